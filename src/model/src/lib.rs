@@ -1,0 +1,27 @@
+//! The vocabulary: the words of Salt as types that can only be built from valid input.
+//!
+//! Everything that comes from outside as text and names something (a minion, a job, an event, an
+//! environment) is parsed into one of these types in one place, here, and only travels on as that
+//! type. No file system, no network, no byte layout: a [`Packed`] value is opaque at this height.
+
+pub mod compat;
+pub mod event;
+pub mod jid;
+pub mod job;
+pub mod key_state;
+pub mod minion_id;
+pub mod packed;
+pub mod salt_env;
+pub mod tag;
+pub mod target;
+
+pub use compat::{Compat, stamp};
+pub use event::Event;
+pub use jid::{Jid, JidError, JidMinter};
+pub use job::{JobRecord, ReturnRecord};
+pub use key_state::KeyState;
+pub use minion_id::{IdError, MinionId};
+pub use packed::Packed;
+pub use salt_env::{SaltEnv, SaltEnvError};
+pub use tag::{Tag, TagError};
+pub use target::{Target, TargetType};

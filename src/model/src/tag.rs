@@ -1,0 +1,113 @@
+//! Event tags.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A validated event tag; cheap to clone.
+///
+/// On the bus a tag ends at the first blank line, so a tag with a line break could make its reader
+/// take data for tag or the reverse; such a tag, an empty one and an absurdly long one are refused.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(Arc<str>);
+
+/// Why a text is not an event tag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TagError {
+    /// Nothing at all.
+    #[error("an event tag may not be empty")]
+    Empty,
+    /// More than [`Tag::MAX_BYTES`].
+    #[error(
+        "an event tag may have at most {} bytes, this one has {0}",
+        Tag::MAX_BYTES
+    )]
+    TooLong(usize),
+    /// A line break.
+    #[error("an event tag may not contain a line break")]
+    LineBreak,
+}
+
+impl Tag {
+    /// The most bytes a tag may have.
+    pub const MAX_BYTES: usize = 4096;
+
+    /// Checks `text` and makes it a tag.
+    pub fn parse(text: &str) -> Result<Self, TagError> {
+        if text.is_empty() {
+            return Err(TagError::Empty);
+        }
+        if text.len() > Self::MAX_BYTES {
+            return Err(TagError::TooLong(text.len()));
+        }
+        if text.contains('\n') {
+            return Err(TagError::LineBreak);
+        }
+        Ok(Self(Arc::from(text)))
+    }
+
+    /// A tag that this program makes of parts that are valid already.
+    fn trusted(text: String) -> Self {
+        debug_assert!(Self::parse(&text).is_ok(), "{text:?}");
+        Self(Arc::from(text))
+    }
+
+    /// `salt/job/<jid>/new`.
+    pub fn job_new(jid: &crate::Jid) -> Self {
+        Self::trusted(format!("salt/job/{jid}/new"))
+    }
+
+    /// `salt/job/<jid>/publish` (3007 and 3008).
+    pub fn job_publish(jid: &crate::Jid) -> Self {
+        Self::trusted(format!("salt/job/{jid}/publish"))
+    }
+
+    /// `salt/job/<jid>/ret/<id>`.
+    pub fn job_return(jid: &crate::Jid, id: &crate::MinionId) -> Self {
+        Self::trusted(format!("salt/job/{jid}/ret/{id}"))
+    }
+
+    /// `<jid>`: who was targeted (3006 and 3007).
+    pub fn bare_jid(jid: &crate::Jid) -> Self {
+        Self::trusted(jid.to_string())
+    }
+
+    /// `salt/auth`.
+    pub fn auth() -> Self {
+        Self::trusted("salt/auth".to_owned())
+    }
+
+    /// `key`: the shared AES key was rotated.
+    pub fn key_rotated() -> Self {
+        Self::trusted("key".to_owned())
+    }
+
+    /// The tag as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_and_bad_tags() {
+        assert!(Tag::parse("salt/job/1/new").is_ok());
+        assert_eq!(Tag::parse(""), Err(TagError::Empty));
+        assert_eq!(Tag::parse("a\n\nb"), Err(TagError::LineBreak));
+        assert_eq!(Tag::parse(&"x".repeat(4097)), Err(TagError::TooLong(4097)));
+    }
+}
