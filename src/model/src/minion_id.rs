@@ -18,10 +18,7 @@ pub enum IdError {
     #[error("a minion id may not be empty")]
     Empty,
     /// More bytes than a file name can have.
-    #[error(
-        "a minion id may have at most {} bytes, this one has {0}",
-        MinionId::MAX_BYTES
-    )]
+    #[error("a minion id may have at most 255 bytes, this one has {0}")]
     TooLong(usize),
     /// A path separator, a NUL byte or another control character.
     #[error("a minion id may not contain {0:?}")]

@@ -17,10 +17,7 @@ pub enum TagError {
     #[error("an event tag may not be empty")]
     Empty,
     /// More than [`Tag::MAX_BYTES`].
-    #[error(
-        "an event tag may have at most {} bytes, this one has {0}",
-        Tag::MAX_BYTES
-    )]
+    #[error("an event tag may have at most 4096 bytes, this one has {0}")]
     TooLong(usize),
     /// A line break.
     #[error("an event tag may not contain a line break")]
