@@ -1,0 +1,335 @@
+//! The pattern languages of Salt: Python's `fnmatch` wildcards and Python's regular expressions.
+
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use fancy_regex::{Regex, RegexBuilder};
+
+/// Why an expression cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExpressionError {
+    /// Longer than [`MAX_BYTES`].
+    #[error("an expression may have at most 65536 bytes, this one has {0}")]
+    TooLong(usize),
+    /// Not a regular expression.
+    #[error("\"{expression}\" is not a regular expression: {reason}")]
+    Syntax {
+        /// The expression, shortened for the log.
+        expression: String,
+        /// What the parser said.
+        reason: String,
+    },
+}
+
+/// The most bytes an expression may have.
+pub const MAX_BYTES: usize = 65_536;
+
+/// How many steps one match may take before it counts as no match. Python has no such limit, and
+/// an expression from a client could hold a worker for ever.
+const BACKTRACK_LIMIT: usize = 200_000;
+
+/// A compiled pattern over minion ids and the like.
+#[derive(Clone)]
+pub struct Pattern(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    /// The pattern `*`.
+    Everything,
+    /// A pattern without a special character.
+    Exactly(Arc<str>),
+    Regex(Arc<Regex>),
+}
+
+impl Pattern {
+    /// A wildcard pattern as Python's `fnmatch.fnmatchcase` reads it: `*`, `?`, `[seq]`, `[!seq]`;
+    /// it must match the whole text.
+    pub fn glob(pattern: &str) -> Result<Self, ExpressionError> {
+        if pattern.chars().all(|c| c == '*') && !pattern.is_empty() {
+            return Ok(Self(Kind::Everything));
+        }
+        if !pattern.contains(['*', '?', '[']) {
+            return Ok(Self(Kind::Exactly(Arc::from(pattern))));
+        }
+        Self::compile(&glob_to_regex(pattern), pattern)
+    }
+
+    /// A regular expression as Python's `re.match` applies it: from the start of the text, not
+    /// necessarily to its end.
+    pub fn regex_at_start(expression: &str) -> Result<Self, ExpressionError> {
+        Self::compile(&format!(r"\A(?:{expression})"), expression)
+    }
+
+    /// A regular expression that must match the whole text.
+    pub fn regex_whole(expression: &str) -> Result<Self, ExpressionError> {
+        Self::compile(&format!(r"\A(?:{expression})\z"), expression)
+    }
+
+    fn compile(regex: &str, shown: &str) -> Result<Self, ExpressionError> {
+        if shown.len() > MAX_BYTES {
+            return Err(ExpressionError::TooLong(shown.len()));
+        }
+        RegexBuilder::new(regex)
+            .backtrack_limit(BACKTRACK_LIMIT)
+            .delegate_size_limit(4 << 20)
+            .build()
+            .map(|compiled| Self(Kind::Regex(Arc::new(compiled))))
+            .map_err(|error| ExpressionError::Syntax {
+                expression: shown.chars().take(200).collect(),
+                reason: error.to_string(),
+            })
+    }
+
+    /// Whether the pattern matches. A match that takes too many steps is none.
+    pub fn matches(&self, text: &str) -> bool {
+        match &self.0 {
+            Kind::Everything => true,
+            Kind::Exactly(exactly) => **exactly == *text,
+            Kind::Regex(regex) => regex.is_match(text).unwrap_or(false),
+        }
+    }
+
+    /// The only text that this pattern can match, if there is one.
+    pub fn literal(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Exactly(text) => Some(text),
+            Kind::Everything | Kind::Regex(_) => None,
+        }
+    }
+}
+
+/// Python's `fnmatch.translate`, in the syntax of this regex engine. A `[` that is never closed
+/// stands for itself.
+fn glob_to_regex(pattern: &str) -> String {
+    let chars: Vec<char> = pattern.chars().collect();
+    let mut regex = String::from(r"(?s)\A");
+    let mut at = 0;
+    while let Some(&c) = chars.get(at) {
+        at += 1;
+        match c {
+            '*' => regex.push_str(".*"),
+            '?' => regex.push('.'),
+            '[' => match class_end(&chars, at) {
+                Some(end) => {
+                    push_class(&mut regex, chars.get(at..end).unwrap_or_default());
+                    at = end + 1;
+                }
+                None => regex.push_str(r"\["),
+            },
+            other => push_literal(&mut regex, other),
+        }
+    }
+    regex.push_str(r"\z");
+    regex
+}
+
+/// Where the class that begins at `start` (behind its `[`) ends: the index of its `]`. A `]` in
+/// the first place is a member of the class.
+fn class_end(chars: &[char], start: usize) -> Option<usize> {
+    let mut at = start;
+    if chars.get(at) == Some(&'!') {
+        at += 1;
+    }
+    if chars.get(at) == Some(&']') {
+        at += 1;
+    }
+    let rest = chars.get(at..)?;
+    rest.iter()
+        .position(|c| *c == ']')
+        .map(|offset| at + offset)
+}
+
+fn push_class(regex: &mut String, members: &[char]) {
+    let (negated, members) = match members.split_first() {
+        Some(('!', rest)) => (true, rest),
+        _ => (false, members),
+    };
+    let mut body = String::new();
+    let mut at = 0;
+    while let Some(&low) = members.get(at) {
+        match (members.get(at + 1), members.get(at + 2)) {
+            (Some('-'), Some(&high)) => {
+                // A range that runs backwards is empty in Python, an error here.
+                if low <= high {
+                    push_class_member(&mut body, low);
+                    body.push('-');
+                    push_class_member(&mut body, high);
+                }
+                at += 3;
+            }
+            _ => {
+                push_class_member(&mut body, low);
+                at += 1;
+            }
+        }
+    }
+    match (body.is_empty(), negated) {
+        (true, false) => regex.push_str("(?!)"),
+        (true, true) => regex.push('.'),
+        (false, _) => {
+            regex.push_str(if negated { "[^" } else { "[" });
+            regex.push_str(&body);
+            regex.push(']');
+        }
+    }
+}
+
+fn push_class_member(body: &mut String, c: char) {
+    if !c.is_alphanumeric() && c.is_ascii() {
+        body.push('\\');
+    }
+    body.push(c);
+}
+
+fn push_literal(regex: &mut String, c: char) {
+    let mut buffer = [0; 4];
+    regex.push_str(&fancy_regex::escape(c.encode_utf8(&mut buffer)));
+}
+
+/// Stock's `expr_match` (`salt/utils/stringutils.py`): equal, or a wildcard match, or a regular
+/// expression over the whole text. Used for lines of autosign files and for blacklists.
+#[derive(Default)]
+pub struct AnyOf {
+    exact: Vec<String>,
+    patterns: Vec<Pattern>,
+}
+
+impl AnyOf {
+    /// Compiles the entries; one that is not a regular expression still works as a wildcard.
+    pub fn new<'a>(entries: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut any = Self::default();
+        for entry in entries {
+            any.exact.push(entry.to_owned());
+            any.patterns.extend(Pattern::glob(entry).ok());
+            any.patterns.extend(Pattern::regex_whole(entry).ok());
+        }
+        any
+    }
+
+    /// Whether any entry matches.
+    pub fn matches(&self, text: &str) -> bool {
+        self.exact.iter().any(|entry| entry == text)
+            || self.patterns.iter().any(|pattern| pattern.matches(text))
+    }
+}
+
+/// Compiled patterns, kept because the same few targets come again and again.
+#[derive(Default)]
+pub struct PatternCache {
+    patterns: DashMap<(bool, String), Pattern>,
+}
+
+/// Above this many entries the cache starts anew: clients choose the keys.
+const CACHE_ENTRIES: usize = 256;
+
+impl PatternCache {
+    /// The wildcard pattern, compiled at most once.
+    pub fn glob(&self, pattern: &str) -> Result<Pattern, ExpressionError> {
+        self.cached(false, pattern, Pattern::glob)
+    }
+
+    /// The regular expression anchored at the start, compiled at most once.
+    pub fn regex_at_start(&self, expression: &str) -> Result<Pattern, ExpressionError> {
+        self.cached(true, expression, Pattern::regex_at_start)
+    }
+
+    fn cached(
+        &self,
+        is_regex: bool,
+        text: &str,
+        compile: fn(&str) -> Result<Pattern, ExpressionError>,
+    ) -> Result<Pattern, ExpressionError> {
+        if text.len() > 1024 {
+            return compile(text);
+        }
+        let key = (is_regex, text.to_owned());
+        if let Some(known) = self.patterns.get(&key) {
+            return Ok(known.clone());
+        }
+        let pattern = compile(text)?;
+        if self.patterns.len() >= CACHE_ENTRIES {
+            self.patterns.clear();
+        }
+        self.patterns.insert(key, pattern.clone());
+        Ok(pattern)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn wildcards_as_python_reads_them() {
+        let table = [
+            ("*", "anything", true),
+            ("web*", "web1", true),
+            ("web*", "1web", false),
+            ("w?b", "web", true),
+            ("w?b", "wb", false),
+            ("web[0-9]", "web5", true),
+            ("web[!0-9]", "web5", false),
+            ("web[!0-9]", "webx", true),
+            ("[]]", "]", true),
+            ("[!]]", "a", true),
+            ("[abc", "[abc", true),
+            ("a.b", "axb", false),
+            ("a.b", "a.b", true),
+            ("[z-a]", "b", false),
+            ("[a-]", "-", true),
+            ("[\\]x", "\\x", true),
+            ("größ*", "größer", true),
+            ("", "", true),
+            ("*\n", "a\n", true),
+            ("[^a]", "^", true),
+            ("[&&]", "&", true),
+        ];
+        for (pattern, text, expected) in table {
+            let compiled = Pattern::glob(pattern).unwrap();
+            assert_eq!(compiled.matches(text), expected, "{pattern:?} {text:?}");
+        }
+    }
+
+    #[test]
+    fn regular_expressions_are_anchored_at_the_start_only() {
+        let web = Pattern::regex_at_start("web(1|2)").unwrap();
+        assert!(web.matches("web1"));
+        assert!(web.matches("web10"));
+        assert!(!web.matches("xweb1"));
+        assert!(Pattern::regex_at_start("a|b").unwrap().matches("bc"));
+        assert!(Pattern::regex_at_start("(?=w)web").unwrap().matches("web"));
+        assert!(Pattern::regex_at_start("(").is_err());
+    }
+
+    #[test]
+    fn a_match_that_explodes_ends_as_no_match() {
+        let bomb = Pattern::regex_at_start(r"(a|a|(?=a)a)*\1b").unwrap();
+        assert!(!bomb.matches(&"a".repeat(200)));
+    }
+
+    #[test]
+    fn an_autosign_line_is_text_wildcard_or_expression() {
+        let any = AnyOf::new(["web-*", r"db\d+", "("]);
+        for good in ["web-1", "db12", "(", "web-*"] {
+            assert!(any.matches(good), "{good}");
+        }
+        for bad in ["db", "xdb1", "db1x", ""] {
+            assert!(!any.matches(bad), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_wildcard_pattern_compiles(pattern in ".{0,40}", text in ".{0,20}") {
+            let compiled = Pattern::glob(&pattern);
+            prop_assert!(compiled.is_ok());
+            compiled.unwrap().matches(&text);
+        }
+
+        #[test]
+        fn a_text_without_wildcards_matches_itself(text in "[^*?\\[]{0,40}") {
+            prop_assert!(Pattern::glob(&text).unwrap().matches(&text));
+        }
+    }
+}

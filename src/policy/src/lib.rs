@@ -1,0 +1,11 @@
+//! Who may do what to whom: whether a minion's key is good enough, who may publish, and which
+//! minions a target means.
+//!
+//! Decisions only. What has been decided is carried out by `requests`; what is on disk is read and
+//! written by `store`.
+
+pub mod autosign;
+pub mod blacklist;
+pub mod expression;
+pub mod key_gate;
+pub mod target;

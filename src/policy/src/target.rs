@@ -1,0 +1,158 @@
+//! From a target expression to the minions that it means.
+//!
+//! The candidates are the minions whose keys are accepted; whether they are connected is not asked
+//! here. Glob, list and pcre so far.
+
+use saltern_model::{MinionId, Target, TargetType};
+
+use crate::expression::{ExpressionError, PatternCache};
+
+/// The accepted minions, sorted by id.
+pub trait Candidates {
+    /// All of them, in order of their ids.
+    fn ids(&self) -> &[MinionId];
+    /// The accepted minion of this name.
+    fn find(&self, id: &str) -> Option<&MinionId>;
+}
+
+/// The minions that a target means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// The minions that match.
+    pub minions: Vec<MinionId>,
+    /// Names in a list target that no accepted key bears.
+    pub missing: Vec<String>,
+}
+
+/// Why a target means nobody.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// The expression does not parse.
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
+    /// A kind of target that this release does not resolve.
+    #[error("targets of type \"{0}\" are not resolved by this release")]
+    Unsupported(TargetType),
+}
+
+/// Resolves targets; keeps compiled patterns.
+#[derive(Default)]
+pub struct Targeting {
+    patterns: PatternCache,
+}
+
+impl Targeting {
+    /// The minions among `candidates` that `target` means, as stock's `check_minions`
+    /// (`salt/utils/minions.py`).
+    pub fn resolve(
+        &self,
+        target: &Target,
+        candidates: &impl Candidates,
+    ) -> Result<Resolved, TargetError> {
+        match target {
+            Target::List(names) => Ok(by_list(names.iter().map(String::as_str), candidates)),
+            Target::Expression(TargetType::List, names) => Ok(by_list(
+                names.split(',').filter(|name| !name.is_empty()),
+                candidates,
+            )),
+            Target::Expression(TargetType::Glob, pattern) => {
+                let pattern = self.patterns.glob(pattern)?;
+                if let Some(name) = pattern.literal() {
+                    return Ok(found(candidates.find(name).into_iter()));
+                }
+                Ok(found(
+                    candidates
+                        .ids()
+                        .iter()
+                        .filter(|id| pattern.matches(id.as_str())),
+                ))
+            }
+            Target::Expression(TargetType::Pcre, expression) => {
+                let pattern = self.patterns.regex_at_start(expression)?;
+                Ok(found(
+                    candidates
+                        .ids()
+                        .iter()
+                        .filter(|id| pattern.matches(id.as_str())),
+                ))
+            }
+            Target::Expression(other, _) => Err(TargetError::Unsupported(*other)),
+        }
+    }
+}
+
+fn found<'a>(minions: impl Iterator<Item = &'a MinionId>) -> Resolved {
+    Resolved {
+        minions: minions.cloned().collect(),
+        missing: Vec::new(),
+    }
+}
+
+/// Keeps the order of the list; a name that comes twice counts once.
+fn by_list<'a>(names: impl Iterator<Item = &'a str>, candidates: &impl Candidates) -> Resolved {
+    let mut resolved = Resolved::default();
+    let mut seen = std::collections::HashSet::new();
+    for name in names.filter(|name| seen.insert(*name)) {
+        match candidates.find(name) {
+            Some(id) => resolved.minions.push(id.clone()),
+            None => resolved.missing.push(name.to_owned()),
+        }
+    }
+    resolved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fleet(Vec<MinionId>);
+
+    impl Candidates for Fleet {
+        fn ids(&self) -> &[MinionId] {
+            &self.0
+        }
+
+        fn find(&self, id: &str) -> Option<&MinionId> {
+            self.0.iter().find(|known| known.as_str() == id)
+        }
+    }
+
+    fn fleet() -> Fleet {
+        Fleet(
+            ["db1", "web1", "web2"]
+                .map(|id| MinionId::parse(id).unwrap())
+                .to_vec(),
+        )
+    }
+
+    #[test]
+    fn expressions_and_what_they_mean() {
+        use TargetType::{Glob, List, Pcre};
+        let table: [(TargetType, &str, &[&str], &[&str]); 8] = [
+            (Glob, "*", &["db1", "web1", "web2"], &[]),
+            (Glob, "web*", &["web1", "web2"], &[]),
+            (Glob, "web1", &["web1"], &[]),
+            (Glob, "nobody", &[], &[]),
+            (Pcre, "web(1|3)", &["web1"], &[]),
+            (Pcre, ".b", &["db1"], &[]),
+            (List, "web2,ghost,db1,web2", &["web2", "db1"], &["ghost"]),
+            (List, "", &[], &[]),
+        ];
+        for (kind, text, minions, missing) in table {
+            let target = Target::Expression(kind, text.to_owned());
+            let resolved = Targeting::default().resolve(&target, &fleet()).unwrap();
+            let ids: Vec<&str> = resolved.minions.iter().map(MinionId::as_str).collect();
+            assert_eq!(ids, minions, "{kind} {text}");
+            assert_eq!(resolved.missing, missing, "{kind} {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_resolved_says_so() {
+        let target = Target::Expression(TargetType::Grain, "os:Debian".to_owned());
+        let error = Targeting::default().resolve(&target, &fleet()).unwrap_err();
+        assert_eq!(error, TargetError::Unsupported(TargetType::Grain));
+        let target = Target::Expression(TargetType::Pcre, "(".to_owned());
+        assert!(Targeting::default().resolve(&target, &fleet()).is_err());
+    }
+}
