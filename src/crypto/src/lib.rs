@@ -1,0 +1,67 @@
+//! Everything Salt does with keys: the shared-key envelope (Crypticle), RSA in the three
+//! forms the wire uses, PEM files as stock writes them, and key fingerprints.
+//!
+//! Works on bytes in memory only. It does not read or write files, does not know what a
+//! minion is, does not parse msgpack, and keeps no `serial` counter (that needs the
+//! decoded message); those are the work of `store`, `model`, `wire` and `requests`.
+//!
+//! Types that hold a secret ([`KeyString`], [`Crypticle`], [`PrivateKey`], [`SecretBytes`],
+//! [`SecretString`]) have no `Debug`, no `Display` and no `Clone`, so that a secret cannot
+//! reach a log by way of a derived implementation, and are wiped when dropped.
+
+mod algorithms;
+mod crypticle;
+mod fingerprint;
+mod key_string;
+mod pem;
+mod private_key;
+mod public_key;
+mod secret;
+mod x931;
+
+pub use algorithms::{EncAlgo, SigAlgo};
+pub use crypticle::{Crypticle, NONCE_LEN, OpenError};
+pub use fingerprint::{HashError, HashType, pem_finger, text_finger};
+pub use key_string::{KeyString, KeyStringError};
+pub use pem::{KeyError, clean_key};
+pub use private_key::PrivateKey;
+pub use public_key::{PublicKey, RsaError};
+pub use secret::{SecretBytes, SecretString};
+
+use subtle::ConstantTimeEq;
+
+/// Compares two byte strings in a time that depends on their lengths only.
+pub fn ct_eq(left: &[u8], right: &[u8]) -> bool {
+    left.ct_eq(right).into()
+}
+
+/// Fills `buffer` from the operating system's random generator.
+///
+/// There is nothing sensible to do without randomness, so this does not return an error:
+/// once a Linux system has booted, `getrandom(2)` cannot fail.
+pub(crate) fn fill_random(buffer: &mut [u8]) {
+    getrandom::fill(buffer).expect("invariant: the operating system's random generator works");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SecretString, ct_eq};
+
+    #[test]
+    fn equal_means_same_length_and_same_bytes() {
+        assert!(ct_eq(b"", b""));
+        assert!(ct_eq(b"salt", b"salt"));
+        assert!(!ct_eq(b"salt", b"salty"));
+        assert!(!ct_eq(b"salt", b"sale"));
+    }
+
+    #[test]
+    fn what_is_shared_between_threads_can_be() {
+        fn shared<T: Send + Sync>() {}
+        shared::<crate::PrivateKey>();
+        shared::<crate::PublicKey>();
+        shared::<crate::Crypticle>();
+        shared::<crate::KeyString>();
+        shared::<SecretString>();
+    }
+}
