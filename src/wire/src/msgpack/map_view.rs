@@ -1,0 +1,139 @@
+//! A packed map, split into its entries but not decoded.
+
+use bytes::Bytes;
+
+use super::encode::{Dialect, Encoder};
+use super::raw::RawValue;
+use super::scan;
+use super::token::{Budget, Cursor, DecodeError, Limits, Token};
+
+/// How many entries are reserved on the word of a header alone.
+const RESERVED_ENTRIES: usize = 64;
+
+/// The top level of a packed map in wire order; keys and values share the bytes that came.
+///
+/// Of equal keys the last one counts, as in Python.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MapView {
+    entries: Vec<(RawValue, RawValue)>,
+}
+
+impl MapView {
+    /// Splits a packed map. Every value in it is checked once, none is decoded.
+    ///
+    /// # Errors
+    /// Whatever is malformed, no map, followed by more bytes, or beyond the limits.
+    pub fn parse(bytes: Bytes, limits: &Limits) -> Result<Self, DecodeError> {
+        let mut budget = Budget::new(&bytes, limits)?;
+        let mut cursor = Cursor::new(&bytes);
+        let Token::Map(len) = cursor.token()? else {
+            return Err(DecodeError::NotAMap);
+        };
+        let len = budget.open_map(len)?;
+        let mut entries = Vec::with_capacity(len.min(RESERVED_ENTRIES));
+        let position = |cursor: &Cursor<'_>| bytes.len() - cursor.left();
+        let mut start = position(&cursor);
+        for _ in 0..len {
+            let of_key = scan::key(&mut cursor, &mut budget)?;
+            let middle = position(&cursor);
+            let of_value = scan::value(&mut cursor, &mut budget)?;
+            let end = position(&cursor);
+            entries.push((
+                RawValue::scanned(bytes.slice(start..middle), of_key),
+                RawValue::scanned(bytes.slice(middle..end), of_value),
+            ));
+            start = end;
+        }
+        cursor.finish()?;
+        Ok(Self { entries })
+    }
+
+    /// The value stored under this text key.
+    pub fn get(&self, name: &str) -> Option<&RawValue> {
+        self.entries
+            .iter()
+            .rev()
+            .find(|entry| is_named(entry, name))
+            .map(|(_, value)| value)
+    }
+
+    /// The text stored under this key, if there is one and it is valid UTF-8.
+    pub fn str(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_str()
+    }
+
+    /// Is there such a key?
+    pub fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Takes an entry out and returns its value.
+    pub fn remove(&mut self, name: &str) -> Option<RawValue> {
+        let mut removed = None;
+        while let Some(index) = self.entries.iter().position(|entry| is_named(entry, name)) {
+            removed = Some(self.entries.remove(index).1);
+        }
+        removed
+    }
+
+    /// Sets a value: in place if there is such a key, else at the end, as a Python dictionary.
+    pub fn insert(&mut self, name: &str, value: RawValue) {
+        match self
+            .entries
+            .iter_mut()
+            .rev()
+            .find(|entry| is_named(entry, name))
+        {
+            Some((_, old)) => *old = value,
+            None => self
+                .entries
+                .push((RawValue::pack(&name.into(), Dialect::Raw), value)),
+        }
+    }
+
+    /// Keys and values in wire order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&RawValue, &RawValue)> {
+        self.entries.iter().map(|(key, value)| (key, value))
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Is the map empty?
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Packs the map again: every key and value as it came, in wire order.
+    pub fn pack(&self) -> Bytes {
+        self.joined(Dialect::Raw, |value| value.bytes().clone())
+    }
+
+    /// Packs the map for a reader that keeps text and bytes apart; see
+    /// [`RawValue::to_bin_dialect`].
+    pub fn pack_bin_dialect(&self) -> Bytes {
+        self.joined(Dialect::Bin, RawValue::to_bin_dialect)
+    }
+
+    /// Packs the map for a reader of the old dialect; see [`RawValue::to_raw_dialect`].
+    pub fn pack_raw_dialect(&self) -> Bytes {
+        self.joined(Dialect::Raw, RawValue::to_raw_dialect)
+    }
+
+    fn joined(&self, dialect: Dialect, bytes: impl Fn(&RawValue) -> Bytes) -> Bytes {
+        let size = |(key, value): &(RawValue, RawValue)| key.bytes().len() + value.bytes().len();
+        let mut out = Vec::with_capacity(5 + self.entries.iter().map(size).sum::<usize>());
+        let mut encoder = Encoder::new(&mut out, dialect);
+        encoder.map(self.entries.len());
+        for (key, value) in &self.entries {
+            encoder.raw(&bytes(key)).raw(&bytes(value));
+        }
+        out.into()
+    }
+}
+
+fn is_named((key, _): &(RawValue, RawValue), name: &str) -> bool {
+    key.as_bytes() == Some(name.as_bytes())
+}

@@ -1,0 +1,43 @@
+//! MessagePack as Salt speaks it, in both dialects, with limits before anything else.
+//!
+//! Salt packs in two ways (stock `salt/payload.py`). Over the wire text and bytes are one old
+//! "raw" family, so a receiver guesses: what is valid UTF-8 is text ([`decode_wire`]). Events and
+//! files keep the two apart ([`decode_exact`]). [`Encoder`] writes either dialect byte for byte as
+//! `msgpack-python` does.
+//!
+//! What only passes through, above all a minion's `return`, is not decoded: [`MapView`] splits a
+//! load into [`RawValue`]s that share the bytes that came, after one pass that checked them.
+//!
+//! This module knows no load and no field name, and it gives ext types no meaning beyond asking
+//! whether stock could read them.
+//!
+//! Suggested reading order: `value`, `token` (one header at a time, the limits), `scan`, `decode`,
+//! `encode`, `transcode`, `raw` and `map_view`.
+
+mod decode;
+mod encode;
+mod ext;
+mod map_view;
+mod raw;
+mod scan;
+mod token;
+mod transcode;
+mod value;
+
+#[cfg(test)]
+mod properties;
+
+pub use decode::{decode, decode_exact, decode_wire};
+pub use encode::{Dialect, Encoder, encode};
+pub use ext::{EXT_CONSTANT, EXT_DATETIME, EXT_TIMESTAMP};
+pub use map_view::MapView;
+pub use raw::{Kind, RawValue};
+pub use token::{DecodeError, Limits};
+pub use value::Value;
+
+pub(crate) use token::{Budget, Cursor, Token};
+
+/// Passes over the next value; what it holds is checked as [`RawValue::parse`] would.
+pub(crate) fn skip(cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<(), DecodeError> {
+    scan::value(cursor, budget).map(drop)
+}

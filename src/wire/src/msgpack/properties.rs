@@ -1,0 +1,298 @@
+//! What must hold for every value and for all bytes, however hostile.
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+fn plain() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Nil),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (-70_000_i64..70_000).prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("equal to itself", |n| !n.is_nan())
+            .prop_map(Value::from),
+        ".{0,40}".prop_map(Value::from),
+        "[a-z]{250,260}".prop_map(Value::from),
+        vec(any::<u8>(), 0..40).prop_map(|bytes| Value::Bin(bytes.into())),
+        vec(any::<u8>(), 250..260).prop_map(|bytes| Value::Bin(bytes.into())),
+        (any::<i8>(), vec(any::<u8>(), 0..20)).prop_map(|(c, b)| Value::Ext(c, b.into())),
+        Just(Value::Ext(
+            EXT_DATETIME,
+            Bytes::from_static(b"20261121T07:10:35.637714")
+        )),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    plain().prop_recursive(5, 60, 20, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..20).prop_map(Value::Array),
+            vec((plain(), inner), 0..20).prop_map(Value::Map),
+        ]
+    })
+}
+
+/// Bytes that look like MessagePack more often than chance would have it.
+fn hostile() -> impl Strategy<Value = Vec<u8>> {
+    let marker = prop_oneof![any::<u8>(), 0x80_u8..=0x84, 0x90_u8..=0x94, 0xc0_u8..=0xdf];
+    prop_oneof![
+        vec(any::<u8>(), 0..200),
+        vec(prop_oneof![marker, 0_u8..4], 0..60),
+        (value(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(value, at, byte)| {
+            let mut packed = encode(&value, Dialect::Bin);
+            let at = at.index(packed.len());
+            packed[at] = byte;
+            packed
+        }),
+    ]
+}
+
+/// The value as stock's `loads` of the wire understands it.
+fn guessed(value: &Value) -> Value {
+    let text = |bytes: &Bytes| {
+        std::str::from_utf8(bytes).map_or_else(|_| Value::Bin(bytes.clone()), Value::from)
+    };
+    match value {
+        Value::Bin(bytes) => text(bytes),
+        Value::Ext(code, payload) if !ext::is_known(*code, payload) => text(payload),
+        Value::Array(items) => Value::Array(items.iter().map(guessed).collect()),
+        Value::Map(entries) => Value::map(entries.iter().map(|(k, v)| (guessed(k), guessed(v)))),
+        other => other.clone(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_bin_dialect_keeps_every_value(value in value()) {
+        let packed = encode(&value, Dialect::Bin);
+        prop_assert_eq!(&decode_exact(&packed, &Limits::WIRE).unwrap(), &value);
+        prop_assert_eq!(decode_wire(&packed, &Limits::WIRE).unwrap(), guessed(&value));
+    }
+
+    #[test]
+    fn the_raw_dialect_keeps_what_can_be_guessed(value in value()) {
+        let packed = encode(&value, Dialect::Raw);
+        prop_assert_eq!(decode_wire(&packed, &Limits::WIRE).unwrap(), guessed(&value));
+    }
+
+    #[test]
+    fn scanning_and_decoding_agree(packed in hostile()) {
+        let scanned = RawValue::parse(packed.clone().into(), &Limits::WIRE).err();
+        prop_assert_eq!(scanned, decode_wire(&packed, &Limits::WIRE).err());
+        prop_assert_eq!(scanned, decode_exact(&packed, &Limits::WIRE).err());
+        let split = MapView::parse(packed.into(), &Limits::WIRE).err();
+        prop_assert!(split == scanned || split == Some(DecodeError::NotAMap));
+    }
+
+    #[test]
+    fn scanning_and_decoding_agree_on_limits(
+        packed in hostile(), depth in 0_u32..4, bytes in 0_usize..100, items in 0_usize..30
+    ) {
+        let limits = Limits { depth, bytes, items };
+        let scanned = RawValue::parse(packed.clone().into(), &limits).err();
+        prop_assert_eq!(scanned, decode_wire(&packed, &limits).err());
+    }
+
+    #[test]
+    fn a_cut_off_value_says_so(value in value(), cut in any::<prop::sample::Index>()) {
+        let mut packed = encode(&value, Dialect::Bin);
+        let whole = packed.len();
+        packed.truncate(cut.index(whole));
+        for error in [
+            decode_wire(&packed, &Limits::WIRE).unwrap_err(),
+            RawValue::parse(packed.clone().into(), &Limits::WIRE).unwrap_err(),
+        ] {
+            let DecodeError::Truncated { missing } = error else {
+                panic!("{error}");
+            };
+            prop_assert!(missing >= 1 && missing <= whole - packed.len());
+        }
+    }
+
+    #[test]
+    fn passing_on_is_decoding_and_packing(packed in hostile()) {
+        let Ok(raw) = RawValue::parse(packed.into(), &Limits::WIRE) else { return Ok(()) };
+        // NaN is not equal to itself, so values are compared as they are packed.
+        let meant = encode(&raw.decode(), Dialect::Bin);
+        let passed = raw.to_bin_dialect();
+        prop_assert_eq!(
+            encode(&decode_exact(&passed, &Limits::WIRE).unwrap(), Dialect::Bin), meant.clone()
+        );
+        let passed = raw.to_raw_dialect();
+        prop_assert_eq!(
+            encode(&decode_wire(&passed, &Limits::WIRE).unwrap(), Dialect::Bin), meant
+        );
+        let again = RawValue::parse(passed, &Limits::WIRE).unwrap();
+        prop_assert_eq!(again.to_raw_dialect().as_ptr(), again.bytes().as_ptr());
+    }
+
+    #[test]
+    fn the_parts_of_a_value_make_the_whole(value in value()) {
+        let raw = RawValue::pack(&value, Dialect::Bin);
+        match &value {
+            Value::Array(items) => {
+                let parts = raw.as_array().unwrap();
+                prop_assert_eq!(&parts.iter().map(RawValue::decode_exact).collect::<Vec<_>>(), items);
+            }
+            Value::Map(_) => {
+                let view = raw.as_map().unwrap();
+                prop_assert_eq!(&view.pack(), raw.bytes());
+                prop_assert_eq!(
+                    decode_exact(&view.pack_bin_dialect(), &Limits::WIRE).unwrap(),
+                    guessed(&value)
+                );
+                for (name, of_name) in value.as_map().unwrap() {
+                    if let (Some(name), Value::Nil | Value::Int(_)) = (name.as_str(), of_name) {
+                        prop_assert_eq!(
+                            view.get(name).map(RawValue::decode_exact),
+                            value.get(name).cloned()
+                        );
+                    }
+                }
+            }
+            _ => {
+                prop_assert!(raw.as_array().is_none() && raw.as_map().is_none());
+                prop_assert_eq!(raw.as_bytes(), value.as_bytes());
+                prop_assert_eq!(raw.as_i64(), value.as_i64());
+                prop_assert_eq!(raw.as_u64(), value.as_u64());
+                prop_assert_eq!(raw.as_f64(), value.as_f64());
+                prop_assert_eq!(raw.as_bool(), value.as_bool());
+            }
+        }
+    }
+}
+
+#[test]
+fn announced_lengths_are_not_believed() {
+    let cut = |missing| Some(DecodeError::Truncated { missing });
+    for (packed, error) in [
+        (&b"\xdd\xff\xff\xff\xff"[..], cut(0xffff_ffff + 1 - 5)),
+        (
+            b"\xdf\xff\xff\xff\xff\xc0",
+            Some(DecodeError::TooManyItems { limit: 1000 }),
+        ),
+        (b"\xdb\xff\xff\xff\xff", cut(0xffff_ffff)),
+        (b"\xc6\xff\xff\xff\xff", cut(0xffff_ffff)),
+        (b"\xc9\xff\xff\xff\xff\x01", cut(0xffff_ffff)),
+        (
+            b"\xdc\x03\xff",
+            Some(DecodeError::TooManyItems { limit: 1000 }),
+        ),
+        (b"\xdc\x01\xff", cut(0x1ff + 1 - 3)),
+    ] {
+        let items = if error == cut(0xffff_ffff + 1 - 5) {
+            usize::MAX
+        } else {
+            1000
+        };
+        let limits = Limits {
+            items,
+            ..Limits::WIRE
+        };
+        assert_eq!(decode_wire(packed, &limits).err(), error, "{packed:x?}");
+        assert_eq!(
+            RawValue::parse(Bytes::copy_from_slice(packed), &limits).err(),
+            error
+        );
+    }
+}
+
+#[test]
+fn nested_announcements_add_up() {
+    // Each level announces as many items as there are bytes left: believing each by itself would
+    // reserve hundreds of times the input.
+    let mut packed = Vec::new();
+    for _ in 0..400 {
+        packed.extend_from_slice(b"\xdc\x03\x00");
+    }
+    assert!(matches!(
+        decode_wire(&packed, &Limits::WIRE),
+        Err(DecodeError::Truncated { .. })
+    ));
+}
+
+#[test]
+fn nesting_ends_where_the_limit_says() {
+    let nested = |levels: usize| [vec![0x91; levels], vec![0xc0]].concat();
+    for limits in [
+        Limits {
+            depth: 3,
+            ..Limits::WIRE
+        },
+        Limits::WIRE,
+    ] {
+        let depth = limits.depth;
+        let good = nested(depth as usize);
+        assert!(decode_wire(&good, &limits).is_ok());
+        assert_eq!(
+            RawValue::parse(good.clone().into(), &limits)
+                .unwrap()
+                .to_bin_dialect(),
+            good
+        );
+        let deep = nested(depth as usize + 1);
+        assert_eq!(
+            decode_wire(&deep, &limits),
+            Err(DecodeError::TooDeep { limit: depth })
+        );
+        let scanned = RawValue::parse(deep.into(), &limits);
+        assert_eq!(scanned, Err(DecodeError::TooDeep { limit: depth }));
+    }
+    let siblings = encode(&Value::Array(vec![Value::Array(vec![]); 9]), Dialect::Raw);
+    assert!(
+        decode_wire(
+            &siblings,
+            &Limits {
+                depth: 2,
+                ..Limits::WIRE
+            }
+        )
+        .is_ok()
+    );
+}
+
+#[test]
+fn a_plain_value_is_passed_on_without_a_copy() {
+    let load = Value::map([
+        ("id", Value::from("m1")),
+        ("return", vec![Value::from(1)].into()),
+    ]);
+    let raw = RawValue::pack(&load, Dialect::Raw);
+    assert_eq!(raw.to_bin_dialect().as_ptr(), raw.bytes().as_ptr());
+    assert_eq!(raw.to_raw_dialect().as_ptr(), raw.bytes().as_ptr());
+    let view = raw.as_map().unwrap();
+    let part = view.get("return").unwrap().to_bin_dialect();
+    assert!(raw.bytes().as_ptr_range().contains(&part.as_ptr()));
+}
+
+#[test]
+fn a_32_bit_float_keeps_its_bytes_until_it_is_read() {
+    let raw = RawValue::parse(Bytes::from_static(b"\xca\x3f\xc0\x00\x00"), &Limits::WIRE).unwrap();
+    assert_eq!(raw.kind(), Kind::Float);
+    assert_eq!(raw.as_f64(), Some(1.5));
+    assert_eq!(raw.to_bin_dialect(), &b"\xca\x3f\xc0\x00\x00"[..]);
+    assert_eq!(
+        encode(&raw.decode(), Dialect::Raw),
+        b"\xcb\x3f\xf8\0\0\0\0\0\0"
+    );
+}
+
+#[test]
+fn a_map_view_edits_like_a_dictionary() {
+    let packed = b"\x84\xa1a\x01\xa1b\x02\xc4\x01a\x03\x05\x06";
+    let mut view = MapView::parse(Bytes::from_static(packed), &Limits::WIRE).unwrap();
+    assert_eq!(view.len(), 4);
+    assert_eq!(view.get("a").and_then(RawValue::as_i64), Some(3));
+    assert_eq!(view.remove("a").and_then(|value| value.as_i64()), Some(3));
+    assert!(!view.contains("a") && view.contains("b"));
+    view.insert("b", RawValue::pack(&"new".into(), Dialect::Raw));
+    view.insert("c", RawValue::pack(&Value::Nil, Dialect::Raw));
+    assert_eq!(view.str("b"), Some("new"));
+    assert_eq!(view.str("c"), None);
+    assert_eq!(view.pack(), &b"\x83\xa1b\xa3new\x05\x06\xa1c\xc0"[..]);
+}

@@ -1,0 +1,241 @@
+//! A packed value that is passed on rather than understood.
+
+use bytes::Bytes;
+
+use super::decode::{decode_exact, decode_wire};
+use super::encode::{Dialect, encode};
+use super::map_view::MapView;
+use super::scan::{self, Traits};
+use super::token::{Budget, Cursor, DecodeError, Limits, Token};
+use super::transcode::transcode;
+use super::value::Value;
+
+/// Enough for every value that was scanned before, whatever the limits were then.
+pub(super) const SCANNED: Limits = Limits {
+    depth: u32::MAX,
+    bytes: usize::MAX,
+    items: usize::MAX,
+};
+
+/// What sort of value the packed bytes hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `None`.
+    Nil,
+    /// A boolean.
+    Bool,
+    /// An integer.
+    Int,
+    /// A float.
+    Float,
+    /// Text or bytes in the old raw family, or str8.
+    Str,
+    /// Bytes with a bin type.
+    Bin,
+    /// A list.
+    Array,
+    /// A dictionary.
+    Map,
+    /// An extension type.
+    Ext,
+}
+
+/// One packed value in the bytes that came, checked once and shared from then on.
+///
+/// The bytes are exactly one well-formed value within the limits it was read with.
+#[derive(Clone, Debug)]
+pub struct RawValue {
+    bytes: Bytes,
+    traits: Traits,
+}
+
+impl RawValue {
+    /// Checks that the bytes are exactly one value.
+    ///
+    /// # Errors
+    /// Whatever is malformed, followed by more bytes, or beyond the limits.
+    pub fn parse(bytes: Bytes, limits: &Limits) -> Result<Self, DecodeError> {
+        let mut budget = Budget::new(&bytes, limits)?;
+        let mut cursor = Cursor::new(&bytes);
+        let traits = scan::value(&mut cursor, &mut budget)?;
+        cursor.finish()?;
+        Ok(Self { bytes, traits })
+    }
+
+    /// Packs a value of our own.
+    pub fn pack(value: &Value, dialect: Dialect) -> Self {
+        let bytes = Bytes::from(encode(value, dialect));
+        Self::parse(bytes, &SCANNED).expect("invariant: values of our own have plain map keys")
+    }
+
+    pub(super) fn scanned(bytes: Bytes, traits: Traits) -> Self {
+        Self { bytes, traits }
+    }
+
+    /// The packed bytes as they came.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The packed bytes as they came.
+    pub fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+
+    /// What sort of value this is.
+    pub fn kind(&self) -> Kind {
+        match self.token() {
+            Token::Nil => Kind::Nil,
+            Token::Bool(_) => Kind::Bool,
+            Token::Int(_) | Token::Uint(_) => Kind::Int,
+            Token::Float(_) => Kind::Float,
+            Token::Raw(_) | Token::Str8(_) => Kind::Str,
+            Token::Bin(_) => Kind::Bin,
+            Token::Array(_) => Kind::Array,
+            Token::Map(_) => Kind::Map,
+            Token::Ext(..) => Kind::Ext,
+        }
+    }
+
+    /// Decodes the value as [`decode_wire`] does.
+    pub fn decode(&self) -> Value {
+        decode_wire(&self.bytes, &SCANNED).expect("invariant: a raw value was scanned")
+    }
+
+    /// Decodes the value as [`decode_exact`] does.
+    pub fn decode_exact(&self) -> Value {
+        decode_exact(&self.bytes, &SCANNED).expect("invariant: a raw value was scanned")
+    }
+
+    /// The text, whatever family it came in, if it is valid UTF-8.
+    pub fn as_str(&self) -> Option<&str> {
+        std::str::from_utf8(self.as_bytes()?).ok()
+    }
+
+    /// The bytes of a text or of a binary value.
+    #[inline]
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        match self.token() {
+            Token::Raw(bytes) | Token::Str8(bytes) | Token::Bin(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The same as [`RawValue::as_bytes`], sharing the memory.
+    pub fn as_shared_bytes(&self) -> Option<Bytes> {
+        self.as_bytes().map(|bytes| self.bytes.slice_ref(bytes))
+    }
+
+    /// The integer, if it is one and fits.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self.token() {
+            Token::Int(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The integer, if it is one and not negative.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self.token() {
+            Token::Int(number) => u64::try_from(number).ok(),
+            Token::Uint(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The number as a float; integers are converted.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self.token() {
+            Token::Float(number) => Some(number),
+            Token::Int(number) => Some(number as f64),
+            Token::Uint(number) => Some(number as f64),
+            _ => None,
+        }
+    }
+
+    /// The boolean, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.token() {
+            Token::Bool(flag) => Some(flag),
+            _ => None,
+        }
+    }
+
+    /// Is this `None`?
+    pub fn is_nil(&self) -> bool {
+        self.token() == Token::Nil
+    }
+
+    /// Is this a dictionary?
+    pub fn is_map(&self) -> bool {
+        matches!(self.token(), Token::Map(_))
+    }
+
+    /// The entries, if this is a dictionary.
+    pub fn as_map(&self) -> Option<MapView> {
+        MapView::parse(self.bytes.clone(), &SCANNED).ok()
+    }
+
+    /// The items, if this is a list; they share the memory.
+    pub fn as_array(&self) -> Option<Vec<RawValue>> {
+        let mut cursor = Cursor::new(&self.bytes);
+        let Ok(Token::Array(len)) = cursor.token() else {
+            return None;
+        };
+        let mut budget = Budget::new(&self.bytes, &SCANNED).ok()?;
+        let mut items = Vec::with_capacity(budget.open_array(len).ok()?);
+        for _ in 0..len {
+            let start = self.bytes.len() - cursor.left();
+            let traits = scan::value(&mut cursor, &mut budget).ok()?;
+            let end = self.bytes.len() - cursor.left();
+            items.push(Self::scanned(self.bytes.slice(start..end), traits));
+        }
+        Some(items)
+    }
+
+    /// The value for a reader that keeps text and bytes apart (events, files).
+    ///
+    /// These are the same bytes unless the guess that stock makes when it reads them (see
+    /// [`decode_wire`]) changes something: a text that is not UTF-8 becomes bytes, bytes that are
+    /// UTF-8 become text, an unknown ext becomes its payload. Left as they are, such texts would
+    /// make a stock listener read every key of the event as bytes.
+    pub fn to_bin_dialect(&self) -> Bytes {
+        if self.traits.alters_in_bin {
+            self.again(Dialect::Bin)
+        } else {
+            self.bytes.clone()
+        }
+    }
+
+    /// The value for a reader of the old dialect: the same bytes unless str8, bin types or an
+    /// unknown ext occur inside.
+    pub fn to_raw_dialect(&self) -> Bytes {
+        if self.traits.alters_in_raw {
+            self.again(Dialect::Raw)
+        } else {
+            self.bytes.clone()
+        }
+    }
+
+    fn again(&self, dialect: Dialect) -> Bytes {
+        transcode(&self.bytes, dialect)
+            .expect("invariant: a raw value was scanned")
+            .into()
+    }
+
+    #[inline]
+    fn token(&self) -> Token<'_> {
+        Cursor::new(&self.bytes)
+            .token()
+            .expect("invariant: a raw value was scanned")
+    }
+}
+
+impl PartialEq for RawValue {
+    /// Equal bytes; the same value packed in another way is another value here.
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for RawValue {}
