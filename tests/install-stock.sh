@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Installs what the tests need beside Rust: the three releases of stock Salt they compare with, and,
+# on a fresh Debian machine, the system packages without which neither Salt nor we can be built.
+#
+#   tests/install-stock.sh            everything; does nothing where it is already there
+#   tests/install-stock.sh --system   only the system packages
+#   tests/install-stock.sh 3008.3     only this release
+#
+# The releases live in ~/.cache/saltern/stock/VERSION, one Python environment each, installed by the
+# ordinary pip client. May run several times at once: a lock lets one of them work at a time.
+set -euo pipefail
+
+releases=(3008.3 3007.15 3006.28)
+root="${SALTERN_STOCK:-$HOME/.cache/saltern/stock}"
+
+say() { echo "install-stock: $*"; }
+die() { echo "install-stock: $*" >&2; exit 1; }
+
+# The newest Python that all three releases run on comes first; the last is what Debian calls its own.
+find_python() {
+    local name
+    for name in "${SALTERN_PYTHON:-}" python3.11 python3.12 python3.10 python3; do
+        if [ -n "$name" ] && "$name" -c \
+            'import sys, venv, ensurepip; sys.exit(not (3, 9) <= sys.version_info < (3, 14))' \
+            >/dev/null 2>&1; then
+            echo "$name"
+            return
+        fi
+    done
+    return 1
+}
+
+missing_packages() {
+    find_python >/dev/null || echo python3 python3-venv
+    command -v cc >/dev/null || echo gcc libc6-dev
+    command -v make >/dev/null || echo make
+    command -v pkg-config >/dev/null || echo pkg-config
+    { command -v pkg-config >/dev/null && pkg-config --exists openssl; } || echo libssl-dev
+}
+
+install_system() {
+    local packages
+    packages=$(missing_packages | xargs)
+    [ -n "$packages" ] || return 0
+    [ "$(id -u)" = 0 ] || die "these packages are missing, and only root can install them:" \
+        "apt-get install $packages"
+    command -v apt-get >/dev/null || die "this machine lacks $packages and has no apt-get:" \
+        "install them in its own way"
+    say "installing $packages"
+    apt-get update -q >/dev/null
+    # shellcheck disable=SC2086  # a list of names, to be split
+    DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $packages >/dev/null
+}
+
+# The stamp is written last, so an installation that was cut short is started anew.
+install_release() {
+    local version="$1" python="$2" home="$root/$1" started=$SECONDS
+    if [ -e "$home/.complete" ] && verify "$version"; then
+        return 0
+    fi
+    say "Salt $version: installing into $home"
+    rm -rf "$home"
+    "$python" -m venv "$home"
+    "$home/bin/pip" install --quiet --no-input --disable-pip-version-check "salt==$version" \
+        >"$home/pip.log" 2>&1 || { cat "$home/pip.log" >&2; die "pip cannot install salt $version"; }
+    verify "$version" || die "salt $version is installed but does not start"
+    touch "$home/.complete"
+    say "Salt $version: ready after $((SECONDS - started)) s"
+}
+
+verify() {
+    "$root/$1/bin/python" - "$1" <<'PYTHON'
+import sys
+import salt.version, salt.minion, salt.master, salt.cli.salt
+sys.exit(salt.version.__version__ != sys.argv[1])
+PYTHON
+}
+
+mkdir -p "$root"
+exec 9>"$root/.lock"
+flock 9
+
+install_system
+[ "${1:-}" != --system ] || exit 0
+[ $# = 0 ] || releases=("$@")
+python=$(find_python) || die "no usable Python 3.9 to 3.13 with venv was found"
+
+# Two at a time: pip is busy with one core each.
+failed=0
+pids=()
+for version in "${releases[@]}"; do
+    install_release "$version" "$python" &
+    pids+=($!)
+    if [ ${#pids[@]} -ge 2 ]; then
+        wait "${pids[0]}" || failed=1
+        pids=("${pids[@]:1}")
+    fi
+done
+for pid in "${pids[@]}"; do
+    wait "$pid" || failed=1
+done
+[ "$failed" = 0 ] || die "at least one release could not be installed"

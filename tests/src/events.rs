@@ -1,0 +1,195 @@
+//! The event bus as stock Salt's own listener sees it (`peers/listen.py`).
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use parking_lot::{Condvar, Mutex};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::process::{Group, peer};
+use crate::release::Release;
+
+/// One event of the bus.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// The tag.
+    pub tag: String,
+    /// The data; bytes that are no text stand as `{"bytes": "hex"}`.
+    pub data: Value,
+}
+
+impl Event {
+    /// The names of the data's fields, sorted.
+    pub fn fields(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self
+            .data
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// A stock listener on a master's event socket; keeps every event since it began.
+pub struct Listener {
+    child: Child,
+    group: Option<Group>,
+    heard: Arc<Heard>,
+}
+
+#[derive(Default)]
+struct Heard {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    listening: bool,
+    ended: bool,
+    events: Vec<Event>,
+}
+
+impl Listener {
+    /// Starts one and waits until it is connected.
+    ///
+    /// # Errors
+    /// When it cannot connect.
+    pub fn start(release: Release, sock_dir: &Path, config: &Path, output: &Path) -> Result<Self> {
+        let mut child = Command::new(release.program("python"))
+            .arg(peer("listen.py"))
+            .args([sock_dir, config])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(output)?)
+            .process_group(0)
+            .spawn()?;
+        let group = Some(Group::of(&child));
+        let heard = Arc::new(Heard::default());
+        let pipe = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let writer = Arc::clone(&heard);
+        std::thread::spawn(move || {
+            for line in pipe.lines().map_while(Result::ok) {
+                let Ok(line) = serde_json::from_str::<Value>(&line) else {
+                    continue;
+                };
+                let mut state = writer.state.lock();
+                match line["tag"].as_str() {
+                    Some(tag) => state.events.push(Event {
+                        tag: tag.to_owned(),
+                        data: line["data"].clone(),
+                    }),
+                    None => state.listening = true,
+                }
+                writer.changed.notify_all();
+            }
+            writer.state.lock().ended = true;
+            writer.changed.notify_all();
+        });
+        let listener = Self {
+            child,
+            group,
+            heard,
+        };
+        listener.wait(
+            "the listener to connect",
+            Duration::from_secs(60),
+            |state| state.listening.then_some(()),
+        )?;
+        Ok(listener)
+    }
+
+    /// Waits for an event for which `pick` gives a value; earlier events count too.
+    ///
+    /// # Errors
+    /// When none comes in time: the message lists the tags that came.
+    pub fn find<T>(
+        &self,
+        what: &str,
+        limit: Duration,
+        pick: impl Fn(&Event) -> Option<T>,
+    ) -> Result<T> {
+        self.wait(what, limit, |state| state.events.iter().find_map(&pick))
+    }
+
+    /// Waits for an event with exactly this tag and returns it.
+    ///
+    /// # Errors
+    /// As [`Listener::find`].
+    pub fn tag(&self, tag: &str, limit: Duration) -> Result<Event> {
+        let what = format!("an event tagged {tag:?}");
+        self.find(&what, limit, |event| {
+            (event.tag == tag).then(|| event.clone())
+        })
+    }
+
+    /// How many events have come so far: a mark for [`Listener::since`].
+    pub fn mark(&self) -> usize {
+        self.heard.state.lock().events.len()
+    }
+
+    /// The events since a mark.
+    pub fn since(&self, mark: usize) -> Vec<Event> {
+        self.heard.state.lock().events[mark..].to_vec()
+    }
+
+    /// Waits for an event after the mark for which `pick` gives a value.
+    ///
+    /// # Errors
+    /// As [`Listener::find`].
+    pub fn find_since<T>(
+        &self,
+        mark: usize,
+        what: &str,
+        limit: Duration,
+        pick: impl Fn(&Event) -> Option<T>,
+    ) -> Result<T> {
+        self.wait(what, limit, |state| {
+            state.events[mark..].iter().find_map(&pick)
+        })
+    }
+
+    fn wait<T>(
+        &self,
+        what: &str,
+        limit: Duration,
+        pick: impl Fn(&State) -> Option<T>,
+    ) -> Result<T> {
+        let end = Instant::now() + limit;
+        let mut state = self.heard.state.lock();
+        loop {
+            if let Some(value) = pick(&state) {
+                return Ok(value);
+            }
+            if state.ended {
+                bail!("the event listener ended while waiting for {what}");
+            }
+            if self.heard.changed.wait_until(&mut state, end).timed_out() {
+                let tags: Vec<&str> = state
+                    .events
+                    .iter()
+                    .map(|event| event.tag.as_str())
+                    .collect();
+                bail!("waited {limit:?} in vain for {what}; events so far: {tags:#?}");
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(group) = self.group.take() {
+            group.end(Signal::KILL);
+        }
+        self.child.wait().ok();
+    }
+}

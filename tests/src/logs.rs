@@ -1,0 +1,51 @@
+//! What our own processes may say in their logs.
+//!
+//! A WARN or ERROR line is for something an operator must know; one that no test announced is a
+//! fault, or a line logged at the wrong level.
+
+use std::path::Path;
+
+/// Texts that a test expects in WARN or ERROR lines.
+#[derive(Default)]
+pub struct Expected(Vec<String>);
+
+impl Expected {
+    /// Announces lines that contain this text.
+    pub fn announce(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+
+    /// The WARN and ERROR lines of a log file that nobody announced.
+    pub fn unexpected(&self, log: &Path) -> Vec<String> {
+        read(log)
+            .lines()
+            .filter(|line| is_serious(line))
+            .filter(|line| !self.0.iter().any(|text| line.contains(text.as_str())))
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+/// A log file's text without colour codes; empty if there is none.
+pub fn read(log: &Path) -> String {
+    let bytes = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = &*text;
+    while let Some(start) = rest.find("\u{1b}[") {
+        plain.push_str(&rest[..start]);
+        let code = &rest[start + 2..];
+        rest = code.find('m').map_or("", |end| &code[end + 1..]);
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// The level stands near the start of a line, after the time.
+fn is_serious(line: &str) -> bool {
+    line.contains("panicked at")
+        || line
+            .split_whitespace()
+            .take(3)
+            .any(|word| matches!(word.trim_matches(|c| "[]:".contains(c)), "WARN" | "ERROR"))
+}

@@ -1,0 +1,630 @@
+//! One master with its minions, command line and event listener, all in one temporary directory.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::config::Config;
+use crate::events::Listener;
+use crate::logs::{self, Expected};
+use crate::port::free_port;
+use crate::process::{Daemon, Run, peer, run, wait_until};
+use crate::release::{Release, Server, saltern_program};
+
+/// What a test returns.
+pub type TestResult = Result<(), Failure>;
+
+/// Why a test failed: its message without a backtrace, which only ever shows the harness.
+pub struct Failure(anyhow::Error);
+
+impl std::fmt::Debug for Failure {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{:#}", self.0)
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+/// For anything a healthy system does within a second or two, even on a busy machine.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// Lines of a log shown when a test fails.
+const TAIL: usize = 60;
+
+/// A master and everything around it. Made by [`Site::run`].
+pub struct Site {
+    server: Server,
+    master: Option<Daemon>,
+    listener: Option<Listener>,
+    minions: BTreeMap<String, Minion>,
+    config: Config,
+    expected: Expected,
+    publish_port: u16,
+    ret_port: u16,
+    dir: TempDir,
+}
+
+struct Minion {
+    kind: MinionKind,
+    config: Config,
+    daemon: Option<Daemon>,
+}
+
+/// Which program a minion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinionKind {
+    /// `salt-minion` of a stock release.
+    Stock(Release),
+    /// `saltern minion`.
+    Native,
+}
+
+impl Site {
+    /// Runs a scenario on a fresh site whose master is up; `configure` may set master options.
+    ///
+    /// # Errors
+    /// Those of the scenario, with all logs shown; or our own unannounced WARN and ERROR lines.
+    pub fn run(
+        server: Server,
+        configure: impl FnOnce(&mut Config),
+        scenario: impl FnOnce(&mut Site) -> Result<()>,
+    ) -> TestResult {
+        Self::prepared(server, configure, |site| {
+            site.start_master()?;
+            scenario(site)
+        })
+    }
+
+    /// As [`Site::run`], but the master has not been started.
+    ///
+    /// # Errors
+    /// As [`Site::run`].
+    pub fn prepared(
+        server: Server,
+        configure: impl FnOnce(&mut Config),
+        scenario: impl FnOnce(&mut Site) -> Result<()>,
+    ) -> TestResult {
+        let mut site = Self::new(server)?;
+        configure(&mut site.config);
+        site.write_config()?;
+        let result = scenario(&mut site).and_then(|()| site.finish());
+        if result.is_err() {
+            site.show_logs();
+        }
+        Ok(result?)
+    }
+
+    fn new(server: Server) -> Result<Self> {
+        // Short, because the path of a unix socket must fit into 107 bytes.
+        let dir = tempfile::Builder::new().prefix("slt-").tempdir_in("/tmp")?;
+        for name in ["conf", "log", "run", "files", "pillar", "cache"] {
+            std::fs::create_dir(dir.path().join(name))?;
+        }
+        let root = dir.path().display().to_string();
+        let (publish_port, ret_port) = (free_port(), free_port());
+        let mut config = Config::default();
+        config
+            .set("interface", "127.0.0.1")
+            .set("publish_port", publish_port)
+            .set("ret_port", ret_port)
+            .set("user", user())
+            .set("root_dir", &root)
+            .set("pki_dir", format!("{root}/pki"))
+            .set("cachedir", format!("{root}/cache"))
+            .set("sock_dir", format!("{root}/run"))
+            .set("pidfile", format!("{root}/run/master.pid"))
+            .set("log_file", format!("{root}/log/master"))
+            .set("key_logfile", format!("{root}/log/key"))
+            .set("log_level", "warning")
+            .set("log_level_logfile", "warning")
+            .set("file_roots", format!("{{base: [{root}/files]}}"))
+            .set("pillar_roots", format!("{{base: [{root}/pillar]}}"))
+            .set("worker_threads", 2)
+            .set("loop_interval", 1);
+        if server.is_ours() {
+            config.set("salt_compat", server.release().compat());
+        }
+        Ok(Self {
+            server,
+            master: None,
+            listener: None,
+            minions: BTreeMap::new(),
+            config,
+            expected: Expected::default(),
+            publish_port,
+            ret_port,
+            dir,
+        })
+    }
+
+    /// The master under test.
+    pub fn server(&self) -> Server {
+        self.server
+    }
+
+    /// The master's options; [`Site::write_config`] puts changes into the file.
+    pub fn config(&mut self) -> &mut Config {
+        &mut self.config
+    }
+
+    /// Writes the master's configuration file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_config(&self) -> Result<()> {
+        Ok(self.config.write(&self.path("conf/master"))?)
+    }
+
+    /// A path below the site's directory.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The port minions send requests to.
+    pub fn ret_port(&self) -> u16 {
+        self.ret_port
+    }
+
+    /// The port minions receive publications from.
+    pub fn publish_port(&self) -> u16 {
+        self.publish_port
+    }
+
+    /// Announces WARN or ERROR lines of our own processes that contain `text`.
+    pub fn announce(&mut self, text: &str) {
+        self.expected.announce(text);
+    }
+
+    /// Says in the captured output which step the scenario is at.
+    pub fn step(&self, name: &str) {
+        eprintln!("step: {name}");
+    }
+
+    // --- the master
+
+    /// The command that starts the master in the foreground.
+    pub fn master_command(&self) -> Command {
+        let mut command = match self.server {
+            Server::Stock(release) => Command::new(release.program("salt-master")),
+            Server::Saltern(_) => {
+                let mut command = Command::new(saltern_program());
+                command.arg("master");
+                command
+            }
+        };
+        command.arg("-c").arg(self.path("conf"));
+        command
+    }
+
+    /// Starts the master, waits until it serves, and starts a fresh event listener on it.
+    ///
+    /// # Errors
+    /// When it does not serve in time, or ends.
+    pub fn start_master(&mut self) -> Result<()> {
+        self.start_master_only()?;
+        self.listen()
+    }
+
+    /// Starts the master and waits until it serves; without a listener.
+    ///
+    /// # Errors
+    /// When it does not serve in time, or ends.
+    pub fn start_master_only(&mut self) -> Result<()> {
+        ensure!(self.master.is_none(), "the master is running already");
+        let output = self.path("log/master.out");
+        let mut daemon = Daemon::start("master", &mut self.master_command(), &output)?;
+        let events = self.path("run/master_event_pub.ipc");
+        let publish = self.path("run/publish_pull.ipc");
+        let ports = [self.publish_port, self.ret_port];
+        wait_until("the master to serve", SOON, || {
+            if daemon.ended().is_some() {
+                return Some(false);
+            }
+            let up = ports
+                .iter()
+                .all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
+                && UnixStream::connect(&events).is_ok()
+                && publish.exists();
+            up.then_some(true)
+        })?
+        .then_some(())
+        .context("the master ended instead of serving")?;
+        self.master = Some(daemon);
+        Ok(())
+    }
+
+    /// Starts a fresh event listener.
+    ///
+    /// # Errors
+    /// When it cannot connect.
+    pub fn listen(&mut self) -> Result<()> {
+        self.listener = None;
+        self.listener = Some(Listener::start(
+            self.server.release(),
+            &self.path("run"),
+            &self.path("conf/master"),
+            &self.path("log/listener"),
+        )?);
+        Ok(())
+    }
+
+    /// The event listener.
+    ///
+    /// # Panics
+    /// When no master was started.
+    pub fn events(&self) -> &Listener {
+        self.listener
+            .as_ref()
+            .expect("the scenario started a master and so a listener")
+    }
+
+    /// The running master.
+    ///
+    /// # Panics
+    /// When no master was started.
+    pub fn master(&mut self) -> &mut Daemon {
+        self.master.as_mut().expect("the scenario started a master")
+    }
+
+    /// Asks the master to stop and waits for that.
+    ///
+    /// # Errors
+    /// When it takes too long.
+    pub fn stop_master(&mut self) -> Result<ExitStatus> {
+        self.listener = None;
+        self.master
+            .take()
+            .context("no master is running")?
+            .stop(SOON)
+    }
+
+    /// Ends the master as a power cut would, all its processes at once.
+    pub fn kill_master(&mut self) {
+        self.listener = None;
+        self.master = None;
+    }
+
+    // --- minions
+
+    /// Starts a minion with this id; its key is not accepted by this.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_minion(&mut self, id: &str, kind: MinionKind) -> Result<()> {
+        if !self.minions.contains_key(id) {
+            let config = self.minion_config(id);
+            self.minions.insert(
+                id.to_owned(),
+                Minion {
+                    kind,
+                    config,
+                    daemon: None,
+                },
+            );
+        }
+        self.start_prepared_minion(id)
+    }
+
+    /// Lays out a minion without starting it; `configure` may set its options.
+    ///
+    /// # Errors
+    /// When its files cannot be written.
+    pub fn prepare_minion(
+        &mut self,
+        id: &str,
+        kind: MinionKind,
+        configure: impl FnOnce(&mut Config),
+    ) -> Result<()> {
+        let mut config = self.minion_config(id);
+        configure(&mut config);
+        config.write(&self.minion_conf(id).join("minion"))?;
+        self.minions.insert(
+            id.to_owned(),
+            Minion {
+                kind,
+                config,
+                daemon: None,
+            },
+        );
+        Ok(())
+    }
+
+    /// Starts a minion that was laid out or stopped before.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_prepared_minion(&mut self, id: &str) -> Result<()> {
+        let conf = self.minion_conf(id);
+        let output = self.path(format!("log/{id}.out"));
+        let minion = self.minions.get_mut(id).context("no such minion")?;
+        minion.config.write(&conf.join("minion"))?;
+        let mut command = match minion.kind {
+            MinionKind::Stock(release) => Command::new(release.program("salt-minion")),
+            MinionKind::Native => {
+                let mut command = Command::new(saltern_program());
+                command.arg("minion");
+                command
+            }
+        };
+        command.arg("-c").arg(&conf);
+        minion.daemon = Some(Daemon::start(id, &mut command, &output)?);
+        Ok(())
+    }
+
+    /// Ends a minion at once.
+    pub fn kill_minion(&mut self, id: &str) {
+        if let Some(minion) = self.minions.get_mut(id) {
+            minion.daemon = None;
+        }
+    }
+
+    /// The process of a minion that runs.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn minion(&mut self, id: &str) -> Result<&mut Daemon> {
+        self.minions
+            .get_mut(id)
+            .and_then(|minion| minion.daemon.as_mut())
+            .with_context(|| format!("minion {id:?} is not running"))
+    }
+
+    /// Starts minions, accepts their keys with stock `salt-key` and waits until they are in.
+    ///
+    /// # Errors
+    /// When one of them does not get in.
+    pub fn bring_up(&mut self, minions: &[(&str, MinionKind)]) -> Result<()> {
+        for (id, kind) in minions {
+            self.start_minion(id, *kind)?;
+        }
+        for (id, _) in minions {
+            self.wait_pending(id)?;
+        }
+        for (id, _) in minions {
+            self.accept(id)?;
+        }
+        for (id, _) in minions {
+            self.wait_started(id)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the minion's key is pending.
+    ///
+    /// # Errors
+    /// When it does not become so.
+    pub fn wait_pending(&self, id: &str) -> Result<()> {
+        let file = self.path("pki/minions_pre").join(id);
+        wait_until(&format!("the key of {id} to be pending"), SOON, || {
+            file.exists().then_some(())
+        })
+    }
+
+    /// Accepts a pending key with stock `salt-key`.
+    ///
+    /// # Errors
+    /// When `salt-key` fails.
+    pub fn accept(&self, id: &str) -> Result<()> {
+        self.salt_key(&["-y", "-a", id])?.expect_code(0)?;
+        Ok(())
+    }
+
+    /// Waits for the event with which a minion says that it is in; one of before counts too.
+    ///
+    /// # Errors
+    /// When it does not come.
+    pub fn wait_started(&self, id: &str) -> Result<()> {
+        self.events()
+            .tag(&format!("salt/minion/{id}/start"), SOON)?;
+        Ok(())
+    }
+
+    /// The directory with a minion's configuration.
+    pub fn minion_conf(&self, id: &str) -> PathBuf {
+        self.path("minions").join(id).join("conf")
+    }
+
+    /// A directory of a minion.
+    pub fn minion_path(&self, id: &str, name: &str) -> PathBuf {
+        self.path("minions").join(id).join(name)
+    }
+
+    fn minion_config(&self, id: &str) -> Config {
+        let root = self.path("minions").join(id).display().to_string();
+        let mut config = Config::default();
+        config
+            .set("id", id)
+            .set("master", "127.0.0.1")
+            .set("master_port", self.ret_port)
+            .set("user", user())
+            .set("root_dir", &root)
+            .set("pki_dir", format!("{root}/pki"))
+            .set("cachedir", format!("{root}/cache"))
+            .set("sock_dir", format!("{root}/run"))
+            .set("pidfile", format!("{root}/minion.pid"))
+            .set("log_file", self.path(format!("log/{id}")).display())
+            .set("log_level", "warning")
+            .set("log_level_logfile", "info")
+            // Nothing that only waits, and no grain that asks the network.
+            .set("acceptance_wait_time", 1)
+            .set("acceptance_wait_time_max", 1)
+            .set("random_reauth_delay", 0)
+            .set("recon_default", 100)
+            .set("recon_max", 500)
+            .set("recon_randomize", "False")
+            .set("return_retry_timer", 1)
+            .set("return_retry_timer_max", 2)
+            .set("loop_interval", 1)
+            .set("rejected_retry", "True")
+            .set("enable_fqdns_grains", "False")
+            .set("enable_gpu_grains", "False")
+            .set("grains", "{role: web}");
+        config
+    }
+
+    // --- command line
+
+    /// Runs `salt -c CONF …` of the site's release.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn salt(&self, arguments: &[&str]) -> Result<Run> {
+        self.stock("salt", arguments)
+    }
+
+    /// Runs `salt-key -c CONF …`.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn salt_key(&self, arguments: &[&str]) -> Result<Run> {
+        self.stock("salt-key", arguments)
+    }
+
+    /// Runs `salt-run -c CONF …`.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn salt_run(&self, arguments: &[&str]) -> Result<Run> {
+        self.stock("salt-run", arguments)
+    }
+
+    /// Runs stock `salt-call` with the configuration of this minion and in its release.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn salt_call(&self, id: &str, arguments: &[&str]) -> Result<Run> {
+        let release = match self.minions.get(id).map(|minion| minion.kind) {
+            Some(MinionKind::Stock(release)) => release,
+            _ => self.server.release(),
+        };
+        let mut command = Command::new(release.program("salt-call"));
+        command.arg("-c").arg(self.minion_conf(id)).args(arguments);
+        run(&mut command, SOON * 2)
+    }
+
+    /// Sends an event with the keys of this minion, by stock's request channel; exit code 0 when
+    /// the master acknowledged it.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn send_event_as(&self, id: &str, tag: &str) -> Result<Run> {
+        let mut command = Command::new(self.server.release().program("python"));
+        command
+            .arg(peer("send_event.py"))
+            .arg(self.minion_conf(id).join("minion"))
+            .arg(tag);
+        run(&mut command, SOON * 2)
+    }
+
+    /// Runs a program of our own: `saltern ARGUMENTS… -c CONF`.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn saltern(&self, arguments: &[&str]) -> Result<Run> {
+        let mut command = Command::new(saltern_program());
+        command.args(arguments).arg("-c").arg(self.path("conf"));
+        run(&mut command, SOON * 2)
+    }
+
+    /// A stock command of the site's release that talks to the master, not started yet.
+    pub fn stock_command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.server.release().program(program));
+        command.arg("-c").arg(self.path("conf")).args(arguments);
+        command
+    }
+
+    fn stock(&self, program: &str, arguments: &[&str]) -> Result<Run> {
+        run(&mut self.stock_command(program, arguments), SOON * 2)
+    }
+
+    // --- the end
+
+    /// Stops the minions and the master and reads their logs.
+    fn finish(&mut self) -> Result<()> {
+        self.minions
+            .values_mut()
+            .for_each(|minion| minion.daemon = None);
+        self.listener = None;
+        if let Some(master) = self.master.take() {
+            if self.server.is_ours() {
+                let status = master.stop(SOON)?;
+                ensure!(
+                    status.success(),
+                    "the master's exit after SIGTERM was: {status}"
+                );
+            } else {
+                // Stock takes seconds to stop; nothing is learnt from that.
+                master.signal(Signal::KILL)?;
+            }
+        }
+        self.check_logs()
+    }
+
+    /// Fails if one of our own processes logged something serious that nobody announced.
+    ///
+    /// # Errors
+    /// Lists the lines.
+    pub fn check_logs(&self) -> Result<()> {
+        let mut logs = Vec::new();
+        if self.server.is_ours() {
+            logs.extend([self.path("log/master"), self.path("log/master.out")]);
+        }
+        for (id, minion) in &self.minions {
+            if minion.kind == MinionKind::Native {
+                logs.extend([
+                    self.path(format!("log/{id}")),
+                    self.path(format!("log/{id}.out")),
+                ]);
+            }
+        }
+        let lines: Vec<String> = logs
+            .iter()
+            .flat_map(|log| self.expected.unexpected(log))
+            .collect();
+        if !lines.is_empty() {
+            bail!("unexpected lines in our logs:\n{}", lines.join("\n"));
+        }
+        Ok(())
+    }
+
+    fn show_logs(&self) {
+        let Ok(entries) = std::fs::read_dir(self.path("log")) else {
+            return;
+        };
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        for path in paths {
+            let text = logs::read(&path);
+            let lines: Vec<&str> = text.lines().collect();
+            if lines.is_empty() {
+                continue;
+            }
+            let skipped = lines.len().saturating_sub(TAIL);
+            eprintln!("=== {} ({skipped} lines not shown)", path.display());
+            eprintln!("{}", lines[skipped..].join("\n"));
+        }
+    }
+}
+
+/// The user the tests run as, by name; stock insists on one that exists.
+fn user() -> String {
+    let id = rustix::process::getuid().as_raw().to_string();
+    std::fs::read_to_string("/etc/passwd")
+        .unwrap_or_default()
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .find(|fields| fields.get(2) == Some(&id.as_str()))
+        .and_then(|fields| fields.first().map(|name| (*name).to_owned()))
+        .unwrap_or_else(|| "root".to_owned())
+}
