@@ -1,0 +1,421 @@
+//! What there is to say about a configuration beyond single values, and how it is printed.
+//!
+//! Every option that was written is looked at once: known or not, honoured or not, of this version
+//! or another. Then options are looked at together. Nothing is created or bound here.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use saltern_model::Compat;
+
+use crate::finding::{Finding, Severity};
+use crate::identity;
+use crate::master::MasterConfig;
+use crate::options::{self, Kind, Status, StockOption};
+use crate::reader::{Reader, shown};
+use crate::yaml::{Key, Mark, Node, NodeValue};
+
+/// The longest path of a Unix socket on Linux, without the closing zero.
+const SUN_PATH: usize = 107;
+
+/// The longest name of a socket in `sock_dir`, with the slash.
+const LONGEST_SOCKET: usize = "/master_event_pull.ipc".len();
+
+/// Looks at every option that was written.
+pub(crate) fn options(reader: &mut Reader<'_>, compat: Compat) {
+    let settings = reader.settings;
+    for (key, entry) in settings.iter() {
+        let mark = &entry.key_mark;
+        let Key::Str(name) = key else {
+            let message = format!("the option name {key} is not text");
+            reader.findings.push(Finding::new(
+                Severity::Warning,
+                mark,
+                &key.to_string(),
+                message,
+            ));
+            continue;
+        };
+        if options::ours(name).is_some() {
+            continue;
+        }
+        match options::stock(name) {
+            Some(option) => known(reader, compat, option, mark, &entry.value),
+            None if name == "log_dir" => {}
+            None => unknown(reader, name, mark),
+        }
+    }
+}
+
+fn unknown(reader: &mut Reader<'_>, name: &str, mark: &Mark) {
+    let message = "no such option; the value is kept for whoever reads it";
+    let finding = Finding::new(Severity::Warning, mark, name, message);
+    reader.findings.push(match options::nearest(name) {
+        Some(nearest) => finding.suggest(format!("did you mean \"{nearest}\"?")),
+        None => finding,
+    });
+}
+
+fn known(reader: &mut Reader<'_>, compat: Compat, option: &StockOption, mark: &Mark, value: &Node) {
+    let mut say = |severity, message: String| {
+        reader
+            .findings
+            .push(Finding::new(severity, mark, option.name, message));
+    };
+    if !option.is_known_to(compat) && option.name != "keep_jobs" {
+        let lines: Vec<String> = Compat::ALL
+            .iter()
+            .filter(|line| option.is_known_to(**line))
+            .map(ToString::to_string)
+            .collect();
+        let lines = lines.join(" and ");
+        say(
+            Severity::Info,
+            format!("Salt {compat} has no such option, only {lines}"),
+        );
+    }
+    let status = options::status(option.name);
+    let is_default = value.is_null() || reader.defaults.get(option.name) == Some(value);
+    if !matches!(status, Some(Status::Honoured)) && !value.is_null() {
+        wrong_type(reader, option, mark, value);
+    }
+    if is_default {
+        return;
+    }
+    let (severity, message) = match status {
+        None | Some(Status::Honoured) => return,
+        Some(Status::NotYet(part)) => (
+            Severity::Warning,
+            format!("not honoured yet: {} is not built", part.part()),
+        ),
+        Some(Status::Refused(why)) => (
+            Severity::Error,
+            format!("{} cannot be used: {why}", shown(option.name, value)),
+        ),
+        Some(Status::NoEffect(why)) => (Severity::Info, format!("has no effect: {why}")),
+    };
+    reader
+        .findings
+        .push(Finding::new(severity, mark, option.name, message));
+}
+
+/// Stock's schema, for options that nothing here reads: a warning, as in stock.
+fn wrong_type(reader: &mut Reader<'_>, option: &StockOption, mark: &Mark, value: &Node) {
+    // A value from an sdb is whatever the sdb says.
+    let from_sdb = value
+        .as_str()
+        .is_some_and(|text| text.starts_with("sdb://"));
+    if option.types.is_empty() || from_sdb || option.types.iter().any(|kind| fits(*kind, value)) {
+        return;
+    }
+    let kinds: Vec<&str> = option.types.iter().map(|kind| kind.name()).collect();
+    let message = format!(
+        "{} is {}; Salt wants {}",
+        shown(option.name, value),
+        value.kind(),
+        kinds.join(" or ")
+    );
+    reader
+        .findings
+        .push(Finding::new(Severity::Warning, mark, option.name, message));
+}
+
+fn fits(kind: Kind, value: &Node) -> bool {
+    match (kind, &value.value) {
+        (Kind::Str, NodeValue::Str(_) | NodeValue::Timestamp(_) | NodeValue::Int(_)) => true,
+        (Kind::Bool, NodeValue::Bool(_)) => true,
+        (Kind::Int | Kind::Float, NodeValue::Int(_) | NodeValue::BigInt(_)) => true,
+        (Kind::Float, NodeValue::Float(_)) => true,
+        (Kind::Int, NodeValue::Str(text)) => text.trim().parse::<i64>().is_ok(),
+        (Kind::Float, NodeValue::Str(text)) => text.trim().parse::<f64>().is_ok(),
+        (Kind::List, NodeValue::Seq(_)) | (Kind::Map, NodeValue::Map(_)) => true,
+        (Kind::Null, NodeValue::Null) => true,
+        _ => false,
+    }
+}
+
+/// Looks at options together.
+pub(crate) fn config(reader: &mut Reader<'_>, config: &MasterConfig) {
+    network(reader, config);
+    process(reader, config);
+    keys(reader, config);
+    jobs(reader, config);
+    places(reader, config);
+}
+
+fn network(reader: &mut Reader<'_>, config: &MasterConfig) {
+    if config.publish_port == config.ret_port {
+        let name = if reader.written("ret_port").is_some() {
+            "ret_port"
+        } else {
+            "publish_port"
+        };
+        let message = format!("publish_port and ret_port are both {}", config.ret_port);
+        reader.error(name, message);
+    }
+    match reader.applies("transport").and_then(Node::as_str) {
+        Some("zeromq") => {}
+        Some(other @ ("tcp" | "ws")) => {
+            let message = format!("the transport \"{other}\" is not built yet, only \"zeromq\" is");
+            reader.error("transport", message);
+        }
+        _ => reader.error(
+            "transport",
+            "not a transport; \"zeromq\" is the one there is",
+        ),
+    }
+    if let Some(ipv6) = reader.written("ipv6")
+        && !matches!(ipv6.value, NodeValue::Bool(_) | NodeValue::Null)
+    {
+        reader.error(
+            "ipv6",
+            format!("{} is not true or false", shown("ipv6", ipv6)),
+        );
+    }
+    if config.ipv6 && config.interface.is_ipv4() && reader.written("ipv6").is_some() {
+        let message = format!("has no effect with the IPv4 address {}", config.interface);
+        let mut finding = Finding::new(Severity::Warning, &reader.mark("ipv6"), "ipv6", message);
+        finding = finding.suggest("to serve both, set \"interface: '::'\"");
+        reader.findings.push(finding);
+    }
+    if !config.tcp_keepalive {
+        for name in [
+            "tcp_keepalive_idle",
+            "tcp_keepalive_cnt",
+            "tcp_keepalive_intvl",
+        ] {
+            if reader.written(name).is_some() {
+                reader.find(
+                    Severity::Info,
+                    name,
+                    "has no effect while tcp_keepalive is false",
+                );
+            }
+        }
+    }
+    if config.saltern_max_unauthenticated_size > config.saltern_max_message_size {
+        let name = "saltern_max_unauthenticated_size";
+        reader.error(name, "must not be larger than saltern_max_message_size");
+    }
+    // Connections of both ports, and a margin for files and sockets of the master itself.
+    let needed = (config.saltern_max_connections as u64)
+        .saturating_mul(2)
+        .saturating_add(1024);
+    let asked = ["saltern_max_connections", "max_open_files"]
+        .into_iter()
+        .find(|name| reader.written(name).is_some());
+    if let Some(name) = asked.filter(|_| needed > config.max_open_files) {
+        let message = format!(
+            "saltern_max_connections is {} for each of two ports, but max_open_files only {}",
+            config.saltern_max_connections, config.max_open_files
+        );
+        reader.find(Severity::Warning, name, message);
+    }
+}
+
+fn process(reader: &mut Reader<'_>, config: &MasterConfig) {
+    if config.id.is_empty() || config.id.contains(['/', '\0', '\n']) {
+        reader.error("id", "must not be empty or hold a slash or line end");
+    }
+    if reader.written("id").is_none() {
+        let message = format!("not set; this master calls itself \"{}\"", config.id);
+        reader.find(Severity::Info, "id", message);
+    }
+    let current = identity::current_user();
+    if config.user != current {
+        let user = &config.user;
+        if current != "root" {
+            reader.error(
+                "user",
+                format!("this process runs as \"{current}\", not as \"{user}\""),
+            );
+        } else if !identity::is_known_user(user) {
+            let message = format!("\"{user}\" is not in /etc/passwd");
+            reader.find(Severity::Warning, "user", message);
+        }
+    }
+}
+
+fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
+    if config.open_mode {
+        let message = "every key is accepted, also one that replaces a known minion's";
+        reader.find(Severity::Warning, "open_mode", message);
+    } else if config.auto_accept {
+        let message = "every new minion is accepted without being looked at";
+        reader.find(Severity::Warning, "auto_accept", message);
+    }
+    if config.keysize < 2048 {
+        let message = format!("keys of {} bits can be broken", config.keysize);
+        reader.find(Severity::Warning, "keysize", message);
+    }
+    if config.minimum_auth_version < 3 {
+        let message = "minions with protocols that allow replay are served";
+        reader.find(Severity::Warning, "minimum_auth_version", message);
+    }
+    if !config.sign_pub_messages {
+        let message = "minions cannot tell that a publish is from this master";
+        reader.find(Severity::Warning, "sign_pub_messages", message);
+    }
+    if config.master_use_pubkey_signature && !config.master_sign_pubkey {
+        let message = "has no effect while master_sign_pubkey is false";
+        reader.find(Severity::Warning, "master_use_pubkey_signature", message);
+    }
+    if config.signing_key_pass.is_some() && !config.master_sign_pubkey {
+        let message = "has no effect while master_sign_pubkey is false";
+        reader.find(Severity::Info, "signing_key_pass", message);
+    }
+    for (name, value) in [
+        ("master_sign_key_name", &config.master_sign_key_name),
+        ("master_pubkey_signature", &config.master_pubkey_signature),
+    ] {
+        if value.is_empty() || value.contains('/') {
+            reader.error(
+                name,
+                format!("\"{value}\" is not the name of a file in pki_dir"),
+            );
+        }
+    }
+    for (name, path) in [
+        ("autosign_file", &config.autosign_file),
+        ("autoreject_file", &config.autoreject_file),
+    ] {
+        if path.as_ref().is_some_and(|path| path.is_dir()) {
+            reader.error(name, "is a directory, not a file");
+        }
+    }
+    if config
+        .autosign_grains_dir
+        .as_ref()
+        .is_some_and(|path| path.is_file())
+    {
+        reader.error("autosign_grains_dir", "is a file, not a directory");
+    }
+    if config.publish_session.is_zero() {
+        reader.error("publish_session", "must be more than zero seconds");
+    }
+}
+
+fn jobs(reader: &mut Reader<'_>, config: &MasterConfig) {
+    if reader.written("keep_jobs").is_some() {
+        let (severity, message) = match config.salt_compat {
+            Compat::V3008 => (Severity::Warning, "has no effect in 3008"),
+            _ if reader.written("keep_jobs_seconds").is_some() => {
+                (Severity::Warning, "has no effect beside keep_jobs_seconds")
+            }
+            _ => (Severity::Info, "is the old name"),
+        };
+        let finding = Finding::new(severity, &reader.mark("keep_jobs"), "keep_jobs", message);
+        reader
+            .findings
+            .push(finding.suggest("use keep_jobs_seconds, which counts seconds"));
+    }
+    for (name, time) in [
+        ("timeout", config.timeout),
+        ("gather_job_timeout", config.gather_job_timeout),
+        (
+            "saltern_handshake_timeout",
+            config.saltern_handshake_timeout,
+        ),
+        ("saltern_idle_timeout", config.saltern_idle_timeout),
+    ] {
+        if time.is_zero() {
+            reader.error(name, "must be more than zero seconds");
+        }
+    }
+}
+
+/// Directories must be there, or there must be one above in which they can be made.
+fn places(reader: &mut Reader<'_>, config: &MasterConfig) {
+    let socket = config.sock_dir.as_os_str().len() + LONGEST_SOCKET;
+    if socket > SUN_PATH {
+        let message = format!(
+            "the sockets in \"{}\" would have paths of {socket} bytes, {SUN_PATH} are possible",
+            config.sock_dir.display()
+        );
+        reader.error("sock_dir", message);
+    }
+    for (name, path) in [
+        ("pki_dir", &config.pki_dir),
+        ("cachedir", &config.cachedir),
+        ("sock_dir", &config.sock_dir),
+    ] {
+        if let Some(message) = unusable(path) {
+            reader.error(name, message);
+        }
+    }
+    let log_file = Path::new(&config.log_file);
+    for (name, path) in [
+        ("pidfile", config.pidfile.as_path()),
+        ("log_file", log_file),
+        (
+            "saltern_job_database",
+            config.saltern_job_database.as_path(),
+        ),
+    ] {
+        if path == log_file && crate::paths::is_uri(&config.log_file) {
+            continue;
+        }
+        if path.is_dir() {
+            reader.error(name, format!("\"{}\" is a directory", path.display()));
+        } else if let Some(message) = path.parent().and_then(unusable) {
+            reader.error(name, message);
+        }
+    }
+}
+
+/// Why a directory cannot be used; `None` if it is there and writable, or can be made.
+fn unusable(path: &Path) -> Option<String> {
+    let there = path
+        .ancestors()
+        .find(|above| above.symlink_metadata().is_ok())?;
+    if !there.is_dir() {
+        return Some(format!("\"{}\" is not a directory", there.display()));
+    }
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(there, access).err().map(|problem| {
+        let doing = if there == path {
+            "written to"
+        } else {
+            "given a new directory"
+        };
+        format!("\"{}\" cannot be {doing}: {problem}", there.display())
+    })
+}
+
+/// All findings as text for people, worst first, one a line; says so if there is none.
+pub fn render_findings(findings: &[Finding]) -> String {
+    let groups = [
+        (
+            Severity::Error,
+            "error",
+            "errors: the master does not start",
+        ),
+        (
+            Severity::Warning,
+            "warning",
+            "warnings: the master starts, but not all is as asked",
+        ),
+        (Severity::Info, "hint", "hints: nothing is lost"),
+    ];
+    let mut text = String::new();
+    for (severity, _, title) in groups {
+        let group: Vec<&Finding> = findings.iter().filter(|f| f.severity == severity).collect();
+        if group.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "{title}");
+        for finding in group {
+            let _ = writeln!(text, "  {finding}");
+        }
+    }
+    let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
+    let counts: Vec<String> = groups
+        .iter()
+        .map(|(severity, word, _)| match count(*severity) {
+            1 => format!("1 {word}"),
+            number => format!("{number} {word}s"),
+        })
+        .collect();
+    let _ = writeln!(text, "{}", counts.join(", "));
+    text
+}

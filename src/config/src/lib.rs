@@ -1,0 +1,25 @@
+//! The master's configuration: which options there are, what a file says, and whether it can work.
+//!
+//! A configuration is read as stock reads it (same YAML dialect, same include files, same paths
+//! below `root_dir`), checked as a whole, and handed out as one plain struct. Nothing is ignored
+//! silently: an option that is not honoured, or that nobody knows, is a [`Finding`].
+//!
+//! Start with [`load_master`]. [`yaml`] is of use to others too. This crate opens configuration
+//! files and looks at paths; it creates, binds and logs nothing.
+
+pub mod check;
+mod files;
+mod finding;
+mod glob;
+mod identity;
+pub mod master;
+pub mod options;
+mod paths;
+mod reader;
+mod values;
+pub mod yaml;
+
+pub use check::render_findings;
+pub use finding::{ConfigErrors, Finding, Severity};
+pub use master::{Loaded, MasterConfig, load_master};
+pub use values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm};

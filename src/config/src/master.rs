@@ -1,0 +1,559 @@
+//! The master's options as one plain struct, and the way from a path to it.
+//!
+//! Field names are the option names (dots become underscores). Paths are resolved, times are
+//! durations, choices are enums: whoever takes a value out needs to check nothing. Options that no
+//! field has yet are there as they were written, through [`MasterConfig::raw`].
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use saltern_model::Compat;
+
+use crate::check;
+use crate::files::{self, Files};
+use crate::finding::{ConfigErrors, Finding, Severity};
+use crate::identity;
+use crate::options;
+use crate::paths::{absolute, below_root, is_uri, normalized};
+use crate::reader::Reader;
+use crate::values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm};
+use crate::yaml::{self, Entry, Key, Limits, Mapping, Mark, Node};
+
+/// A usable configuration, and what the check has to say about it nevertheless.
+pub struct Loaded {
+    /// The configuration.
+    pub config: MasterConfig,
+    /// Warnings and hints, in the order of the files; never an error.
+    pub findings: Vec<Finding>,
+}
+
+/// The options of the master. See Salt's manual for what each means; what is said here is what a
+/// value looks like.
+#[derive(Clone)]
+pub struct MasterConfig {
+    /// Whose tools use this master's files and sockets.
+    pub salt_compat: Compat,
+    /// The file that was asked for, whether it exists or not.
+    pub conf_file: PathBuf,
+    /// Every file that was read, in order.
+    pub files_read: Vec<PathBuf>,
+
+    // The network.
+    /// The address that both ports are bound to.
+    pub interface: IpAddr,
+    /// Whether an IPv6 `interface` of `::` serves IPv4 peers too; stock's `ipv6: true`.
+    pub ipv6: bool,
+    /// The port of the publish channel.
+    pub publish_port: u16,
+    /// The port of the request channel.
+    pub ret_port: u16,
+    /// How many messages may wait for one slow subscriber.
+    pub pub_hwm: usize,
+    /// The length of the accept queues. Unset it is 4096, not stock's 1000.
+    pub zmq_backlog: u32,
+    /// Whether publishes are sent only to the minions meant, by topic.
+    pub zmq_filtering: bool,
+    /// Whether TCP keepalive is on.
+    pub tcp_keepalive: bool,
+    /// Idle time before the first probe; `None` leaves it to the system.
+    pub tcp_keepalive_idle: Option<Duration>,
+    /// How many probes; `None` leaves it to the system.
+    pub tcp_keepalive_cnt: Option<u32>,
+    /// Time between probes; `None` leaves it to the system.
+    pub tcp_keepalive_intvl: Option<Duration>,
+    /// How long a subscriber may take for what it was sent before it counts as stuck.
+    pub publish_drain_timeout: Duration,
+    /// How many events may wait for the publisher itself.
+    pub pub_server_write_queue_size: usize,
+
+    // The process.
+    /// The name of this master; without `id` in the file it ends in `_master`.
+    pub id: String,
+    /// The user to run as.
+    pub user: String,
+    /// How many workers. Unset it is the number of cores, not stock's 5.
+    pub worker_threads: usize,
+    /// The limit of open files to ask the system for.
+    pub max_open_files: u64,
+    /// Pause of the periodic duties.
+    pub loop_interval: Duration,
+    /// The root that other paths are below.
+    pub root_dir: PathBuf,
+    /// The PKI tree.
+    pub pki_dir: PathBuf,
+    /// The cache directory.
+    pub cachedir: PathBuf,
+    /// The directory of the event sockets; `cachedir/.salt-unix` if that of the file is too long.
+    pub sock_dir: PathBuf,
+    /// The file with the process id.
+    pub pidfile: PathBuf,
+    /// The tokens, below `cachedir`.
+    pub token_dir: PathBuf,
+    /// The syndics that are known, below `cachedir`.
+    pub syndic_dir: PathBuf,
+
+    // The log.
+    /// A path, or a URI such as `file:///dev/log`.
+    pub log_file: String,
+    /// The level of the console.
+    pub log_level: LogLevel,
+    /// The level of the file.
+    pub log_level_logfile: LogLevel,
+    /// Python's format of a line on the console.
+    pub log_fmt_console: String,
+    /// Python's format of a line in the file.
+    pub log_fmt_logfile: String,
+    /// Python's format of the jid in a line.
+    pub log_fmt_jid: String,
+    /// strftime's format of the time on the console.
+    pub log_datefmt: String,
+    /// strftime's format of the time in the file.
+    pub log_datefmt_logfile: String,
+
+    // Jobs and events.
+    /// How long the command line waits before it asks what is still running.
+    pub timeout: Duration,
+    /// How long it waits for the answer to that.
+    pub gather_job_timeout: Duration,
+    /// How long jobs are kept; `None` keeps them for ever. Has `keep_jobs` in it for 3006 and 3007.
+    pub keep_jobs: Option<Duration>,
+    /// Whether returns are stored at all.
+    pub job_cache: bool,
+    /// Whether the end of each job is stored in the job-cache files.
+    pub job_cache_store_endtime: bool,
+    /// Whether jids carry the process id.
+    pub unique_jid: bool,
+    /// The largest event in bytes; larger ones lose their values.
+    pub max_event_size: usize,
+    /// Whether authentications are told on the event bus.
+    pub auth_events: bool,
+
+    // Keys and authentication.
+    /// Whether every key is accepted. Only a literal `true` counts.
+    pub auto_accept: bool,
+    /// Whether every key is accepted, changed ones too. Only a literal `true` counts.
+    pub open_mode: bool,
+    /// Names or patterns of minions whose keys are accepted.
+    pub autosign_file: Option<PathBuf>,
+    /// Names or patterns of minions whose keys are rejected.
+    pub autoreject_file: Option<PathBuf>,
+    /// Files of grain values whose minions are accepted.
+    pub autosign_grains_dir: Option<PathBuf>,
+    /// How long a stub file in `minions_autosign` counts.
+    pub autosign_timeout: Duration,
+    /// The most minions; `None` for no limit.
+    pub max_minions: Option<usize>,
+    /// Whether a minion may ask for its own key to be deleted.
+    pub allow_minion_key_revoke: bool,
+    /// Whether the group may read the PKI tree.
+    pub permissive_pki_access: bool,
+    /// The length of new keys in bits.
+    pub keysize: u32,
+    /// The digest of fingerprints and job directories.
+    pub hash_type: HashType,
+    /// The passphrase of the master's key.
+    pub key_pass: Option<Secret>,
+    /// The passphrase of the signing key.
+    pub signing_key_pass: Option<Secret>,
+    /// Whether replies to authentications carry a signature of the public key.
+    pub master_sign_pubkey: bool,
+    /// The name of the signing key pair.
+    pub master_sign_key_name: String,
+    /// Whether that signature is read from a file.
+    pub master_use_pubkey_signature: bool,
+    /// The name of that file in `pki_dir`.
+    pub master_pubkey_signature: String,
+    /// How long an AES key is used.
+    pub publish_session: Duration,
+    /// Whether deleting or rejecting a key changes the AES key.
+    pub rotate_aes_key: bool,
+    /// Whether all minions are pinged after the AES key changed.
+    pub ping_on_rotate: bool,
+    /// Whether publishes are signed.
+    pub sign_pub_messages: bool,
+    /// The algorithm they are signed with.
+    pub publish_signing_algorithm: SigningAlgorithm,
+    /// The oldest version of the authentication protocol that is served, 0 to 3.
+    pub minimum_auth_version: u8,
+    /// The oldest request that is served; `None` for no limit.
+    pub request_server_ttl: Option<Duration>,
+    /// How long a minion's session key is used; `None` for as long as the AES key.
+    pub request_server_aes_session: Option<Duration>,
+    /// Whether returns must be signed by the minion.
+    pub require_minion_sign_messages: bool,
+    /// Whether a return with a wrong signature is dropped.
+    pub drop_messages_signature_fail: bool,
+
+    // Our own; `options::OURS` says what they mean.
+    /// What is mirrored to stock's job-cache files.
+    pub local_cache_mirror: LocalCacheMirror,
+    /// The job database.
+    pub saltern_job_database: PathBuf,
+    /// Most connections of a port.
+    pub saltern_max_connections: usize,
+    /// Most connections of an address to a port; `None` for no limit.
+    pub saltern_max_connections_per_address: Option<usize>,
+    /// Largest message of a known peer, in bytes.
+    pub saltern_max_message_size: usize,
+    /// Largest message of an unknown peer, in bytes.
+    pub saltern_max_unauthenticated_size: usize,
+    /// Time for the ZMTP handshake.
+    pub saltern_handshake_timeout: Duration,
+    /// Silence after which a peer is probed.
+    pub saltern_idle_timeout: Duration,
+    /// Most subscriptions of a connection.
+    pub saltern_max_subscriptions: usize,
+    /// Bytes that may wait for a subscriber.
+    pub saltern_subscriber_queue_size: usize,
+    /// Events that may wait for a listener of the event socket.
+    pub saltern_event_queue_length: usize,
+    /// Requests of one class that may wait for a worker.
+    pub saltern_request_backlog: usize,
+    /// Time for requests in flight when stopping.
+    pub saltern_stop_timeout: Duration,
+
+    settings: Mapping,
+    defaults: Mapping,
+}
+
+impl MasterConfig {
+    /// An option as it was written, else its default; `None` if it has neither. Passphrases are
+    /// not among them.
+    pub fn raw(&self, name: &str) -> Option<&Node> {
+        self.settings.get(name).or_else(|| self.defaults.get(name))
+    }
+
+    /// Whether an option was written in a file.
+    pub fn is_written(&self, name: &str) -> bool {
+        self.settings.get(name).is_some()
+    }
+}
+
+/// Reads and checks the whole configuration. `path` is the file, or the directory that has a file
+/// `master`.
+///
+/// # Errors
+/// [`ConfigErrors`] with every mistake there is, not only the first.
+pub fn load_master(path: &Path) -> Result<Loaded, ConfigErrors> {
+    let (conf_file, files) = files::read(path);
+    let Files {
+        settings,
+        mut findings,
+        unreadable,
+        read,
+    } = files;
+    let compat = compat_of(&settings, &mut findings);
+    let defaults = defaults(compat);
+    let mut reader = Reader {
+        settings: &settings,
+        defaults: &defaults,
+        findings,
+    };
+    let mut config = take(&mut reader, compat);
+    check::options(&mut reader, compat);
+    check::config(&mut reader, &config);
+
+    let mut findings = reader.findings;
+    findings.sort_by(|a, b| (a.severity, &a.file, a.line).cmp(&(b.severity, &b.file, b.line)));
+    if findings
+        .iter()
+        .any(|finding| finding.severity == Severity::Error)
+    {
+        return Err(ConfigErrors {
+            findings,
+            unreadable,
+        });
+    }
+    config.conf_file = conf_file;
+    config.files_read = read;
+    config.settings = settings;
+    for secret in ["key_pass", "signing_key_pass"] {
+        config.settings.remove(secret);
+    }
+    config.defaults = defaults;
+    Ok(Loaded { config, findings })
+}
+
+/// `salt_compat` decides which defaults apply, so it is read before everything else.
+fn compat_of(settings: &Mapping, findings: &mut Vec<Finding>) -> Compat {
+    let Some(node) = settings.get("salt_compat") else {
+        return Compat::V3008;
+    };
+    let text = match node.as_f64() {
+        // 3008.3 is a number in YAML.
+        Some(number) => format!("{number}"),
+        None => node.as_str().unwrap_or_default().to_owned(),
+    };
+    Compat::parse(&text).unwrap_or_else(|| {
+        let message = format!(
+            "{} is not one of 3006, 3007, 3008",
+            crate::reader::shown("", node)
+        );
+        findings.push(Finding::new(
+            Severity::Error,
+            &node.mark,
+            "salt_compat",
+            message,
+        ));
+        Compat::V3008
+    })
+}
+
+/// The defaults of one version, ours among them.
+pub(crate) fn defaults(compat: Compat) -> Mapping {
+    let mut map = Mapping::default();
+    let stock = options::all()
+        .iter()
+        .filter_map(|o| Some((o.name, o.default(compat)?)));
+    let ours = options::OURS.iter().map(|o| (o.name, o.default));
+    for (name, text) in stock.chain(ours) {
+        let value = yaml::parse(text, "default", &Limits::DEFAULT)
+            .expect("invariant: the table of defaults holds JSON");
+        let entry = Entry {
+            key_mark: Mark::nowhere("default"),
+            value,
+        };
+        map.insert(Key::Str(name.to_owned()), entry);
+    }
+    map
+}
+
+/// Builds the struct. Every wrong value becomes a finding and is replaced by its default, so the
+/// struct is only used if there was none.
+fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
+    let places = Places::take(reader);
+    let id = take_id(reader, &places.root_dir);
+    let seconds_or_none = |duration: Duration| (!duration.is_zero()).then_some(duration);
+    let count_or_none = |count: usize| (count > 0).then_some(count);
+    let log_level = reader.choice("log_level").unwrap_or(LogLevel::Warning);
+    let keep_jobs = take_keep_jobs(reader, compat);
+    let signature_file = match (reader.optional_text("master_pubkey_signature"), compat) {
+        (Some(name), _) => name,
+        (None, Compat::V3008) => format!("{id}_pubkey_signature"),
+        (None, _) => "master_pubkey_signature".to_owned(),
+    };
+    MasterConfig {
+        salt_compat: compat,
+        conf_file: PathBuf::new(),
+        files_read: Vec::new(),
+        interface: reader
+            .address("interface")
+            .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        ipv6: reader
+            .applies("ipv6")
+            .and_then(Node::as_bool)
+            .unwrap_or(false),
+        publish_port: reader.port("publish_port"),
+        ret_port: reader.port("ret_port"),
+        pub_hwm: reader.usize("pub_hwm", 1, i64::from(u32::MAX)),
+        zmq_backlog: match reader.written("zmq_backlog") {
+            Some(_) => reader.u32("zmq_backlog", 1),
+            None => 4096,
+        },
+        zmq_filtering: reader.bool("zmq_filtering"),
+        tcp_keepalive: reader.bool("tcp_keepalive"),
+        tcp_keepalive_idle: reader.unless_negative("tcp_keepalive_idle").map(seconds),
+        tcp_keepalive_cnt: reader.unless_negative("tcp_keepalive_cnt"),
+        tcp_keepalive_intvl: reader.unless_negative("tcp_keepalive_intvl").map(seconds),
+        publish_drain_timeout: reader.seconds("publish_drain_timeout"),
+        pub_server_write_queue_size: pub_queue(reader),
+        id,
+        user: take_user(reader),
+        worker_threads: match reader.written("worker_threads") {
+            Some(_) => reader.usize("worker_threads", 1, 1024),
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        },
+        max_open_files: u64::from(reader.u32("max_open_files", 1)),
+        loop_interval: reader.seconds("loop_interval").max(Duration::from_secs(1)),
+        root_dir: places.root_dir.into(),
+        pki_dir: places.pki_dir.into(),
+        saltern_job_database: match reader.optional_text("saltern_job_database") {
+            Some(path) => absolute(&path).into(),
+            None => format!("{}/saltern/jobs.sqlite", places.cachedir).into(),
+        },
+        cachedir: places.cachedir.into(),
+        sock_dir: places.sock_dir.into(),
+        pidfile: places.pidfile.into(),
+        token_dir: places.token_dir.into(),
+        syndic_dir: places.syndic_dir.into(),
+        log_file: places.log_file,
+        log_level,
+        log_level_logfile: reader
+            .optional_choice("log_level_logfile")
+            .unwrap_or(log_level),
+        log_fmt_console: reader.text("log_fmt_console"),
+        log_fmt_logfile: reader.text("log_fmt_logfile"),
+        log_fmt_jid: reader.text("log_fmt_jid"),
+        log_datefmt: reader.text("log_datefmt"),
+        log_datefmt_logfile: reader.text("log_datefmt_logfile"),
+        timeout: reader.seconds("timeout"),
+        gather_job_timeout: reader.seconds("gather_job_timeout"),
+        keep_jobs,
+        job_cache: reader.bool("job_cache"),
+        job_cache_store_endtime: reader.bool("job_cache_store_endtime"),
+        unique_jid: reader.bool("unique_jid"),
+        max_event_size: reader.bytes("max_event_size", 1024),
+        auth_events: reader.bool("auth_events"),
+        auto_accept: reader.bool("auto_accept"),
+        open_mode: reader.bool("open_mode"),
+        autosign_file: places.autosign_file.map(PathBuf::from),
+        autoreject_file: places.autoreject_file.map(PathBuf::from),
+        autosign_grains_dir: places.autosign_grains_dir.map(PathBuf::from),
+        autosign_timeout: match reader.written("autosign_timeout") {
+            // Stock: minutes.
+            Some(_) => reader.seconds("autosign_timeout") * 60,
+            None => Duration::from_secs(120 * 60),
+        },
+        max_minions: count_or_none(reader.usize("max_minions", 0, i64::MAX)),
+        allow_minion_key_revoke: reader.bool("allow_minion_key_revoke"),
+        permissive_pki_access: reader.bool("permissive_pki_access"),
+        keysize: u32::try_from(reader.int("keysize", 1024, 16_384)).unwrap_or(2048),
+        hash_type: reader.choice("hash_type").unwrap_or(HashType::Sha256),
+        key_pass: reader.secret("key_pass"),
+        signing_key_pass: reader.secret("signing_key_pass"),
+        master_sign_pubkey: reader.bool("master_sign_pubkey"),
+        master_sign_key_name: reader.text("master_sign_key_name"),
+        master_use_pubkey_signature: reader.bool("master_use_pubkey_signature"),
+        master_pubkey_signature: signature_file,
+        publish_session: reader.seconds("publish_session"),
+        rotate_aes_key: reader.bool("rotate_aes_key"),
+        ping_on_rotate: reader.bool("ping_on_rotate"),
+        sign_pub_messages: reader.bool("sign_pub_messages"),
+        publish_signing_algorithm: reader
+            .choice("publish_signing_algorithm")
+            .unwrap_or(SigningAlgorithm::Pkcs1v15Sha1),
+        minimum_auth_version: u8::try_from(reader.int("minimum_auth_version", 0, 3)).unwrap_or(3),
+        request_server_ttl: seconds_or_none(reader.seconds("request_server_ttl")),
+        request_server_aes_session: seconds_or_none(reader.seconds("request_server_aes_session")),
+        require_minion_sign_messages: reader.bool("require_minion_sign_messages"),
+        drop_messages_signature_fail: reader.bool("drop_messages_signature_fail"),
+        local_cache_mirror: reader
+            .choice("local_cache_mirror")
+            .unwrap_or(LocalCacheMirror::Full),
+        saltern_max_connections: reader.usize("saltern_max_connections", 1, i64::MAX),
+        saltern_max_connections_per_address: count_or_none(reader.usize(
+            "saltern_max_connections_per_address",
+            0,
+            i64::MAX,
+        )),
+        saltern_max_message_size: reader.bytes("saltern_max_message_size", 1 << 16),
+        saltern_max_unauthenticated_size: reader.bytes("saltern_max_unauthenticated_size", 1 << 14),
+        saltern_handshake_timeout: reader.seconds("saltern_handshake_timeout"),
+        saltern_idle_timeout: reader.seconds("saltern_idle_timeout"),
+        saltern_max_subscriptions: reader.usize("saltern_max_subscriptions", 1, 1 << 20),
+        saltern_subscriber_queue_size: reader.bytes("saltern_subscriber_queue_size", 1 << 16),
+        saltern_event_queue_length: reader.usize("saltern_event_queue_length", 1, 1 << 30),
+        saltern_request_backlog: reader.usize("saltern_request_backlog", 1, 1 << 30),
+        saltern_stop_timeout: reader.seconds("saltern_stop_timeout"),
+        settings: Mapping::default(),
+        defaults: Mapping::default(),
+    }
+}
+
+fn seconds(number: u32) -> Duration {
+    Duration::from_secs(number.into())
+}
+
+/// Only 3008 has the option; the others have the same bound of ours.
+fn pub_queue(reader: &mut Reader<'_>) -> usize {
+    match reader.applies("pub_server_write_queue_size") {
+        Some(_) => reader.usize("pub_server_write_queue_size", 1, i64::from(u32::MAX)),
+        None => 10_000,
+    }
+}
+
+/// `keep_jobs` in hours counts for 3006 and 3007 if `keep_jobs_seconds` was left alone
+/// (`salt.utils.job.get_keep_jobs_seconds`).
+fn take_keep_jobs(reader: &mut Reader<'_>, compat: Compat) -> Option<Duration> {
+    let day = Duration::from_secs(86_400);
+    let mut kept = reader.seconds("keep_jobs_seconds");
+    let hours = reader.int("keep_jobs", 0, i64::from(u32::MAX));
+    if compat != Compat::V3008 && kept == day && hours != 24 {
+        kept = Duration::from_secs(u64::try_from(hours).unwrap_or(24) * 3600);
+    }
+    (!kept.is_zero()).then_some(kept)
+}
+
+fn take_user(reader: &mut Reader<'_>) -> String {
+    match reader.written("user") {
+        Some(_) => reader.text("user"),
+        // Stock's default is whoever runs it.
+        None => identity::current_user(),
+    }
+}
+
+fn take_id(reader: &mut Reader<'_>, root_dir: &str) -> String {
+    let written = reader.optional_text("id");
+    let mut id = written
+        .clone()
+        .unwrap_or_else(|| identity::host_id(root_dir));
+    let is_ipv4 = written.is_none() && id.parse::<Ipv4Addr>().is_ok();
+    if let Some(domain) = reader.optional_text("append_domain").filter(|_| !is_ipv4)
+        && !id.ends_with(&domain)
+        && !id.ends_with('.')
+    {
+        id = format!("{id}.{domain}");
+    }
+    if written.is_none() {
+        id.push_str("_master");
+    }
+    id
+}
+
+/// The paths, which depend on each other.
+struct Places {
+    root_dir: String,
+    pki_dir: String,
+    cachedir: String,
+    sock_dir: String,
+    pidfile: String,
+    token_dir: String,
+    syndic_dir: String,
+    autosign_file: Option<String>,
+    autoreject_file: Option<String>,
+    autosign_grains_dir: Option<String>,
+    log_file: String,
+}
+
+impl Places {
+    fn take(reader: &mut Reader<'_>) -> Places {
+        let root_dir = absolute(&reader.text("root_dir"));
+        let cachedir = reader.text("cachedir");
+        let mut sock_dir = reader.text("sock_dir");
+        // Stock's rule for paths that a socket address cannot hold, before root_dir is applied.
+        if sock_dir.chars().count() > cachedir.chars().count() + 10 {
+            sock_dir = format!("{cachedir}/.salt-unix");
+        }
+        let log_file = Self::log_file(reader);
+        let below = |path: &str| below_root(&root_dir, path);
+        let below_some = |path: Option<String>| path.map(|path| below_root(&root_dir, &path));
+        Places {
+            pki_dir: below(&reader.text("pki_dir")),
+            sock_dir: below(&sock_dir),
+            pidfile: below(&reader.text("pidfile")),
+            token_dir: below(&format!("{cachedir}/tokens")),
+            syndic_dir: below(&format!("{cachedir}/syndics")),
+            cachedir: below(&cachedir),
+            autosign_file: below_some(reader.optional_text("autosign_file")),
+            autoreject_file: below_some(reader.optional_text("autoreject_file")),
+            autosign_grains_dir: below_some(reader.optional_text("autosign_grains_dir")),
+            log_file: if is_uri(&log_file) {
+                log_file
+            } else {
+                below(&log_file)
+            },
+            root_dir: normalized(&root_dir),
+        }
+    }
+
+    /// `log_dir` moves the log file (`_adjust_log_file_override`).
+    fn log_file(reader: &mut Reader<'_>) -> String {
+        let file = reader.text("log_file");
+        match (reader.optional_text("log_dir"), reader.written("log_file")) {
+            (Some(dir), Some(_)) if !file.starts_with('/') => format!("{dir}/{file}"),
+            (Some(dir), None) => format!("{dir}/master"),
+            _ => file,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The options that only this program has, in one table, each with what it means.
+//!
+//! Stock tolerates unknown options, so a configuration with these still works there.
+
+/// An option of this program.
+#[derive(Debug)]
+pub struct OurOption {
+    /// The name in the file.
+    pub name: &'static str,
+    /// The default as JSON text.
+    pub default: &'static str,
+    /// What it does, with its unit.
+    pub doc: &'static str,
+}
+
+/// Our own options.
+#[rustfmt::skip]
+pub const OURS: &[OurOption] = &[
+    OurOption { name: "salt_compat", default: "3008",
+        doc: "The line of Salt (3006, 3007 or 3008; 3008.3 is understood too) whose tools use this \
+              master's files and sockets. Minions of all lines may be connected whatever it says." },
+    OurOption { name: "local_cache_mirror", default: "\"full\"",
+        doc: "What is also written as stock's job-cache files for stock tools: \"full\" jobs and \
+              returns, \"loads\" only the jobs, \"off\" nothing. The job database has it all." },
+    OurOption { name: "saltern_job_database", default: "\"\"",
+        doc: "Path of the job database; empty means \"saltern/jobs.sqlite\" under cachedir." },
+    OurOption { name: "saltern_max_connections", default: "50000",
+        doc: "Most connections at a time on each of the two ports. Further ones are closed." },
+    OurOption { name: "saltern_max_connections_per_address", default: "10000",
+        doc: "Most connections at a time from one address on each port; 0 is no such limit." },
+    OurOption { name: "saltern_max_message_size", default: "104857600",
+        doc: "Largest message in bytes (or text such as \"100 MiB\") from a peer that has proved \
+              who it is." },
+    OurOption { name: "saltern_max_unauthenticated_size", default: "33554432",
+        doc: "Largest message from a connection that has not. Stock minions open a new connection \
+              for every return, so this bounds their largest return." },
+    OurOption { name: "saltern_handshake_timeout", default: "10",
+        doc: "Seconds a new connection has to finish the ZMTP handshake." },
+    OurOption { name: "saltern_idle_timeout", default: "300",
+        doc: "Seconds without a byte before a peer is probed with a ZMTP PING; a second silent \
+              period ends the connection." },
+    OurOption { name: "saltern_max_subscriptions", default: "64",
+        doc: "Most subscriptions a connection of the publish port may hold." },
+    OurOption { name: "saltern_subscriber_queue_size", default: "16777216",
+        doc: "Bytes that may wait for one slow subscriber of the publish port. Beyond it, or \
+              beyond pub_hwm messages, new publishes to it are dropped and counted." },
+    OurOption { name: "saltern_event_queue_length", default: "10000",
+        doc: "Events that may wait for one slow listener of the event socket. Then the gap is \
+              announced to it and counted." },
+    OurOption { name: "saltern_request_backlog", default: "10000",
+        doc: "Requests of one class that may wait for a free worker." },
+    OurOption { name: "saltern_stop_timeout", default: "10",
+        doc: "Seconds that requests in flight have when the master is asked to stop." },
+];

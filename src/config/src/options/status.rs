@@ -1,0 +1,407 @@
+//! What this program does with each option of stock, decided by hand, name by name.
+//!
+//! A test checks that every name of `stock.rs` is decided here and that nothing is decided twice.
+//! When an option is wired, its name moves to [`HONOURED`]; that is the whole ceremony.
+
+/// What happens to a value that differs from the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It is done as asked.
+    Honoured,
+    /// The master starts and warns: this part is not built yet.
+    NotYet(NotYet),
+    /// The master does not start: doing less than asked would be dangerous or plainly wrong.
+    Refused(&'static str),
+    /// Nothing is lost: the text says why the value does not matter here.
+    NoEffect(&'static str),
+}
+
+/// The parts of a Salt master that are still to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotYet {
+    /// Serving files to minions.
+    Files,
+    /// Git, Mercurial, Subversion and S3 as sources of files and pillars.
+    Remotes,
+    /// Pillars.
+    Pillar,
+    /// Rendering and states on the master.
+    States,
+    /// Node groups, ranges and compound targets.
+    Targeting,
+    /// Permissions of users and of external authentication.
+    Permissions,
+    /// The mine, peer calls and minion data.
+    MinionData,
+    /// Reactor, engines, thorium and schedule.
+    Automation,
+    /// Returners for events and jobs.
+    Returners,
+    /// Syndics and the master of masters.
+    Syndic,
+    /// salt-ssh.
+    Ssh,
+    /// The HTTP interfaces.
+    Api,
+    /// Runners and wheels.
+    Runners,
+    /// Presence events, statistics and telemetry.
+    Insight,
+    /// Log rotation and levels of single modules.
+    Logging,
+    /// How results are printed.
+    Output,
+}
+
+impl NotYet {
+    /// The part as words for "… is not built yet".
+    pub fn part(self) -> &'static str {
+        match self {
+            NotYet::Files => "the file server",
+            NotYet::Remotes => "remote sources of files and pillars",
+            NotYet::Pillar => "pillar",
+            NotYet::States => "rendering on the master",
+            NotYet::Targeting => "targeting beyond glob, list and pcre",
+            NotYet::Permissions => "access control beyond the user keys",
+            NotYet::MinionData => "the store of minion data, mine and peer calls",
+            NotYet::Automation => "reactor, engines and schedule",
+            NotYet::Returners => "returners",
+            NotYet::Syndic => "the syndic",
+            NotYet::Ssh => "salt-ssh",
+            NotYet::Api => "the HTTP interface",
+            NotYet::Runners => "runners on the master",
+            NotYet::Insight => "this kind of events and statistics",
+            NotYet::Logging => "this part of logging",
+            NotYet::Output => "this part of the output",
+        }
+    }
+}
+
+/// The options that are done as asked.
+#[rustfmt::skip]
+pub(super) const HONOURED: &[&str] = &[
+    // Network.
+    "interface", "ipv6", "pub_hwm", "publish_drain_timeout", "publish_port", "ret_port",
+    "tcp_keepalive", "tcp_keepalive_cnt", "tcp_keepalive_idle", "tcp_keepalive_intvl", "transport",
+    "zmq_backlog", "zmq_filtering", "pub_server_write_queue_size",
+    // Process.
+    "append_domain", "cachedir", "conf_file", "default_include", "id", "include", "loop_interval",
+    "max_open_files", "pidfile", "pki_dir", "root_dir", "sock_dir", "user", "worker_threads",
+    // Log.
+    "log_datefmt", "log_datefmt_logfile", "log_file", "log_fmt_console", "log_fmt_jid",
+    "log_fmt_logfile", "log_level", "log_level_logfile",
+    // Jobs and events.
+    "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
+    "keep_jobs_seconds", "max_event_size", "timeout", "unique_jid",
+    // Keys and authentication.
+    "allow_minion_key_revoke", "auto_accept", "autoreject_file", "autosign_file",
+    "autosign_grains_dir", "autosign_timeout", "drop_messages_signature_fail", "hash_type",
+    "key_pass", "keysize", "master_pubkey_signature", "master_sign_key_name",
+    "master_sign_pubkey", "master_use_pubkey_signature", "max_minions", "minimum_auth_version",
+    "open_mode", "permissive_pki_access", "ping_on_rotate", "publish_session",
+    "publish_signing_algorithm", "request_server_aes_session", "request_server_ttl",
+    "require_minion_sign_messages", "rotate_aes_key", "sign_pub_messages", "signing_key_pass",
+];
+
+/// Options of which only the default can be used.
+pub(super) const REFUSED: &[(&str, &str)] = &[
+    (
+        "ext_job_cache",
+        "returns are kept in this master's own database; take the option out",
+    ),
+    (
+        "master_job_cache",
+        "only \"local_cache\" is kept; other job caches are not built yet",
+    ),
+    (
+        "ssl",
+        "TLS on the two ports is not built yet; without it the traffic would not be as asked",
+    ),
+    (
+        "disable_aes_with_tls",
+        "TLS on the two ports is not built yet",
+    ),
+    (
+        "cluster_id",
+        "clusters of masters are not built yet; two masters would overwrite keys",
+    ),
+    ("cluster_peers", "clusters of masters are not built yet"),
+    ("cluster_pki_dir", "clusters of masters are not built yet"),
+    ("cluster_secret", "clusters of masters are not built yet"),
+    ("cluster_mode", "clusters of masters are not built yet"),
+    (
+        "cluster_isolated_filesystem",
+        "clusters of masters are not built yet",
+    ),
+    (
+        "keys.cache_driver",
+        "only \"localfs_key\", the directories of the PKI tree, can be used",
+    ),
+    ("cache", "only \"localfs\" can be used"),
+    (
+        "ipc_mode",
+        "only \"ipc\" can be used: the event sockets are Unix sockets",
+    ),
+    (
+        "fips_mode",
+        "this program has no FIPS-validated cryptography",
+    ),
+    ("serial", "only \"msgpack\" can be used"),
+];
+
+const CLUSTER: &str = "clusters of masters are not built, and nothing else uses it";
+const NICENESS: &str = "there is one process; set its priority where it is started";
+const PORTS: &str = "the event sockets are Unix sockets";
+const POOLS: &str = "every class of requests has a queue of its own, so none can starve another";
+const RETIRED: &str = "stock does not use it either";
+const THREADS: &str = "there are no worker processes to hand it to";
+const MINION: &str = "it is an option for minions";
+
+/// Options whose value cannot make a difference.
+pub(super) const NO_EFFECT: &[(&str, &str)] = &[
+    ("archive_jobs", "only the returner pgjsonb uses it"),
+    (
+        "auth_mode",
+        "stock uses it only to tell of refused calls twice",
+    ),
+    (
+        "batch_manager_loop_interval",
+        "batches are followed by the client here",
+    ),
+    ("cache_sreqs", THREADS),
+    ("cluster_auto_replace_voters", CLUSTER),
+    ("cluster_demote_cooldown", CLUSTER),
+    ("cluster_election_max", CLUSTER),
+    ("cluster_election_min", CLUSTER),
+    ("cluster_encryption_algorithm", CLUSTER),
+    ("cluster_join_timeout", CLUSTER),
+    ("cluster_key_pass", CLUSTER),
+    ("cluster_max_log_size", CLUSTER),
+    ("cluster_max_voters", CLUSTER),
+    ("cluster_min_voters", CLUSTER),
+    ("cluster_pool_port", CLUSTER),
+    ("cluster_pub_fingerprint", CLUSTER),
+    ("cluster_voter_health_check_interval", CLUSTER),
+    ("cluster_voter_timeout", CLUSTER),
+    ("con_cache", "the connected minions are always known here"),
+    ("cython_enable", "no Python runs here"),
+    ("dummy_pub", RETIRED),
+    ("event_publisher_niceness", NICENESS),
+    ("event_return_niceness", NICENESS),
+    ("fileserver_update_niceness", NICENESS),
+    (
+        "features",
+        "the features it turns on are in minions and states",
+    ),
+    (
+        "ipc_write_buffer",
+        "the queue of each listener has its own bound",
+    ),
+    (
+        "key_cache",
+        "the accepted keys are always in memory and follow the directory",
+    ),
+    ("key_logfile", "salt-key writes that file itself"),
+    ("lock_saltenv", MINION),
+    ("log_fmt_minion_id", "stock's master does not use it"),
+    ("maintenance_niceness", NICENESS),
+    ("master_async_mworker", POOLS),
+    ("master_mworker_max_inflight", POOLS),
+    (
+        "memcache_debug",
+        "stored data is cached by its own rules here",
+    ),
+    (
+        "memcache_expire_seconds",
+        "stored data is cached by its own rules here",
+    ),
+    (
+        "memcache_full_cleanup",
+        "stored data is cached by its own rules here",
+    ),
+    (
+        "memcache_max_items",
+        "stored data is cached by its own rules here",
+    ),
+    ("mworker_niceness", NICENESS),
+    ("mworker_queue_niceness", NICENESS),
+    ("optimization_order", "no Python runs here"),
+    ("pub_server_niceness", NICENESS),
+    ("reactor_niceness", NICENESS),
+    ("req_server_niceness", NICENESS),
+    ("search", RETIRED),
+    ("sock_pool_size", THREADS),
+    ("tcp_master_pub_port", PORTS),
+    ("tcp_master_publish_pull", PORTS),
+    ("tcp_master_pull_port", PORTS),
+    ("tcp_master_workers", PORTS),
+    ("transport_opts", "only the zeromq transport is there"),
+    ("use_os_truststore", "no Python runs here"),
+    ("utils_dirs", "no Python runs here"),
+    (
+        "verify_env",
+        "directories are always checked and created as needed",
+    ),
+    ("worker_pools", POOLS),
+    ("worker_pools_enabled", POOLS),
+    (
+        "zmq_heartbeat_ivl",
+        "saltern_idle_timeout says when a silent peer is probed",
+    ),
+    (
+        "zmq_heartbeat_timeout",
+        "saltern_idle_timeout says when a silent peer is dropped",
+    ),
+    ("zmq_monitor", "metrics count what the monitor would log"),
+    // Read by the command-line tools of stock, which read the same file themselves.
+    (
+        "client_acl_verify",
+        "the user key of the caller is always checked",
+    ),
+    (
+        "publish_timeout",
+        "stock's command line reads it from the same file",
+    ),
+    (
+        "token_file",
+        "stock's command line reads it from the same file",
+    ),
+    ("tgt_type", "it is no option of a file in stock either"),
+    (
+        "environment",
+        "it is the old name of saltenv, and only minions and runners use that",
+    ),
+];
+
+/// Options of parts that are still to come.
+#[rustfmt::skip]
+pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
+    (NotYet::Files, &[
+        "file_buffer_size", "file_client", "file_ignore_glob", "file_ignore_regex", "file_recv",
+        "file_recv_max_size", "file_roots", "fileserver_backend", "fileserver_events",
+        "fileserver_followsymlinks", "fileserver_ftp_timeout", "fileserver_ignoresymlinks",
+        "fileserver_interval", "fileserver_list_cache_time", "fileserver_verify_config",
+        "minionfs_blacklist", "minionfs_env", "minionfs_mountpoint", "minionfs_update_interval",
+        "minionfs_whitelist", "roots_update_interval", "salt_cp_chunk_size", "env_order",
+        "master_roots", "maintenance_interval",
+    ]),
+    (NotYet::Pillar, &[
+        "decrypt_pillar", "decrypt_pillar_default", "decrypt_pillar_delimiter",
+        "decrypt_pillar_renderers", "ext_pillar", "ext_pillar_first", "gpg_cache",
+        "gpg_cache_backend", "gpg_cache_ttl", "gpg_decrypt_must_succeed", "on_demand_ext_pillar",
+        "pass_dir", "pass_gnupghome", "pass_strict_fetch", "pass_to_ext_pillars",
+        "pass_variable_prefix", "pillar.cache_driver", "pillar_cache", "pillar_cache_backend",
+        "pillar_cache_ttl", "pillar_includes_override_sls", "pillar_mask_output",
+        "pillar_merge_lists", "pillar_opts", "pillar_roots", "pillar_safe_render_error",
+        "pillar_source_merging_strategy", "pillar_version", "pillarenv",
+    ]),
+    (NotYet::States, &[
+        "clean_dynamic_modules", "default_top", "extension_modules", "extmod_blacklist",
+        "extmod_whitelist", "failhard", "jinja_env", "jinja_lstrip_blocks", "jinja_sls_env",
+        "jinja_trim_blocks", "local", "master_tops", "master_tops_first", "module_dirs",
+        "renderer", "renderer_blacklist", "renderer_whitelist", "saltenv", "state_aggregate",
+        "state_auto_order", "state_events", "state_max_parallel", "state_top",
+        "state_top_saltenv", "test", "top_file_merging_strategy", "enable_gpu_grains",
+    ]),
+    (NotYet::Targeting, &[
+        "nodegroups", "range_server", "detect_remote_minions", "remote_minions_port",
+    ]),
+    (NotYet::Permissions, &[
+        "auth.enable_expanded_auth_matching", "django_auth_path", "django_auth_settings",
+        "eauth_acl_module", "eauth_redis_host", "eauth_redis_port", "eauth_tokens",
+        "eauth_tokens.cache_driver", "eauth_tokens.cluster_id", "external_auth",
+        "keep_acl_in_token", "permissive_acl", "publisher_acl", "publisher_acl_blacklist",
+        "sudo_acl", "token_expire", "token_expire_user_override",
+    ]),
+    (NotYet::MinionData, &[
+        "enforce_mine_cache", "mine_get", "minion_data_cache", "minion_data_cache_events", "peer",
+        "peer_run", "preserve_minion_cache",
+    ]),
+    (NotYet::Automation, &[
+        "engines", "ext_processes", "reactor", "reactor_refresh_interval", "reactor_worker_hwm",
+        "reactor_worker_threads", "run_schedule_jobs_in_background", "schedule",
+        "thorium_interval", "thorium_recompile", "thorium_roots", "thorium_top", "thoriumenv",
+    ]),
+    (NotYet::Returners, &[
+        "event_return", "event_return_blacklist", "event_return_queue",
+        "event_return_queue_max_seconds", "event_return_whitelist", "return",
+    ]),
+    (NotYet::Syndic, &[
+        "master_id", "order_masters", "syndic_event_forward_timeout", "syndic_failover",
+        "syndic_forward_all_events", "syndic_jid_forward_cache_hwm", "syndic_log_file",
+        "syndic_master", "syndic_mode", "syndic_pidfile", "syndic_user", "syndic_wait",
+    ]),
+    (NotYet::Ssh, &[
+        "enable_ssh_minions", "min_extra_mods", "regen_thin", "roster", "ssh_config_file",
+        "ssh_ext_alternatives", "ssh_identities_only", "ssh_keepalive", "ssh_keepalive_count_max",
+        "ssh_keepalive_interval", "ssh_list_nodegroups", "ssh_log_file", "ssh_max_procs",
+        "ssh_minion_opts", "ssh_options", "ssh_passwd", "ssh_port", "ssh_priv", "ssh_priv_passwd",
+        "ssh_run_pre_flight", "ssh_scan_ports", "ssh_scan_timeout", "ssh_sudo", "ssh_sudo_user",
+        "ssh_timeout", "ssh_update_roster", "ssh_use_home_key", "ssh_user", "thin_dir",
+        "thin_exclude_saltexts", "thin_extra_mods", "thin_saltext_allowlist",
+        "thin_saltext_blocklist",
+    ]),
+    (NotYet::Api, &[
+        "netapi_allow_raw_shell", "netapi_enable_clients", "rest_cherrypy", "rest_timeout",
+        "rest_tornado",
+    ]),
+    (NotYet::Runners, &[
+        "http_connect_timeout", "http_max_body", "http_request_timeout", "outputter_dirs",
+        "queue_dirs", "runner_dirs", "runner_returns", "sqlite_queue_dir", "no_proxy",
+        "winrepo_branch", "winrepo_cachefile", "winrepo_depth", "winrepo_dir", "winrepo_dir_ng",
+        "winrepo_fallback", "winrepo_insecure_auth", "winrepo_passphrase", "winrepo_password",
+        "winrepo_privkey", "winrepo_proxy", "winrepo_pubkey", "winrepo_refspecs",
+        "winrepo_remotes", "winrepo_remotes_ng", "winrepo_ssl_verify", "winrepo_user",
+    ]),
+    (NotYet::Insight, &[
+        "auth_events_autosign_grains", "auth_events_pend_autosign_grains", "discovery",
+        "event_match_type", "master_stats", "master_stats_event_iter", "metrics",
+        "presence_events", "tracing",
+    ]),
+    (NotYet::Logging, &["log_granular_levels", "log_rotate_backup_count", "log_rotate_max_bytes"]),
+    (NotYet::Output, &[
+        "cli_summary", "color", "force_color", "output", "output_file", "show_jid",
+        "show_timeout", "state_compress_ids", "state_output", "state_output_diff",
+        "state_output_pct", "state_output_profile", "state_verbose",
+    ]),
+];
+
+/// Families of names that are decided together.
+const REMOTES: &[&str] = &[
+    "gitfs_",
+    "git_pillar_",
+    "hgfs_",
+    "svnfs_",
+    "s3fs_",
+    "azurefs_",
+];
+
+/// What is done with an option of stock; `None` for a name that is not one.
+pub fn status(name: &str) -> Option<Status> {
+    let option = super::stock(name)?;
+    if HONOURED.contains(&name) {
+        return Some(Status::Honoured);
+    }
+    let of = |table: &[(&str, &'static str)]| {
+        table
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, why)| *why)
+    };
+    if let Some(why) = of(REFUSED) {
+        return Some(Status::Refused(why));
+    }
+    if let Some(why) = of(NO_EFFECT) {
+        return Some(Status::NoEffect(why));
+    }
+    if let Some((part, _)) = NOT_YET.iter().find(|(_, names)| names.contains(&name)) {
+        return Some(Status::NotYet(*part));
+    }
+    if REMOTES.iter().any(|family| name.starts_with(family)) {
+        return Some(Status::NotYet(NotYet::Remotes));
+    }
+    match option.origin {
+        super::Origin::Minion | super::Origin::Schema => Some(Status::NoEffect(MINION)),
+        super::Origin::Master | super::Origin::Undeclared => None,
+    }
+}

@@ -1,0 +1,123 @@
+//! The small closed types that some options have.
+
+use zeroize::Zeroizing;
+
+/// A type with a fixed set of names in the configuration.
+pub(crate) trait Choice: Sized + Copy + 'static {
+    /// Every value with the name that is written for it.
+    const CHOICES: &'static [(&'static str, Self)];
+
+    /// The value of a name, whatever its case.
+    fn from_name(name: &str) -> Option<Self> {
+        Self::CHOICES
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| *value)
+    }
+}
+
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant,)+ }
+
+        impl $name {
+            /// The name as it is written in a configuration.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+
+        impl Choice for $name {
+            const CHOICES: &'static [(&'static str, Self)] = &[$(($text, Self::$variant),)+];
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+choice! {
+    /// `local_cache_mirror`: what is written as stock's job-cache files.
+    LocalCacheMirror {
+        /// Jobs and returns.
+        Full = "full",
+        /// Only the jobs.
+        Loads = "loads",
+        /// Nothing.
+        Off = "off",
+    }
+}
+
+choice! {
+    /// `hash_type`: the digest of fingerprints, file hashes and job directories.
+    HashType {
+        /// MD5; only for reading what an old site has.
+        Md5 = "md5",
+        /// SHA-1.
+        Sha1 = "sha1",
+        /// SHA-224.
+        Sha224 = "sha224",
+        /// SHA-256.
+        Sha256 = "sha256",
+        /// SHA-384.
+        Sha384 = "sha384",
+        /// SHA-512.
+        Sha512 = "sha512",
+    }
+}
+
+choice! {
+    /// `publish_signing_algorithm`, by its names on the wire.
+    SigningAlgorithm {
+        /// PKCS#1 v1.5 over SHA-1.
+        Pkcs1v15Sha1 = "PKCS1v15-SHA1",
+        /// PKCS#1 v1.5 over SHA-224.
+        Pkcs1v15Sha224 = "PKCS1v15-SHA224",
+    }
+}
+
+choice! {
+    /// `log_level` and `log_level_logfile`, by stock's names, most talkative first.
+    LogLevel {
+        /// Everything.
+        All = "all",
+        /// Stock's level below trace.
+        Garbage = "garbage",
+        /// Trace.
+        Trace = "trace",
+        /// Debug.
+        Debug = "debug",
+        /// Stock's level between debug and info.
+        Profile = "profile",
+        /// Info.
+        Info = "info",
+        /// Warning, the default.
+        Warning = "warning",
+        /// Error.
+        Error = "error",
+        /// Critical.
+        Critical = "critical",
+        /// Nothing.
+        Quiet = "quiet",
+    }
+}
+
+/// A passphrase from the configuration. It is wiped when dropped and cannot be printed.
+#[derive(Clone)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    pub(crate) fn new(text: &str) -> Secret {
+        Secret(Zeroizing::new(text.to_owned()))
+    }
+
+    /// The passphrase, for the one place that opens the key.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}

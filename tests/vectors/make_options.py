@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Writes what stock Salt knows about master options, for three versions.
+
+    tests/vectors/make_options.py PYTHON_3006 PYTHON_3007 PYTHON_3008
+
+Each argument is the interpreter of an environment in which that line of Salt is installed.  The
+results are `tests/vectors/options.json`, which anyone can compare with a newer Salt, and
+`src/config/src/options/stock.rs`, the same facts as a Rust table.
+
+A default that depends on the machine is written as it is for root on an ordinary Linux host.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+# Options that stock reads with `opts.get(...)` but declares nowhere.  Found by searching the
+# source for names of options that are in neither VALID_OPTS nor the defaults, and leaving out
+# arguments of the command line, keys of nested mappings and options of modules.
+UNDECLARED = {
+    "append_domain": ["str"],
+    "auth.enable_expanded_auth_matching": ["bool"],
+    "autoreject_file": ["str"],
+    "autosign_file": ["str"],
+    "autosign_grains_dir": ["str"],
+    "batch_manager_loop_interval": ["int"],
+    "cluster_election_max": ["int"],
+    "cluster_election_min": ["int"],
+    "cluster_join_timeout": ["float"],
+    "color": ["bool"],
+    "eauth_redis_host": ["str"],
+    "eauth_redis_port": ["int"],
+    "environment": ["str"],
+    "ext_pillar_first": ["bool"],
+    "ext_processes": ["list"],
+    "fileserver_events": ["bool"],
+    "fileserver_ftp_timeout": ["int"],
+    "fileserver_list_cache_time": ["int"],
+    "force_color": ["bool"],
+    "include": ["str", "list"],
+    "master_id": ["str"],
+    "mine_get": ["dict"],
+    "output": ["str"],
+    "output_file": ["str"],
+    "peer_run": ["dict"],
+    "presence_events": ["bool"],
+    "rest_cherrypy": ["dict"],
+    "rest_tornado": ["dict"],
+    "roster": ["str"],
+    "run_schedule_jobs_in_background": ["bool"],
+    "ssh_ext_alternatives": ["dict"],
+    "ssh_max_procs": ["int"],
+    "ssh_minion_opts": ["dict"],
+    "ssh_options": ["list"],
+    "ssh_priv": ["str"],
+    "ssh_update_roster": ["bool"],
+    "syndic_mode": ["str"],
+    "syndic_user": ["str"],
+    "tgt_type": ["str"],
+    "thin_dir": ["str"],
+    "thorium_recompile": ["int"],
+    "token_file": ["str"],
+    "transport_opts": ["dict"],
+    "zmq_heartbeat_ivl": ["int"],
+    "zmq_heartbeat_timeout": ["int"],
+}
+
+# Facts of this machine, and what is written instead.
+MACHINE = {"ipc_write_buffer": 0, "user": "root", "ssh_config_file": "/root/.ssh/config"}
+
+
+def type_names(kind):
+    if kind is None:
+        return ["null"]
+    if isinstance(kind, (tuple, list)):
+        return [name for part in kind for name in type_names(part)]
+    name = getattr(kind, "__name__", str(kind))
+    return [{"NoneType": "null", "tuple": "list"}.get(name, name)]
+
+
+def thaw(value):
+    if hasattr(value, "items"):
+        return {key: thaw(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple, set)) or type(value).__name__ == "ImmutableList":
+        return [thaw(inner) for inner in value]
+    return value
+
+
+def dump():
+    import salt.config as config
+    import salt.version
+
+    master, minion = config.DEFAULT_MASTER_OPTS, config.DEFAULT_MINION_OPTS
+    names = set(config.VALID_OPTS) | set(master) | set(minion)
+    options = {}
+    for name in sorted(names):
+        entry = {"types": [], "master": name in master, "minion": name in minion}
+        if name in config.VALID_OPTS:
+            entry["types"] = type_names(config.VALID_OPTS[name])
+        if name in master:
+            entry["default"] = MACHINE.get(name, thaw(master[name]))
+        options[name] = entry
+    for name, types in UNDECLARED.items():
+        if name not in options:
+            options[name] = {"types": types, "master": False, "minion": False, "undeclared": True}
+    json.dump({"version": salt.version.__version__, "options": options}, sys.stdout)
+
+
+def rust_text(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def compact(value):
+    return json.dumps(value, sort_keys=True, ensure_ascii=True)
+
+
+def rust(stocks):
+    names = sorted({name for stock in stocks for name in stock["options"]})
+    out = [
+        "//! Every option name of stock Salt, with types and defaults of three versions.",
+        "//!",
+        "//! Written by `tests/vectors/make_options.py` from "
+        + ", ".join(stock["version"] for stock in stocks)
+        + "; edit that, not this.",
+        "//! It says nothing about what this program does with an option: that is `status.rs`.",
+        "//! The file is long because Salt has that many options.",
+        "",
+        "use super::{Kind, Origin, StockOption};",
+        "",
+        "/// Sorted by name. A default is the JSON text of the value; `None` where there is none.",
+        "#[rustfmt::skip]",
+        "pub(super) const STOCK: &[StockOption] = &[",
+    ]
+    kinds = {"str": "Str", "bool": "Bool", "int": "Int", "float": "Float", "list": "List",
+             "dict": "Map", "null": "Null"}
+    for name in names:
+        entries = [stock["options"].get(name) for stock in stocks]
+        known = [entry is not None for entry in entries]
+        newest = [entry for entry in entries if entry][-1]
+        origin = "Undeclared"
+        if any(entry and entry["master"] for entry in entries):
+            origin = "Master"
+        elif any(entry and entry["minion"] for entry in entries):
+            origin = "Minion"
+        elif not newest.get("undeclared"):
+            origin = "Schema"
+        types = ", ".join("Kind::" + kinds[kind] for kind in newest["types"])
+        values = [compact(entry["default"]) if entry and "default" in entry else None
+                  for entry in entries]
+        if all(value == values[0] for value in values) and values[0] is not None:
+            default = "&[Some(%s)]" % rust_text(values[0])
+        elif not any(values):
+            default = "&[]"
+        else:
+            default = "&[%s]" % ", ".join(
+                "None" if value is None else "Some(%s)" % rust_text(value) for value in values)
+        out.append("    StockOption { name: %s, origin: Origin::%s, known: [%s], types: &[%s], "
+                   "defaults: %s }," % (rust_text(name), origin,
+                                        ", ".join(str(flag).lower() for flag in known), types,
+                                        default))
+    out.append("];")
+    return "\n".join(out) + "\n"
+
+
+def main(pythons):
+    stocks = []
+    for python in pythons:
+        text = subprocess.run([python, __file__, "--dump"], check=True, stdout=subprocess.PIPE,
+                              cwd="/", env={"PATH": os.environ["PATH"], "HOME": "/root"}).stdout
+        stocks.append(json.loads(text))
+    merged = {stock["version"]: stock["options"] for stock in stocks}
+    target = ROOT / "tests/vectors/options.json"
+    target.write_text(json.dumps(merged, indent=0, sort_keys=True) + "\n")
+    (ROOT / "src/config/src/options").mkdir(parents=True, exist_ok=True)
+    (ROOT / "src/config/src/options/stock.rs").write_text(rust(stocks))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--dump"]:
+        dump()
+    elif len(sys.argv) == 4:
+        main(sys.argv[1:])
+    else:
+        sys.exit(__doc__)
