@@ -289,3 +289,164 @@ impl Decoder for PullDecoder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::msgpack::vectors::stock_frames;
+
+    const EVENT: &[u8] = b"\x82\xa4head\x80\xa4body\xc4\x05t\n\n\x80\x07";
+
+    fn prefixed(frame: &[u8]) -> Vec<u8> {
+        [&(frame.len() as u32).to_be_bytes()[..], frame].concat()
+    }
+
+    /// Feeds the input in pieces of `step` bytes.
+    fn read(input: &[u8], step: usize, max_frame: usize) -> Result<Vec<Bytes>, FrameError> {
+        let mut decoder = PullDecoder::new(max_frame);
+        let (mut buffer, mut bodies) = (BytesMut::new(), Vec::new());
+        for piece in input.chunks(step) {
+            buffer.extend_from_slice(piece);
+            while let Some(body) = decoder.decode(&mut buffer)? {
+                bodies.push(body);
+            }
+        }
+        while let Some(body) = decoder.decode_eof(&mut buffer)? {
+            bodies.push(body);
+        }
+        Ok(bodies)
+    }
+
+    #[test]
+    fn events_are_framed_as_stock_frames_them() {
+        let mut seen = 0;
+        for event in stock_frames() {
+            let frame = EventFrame::new(&event.tag, &event.data);
+            assert_eq!(frame.bytes(Framing::Prefixed), event.prefixed);
+            assert_eq!(frame.bytes(Framing::Bare), event.prefixed[PREFIX..]);
+            assert_eq!(
+                split_body(&frame.body()).unwrap(),
+                (&event.tag[..], &event.data[..])
+            );
+            assert_eq!(read(&event.prefixed, 999, 1 << 20).unwrap(), [frame.body()]);
+            seen += 1;
+        }
+        assert_eq!(seen, 9);
+    }
+
+    #[test]
+    fn the_bytes_of_a_frame_are_shared() {
+        let frame = EventFrame::new("tag", b"\x80");
+        let (one, two) = (
+            frame.bytes(Framing::Bare),
+            frame.clone().bytes(Framing::Prefixed),
+        );
+        assert_eq!(one.as_ptr(), two[PREFIX..].as_ptr());
+    }
+
+    #[test]
+    fn both_framings_are_told_apart_and_read_in_any_pieces() {
+        let body = Bytes::from_static(b"t\n\n\x80\x07");
+        for (stream, framing) in [
+            (EVENT.repeat(3), Framing::Bare),
+            (prefixed(EVENT).repeat(3), Framing::Prefixed),
+        ] {
+            for step in 1..=stream.len() {
+                assert_eq!(read(&stream, step, 100).unwrap(), vec![body.clone(); 3]);
+            }
+            let mut decoder = PullDecoder::default();
+            assert_eq!(decoder.framing(), None);
+            assert!(decoder.decode(&mut stream[..].into()).unwrap().is_some());
+            assert_eq!(decoder.framing(), Some(framing));
+        }
+    }
+
+    #[test]
+    fn heads_and_other_keys_are_passed_over() {
+        for frame in [
+            &b"\x82\xa4body\xa1x\xa4head\x81\xa3mid\x05"[..],
+            b"\x83\xa4head\xc0\x05\x91\xc0\xc4\x04body\xda\x00\x01x",
+            b"\x81\xd9\x04body\xc6\x00\x00\x00\x01x",
+        ] {
+            assert_eq!(read(&prefixed(frame), 3, 100).unwrap(), ["x"]);
+        }
+    }
+
+    #[test]
+    fn hostile_frames_end_the_connection() {
+        for (input, expected) in [
+            (&b"\x7f\xff\xff\xff"[..], "too long"),
+            (b"\xff\xff\xff\xff\x82", "too long"),
+            (b"\x00\x00\x00\x65", "too long"),
+            (b"\x82\xa4head\x80\xa4body\xc6\xff\xff\xff\xff", "too long"),
+            (b"\x82\xa4head\xdb\xff\xff\xff\xff", "too long"),
+            (b"\x00\x00\x00\x01\xc1", "malformed"),
+            (b"\x00\x00\x00\x00", "malformed"),
+            (b"\x00\x00\x00\x08\x81\xa4body\xa0\xc0", "malformed"),
+            (b"\x82\xa4head\xdd\xff\xff\xff\xff", "malformed"),
+            (b"\x82\x90\xc0\xc0\xc0", "malformed"),
+            (b"\x00\x00\x00\x01\x80", "no body"),
+            (b"\x00\x00\x00\x07\x81\xa4body\x05", "no body"),
+            (b"\x82\xa1a\x01\xa1b\x02", "no body"),
+            (b"\x82\xa4head\x80\xa4bod", "cut off"),
+            (b"\x00\x00\x00", "cut off"),
+        ] {
+            for step in [1, 100] {
+                let refused = match read(input, step, 100) {
+                    Err(FrameError::TooLong { .. }) => "too long",
+                    Err(FrameError::Malformed(_)) => "malformed",
+                    Err(FrameError::NoBody) => "no body",
+                    Err(FrameError::CutOff) => "cut off",
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(refused, expected, "{input:x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_largest_frame_is_exactly_as_long_as_allowed() {
+        for stream in [EVENT.to_vec(), prefixed(EVENT)] {
+            assert_eq!(read(&stream, 4, EVENT.len()).unwrap().len(), 1);
+            let refused = read(&stream, 4, EVENT.len() - 1);
+            assert!(matches!(refused, Err(FrameError::TooLong { .. })));
+        }
+    }
+
+    #[test]
+    fn a_body_needs_a_tag() {
+        assert_eq!(
+            split_body(b"a/b\n\n\x80\n\n").unwrap(),
+            ("a/b", &b"\x80\n\n"[..])
+        );
+        assert_eq!(split_body(b"\n\n").unwrap(), ("", &b""[..]));
+        for body in [&b""[..], b"tag", b"tag\n\x80", b"\xff\n\n\x80"] {
+            assert!(matches!(split_body(body), Err(FrameError::NoTag)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_the_same_in_any_pieces(
+            input in proptest::collection::vec(
+                prop_oneof![any::<u8>(), Just(0), Just(0x82), Just(0xa1), 0_u8..9], 0..60),
+            step in 1_usize..60,
+        ) {
+            let (one, two) = (read(&input, step, 50), read(&input, input.len().max(1), 50));
+            prop_assert_eq!(one.ok(), two.ok());
+        }
+
+        #[test]
+        fn every_event_comes_back(
+            tag in "[a-z/]{0,30}", data in proptest::collection::vec(any::<u8>(), 0..300)
+        ) {
+            let frame = EventFrame::new(&tag, &data);
+            for framing in [Framing::Prefixed, Framing::Bare] {
+                let bodies = read(&frame.bytes(framing), 7, 1000).unwrap();
+                prop_assert_eq!(split_body(&bodies[0]).unwrap(), (&tag[..], &data[..]));
+            }
+        }
+    }
+}

@@ -26,6 +26,8 @@ mod value;
 
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+pub(crate) mod vectors;
 
 pub use decode::{decode, decode_exact, decode_wire};
 pub use encode::{Dialect, Encoder, encode};

@@ -169,36 +169,40 @@ proptest! {
 
 #[test]
 fn announced_lengths_are_not_believed() {
-    let cut = |missing| Some(DecodeError::Truncated { missing });
-    for (packed, error) in [
-        (&b"\xdd\xff\xff\xff\xff"[..], cut(0xffff_ffff + 1 - 5)),
+    let unlimited = Limits {
+        items: usize::MAX,
+        ..Limits::WIRE
+    };
+    for (packed, limits, error) in [
         (
-            b"\xdf\xff\xff\xff\xff\xc0",
-            Some(DecodeError::TooManyItems { limit: 1000 }),
+            &b"\xdd\xff\xff\xff\xff"[..],
+            unlimited,
+            cut_off(0xffff_fffb),
         ),
-        (b"\xdb\xff\xff\xff\xff", cut(0xffff_ffff)),
-        (b"\xc6\xff\xff\xff\xff", cut(0xffff_ffff)),
-        (b"\xc9\xff\xff\xff\xff\x01", cut(0xffff_ffff)),
+        (b"\xdd\xff\xff\xff\xff", Limits::WIRE, too_many()),
+        (b"\xdf\xff\xff\xff\xff\xc0", Limits::WIRE, too_many()),
+        (b"\xdc\x01\xff", Limits::WIRE, cut_off(0x1ff + 1 - 3)),
+        (b"\xdb\xff\xff\xff\xff", Limits::WIRE, cut_off(0xffff_ffff)),
+        (b"\xc6\xff\xff\xff\xff", Limits::WIRE, cut_off(0xffff_ffff)),
         (
-            b"\xdc\x03\xff",
-            Some(DecodeError::TooManyItems { limit: 1000 }),
+            b"\xc9\xff\xff\xff\xff\x01",
+            Limits::WIRE,
+            cut_off(0xffff_ffff),
         ),
-        (b"\xdc\x01\xff", cut(0x1ff + 1 - 3)),
     ] {
-        let items = if error == cut(0xffff_ffff + 1 - 5) {
-            usize::MAX
-        } else {
-            1000
-        };
-        let limits = Limits {
-            items,
-            ..Limits::WIRE
-        };
-        assert_eq!(decode_wire(packed, &limits).err(), error, "{packed:x?}");
-        assert_eq!(
-            RawValue::parse(Bytes::copy_from_slice(packed), &limits).err(),
-            error
-        );
+        assert_eq!(decode_wire(packed, &limits), Err(error), "{packed:x?}");
+        let scanned = RawValue::parse(Bytes::copy_from_slice(packed), &limits);
+        assert_eq!(scanned, Err(error), "{packed:x?}");
+    }
+}
+
+fn cut_off(missing: usize) -> DecodeError {
+    DecodeError::Truncated { missing }
+}
+
+fn too_many() -> DecodeError {
+    DecodeError::TooManyItems {
+        limit: Limits::WIRE.items,
     }
 }
 

@@ -19,7 +19,8 @@ pub struct Limits {
 impl Limits {
     /// For what a peer sends.
     ///
-    /// The depth is where `msgpack-python`'s packer gives up, the size what its streaming unpacker
+    /// The depth is where the packer of `msgpack-python` before 1.2 gave up (newer ones reach the
+    /// recursion limit of Python, about twice that), the size is what its streaming unpacker
     /// buffers. The items bound the memory of a decoded value: about 40 bytes each.
     pub const WIRE: Self = Self {
         depth: 511,
