@@ -164,3 +164,87 @@ fn unpadded_len(plain: &[u8]) -> Option<usize> {
     let sound = (1..=BLOCK).contains(&count) && padding.iter().all(|b| usize::from(*b) == count);
     sound.then_some(keep)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An authentic message around any plaintext blocks, which `encrypt` would never make.
+    fn forged(crypticle: &Crypticle, plain: &[u8]) -> Vec<u8> {
+        let iv = [9_u8; BLOCK];
+        let mut body = plain.to_vec();
+        let (blocks, _) = Array::slice_as_chunks_mut(&mut body);
+        cbc::Encryptor::inner_iv_init(&crypticle.seal, (&iv).into()).encrypt_blocks(blocks);
+        let mut message = [iv.as_slice(), &body].concat();
+        let mut mac = crypticle.mac.clone();
+        mac.update(&message);
+        message.extend_from_slice(&mac.finalize().into_bytes());
+        message
+    }
+
+    #[test]
+    fn an_authentic_message_that_makes_no_sense_is_an_error() {
+        let crypticle = Crypticle::new(&KeyString::generate());
+        let block = |last: &[u8]| [&vec![b'x'; BLOCK - last.len()], last].concat();
+        let cases = [
+            (block(&[0]), OpenError::Padding),
+            (block(&[17]), OpenError::Padding),
+            (block(&[255]), OpenError::Padding),
+            (block(&[3, 2, 3]), OpenError::Padding),
+            ([[17; BLOCK], [17; BLOCK]].concat(), OpenError::Padding),
+            (vec![], OpenError::Ragged(0)),
+            (vec![1; 15], OpenError::Ragged(15)),
+            (vec![1; 17], OpenError::Ragged(17)),
+            (block(&[1]), OpenError::NoMark),
+            (vec![16; BLOCK], OpenError::NoMark),
+        ];
+        for (plain, expected) in cases {
+            let message = forged(&crypticle, &plain);
+            assert_eq!(crypticle.loads(&message), Err(expected), "{plain:?}");
+        }
+        assert_eq!(
+            crypticle.decrypt(&forged(&crypticle, &[16; BLOCK])),
+            Ok(vec![])
+        );
+    }
+
+    #[test]
+    fn a_reply_too_short_for_a_nonce_has_none() {
+        let crypticle = Crypticle::new(&KeyString::generate());
+        let message = crypticle.dumps(b"short", None);
+        assert_eq!(
+            crypticle.loads_with_nonce(&message, b"short"),
+            Err(OpenError::Nonce)
+        );
+    }
+
+    #[test]
+    fn messages_below_the_shortest_length_are_named_as_such() {
+        let crypticle = Crypticle::new(&KeyString::generate());
+        for len in 0..BLOCK + TAG {
+            assert_eq!(
+                crypticle.decrypt(&vec![0; len]),
+                Err(OpenError::TooShort(len))
+            );
+        }
+        assert_eq!(
+            crypticle.decrypt(&[0; BLOCK + TAG]),
+            Err(OpenError::NotAuthentic)
+        );
+    }
+
+    #[test]
+    fn an_encrypted_message_is_one_allocation_of_its_own_size() {
+        let crypticle = Crypticle::new(&KeyString::generate());
+        for len in [0, 1, 15, 16, 1000] {
+            let message = crypticle.encrypt(&vec![7; len]);
+            assert_eq!(message.len(), message.capacity(), "{len}");
+        }
+    }
+
+    #[test]
+    fn the_same_message_never_looks_the_same() {
+        let crypticle = Crypticle::new(&KeyString::generate());
+        assert_ne!(crypticle.encrypt(b"salt"), crypticle.encrypt(b"salt"));
+    }
+}

@@ -134,14 +134,15 @@ impl PrivateKey {
         Ok(signature)
     }
 
-    /// "Private encrypts" up to two bytes less than the modulus has, with X9.31 padding;
-    /// as long as the modulus, and always the same for the same message.
+    /// "Private encrypts" a message that is not empty and two, four or more bytes shorter than
+    /// the modulus, with X9.31 padding; as long as the modulus, and always the same for the
+    /// same message.
     ///
     /// # Errors
-    /// [`RsaError::TooLong`], or OpenSSL's refusal.
+    /// [`RsaError::Unfit`], or OpenSSL's refusal.
     pub fn x931_sign(&self, message: &[u8]) -> Result<Vec<u8>, RsaError> {
-        if message.len() > x931::capacity(self.rsa.size() as usize) {
-            return Err(RsaError::TooLong {
+        if !x931::fits(message.len(), self.rsa.size() as usize) {
+            return Err(RsaError::Unfit {
                 len: message.len(),
                 bits: self.public.bits(),
             });

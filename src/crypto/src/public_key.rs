@@ -15,9 +15,9 @@ use crate::{EncAlgo, HashError, HashType, SigAlgo, clean_key, ct_eq, pem_finger,
 /// Why an RSA operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RsaError {
-    /// More bytes than fit into one block of this key.
+    /// A length that the padding cannot bring to one block of this key, mostly too long.
     #[error("message of {len} bytes does not fit a key of {bits} bits")]
-    TooLong {
+    Unfit {
         /// Bytes given.
         len: usize,
         /// Bits of the key.
@@ -98,13 +98,13 @@ impl PublicKey {
     /// Encrypts a short secret so that only the owner can read it.
     ///
     /// # Errors
-    /// [`RsaError::TooLong`], or OpenSSL's refusal.
+    /// [`RsaError::Unfit`], or OpenSSL's refusal.
     pub fn encrypt(&self, algo: EncAlgo, message: &[u8]) -> Result<Vec<u8>, RsaError> {
         let digest = algo.digest();
         // RFC 8017, section 7.1.1: the block holds two hashes and two more bytes.
         let capacity = (self.rsa.size() as usize).saturating_sub(2 * digest.size() + 2);
         if message.len() > capacity {
-            return Err(RsaError::TooLong {
+            return Err(RsaError::Unfit {
                 len: message.len(),
                 bits: self.bits(),
             });

@@ -11,12 +11,12 @@ use openssl::rsa::{Padding, RsaRef};
 /// `RSA_X931_PADDING` of OpenSSL's `rsa.h`.
 const RSA_X931_PADDING: i32 = 5;
 
-/// Bytes of a modulus that are not message: the header nibbles and the trailer `cc`.
-const OVERHEAD: usize = 2;
-
-/// The longest message that a key with `modulus_len` bytes can sign.
-pub(crate) fn capacity(modulus_len: usize) -> usize {
-    modulus_len.saturating_sub(OVERHEAD)
+/// Whether a message of `len` bytes can be signed with a modulus of `modulus_len` bytes and
+/// read back. The padding takes two bytes at least. A message that leaves exactly three would
+/// be padded without filler, and an empty one without content: OpenSSL writes either but
+/// refuses to read it, so nobody could verify the signature.
+pub(crate) fn fits(len: usize, modulus_len: usize) -> bool {
+    len > 0 && len + 2 <= modulus_len && len + 3 != modulus_len
 }
 
 /// Pads `message`, applies the private key, and returns the smaller of `s` and `n - s`, as
