@@ -1,0 +1,83 @@
+//! The file by which stock's `salt-key` asks the master for a new shared key.
+//!
+//! `cachedir/.dfn`, mode 0400. 3006 looks at the mode only and removes the file whatever it says;
+//! 3007 and 3008 also want the master's id in it and remove it only when they act on it
+//! (`salt/master.py`, `handle_key_rotate`; `salt/crypt.py`, `dropfile`). Rotating is not done here.
+
+use std::path::PathBuf;
+
+use saltern_config::MasterConfig;
+use saltern_model::Compat;
+
+use crate::error::Result;
+use crate::files::{self, Version};
+use crate::options::StoreOptions;
+
+/// A regular file that only its owner may read: `S_IFREG | 0400`.
+const MODE: u32 = 0o100_400;
+
+/// What a look at the dropfile said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropfile {
+    /// There is none.
+    None,
+    /// A new shared key is wanted.
+    Rotate,
+    /// There is one that does not count, for this reason.
+    Ignored(&'static str),
+}
+
+/// Looks at the dropfile and changes nothing.
+pub fn check(config: &MasterConfig) -> Result<Dropfile> {
+    check_with(&StoreOptions::from(config))
+}
+
+/// Looks at the dropfile and removes it when this version of Salt would.
+pub fn take(config: &MasterConfig) -> Result<Dropfile> {
+    take_with(&StoreOptions::from(config))
+}
+
+/// Removes the dropfile; `false` when there was none.
+pub fn remove(config: &MasterConfig) -> Result<bool> {
+    files::remove(&path(&StoreOptions::from(config)))
+}
+
+/// [`check`] with this crate's options.
+pub fn check_with(options: &StoreOptions) -> Result<Dropfile> {
+    let path = path(options);
+    let Some(stat) = Version::of(&path, true)? else {
+        return Ok(Dropfile::None);
+    };
+    if stat.mode != MODE {
+        return Ok(Dropfile::Ignored("its mode is not 0400"));
+    }
+    match options.compat {
+        Compat::V3006 => Ok(Dropfile::Rotate),
+        Compat::V3007 | Compat::V3008 => {
+            let content = files::read(&path, 4 << 10)?;
+            Ok(match content {
+                None => Dropfile::None,
+                Some(id) if id == options.id.as_bytes() => Dropfile::Rotate,
+                Some(_) => Dropfile::Ignored("it does not hold the id of this master"),
+            })
+        }
+    }
+}
+
+/// [`take`] with this crate's options.
+pub fn take_with(options: &StoreOptions) -> Result<Dropfile> {
+    let found = check_with(options)?;
+    let taken = match found {
+        Dropfile::None => false,
+        Dropfile::Rotate => true,
+        Dropfile::Ignored(_) => options.compat == Compat::V3006,
+    };
+    if taken {
+        files::remove(&path(options))?;
+    }
+    Ok(found)
+}
+
+fn path(options: &StoreOptions) -> PathBuf {
+    options.cachedir.join(".dfn")
+}

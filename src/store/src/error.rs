@@ -1,0 +1,144 @@
+//! What can go wrong with things that last; one enum for the whole crate.
+//!
+//! Every variant names the path, so that the text alone tells an operator where to look. No
+//! variant carries file content: keys never reach a log through here.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of this crate's functions.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// Why something that lasts could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The system refused.
+    #[error("cannot {action} \"{}\"", path.display())]
+    Io {
+        /// What was tried, as in "cannot *read* …".
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No space, no quota, or the configured size is reached. Reads still work.
+    #[error("no space left to write \"{}\"", path.display())]
+    Full {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// A file has more bytes than its kind can have.
+    #[error("\"{}\" has more than {limit} bytes", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The most that is read, in bytes.
+        limit: usize,
+    },
+    /// A name that cannot be one entry of a directory.
+    #[error("\"{name}\" cannot be a file name in \"{}\"", root.display())]
+    UnsafeName {
+        /// The name.
+        name: String,
+        /// The directory.
+        root: PathBuf,
+    },
+    /// A key file is not what it should be.
+    #[error("cannot use the key in \"{}\"", path.display())]
+    Key {
+        /// The key file.
+        path: PathBuf,
+        /// Why: not PEM, a wrong passphrase, …
+        source: saltern_crypto::KeyError,
+    },
+    /// A computation with a key failed.
+    #[error("cannot {action} with a key of the master")]
+    Crypto {
+        /// What was tried.
+        action: &'static str,
+        /// Why.
+        source: saltern_crypto::RsaError,
+    },
+    /// A file holds something else than it should.
+    #[error("\"{}\" is damaged: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// In what way.
+        reason: &'static str,
+    },
+    /// A file that the configuration demands is not there.
+    #[error("\"{}\" does not exist: {reason}", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// Why it is needed and where it comes from.
+        reason: &'static str,
+    },
+    /// An option has a value that cannot be honoured here.
+    #[error("the value of \"{option}\" cannot be used: {reason}")]
+    Option {
+        /// The option's name.
+        option: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The job database is damaged.
+    #[error("the job database \"{}\" is damaged: {detail}", path.display())]
+    Corrupt {
+        /// The database file.
+        path: PathBuf,
+        /// What SQLite said.
+        detail: String,
+    },
+    /// The job database was written by a newer release.
+    #[error(
+        "the job database \"{}\" has layout {found}, this release knows up to {known}",
+        path.display()
+    )]
+    Schema {
+        /// The database file.
+        path: PathBuf,
+        /// The layout's number in the file.
+        found: i64,
+        /// The newest number this release knows.
+        known: i64,
+    },
+    /// Any other answer of SQLite.
+    #[error("the job database \"{}\" failed to {action}", path.display())]
+    Database {
+        /// What was tried.
+        action: &'static str,
+        /// The database file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+}
+
+impl StoreError {
+    /// An error of the system, with "no space" told apart.
+    pub fn io(action: &'static str, path: impl AsRef<Path>, source: impl Into<io::Error>) -> Self {
+        let path = path.as_ref().to_path_buf();
+        let source = source.into();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path },
+            _ => Self::Io {
+                action,
+                path,
+                source,
+            },
+        }
+    }
+
+    /// There is no space: new durable work must be refused, reads go on.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+
+    /// The job database must be set aside before a new one can be made.
+    pub fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Corrupt { .. })
+    }
+}

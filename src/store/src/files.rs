@@ -1,0 +1,311 @@
+//! Small files: read with a bound, written whole or not at all, private from their birth.
+//!
+//! A file's mode is given when it is created, never afterwards, so there is no moment in which a
+//! key can be read by others. Not here: what the files mean, and the job database.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
+
+use crate::error::{Result, StoreError};
+
+/// Whether a write must be on the disk before it is reported as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Content and name survive a power loss.
+    Synced,
+    /// The file can be made again; a power loss may take it.
+    Derived,
+}
+
+/// How a new file is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Create {
+    /// Permission bits, before the process umask.
+    pub mode: u32,
+    /// Who owns it, when not this process's user; ignored without the right to give files away.
+    pub owner: Option<u32>,
+    /// Whether it must be on the disk first.
+    pub durability: Durability,
+}
+
+impl Create {
+    /// A file that only its owner may read and write.
+    pub const PRIVATE: Self = Self {
+        mode: 0o600,
+        owner: None,
+        durability: Durability::Synced,
+    };
+
+    /// The same with other permission bits.
+    pub const fn mode(self, mode: u32) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// The same, but without waiting for the disk.
+    pub const fn derived(self) -> Self {
+        Self {
+            durability: Durability::Derived,
+            ..self
+        }
+    }
+}
+
+/// Joins a name to a directory after checking that it names one entry directly inside.
+///
+/// The callers' names are validated already (minion ids, jids); this is the second lock.
+pub fn child(root: &Path, name: &str) -> Result<PathBuf> {
+    let unsafe_name = name.is_empty()
+        || name == "."
+        || name == ".."
+        || name.bytes().any(|byte| byte == b'/' || byte == 0);
+    if unsafe_name {
+        return Err(StoreError::UnsafeName {
+            name: name.chars().take(64).collect(),
+            root: root.to_path_buf(),
+        });
+    }
+    Ok(root.join(name))
+}
+
+/// Creates a directory and its parents with `mode`; an existing directory is left as it is.
+pub fn ensure_dir(path: &Path, mode: u32) -> Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .map_err(|source| StoreError::io("create the directory", path, source))
+}
+
+/// The whole content of a file of at most `limit` bytes; `None` when there is no such file.
+pub fn read(path: &Path, limit: usize) -> Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(StoreError::io("open", path, source)),
+    };
+    let mut content = Vec::with_capacity(1024.min(limit));
+    file.take(limit as u64 + 1)
+        .read_to_end(&mut content)
+        .map_err(|source| StoreError::io("read", path, source))?;
+    if content.len() > limit {
+        return Err(StoreError::TooLarge {
+            path: path.to_path_buf(),
+            limit,
+        });
+    }
+    Ok(Some(content))
+}
+
+/// Like [`read`], for a file that must be UTF-8.
+pub fn read_text(path: &Path, limit: usize) -> Result<Option<String>> {
+    let Some(content) = read(path, limit)? else {
+        return Ok(None);
+    };
+    String::from_utf8(content)
+        .map(Some)
+        .map_err(|_| StoreError::Malformed {
+            path: path.to_path_buf(),
+            reason: "it is not text",
+        })
+}
+
+/// Replaces the file's content as a whole: a reader sees the old content or the new, never a part.
+pub fn write_atomic(path: &Path, content: &[u8], create: Create) -> Result<()> {
+    place(path, content, create, Place::Replace).map(|_| ())
+}
+
+/// Creates a file with all its content. `false` when there is one already, which stays as it is.
+pub fn create_new(path: &Path, content: &[u8], create: Create) -> Result<bool> {
+    place(path, content, create, Place::KeepExisting)
+}
+
+/// Removes a file; `false` when there was none.
+pub fn remove(path: &Path) -> Result<bool> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(StoreError::io("remove", path, source)),
+    }
+}
+
+/// Writes a directory's entries to the disk.
+pub fn sync_dir(path: &Path) -> Result<()> {
+    let action = "write to the disk";
+    File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .map_err(|source| StoreError::io(action, path, source))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Replace,
+    KeepExisting,
+}
+
+/// Writes a temporary file beside `path`, then gives it its name in one step.
+fn place(path: &Path, content: &[u8], create: Create, how: Place) -> Result<bool> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let (temporary, mut file) = temporary_in(dir, create.mode)?;
+    let written: io::Result<()> = (|| {
+        if let Some(owner) = create.owner {
+            give_away(&file, owner)?;
+        }
+        file.write_all(content)?;
+        if create.durability == Durability::Synced {
+            file.sync_all()?;
+        }
+        Ok(())
+    })();
+    if let Err(source) = written {
+        discard(&temporary);
+        return Err(StoreError::io("write", path, source));
+    }
+    drop(file);
+    let renamed = match how {
+        Place::Replace => rustix::fs::rename(&temporary, path),
+        Place::KeepExisting => {
+            let linked = rustix::fs::link(&temporary, path);
+            discard(&temporary);
+            linked
+        }
+    };
+    match renamed {
+        Ok(()) => {}
+        Err(rustix::io::Errno::EXIST) if how == Place::KeepExisting => return Ok(false),
+        Err(error) => {
+            if how == Place::Replace {
+                discard(&temporary);
+            }
+            return Err(StoreError::io("create", path, error));
+        }
+    }
+    if create.durability == Durability::Synced {
+        sync_dir(dir)?;
+    }
+    Ok(true)
+}
+
+/// A new file with a name that no other writer has and that Salt's listings skip (a leading dot).
+fn temporary_in(dir: &Path, mode: u32) -> Result<(PathBuf, File)> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!(".saltern-{}-{number}", std::process::id()));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        match rustix::fs::open(&path, flags, Mode::from_raw_mode(mode)) {
+            Ok(fd) => return Ok((path, File::from(fd))),
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(StoreError::io("create a file in", dir, error)),
+        }
+    }
+}
+
+/// Gives a file to a user. Without the right to do so it stays ours, as with stock.
+fn give_away(file: &File, owner: u32) -> io::Result<()> {
+    match rustix::fs::fchown(file, Some(Uid::from_raw(owner)), None::<Gid>) {
+        Ok(()) | Err(rustix::io::Errno::PERM) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes a temporary file on the way out of an error, which is the one worth reporting.
+fn discard(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        tracing::debug!(path = %path.display(), %error, "a temporary file stays behind");
+    }
+}
+
+/// What tells one version of a file or directory from the next, from a single `stat`.
+///
+/// Kernels stamp files with a clock that ticks only every few milliseconds, so two changes within
+/// one tick look alike. A version that was read within [`Version::TICK_NANOS`] of its own change is
+/// therefore never taken for current (the idea is git's "racily clean" index entry).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: i128,
+    changed: i128,
+}
+
+impl Version {
+    /// Longer than any kernel's tick, in nanoseconds.
+    pub const TICK_NANOS: i128 = 50_000_000;
+
+    /// The version of what lies at `path`, following links when `follow`; `None` when nothing does.
+    pub fn of(path: &Path, follow: bool) -> Result<Option<Stat>> {
+        let flags = if follow {
+            AtFlags::empty()
+        } else {
+            AtFlags::SYMLINK_NOFOLLOW
+        };
+        match rustix::fs::statat(CWD, path, flags) {
+            Ok(stat) => Ok(Some(Stat::from_raw(&stat))),
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Ok(None),
+            Err(error) => Err(StoreError::io("examine", path, error)),
+        }
+    }
+
+    /// Whether a read that began now can be trusted to have seen the last change under this stamp.
+    ///
+    /// Asks the kernel's own coarse clock, the one that file times come from: no other clock could
+    /// be compared with them.
+    pub fn is_settled(&self) -> bool {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        let now = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+        let youngest = self.changed.max(self.modified);
+        now - youngest > Self::TICK_NANOS
+    }
+
+    /// When the content last changed, in microseconds since 1970-01-01 UTC.
+    pub fn modified_micros(&self) -> i64 {
+        i64::try_from(self.modified.div_euclid(1_000)).unwrap_or(i64::MAX)
+    }
+}
+
+/// What one `stat` says.
+#[derive(Clone, Copy, Debug)]
+pub struct Stat {
+    /// Tells this version from the next.
+    pub version: Version,
+    /// Type and permission bits, as `st_mode`.
+    pub mode: u32,
+}
+
+impl Stat {
+    fn from_raw(stat: &rustix::fs::Stat) -> Self {
+        let nanos =
+            |seconds: i64, rest: u64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+        Self {
+            version: Version {
+                device: stat.st_dev,
+                inode: stat.st_ino,
+                size: u64::try_from(stat.st_size).unwrap_or(0),
+                modified: nanos(stat.st_mtime, stat.st_mtime_nsec),
+                changed: nanos(stat.st_ctime, stat.st_ctime_nsec),
+            },
+            mode: stat.st_mode,
+        }
+    }
+
+    /// A regular file.
+    pub fn is_file(&self) -> bool {
+        rustix::fs::FileType::from_raw_mode(self.mode).is_file()
+    }
+
+    /// A directory.
+    pub fn is_dir(&self) -> bool {
+        rustix::fs::FileType::from_raw_mode(self.mode).is_dir()
+    }
+
+    /// The size in bytes.
+    pub fn size(&self) -> u64 {
+        self.version.size
+    }
+}

@@ -1,0 +1,334 @@
+//! The writing end of the job database.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
+
+use super::schema::{self, wrap};
+use super::{DatabaseLimits, JobReader, JobState, Write, Written};
+use crate::error::{Result, StoreError};
+
+/// The only writer of the job database.
+pub struct JobDatabase {
+    connection: Connection,
+    path: PathBuf,
+    limits: DatabaseLimits,
+    next: NextIds,
+}
+
+/// Numbers are given here and not by SQLite, which would give the numbers of deleted last rows
+/// again; the mirror's place in the numbering would then skip new rows.
+#[derive(Clone, Copy)]
+struct NextIds {
+    job: i64,
+    returned: i64,
+}
+
+impl JobDatabase {
+    /// Opens the database, or makes a new one in a directory that exists.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when the file is damaged (see [`super::set_aside`]),
+    /// [`StoreError::Schema`] when a newer release wrote it, [`StoreError::Full`] without space.
+    pub fn open(path: &Path, limits: DatabaseLimits) -> Result<Self> {
+        let connection = schema::open_writer(path, &limits)?;
+        connection.set_prepared_statement_cache_capacity(32);
+        let next = NextIds {
+            job: next_id(&connection, "jobs").map_err(|error| wrap(path, "open", error))?,
+            returned: next_id(&connection, "returns").map_err(|error| wrap(path, "open", error))?,
+        };
+        Ok(Self {
+            connection,
+            path: path.to_path_buf(),
+            limits,
+            next,
+        })
+    }
+
+    /// A reader of the same database.
+    pub fn reader(&self) -> Result<JobReader> {
+        JobReader::open(&self.path, self.limits)
+    }
+
+    /// Where the database lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes all changes or none; returns when they are on the disk.
+    ///
+    /// The answers stand in the order of the writes. A write sees the ones before it in the same
+    /// batch.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] when there is no space: nothing of the batch is kept, reads go on, and
+    /// a later commit works as soon as there is space again.
+    pub fn commit(&mut self, writes: &[Write]) -> Result<Vec<Written>> {
+        let mut next = self.next;
+        let written = self.transact("commit", |transaction| {
+            writes
+                .iter()
+                .map(|write| apply(transaction, &mut next, write))
+                .collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        self.next = next;
+        Ok(written)
+    }
+
+    /// Removes what is older than `cutoff` (microseconds since 1970-01-01 UTC), at most about
+    /// `slice` rows in one short transaction; 0 says that nothing is left to remove.
+    ///
+    /// A job is as old as its publish; a return without a job is as old as its arrival.
+    pub fn expire_before(&mut self, cutoff: i64, slice: usize) -> Result<usize> {
+        let slice = i64::try_from(slice.max(1)).unwrap_or(i64::MAX);
+        let next = self.next;
+        self.transact("remove old jobs", |transaction| {
+            let removed = expire(transaction, cutoff, slice)?;
+            if removed > 0 {
+                remember_next_ids(transaction, next)?;
+            }
+            Ok(removed)
+        })
+    }
+
+    /// Folds the write-ahead log into the main file, as far as readers allow it.
+    pub fn checkpoint(&mut self) -> Result<()> {
+        self.connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+            .map_err(|error| wrap(&self.path, "fold the log of", error))
+    }
+
+    fn transact<T>(
+        &mut self,
+        action: &'static str,
+        body: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let attempt = (|| {
+            let transaction = self
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let value = body(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        })();
+        attempt.map_err(|error| {
+            let error = wrap(&self.path, action, error);
+            if let StoreError::Database { source, .. } = &error {
+                tracing::error!(%source, path = %self.path.display(), "job database");
+            }
+            error
+        })
+    }
+}
+
+fn apply(
+    transaction: &Transaction<'_>,
+    next: &mut NextIds,
+    write: &Write,
+) -> rusqlite::Result<Written> {
+    match write {
+        Write::Return(record) => insert_return(transaction, next, record),
+        Write::Job(record) => insert_job(transaction, next, record),
+        Write::JobPart(record) => match insert_job(transaction, next, record)? {
+            Written::Duplicate => replace_job(transaction, record),
+            new => Ok(new),
+        },
+        Write::Expected { jid, minions } => {
+            if !job_exists(transaction, jid)? {
+                return Ok(Written::NoSuchJob);
+            }
+            insert_expected(transaction, jid, minions)?;
+            Ok(Written::Updated)
+        }
+        Write::JobState { jid, state, notes } => {
+            let notes = notes.as_deref();
+            let changed = transaction
+                .prepare_cached(
+                    "UPDATE jobs SET state = ?2, notes = coalesce(?3, notes) WHERE jid = ?1",
+                )?
+                .execute(params![jid.as_str(), state.code(), notes])?;
+            Ok(if changed == 0 {
+                Written::NoSuchJob
+            } else {
+                Written::Updated
+            })
+        }
+        Write::DeleteJob { jid } => {
+            let rows = delete_job(transaction, jid.as_str(), i64::MAX)?;
+            remember_next_ids(transaction, *next)?;
+            Ok(Written::Deleted { rows })
+        }
+    }
+}
+
+fn insert_return(
+    transaction: &Transaction<'_>,
+    next: &mut NextIds,
+    record: &ReturnRecord,
+) -> rusqlite::Result<Written> {
+    let inserted = transaction
+        .prepare_cached(
+            "INSERT INTO returns (id, jid, minion, received, fun, retcode, success, load)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (jid, minion) DO NOTHING",
+        )?
+        .execute(params![
+            next.returned,
+            record.jid.as_str(),
+            record.minion.as_str(),
+            record.received,
+            record.fun,
+            record.retcode,
+            record.success,
+            record.load.as_ref(),
+        ])?;
+    if inserted == 0 {
+        return Ok(Written::Duplicate);
+    }
+    let id = next.returned;
+    next.returned += 1;
+    Ok(Written::New { id })
+}
+
+fn insert_job(
+    transaction: &Transaction<'_>,
+    next: &mut NextIds,
+    record: &JobRecord,
+) -> rusqlite::Result<Written> {
+    let inserted = transaction
+        .prepare_cached(
+            "INSERT INTO jobs (id, jid, created, user, fun, tgt, tgt_type, nocache, state, load)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (jid) DO NOTHING",
+        )?
+        .execute(params![
+            next.job,
+            record.jid.as_str(),
+            record.created,
+            record.user,
+            record.fun,
+            record.tgt,
+            record.tgt_type,
+            record.nocache,
+            JobState::Open.code(),
+            record.load.as_ref(),
+        ])?;
+    if inserted == 0 {
+        return Ok(Written::Duplicate);
+    }
+    insert_expected(transaction, &record.jid, &record.minions)?;
+    let id = next.job;
+    next.job += 1;
+    Ok(Written::New { id })
+}
+
+fn replace_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::Result<Written> {
+    transaction
+        .prepare_cached(
+            "UPDATE jobs SET created = ?2, user = ?3, fun = ?4, tgt = ?5, tgt_type = ?6,
+                 nocache = ?7, state = ?8, load = ?9 WHERE jid = ?1",
+        )?
+        .execute(params![
+            record.jid.as_str(),
+            record.created,
+            record.user,
+            record.fun,
+            record.tgt,
+            record.tgt_type,
+            record.nocache,
+            JobState::Open.code(),
+            record.load.as_ref(),
+        ])?;
+    insert_expected(transaction, &record.jid, &record.minions)?;
+    Ok(Written::Updated)
+}
+
+fn insert_expected(
+    transaction: &Transaction<'_>,
+    jid: &Jid,
+    minions: &[MinionId],
+) -> rusqlite::Result<()> {
+    if minions.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = minions.iter().map(MinionId::as_str).collect();
+    let list = serde_json::to_string(&names)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    transaction
+        .prepare_cached("INSERT INTO expected_part (jid, minions) VALUES (?1, ?2)")?
+        .execute(params![jid.as_str(), list])?;
+    Ok(())
+}
+
+fn job_exists(transaction: &Transaction<'_>, jid: &Jid) -> rusqlite::Result<bool> {
+    transaction
+        .prepare_cached("SELECT 1 FROM jobs WHERE jid = ?1")?
+        .exists([jid.as_str()])
+}
+
+/// Removes up to `slice` returns of a job, and the job itself once none are left.
+fn delete_job(transaction: &Transaction<'_>, jid: &str, slice: i64) -> rusqlite::Result<usize> {
+    let mut rows = transaction
+        .prepare_cached(
+            "DELETE FROM returns
+             WHERE id IN (SELECT id FROM returns WHERE jid = ?1 LIMIT ?2)",
+        )?
+        .execute(params![jid, slice])?;
+    if i64::try_from(rows).unwrap_or(i64::MAX) < slice {
+        rows += transaction
+            .prepare_cached("DELETE FROM expected_part WHERE jid = ?1")?
+            .execute([jid])?;
+        rows += transaction
+            .prepare_cached("DELETE FROM jobs WHERE jid = ?1")?
+            .execute([jid])?;
+    }
+    Ok(rows)
+}
+
+fn expire(transaction: &Transaction<'_>, cutoff: i64, slice: i64) -> rusqlite::Result<usize> {
+    let mut removed = 0;
+    loop {
+        let left = slice - i64::try_from(removed).unwrap_or(slice);
+        if left <= 0 {
+            return Ok(removed);
+        }
+        let oldest: Option<String> = transaction
+            .prepare_cached("SELECT jid FROM jobs WHERE created < ?1 ORDER BY created LIMIT 1")?
+            .query_row([cutoff], |row| row.get(0))
+            .optional()?;
+        let Some(jid) = oldest else { break };
+        removed += delete_job(transaction, &jid, left)?;
+    }
+    let left = slice - i64::try_from(removed).unwrap_or(slice);
+    // Returns are numbered as they arrive, so the old ones stand in front.
+    removed += transaction
+        .prepare_cached(
+            "DELETE FROM returns WHERE id IN (
+                 SELECT id FROM (SELECT id, jid, received FROM returns ORDER BY id LIMIT ?2)
+                 WHERE received < ?1 AND jid NOT IN (SELECT jid FROM jobs))",
+        )?
+        .execute(params![cutoff, left])?;
+    Ok(removed)
+}
+
+/// One more than every number that was ever given in `table`.
+fn next_id(connection: &Connection, table: &'static str) -> rusqlite::Result<i64> {
+    let highest: Option<i64> =
+        connection.query_row(&format!("SELECT max(id) FROM {table}"), [], |row| {
+            row.get(0)
+        })?;
+    let remembered: Option<i64> = connection
+        .query_row("SELECT value FROM meta WHERE name = ?1", [table], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    Ok(highest.map_or(1, |id| id + 1).max(remembered.unwrap_or(1)))
+}
+
+/// Before rows go: keeps where the numbering stands, in case the highest ones are among them.
+fn remember_next_ids(transaction: &Transaction<'_>, next: NextIds) -> rusqlite::Result<()> {
+    let mut statement =
+        transaction.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
+    statement.execute(params!["jobs", next.job])?;
+    statement.execute(params!["returns", next.returned])?;
+    Ok(())
+}

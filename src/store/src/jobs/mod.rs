@@ -1,0 +1,133 @@
+//! The job database: every job, whom it expects, and every return, in one SQLite file.
+//!
+//! One writer ([`JobDatabase`]) commits batches; any number of readers ([`JobReader`]) look at the
+//! last committed state and never wait for it. What has been committed survives `kill -9` and a
+//! power loss; a return is kept once per jid and minion, however often it is sent.
+//!
+//! Not here: when to commit (the JobStore actor), what a job's state means (the JobTracker), and
+//! the files for stock's tools ([`crate::mirror`]).
+
+mod database;
+mod reader;
+mod schema;
+
+pub use database::JobDatabase;
+pub use reader::{JobReader, OpenJob, StoredJob, StoredReturn};
+pub use schema::set_aside;
+
+use bytes::Bytes;
+use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
+
+/// Bounds of the database.
+#[derive(Clone, Copy, Debug)]
+pub struct DatabaseLimits {
+    /// The largest the main file may grow, in bytes; `None` for as large as the disk.
+    pub max_bytes: Option<u64>,
+    /// Page cache of the writer, in bytes; a reader takes an eighth of it.
+    pub cache_bytes: u32,
+    /// Files up to this size are examined as a whole when they are opened, in bytes; larger ones
+    /// would delay the start and can be examined later with [`JobReader::quick_check`].
+    pub check_bytes: u64,
+    /// The write-ahead log is folded into the main file when it has this many pages of 4 KiB.
+    pub checkpoint_pages: u32,
+}
+
+impl Default for DatabaseLimits {
+    fn default() -> Self {
+        Self {
+            max_bytes: None,
+            cache_bytes: 8 << 20,
+            check_bytes: 64 << 20,
+            checkpoint_pages: 4_000,
+        }
+    }
+}
+
+/// Whether the tracker still waits for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// Returns are awaited; a restart takes the job up again.
+    Open,
+    /// Everybody returned, or nobody is waited for any longer.
+    Closed,
+}
+
+impl JobState {
+    pub(crate) fn code(self) -> i64 {
+        match self {
+            Self::Open => 0,
+            Self::Closed => 1,
+        }
+    }
+
+    pub(crate) fn from_code(code: i64) -> Self {
+        if code == Self::Open.code() {
+            Self::Open
+        } else {
+            Self::Closed
+        }
+    }
+}
+
+/// One change; several make one transaction.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// A new job and the minions it expects. Answers [`Written::Duplicate`], and changes nothing,
+    /// when the jid is taken.
+    Job(JobRecord),
+    /// A job that may be there already: 3008 publishes every part of a batch under one jid. The
+    /// load is replaced as in stock's `save_load`, expected minions are added, the job is open.
+    JobPart(JobRecord),
+    /// More minions that a job expects (a syndic's, for instance).
+    Expected {
+        /// The job.
+        jid: Jid,
+        /// Those minions; ones that are expected already do no harm.
+        minions: Vec<MinionId>,
+    },
+    /// One minion's return; [`Written::Duplicate`] when it returned before. The job need not be
+    /// known: stock stores such returns too.
+    Return(ReturnRecord),
+    /// What the tracker knows of a job.
+    JobState {
+        /// The job.
+        jid: Jid,
+        /// Whether it is waited for.
+        state: JobState,
+        /// The tracker's own notes, opaque here; `None` leaves the old ones.
+        notes: Option<Bytes>,
+    },
+    /// A job and everything that belongs to it.
+    DeleteJob {
+        /// The job.
+        jid: Jid,
+    },
+}
+
+/// What became of one [`Write`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// A row that was not there before.
+    New {
+        /// Its number: jobs and returns are each numbered upwards, no number is used twice.
+        id: i64,
+    },
+    /// There was one already, which stays as it is.
+    Duplicate,
+    /// A row that was there was changed.
+    Updated,
+    /// Rows were removed.
+    Deleted {
+        /// How many.
+        rows: usize,
+    },
+    /// The write names a job that is not there; nothing changed.
+    NoSuchJob,
+}
+
+impl Written {
+    /// A row that was not there before.
+    pub fn is_new(self) -> bool {
+        matches!(self, Self::New { .. })
+    }
+}

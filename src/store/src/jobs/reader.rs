@@ -1,0 +1,313 @@
+//! The reading ends of the job database.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rusqlite::{Connection, OptionalExtension, Row};
+use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
+
+use super::schema::{self, wrap};
+use super::{DatabaseLimits, JobState};
+use crate::error::Result;
+
+/// Sees the last committed state; never waits for the writer and never holds it up.
+///
+/// May be shared, but then its users wait for each other: give every busy user one of its own.
+pub struct JobReader {
+    connection: Mutex<Connection>,
+    path: PathBuf,
+    limits: DatabaseLimits,
+}
+
+/// A job as it is stored.
+#[derive(Clone, Debug)]
+pub struct StoredJob {
+    /// Its number: later jobs have higher ones.
+    pub id: i64,
+    /// The job; its `minions` are all that are expected, sorted, each once.
+    pub record: JobRecord,
+    /// Whether it is waited for.
+    pub state: JobState,
+    /// The tracker's own notes.
+    pub notes: Option<Bytes>,
+}
+
+/// A job that is waited for, and who returned already.
+#[derive(Clone, Debug)]
+pub struct OpenJob {
+    /// The job.
+    pub job: StoredJob,
+    /// Who returned, sorted.
+    pub returned: Vec<MinionId>,
+}
+
+/// A return as it is stored.
+#[derive(Clone, Debug)]
+pub struct StoredReturn {
+    /// Its number: later returns have higher ones.
+    pub id: i64,
+    /// The return.
+    pub record: ReturnRecord,
+}
+
+impl JobReader {
+    /// Opens a database that a [`super::JobDatabase`] has made.
+    pub fn open(path: &Path, limits: DatabaseLimits) -> Result<Self> {
+        let connection = schema::open_reader(path, &limits)?;
+        Ok(Self {
+            connection: Mutex::new(connection),
+            path: path.to_path_buf(),
+            limits,
+        })
+    }
+
+    /// A further reader of the same database.
+    pub fn another(&self) -> Result<Self> {
+        Self::open(&self.path, self.limits)
+    }
+
+    /// Which database this is: a word that no other database has.
+    pub fn identity(&self) -> Result<String> {
+        self.read("read", |connection| {
+            connection.query_row(
+                "SELECT value FROM meta WHERE name = 'identity'",
+                [],
+                |row| row.get(0),
+            )
+        })
+    }
+
+    /// One job, with all minions it expects.
+    pub fn load(&self, jid: &Jid) -> Result<Option<StoredJob>> {
+        self.read("read a job of", |connection| {
+            let job = connection
+                .prepare_cached(&select_jobs("WHERE jid = ?1"))?
+                .query_row([jid.as_str()], job_of)
+                .optional()?
+                .flatten();
+            job.map(|job| with_expected(connection, job)).transpose()
+        })
+    }
+
+    /// All returns of one job in the order of their arrival.
+    pub fn returns(&self, jid: &Jid) -> Result<Vec<StoredReturn>> {
+        self.read("read returns of", |connection| {
+            let mut statement =
+                connection.prepare_cached(&select_returns("WHERE jid = ?1 ORDER BY id"))?;
+            let rows = statement.query_map([jid.as_str()], return_of)?;
+            kept(rows)
+        })
+    }
+
+    /// One minion's return of one job.
+    pub fn return_of(&self, jid: &Jid, minion: &MinionId) -> Result<Option<StoredReturn>> {
+        self.read("read a return of", |connection| {
+            connection
+                .prepare_cached(&select_returns("WHERE jid = ?1 AND minion = ?2"))?
+                .query_row([jid.as_str(), minion.as_str()], return_of)
+                .optional()
+                .map(Option::flatten)
+        })
+    }
+
+    /// The jobs that are waited for, oldest first, each with those who returned.
+    pub fn open_jobs(&self) -> Result<Vec<OpenJob>> {
+        self.read("read open jobs of", |connection| {
+            let mut statement =
+                connection.prepare_cached(&select_jobs("WHERE state = 0 ORDER BY id"))?;
+            let jobs = kept(statement.query_map([], job_of)?)?;
+            jobs.into_iter()
+                .map(|job| {
+                    let job = with_expected(connection, job)?;
+                    let mut statement = connection.prepare_cached(
+                        "SELECT minion FROM returns WHERE jid = ?1 ORDER BY minion",
+                    )?;
+                    let rows = statement
+                        .query_map([job.record.jid.as_str()], |row| Ok(minion(row.get_ref(0)?)))?;
+                    Ok(OpenJob {
+                        returned: kept(rows)?,
+                        job,
+                    })
+                })
+                .collect()
+        })
+    }
+
+    /// The newest jobs first, at most `limit`, numbered below `before` when given.
+    pub fn recent_jobs(&self, before: Option<i64>, limit: usize) -> Result<Vec<StoredJob>> {
+        self.read("read jobs of", |connection| {
+            let mut statement = connection
+                .prepare_cached(&select_jobs("WHERE id < ?1 ORDER BY id DESC LIMIT ?2"))?;
+            let rows = statement.query_map((before.unwrap_or(i64::MAX), clamp(limit)), job_of)?;
+            kept(rows)?
+                .into_iter()
+                .map(|job| with_expected(connection, job))
+                .collect()
+        })
+    }
+
+    /// The jobs numbered above `cursor`, lowest first, at most `limit`: for followers.
+    pub fn jobs_after(&self, cursor: i64, limit: usize) -> Result<Vec<StoredJob>> {
+        self.read("read jobs of", |connection| {
+            let mut statement =
+                connection.prepare_cached(&select_jobs("WHERE id > ?1 ORDER BY id LIMIT ?2"))?;
+            let rows = statement.query_map((cursor, clamp(limit)), job_of)?;
+            kept(rows)?
+                .into_iter()
+                .map(|job| with_expected(connection, job))
+                .collect()
+        })
+    }
+
+    /// The returns numbered above `cursor`, lowest first, at most `limit`: for followers.
+    pub fn returns_after(&self, cursor: i64, limit: usize) -> Result<Vec<StoredReturn>> {
+        self.read("read returns of", |connection| {
+            let mut statement =
+                connection.prepare_cached(&select_returns("WHERE id > ?1 ORDER BY id LIMIT ?2"))?;
+            let rows = statement.query_map((cursor, clamp(limit)), return_of)?;
+            kept(rows)
+        })
+    }
+
+    /// The highest numbers of a job and of a return, 0 when there are none.
+    pub fn last_ids(&self) -> Result<(i64, i64)> {
+        self.read("read", |connection| {
+            connection.query_row(
+                "SELECT (SELECT coalesce(max(id), 0) FROM jobs),
+                        (SELECT coalesce(max(id), 0) FROM returns)",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+        })
+    }
+
+    /// How many jobs and returns there are. Counts rows: not for every second.
+    pub fn counts(&self) -> Result<(u64, u64)> {
+        let (jobs, returns): (i64, i64) = self.read("count", |connection| {
+            connection.query_row(
+                "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM returns)",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+        })?;
+        Ok((jobs.unsigned_abs(), returns.unsigned_abs()))
+    }
+
+    /// Reads every page for damage; takes as long as reading the whole file.
+    pub fn quick_check(&self) -> Result<()> {
+        schema::quick_check(&self.connection.lock(), &self.path)
+    }
+
+    fn read<T>(
+        &self,
+        action: &'static str,
+        body: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        body(&self.connection.lock()).map_err(|error| wrap(&self.path, action, error))
+    }
+}
+
+fn select_jobs(rest: &str) -> String {
+    format!(
+        "SELECT id, jid, created, user, fun, tgt, tgt_type, nocache, state, load, notes
+         FROM jobs {rest}"
+    )
+}
+
+fn select_returns(rest: &str) -> String {
+    format!("SELECT id, jid, minion, received, fun, retcode, success, load FROM returns {rest}")
+}
+
+/// A row whose jid is none (somebody edited the database) is passed over and reported.
+fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredJob>> {
+    let Some(jid) = jid(row.get_ref(1)?) else {
+        return Ok(None);
+    };
+    Ok(Some(StoredJob {
+        id: row.get(0)?,
+        record: JobRecord {
+            jid,
+            created: row.get(2)?,
+            user: row.get(3)?,
+            fun: row.get(4)?,
+            tgt: row.get(5)?,
+            tgt_type: row.get(6)?,
+            nocache: row.get(7)?,
+            load: Packed::new(row.get::<_, Vec<u8>>(9)?),
+            minions: Vec::new(),
+        },
+        state: JobState::from_code(row.get(8)?),
+        notes: row.get::<_, Option<Vec<u8>>>(10)?.map(Bytes::from),
+    }))
+}
+
+fn return_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredReturn>> {
+    let (Some(jid), Some(minion)) = (jid(row.get_ref(1)?), minion(row.get_ref(2)?)) else {
+        return Ok(None);
+    };
+    Ok(Some(StoredReturn {
+        id: row.get(0)?,
+        record: ReturnRecord {
+            jid,
+            minion,
+            received: row.get(3)?,
+            fun: row.get(4)?,
+            retcode: row.get(5)?,
+            success: row.get(6)?,
+            load: Packed::new(row.get::<_, Vec<u8>>(7)?),
+        },
+    }))
+}
+
+fn with_expected(connection: &Connection, mut job: StoredJob) -> rusqlite::Result<StoredJob> {
+    let mut statement = connection
+        .prepare_cached("SELECT minions FROM expected_part WHERE jid = ?1 ORDER BY id")?;
+    let mut rows = statement.query([job.record.jid.as_str()])?;
+    while let Some(row) = rows.next()? {
+        let list = row.get_ref(0)?.as_str()?;
+        let names: Vec<std::borrow::Cow<'_, str>> =
+            serde_json::from_str(list).map_err(|error| {
+                rusqlite::Error::FromSqlConversionFailure(
+                    0,
+                    rusqlite::types::Type::Text,
+                    Box::new(error),
+                )
+            })?;
+        let minions = names
+            .iter()
+            .filter_map(|name| parsed(MinionId::parse(name)));
+        job.record.minions.extend(minions);
+    }
+    job.record.minions.sort_unstable();
+    job.record.minions.dedup();
+    Ok(job)
+}
+
+fn kept<T>(rows: impl Iterator<Item = rusqlite::Result<Option<T>>>) -> rusqlite::Result<Vec<T>> {
+    rows.filter_map(rusqlite::Result::transpose).collect()
+}
+
+fn jid(value: rusqlite::types::ValueRef<'_>) -> Option<Jid> {
+    value
+        .as_str()
+        .ok()
+        .and_then(|text| parsed(Jid::parse(text)))
+}
+
+fn minion(value: rusqlite::types::ValueRef<'_>) -> Option<MinionId> {
+    value
+        .as_str()
+        .ok()
+        .and_then(|text| parsed(MinionId::parse(text)))
+}
+
+fn parsed<T, E: std::fmt::Display>(result: std::result::Result<T, E>) -> Option<T> {
+    result
+        .inspect_err(|error| tracing::warn!(%error, "a row of the job database is passed over"))
+        .ok()
+}
+
+fn clamp(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,225 @@
+//! The layout of the job database and how a file is opened, checked and set aside.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::DatabaseLimits;
+use crate::error::{Result, StoreError};
+
+/// The layout's number (`user_version`).
+pub(super) const VERSION: i64 = 1;
+
+/// Marks the file as ours (`application_id`): "Sltn".
+const APPLICATION: i32 = 0x536c_746e;
+
+const PAGE_BYTES: u64 = 4096;
+
+/// `expected_part` keeps whole lists as JSON: one row a publish instead of one row a minion makes a
+/// publish to ten thousand minions as cheap as one to a single minion. The views spread them out
+/// again for people with an SQLite shell.
+const LAYOUT: &str = "
+CREATE TABLE meta (
+    name  TEXT PRIMARY KEY,
+    value ANY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobs (
+    id       INTEGER PRIMARY KEY,
+    jid      TEXT NOT NULL UNIQUE,
+    created  INTEGER NOT NULL,
+    user     TEXT NOT NULL,
+    fun      TEXT NOT NULL,
+    tgt      TEXT NOT NULL,
+    tgt_type TEXT NOT NULL,
+    nocache  INTEGER NOT NULL,
+    state    INTEGER NOT NULL,
+    load     BLOB NOT NULL,
+    notes    BLOB
+) STRICT;
+CREATE INDEX jobs_created ON jobs (created);
+CREATE INDEX jobs_open ON jobs (id) WHERE state = 0;
+
+CREATE TABLE expected_part (
+    id      INTEGER PRIMARY KEY,
+    jid     TEXT NOT NULL,
+    minions TEXT NOT NULL
+) STRICT;
+CREATE INDEX expected_part_jid ON expected_part (jid);
+
+CREATE TABLE returns (
+    id       INTEGER PRIMARY KEY,
+    jid      TEXT NOT NULL,
+    minion   TEXT NOT NULL,
+    received INTEGER NOT NULL,
+    fun      TEXT NOT NULL,
+    retcode  INTEGER NOT NULL,
+    success  INTEGER NOT NULL,
+    load     BLOB NOT NULL,
+    UNIQUE (jid, minion)
+) STRICT;
+
+CREATE VIEW expected AS
+    SELECT DISTINCT jid, value AS minion FROM expected_part, json_each(minions);
+CREATE VIEW missing AS
+    SELECT jid, minion FROM expected EXCEPT SELECT jid, minion FROM returns;
+";
+
+/// Opens the file for writing, makes it if it is not there, and examines it.
+pub(super) fn open_writer(path: &Path, limits: &DatabaseLimits) -> Result<Connection> {
+    private_file(path)?;
+    let failed = |action| move |error| wrap(path, action, error);
+    let mut connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )
+    .map_err(failed("open"))?;
+    connection
+        .busy_timeout(Duration::from_secs(5))
+        .map_err(failed("open"))?;
+    for (name, value) in [
+        ("journal_mode", "wal".to_owned()),
+        ("synchronous", "full".to_owned()),
+        ("temp_store", "memory".to_owned()),
+        ("cache_size", cache_size(limits.cache_bytes)),
+        ("wal_autocheckpoint", limits.checkpoint_pages.to_string()),
+    ] {
+        connection
+            .pragma_update(None, name, value)
+            .map_err(failed("open"))?;
+    }
+    if let Some(max_bytes) = limits.max_bytes {
+        let pages = i64::try_from(max_bytes / PAGE_BYTES)
+            .unwrap_or(i64::MAX)
+            .max(64);
+        connection
+            .pragma_update(None, "max_page_count", pages)
+            .map_err(failed("open"))?;
+    }
+    let found: i64 = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .map_err(failed("open"))?;
+    match found {
+        0 => create(&mut connection).map_err(failed("lay out"))?,
+        VERSION => {}
+        _ => {
+            return Err(StoreError::Schema {
+                path: path.to_path_buf(),
+                found,
+                known: VERSION,
+            });
+        }
+    }
+    let size = fs::metadata(path).map_or(0, |meta| meta.len());
+    if size <= limits.check_bytes {
+        quick_check(&connection, path)?;
+    }
+    Ok(connection)
+}
+
+/// Opens an existing database for reading only.
+pub(super) fn open_reader(path: &Path, limits: &DatabaseLimits) -> Result<Connection> {
+    let failed = |action| move |error| wrap(path, action, error);
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )
+    .map_err(failed("open"))?;
+    connection
+        .busy_timeout(Duration::from_secs(5))
+        .map_err(failed("open"))?;
+    connection
+        .pragma_update(None, "cache_size", cache_size(limits.cache_bytes / 8))
+        .map_err(failed("open"))?;
+    let found: i64 = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .map_err(failed("open"))?;
+    if found == VERSION {
+        Ok(connection)
+    } else {
+        Err(StoreError::Schema {
+            path: path.to_path_buf(),
+            found,
+            known: VERSION,
+        })
+    }
+}
+
+/// Reads every page and index for damage.
+pub(super) fn quick_check(connection: &Connection, path: &Path) -> Result<()> {
+    let detail: String = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(|error| wrap(path, "check", error))?;
+    if detail == "ok" {
+        Ok(())
+    } else {
+        Err(StoreError::Corrupt {
+            path: path.to_path_buf(),
+            detail,
+        })
+    }
+}
+
+/// Moves a damaged database out of the way, with its log, and says where to.
+///
+/// `stamp` makes the new name, as a rule Unix seconds. Nothing is deleted: what can be saved can be
+/// saved later with SQLite's own `.recover`.
+pub fn set_aside(path: &Path, stamp: i64) -> Result<PathBuf> {
+    let beside = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let target = |suffix: &str| beside(&format!(".damaged-{stamp}{suffix}"));
+    // The log goes first: a new database must never find the log of an old one.
+    for suffix in ["-wal", "-shm", ""] {
+        let from = beside(suffix);
+        match fs::rename(&from, target(suffix)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(source) => return Err(StoreError::io("set aside", from, source)),
+        }
+    }
+    Ok(target(""))
+}
+
+/// Tells what SQLite says apart: no space, damage, anything else.
+pub(super) fn wrap(path: &Path, action: &'static str, error: rusqlite::Error) -> StoreError {
+    let path = path.to_path_buf();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::Full { path },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt {
+            path,
+            detail: error.to_string(),
+        },
+        _ => StoreError::Database {
+            action,
+            path,
+            source: error,
+        },
+    }
+}
+
+/// SQLite would create the file readable by everybody; returns may hold secrets.
+fn private_file(path: &Path) -> Result<()> {
+    crate::files::create_new(path, b"", crate::files::Create::PRIVATE).map(|_| ())
+}
+
+/// SQLite takes negative numbers as KiB.
+fn cache_size(bytes: u32) -> String {
+    format!("-{}", (bytes >> 10).max(64))
+}
+
+fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(LAYOUT)?;
+    transaction.execute(
+        "INSERT INTO meta (name, value) VALUES ('identity', lower(hex(randomblob(16))))",
+        [],
+    )?;
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}

@@ -1,0 +1,35 @@
+//! What must last: keys, sessions and jobs, on disk and in memory.
+//!
+//! The files that stock shares with its tools (`pki_dir`, `cachedir`) are kept exactly as the
+//! version in `salt_compat` keeps them; what stock has no file for lies in `cachedir/saltern`.
+//! This crate stores and finds. What is allowed is decided in `policy`, what a message means in
+//! `requests`, and when to write in the actors; nothing here starts a thread or waits for time.
+//!
+//! Suggested reading order: [`files`] (how a file is written), [`pki`], [`sessions`],
+//! [`shared_key`], then [`jobs`] and what is derived from it, [`mirror`].
+
+pub mod dropfile;
+pub mod error;
+pub mod files;
+pub mod jobs;
+pub mod master_keys;
+pub mod mirror;
+pub mod options;
+pub mod pki;
+pub mod sessions;
+pub mod shared_key;
+pub mod user_keys;
+
+pub use dropfile::Dropfile;
+pub use error::{Result, StoreError};
+pub use jobs::{
+    DatabaseLimits, JobDatabase, JobReader, JobState, OpenJob, StoredJob, StoredReturn, Write,
+    Written, set_aside,
+};
+pub use master_keys::MasterKeys;
+pub use mirror::{JobFiles, Mirror, MirrorLag};
+pub use options::{MirrorMode, StoreOptions};
+pub use pki::{AcceptedIds, AcceptedKey, PkiTree};
+pub use sessions::{Session, Sessions};
+pub use shared_key::{SharedKey, SharedKeys};
+pub use user_keys::{KeyProof, UserKeys};

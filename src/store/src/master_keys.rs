@@ -1,0 +1,251 @@
+//! The master's own keys on disk, in every form that stock writes them.
+//!
+//! 3006 and 3007 keep `master.pem` and `master.pub`. 3008 keeps `<id without _master>.pem` and
+//! `.pub` and leaves `master.pem` and `master.pub` as links to them. All forms are read whatever
+//! `salt_compat` says; a key that exists is never written, moved or linked, so that a site can go
+//! back to what it had (`salt/crypt.py`, `MasterKeys`).
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use base64::Engine as _;
+use saltern_config::MasterConfig;
+use saltern_crypto::{KeyError, PrivateKey, SecretString, SigAlgo, clean_key};
+use saltern_model::Compat;
+
+use crate::error::{Result, StoreError};
+use crate::files::{self, Create, Version};
+use crate::options::StoreOptions;
+
+/// An encrypted key of 16384 bits has less than 14 KiB of PEM.
+const KEY_BYTES: usize = 64 << 10;
+
+/// The master's keys.
+pub struct MasterKeys {
+    /// The key that answers minions.
+    pub private: Arc<PrivateKey>,
+    /// Its public half as it is sent: no white space at the ends.
+    pub public_pem: String,
+    signing: Signing,
+}
+
+/// How the public key is vouched for (`master_sign_pubkey`).
+enum Signing {
+    No,
+    /// With a second key, whose signatures are made once an algorithm.
+    With {
+        key: PrivateKey,
+        sha1: OnceLock<String>,
+        sha224: OnceLock<String>,
+    },
+    /// With a signature that `salt-key --gen-signature` made.
+    Made(String),
+}
+
+impl MasterKeys {
+    /// Reads the keys of a configuration; makes those that are not there as the version in
+    /// `salt_compat` would.
+    ///
+    /// # Errors
+    /// A key that cannot be read, is none, or has another passphrase, each with its path.
+    pub fn load_or_create(config: &MasterConfig) -> Result<Self> {
+        Self::with_options(&StoreOptions::from(config))
+    }
+
+    /// The same with this crate's options.
+    pub fn with_options(options: &StoreOptions) -> Result<Self> {
+        files::ensure_dir(&options.pki_dir, 0o700)?;
+        let key_pass = passphrase("key_pass", options.key_pass.as_deref())?;
+        let private = match find(options)? {
+            Some(path) => {
+                let private = read(&path, key_pass)?;
+                complete_public(&path, &private, options)?;
+                private
+            }
+            None => create_master(options, key_pass)?,
+        };
+        Ok(Self {
+            public_pem: private.public().pem().to_owned(),
+            private: Arc::new(private),
+            signing: signing(options)?,
+        })
+    }
+
+    /// The `pub_sig` of an `_auth` reply: base64 with a line feed at its end, or what the file with
+    /// the ready signature holds; `None` unless `master_sign_pubkey` is on.
+    pub fn public_signature(&self, algo: SigAlgo) -> Result<Option<String>> {
+        let (key, known) = match &self.signing {
+            Signing::No => return Ok(None),
+            Signing::Made(signature) => return Ok(Some(signature.clone())),
+            Signing::With { key, sha1, sha224 } => match algo {
+                SigAlgo::Pkcs1v15Sha1 => (key, sha1),
+                SigAlgo::Pkcs1v15Sha224 => (key, sha224),
+            },
+        };
+        if let Some(known) = known.get() {
+            return Ok(Some(known.clone()));
+        }
+        let signature = key
+            .sign(algo, self.public_pem.as_bytes())
+            .map_err(|source| StoreError::Crypto {
+                action: "sign the public key",
+                source,
+            })?;
+        let mut text = base64::engine::general_purpose::STANDARD.encode(signature);
+        text.push('\n');
+        Ok(Some(known.get_or_init(|| text).clone()))
+    }
+}
+
+/// `opts["id"]` without its suffix `_master`: the stem of 3008's file names.
+fn stem(options: &StoreOptions) -> &str {
+    options.id.strip_suffix("_master").unwrap_or(&options.id)
+}
+
+/// The private key that counts: what 3008 looks for first is looked for first only there.
+fn find(options: &StoreOptions) -> Result<Option<PathBuf>> {
+    let old = options.pki_dir.join("master.pem");
+    let new = files::child(&options.pki_dir, &format!("{}.pem", stem(options)))?;
+    let order = match options.compat {
+        Compat::V3006 | Compat::V3007 => [old, new],
+        Compat::V3008 => [new, old],
+    };
+    for path in order {
+        if Version::of(&path, true)?.is_some() {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+fn read(path: &Path, key_pass: Option<&SecretString>) -> Result<PrivateKey> {
+    let text = files::read_text(path, KEY_BYTES)?
+        .map(SecretString::new)
+        .ok_or_else(|| StoreError::Missing {
+            path: path.to_path_buf(),
+            reason: "it was there a moment ago",
+        })?;
+    PrivateKey::from_pem(text.expose(), key_pass.map(SecretString::expose))
+        .map_err(|source| key_error(path, source))
+}
+
+fn create_master(options: &StoreOptions, key_pass: Option<&SecretString>) -> Result<PrivateKey> {
+    match options.compat {
+        Compat::V3006 | Compat::V3007 => create(options, "master", key_pass),
+        Compat::V3008 => {
+            let stem = stem(options);
+            let private = create(options, stem, key_pass)?;
+            // For stock's older tools, as stock leaves them.
+            for suffix in ["pem", "pub"] {
+                let link = options.pki_dir.join(format!("master.{suffix}"));
+                let target = options.pki_dir.join(format!("{stem}.{suffix}"));
+                if link == target {
+                    continue;
+                }
+                match std::os::unix::fs::symlink(&target, &link) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(StoreError::io("create the link", link, error)),
+                }
+            }
+            Ok(private)
+        }
+    }
+}
+
+/// Makes a pair of files `<stem>.pem` and `<stem>.pub`.
+fn create(
+    options: &StoreOptions,
+    stem: &str,
+    key_pass: Option<&SecretString>,
+) -> Result<PrivateKey> {
+    let path = files::child(&options.pki_dir, &format!("{stem}.pem"))?;
+    tracing::info!(path = %path.display(), bits = options.keysize, "a new rsa key is made");
+    let private =
+        PrivateKey::generate(options.keysize).map_err(|source| key_error(&path, source))?;
+    let pem = private
+        .to_pem(key_pass.map(SecretString::expose))
+        .map_err(|source| key_error(&path, source))?;
+    let created = files::create_new(&path, pem.expose().as_bytes(), Create::PRIVATE.mode(0o400))?;
+    // Somebody else was quicker: theirs counts.
+    let private = if created {
+        private
+    } else {
+        read(&path, key_pass)?
+    };
+    complete_public(&path, &private, options)?;
+    Ok(private)
+}
+
+/// Writes the public half beside a private key unless there is one, and says so if that one belongs
+/// to another key: stock would send it to minions.
+fn complete_public(path: &Path, private: &PrivateKey, options: &StoreOptions) -> Result<()> {
+    let path = path.with_extension("pub");
+    if let Some(text) = files::read_text(&path, KEY_BYTES)? {
+        if clean_key(&text) != private.public().pem() {
+            tracing::warn!(
+                path = %path.display(),
+                "not the public half of the master's key; minions get the right one"
+            );
+        }
+        return Ok(());
+    }
+    let mode = match options.compat {
+        Compat::V3006 | Compat::V3007 => 0o644,
+        Compat::V3008 => 0o400,
+    };
+    let text = format!("{}\n", private.public().pem());
+    files::create_new(&path, text.as_bytes(), Create::PRIVATE.mode(mode)).map(|_| ())
+}
+
+fn signing(options: &StoreOptions) -> Result<Signing> {
+    if !options.master_sign_pubkey {
+        return Ok(Signing::No);
+    }
+    if options.master_use_pubkey_signature {
+        let path = files::child(&options.pki_dir, &options.master_pubkey_signature)?;
+        return files::read_text(&path, KEY_BYTES)?
+            .map(|text| Signing::Made(clean_key(&text)))
+            .ok_or(StoreError::Missing {
+                path,
+                reason: "\"master_use_pubkey_signature\" needs it; \
+                         \"salt-key --gen-signature\" makes it",
+            });
+    }
+    let key_pass = passphrase("signing_key_pass", options.signing_key_pass.as_deref())?;
+    let name = &options.master_sign_key_name;
+    let path = files::child(&options.pki_dir, &format!("{name}.pem"))?;
+    let key = if Version::of(&path, true)?.is_some() {
+        let key = read(&path, key_pass)?;
+        complete_public(&path, &key, options)?;
+        key
+    } else {
+        create(options, name, key_pass)?
+    };
+    Ok(Signing::With {
+        key,
+        sha1: OnceLock::new(),
+        sha224: OnceLock::new(),
+    })
+}
+
+/// Stock looks a passphrase up elsewhere when it is an `sdb://` address.
+fn passphrase<'a>(
+    option: &'static str,
+    value: Option<&'a SecretString>,
+) -> Result<Option<&'a SecretString>> {
+    match value {
+        Some(value) if value.expose().starts_with("sdb://") => Err(StoreError::Option {
+            option,
+            reason: "addresses that begin with \"sdb://\" are not looked up".to_owned(),
+        }),
+        value => Ok(value),
+    }
+}
+
+fn key_error(path: &Path, source: KeyError) -> StoreError {
+    StoreError::Key {
+        path: path.to_path_buf(),
+        source,
+    }
+}

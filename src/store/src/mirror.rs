@@ -1,0 +1,219 @@
+//! Follows the job database and writes what is new as the files that stock's tools read.
+//!
+//! The database is the truth and is never waited on by the mirror's work: a master acknowledges a
+//! return when it is committed, and the files follow. How far they are is kept in
+//! `cachedir/saltern/mirror_cursor`, and only after everything up to there is on the disk; after a
+//! power loss the rest is written again, and files that were cut short are repaired (stock's
+//! `get_jid` would read an empty `return.p` over and over for ever).
+//!
+//! No thread in here: an actor calls [`Mirror::step`] when there is something to do.
+
+mod clean;
+mod job_files;
+
+use std::path::PathBuf;
+
+use saltern_config::MasterConfig;
+use saltern_model::{Jid, Packed};
+use saltern_wire::msgpack::{Limits, MapView};
+
+pub use job_files::{JobDir, JobFiles, ReturnParts};
+
+use crate::error::Result;
+use crate::files::{self, Create};
+use crate::jobs::{JobReader, StoredJob, StoredReturn};
+use crate::options::{MirrorMode, StoreOptions};
+
+/// After so many rows the place is saved without being asked.
+const ROWS_A_SAVE: usize = 20_000;
+
+/// Job directories that are held open; returns of one job come close together.
+const OPEN_DIRS: usize = 64;
+
+/// The first word of the cursor file; a change of the format changes it.
+const HEADING: &str = "saltern-mirror-1";
+
+/// Writes job-cache files after the database.
+pub struct Mirror {
+    reader: JobReader,
+    files: JobFiles,
+    mode: MirrorMode,
+    cursor_path: PathBuf,
+    identity: String,
+    place: Place,
+    unsaved: usize,
+    /// Least recently used first.
+    dirs: Vec<(Jid, JobDir)>,
+}
+
+/// Up to where the database has been mirrored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    jobs: i64,
+    returns: i64,
+}
+
+/// How far the files are behind the database, in rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MirrorLag {
+    /// Jobs.
+    pub jobs: u64,
+    /// Returns.
+    pub returns: u64,
+}
+
+impl Mirror {
+    /// Takes up the work where it was saved last. `reader` should not be shared.
+    pub fn open(config: &MasterConfig, reader: JobReader) -> Result<Self> {
+        Self::with_options(&StoreOptions::from(config), reader)
+    }
+
+    /// The same with this crate's options.
+    pub fn with_options(options: &StoreOptions, reader: JobReader) -> Result<Self> {
+        files::ensure_dir(&options.private_dir(), 0o700)?;
+        let cursor_path = options.private_dir().join("mirror_cursor");
+        let identity = reader.identity()?;
+        let place = files::read_text(&cursor_path, 1 << 10)?
+            .and_then(|text| parse(&text, &identity))
+            .unwrap_or_default();
+        Ok(Self {
+            files: JobFiles::with_options(options)?,
+            mode: options.mirror,
+            reader,
+            cursor_path,
+            identity,
+            place,
+            unsaved: 0,
+            dirs: Vec::new(),
+        })
+    }
+
+    /// Mirrors up to `limit` jobs and `limit` returns; 0 when there was nothing to do.
+    ///
+    /// # Errors
+    /// Without space, or without access, the place does not move and the next call tries again.
+    pub fn step(&mut self, limit: usize) -> Result<usize> {
+        if self.mode == MirrorMode::Off {
+            (self.place.jobs, self.place.returns) = self.reader.last_ids()?;
+            return Ok(0);
+        }
+        let mut done = 0;
+        for job in self.reader.jobs_after(self.place.jobs, limit)? {
+            self.files.complete_load(&job.record)?;
+            self.place.jobs = job.id;
+            done += 1;
+        }
+        if self.mode == MirrorMode::Loads {
+            self.place.returns = self.reader.last_ids()?.1;
+        } else {
+            for row in self.reader.returns_after(self.place.returns, limit)? {
+                self.mirror_return(&row)?;
+                self.place.returns = row.id;
+                done += 1;
+            }
+        }
+        self.unsaved += done;
+        if self.unsaved >= ROWS_A_SAVE {
+            self.save()?;
+        }
+        Ok(done)
+    }
+
+    /// Brings everything written so far to the disk and notes the place. For a timer of some
+    /// seconds and for the end; costs a flush of the file system when there is something to save.
+    pub fn save(&mut self) -> Result<()> {
+        if self.unsaved == 0 {
+            return Ok(());
+        }
+        self.files.sync()?;
+        let text = format!(
+            "{HEADING} {} {} {}\n",
+            self.identity, self.place.jobs, self.place.returns
+        );
+        files::write_atomic(&self.cursor_path, text.as_bytes(), Create::PRIVATE)?;
+        self.unsaved = 0;
+        Ok(())
+    }
+
+    /// How far the files are behind.
+    pub fn lag(&self) -> Result<MirrorLag> {
+        if self.mode == MirrorMode::Off {
+            return Ok(MirrorLag::default());
+        }
+        let (jobs, returns) = self.reader.last_ids()?;
+        let behind = |last: i64, at: i64| u64::try_from(last - at).unwrap_or(0);
+        Ok(MirrorLag {
+            jobs: behind(jobs, self.place.jobs),
+            returns: match self.mode {
+                MirrorMode::Full => behind(returns, self.place.returns),
+                MirrorMode::Loads | MirrorMode::Off => 0,
+            },
+        })
+    }
+
+    /// The files it writes.
+    pub fn files(&self) -> &JobFiles {
+        &self.files
+    }
+
+    fn mirror_return(&mut self, row: &StoredReturn) -> Result<()> {
+        let record = &row.record;
+        let Some(load) = split(&record.load) else {
+            tracing::warn!(jid = %record.jid, minion = %record.minion,
+                "a stored return is no map and has no file");
+            return Ok(());
+        };
+        let parts = ReturnParts::of(&load);
+        // A directory held open may have been cleaned away meanwhile: then once more from the path.
+        for _ in 0..2 {
+            let dir = self.dir(&record.jid)?;
+            if dir.nocache() {
+                return Ok(());
+            }
+            if self.files.write_return(&dir, &record.minion, &parts)? {
+                if self.files.stores_endtime() {
+                    self.files.write_endtime(&dir, record.received)?;
+                }
+                self.dirs.push((record.jid.clone(), dir));
+                return Ok(());
+            }
+        }
+        tracing::warn!(jid = %record.jid, minion = %record.minion,
+            "the job's directory is being removed; the return has no file");
+        Ok(())
+    }
+
+    /// Takes a job's directory out of the open ones, or opens it, or makes it.
+    fn dir(&mut self, jid: &Jid) -> Result<JobDir> {
+        if let Some(at) = self.dirs.iter().rposition(|(known, _)| known == jid) {
+            return Ok(self.dirs.remove(at).1);
+        }
+        if self.dirs.len() >= OPEN_DIRS {
+            self.dirs.remove(0);
+        }
+        if let Some(dir) = self.files.open_dir(jid)? {
+            return Ok(dir);
+        }
+        // Cleaned away, lost in a crash, or a job that only its minions know of.
+        match self.reader.load(jid)? {
+            Some(StoredJob { record, .. }) => self.files.complete_load(&record)?,
+            None => self.files.prepare(jid, false)?,
+        }
+        self.files.reopen_dir(jid)
+    }
+}
+
+fn split(load: &Packed) -> Option<MapView> {
+    MapView::parse(load.bytes().clone(), &Limits::WIRE).ok()
+}
+
+/// `None` for a damaged file and for one that belongs to another database.
+fn parse(text: &str, identity: &str) -> Option<Place> {
+    let mut words = text.split_whitespace();
+    let known = words.next()? == HEADING && words.next()? == identity;
+    known.then_some(())?;
+    Some(Place {
+        jobs: words.next()?.parse().ok()?,
+        returns: words.next()?.parse().ok()?,
+    })
+}

@@ -1,0 +1,132 @@
+//! The few options that decide where and how things last, taken out of the configuration once.
+//!
+//! Everything else in this crate reads these and not the configuration, so a test can say what it
+//! needs in a line and the meaning of an option stands in one place.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_config::{LocalCacheMirror, MasterConfig};
+use saltern_crypto::SecretString;
+use saltern_model::Compat;
+
+/// How much of the job cache is written as files for stock's tools (option `local_cache_mirror`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MirrorMode {
+    /// Loads and returns.
+    Full,
+    /// Only what stock's command line needs to wait for a job: `jid`, `.load.p`, `.minions.p`.
+    Loads,
+    /// Nothing.
+    Off,
+}
+
+/// What this crate needs of the master's configuration.
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// Whose file layouts to write (`salt_compat`).
+    pub compat: Compat,
+    /// The master's id (`id`), as a rule `<host>_master`.
+    pub id: String,
+    /// The user the master runs as (`user`).
+    pub user: String,
+    /// Where keys lie (`pki_dir`).
+    pub pki_dir: PathBuf,
+    /// Where everything else lies (`cachedir`).
+    pub cachedir: PathBuf,
+    /// The job database (`saltern_job_database`).
+    pub job_database: PathBuf,
+    /// Bits of a newly made RSA key (`keysize`).
+    pub keysize: u32,
+    /// Passphrase of the master key (`key_pass`).
+    pub key_pass: Option<Arc<SecretString>>,
+    /// Whether the public key is signed for minions (`master_sign_pubkey`).
+    pub master_sign_pubkey: bool,
+    /// File name without suffix of the signing key (`master_sign_key_name`).
+    pub master_sign_key_name: String,
+    /// Whether a signature made beforehand is sent (`master_use_pubkey_signature`).
+    pub master_use_pubkey_signature: bool,
+    /// File name of that signature (`master_pubkey_signature`).
+    pub master_pubkey_signature: String,
+    /// Passphrase of the signing key (`signing_key_pass`).
+    pub signing_key_pass: Option<Arc<SecretString>>,
+    /// How long a session key lasts (`publish_session`); zero for ever.
+    pub publish_session: Duration,
+    /// Users with a key of their own (the names of `publisher_acl`).
+    pub acl_users: Vec<String>,
+    /// Whether users must exist on this machine (`client_acl_verify`).
+    pub client_acl_verify: bool,
+    /// Whether users other than the master's own may use it (`external_auth` is not empty).
+    pub external_auth: bool,
+    /// The hash that spreads job directories (`hash_type`).
+    pub hash_type: String,
+    /// Whether `endtime` is written (`job_cache_store_endtime`).
+    pub store_endtime: bool,
+    /// What the mirror writes (`local_cache_mirror`).
+    pub mirror: MirrorMode,
+}
+
+impl StoreOptions {
+    /// `<cachedir>/saltern`: what only this master knows of.
+    pub fn private_dir(&self) -> PathBuf {
+        self.cachedir.join("saltern")
+    }
+
+    /// `<cachedir>/jobs`: the files that stock's `local_cache` reads.
+    pub fn job_files(&self) -> PathBuf {
+        self.cachedir.join("jobs")
+    }
+}
+
+impl From<&MasterConfig> for StoreOptions {
+    fn from(config: &MasterConfig) -> Self {
+        let secret = |value: &Option<saltern_config::Secret>| {
+            value
+                .as_ref()
+                .map(|text| Arc::new(SecretString::new(text.expose().to_owned())))
+        };
+        let names = |option: &str| -> Vec<String> {
+            let entries = config.raw(option).and_then(|node| node.as_map());
+            let keys = entries.into_iter().flat_map(|map| map.iter());
+            keys.filter_map(|(key, _)| key.as_str().map(str::to_owned))
+                .collect()
+        };
+        let flag = |option: &str, default: bool| {
+            let value = config.raw(option).and_then(|node| node.as_bool());
+            value.unwrap_or(default)
+        };
+        Self {
+            compat: config.salt_compat,
+            id: config.id.clone(),
+            user: config.user.clone(),
+            pki_dir: config.pki_dir.clone(),
+            cachedir: config.cachedir.clone(),
+            job_database: config.saltern_job_database.clone(),
+            keysize: config.keysize,
+            key_pass: secret(&config.key_pass),
+            master_sign_pubkey: config.master_sign_pubkey,
+            master_sign_key_name: config.master_sign_key_name.clone(),
+            master_use_pubkey_signature: config.master_use_pubkey_signature,
+            master_pubkey_signature: config.master_pubkey_signature.clone(),
+            signing_key_pass: secret(&config.signing_key_pass),
+            publish_session: config.publish_session,
+            acl_users: names("publisher_acl"),
+            client_acl_verify: flag("client_acl_verify", true),
+            external_auth: !names("external_auth").is_empty(),
+            hash_type: config.hash_type.name().to_owned(),
+            store_endtime: config.job_cache_store_endtime,
+            mirror: config.local_cache_mirror.into(),
+        }
+    }
+}
+
+impl From<LocalCacheMirror> for MirrorMode {
+    fn from(mode: LocalCacheMirror) -> Self {
+        match mode {
+            LocalCacheMirror::Full => Self::Full,
+            LocalCacheMirror::Loads => Self::Loads,
+            LocalCacheMirror::Off => Self::Off,
+        }
+    }
+}

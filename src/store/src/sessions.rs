@@ -1,0 +1,169 @@
+//! One symmetric key a minion, for its requests and their replies.
+//!
+//! They lie where stock keeps them, `cachedir/sessions/<id>`, so minions stay logged in over a
+//! restart and over a change between stock and this master. A file's modification time is the
+//! clock of its rotation (`salt/channel/server.py`, `session_key`).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use saltern_base::clock::Clock;
+use saltern_config::MasterConfig;
+use saltern_crypto::{Crypticle, KeyString};
+use saltern_model::MinionId;
+
+use crate::error::Result;
+use crate::files::{self, Create, Version};
+use crate::options::StoreOptions;
+
+/// A key string has 76 bytes; whatever is larger is none.
+const FILE_BYTES: usize = 1 << 10;
+
+/// A minion's session.
+pub struct Session {
+    /// The key as it is sent to the minion.
+    pub key: KeyString,
+    /// The key made ready for use.
+    pub crypticle: Crypticle,
+}
+
+impl Session {
+    fn new(key: KeyString) -> Self {
+        let crypticle = Crypticle::new(&key);
+        Self { key, crypticle }
+    }
+}
+
+/// The sessions of all minions.
+pub struct Sessions {
+    dir: PathBuf,
+    lifetime: Duration,
+    clock: Clock,
+    known: DashMap<MinionId, Remembered>,
+}
+
+struct Remembered {
+    version: Version,
+    settled: bool,
+    session: Arc<Session>,
+}
+
+impl Sessions {
+    /// Opens `cachedir/sessions` of a configuration, which is made when it is not there.
+    pub fn open(config: &MasterConfig, clock: Clock) -> Result<Self> {
+        Self::with_options(&StoreOptions::from(config), clock)
+    }
+
+    /// The same with this crate's options.
+    pub fn with_options(options: &StoreOptions, clock: Clock) -> Result<Self> {
+        let dir = options.cachedir.join("sessions");
+        files::ensure_dir(&dir, 0o700)?;
+        Ok(Self {
+            dir,
+            lifetime: options.publish_session,
+            clock,
+            known: DashMap::new(),
+        })
+    }
+
+    /// The session of a minion; `None` when it has none or its time is over.
+    ///
+    /// Costs one `stat` as long as the file is the one that was read. Unlike stock, which makes a
+    /// key for whoever claims to be a minion, this writes nothing: the sender of the request it is
+    /// asked for has not proved anything yet.
+    pub fn get(&self, id: &MinionId) -> Result<Option<Arc<Session>>> {
+        let path = files::child(&self.dir, id.as_str())?;
+        let stat = Version::of(&path, false)?.filter(files::Stat::is_file);
+        let Some(stat) = stat.filter(|stat| self.is_current(&stat.version)) else {
+            self.known.remove(id);
+            return Ok(None);
+        };
+        if let Some(known) = self.known.get(id)
+            && known.settled
+            && known.version == stat.version
+        {
+            return Ok(Some(Arc::clone(&known.session)));
+        }
+        let settled = stat.version.is_settled();
+        let Some(key) = files::read_text(&path, FILE_BYTES)? else {
+            self.known.remove(id);
+            return Ok(None);
+        };
+        if let Some(mut known) = self.known.get_mut(id)
+            && saltern_crypto::ct_eq(known.session.key.as_str().as_bytes(), key.as_bytes())
+        {
+            known.version = stat.version;
+            known.settled = settled;
+            return Ok(Some(Arc::clone(&known.session)));
+        }
+        let key = match KeyString::parse(&key) {
+            Ok(key) => key,
+            Err(error) => {
+                tracing::warn!(%error, minion = %id, "a session file is damaged and not used");
+                self.known.remove(id);
+                return Ok(None);
+            }
+        };
+        let session = Arc::new(Session::new(key));
+        let remembered = Remembered {
+            version: stat.version,
+            settled,
+            session: Arc::clone(&session),
+        };
+        self.known.insert(id.clone(), remembered);
+        Ok(Some(session))
+    }
+
+    /// The session of a minion that has just proved who it is; a new one when its time is over.
+    pub fn get_or_create(&self, id: &MinionId) -> Result<Arc<Session>> {
+        if let Some(session) = self.get(id)? {
+            return Ok(session);
+        }
+        let path = files::child(&self.dir, id.as_str())?;
+        // The entry is locked while the file is written: of two workers that admit the same minion
+        // at once, the second one finds the first one's key.
+        let entry = self.known.entry(id.clone());
+        if let Entry::Occupied(known) = &entry {
+            return Ok(Arc::clone(&known.get().session));
+        }
+        let key = KeyString::generate();
+        // A power loss may take the file; the minion then authenticates again.
+        let create = Create::PRIVATE.derived();
+        files::write_atomic(&path, key.as_str().as_bytes(), create)?;
+        let session = Arc::new(Session::new(key));
+        if let Some(stat) = Version::of(&path, false)? {
+            entry.insert(Remembered {
+                version: stat.version,
+                settled: false,
+                session: Arc::clone(&session),
+            });
+        }
+        Ok(session)
+    }
+
+    /// Ends a session, for instance because the minion's key was revoked.
+    pub fn remove(&self, id: &MinionId) -> Result<bool> {
+        let removed = files::remove(&files::child(&self.dir, id.as_str())?);
+        self.known.remove(id);
+        removed
+    }
+
+    /// How many sessions are in memory.
+    pub fn remembered(&self) -> usize {
+        self.known.len()
+    }
+
+    /// A lifetime of zero means that keys are not rotated by time. A file from the future (a clock
+    /// that was set back) is current.
+    fn is_current(&self, version: &Version) -> bool {
+        let lifetime = i64::try_from(self.lifetime.as_micros()).unwrap_or(i64::MAX);
+        let age = self
+            .clock
+            .unix_micros()
+            .saturating_sub(version.modified_micros());
+        lifetime == 0 || age <= lifetime
+    }
+}

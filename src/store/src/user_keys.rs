@@ -1,0 +1,309 @@
+//! The keys by which users of this machine prove themselves to the master.
+//!
+//! `cachedir/.<user>_key`, readable by that user only: for the user the master runs as, for the one
+//! of the configuration, and for each name in `publisher_acl`. 3006 makes new ones at every start,
+//! 3007 and 3008 keep what is there (`salt/daemons/masterapi.py`, `access_keys`, `mk_key`;
+//! `salt/auth/__init__.py`, `authenticate_key`). What a user may do is decided above this crate.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use regex::Regex;
+use saltern_config::MasterConfig;
+use saltern_crypto::{KeyString, SecretString, ct_eq};
+use saltern_model::Compat;
+
+use crate::error::{Result, StoreError};
+use crate::files::{self, Create, Version};
+use crate::options::StoreOptions;
+
+/// Local accounts; the file that names them all.
+const PASSWD: &str = "/etc/passwd";
+const PASSWD_BYTES: usize = 16 << 20;
+const KEY_BYTES: usize = 4 << 10;
+
+/// The keys of all users that have one.
+pub struct UserKeys {
+    keys: BTreeMap<String, SecretString>,
+    /// The user this process runs as.
+    running: String,
+    /// The user of the configuration.
+    configured: String,
+}
+
+/// What a key proves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyProof {
+    /// Nothing.
+    Refused,
+    /// The user of the master, who may do everything.
+    Trusted,
+    /// Somebody who acts by `sudo`; this is their own name.
+    Sudo(String),
+    /// A user whose rights `publisher_acl` names.
+    User(String),
+}
+
+impl UserKeys {
+    /// Reads or makes the keys of a configuration.
+    pub fn prepare(config: &MasterConfig) -> Result<Self> {
+        Self::with_options(&StoreOptions::from(config))
+    }
+
+    /// The same with this crate's options.
+    ///
+    /// A configured user that this machine does not have gets no key, as with stock when
+    /// `client_acl_verify` is on.
+    pub fn with_options(options: &StoreOptions) -> Result<Self> {
+        files::ensure_dir(&options.cachedir, 0o755)?;
+        let accounts = accounts();
+        let running = running_user(&accounts);
+        let mut named: Vec<&str> = options.acl_users.iter().map(String::as_str).collect();
+        named.extend([options.user.as_str(), running.as_str()]);
+        if !options.acl_users.is_empty() || options.external_auth {
+            let_through(&options.cachedir)?;
+        }
+        let mut keys = BTreeMap::new();
+        for user in &named {
+            if !user.is_empty() && !keys.contains_key(*user) {
+                add(&mut keys, options, user, &accounts)?;
+            }
+        }
+        if options.client_acl_verify {
+            let patterns: Vec<Pattern> = named.iter().map(|text| Pattern::new(text)).collect();
+            for user in accounts.keys() {
+                if !keys.contains_key(user) && patterns.iter().any(|p| p.matches(user)) {
+                    add(&mut keys, options, user, &accounts)?;
+                }
+            }
+        }
+        Ok(Self {
+            keys,
+            running,
+            configured: options.user.clone(),
+        })
+    }
+
+    /// Whether `key` lets `user` in at all.
+    pub fn verify(&self, user: &str, key: &str) -> bool {
+        self.authenticate(Some(user), key) != KeyProof::Refused
+    }
+
+    /// What `key` proves for the `user` of a load, by stock's rules.
+    ///
+    /// A load without a user is trusted when its key is anybody's.
+    pub fn authenticate(&self, user: Option<&str>, key: &str) -> KeyProof {
+        let proof = |holds: bool, proof: KeyProof| if holds { proof } else { KeyProof::Refused };
+        let Some(user) = user else {
+            return proof(self.is_any(key), KeyProof::Trusted);
+        };
+        if let Some(name) = user.strip_prefix("sudo_") {
+            return proof(self.is_any(key), KeyProof::Sudo(name.to_owned()));
+        }
+        if user == self.configured || user == "root" {
+            return proof(self.is_any(key), KeyProof::Trusted);
+        }
+        if user == self.running {
+            return proof(self.is_of(user, key), KeyProof::Trusted);
+        }
+        if self.is_of("root", key) || self.is_of("salt", key) {
+            return KeyProof::Trusted;
+        }
+        proof(self.is_of(user, key), KeyProof::User(user.to_owned()))
+    }
+
+    /// Whether `key` is the key of exactly this user; stock trusts a syndic's `auth_list` only then.
+    pub fn is_of(&self, user: &str, key: &str) -> bool {
+        self.keys
+            .get(user)
+            .is_some_and(|known| ct_eq(known.expose().as_bytes(), key.as_bytes()))
+    }
+
+    /// The users that have a key, sorted.
+    pub fn users(&self) -> impl Iterator<Item = &str> {
+        self.keys.keys().map(String::as_str)
+    }
+
+    /// The key of a user, for our own command line.
+    pub fn key(&self, user: &str) -> Option<&SecretString> {
+        self.keys.get(user)
+    }
+
+    /// Looks at every key, also after a match: the time tells nothing.
+    fn is_any(&self, key: &str) -> bool {
+        self.keys.values().fold(false, |found, known| {
+            found | ct_eq(known.expose().as_bytes(), key.as_bytes())
+        })
+    }
+}
+
+fn add(
+    keys: &mut BTreeMap<String, SecretString>,
+    options: &StoreOptions,
+    user: &str,
+    accounts: &BTreeMap<String, u32>,
+) -> Result<()> {
+    let owner = accounts.get(user).copied().or_else(|| lookup(user));
+    if owner.is_none() && options.client_acl_verify {
+        tracing::debug!(user, "no such user on this machine, no key is made");
+        return Ok(());
+    }
+    let path = match files::child(&options.cachedir, &format!(".{user}_key")) {
+        Ok(path) => path,
+        // A pattern such as "ops/.*" names no user and no file.
+        Err(StoreError::UnsafeName { .. }) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let kept = match options.compat {
+        Compat::V3006 => None,
+        Compat::V3007 | Compat::V3008 => kept_key(&path)?,
+    };
+    let key = match kept {
+        Some(key) => key,
+        None => {
+            let key = SecretString::new(KeyString::generate().as_str().to_owned());
+            let create = Create {
+                owner,
+                ..Create::PRIVATE
+            };
+            files::write_atomic(&path, key.expose().as_bytes(), create)?;
+            key
+        }
+    };
+    keys.insert(user.to_owned(), key);
+    Ok(())
+}
+
+/// A key from an earlier start. One that others can read, or that is none, is not kept.
+fn kept_key(path: &Path) -> Result<Option<SecretString>> {
+    let Some(stat) = Version::of(path, false)? else {
+        return Ok(None);
+    };
+    if !stat.is_file() || stat.mode & 0o077 != 0 {
+        tracing::warn!(path = %path.display(), "not private; a new key is made");
+        return Ok(None);
+    }
+    let text = files::read_text(path, KEY_BYTES)?;
+    Ok(text.filter(|text| !text.is_empty()).map(SecretString::new))
+}
+
+/// Other users must be able to reach their key file (stock: `o+x`).
+fn let_through(cachedir: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let failed = |source| StoreError::io("let other users pass through", cachedir, source);
+    let mode = std::fs::metadata(cachedir)
+        .map_err(failed)?
+        .permissions()
+        .mode();
+    if mode & 0o001 != 0 {
+        return Ok(());
+    }
+    let permissions = std::fs::Permissions::from_mode((mode & 0o7777) | 0o001);
+    std::fs::set_permissions(cachedir, permissions).map_err(failed)
+}
+
+/// The local accounts by name, with their user numbers.
+fn accounts() -> BTreeMap<String, u32> {
+    let text = match files::read_text(Path::new(PASSWD), PASSWD_BYTES) {
+        Ok(text) => text.unwrap_or_default(),
+        Err(error) => {
+            tracing::warn!(%error, "local users are not known");
+            String::new()
+        }
+    };
+    text.lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next().filter(|name| !name.is_empty())?;
+            let uid = fields.nth(1)?.parse().ok()?;
+            Some((name.to_owned(), uid))
+        })
+        .collect()
+}
+
+/// A user that only the directory service knows.
+fn lookup(user: &str) -> Option<u32> {
+    nix::unistd::User::from_name(user)
+        .inspect_err(|error| tracing::warn!(user, %error, "cannot look the user up"))
+        .ok()
+        .flatten()
+        .map(|user| user.uid.as_raw())
+}
+
+fn running_user(accounts: &BTreeMap<String, u32>) -> String {
+    let uid = rustix::process::geteuid().as_raw();
+    accounts
+        .iter()
+        .find(|(_, known)| **known == uid)
+        .map(|(name, _)| name.clone())
+        .or_else(|| {
+            let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid));
+            user.ok().flatten().map(|user| user.name)
+        })
+        .unwrap_or_default()
+}
+
+/// Stock's `expr_match`: a shell glob, or a regular expression for the whole name.
+struct Pattern {
+    expressions: Vec<Regex>,
+}
+
+impl Pattern {
+    fn new(text: &str) -> Self {
+        let expressions = [glob(text), format!(r"\A(?:{text})\z")]
+            .iter()
+            .filter_map(|expression| Regex::new(expression).ok())
+            .collect();
+        Self { expressions }
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        self.expressions.iter().any(|known| known.is_match(name))
+    }
+}
+
+/// A shell glob as Python's `fnmatch` reads it, as a regular expression.
+fn glob(text: &str) -> String {
+    let mut expression = String::from(r"(?s)\A");
+    let mut rest = text.chars();
+    while let Some(next) = rest.next() {
+        match next {
+            '*' => expression.push_str(".*"),
+            '?' => expression.push('.'),
+            '[' => match set(rest.as_str()) {
+                Some((set, left)) => {
+                    expression.push_str(&set);
+                    rest = left.chars();
+                }
+                None => expression.push_str(r"\["),
+            },
+            other => expression.push_str(&regex::escape(other.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    expression.push_str(r"\z");
+    expression
+}
+
+/// The `[…]` that `text` begins inside of, and what follows it; `None` when it is not closed.
+fn set(text: &str) -> Option<(String, &str)> {
+    let (negated, body) = match text.strip_prefix('!') {
+        Some(body) => (true, body),
+        None => (false, text),
+    };
+    // A closing bracket in first place is a member.
+    let end = body
+        .char_indices()
+        .skip(1)
+        .find(|(_, c)| *c == ']')
+        .map(|(at, _)| at)?;
+    let (members, rest) = body.split_at(end);
+    let members: String = members
+        .chars()
+        .flat_map(|c| {
+            let escape = matches!(c, '\\' | '[' | ']' | '^' | '&' | '~');
+            escape.then_some('\\').into_iter().chain([c])
+        })
+        .collect();
+    let sign = if negated { "^" } else { "" };
+    Some((format!("[{sign}{members}]"), rest.get(1..)?))
+}
