@@ -33,7 +33,7 @@ pub enum KeyError {
     #[error("key is not an rsa key")]
     NotRsa,
     /// A modulus that is too small for the protocol or absurdly large.
-    #[error("rsa key of {0} bits is not between {min} and {max} bits", min = MIN_BITS, max = MAX_BITS)]
+    #[error("rsa key of {0} bits is not between {MIN_BITS} and {MAX_BITS} bits")]
     Size(u32),
     /// An even or extreme public exponent.
     #[error("rsa key has an unusable public exponent")]

@@ -65,13 +65,13 @@ impl PublicKey {
         } else {
             None
         };
-        let rsa = match bare {
-            Some(rsa) => rsa,
-            None => {
-                let pkey = PKey::public_key_from_der(&der).map_err(|e| unreadable(Some(e)))?;
-                pkey.rsa().map_err(|_| KeyError::NotRsa)?
-            }
-        };
+        // The general decoder is many times dearer, so it is asked only what is wrong.
+        let rsa = bare
+            .map_or_else(|| Rsa::public_key_from_der(&der), Ok)
+            .map_err(|cause| match PKey::public_key_from_der(&der) {
+                Ok(_) => KeyError::NotRsa,
+                Err(_) => unreadable(Some(cause)),
+            })?;
         // Built anew from its two numbers, so that nothing of the peer's encoding survives.
         Self::from_numbers(&rsa, clean_key(text))
     }

@@ -74,7 +74,10 @@ proptest! {
     }
 
     #[test]
-    fn text_in_armour_never_panics(label in "(RSA )?(PUBLIC|PRIVATE) KEY", body in "[A-Za-z0-9+/=\n]{0,400}") {
+    fn text_in_armour_never_panics(
+        label in "(RSA )?(PUBLIC|PRIVATE) KEY",
+        body in "[A-Za-z0-9+/=\n]{0,400}",
+    ) {
         let pem = format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----");
         prop_assert!(PublicKey::from_pem(&pem).is_err());
         prop_assert!(PrivateKey::from_pem(&pem, Some("x")).is_err());
