@@ -30,6 +30,8 @@ pub(crate) struct Inbox<A: Child> {
     taken: VecDeque<Envelope<A>>,
     /// Messages that may still be handled in this poll.
     turn: usize,
+    /// The pump has looked and found nothing, and nothing was taken since.
+    idle: bool,
     pub(crate) handled: u64,
 }
 
@@ -45,6 +47,7 @@ impl<A: Child> Inbox<A> {
             channel: Some(channel),
             taken: VecDeque::new(),
             turn: TURN,
+            idle: false,
             handled: 0,
         }
     }
@@ -61,6 +64,13 @@ impl<A: Child> Inbox<A> {
         self.taken.len()
     }
 
+    /// Nothing waits, and the last message was handled without the actor beginning to wait.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle
+    }
+
+    /// Called before each poll. Takes what has arrived even while the actor waits, so that it
+    /// is counted.
     pub(crate) fn start_turn(&mut self, task: &mut Task<'_>) {
         self.turn = TURN;
         self.take(task);
@@ -81,7 +91,10 @@ impl<A: Child> Inbox<A> {
         };
         while self.taken.len() < A::MAILBOX {
             match Pin::new(&mut *channel).poll_next(task) {
-                Poll::Ready(Some(message)) => self.taken.push_back(message),
+                Poll::Ready(Some(message)) => {
+                    self.idle = false;
+                    self.taken.push_back(message);
+                }
                 Poll::Ready(None) | Poll::Pending => return,
             }
         }
@@ -100,7 +113,10 @@ impl<A: Child> Inbox<A> {
                 self.handled += 1;
                 Next::Message(message)
             }
-            None => Next::Empty,
+            None => {
+                self.idle = true;
+                Next::Empty
+            }
         }
     }
 }

@@ -3,9 +3,9 @@
 //! The only label is [`Child::NAME`](crate::Child::NAME): the members of a pool are summed, so
 //! that the number of series does not follow the configuration.
 
-use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry,
+use saltern_base::metrics::{
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    counter_vec, gauge_vec, histogram_vec,
 };
 
 /// From a cheap message to a handler that blocks its thread, in seconds.
@@ -29,53 +29,41 @@ pub(crate) struct Meters {
 }
 
 impl Metrics {
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry) -> Self {
         let label = &["actor"];
-        let metrics = Self {
-            restarts: IntCounterVec::new(
-                Opts::new(
-                    "saltern_actor_restarts_total",
-                    "Times the actor was built again.",
-                ),
+        Self {
+            restarts: counter_vec(
+                registry,
+                "saltern_actor_restarts_total",
+                "Times the actor was built again.",
                 label,
-            )?,
-            depth: IntGaugeVec::new(
-                Opts::new(
-                    "saltern_actor_mailbox_depth",
-                    "Messages taken from the channel and not yet handled, counted when the actor \
-                     was last polled.",
-                ),
+            ),
+            depth: gauge_vec(
+                registry,
+                "saltern_actor_mailbox_depth",
+                "Messages that waited when the actor was last polled.",
                 label,
-            )?,
-            handling: HistogramVec::new(
-                HistogramOpts::new(
-                    "saltern_actor_handling_seconds",
-                    "Time the actor held its thread, one observation for each time it was polled.",
-                )
-                .buckets(BUCKETS.to_vec()),
+            ),
+            handling: histogram_vec(
+                registry,
+                "saltern_actor_handling_seconds",
+                "Time the actor held its thread, one observation for each time it was polled.",
                 label,
-            )?,
-            messages: IntCounterVec::new(
-                Opts::new(
-                    "saltern_actor_messages_total",
-                    "Messages given to a handler.",
-                ),
+                &BUCKETS,
+            ),
+            messages: counter_vec(
+                registry,
+                "saltern_actor_messages_total",
+                "Messages given to a handler.",
                 label,
-            )?,
-            up: IntGaugeVec::new(
-                Opts::new(
-                    "saltern_actor_up",
-                    "Actors of this name that are running now.",
-                ),
+            ),
+            up: gauge_vec(
+                registry,
+                "saltern_actor_up",
+                "Actors of this name that are running now.",
                 label,
-            )?,
-        };
-        registry.register(Box::new(metrics.restarts.clone()))?;
-        registry.register(Box::new(metrics.depth.clone()))?;
-        registry.register(Box::new(metrics.handling.clone()))?;
-        registry.register(Box::new(metrics.messages.clone()))?;
-        registry.register(Box::new(metrics.up.clone()))?;
-        Ok(metrics)
+            ),
+        }
     }
 
     pub(crate) fn of(&self, actor: &str) -> Meters {

@@ -23,8 +23,9 @@ pub enum Restart {
 pub enum Strategy {
     /// Only itself.
     OneForOne,
-    /// Also everyone started after it under the same supervisor: they are rebuilt after it, in
-    /// the order in which they were started.
+    /// Also everyone started after it under the same supervisor: their values are dropped at
+    /// once and rebuilt after it has started, in the order in which they were started. Unlike
+    /// in Erlang it does not wait for the others to be gone: one of them might be stuck.
     RestForOne,
 }
 

@@ -107,7 +107,9 @@ impl<A: Child> Runner<A> {
                 Phase::Running(value) => {
                     let drained = Rc::new(Cell::new(false));
                     value.ctx().spawn(Drainer {
+                        asked: false,
                         work: None,
+                        inbox: Rc::clone(&self.inbox),
                         drained: Rc::clone(&drained),
                     });
                     self.drained = Some(drained);
@@ -241,6 +243,10 @@ impl<A: Child> Runner<A> {
                     // The sibling may be gone by now.
                     let _ = next.send(());
                 }
+                if self.drained.is_some() && handled > 0 {
+                    // The drainer may have been polled before the pump found the mailbox empty.
+                    task.waker().wake_by_ref();
+                }
                 Poll::Pending
             }
             Ok(Poll::Ready(())) => Poll::Ready(ExitReason::Stopped),
@@ -260,7 +266,7 @@ impl<A: Child> Runner<A> {
     }
 
     fn is_drained(&self) -> bool {
-        self.drained.as_ref().is_some_and(|drained| drained.get()) && self.inbox.borrow().len() == 0
+        self.drained.as_ref().is_some_and(|drained| drained.get())
     }
 }
 
@@ -333,9 +339,11 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
     }
 }
 
-/// Asks the actor to drain, inside its context, and says when it is done.
+/// Asks the actor to drain, inside its context, and says when it is done and nothing waits.
 struct Drainer<A: Child> {
+    asked: bool,
     work: Option<ResponseActFuture<A, ()>>,
+    inbox: Rc<RefCell<Inbox<A>>>,
     drained: Rc<Cell<bool>>,
 }
 
@@ -348,11 +356,17 @@ impl<A: Child> ActorFuture<A> for Drainer<A> {
         context: &mut Context<A>,
         task: &mut Task<'_>,
     ) -> Poll<()> {
-        if self.work.is_none() {
+        if !self.asked {
+            self.asked = true;
             self.work = actor.drain(context);
         }
         if let Some(work) = &mut self.work {
             ready!(work.as_mut().poll(actor, context, task));
+            self.work = None;
+        }
+        // Not polled at all while an `AtomicResponse` is under way, which is what is wanted.
+        if context.waiting() || !self.inbox.borrow().is_idle() {
+            return Poll::Pending;
         }
         self.drained.set(true);
         Poll::Ready(())

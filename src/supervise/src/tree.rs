@@ -13,7 +13,7 @@ use std::{
 
 use actix::{Addr, Arbiter, ArbiterHandle, dev::channel::channel};
 use parking_lot::Mutex;
-use prometheus::Registry;
+use saltern_base::metrics::Registry;
 use tokio::{
     sync::{oneshot, watch},
     time::Instant,
@@ -88,18 +88,14 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// A tree with a root supervisor of this name. Must be called inside an actix system.
+    /// A tree with a root supervisor of this name, whose metrics go into `registry`.
     ///
-    /// # Errors
-    /// When the registry already has metrics named `saltern_actor_*`.
-    pub fn new(
-        name: &str,
-        strategy: Strategy,
-        budget: Budget,
-        registry: &Registry,
-    ) -> Result<Self, prometheus::Error> {
+    /// # Panics
+    /// Outside an actix system, or when the registry already has the metrics of a tree.
+    #[must_use]
+    pub fn new(name: &str, strategy: Strategy, budget: Budget, registry: &Registry) -> Self {
         let shared = Arc::new(Shared {
-            metrics: Metrics::new(registry)?,
+            metrics: Metrics::new(registry),
             home: Arbiter::current(),
             epoch: Instant::now(),
             state: Mutex::new(State::new(name, strategy, budget)),
@@ -107,7 +103,7 @@ impl Tree {
             failure: watch::Sender::new(None),
         });
         actix_rt::spawn(ask_for_beats(Arc::downgrade(&shared)));
-        Ok(Self { shared })
+        Self { shared }
     }
 
     /// The root supervisor.
@@ -131,8 +127,12 @@ impl Tree {
         }
     }
 
-    /// Stops everything; see [`Shutdown`](crate::Stopped). The second call does not wait for
-    /// anybody to drain.
+    /// Stops everything, in the reverse order of starting: each child is asked to
+    /// [`drain`](Child::drain) and given its budget, then stopped, before the next one is asked.
+    ///
+    /// A second call (a second signal), while the first is under way, stops everyone at once
+    /// and lets the first return. Must be awaited to the end; a call dropped half-way leaves
+    /// the rest running until the next call.
     pub async fn shutdown(&self) -> crate::Stopped {
         crate::stop::shutdown(&self.shared).await
     }

@@ -1,0 +1,171 @@
+//! Actors on threads of their own.
+
+mod common;
+
+use std::{collections::HashSet, sync::mpsc, thread::ThreadId};
+
+use common::*;
+use futures_util::{StreamExt, stream};
+use saltern_supervise::{HEARTBEAT, Placement, Strategy};
+
+const MESSAGES: u32 = 100_000;
+
+fn thread_of(into: mpsc::Sender<(ThreadId, String)>) -> Do {
+    act(move |_, _| {
+        let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
+        let _ = into.send((std::thread::current().id(), name.trim_end().to_owned()));
+    })
+}
+
+#[test]
+fn threads_are_named_and_shared_by_name_and_an_actor_stays_on_its_own() {
+    real_time(async {
+        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let log = Log::default();
+        let on = |name| generous().on(Placement::thread(name));
+        let one = Script::new(1, &log).start_with(&root, on("first"));
+        let two = Script::new(2, &log).start_with(&root, on("second"));
+        let three = Script::new(3, &log).start_with(&root, on("first"));
+        let (sender, seen) = mpsc::channel();
+        for probe in [&one, &two, &three] {
+            assert_eq!(probe.send(thread_of(sender.clone())).await, Ok(()));
+        }
+        assert!(one.send(boom()).await.is_err());
+        assert_eq!(one.send(thread_of(sender)).await, Ok(()));
+        let seen: Vec<_> = seen.iter().collect();
+        assert_eq!(seen[0], seen[2]);
+        assert_eq!(seen[0], seen[3]);
+        assert_eq!(
+            seen.iter().map(|(id, _)| *id).collect::<HashSet<_>>().len(),
+            2
+        );
+        if cfg!(target_os = "linux") {
+            assert_eq!(
+                (seen[0].1.as_str(), seen[1].1.as_str()),
+                ("first", "second")
+            );
+        }
+        assert_eq!(two.send(Bump).await, Ok(1));
+        assert!(tree.shutdown().await.is_clean());
+        assert!(one.send(Bump).await.is_err());
+    });
+}
+
+#[test]
+fn of_100_000_messages_to_another_thread_only_the_fatal_ones_are_lost() {
+    real_time(async {
+        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let spec = generous().on(Placement::thread("worker"));
+        let probe = Script::new(0, &Log::default()).start_with(&root, spec);
+        let answers: Vec<bool> = stream::iter(1..=MESSAGES)
+            .map(|number| {
+                let probe = &probe;
+                async move {
+                    if number % (MESSAGES / 4) == 0 {
+                        probe.send(boom()).await.is_ok()
+                    } else {
+                        probe.send(Bump).await.is_ok()
+                    }
+                }
+            })
+            .buffered(256)
+            .collect()
+            .await;
+        let lost: Vec<usize> = answers
+            .iter()
+            .enumerate()
+            .filter(|(_, fine)| !**fine)
+            .map(|(at, _)| at + 1)
+            .collect();
+        assert_eq!(lost, [25_000, 50_000, 75_000, 100_000]);
+        assert_eq!(tree.liveness()[0].restarts, 4);
+        assert!(tree.shutdown().await.is_clean());
+    });
+}
+
+#[test]
+fn rest_for_one_keeps_its_order_across_threads() {
+    real_time(async {
+        let (tree, root) = tree(Strategy::RestForOne, 10);
+        let log = Log::default();
+        let on = |name| generous().on(Placement::thread(name));
+        let one = Script::new(1, &log).start_with(&root, on("one"));
+        let two = Script::new(2, &log).start_with(&root, on("two"));
+        let (started, mut last) = tokio::sync::mpsc::unbounded_channel();
+        let three = Script::new(3, &log)
+            .starting(move |_, _| started.send(()).unwrap_or_default())
+            .start_with(&root, on("three"));
+        for probe in [&one, &two, &three] {
+            assert_eq!(probe.send(Bump).await, Ok(1));
+        }
+        assert_eq!(last.recv().await, Some(()));
+        log.take();
+        assert!(one.send(boom()).await.is_err());
+        // The sender hears of the panic before the other threads do: only then is it certain
+        // that the old values do not answer any more.
+        assert_eq!(last.recv().await, Some(()));
+        let built: Vec<String> = log
+            .take()
+            .into_iter()
+            .filter(|entry| !entry.starts_with("drop"))
+            .collect();
+        assert_eq!(
+            built,
+            [
+                "build 1",
+                "started 1",
+                "build 2",
+                "started 2",
+                "build 3",
+                "started 3"
+            ]
+        );
+        for probe in [&one, &two, &three] {
+            assert_eq!(probe.send(Bump).await, Ok(1));
+        }
+        assert!(tree.shutdown().await.is_clean());
+    });
+}
+
+#[test]
+fn a_heartbeat_tells_a_stuck_thread_from_a_full_mailbox() {
+    paused(async {
+        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let log = Log::default();
+        let on = |name| generous().on(Placement::thread(name));
+        let stuck = Script::new(1, &log).start_with(&root, on("stuck"));
+        let waiting = Script::new(2, &log).start_with(&root, on("waiting"));
+        let (release, gate) = mpsc::channel::<()>();
+        let (entered, inside) = mpsc::channel();
+        stuck.do_send(act(move |_, _| {
+            let _ = entered.send(());
+            let _ = gate.recv();
+        }));
+        // Busy in its mailbox for ever, but not its thread.
+        waiting.do_send(act(|probe, ctx| {
+            use actix::{AsyncContext, WrapFuture};
+            ctx.wait(std::future::pending::<()>().into_actor(probe));
+        }));
+        for _ in 0..10 {
+            waiting.do_send(Bump);
+        }
+        // Not awaited: an idle system would let its clock run ahead of the other threads.
+        inside.recv().expect("the handler was entered");
+
+        tokio::time::advance(HEARTBEAT * 10).await;
+        let age = |place: usize| tree.liveness()[place].last_beat_age;
+        while age(1) > HEARTBEAT || tree.liveness()[1].mailbox_len < 10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(age(0) >= HEARTBEAT * 9);
+
+        let stopping = async {
+            let stopped = tree.shutdown().await;
+            release.send(()).expect("the handler waits");
+            stopped
+        };
+        let stopped = stopping.await;
+        let stuck: Vec<u32> = stopped.stuck.iter().map(|actor| actor.instance).collect();
+        assert!(stuck.contains(&1), "{stopped:?}");
+    });
+}
