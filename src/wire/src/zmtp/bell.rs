@@ -1,0 +1,62 @@
+//! Wakes connection tasks from other threads without a system call for each.
+//!
+//! Waking a task of a single-threaded runtime from outside costs a write to its eventfd. A
+//! publication would pay that once a subscriber, a busy worker once a reply. Instead the sender
+//! leaves what has work to do here and rings; one task on the listener's own thread then wakes
+//! the connections, which there costs next to nothing.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+
+pub(super) struct Bell<T> {
+    waiting: Mutex<Vec<Arc<T>>>,
+    waker: AtomicWaker,
+}
+
+impl<T> Bell<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            waiting: Mutex::new(Vec::new()),
+            waker: AtomicWaker::new(),
+        }
+    }
+
+    /// Leaves one and rings.
+    pub(super) fn ring(&self, item: Arc<T>) {
+        let first = {
+            let mut waiting = self.waiting.lock();
+            waiting.push(item);
+            waiting.len() == 1
+        };
+        // Only the first one since the last round finds the task asleep.
+        if first {
+            self.waker.wake();
+        }
+    }
+
+    /// Leaves many and rings once.
+    pub(super) fn ring_all(&self, items: &mut Vec<Arc<T>>) {
+        if items.is_empty() {
+            return;
+        }
+        self.waiting.lock().append(items);
+        self.waker.wake();
+    }
+
+    /// Hands everything that is left here to `wake`, for ever.
+    pub(super) async fn answer(&self, wake: impl Fn(&T)) {
+        let mut round = Vec::new();
+        std::future::poll_fn(|cx| {
+            self.waker.register(cx.waker());
+            std::mem::swap(&mut round, &mut *self.waiting.lock());
+            for item in round.drain(..) {
+                wake(&item);
+            }
+            Poll::<()>::Pending
+        })
+        .await;
+    }
+}

@@ -1,0 +1,356 @@
+//! Client ends for peers that we trust: our own minion, command line and swarm.
+//!
+//! A [`ReqClient`] is one socket and no task; a [`SubClient`] is read by whoever wants its
+//! messages. Timeouts belong to the caller: drop the future. They do not reconnect in the middle
+//! of an exchange, for only the caller knows whether asking twice is harmless.
+
+use std::io;
+use std::net::SocketAddr;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_util::codec::Decoder;
+
+use super::codec::{Codec, CodecError, HEADER_MAX, Item, put_command, put_frame_header};
+use super::command::{Command, Ready, SocketType};
+use super::greeting::Greeting;
+use super::limits::SizeLimits;
+
+/// The most that is reserved ahead of the bytes that arrive.
+const READ_AHEAD: usize = 256 << 10;
+
+/// Why an exchange failed. The client is of no use afterwards.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The connection could not be made, or broke.
+    #[error("connection to {address} failed")]
+    Io {
+        /// The other end.
+        address: SocketAddr,
+        /// What the kernel says.
+        #[source]
+        source: io::Error,
+    },
+    /// The peer closed the connection.
+    #[error("{0} closed the connection")]
+    Closed(SocketAddr),
+    /// The peer's bytes are not what they should be.
+    #[error("cannot read what {address} sends")]
+    Codec {
+        /// The other end.
+        address: SocketAddr,
+        /// What is wrong with them.
+        #[source]
+        source: CodecError,
+    },
+    /// The peer refused us.
+    #[error("{address} refused the connection: \"{reason}\"")]
+    Refused {
+        /// The other end.
+        address: SocketAddr,
+        /// Its reason.
+        reason: String,
+    },
+    /// The peer is another kind of socket.
+    #[error("{0} is not the kind of socket that this client talks to")]
+    SocketType(SocketAddr),
+    /// An earlier request was given up, so a reply cannot be told from its late one.
+    #[error("an earlier request to {0} was given up; connect anew")]
+    Abandoned(SocketAddr),
+}
+
+/// One connection to a listener, from our side.
+struct End {
+    stream: TcpStream,
+    address: SocketAddr,
+    codec: Codec,
+    buffer: BytesMut,
+    /// PONGs to be written; kept here so that a dropped future loses none of their bytes.
+    pongs: BytesMut,
+    /// What the peer said, when it has.
+    greeting: Option<Greeting>,
+    ready: bool,
+}
+
+impl End {
+    async fn connect(address: SocketAddr) -> Result<Self, ClientError> {
+        let connect = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        };
+        let stream = connect
+            .await
+            .map_err(|source| ClientError::Io { address, source })?;
+        Ok(Self {
+            stream,
+            address,
+            codec: Codec::new(SizeLimits::KNOWN_PEER),
+            buffer: BytesMut::new(),
+            pongs: BytesMut::new(),
+            greeting: None,
+            ready: false,
+        })
+    }
+
+    fn broken(&self, source: io::Error) -> ClientError {
+        match source.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                ClientError::Closed(self.address)
+            }
+            _ => ClientError::Io {
+                address: self.address,
+                source,
+            },
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        let written = self.stream.write_all(bytes).await;
+        written.map_err(|source| self.broken(source))
+    }
+
+    /// The next item; cancel safe.
+    async fn next(&mut self) -> Result<Item, ClientError> {
+        loop {
+            while !self.pongs.is_empty() {
+                let written = self.stream.write_buf(&mut self.pongs).await;
+                written.map_err(|source| self.broken(source))?;
+            }
+            let item = self.codec.decode(&mut self.buffer);
+            let address = self.address;
+            if let Some(item) = item.map_err(|source| ClientError::Codec { address, source })? {
+                return Ok(item);
+            }
+            if self.buffer.is_empty() {
+                self.buffer = BytesMut::new();
+                let readable = self.stream.readable().await;
+                readable.map_err(|source| self.broken(source))?;
+            }
+            let missing = self.codec.missing(&self.buffer);
+            self.buffer.reserve(missing.clamp(4096, READ_AHEAD));
+            match self.stream.read_buf(&mut self.buffer).await {
+                Ok(0) => return Err(ClientError::Closed(address)),
+                Ok(_) => {}
+                Err(source) => return Err(self.broken(source)),
+            }
+        }
+    }
+
+    /// The next frame; answers PINGs and takes the handshake's steps on the way. Cancel safe.
+    async fn next_frame(&mut self, peers: &[SocketType]) -> Result<(bool, Bytes), ClientError> {
+        loop {
+            match self.next().await? {
+                Item::Frame { more, payload } if self.ready => return Ok((more, payload)),
+                item => self.advance(item, peers)?,
+            }
+        }
+    }
+
+    fn advance(&mut self, item: Item, peers: &[SocketType]) -> Result<(), ClientError> {
+        let address = self.address;
+        match item {
+            Item::Greeting(greeting) => self.greeting = Some(greeting),
+            Item::Command(Command::Ready(ready)) => {
+                if !ready.socket_type.is_some_and(|kind| peers.contains(&kind)) {
+                    return Err(ClientError::SocketType(address));
+                }
+                self.ready = true;
+            }
+            Item::Command(Command::Error(reason)) => {
+                let reason = String::from_utf8_lossy(&reason).into_owned();
+                return Err(ClientError::Refused { address, reason });
+            }
+            Item::Command(Command::Ping { context, .. }) => {
+                put_command(&Command::Pong(context), &mut self.pongs);
+            }
+            Item::Command(_) => {}
+            Item::Frame { .. } => return Err(ClientError::SocketType(address)),
+        }
+        Ok(())
+    }
+}
+
+/// The client end of request and reply: a REQ socket.
+///
+/// It says ZMTP 3.0, because nobody would answer a PING between two requests. If the listener
+/// closes it meanwhile, the next request connects anew.
+pub struct ReqClient {
+    end: End,
+    identity: Bytes,
+    /// A request is out without its reply.
+    waiting: bool,
+}
+
+impl ReqClient {
+    const PEERS: [SocketType; 2] = [SocketType::Router, SocketType::Rep];
+
+    /// Connects. Greeting and READY go out with it; that the peer's are right shows with the
+    /// first reply, which saves a round trip.
+    ///
+    /// # Errors
+    ///
+    /// No connection.
+    pub async fn connect(
+        address: SocketAddr,
+        identity: Option<&[u8]>,
+    ) -> Result<Self, ClientError> {
+        let identity = Bytes::copy_from_slice(identity.unwrap_or_default());
+        let end = Self::open(address, &identity).await?;
+        Ok(Self {
+            end,
+            identity,
+            waiting: false,
+        })
+    }
+
+    async fn open(address: SocketAddr, identity: &Bytes) -> Result<End, ClientError> {
+        let mut end = End::connect(address).await?;
+        let mut hello = BytesMut::with_capacity(384);
+        Greeting::V30.encode(&mut hello);
+        let ready = Ready {
+            socket_type: Some(SocketType::Req),
+            identity: identity.clone(),
+        };
+        put_command(&Command::Ready(ready), &mut hello);
+        end.write(&hello).await?;
+        Ok(end)
+    }
+
+    /// The address connected to.
+    pub fn address(&self) -> SocketAddr {
+        self.end.address
+    }
+
+    /// Asks, and waits for the reply.
+    ///
+    /// When the future is dropped before the reply, the client is spent: its next request is
+    /// refused.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke, the peer is no request listener, or an earlier request was given up.
+    pub async fn request(&mut self, payload: Bytes) -> Result<Bytes, ClientError> {
+        if self.waiting {
+            return Err(ClientError::Abandoned(self.end.address));
+        }
+        if self.closed_meanwhile() {
+            self.end = Self::open(self.end.address, &self.identity).await?;
+        }
+        self.waiting = true;
+        let mut head = BytesMut::with_capacity(2 + HEADER_MAX);
+        put_frame_header(0, true, &mut head);
+        put_frame_header(payload.len(), false, &mut head);
+        if payload.len() <= READ_AHEAD {
+            head.reserve(payload.len());
+            head.put_slice(&payload);
+            self.end.write(&head).await?;
+        } else {
+            self.end.write(&head).await?;
+            self.end.write(&payload).await?;
+        }
+        let reply = self.reply().await?;
+        self.waiting = false;
+        Ok(reply)
+    }
+
+    async fn reply(&mut self) -> Result<Bytes, ClientError> {
+        let mut reply = None;
+        let mut delimited = false;
+        loop {
+            let (more, frame) = self.end.next_frame(&Self::PEERS).await?;
+            if delimited {
+                reply.get_or_insert(frame);
+            } else {
+                delimited = frame.is_empty();
+            }
+            if !more {
+                return reply.ok_or(ClientError::SocketType(self.end.address));
+            }
+        }
+    }
+
+    /// Whether the peer closed the connection while nothing was asked.
+    fn closed_meanwhile(&mut self) -> bool {
+        // Before the first reply the peer's greeting is waiting there.
+        if !self.end.ready {
+            return false;
+        }
+        let mut byte = [0; 1];
+        match self.end.stream.try_read(&mut byte) {
+            Ok(0) => true,
+            // A PING of a listener that does not mind our version.
+            Ok(_) => {
+                self.end.buffer.extend_from_slice(&byte);
+                false
+            }
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// The client end of publish: a SUB socket with fixed subscriptions.
+pub struct SubClient {
+    end: End,
+    frames: Vec<Bytes>,
+}
+
+impl SubClient {
+    const PEERS: [SocketType; 2] = [SocketType::Pub, SocketType::Xpub];
+
+    /// Connects, completes the handshake and subscribes to each of `topics`.
+    ///
+    /// # Errors
+    ///
+    /// No connection, or the peer does not publish.
+    pub async fn connect(address: SocketAddr, topics: &[&[u8]]) -> Result<Self, ClientError> {
+        let mut end = End::connect(address).await?;
+        let mut bytes = BytesMut::with_capacity(128);
+        Greeting::V31.encode(&mut bytes);
+        let ready = Ready {
+            socket_type: Some(SocketType::Sub),
+            identity: Bytes::new(),
+        };
+        put_command(&Command::Ready(ready), &mut bytes);
+        end.write(&bytes).await?;
+        while !end.ready {
+            let item = end.next().await?;
+            end.advance(item, &Self::PEERS)?;
+        }
+        let commands = end.greeting.is_some_and(|greeting| greeting.minor >= 1);
+        bytes.clear();
+        for topic in topics {
+            if commands {
+                put_command(
+                    &Command::Subscribe(Bytes::copy_from_slice(topic)),
+                    &mut bytes,
+                );
+            } else {
+                put_frame_header(1 + topic.len(), false, &mut bytes);
+                bytes.put_u8(1);
+                bytes.put_slice(topic);
+            }
+        }
+        end.write(&bytes).await?;
+        Ok(Self {
+            end,
+            frames: Vec::new(),
+        })
+    }
+
+    /// The frames of the next message. Cancel safe, and answers PINGs; so keep calling it.
+    ///
+    /// # Errors
+    ///
+    /// The connection broke.
+    pub async fn next(&mut self) -> Result<Vec<Bytes>, ClientError> {
+        loop {
+            let (more, frame) = self.end.next_frame(&Self::PEERS).await?;
+            self.frames.push(frame);
+            if !more {
+                return Ok(std::mem::take(&mut self.frames));
+            }
+        }
+    }
+}

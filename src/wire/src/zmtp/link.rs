@@ -1,0 +1,531 @@
+//! One connection of a listener: reads within bounds, writes with a deadline, watches the clock.
+//!
+//! An idle connection holds no read buffer; a large message grows its buffer only as bytes
+//! arrive, and takes what it holds from the listener's budget first. There is one timer a
+//! connection, moved only when a deadline comes nearer. What the items mean is up to the
+//! listener.
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+use tokio_util::codec::Decoder;
+
+use super::accept::Gate;
+use super::codec::{Codec, Item, put_command};
+use super::command::{Command, Ready, SocketType};
+use super::limits::{Rate, SizeLimits};
+use super::metrics::Close;
+
+/// What is read at once while no large frame is under way; also the part of a message that is
+/// not charged to the budget.
+const READ_CHUNK: usize = 4 << 10;
+
+/// The most that one read of a large frame takes, so that others get their turn.
+const READ_MOST: usize = 1 << 20;
+
+/// Far enough to mean "no deadline".
+const FAR: Duration = Duration::from_secs(24 * 3600);
+
+const UNIT: usize = 1 << 10;
+
+/// Bytes of large messages that one listener may hold.
+#[derive(Clone)]
+pub(super) struct Budget(Arc<Semaphore>);
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new(
+            (bytes / UNIT).min(Semaphore::MAX_PERMITS),
+        )))
+    }
+}
+
+/// A share of the budget; given back when it is dropped.
+pub(super) type Share = OwnedSemaphorePermit;
+
+/// What came of an attempt to read.
+pub(super) enum Fill {
+    /// Bytes came.
+    Some,
+    /// The peer closed its side.
+    End,
+    /// The budget has to give so many units first.
+    Starved(u32),
+}
+
+/// What the clock asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Send a PING.
+    Ping,
+    /// Close the connection.
+    Close(Close),
+}
+
+pub(super) struct Link {
+    pub(super) stream: TcpStream,
+    gate: Arc<Gate>,
+    budget: Budget,
+    codec: Codec,
+    buffer: BytesMut,
+    /// What `buffer` holds of the budget.
+    share: Option<Share>,
+    /// What the frames hold that were cut from it, until their message is complete.
+    message_share: Option<Share>,
+    /// Whether the peer speaks 3.1.
+    modern: bool,
+    heard: Instant,
+    pinged: Option<Instant>,
+    /// When the message under way began, and how much of it came since.
+    started: Option<(Instant, u64)>,
+    tokens: Bucket,
+    alarm: Pin<Box<Sleep>>,
+}
+
+impl Link {
+    pub(super) fn new(
+        stream: TcpStream,
+        gate: Arc<Gate>,
+        budget: Budget,
+        sizes: SizeLimits,
+    ) -> Self {
+        let now = Instant::now();
+        let limits = gate.limits;
+        Self {
+            stream,
+            budget,
+            codec: Codec::new(sizes),
+            buffer: BytesMut::new(),
+            share: None,
+            message_share: None,
+            modern: false,
+            heard: now,
+            pinged: None,
+            started: None,
+            tokens: Bucket::new(limits.commands, now),
+            alarm: Box::pin(tokio::time::sleep_until(now + limits.handshake)),
+            gate,
+        }
+    }
+
+    pub(super) fn set_limits(&mut self, sizes: SizeLimits) {
+        self.codec.set_limits(sizes);
+    }
+
+    /// Greeting and READY of the peer, which must be of one of the types in `accepts`.
+    /// Ours went out when the connection was accepted.
+    pub(super) async fn handshake(&mut self, accepts: &[SocketType]) -> Result<Ready, Close> {
+        let deadline = self.heard + self.gate.limits.handshake;
+        let gate = Arc::clone(&self.gate);
+        let mut stopped = pin!(gate.stop.cancelled());
+        let mut greeted = false;
+        loop {
+            // A message before READY is refused by its first byte, not read first.
+            while !(greeted && self.at_message()) {
+                let Some(item) = self.next()? else { break };
+                match item {
+                    Item::Greeting(greeting) => {
+                        self.modern = greeting.minor >= 1;
+                        greeted = true;
+                    }
+                    Item::Command(Command::Ready(ready)) => {
+                        if ready
+                            .socket_type
+                            .is_some_and(|kind| accepts.contains(&kind))
+                        {
+                            return Ok(ready);
+                        }
+                        let reason = Bytes::from_static(b"Invalid socket type");
+                        self.send_command(&Command::Error(reason)).await?;
+                        return Err(Close::SocketType);
+                    }
+                    Item::Command(Command::Error(_)) => return Err(Close::PeerError),
+                    Item::Command(_) | Item::Frame { .. } => return Err(Close::Handshake),
+                }
+            }
+            if greeted && self.at_message() {
+                return Err(Close::Handshake);
+            }
+            let event = std::future::poll_fn(|cx| {
+                if let Poll::Ready(fill) = self.poll_fill(cx) {
+                    return Poll::Ready(fill);
+                }
+                if stopped.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Err(Close::Shutdown));
+                }
+                self.poll_alarm(cx, deadline)
+                    .map(|()| Err(Close::HandshakeTimeout))
+            });
+            match event.await? {
+                Fill::Some => {}
+                Fill::End if self.buffer.is_empty() => return Err(Close::PeerClosed),
+                Fill::End => return Err(Close::Truncated),
+                // Nothing before READY is larger than what one read takes.
+                Fill::Starved(_) => return Err(Close::Memory),
+            }
+        }
+    }
+
+    /// The next whole item that is buffered.
+    pub(super) fn next(&mut self) -> Result<Option<Item>, Close> {
+        let item = self.codec.decode(&mut self.buffer)?;
+        if let Some(Item::Frame { more, .. }) = item {
+            merge(&mut self.message_share, self.share.take());
+            if !more {
+                self.started = None;
+            }
+        }
+        Ok(item)
+    }
+
+    /// Whether something other than a command is buffered.
+    pub(super) fn at_message(&self) -> bool {
+        !self.buffer.is_empty() && !self.codec.at_command(&self.buffer)
+    }
+
+    /// Takes the share of the budget that the message just read holds.
+    pub(super) fn take_share(&mut self) -> Option<Share> {
+        self.message_share.take()
+    }
+
+    /// Spends one token; `Err` if the peer sends commands faster than it may.
+    pub(super) fn spend(&mut self) -> Result<(), Close> {
+        if self.tokens.take(Instant::now()) {
+            Ok(())
+        } else {
+            Err(Close::Flood)
+        }
+    }
+
+    /// A PONG came, or anything else: what `poll_fill` notes.
+    fn hear(&mut self, bytes: usize) {
+        self.heard = Instant::now();
+        self.pinged = None;
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.gate.metrics.bytes_in.inc_by(bytes);
+        if let Some((_, arrived)) = &mut self.started {
+            *arrived += bytes;
+        }
+    }
+
+    /// Reads once. Call it only when [`Self::next`] has nothing more.
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<Fill, Close>> {
+        if let Err(error) = ready!(self.stream.poll_read_ready(cx)) {
+            return Poll::Ready(Err(broken(&error)));
+        }
+        let room = match self.make_room() {
+            Ok(room) => room,
+            Err(units) => return Poll::Ready(Ok(Fill::Starved(units))),
+        };
+        let mut target = (&mut self.buffer).limit(room);
+        let read = pin!(self.stream.read_buf(&mut target)).poll(cx);
+        match read {
+            Poll::Pending => {
+                self.release();
+                Poll::Pending
+            }
+            Poll::Ready(Ok(0)) => Poll::Ready(Ok(Fill::End)),
+            Poll::Ready(Ok(count)) => {
+                self.hear(count);
+                Poll::Ready(Ok(Fill::Some))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(broken(&error))),
+        }
+    }
+
+    /// Gives the buffer back while nothing is in it.
+    fn release(&mut self) {
+        if self.buffer.is_empty() {
+            self.buffer = BytesMut::new();
+            self.share = None;
+        }
+    }
+
+    /// Makes room for a read and says how much may be read, or how many units of the budget
+    /// that takes.
+    fn make_room(&mut self) -> Result<usize, u32> {
+        let held = self.buffer.len();
+        let missing = self.codec.missing(&self.buffer);
+        if held + missing <= READ_CHUNK {
+            // Small things: read ahead into one chunk.
+            let spare = self.buffer.capacity() - held;
+            if spare < missing.max(256) {
+                self.regrow(held + READ_CHUNK.max(missing));
+            }
+            return Ok(READ_CHUNK);
+        }
+        // A large frame: twice what has arrived, never more than was announced.
+        let target = (held + missing).min((2 * held).max(2 * READ_CHUNK));
+        if self.buffer.capacity() < target {
+            let have = self
+                .share
+                .as_ref()
+                .map_or(0, OwnedSemaphorePermit::num_permits);
+            let units = target.div_ceil(UNIT).saturating_sub(have);
+            let units = u32::try_from(units).unwrap_or(u32::MAX);
+            if units > 0 {
+                let more = Arc::clone(&self.budget.0).try_acquire_many_owned(units);
+                merge(&mut self.share, Some(more.map_err(|_| units)?));
+            }
+            self.regrow(target);
+        }
+        Ok((self.buffer.capacity() - held).min(missing).min(READ_MOST))
+    }
+
+    fn regrow(&mut self, capacity: usize) {
+        // Not `reserve`: that may double what it is asked for, past what was charged.
+        let mut bigger = BytesMut::with_capacity(capacity);
+        bigger.extend_from_slice(&self.buffer);
+        self.buffer = bigger;
+    }
+
+    /// Waits until the budget can give `units`, at most until the message is too slow.
+    pub(super) async fn await_budget(&mut self, units: u32) -> Result<(), Close> {
+        let deadline = match self.started {
+            Some((at, bytes)) => at + self.gate.limits.progress.allowance(bytes),
+            None => Instant::now() + self.gate.limits.progress.grace,
+        };
+        let acquire = Arc::clone(&self.budget.0).acquire_many_owned(units);
+        let kill = self.gate.kill.clone();
+        let share = tokio::select! {
+            share = tokio::time::timeout_at(deadline, acquire) => share,
+            () = kill.cancelled() => return Err(Close::Shutdown),
+        };
+        match share {
+            Ok(Ok(share)) => {
+                merge(&mut self.share, Some(share));
+                Ok(())
+            }
+            _ => Err(Close::Memory),
+        }
+    }
+
+    /// Notes, before a wait, whether the peer is in the middle of something. `paused` says that
+    /// it is us who do not read.
+    pub(super) fn settle(&mut self, paused: bool) {
+        if paused || (self.buffer.is_empty() && !self.codec.in_message()) {
+            self.started = None;
+        } else if self.started.is_none() {
+            let held = u64::try_from(self.buffer.len()).unwrap_or(u64::MAX);
+            self.started = Some((Instant::now(), held));
+        }
+        self.release();
+    }
+
+    /// Whether the peer is in the middle of something, as [`Self::settle`] found it.
+    pub(super) fn in_the_middle(&self) -> bool {
+        self.started.is_some()
+    }
+
+    /// The next deadline and what is due then. `silent` says that nothing is owed to the peer,
+    /// so that its silence counts as idleness; `paused` that we do not read.
+    pub(super) fn deadline(&self, silent: bool, paused: bool) -> (Instant, Due) {
+        let limits = &self.gate.limits;
+        let mut next = (self.heard + FAR, Due::Ping);
+        let mut nearer = |at: Instant, due: Due| {
+            if at < next.0 {
+                next = (at, due);
+            }
+        };
+        if let Some((at, bytes)) = self.started {
+            nearer(
+                at + limits.progress.allowance(bytes),
+                Due::Close(Close::SlowMessage),
+            );
+        }
+        if paused {
+            return next;
+        }
+        let heartbeat = limits.heartbeat;
+        if self.modern && !heartbeat.interval.is_zero() {
+            match self.pinged {
+                Some(at) => nearer(at + heartbeat.timeout, Due::Close(Close::Heartbeat)),
+                None => nearer(self.heard + heartbeat.interval, Due::Ping),
+            }
+        } else if let (Some(idle), true) = (limits.idle, silent) {
+            nearer(self.heard + idle, Due::Close(Close::Idle));
+        }
+        next
+    }
+
+    /// Whether `deadline` has passed.
+    pub(super) fn poll_alarm(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        loop {
+            // A timer that is early only wakes us once too often; moving it for every message
+            // would cost more.
+            if deadline < self.alarm.deadline() {
+                self.alarm.as_mut().reset(deadline);
+            }
+            ready!(self.alarm.as_mut().poll(cx));
+            if deadline <= Instant::now() {
+                return Poll::Ready(());
+            }
+            self.alarm.as_mut().reset(deadline);
+        }
+    }
+
+    /// A PING, as bytes, and the note that an answer is due.
+    pub(super) fn ping(&mut self) -> Bytes {
+        self.pinged = Some(Instant::now());
+        encoded(&Command::Ping {
+            ttl: 0,
+            context: Bytes::new(),
+        })
+    }
+
+    /// Sends a command and waits until the kernel has it.
+    pub(super) async fn send_command(&mut self, command: &Command) -> Result<(), Close> {
+        self.write(&encoded(command), &[]).await
+    }
+
+    /// Writes both parts; a peer that takes them too slowly is closed.
+    pub(super) async fn write(&mut self, head: &[u8], body: &[u8]) -> Result<(), Close> {
+        let written = self.try_write(head, body)?;
+        if written == head.len() + body.len() {
+            return Ok(());
+        }
+        // Boxed: the rare case must not make every connection's task larger.
+        Box::pin(self.write_slowly(head, body, written)).await
+    }
+
+    /// One write, without waiting; 0 if the socket takes nothing now.
+    fn try_write(&self, head: &[u8], body: &[u8]) -> Result<usize, Close> {
+        let parts = [io::IoSlice::new(head), io::IoSlice::new(body)];
+        self.try_write_parts(&parts)
+    }
+
+    /// As [`Self::try_write`], for any number of parts.
+    pub(super) fn try_write_parts(&self, parts: &[io::IoSlice<'_>]) -> Result<usize, Close> {
+        match self.stream.try_write_vectored(parts) {
+            Ok(written) => {
+                self.gate
+                    .metrics
+                    .bytes_out
+                    .inc_by(u64::try_from(written).unwrap_or(0));
+                Ok(written)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            Err(error) => Err(broken(&error)),
+        }
+    }
+
+    async fn write_slowly(
+        &mut self,
+        head: &[u8],
+        body: &[u8],
+        mut written: usize,
+    ) -> Result<(), Close> {
+        let started = Instant::now();
+        let gate = Arc::clone(&self.gate);
+        let mut killed = pin!(gate.kill.cancelled());
+        let total = head.len() + body.len();
+        while written < total {
+            let through = u64::try_from(written).unwrap_or(u64::MAX);
+            let deadline = started + gate.limits.progress.allowance(through);
+            std::future::poll_fn(|cx| {
+                if killed.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Err(Close::Shutdown));
+                }
+                match self.stream.poll_write_ready(cx) {
+                    Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
+                    Poll::Pending => {}
+                }
+                self.poll_alarm(cx, deadline)
+                    .map(|()| Err(Close::SlowReader))
+            })
+            .await?;
+            written += match written.checked_sub(head.len()) {
+                Some(done) => self.try_write(&[], body.get(done..).unwrap_or_default())?,
+                None => self.try_write(head.get(written..).unwrap_or_default(), body)?,
+            };
+        }
+        // The peer read, so it is there; a PONG may wait behind what it had to read first.
+        self.heard = Instant::now();
+        self.pinged = None;
+        Ok(())
+    }
+}
+
+fn merge(share: &mut Option<Share>, more: Option<Share>) {
+    match (share.as_mut(), more) {
+        (Some(share), Some(more)) => share.merge(more),
+        (None, more) => *share = more,
+        (Some(_), None) => {}
+    }
+}
+
+/// A command as it goes out.
+pub(super) fn encoded(command: &Command) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(64);
+    put_command(command, &mut bytes);
+    bytes.freeze()
+}
+
+fn broken(error: &io::Error) -> Close {
+    match error.kind() {
+        // How a peer looks that closes while something is under way to it.
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Close::PeerClosed,
+        _ => Close::Io,
+    }
+}
+
+/// Tokens for traffic that asks for nothing.
+pub(super) struct Bucket {
+    rate: Rate,
+    tokens: u32,
+    filled: Instant,
+}
+
+impl Bucket {
+    pub(super) fn new(rate: Rate, now: Instant) -> Self {
+        Self {
+            rate,
+            tokens: rate.burst,
+            filled: now,
+        }
+    }
+
+    /// Takes one token, if there is one.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.filled).as_millis();
+        let fresh = passed.saturating_mul(u128::from(self.rate.per_second)) / 1000;
+        if fresh > 0 {
+            let fresh = u32::try_from(fresh).unwrap_or(u32::MAX);
+            self.tokens = self.tokens.saturating_add(fresh).min(self.rate.burst);
+            self.filled = now;
+        }
+        self.tokens
+            .checked_sub(1)
+            .map(|left| self.tokens = left)
+            .is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_refills_with_time_up_to_its_burst() {
+        let rate = Rate {
+            burst: 3,
+            per_second: 10,
+        };
+        let start = Instant::now();
+        let mut bucket = Bucket::new(rate, start);
+        let spent = |bucket: &mut Bucket, at| (0..10).filter(|_| bucket.take(at)).count();
+        assert_eq!(spent(&mut bucket, start), 3);
+        assert_eq!(spent(&mut bucket, start + Duration::from_millis(200)), 2);
+        assert_eq!(spent(&mut bucket, start + Duration::from_secs(60)), 3);
+    }
+}

@@ -1,0 +1,130 @@
+//! Opens a listening socket with the options that Salt names.
+//!
+//! Options that accepted sockets inherit on Linux (keepalive, no delay) are set once on the
+//! listening socket: a fresh connection for every request must not cost five more system calls.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+
+/// TCP keepalive: `tcp_keepalive`, `tcp_keepalive_idle`, `_intvl`, `_cnt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Whether the kernel probes silent peers.
+    pub enabled: bool,
+    /// Silence before the first probe; `None` keeps the kernel's.
+    pub idle: Option<Duration>,
+    /// Time between probes; `None` keeps the kernel's.
+    pub interval: Option<Duration>,
+    /// Probes without an answer that end a connection; `None` keeps the kernel's.
+    pub count: Option<u32>,
+}
+
+impl Default for KeepAlive {
+    /// What stock sets on its ports: 60 s, 15 s, 3 probes.
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            idle: Some(Duration::from_secs(60)),
+            interval: Some(Duration::from_secs(15)),
+            count: Some(3),
+        }
+    }
+}
+
+/// Options of a listening socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// Connections that the kernel keeps for us to accept (`zmq_backlog`). It cuts the number to
+    /// `net.core.somaxconn`.
+    pub backlog: u32,
+    /// Keepalive of accepted connections.
+    pub keepalive: KeepAlive,
+}
+
+impl Default for ListenOptions {
+    /// A backlog of 4096: with 128 a storm of fresh connections stalls for seconds.
+    fn default() -> Self {
+        Self {
+            backlog: 4096,
+            keepalive: KeepAlive::default(),
+        }
+    }
+}
+
+/// Why a listener could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The socket cannot be handed to the runtime.
+    #[error("cannot use the listening socket")]
+    Socket(#[source] io::Error),
+    /// The registry refused the metrics: one registry holds one listener of each kind.
+    #[error("cannot register the metrics of the \"{listener}\" listener")]
+    Metrics {
+        /// Which listener.
+        listener: &'static str,
+        /// What the registry says.
+        #[source]
+        source: prometheus::Error,
+    },
+}
+
+/// Binds `addr` and listens, non-blocking. Nothing is accepted before a listener serves it.
+///
+/// # Errors
+///
+/// As the kernel says: the port is taken, or not ours to take, or the address is not here.
+pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    // Without it a restarted master waits for the TIME_WAIT of its old connections.
+    socket.set_reuse_address(true)?;
+    socket.set_tcp_nodelay(true)?;
+    let keepalive = options.keepalive;
+    socket.set_keepalive(keepalive.enabled)?;
+    if keepalive.enabled {
+        let mut probes = TcpKeepalive::new();
+        if let Some(idle) = keepalive.idle {
+            probes = probes.with_time(idle);
+        }
+        if let Some(interval) = keepalive.interval {
+            probes = probes.with_interval(interval);
+        }
+        if let Some(count) = keepalive.count {
+            probes = probes.with_retries(count);
+        }
+        socket.set_tcp_keepalive(&probes)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_accepted_connection_inherits_the_options() {
+        let options = ListenOptions::default();
+        let listener = bind(([127, 0, 0, 1], 0).into(), &options).expect("bind");
+        let addr = listener.local_addr().expect("address");
+        let _client = std::net::TcpStream::connect(addr).expect("connect");
+        listener.set_nonblocking(false).expect("blocking");
+        let (accepted, _) = listener.accept().expect("accept");
+        let accepted = Socket::from(accepted);
+        assert!(accepted.tcp_nodelay().expect("nodelay"));
+        assert!(accepted.keepalive().expect("keepalive"));
+        assert_eq!(
+            accepted.tcp_keepalive_time().expect("idle"),
+            Duration::from_secs(60)
+        );
+        assert_eq!(
+            accepted.tcp_keepalive_interval().expect("interval"),
+            Duration::from_secs(15)
+        );
+        assert_eq!(accepted.tcp_keepalive_retries().expect("count"), 3);
+    }
+}
