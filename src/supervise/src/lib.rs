@@ -109,12 +109,14 @@ compile_error!("supervision catches panics: build with panic = \"unwind\"");
 
 mod child;
 mod current;
+mod family;
 mod inbox;
 mod line;
 mod metrics;
 mod policy;
 mod runner;
 mod stop;
+mod thread;
 mod tree;
 
 pub use child::Child;

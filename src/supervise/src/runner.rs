@@ -12,7 +12,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context as Task, Poll, ready},
 };
 
@@ -153,9 +153,7 @@ impl<A: Child> Runner<A> {
     }
 
     fn rebuild(&mut self, rebuild: Rebuild) {
-        self.line
-            .restarts
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.line.restarts.fetch_add(1, Ordering::Relaxed);
         self.meters.restarts.inc();
         let sleep = (!rebuild.delay.is_zero())
             .then(|| Box::pin(tokio::time::sleep_until(Instant::now() + rebuild.delay)));
@@ -259,9 +257,7 @@ impl<A: Child> Runner<A> {
         if depth_now != self.depth {
             self.meters.depth.add(depth_now - self.depth);
             self.depth = depth_now;
-            self.line
-                .mailbox
-                .store(depth, std::sync::atomic::Ordering::Relaxed);
+            self.line.mailbox.store(depth, Ordering::Relaxed);
         }
     }
 

@@ -5,26 +5,25 @@
 //! starts, ends or is looked at, never for a message. Stopping is in `stop.rs`.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     fmt,
-    sync::Arc,
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
 use actix::{Addr, Arbiter, ArbiterHandle, dev::channel::channel};
 use parking_lot::Mutex;
 use saltern_base::metrics::Registry;
-use tokio::{
-    sync::{oneshot, watch},
-    time::Instant,
-};
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     ActorId, Budget, Child, ChildSpec, ChildState, Placement, Restart, Strategy,
+    family::{ChildNode, Family, Member, Node, ROOT},
     line::{Command, Line, Rebuild},
     metrics::Metrics,
     policy::Record,
     runner::Runner,
+    thread::named_arbiter,
 };
 
 /// How often every actor is asked for a sign of life.
@@ -98,7 +97,8 @@ impl Tree {
             metrics: Metrics::new(registry),
             home: Arbiter::current(),
             epoch: Instant::now(),
-            state: Mutex::new(State::new(name, strategy, budget)),
+            family: Mutex::new(Family::new(name, strategy, budget)),
+            threads: Mutex::default(),
             level: watch::Sender::new(Level::Running),
             failure: watch::Sender::new(None),
         });
@@ -141,24 +141,18 @@ impl Tree {
     #[must_use]
     pub fn liveness(&self) -> Vec<ChildHealth> {
         let now = self.shared.micros();
-        let state = self.shared.state.lock();
-        state
+        let family = self.shared.family.lock();
+        family
             .children
             .values()
             .map(|child| ChildHealth {
                 name: child.line.actor.name,
                 instance: child.line.actor.instance,
-                supervisor: state.supervisors[child.supervisor].name.clone(),
+                supervisor: family.supervisors[child.supervisor].name.clone(),
                 state: child.line.state(),
-                restarts: child
-                    .line
-                    .restarts
-                    .load(std::sync::atomic::Ordering::Relaxed),
+                restarts: child.line.restarts.load(Ordering::Relaxed),
                 last_beat_age: Duration::from_micros(now.saturating_sub(child.line.answered())),
-                mailbox_len: child
-                    .line
-                    .mailbox
-                    .load(std::sync::atomic::Ordering::Relaxed),
+                mailbox_len: child.line.mailbox.load(Ordering::Relaxed),
             })
             .collect()
     }
@@ -168,7 +162,7 @@ impl Tree {
     pub fn inject_panic(&self, name: &str, instance: u32) -> bool {
         let line = self
             .shared
-            .state
+            .family
             .lock()
             .children
             .values()
@@ -195,12 +189,12 @@ impl Supervisor {
     /// is to restart all its children in the order of their start; their addresses stay good.
     #[must_use]
     pub fn supervisor(&self, name: &str, strategy: Strategy, budget: Budget) -> Self {
-        let mut state = self.shared.state.lock();
-        let number = state.supervisors.len();
-        state
+        let mut family = self.shared.family.lock();
+        let number = family.supervisors.len();
+        family
             .supervisors
             .push(Node::new(name, strategy, budget, Some(self.number)));
-        state.supervisors[self.number]
+        family.supervisors[self.number]
             .members
             .push(Member::Supervisor(number));
         Self {
@@ -220,7 +214,6 @@ impl Supervisor {
         const { assert!(A::MAILBOX > 0, "a mailbox of 0 would be unbounded") };
         let (sender, receiver) = channel::<A>(A::MAILBOX);
         let address = Addr::new(sender);
-        let arbiter = self.shared.arbiter(&spec.arbiter);
         let actor = ActorId {
             name: A::NAME,
             instance,
@@ -229,6 +222,7 @@ impl Supervisor {
         let Some(key) = self.shared.add_child(self.number, &spec, Arc::clone(&line)) else {
             return address;
         };
+        let arbiter = self.shared.arbiter(&spec.arbiter);
         let tree = Arc::clone(&self.shared);
         let meters = tree.metrics.of(A::NAME);
         let spawned = arbiter.spawn_fn(move || {
@@ -241,8 +235,6 @@ impl Supervisor {
         address
     }
 }
-
-const ROOT: usize = 0;
 
 /// How far the tree is on its way down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -260,48 +252,10 @@ pub(crate) struct Shared {
     /// Where the tree's own tasks run.
     home: ArbiterHandle,
     epoch: Instant,
-    state: Mutex<State>,
+    family: Mutex<Family>,
+    threads: Mutex<HashMap<String, Arbiter>>,
     pub(crate) level: watch::Sender<Level>,
     failure: watch::Sender<Option<Failure>>,
-}
-
-struct State {
-    /// Never shrinks: supervisors live as long as the tree.
-    supervisors: Vec<Node>,
-    /// In the order of starting; a child that is gone for good is not in here.
-    children: BTreeMap<u64, ChildNode>,
-    next_key: u64,
-    threads: HashMap<String, Arbiter>,
-}
-
-struct Node {
-    name: String,
-    strategy: Strategy,
-    record: Record,
-    parent: Option<usize>,
-    /// In the order of starting.
-    members: Vec<Member>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Member {
-    Child(u64),
-    Supervisor(usize),
-}
-
-struct ChildNode {
-    line: Arc<Line>,
-    supervisor: usize,
-    restart: Restart,
-    record: Record,
-    shutdown: Duration,
-}
-
-/// Whoever must be built again, and how long the first of them waits.
-struct Plan {
-    scope: Member,
-    supervisor: usize,
-    delay: Duration,
 }
 
 impl Shared {
@@ -313,8 +267,8 @@ impl Shared {
 
     /// Everyone with the time to drain, in the order of starting.
     pub(crate) fn lines(&self) -> Vec<(Arc<Line>, Duration)> {
-        let state = self.state.lock();
-        state
+        let family = self.family.lock();
+        family
             .children
             .values()
             .map(|child| (Arc::clone(&child.line), child.shutdown))
@@ -322,21 +276,21 @@ impl Shared {
     }
 
     pub(crate) fn stop_threads(&self) {
-        for arbiter in self.state.lock().threads.values() {
+        for arbiter in self.threads.lock().values() {
             arbiter.stop();
         }
     }
 
     /// `None` while the tree is being stopped.
     fn add_child(&self, supervisor: usize, spec: &ChildSpec, line: Arc<Line>) -> Option<u64> {
-        let mut state = self.state.lock();
+        let mut family = self.family.lock();
         // Read under the lock: `shutdown` raises the level before it looks at the children.
         if *self.level.borrow() != Level::Running {
             line.set_state(ChildState::Over);
             return None;
         }
-        let key = state.next_key;
-        state.next_key += 1;
+        let key = family.next_key;
+        family.next_key += 1;
         let node = ChildNode {
             line,
             supervisor,
@@ -344,8 +298,8 @@ impl Shared {
             record: Record::new(spec.budget),
             shutdown: spec.shutdown,
         };
-        state.children.insert(key, node);
-        state.supervisors[supervisor]
+        family.children.insert(key, node);
+        family.supervisors[supervisor]
             .members
             .push(Member::Child(key));
         Some(key)
@@ -354,16 +308,12 @@ impl Shared {
     fn arbiter(&self, placement: &Placement) -> ArbiterHandle {
         match placement {
             Placement::Here => Arbiter::current(),
-            Placement::Thread(name) => {
-                let mut state = self.state.lock();
-                if let Some(arbiter) = state.threads.get(name) {
-                    return arbiter.handle();
-                }
-                let arbiter = named_arbiter(name);
-                let handle = arbiter.handle();
-                state.threads.insert(name.clone(), arbiter);
-                handle
-            }
+            Placement::Thread(name) => self
+                .threads
+                .lock()
+                .entry(name.clone())
+                .or_insert_with(|| named_arbiter(name))
+                .handle(),
         }
     }
 
@@ -371,8 +321,8 @@ impl Shared {
     /// `None`: the child is not built again.
     pub(crate) fn child_exited(self: &Arc<Self>, key: u64, reason: &ExitReason) -> Option<Rebuild> {
         let now = Instant::now();
-        let mut state = self.state.lock();
-        let child = state.children.get(&key)?;
+        let mut family = self.family.lock();
+        let child = family.children.get(&key)?;
         let actor = child.line.actor;
         if *self.level.borrow() != Level::Running {
             tracing::info!(%actor, %reason, "actor ended while the tree stops");
@@ -390,31 +340,32 @@ impl Shared {
             }
             return None;
         }
-        let Some(plan) = state.plan(key, now) else {
+        let Some(plan) = family.plan(key, now) else {
             let failure = Failure {
-                supervisor: state.supervisors[ROOT].name.clone(),
+                supervisor: family.supervisors[ROOT].name.clone(),
                 actor,
                 reason: reason.clone(),
             };
-            drop(state);
-            self.give_up(failure);
+            if !std::mem::replace(&mut family.given_up, true) {
+                self.give_up(failure);
+            }
             return None;
         };
         tracing::error!(
             %actor,
             %reason,
-            supervisor = %state.supervisors[plan.supervisor].name,
+            supervisor = %family.supervisors[plan.supervisor].name,
             delay_ms = plan.delay.as_millis(),
             "actor is restarted"
         );
-        state.rebuild(key, &plan)
+        family.rebuild(key, &plan)
     }
 
     /// A child is gone for good.
     pub(crate) fn child_over(&self, key: u64) {
-        let mut state = self.state.lock();
-        if let Some(child) = state.children.remove(&key) {
-            state.supervisors[child.supervisor]
+        let mut family = self.family.lock();
+        if let Some(child) = family.children.remove(&key) {
+            family.supervisors[child.supervisor]
                 .members
                 .retain(|member| *member != Member::Child(key));
         }
@@ -432,123 +383,7 @@ impl Shared {
     }
 }
 
-impl State {
-    fn new(name: &str, strategy: Strategy, budget: Budget) -> Self {
-        Self {
-            supervisors: vec![Node::new(name, strategy, budget, None)],
-            children: BTreeMap::new(),
-            next_key: 0,
-            threads: HashMap::new(),
-        }
-    }
-
-    /// Charges the budgets from the child upwards until one allows the restart.
-    fn plan(&mut self, key: u64, now: Instant) -> Option<Plan> {
-        let child = self.children.get_mut(&key)?;
-        let mut number = child.supervisor;
-        let allowed = child.record.charge(now);
-        if allowed && self.supervisors[number].record.charge(now) {
-            let delay = child.record.back_off(now);
-            return Some(Plan {
-                scope: Member::Child(key),
-                supervisor: number,
-                delay,
-            });
-        }
-        while let Some(parent) = self.supervisors[number].parent {
-            if self.supervisors[parent].record.charge(now) {
-                let delay = self.supervisors[number].record.back_off(now);
-                self.clear(number);
-                let scope = Member::Supervisor(number);
-                return Some(Plan {
-                    scope,
-                    supervisor: parent,
-                    delay,
-                });
-            }
-            number = parent;
-        }
-        None
-    }
-
-    /// A restarted supervisor begins with a full budget, and so does everyone below it.
-    fn clear(&mut self, number: usize) {
-        self.supervisors[number].record.clear();
-        for member in self.supervisors[number].members.clone() {
-            match member {
-                Member::Supervisor(below) => self.clear(below),
-                Member::Child(key) => {
-                    if let Some(child) = self.children.get_mut(&key) {
-                        child.record.clear();
-                    }
-                }
-            }
-        }
-    }
-
-    /// Chains the group in the order of starting: each waits until the one before has started.
-    /// Returns the part of `failed`; the others are told.
-    fn rebuild(&self, failed: u64, plan: &Plan) -> Option<Rebuild> {
-        let mut group = Vec::new();
-        let node = &self.supervisors[plan.supervisor];
-        match node.strategy {
-            Strategy::OneForOne => self.leaves(plan.scope, &mut group),
-            Strategy::RestForOne => {
-                let from = node.members.iter().position(|member| *member == plan.scope);
-                for member in node.members.iter().skip(from.unwrap_or(0)) {
-                    self.leaves(*member, &mut group);
-                }
-            }
-        }
-        let mut own = None;
-        let mut gate = None;
-        for (place, key) in group.iter().enumerate() {
-            let (release, next) = oneshot::channel();
-            let delay = if place == 0 {
-                plan.delay
-            } else {
-                Duration::ZERO
-            };
-            let rebuild = Rebuild {
-                delay,
-                gate: gate.replace(next),
-                release: Some(release),
-            };
-            if *key == failed {
-                own = Some(rebuild);
-            } else if let Some(child) = self.children.get(key) {
-                child.line.command(Command::Rebuild(rebuild));
-            }
-        }
-        own
-    }
-
-    fn leaves(&self, member: Member, into: &mut Vec<u64>) {
-        match member {
-            Member::Child(key) => into.push(key),
-            Member::Supervisor(number) => {
-                for below in &self.supervisors[number].members {
-                    self.leaves(*below, into);
-                }
-            }
-        }
-    }
-}
-
-impl Node {
-    fn new(name: &str, strategy: Strategy, budget: Budget, parent: Option<usize>) -> Self {
-        let record = Record::new(budget);
-        Self {
-            name: name.to_owned(),
-            strategy,
-            record,
-            parent,
-            members: Vec::new(),
-        }
-    }
-}
-
-async fn ask_for_beats(shared: std::sync::Weak<Shared>) {
+async fn ask_for_beats(shared: Weak<Shared>) {
     let mut ticks = tokio::time::interval(HEARTBEAT);
     loop {
         ticks.tick().await;
@@ -564,27 +399,3 @@ async fn ask_for_beats(shared: std::sync::Weak<Shared>) {
         }
     }
 }
-
-/// A thread with its own runtime. Actix names threads by number; the name that `top -H` and
-/// debuggers show is set from inside.
-fn named_arbiter(name: &str) -> Arbiter {
-    let name = name.to_owned();
-    Arbiter::with_tokio_rt(move || {
-        set_thread_name(&name);
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("the system refuses a new event loop")
-    })
-}
-
-#[cfg(target_os = "linux")]
-fn set_thread_name(name: &str) {
-    if let Ok(name) = std::ffi::CString::new(name) {
-        // Only cosmetic, so a refusal is no reason not to run.
-        let _ = rustix::thread::set_name(&name);
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn set_thread_name(_name: &str) {}

@@ -265,3 +265,21 @@ fn a_panic_can_be_injected_by_name() {
         assert_eq!(tree.liveness()[1].restarts, 1);
     });
 }
+
+#[test]
+fn two_last_straws_at_once_end_the_tree_once_and_let_the_others_drain() {
+    paused(async {
+        let (tree, root) = tree(Strategy::OneForOne, 0);
+        let log = Log::default();
+        let sink = Script::new(1, &log).draining_for(SECOND).start(&root);
+        let two = Script::new(2, &log).start(&root);
+        let three = Script::new(3, &log).start(&root);
+        assert_eq!(sink.send(Bump).await, Ok(1));
+        two.do_send(boom());
+        three.do_send(boom());
+        let failure = tree.failed().await;
+        assert_eq!(failure.actor.instance, 2);
+        assert_eq!(log.count("drained 1"), 1);
+        assert!(!two.connected() && !three.connected());
+    });
+}
