@@ -1,0 +1,346 @@
+//! `_auth`, clear: a minion shows its public key and, if that is accepted, gets the keys to talk
+//! with (`_auth` in `salt/channel/server.py` of 3006 and 3007, in `salt/master.py` of 3008).
+//!
+//! Costs two private RSA operations: the minion's token is decrypted, the answer is signed. What
+//! is constant for a key (the signature of the AES key, that of the public key) is not computed
+//! here.
+
+use bytes::Bytes;
+use saltern_crypto::{EncAlgo, SigAlgo, clean_key};
+use saltern_model::{Compat, KeyState, MinionId, Tag};
+use saltern_policy::key_gate::{Decision, Situation, decide};
+use saltern_store::StoreError;
+use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value};
+
+use crate::envelope::algorithm;
+use crate::handle::value_of;
+use crate::{Outcome, Services, event_data, python_text, reply};
+
+/// An answer that is not the keys.
+enum Negative {
+    /// `ret: False`: the minion gives up.
+    Refused,
+    /// `ret: True`: the key is pending, the minion comes again.
+    Pending,
+    /// `ret: "full"`.
+    Full,
+}
+
+/// What the answers have in common.
+struct Asker<'a> {
+    services: &'a Services,
+    nonce: Option<Bytes>,
+    version: i64,
+    sig_algo: Option<SigAlgo>,
+}
+
+/// Authenticates, or says why not.
+pub(crate) fn handle(load: &MapView, version: i64, services: &Services) -> Outcome {
+    let Some(asker) = Asker::read(load, version, services) else {
+        return Outcome::reply(reply::no_answer());
+    };
+    let Some(id) = load.str("id") else { return Outcome::reply(reply::no_answer()) };
+    let Ok(minion) = MinionId::parse(id) else {
+        tracing::warn!(cmd = "_auth", "request refused: the id is not valid");
+        return asker.negative(Negative::Refused, "invalid_id");
+    };
+    let Some(presented) = load.str("pub").map(|text| presented_key(text, services)) else {
+        return Outcome::reply(reply::no_answer());
+    };
+    if is_full(&minion, services) {
+        let event = auth_event(services, &minion, &presented, false, Some("full"));
+        return with_event(asker.negative(Negative::Full, "full"), event);
+    }
+    match gate(load, &minion, &presented, services) {
+        Ok(decision) => carry_out(decision, &asker, load, &minion, &presented),
+        Err(error) => {
+            tracing::error!(%minion, %error, "the key cannot be looked up");
+            asker.negative(Negative::Refused, "error")
+        }
+    }
+}
+
+/// 3008 strips the key before it stores it; 3006 and 3007 keep it as it came.
+fn presented_key(text: &str, services: &Services) -> String {
+    match services.config.salt_compat {
+        Compat::V3008 => text.trim().to_owned(),
+        Compat::V3006 | Compat::V3007 => text.to_owned(),
+    }
+}
+
+impl<'a> Asker<'a> {
+    /// Nothing when the request lacks what stock needs to answer it at all.
+    fn read(load: &MapView, version: i64, services: &'a Services) -> Option<Self> {
+        let nonce = load.get("nonce").and_then(|nonce| nonce.as_shared_bytes());
+        if version > 1 && nonce.is_none() {
+            return None;
+        }
+        let sig_algo = algorithm(load, "sig_algo", SigAlgo::Pkcs1v15Sha1, SigAlgo::from_wire);
+        Some(Self { services, nonce, version, sig_algo })
+    }
+
+    fn negative(&self, negative: Negative, result: &'static str) -> Outcome {
+        self.services.metrics.authentications.with_label_values(&[result]).inc();
+        let ret = match negative {
+            Negative::Refused => Value::Bool(false),
+            Negative::Pending => Value::Bool(true),
+            Negative::Full => "full".into(),
+        };
+        if self.version < 2 {
+            let inner = Value::map([("ret", ret)]);
+            let answer = Value::map([("enc", Value::from("clear")), ("load", inner)]);
+            return Outcome::reply(reply::clear(&answer));
+        }
+        let mut inner = Vec::new();
+        let mut encoder = Encoder::new(&mut inner, Dialect::Raw);
+        encoder.map(2).str("ret").value(&ret).str("nonce");
+        encoder.bin(self.nonce.as_deref().unwrap_or_default());
+        Outcome::reply(self.signed(&inner))
+    }
+
+    /// `{"enc": "clear", "load": <bytes>, "sig": <signature of the bytes>}`.
+    fn signed(&self, inner: &[u8]) -> Bytes {
+        let Some(algorithm) = self.sig_algo else { return unsigned_text("bad sig algo") };
+        match self.services.master.private.sign(algorithm, inner) {
+            Ok(signature) => {
+                let mut out = Vec::with_capacity(inner.len() + signature.len() + 32);
+                let mut encoder = Encoder::new(&mut out, Dialect::Raw);
+                encoder.map(3).str("enc").str("clear");
+                encoder.str("load").bin(inner).str("sig").bin(&signature);
+                out.into()
+            }
+            Err(error) => {
+                tracing::error!(%error, "the answer cannot be signed");
+                reply::no_answer()
+            }
+        }
+    }
+}
+
+/// `{"enc": "clear", "load": {"ret": <text>}}`: the one answer that is never signed.
+fn unsigned_text(text: &str) -> Bytes {
+    let inner = Value::map([("ret", text)]);
+    reply::clear(&Value::map([("enc", Value::from("clear")), ("load", inner)]))
+}
+
+/// `max_minions`: more minions are connected than allowed, and this one is not among them.
+fn is_full(minion: &MinionId, services: &Services) -> bool {
+    let Some(limit) = services.config.max_minions else { return false };
+    let connected = services.surroundings.connected();
+    connected.len() > limit && !connected.contains(minion)
+}
+
+fn gate(
+    load: &MapView,
+    minion: &MinionId,
+    presented: &str,
+    services: &Services,
+) -> Result<Decision, StoreError> {
+    let known_state = services.pki.state(minion)?.filter(|state| *state != KeyState::Denied);
+    let known_key = match known_state {
+        Some(state) => services.pki.stored_pem(minion, state)?,
+        None => None,
+    };
+    let known = known_state.zip(known_key.as_deref());
+    let auto_reject = services.autosign.rejects(minion.as_str());
+    let is_new = matches!(known, None | Some((KeyState::Pending, _)));
+    let auto_sign = is_new && auto_signs(load, minion, services)?;
+    Ok(decide(&Situation {
+        open_mode: services.config.open_mode,
+        auto_reject,
+        auto_sign,
+        known,
+        presented,
+    }))
+}
+
+/// A stub in `minions_autosign` is used up by this, as in stock.
+fn auto_signs(
+    load: &MapView,
+    minion: &MinionId,
+    services: &Services,
+) -> Result<bool, StoreError> {
+    if services.autosign.accepts(minion.as_str()) {
+        return Ok(true);
+    }
+    if services.pki.take_autosign_stub(minion, services.config.autosign_timeout)? {
+        return Ok(true);
+    }
+    let grains = value_of(load, "autosign_grains");
+    let pairs: Vec<(String, String)> = grains
+        .as_map()
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str()?.to_owned(), python_text::str(value)?)))
+        .collect();
+    Ok(services.autosign.accepts_grains(&pairs))
+}
+
+fn carry_out(
+    decision: Decision,
+    asker: &Asker<'_>,
+    load: &MapView,
+    minion: &MinionId,
+    presented: &str,
+) -> Outcome {
+    let services = asker.services;
+    let pki = &services.pki;
+    let (stored, negative, result, act) = match decision {
+        Decision::Proceed => return keys(asker, load, minion, presented),
+        Decision::Accept => {
+            return match pki.accept(minion, presented) {
+                Ok(()) => keys(asker, load, minion, presented),
+                Err(error) => not_stored(asker, minion, &error),
+            };
+        }
+        Decision::Pend => (pki.pend(minion, presented), Negative::Pending, "pend", "pend"),
+        Decision::StillPending => (Ok(()), Negative::Pending, "pend", "pend"),
+        Decision::Rejected => (Ok(()), Negative::Refused, "rejected", "reject"),
+        Decision::Reject => (pki.reject(minion, presented), Negative::Refused, "reject", "reject"),
+        Decision::Deny => {
+            tracing::warn!(%minion, "authentication refused: another key is known under this id; \
+                this may be an attack");
+            (pki.deny(minion, presented), Negative::Refused, "denied", "denied")
+        }
+        Decision::NoKey => return asker.negative(Negative::Refused, "no_key"),
+    };
+    if let Err(error) = stored {
+        return not_stored(asker, minion, &error);
+    }
+    if decision == Decision::Pend {
+        tracing::info!(%minion, "new key is pending");
+    }
+    let pending = matches!(negative, Negative::Pending);
+    let names_act = decision != Decision::Rejected || services.config.salt_compat == Compat::V3008;
+    let event = auth_event(services, minion, presented, pending, names_act.then_some(act));
+    with_event(asker.negative(negative, result), event)
+}
+
+fn not_stored(asker: &Asker<'_>, minion: &MinionId, error: &StoreError) -> Outcome {
+    tracing::error!(%minion, %error, "the key cannot be stored");
+    asker.negative(Negative::Refused, "error")
+}
+
+fn auth_event(
+    services: &Services,
+    minion: &MinionId,
+    presented: &str,
+    result: bool,
+    act: Option<&str>,
+) -> Option<saltern_model::Event> {
+    if !services.config.auth_events {
+        return None;
+    }
+    let mut data: Vec<(Value, Value)> = vec![("result".into(), result.into())];
+    if let Some(act) = act {
+        data.push(("act".into(), act.into()));
+    }
+    data.push(("id".into(), minion.as_str().into()));
+    data.push(("pub".into(), presented.into()));
+    Some(event_data::event(services, Tag::auth(), Value::Map(data)))
+}
+
+fn with_event(outcome: Outcome, event: Option<saltern_model::Event>) -> Outcome {
+    match event {
+        Some(event) => outcome.and_fire(event),
+        None => outcome,
+    }
+}
+
+/// The positive answer.
+fn keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId, presented: &str) -> Outcome {
+    let services = asker.services;
+    match packed_keys(asker, load, minion) {
+        Ok(inner) => {
+            services.metrics.authentications.with_label_values(&["accept"]).inc();
+            let event = auth_event(services, minion, presented, true, Some("accept"));
+            let answer =
+                if asker.version > 1 { asker.signed(&inner) } else { Bytes::from(inner) };
+            with_event(Outcome::reply(answer), event)
+        }
+        Err(KeysError::BadEncAlgo) => Outcome::reply(unsigned_text("bad enc algo")),
+        Err(KeysError::NoEncAlgo) => Outcome::reply(reply::no_answer()),
+        Err(KeysError::BadSigAlgo) => Outcome::reply(unsigned_text("bad sig algo")),
+        Err(KeysError::BadKey(reason)) => {
+            tracing::error!(%minion, reason, "authentication refused: the key cannot be used");
+            asker.negative(Negative::Refused, "bad_key")
+        }
+    }
+}
+
+enum KeysError {
+    /// Unknown, and a token should have been decrypted with it: stock says so.
+    BadEncAlgo,
+    /// Unknown, and there was no token: stock fails without an answer of its own.
+    NoEncAlgo,
+    BadSigAlgo,
+    BadKey(String),
+}
+
+fn packed_keys(
+    asker: &Asker<'_>,
+    load: &MapView,
+    minion: &MinionId,
+) -> Result<Vec<u8>, KeysError> {
+    let services = asker.services;
+    let token = load.get("token").and_then(|token| token.as_bytes());
+    let enc_algo = algorithm(load, "enc_algo", EncAlgo::OaepSha1, EncAlgo::from_wire)
+        .ok_or(if token.is_some() { KeysError::BadEncAlgo } else { KeysError::NoEncAlgo })?;
+    let bad_key = |error: &dyn std::fmt::Display| KeysError::BadKey(error.to_string());
+    let accepted = services
+        .pki
+        .accepted_key(minion)
+        .map_err(|error| bad_key(&error))?
+        .ok_or_else(|| KeysError::BadKey("it is not among the accepted keys".to_owned()))?;
+    let session = services.sessions.get_or_create(minion).map_err(|error| bad_key(&error))?;
+    let shared = services.shared.current();
+    let seal = |secret: &[u8]| accepted.key.encrypt(enc_algo, secret);
+    let aes = seal(shared.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
+    let session = seal(session.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
+    let signature = shared.signature(&services.master.private).map_err(|e| bad_key(&e))?;
+    let token = token.and_then(|token| echo_token(token, enc_algo, &accepted, services));
+    let pub_sig = match asker.sig_algo {
+        Some(algorithm) => services.master.public_signature(algorithm),
+        None => return Err(KeysError::BadSigAlgo),
+    }
+    .map_err(|error| bad_key(&error))?;
+
+    let entries = 6
+        + usize::from(pub_sig.is_some())
+        + usize::from(token.is_some())
+        + usize::from(asker.version > 1);
+    let mut out = Vec::with_capacity(2048);
+    let mut encoder = Encoder::new(&mut out, Dialect::Raw);
+    encoder.map(entries).str("enc").str("pub");
+    encoder.str("pub_key").str(&clean_key(&services.master.public_pem));
+    encoder.str("publish_port").int(i64::from(services.config.publish_port));
+    if let Some(pub_sig) = pub_sig {
+        encoder.str("pub_sig").bin(pub_sig.as_bytes());
+    }
+    if let Some(token) = token {
+        encoder.str("token").bin(&token);
+    }
+    encoder.str("aes").bin(&aes).str("session").bin(&session).str("sig").bin(signature);
+    if asker.version > 1 {
+        encoder.str("nonce").bin(asker.nonce.as_deref().unwrap_or_default());
+    }
+    Ok(out)
+}
+
+/// Proves to the minion that this master has the private key: its token comes back, encrypted for
+/// the minion. A token that does not decrypt is left out, and the minion decides.
+fn echo_token(
+    token: &[u8],
+    enc_algo: EncAlgo,
+    accepted: &saltern_store::AcceptedKey,
+    services: &Services,
+) -> Option<Vec<u8>> {
+    let plain = match services.master.private.decrypt(enc_algo, token) {
+        Ok(plain) => plain,
+        Err(error) => {
+            tracing::warn!(%error, "the token of an authentication does not decrypt");
+            return None;
+        }
+    };
+    accepted.key.encrypt(enc_algo, plain.expose()).ok()
+}

@@ -1,0 +1,317 @@
+//! Opening a request: is it well formed, who sent it, is it genuine.
+//!
+//! The checks and their order are those of stock's `handle_message` (`salt/channel/server.py`),
+//! with one deliberate difference: an `enc` other than `clear` and `aes` is refused, where 3007 and
+//! 3008 run it unauthenticated.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use saltern_crypto::{Crypticle, EncAlgo, NONCE_LEN, SigAlgo};
+use saltern_model::MinionId;
+use saltern_store::{AcceptedKey, Session, SharedKey};
+use saltern_wire::msgpack::{Kind, Limits, MapView, RawValue};
+
+use crate::{Services, python_text, reply};
+
+/// Limits on a decrypted or clear load. Its size is bounded by the listener already.
+pub(crate) const LOAD_LIMITS: Limits = Limits::WIRE;
+
+/// A request that has passed every check of its envelope.
+pub(crate) enum Opened {
+    /// Not encrypted, nobody vouches for it.
+    Clear {
+        /// What it says.
+        load: MapView,
+        /// The protocol version of its sender.
+        version: i64,
+    },
+    /// Encrypted with a key that only an authenticated minion has.
+    Minion(Sealed),
+}
+
+/// What an authenticated minion sent.
+pub(crate) struct Sealed {
+    /// Who sent it, as the channel knows it; whatever the load says of ids is only text.
+    pub minion: MinionId,
+    /// What it says, without `tok` and `nonce`.
+    pub load: MapView,
+    /// How the answer is to be packed.
+    pub answer: Answer,
+    /// The sender's accepted key.
+    pub key: Option<Arc<AcceptedKey>>,
+    /// `enc_algo` and `sig_algo` of the envelope.
+    pub enc_algo: Option<EncAlgo>,
+    /// See `enc_algo`.
+    pub sig_algo: Option<SigAlgo>,
+}
+
+/// How the answer to an encrypted request is to be encrypted.
+pub(crate) struct Answer {
+    key: AnswerKey,
+    /// Goes in front of the answer; none for the oldest protocol.
+    pub nonce: Option<Bytes>,
+    /// The protocol version of the sender.
+    pub version: i64,
+}
+
+enum AnswerKey {
+    Session(Arc<Session>),
+    Shared(Arc<SharedKey>),
+}
+
+impl Answer {
+    /// Encrypts one packed value.
+    pub(crate) fn seal(&self, packed: &[u8]) -> Bytes {
+        self.crypticle().dumps(packed, self.nonce.as_deref()).into()
+    }
+
+    fn crypticle(&self) -> &Crypticle {
+        match &self.key {
+            AnswerKey::Session(session) => &session.crypticle,
+            AnswerKey::Shared(shared) => &shared.crypticle,
+        }
+    }
+}
+
+/// A request that failed a check: what its sender is told, and what is counted.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// The bytes of the answer.
+    pub reply: Bytes,
+    /// A word from a closed set.
+    pub reason: &'static str,
+}
+
+impl Refusal {
+    pub(crate) fn bad_load(reason: &'static str) -> Self {
+        Self { reply: reply::bad_load(), reason }
+    }
+
+    pub(crate) fn no_answer(reason: &'static str) -> Self {
+        Self { reply: reply::no_answer(), reason }
+    }
+}
+
+/// Opens a request.
+pub(crate) fn open(payload: Bytes, services: &Services) -> Result<Opened, Refusal> {
+    let envelope = parse(payload, services)?;
+    let version = version_of(&envelope)?;
+    if version < i64::from(services.config.minimum_auth_version) {
+        return Err(Refusal::bad_load("version"));
+    }
+    let load = envelope.get("load").ok_or_else(|| Refusal::bad_load("no_load"))?;
+    match envelope.str("enc") {
+        Some("clear") => {
+            let load = as_load(load)?;
+            check_id_text(&load)?;
+            Ok(Opened::Clear { load, version })
+        }
+        Some("aes") => open_sealed(&envelope, load, version, services).map(Opened::Minion),
+        _ => Err(Refusal::bad_load("enc")),
+    }
+}
+
+fn parse(payload: Bytes, services: &Services) -> Result<MapView, Refusal> {
+    use saltern_wire::msgpack::DecodeError;
+    match MapView::parse(payload, &LOAD_LIMITS) {
+        Ok(envelope) if envelope.contains("enc") && envelope.contains("load") => Ok(envelope),
+        Ok(_) => Err(Refusal::bad_load("no_load")),
+        Err(DecodeError::NotAMap) => Err(Refusal::bad_load("not_a_map")),
+        Err(_) => Err(Refusal {
+            reply: reply::not_msgpack(services.config.salt_compat),
+            reason: "not_msgpack",
+        }),
+    }
+}
+
+/// Python's `int(version)`: a text that is no number counts as 0, other kinds are an error that
+/// stock does not catch.
+fn version_of(envelope: &MapView) -> Result<i64, Refusal> {
+    let Some(version) = envelope.get("version") else { return Ok(0) };
+    if let Some(number) = version.as_i64() {
+        return Ok(number);
+    }
+    if let Some(flag) = version.as_bool() {
+        return Ok(i64::from(flag));
+    }
+    if let Some(number) = version.as_f64() {
+        return Ok(number as i64);
+    }
+    match version.as_bytes() {
+        Some(text) => {
+            Ok(std::str::from_utf8(text).ok().and_then(|t| t.trim().parse().ok()).unwrap_or(0))
+        }
+        None => Err(Refusal::no_answer("version")),
+    }
+}
+
+fn as_load(load: &RawValue) -> Result<MapView, Refusal> {
+    load.as_map().ok_or_else(|| Refusal {
+        reply: reply::text("payload and load must be a dict"),
+        reason: "load_not_a_map",
+    })
+}
+
+fn check_id_text(load: &MapView) -> Result<(), Refusal> {
+    let Some(id) = load.get("id") else { return Ok(()) };
+    match id.as_str() {
+        Some(text) if text.contains('\0') => Err(Refusal {
+            reply: reply::text("bad load: id contains a null byte"),
+            reason: "id",
+        }),
+        Some(_) => Ok(()),
+        None => {
+            let shown = python_text::repr(&id.decode());
+            Err(Refusal {
+                reply: reply::text(&format!("bad load: id {shown} is not a string")),
+                reason: "id",
+            })
+        }
+    }
+}
+
+fn open_sealed(
+    envelope: &MapView,
+    ciphertext: &RawValue,
+    version: i64,
+    services: &Services,
+) -> Result<Sealed, Refusal> {
+    let ciphertext = match ciphertext.kind() {
+        Kind::Str | Kind::Bin => ciphertext.as_bytes().unwrap_or_default(),
+        _ => return Err(Refusal::bad_load("ciphertext")),
+    };
+    let (key, envelope_id) = answer_key(envelope, version, services)?;
+    let crypticle = match &key {
+        AnswerKey::Session(session) => &session.crypticle,
+        AnswerKey::Shared(shared) => &shared.crypticle,
+    };
+    let plain = crypticle.loads(ciphertext).map_err(|_| Refusal::bad_load("decrypt"))?;
+    let mut load = match MapView::parse(plain, &LOAD_LIMITS) {
+        Ok(load) => load,
+        Err(saltern_wire::msgpack::DecodeError::NotAMap) => {
+            return Err(Refusal {
+                reply: reply::text("payload and load must be a dict"),
+                reason: "load_not_a_map",
+            });
+        }
+        Err(_) => return Err(Refusal::bad_load("load")),
+    };
+    check_id_text(&load)?;
+    let nonce = take_nonce(&mut load, version)?;
+    let (minion, key_on_disk) = match envelope_id {
+        Some(id) => check_identity(&mut load, id, services)?,
+        None => check_legacy_identity(&mut load, services)?,
+    };
+    Ok(Sealed {
+        minion,
+        load,
+        answer: Answer { key, nonce, version },
+        key: key_on_disk,
+        enc_algo: algorithm(envelope, "enc_algo", EncAlgo::OaepSha1, EncAlgo::from_wire),
+        sig_algo: algorithm(envelope, "sig_algo", SigAlgo::Pkcs1v15Sha1, SigAlgo::from_wire),
+    })
+}
+
+/// The algorithm named under `key`; the default if none is named; nothing if it is not known.
+pub(crate) fn algorithm<A>(
+    map: &MapView,
+    key: &str,
+    default: A,
+    from_wire: fn(&str) -> Option<A>,
+) -> Option<A> {
+    match map.get(key) {
+        None => Some(default),
+        Some(name) => name.as_str().and_then(from_wire),
+    }
+}
+
+/// The key that the request is encrypted with: the session key of the minion that the envelope
+/// names, or, before version 3 of the protocol, the key that all share.
+fn answer_key(
+    envelope: &MapView,
+    version: i64,
+    services: &Services,
+) -> Result<(AnswerKey, Option<MinionId>), Refusal> {
+    if version < 3 {
+        return Ok((AnswerKey::Shared(services.shared.current()), None));
+    }
+    let id = envelope.str("id").ok_or_else(|| Refusal::bad_load("no_id"))?;
+    let id = MinionId::parse(id).map_err(|_| Refusal::bad_load("id"))?;
+    match services.sessions.get(&id) {
+        Ok(Some(session)) => Ok((AnswerKey::Session(session), Some(id))),
+        Ok(None) => Err(Refusal::bad_load("no_session")),
+        Err(error) => {
+            tracing::error!(minion = %id, %error, "session key cannot be read");
+            Err(Refusal::bad_load("no_session"))
+        }
+    }
+}
+
+/// Takes the nonce that the answer must carry. One of the wrong length makes stock fail later, in
+/// a way that its caller does not see.
+fn take_nonce(load: &mut MapView, version: i64) -> Result<Option<Bytes>, Refusal> {
+    if version < 2 {
+        return Ok(None);
+    }
+    let Some(nonce) = load.remove("nonce") else { return Ok(None) };
+    match nonce.as_shared_bytes() {
+        Some(bytes) if bytes.len() == NONCE_LEN => Ok(Some(bytes)),
+        Some(bytes) if bytes.is_empty() => Ok(None),
+        None if nonce.is_nil() => Ok(None),
+        _ => Err(Refusal::no_answer("nonce")),
+    }
+}
+
+type Identity = (MinionId, Option<Arc<AcceptedKey>>);
+
+/// Version 3: the session key belongs to `id`; the load must name the same minion and carry a
+/// token that the accepted key of this minion made.
+fn check_identity(
+    load: &mut MapView,
+    id: MinionId,
+    services: &Services,
+) -> Result<Identity, Refusal> {
+    if let Some(oldest) = services.config.request_server_ttl {
+        let sent = load.get("ts").and_then(RawValue::as_i64);
+        let age = sent.map(|sent| services.clock.unix().saturating_sub(sent));
+        if age.is_none_or(|age| age > 0 && age.unsigned_abs() > oldest.as_secs()) {
+            return Err(Refusal::bad_load("ttl"));
+        }
+    }
+    if load.str("id") != Some(id.as_str()) {
+        return Err(Refusal::bad_load("id_mismatch"));
+    }
+    let token = load.remove("tok").ok_or_else(|| Refusal::bad_load("no_token"))?;
+    let key = valid_token(&id, &token, services)?;
+    Ok((id, Some(key)))
+}
+
+/// Before version 3: whoever has the shared key may say who it is; a token is checked if there
+/// is one.
+fn check_legacy_identity(load: &mut MapView, services: &Services) -> Result<Identity, Refusal> {
+    let id = load.str("id").ok_or_else(|| Refusal::bad_load("no_id"))?;
+    let id = MinionId::parse(id).map_err(|_| Refusal::bad_load("id"))?;
+    let key = match load.remove("tok") {
+        Some(token) => Some(valid_token(&id, &token, services)?),
+        None => accepted_key(&id, services)?,
+    };
+    Ok((id, key))
+}
+
+fn valid_token(
+    id: &MinionId,
+    token: &RawValue,
+    services: &Services,
+) -> Result<Arc<AcceptedKey>, Refusal> {
+    let key = accepted_key(id, services)?.ok_or_else(|| Refusal::bad_load("no_key"))?;
+    let token = token.as_bytes().ok_or_else(|| Refusal::bad_load("token"))?;
+    if key.token_valid(token) { Ok(key) } else { Err(Refusal::bad_load("token")) }
+}
+
+fn accepted_key(id: &MinionId, services: &Services) -> Result<Option<Arc<AcceptedKey>>, Refusal> {
+    services.pki.accepted_key(id).map_err(|error| {
+        tracing::error!(minion = %id, %error, "accepted key cannot be read");
+        Refusal::bad_load("no_key")
+    })
+}

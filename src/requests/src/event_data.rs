@@ -1,0 +1,99 @@
+//! Making events: the data map with its `_stamp`, never larger than `max_event_size`.
+
+use bytes::Bytes;
+use saltern_model::{Event, Packed, Tag, stamp};
+use saltern_wire::msgpack::{Dialect, Encoder, MapView, RawValue, Value, encode};
+
+use crate::Services;
+
+/// What stands in the place of a value that made its event too large (`salt/utils/dicttrim.py`).
+const TRIMMED: &str = "VALUE_TRIMMED";
+
+/// An event whose data is built here.
+pub(crate) fn event(services: &Services, tag: Tag, data: Value) -> Event {
+    let Value::Map(mut entries) = data else {
+        unreachable!("event data is built as a map by its caller");
+    };
+    entries.push(("_stamp".into(), now(services).into()));
+    let packed = encode(&Value::Map(entries), Dialect::Bin);
+    Event { tag, data: fit(services, packed.into()) }
+}
+
+/// An event whose data is a load that came over the wire, every value in the bytes that came.
+pub(crate) fn event_of_load(services: &Services, tag: Tag, load: &mut MapView) -> Event {
+    let stamp = RawValue::pack(&now(services).into(), Dialect::Bin);
+    load.insert("_stamp", stamp);
+    Event { tag, data: fit(services, load.pack_bin_dialect()) }
+}
+
+fn now(services: &Services) -> String {
+    stamp(services.config.salt_compat, services.clock.unix_micros())
+}
+
+/// Replaces the largest values by a marker until the event is small enough, like stock's
+/// `trim_dict`: in passes, each with a smaller bound for what may stay.
+fn fit(services: &Services, packed: Bytes) -> Packed {
+    let limit = services.config.max_event_size;
+    if packed.len() <= limit {
+        return Packed::new(packed);
+    }
+    Packed::new(trim(&packed, limit))
+}
+
+fn trim(packed: &Bytes, limit: usize) -> Bytes {
+    let Ok(mut value) = saltern_wire::msgpack::decode_exact(packed, &crate::envelope::LOAD_LIMITS)
+    else {
+        return packed.clone();
+    };
+    let mut percent = 50;
+    loop {
+        trim_values(&mut value, limit * percent / 100);
+        let smaller = encode(&value, Dialect::Bin);
+        if smaller.len() <= limit || percent == 0 {
+            return smaller.into();
+        }
+        percent = percent.saturating_sub(10);
+    }
+}
+
+fn trim_values(value: &mut Value, largest: usize) {
+    let Value::Map(entries) = value else { return };
+    for (_, inner) in entries {
+        if matches!(inner, Value::Map(_)) {
+            trim_values(inner, largest);
+        } else if packed_size(inner) > largest.max(TRIMMED.len() + 1) {
+            *inner = TRIMMED.into();
+        }
+    }
+}
+
+fn packed_size(value: &Value) -> usize {
+    let mut out = Vec::new();
+    Encoder::new(&mut out, Dialect::Bin).value(value);
+    out.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_values_go_first() {
+        let big = "x".repeat(600);
+        let value = Value::map([
+            ("id", Value::from("m1")),
+            ("return", Value::map([("a", big.as_str()), ("b", "small")])),
+            ("out", Value::from("y".repeat(300).as_str())),
+        ]);
+        let packed: Bytes = encode(&value, Dialect::Bin).into();
+        let trimmed = trim(&packed, 1000);
+        assert!(trimmed.len() <= 1000);
+        let read =
+            saltern_wire::msgpack::decode_exact(&trimmed, &crate::envelope::LOAD_LIMITS).unwrap();
+        assert_eq!(read.get("id").and_then(Value::as_str), Some("m1"));
+        let inner = read.get("return").unwrap();
+        assert_eq!(inner.get("a").and_then(Value::as_str), Some(TRIMMED));
+        assert_eq!(inner.get("b").and_then(Value::as_str), Some("small"));
+        assert!(read.get("out").and_then(Value::as_str).is_some_and(|text| text.len() == 300));
+    }
+}

@@ -1,0 +1,233 @@
+//! The way of one request: open the envelope, find the command, run it.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use saltern_model::MinionId;
+use saltern_wire::msgpack::{Dialect, MapView, Value, encode};
+
+use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
+use crate::{
+    Outcome, Services, auth, minion_event, pillar, ping, publish, register_resources, reply,
+    return_,
+};
+
+/// Which queue a request waits in. Told from the outside of the envelope alone, because the
+/// router, which asks, does not decrypt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// `_auth`: the expensive one.
+    Auth,
+    /// Other clear commands: what people and their tools send.
+    Clear,
+    /// Everything that authenticated minions send.
+    Minion,
+}
+
+impl Class {
+    /// Every class, the one that is served first in front.
+    pub const ALL: [Self; 3] = [Self::Clear, Self::Minion, Self::Auth];
+
+    /// The label in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::Clear => "clear",
+            Self::Minion => "minion",
+        }
+    }
+}
+
+/// The class of a request. Looks at the first few bytes of the payload only: a wrong guess costs
+/// a place in another queue, nothing else.
+pub fn peek_class(payload: &[u8]) -> Class {
+    let head = payload.get(..payload.len().min(160)).unwrap_or_default();
+    let has = |needle: &[u8]| head.windows(needle.len()).any(|window| window == needle);
+    if has(b"\xa3aes") {
+        Class::Minion
+    } else if has(b"\xa5_auth") {
+        Class::Auth
+    } else {
+        Class::Clear
+    }
+}
+
+/// What became of a request.
+pub struct Handled {
+    /// The answer and the effects.
+    pub outcome: Outcome,
+    /// The command, from the closed set of those that are known; for logs and metrics.
+    pub command: &'static str,
+    /// The minion that certainly sent it, if one did.
+    pub minion: Option<MinionId>,
+}
+
+/// Handles one request that came from `from`.
+pub fn handle(payload: Bytes, from: IpAddr, services: &Services) -> Handled {
+    match envelope::open(payload, services) {
+        Ok(Opened::Clear { load, version }) => handle_clear(load, version, services),
+        Ok(Opened::Minion(sealed)) => handle_minion(sealed, from, services),
+        Err(refusal) => {
+            services.metrics.refused.with_label_values(&[refusal.reason]).inc();
+            tracing::debug!(%from, reason = refusal.reason, "request refused");
+            Handled { outcome: Outcome::reply(refusal.reply), command: "-", minion: None }
+        }
+    }
+}
+
+/// Commands that are sent in the clear.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ClearCommand {
+    Auth,
+    Ping,
+    Publish,
+    /// Known to stock; not served by this release.
+    NotServed(&'static str),
+}
+
+impl ClearCommand {
+    fn from_wire(name: &str) -> Option<Self> {
+        Some(match name {
+            "_auth" => Self::Auth,
+            "ping" => Self::Ping,
+            "publish" => Self::Publish,
+            "get_token" => Self::NotServed("get_token"),
+            "mk_token" => Self::NotServed("mk_token"),
+            "runner" => Self::NotServed("runner"),
+            "wheel" => Self::NotServed("wheel"),
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auth => "_auth",
+            Self::Ping => "ping",
+            Self::Publish => "publish",
+            Self::NotServed(name) => name,
+        }
+    }
+}
+
+fn handle_clear(load: MapView, version: i64, services: &Services) -> Handled {
+    let Some(command) = load.str("cmd").and_then(ClearCommand::from_wire) else {
+        let nothing = Value::Map(Vec::new());
+        return Handled {
+            outcome: Outcome::reply(reply::clear(&nothing)),
+            command: "-",
+            minion: None,
+        };
+    };
+    let outcome = match command {
+        ClearCommand::Auth => auth::handle(&load, version, services),
+        ClearCommand::Ping => ping::handle(&load),
+        ClearCommand::Publish => publish::handle(&load, services),
+        ClearCommand::NotServed(name) => {
+            tracing::warn!(cmd = name, "command refused: this release does not serve it");
+            Outcome::reply(reply::named_error(
+                "UserAuthenticationError",
+                &format!("this master does not serve the command \"{name}\" yet"),
+            ))
+        }
+    };
+    Handled { outcome, command: command.name(), minion: None }
+}
+
+/// Commands that only an authenticated minion can send.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MinionCommand {
+    MinionEvent,
+    Pillar,
+    RegisterResources,
+    Return,
+    /// Known to stock; not served by this release.
+    NotServed(&'static str),
+}
+
+/// Commands of stock's `AESFuncs` that this release does not serve.
+const NOT_SERVED: [&str; 24] = [
+    "verify_minion",
+    "_master_tops",
+    "_master_opts",
+    "_mine_get",
+    "_mine",
+    "_mine_delete",
+    "_mine_flush",
+    "_file_recv",
+    "_syndic_return",
+    "minion_runner",
+    "pub_ret",
+    "minion_pub",
+    "minion_publish",
+    "revoke_auth",
+    "_serve_file",
+    "_file_find",
+    "_file_hash",
+    "_file_hash_and_stat",
+    "_file_list",
+    "_file_list_emptydirs",
+    "_dir_list",
+    "_symlink_list",
+    "_file_envs",
+    "_ext_nodes",
+];
+
+impl MinionCommand {
+    fn from_wire(name: &str) -> Option<Self> {
+        Some(match name {
+            "_minion_event" => Self::MinionEvent,
+            "_pillar" => Self::Pillar,
+            "_register_resources" => Self::RegisterResources,
+            "_return" => Self::Return,
+            other => Self::NotServed(NOT_SERVED.iter().find(|known| **known == other)?),
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::MinionEvent => "_minion_event",
+            Self::Pillar => "_pillar",
+            Self::RegisterResources => "_register_resources",
+            Self::Return => "_return",
+            Self::NotServed(name) => name,
+        }
+    }
+}
+
+fn handle_minion(sealed: Sealed, from: IpAddr, services: &Services) -> Handled {
+    let minion = sealed.minion.clone();
+    services.surroundings.heard(&minion, from);
+    let Some(name) = sealed.load.str("cmd") else {
+        return Handled {
+            outcome: Outcome::reply(reply::no_answer()),
+            command: "-",
+            minion: Some(minion),
+        };
+    };
+    let Some(command) = MinionCommand::from_wire(name) else {
+        let nothing = encode(&Value::Map(Vec::new()), Dialect::Raw);
+        return Handled {
+            outcome: Outcome::reply(sealed.answer.seal(&nothing)),
+            command: "-",
+            minion: Some(minion),
+        };
+    };
+    let outcome = match command {
+        MinionCommand::Return => return_::handle(sealed, services),
+        MinionCommand::MinionEvent => minion_event::handle(sealed, services),
+        MinionCommand::Pillar => pillar::handle(&sealed, services),
+        MinionCommand::RegisterResources => register_resources::handle(&sealed),
+        MinionCommand::NotServed(name) => {
+            tracing::warn!(cmd = name, %minion, "command refused: this release does not serve it");
+            Outcome::reply(sealed.answer.seal(&encode(&Value::from(""), Dialect::Raw)))
+        }
+    };
+    Handled { outcome, command: command.name(), minion: Some(minion) }
+}
+
+/// Decodes one entry of a load, or nil.
+pub(crate) fn value_of(load: &MapView, name: &str) -> Value {
+    load.get(name).map_or(Value::Nil, |value| {
+        saltern_wire::msgpack::decode_wire(value.bytes(), &LOAD_LIMITS).unwrap_or(Value::Nil)
+    })
+}

@@ -1,0 +1,34 @@
+//! What each wire command means: one file a command, named as on the wire.
+//!
+//! A request is a pure step: payload and [`Services`] in, [`Handled`] out, with the reply's bytes
+//! and the [`Effect`]s that somebody else carries out. Nothing here knows actors or sockets. A
+//! request that fails a check has no effect and leaves no trace on disk.
+//!
+//! Suggested reading order: [`handle`] (the way of one request), `envelope` (who is asking, is it
+//! genuine), `ping` (the smallest command), `return_` (the busiest one), `auth`, `publish`.
+#![warn(clippy::indexing_slicing)]
+
+mod auth;
+mod envelope;
+mod event_data;
+mod handle;
+mod minion_event;
+mod outcome;
+mod pillar;
+mod ping;
+mod publish;
+mod publish_load;
+mod python_text;
+mod register_resources;
+mod reply;
+mod return_;
+mod services;
+mod site_options;
+mod sub_events;
+mod signed_load;
+
+pub use handle::{Class, Handled, handle, peek_class};
+pub use outcome::{Effect, Outcome, Publication, StartJob, StoreReturn, Topics};
+pub use reply::NO_ANSWER;
+pub use site_options::SiteOptions;
+pub use services::{RequestMetrics, Services, Stores, Surroundings};

@@ -1,0 +1,83 @@
+//! What a handled request leaves to be done.
+
+use bytes::Bytes;
+use saltern_model::{Event, JobRecord, MinionId, ReturnRecord};
+
+/// The answer to a request, and what must happen because of it.
+pub struct Outcome {
+    /// The bytes to send back. When an effect is durable, only after it has been stored.
+    pub reply: Bytes,
+    /// The bytes to send back instead when a durable effect could not be stored.
+    pub reply_if_not_stored: Bytes,
+    /// What is to be done, in order.
+    pub effects: Vec<Effect>,
+}
+
+impl Outcome {
+    /// An answer without an effect.
+    pub fn reply(reply: impl Into<Bytes>) -> Self {
+        let reply = reply.into();
+        Self { reply_if_not_stored: reply.clone(), reply, effects: Vec::new() }
+    }
+
+    /// Adds an event to be fired.
+    pub fn and_fire(mut self, event: Event) -> Self {
+        self.effects.push(Effect::Fire(event));
+        self
+    }
+}
+
+/// One thing to be done because of a request.
+pub enum Effect {
+    /// Fire an event on the bus.
+    Fire(Event),
+    /// Store a new job; then announce it and publish it.
+    StartJob(Box<StartJob>),
+    /// Store a return; then fire its events.
+    StoreReturn(Box<StoreReturn>),
+}
+
+/// A job that is to begin.
+pub struct StartJob {
+    /// What is stored.
+    pub job: JobRecord,
+    /// What is fired once it is stored, before the first byte is published.
+    pub announce: Vec<Event>,
+    /// What goes out to the minions.
+    pub publication: Publication,
+}
+
+/// A return that is to be kept.
+pub struct StoreReturn {
+    /// What is stored.
+    pub record: ReturnRecord,
+    /// The job that the return brings with it: always for `salt-call` (jid `req`); otherwise what
+    /// is to be stored when the job is not known.
+    pub job: JobRecord,
+    /// The minion asked the master to allot the jid, so the job is certainly new.
+    pub standalone: bool,
+    /// What is fired once it is stored.
+    pub events: Vec<Event>,
+    /// `job_cache` is on and nothing asked for the return not to be kept.
+    pub keep: bool,
+}
+
+/// A load for the minions, not yet numbered, encrypted or signed.
+#[derive(Clone)]
+pub struct Publication {
+    /// How many entries `packed` holds.
+    pub entries: usize,
+    /// The entries of the load (keys and values, without the map's header), old dialect.
+    pub packed: Bytes,
+    /// Whom it is for, when the publish channel filters (`zmq_filtering`).
+    pub topics: Topics,
+}
+
+/// Whom a publication is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topics {
+    /// Everybody; each minion decides for itself.
+    Broadcast,
+    /// These minions only.
+    Minions(Vec<MinionId>),
+}

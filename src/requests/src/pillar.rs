@@ -1,0 +1,85 @@
+//! `_pillar`: the pillar of a minion, in a reply that only this minion can read and that is bound
+//! to its request.
+//!
+//! This release renders no pillar. A site without pillar files gets the empty pillar that stock
+//! would give; a site with some gets a pillar error, so that no state is applied without the
+//! pillar that it was written for.
+
+use bytes::Bytes;
+use saltern_crypto::{Crypticle, KeyString};
+use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
+
+use crate::envelope::{Refusal, Sealed};
+use crate::{Outcome, Services};
+
+/// Answers with the pillar.
+pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
+    let pillar = pillar_of(sealed, services);
+    let private = sealed.load.str("ver") == Some("2") || services.site.pillar_version != 1;
+    if !private {
+        return Outcome::reply(sealed.answer.seal(&encode(&pillar, Dialect::Raw)));
+    }
+    match private_reply(sealed, &pillar, services) {
+        Ok(reply) => Outcome::reply(reply),
+        Err(refusal) => {
+            services.metrics.refused.with_label_values(&[refusal.reason]).inc();
+            Outcome::reply(refusal.reply)
+        }
+    }
+}
+
+fn pillar_of(sealed: &Sealed, services: &Services) -> Value {
+    if !services.site.has_pillar {
+        return Value::Map(Vec::new());
+    }
+    tracing::error!(
+        minion = %sealed.minion,
+        "pillar refused: this release renders no pillar, but pillar_roots or ext_pillar has one"
+    );
+    let text = "this Saltern release renders no pillar yet, but this master is configured with one";
+    Value::map([("_errors", Value::Array(vec![text.into()]))])
+}
+
+/// `{"key": …, "pillar": …}`: a fresh key for this minion alone, and under it the pillar with the
+/// master's signature over pillar, key and nonce (`_encrypt_private` in `salt/channel/server.py`).
+fn private_reply(sealed: &Sealed, pillar: &Value, services: &Services) -> Result<Bytes, Refusal> {
+    let public = sealed.key.as_ref().ok_or_else(|| Refusal::no_answer("no_key"))?;
+    let enc_algo = sealed.enc_algo.ok_or_else(|| Refusal::no_answer("enc_algo"))?;
+    let key = KeyString::generate();
+    let sealed_key = public.key.encrypt(enc_algo, key.as_str().as_bytes()).map_err(|error| {
+        tracing::warn!(minion = %sealed.minion, %error, "pillar key cannot be encrypted");
+        Refusal::no_answer("enc_algo")
+    })?;
+    let inner = match (&sealed.answer.nonce, sealed.answer.version) {
+        (_, ..2) => encode(pillar, Dialect::Raw),
+        (None, _) => {
+            encode(&Value::map([("error", "Nonce not included in request")]), Dialect::Raw)
+        }
+        (Some(nonce), _) => signed(sealed, pillar, nonce, &sealed_key, services)?,
+    };
+    let mut reply = Vec::with_capacity(inner.len() + 512);
+    let ciphertext = Crypticle::new(&key).dumps(&inner, None);
+    let mut encoder = Encoder::new(&mut reply, Dialect::Raw);
+    encoder.map(2).str("key").bin(&sealed_key).str("pillar").bin(&ciphertext);
+    Ok(reply.into())
+}
+
+fn signed(
+    sealed: &Sealed,
+    pillar: &Value,
+    nonce: &[u8],
+    sealed_key: &[u8],
+    services: &Services,
+) -> Result<Vec<u8>, Refusal> {
+    let sig_algo = sealed.sig_algo.ok_or_else(|| Refusal::no_answer("sig_algo"))?;
+    let mut data = Vec::new();
+    let mut encoder = Encoder::new(&mut data, Dialect::Raw);
+    encoder.map(3).str("key").bin(sealed_key).str("pillar").value(pillar).str("nonce").bin(nonce);
+    let signature = services.master.private.sign(sig_algo, &data).map_err(|error| {
+        tracing::error!(%error, "pillar cannot be signed");
+        Refusal::no_answer("sig_algo")
+    })?;
+    let mut packed = Vec::with_capacity(data.len() + signature.len() + 32);
+    Encoder::new(&mut packed, Dialect::Raw).map(2).str("data").bin(&data).str("sig").bin(&signature);
+    Ok(packed)
+}

@@ -1,0 +1,327 @@
+//! `publish`, clear: a local user starts a job (`ClearFuncs.publish` in `salt/master.py`).
+//!
+//! Stored first, then announced, then published, then answered: a jid that a client holds is in
+//! the store.
+
+use saltern_model::{Compat, Event, Jid, JobRecord, MinionId, Packed, Tag, Target, TargetType};
+use saltern_policy::target::{Candidates, Resolved, TargetError};
+use saltern_store::{AcceptedIds, KeyProof};
+use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value, decode_wire, encode};
+
+use crate::envelope::LOAD_LIMITS;
+use crate::outcome::{Publication, StartJob, Topics};
+use crate::{Effect, Outcome, Services, event_data, publish_load, reply};
+
+/// The accepted minions as the candidates of a target.
+struct Accepted<'a>(&'a AcceptedIds);
+
+impl Candidates for Accepted<'_> {
+    fn ids(&self) -> &[MinionId] {
+        self.0.sorted()
+    }
+
+    fn find(&self, id: &str) -> Option<&MinionId> {
+        self.0.get(id)
+    }
+}
+
+/// Why nothing is published.
+enum Refused {
+    /// Something that stock needs is missing; stock fails without an answer of its own.
+    Malformed(&'static str),
+    /// The key does not fit, or there is none.
+    NotAuthenticated,
+    /// The user may not do this.
+    NotAuthorised,
+    /// A sentence for the client.
+    Because(String),
+}
+
+/// Starts the job, or says why not.
+pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
+    let Ok(load) = decode_wire(&load.pack(), &LOAD_LIMITS) else {
+        return Outcome::reply(reply::no_answer());
+    };
+    start(&load, services).unwrap_or_else(|refused| refusal(&load, refused, services))
+}
+
+fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
+    let (name, text) = match refused {
+        Refused::Malformed(missing) => {
+            tracing::warn!(cmd = "publish", missing, "request refused: it is incomplete");
+            return Outcome::reply(reply::no_answer());
+        }
+        Refused::Because(text) => {
+            tracing::warn!(cmd = "publish", text, "request refused");
+            return Outcome::reply(reply::plain_error(&text));
+        }
+        Refused::NotAuthenticated => ("AuthenticationError", "Authentication error occurred."),
+        Refused::NotAuthorised => ("AuthorizationError", "Authorization error occurred."),
+    };
+    let user = load.get("user").and_then(Value::as_str).unwrap_or("?");
+    tracing::warn!(cmd = "publish", user, "request refused: {text}");
+    services.metrics.refused.with_label_values(&["publish"]).inc();
+    let outcome = Outcome::reply(reply::named_error(name, text));
+    match error_event(load, name, text, services) {
+        Some(event) => outcome.and_fire(event),
+        None => outcome,
+    }
+}
+
+/// `salt/job/<jid>/error`, when the client brought a jid. Stock puts the whole load into it, key
+/// included; the key is left out here.
+fn error_event(load: &Value, name: &str, text: &str, services: &Services) -> Option<Event> {
+    let jid = load.get("jid")?.as_str()?;
+    let tag = Tag::parse(&format!("salt/job/{jid}/error")).ok()?;
+    let error = Value::map([("name", name), ("message", text)]);
+    let mut entries = without_secrets(load);
+    entries.push(("error".into(), error));
+    Some(event_data::event(services, tag, Value::Map(entries)))
+}
+
+fn without_secrets(load: &Value) -> Vec<(Value, Value)> {
+    const SECRET: [&str; 4] = ["key", "token", "password", "eauth"];
+    let is_open = |(name, _): &&(Value, Value)| !name.as_str().is_some_and(|n| SECRET.contains(&n));
+    let entries = load.as_map().unwrap_or_default().iter().filter(is_open);
+    entries
+        .map(|(name, value)| match (name.as_str(), value) {
+            (Some("kwargs"), inner @ Value::Map(_)) => {
+                (name.clone(), Value::Map(without_secrets(inner)))
+            }
+            _ => (name.clone(), value.clone()),
+        })
+        .collect()
+}
+
+fn start(load: &Value, services: &Services) -> Result<Outcome, Refused> {
+    let request = Request::read(load)?;
+    let blacklist = &services.site.blacklist;
+    if blacklist.bars_user(request.user)
+        || blacklist.bars_any_function(request.functions.iter().map(String::as_str))
+    {
+        return Err(Refused::NotAuthorised);
+    }
+    authenticate(load, &request, services)?;
+    let resolved = resolve(&request, services)?;
+    if resolved.minions.is_empty() {
+        return Ok(Outcome::reply(no_match(load)));
+    }
+    let jid = match request.jid {
+        "" => services.minter.mint(),
+        given => Jid::parse(given).map_err(|error| Refused::Because(error.to_string()))?,
+    };
+    Ok(begin(load, &request, jid, resolved, services))
+}
+
+/// The parts of the load that the master itself looks at.
+struct Request<'a> {
+    user: &'a str,
+    functions: Vec<String>,
+    target: Target,
+    jid: &'a str,
+    nocache: bool,
+}
+
+impl<'a> Request<'a> {
+    fn read(load: &'a Value) -> Result<Self, Refused> {
+        for name in ["user", "fun", "arg", "tgt", "ret"] {
+            if load.get(name).is_none() {
+                return Err(Refused::Malformed(name));
+            }
+        }
+        let text = |name: &'static str| load.get(name).and_then(Value::as_str);
+        let kwargs = load.get("kwargs");
+        Ok(Self {
+            user: text("user").ok_or(Refused::Malformed("user"))?,
+            functions: functions(load.get("fun").unwrap_or(&Value::Nil))?,
+            target: target(load)?,
+            jid: text("jid").unwrap_or_default(),
+            nocache: kwargs
+                .and_then(|kwargs| kwargs.get("nocache"))
+                .and_then(Value::as_bool)
+                .unwrap_or(false),
+        })
+    }
+}
+
+fn functions(fun: &Value) -> Result<Vec<String>, Refused> {
+    match fun {
+        Value::Str(name) => Ok(vec![name.clone()]),
+        Value::Array(names) => names
+            .iter()
+            .map(|name| name.as_str().map(str::to_owned).ok_or(Refused::Malformed("fun")))
+            .collect(),
+        _ => Err(Refused::Malformed("fun")),
+    }
+}
+
+fn target(load: &Value) -> Result<Target, Refused> {
+    let kind = match load.get("tgt_type").map(Value::as_str) {
+        None => TargetType::Glob,
+        Some(Some(name)) => TargetType::from_wire(name)
+            .ok_or_else(|| Refused::Because(format!("unknown target type \"{name}\"")))?,
+        Some(None) => return Err(Refused::Malformed("tgt_type")),
+    };
+    match load.get("tgt") {
+        Some(Value::Str(text)) => Ok(Target::Expression(kind, text.clone())),
+        Some(Value::Array(names)) => {
+            let names = names.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            Ok(Target::List(names))
+        }
+        _ => Err(Refused::Malformed("tgt")),
+    }
+}
+
+/// Local users authenticate by the key in their key file. Tokens and eauth are refused as wrong
+/// ones would be, and so is whoever would be limited by `publisher_acl`: this release does not
+/// evaluate either.
+fn authenticate(load: &Value, request: &Request<'_>, services: &Services) -> Result<(), Refused> {
+    let kwargs = load.get("kwargs");
+    let has = |name: &str| kwargs.is_some_and(|kwargs| kwargs.get(name).is_some());
+    if has("token") || has("eauth") {
+        return Err(Refused::NotAuthenticated);
+    }
+    let key = load.get("key").and_then(Value::as_str).ok_or(Refused::NotAuthenticated)?;
+    match services.users.authenticate(Some(request.user), key) {
+        KeyProof::Trusted => Ok(()),
+        KeyProof::Sudo(_) if !services.site.sudo_is_limited => Ok(()),
+        KeyProof::Sudo(_) | KeyProof::User(_) => Err(Refused::NotAuthorised),
+        KeyProof::Refused => Err(Refused::NotAuthenticated),
+    }
+}
+
+fn resolve(request: &Request<'_>, services: &Services) -> Result<Resolved, Refused> {
+    let accepted = services.pki.accepted().map_err(|error| {
+        tracing::error!(%error, "accepted keys cannot be listed");
+        Refused::Because("the accepted keys cannot be listed; see the master's log".to_owned())
+    })?;
+    match services.targeting.resolve(&request.target, &Accepted(&accepted)) {
+        Ok(resolved) => Ok(resolved),
+        // Stock: any exception in matching is an empty result.
+        Err(TargetError::Expression(error)) => {
+            tracing::warn!(cmd = "publish", %error, "target matches nobody");
+            Ok(Resolved::default())
+        }
+        Err(error) => Err(Refused::Because(error.to_string())),
+    }
+}
+
+fn no_match(load: &Value) -> bytes::Bytes {
+    let shown = match load.get("tgt") {
+        Some(Value::Str(text)) => text.clone(),
+        Some(Value::Array(names)) => {
+            let names: Vec<String> = names.iter().map(crate::python_text::repr).collect();
+            format!("[{}]", names.join(", "))
+        }
+        _ => String::new(),
+    };
+    let inner = Value::map([
+        ("jid", Value::Nil),
+        ("minions", Value::Array(Vec::new())),
+        ("error", format!("Master could not resolve minions for target {shown}").as_str().into()),
+    ]);
+    reply::clear(&Value::map([("enc", Value::from("clear")), ("load", inner)]))
+}
+
+fn begin(
+    load: &Value,
+    request: &Request<'_>,
+    jid: Jid,
+    resolved: Resolved,
+    services: &Services,
+) -> Outcome {
+    let minions = Value::Array(resolved.minions.iter().map(|id| id.as_str().into()).collect());
+    let missing = Value::Array(resolved.missing.iter().map(|id| id.as_str().into()).collect());
+    let entries = publish_load::entries(load, jid.as_str(), services);
+    let announce = announcement(load, &jid, &minions, &missing, &entries, services);
+    let publication = publication(&entries, request, &resolved);
+    let answer = Value::map([
+        ("jid", Value::from(jid.as_str())),
+        ("minions", minions),
+        ("missing", missing),
+    ]);
+    let answer = Value::map([("enc", Value::from("clear")), ("load", answer)]);
+    let job = JobRecord {
+        created: services.clock.unix_micros(),
+        user: request.user.to_owned(),
+        fun: request.functions.join(","),
+        tgt: request.target.to_string(),
+        tgt_type: request.target.kind().to_string(),
+        load: stored_load(load, &jid),
+        minions: resolved.minions,
+        nocache: request.nocache,
+        jid,
+    };
+    tracing::info!(
+        jid = %job.jid, user = %job.user, fun = %job.fun, minions = job.minions.len(),
+        "publishing"
+    );
+    Outcome {
+        reply: reply::clear(&answer),
+        reply_if_not_stored: reply::plain_error(
+            "the master could not store the job, so it was not published; see the master's log",
+        ),
+        effects: vec![Effect::StartJob(Box::new(StartJob { job, announce, publication }))],
+    }
+}
+
+/// The load as stock keeps it in `.load.p`: without the user's key, with the jid.
+fn stored_load(load: &Value, jid: &Jid) -> Packed {
+    let mut entries = without_secrets(load);
+    entries.retain(|(name, _)| name.as_str() != Some("jid"));
+    entries.push(("jid".into(), jid.as_str().into()));
+    Packed::new(encode(&Value::Map(entries), Dialect::Bin))
+}
+
+fn announcement(
+    load: &Value,
+    jid: &Jid,
+    minions: &Value,
+    missing: &Value,
+    entries: &[(Value, Value)],
+    services: &Services,
+) -> Vec<Event> {
+    let compat = services.config.salt_compat;
+    let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
+    let mut events = Vec::new();
+    if compat < Compat::V3008 {
+        let who = Value::map([("minions", minions.clone())]);
+        events.push(event_data::event(services, Tag::bare_jid(jid), who));
+    }
+    let tgt_type = load.get("tgt_type").cloned().unwrap_or_else(|| "glob".into());
+    let new = Value::map([
+        ("jid", Value::from(jid.as_str())),
+        ("tgt_type", tgt_type),
+        ("tgt", part("tgt")),
+        ("user", part("user")),
+        ("fun", part("fun")),
+        ("arg", part("arg")),
+        ("minions", minions.clone()),
+        ("missing", missing.clone()),
+    ]);
+    events.push(event_data::event(services, Tag::job_new(jid), new));
+    if compat > Compat::V3006 {
+        let whole = Value::Map(entries.to_vec());
+        events.push(event_data::event(services, Tag::job_publish(jid), whole));
+    }
+    events
+}
+
+fn publication(
+    entries: &[(Value, Value)],
+    request: &Request<'_>,
+    resolved: &Resolved,
+) -> Publication {
+    let mut packed = Vec::new();
+    let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
+    for (name, value) in entries {
+        encoder.value(name).value(value);
+    }
+    let topics = match request.target.kind() {
+        TargetType::Glob | TargetType::List | TargetType::Pcre => {
+            Topics::Minions(resolved.minions.clone())
+        }
+        _ => Topics::Broadcast,
+    };
+    Publication { entries: entries.len(), packed: packed.into(), topics }
+}

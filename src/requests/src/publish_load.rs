@@ -1,0 +1,61 @@
+//! What goes out to the minions for a job (`_prep_pub` in `salt/master.py`).
+//!
+//! The entries and their order are those of stock; a minion ignores what it does not know, but a
+//! site's own tools may read the copy on the event bus.
+
+use saltern_wire::msgpack::Value;
+
+use crate::Services;
+
+/// Entries of `kwargs` that travel on to the minion under their own names.
+const PASSED_ON: [&str; 5] =
+    ["ret_config", "metadata", "module_executors", "executor_opts", "ret_kwargs"];
+
+/// The separator of grain and pillar paths that is not worth saying.
+const DEFAULT_DELIMITER: &str = ":";
+
+/// The entries of the publish load, without `serial`.
+pub(crate) fn entries(load: &Value, jid: &str, services: &Services) -> Vec<(Value, Value)> {
+    let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
+    let nothing = Value::Map(Vec::new());
+    let kwargs = load.get("kwargs").unwrap_or(&nothing);
+    let mut entries: Vec<(Value, Value)> = vec![
+        ("fun".into(), part("fun")),
+        ("arg".into(), part("arg")),
+        ("tgt".into(), part("tgt")),
+        ("jid".into(), jid.into()),
+        ("ret".into(), part("ret")),
+    ];
+    let mut add = |name: &str, value: Value| entries.push((name.into(), value));
+    if let Some(master_id) = kwargs.get("master_id") {
+        add("master_id", master_id.clone());
+    } else if let Some(master_id) = &services.site.master_id {
+        add("master_id", master_id.as_str().into());
+    }
+    match kwargs.get("delimiter") {
+        Some(delimiter) if delimiter.as_str() != Some(DEFAULT_DELIMITER) => {
+            add("delimiter", delimiter.clone());
+        }
+        _ => {}
+    }
+    if let Some(id) = kwargs.get("id") {
+        add("id", id.clone());
+    }
+    for name in ["tgt_type", "to"] {
+        if let Some(value) = load.get(name) {
+            add(name, value.clone());
+        }
+    }
+    for name in PASSED_ON {
+        if let Some(value) = kwargs.get(name) {
+            add(name, value.clone());
+        }
+    }
+    if kwargs.get("start_event").and_then(Value::as_bool) == Some(true) {
+        add("start_event", true.into());
+    }
+    if let Some(user) = load.get("user") {
+        add("user", user.clone());
+    }
+    entries
+}

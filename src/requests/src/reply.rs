@@ -1,0 +1,53 @@
+//! The replies that are the same for every command.
+//!
+//! The texts are those that stock sends; a stock peer acts on some of them, so they are facts of
+//! the protocol (`salt/channel/server.py`, `handle_message`).
+
+use bytes::Bytes;
+use saltern_model::Compat;
+use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
+
+/// What a peer is told when its request ended without an answer: a fixstr/str8-free packed string,
+/// so that it is also a valid answer to an encrypted request.
+pub const NO_ANSWER: &str = "Some exception handling minion payload";
+
+/// A plain packed string.
+pub(crate) fn text(text: &str) -> Bytes {
+    let mut out = Vec::with_capacity(text.len() + 3);
+    Encoder::new(&mut out, Dialect::Raw).str(text);
+    out.into()
+}
+
+/// A plain packed value.
+pub(crate) fn clear(value: &Value) -> Bytes {
+    encode(value, Dialect::Raw).into()
+}
+
+/// `bad load`: makes a stock minion authenticate anew and send once more.
+pub(crate) fn bad_load() -> Bytes {
+    text("bad load")
+}
+
+/// Stock's answer to what was not handled to its end.
+pub(crate) fn no_answer() -> Bytes {
+    text(NO_ANSWER)
+}
+
+/// The answer to bytes that are not msgpack.
+pub(crate) fn not_msgpack(compat: Compat) -> Bytes {
+    clear(&match compat {
+        Compat::V3006 | Compat::V3007 => Value::map([("msg", "bad load")]),
+        Compat::V3008 => Value::map([("error", "Routing error")]),
+    })
+}
+
+/// An error as clear commands give it: `{"error": {"name": …, "message": …}}`.
+pub(crate) fn named_error(name: &str, message: &str) -> Bytes {
+    let inner = Value::map([("name", name), ("message", message)]);
+    clear(&Value::map([("error", inner)]))
+}
+
+/// An error in one sentence: `{"error": …}`; a stock client prints it.
+pub(crate) fn plain_error(message: &str) -> Bytes {
+    clear(&Value::map([("error", message)]))
+}

@@ -1,0 +1,128 @@
+//! `_return`: what a minion has to say of a job. The busiest command.
+//!
+//! The value that the minion returns is not decoded here: it goes to the event bus and into the
+//! store in the bytes that came.
+
+use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord, Tag};
+use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
+
+use crate::envelope::Sealed;
+use crate::{Effect, Outcome, Services, StoreReturn, event_data, reply, signed_load, sub_events};
+
+/// Answers nil, as stock does whatever it made of the return; the return is stored first.
+pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
+    let nil = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
+    if !signed_load::acceptable(&sealed, services) {
+        services.metrics.refused.with_label_values(&["signature"]).inc();
+        return Outcome::reply(nil);
+    }
+    match stored(&mut sealed, services) {
+        Ok(effect) => Outcome {
+            reply: nil,
+            reply_if_not_stored: reply::no_answer(),
+            effects: vec![Effect::StoreReturn(Box::new(effect))],
+        },
+        Err(reason) => {
+            services.metrics.refused.with_label_values(&["return"]).inc();
+            tracing::warn!(minion = %sealed.minion, reason, "return dropped");
+            Outcome::reply(nil)
+        }
+    }
+}
+
+fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'static str> {
+    if !sealed.load.contains("return") {
+        return Err("it has no \"return\"");
+    }
+    let sender = whose(sealed, services)?;
+    let jid = sealed.load.str("jid").ok_or("it has no jid")?;
+    let standalone = jid == "req";
+    let no_cache = jid == "nocache" || sealed.load.get("nocache").is_some_and(is_true);
+    let jid = match jid {
+        "req" => adopt(&mut sealed.load, &sender, services),
+        "nocache" => services.minter.mint(),
+        given => Jid::parse(given).map_err(|_| "its jid is not a jid")?,
+    };
+    let load = &mut sealed.load;
+    let fun = fun_text(load);
+    let mut events = sub_events::of_return(services, load, &jid, &sender);
+    let event = event_data::event_of_load(services, Tag::job_return(&jid, &sender), load);
+    let received = services.clock.unix_micros();
+    let record = ReturnRecord {
+        jid: jid.clone(),
+        minion: sender.clone(),
+        received,
+        fun: fun.clone(),
+        retcode: load.get("retcode").and_then(RawValue::as_i64).unwrap_or(0),
+        success: load.get("success").is_none_or(is_true),
+        load: whole_load(load, &event.data, services),
+    };
+    events.insert(0, event);
+    let job = JobRecord {
+        jid,
+        created: received,
+        user: load.str("user").unwrap_or_default().to_owned(),
+        fun,
+        tgt: load.str("tgt").unwrap_or(sender.as_str()).to_owned(),
+        tgt_type: load.str("tgt_type").unwrap_or("glob").to_owned(),
+        load: record.load.clone(),
+        minions: vec![sender],
+        nocache: no_cache,
+    };
+    let keep = services.config.job_cache && !no_cache;
+    Ok(StoreReturn { record, job, standalone, events, keep })
+}
+
+/// Whose return it is: the sender's own, or that of a resource which it manages (3008). A resource
+/// may not bear the name of another minion.
+fn whose(sealed: &mut Sealed, services: &Services) -> Result<MinionId, &'static str> {
+    let Some(resource) = sealed.load.remove("resource_id") else {
+        return Ok(sealed.minion.clone());
+    };
+    let name = resource.as_str().ok_or("its resource_id is not text")?;
+    let id = MinionId::parse(name).map_err(|_| "its resource_id is not an id")?;
+    if id != sealed.minion && services.pki.state(&id).ok().flatten().is_some() {
+        return Err("its resource_id is the id of another minion");
+    }
+    sealed.load.insert("id", RawValue::pack(&Value::from(name), Dialect::Raw));
+    Ok(id)
+}
+
+/// `salt-call` leaves it to the master to allot a jid; the return then carries its own job.
+fn adopt(load: &mut MapView, sender: &MinionId, services: &Services) -> Jid {
+    let jid = services.minter.mint();
+    if !load.contains("arg") {
+        let arguments = load.get("fun_args").cloned();
+        let none = || RawValue::pack(&Value::Array(Vec::new()), Dialect::Raw);
+        load.insert("arg", arguments.unwrap_or_else(none));
+    }
+    let mut set = |name: &str, text: &str| {
+        load.insert(name, RawValue::pack(&Value::from(text), Dialect::Raw));
+    };
+    set("tgt_type", "glob");
+    set("tgt", sender.as_str());
+    set("jid", jid.as_str());
+    jid
+}
+
+fn is_true(value: &RawValue) -> bool {
+    value.as_bool().unwrap_or(false)
+}
+
+/// The function, or the functions of a compound command joined by commas.
+fn fun_text(load: &MapView) -> String {
+    let Some(fun) = load.get("fun") else { return String::new() };
+    match fun.as_str() {
+        Some(text) => text.to_owned(),
+        None => {
+            let items = fun.as_array().unwrap_or_default();
+            items.iter().filter_map(RawValue::as_str).collect::<Vec<_>>().join(",")
+        }
+    }
+}
+
+/// What is stored: the event's own bytes, unless the event had to be trimmed.
+fn whole_load(load: &MapView, event: &Packed, services: &Services) -> Packed {
+    let fits = event.bytes().len() < services.config.max_event_size / 2;
+    if fits { event.clone() } else { Packed::new(load.pack_bin_dialect()) }
+}

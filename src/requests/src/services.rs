@@ -1,0 +1,128 @@
+//! Everything that a request may ask: configuration, keys, sessions, rules.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use saltern_base::clock::Clock;
+use saltern_base::metrics::{IntCounterVec, Registry, counter_vec};
+use saltern_config::MasterConfig;
+use saltern_model::{JidMinter, MinionId};
+use saltern_policy::autosign::{Autosign, AutosignOptions};
+use saltern_policy::target::Targeting;
+use saltern_store::{MasterKeys, PkiTree, Sessions, SharedKeys, UserKeys};
+
+use crate::site_options::SiteOptions;
+
+/// What a request asks of the rest of the master, without knowing it.
+pub trait Surroundings: Send + Sync {
+    /// The minions that hold a connection to the publish port at this moment.
+    fn connected(&self) -> Vec<MinionId>;
+    /// An authenticated minion was heard from this address.
+    fn heard(&self, minion: &MinionId, from: IpAddr);
+}
+
+/// The services of one master; shared by all workers.
+pub struct Services {
+    /// The configuration.
+    pub config: Arc<MasterConfig>,
+    /// Wall-clock time.
+    pub clock: Clock,
+    /// The minions' keys.
+    pub pki: Arc<PkiTree>,
+    /// The minions' session keys.
+    pub sessions: Arc<Sessions>,
+    /// The AES key that all minions share.
+    pub shared: Arc<SharedKeys>,
+    /// The master's own keys.
+    pub master: Arc<MasterKeys>,
+    /// The keys of local users.
+    pub users: Arc<UserKeys>,
+    /// Rules for new keys.
+    pub autosign: Autosign,
+    /// Options that only requests use.
+    pub site: SiteOptions,
+    /// Targets and their compiled patterns.
+    pub targeting: Targeting,
+    /// Makes jids.
+    pub minter: JidMinter,
+    /// The rest of the master.
+    pub surroundings: Arc<dyn Surroundings>,
+    /// What is counted.
+    pub metrics: RequestMetrics,
+}
+
+/// The stores that [`Services`] are made of.
+pub struct Stores {
+    /// The minions' keys.
+    pub pki: Arc<PkiTree>,
+    /// The minions' session keys.
+    pub sessions: Arc<Sessions>,
+    /// The AES key that all minions share.
+    pub shared: Arc<SharedKeys>,
+    /// The master's own keys.
+    pub master: Arc<MasterKeys>,
+    /// The keys of local users.
+    pub users: Arc<UserKeys>,
+}
+
+impl Services {
+    /// Puts the services together.
+    pub fn new(
+        config: Arc<MasterConfig>,
+        clock: Clock,
+        stores: Stores,
+        surroundings: Arc<dyn Surroundings>,
+        registry: &Registry,
+    ) -> Self {
+        let autosign = Autosign::new(AutosignOptions {
+            auto_accept: config.auto_accept,
+            autosign_file: config.autosign_file.clone(),
+            autoreject_file: config.autoreject_file.clone(),
+            grains_dir: config.autosign_grains_dir.clone(),
+            permissive_pki_access: config.permissive_pki_access,
+        });
+        let unique_suffix = config.unique_jid.then(std::process::id);
+        Self {
+            autosign,
+            site: SiteOptions::read(&config),
+            targeting: Targeting::default(),
+            minter: JidMinter::new(clock.clone(), unique_suffix),
+            pki: stores.pki,
+            sessions: stores.sessions,
+            shared: stores.shared,
+            master: stores.master,
+            users: stores.users,
+            surroundings,
+            metrics: RequestMetrics::new(registry),
+            config,
+            clock,
+        }
+    }
+}
+
+/// Counters of requests; labels are closed sets.
+pub struct RequestMetrics {
+    /// Requests refused, by reason.
+    pub refused: IntCounterVec,
+    /// Authentications, by result.
+    pub authentications: IntCounterVec,
+}
+
+impl RequestMetrics {
+    fn new(registry: &Registry) -> Self {
+        Self {
+            refused: counter_vec(
+                registry,
+                "saltern_requests_refused_total",
+                "Requests that failed a check, by reason.",
+                &["reason"],
+            ),
+            authentications: counter_vec(
+                registry,
+                "saltern_authentications_total",
+                "Authentication requests, by result.",
+                &["result"],
+            ),
+        }
+    }
+}
