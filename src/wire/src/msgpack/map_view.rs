@@ -1,5 +1,7 @@
 //! A packed map, split into its entries but not decoded.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use super::encode::{Dialect, Encoder};
@@ -108,32 +110,37 @@ impl MapView {
 
     /// Packs the map again: every key and value as it came, in wire order.
     pub fn pack(&self) -> Bytes {
-        self.joined(Dialect::Raw, |value| value.bytes().clone())
+        self.joined(|value| Cow::Borrowed(value.bytes()))
     }
 
     /// Packs the map for a reader that keeps text and bytes apart; see
     /// [`RawValue::to_bin_dialect`].
     pub fn pack_bin_dialect(&self) -> Bytes {
-        self.joined(Dialect::Bin, RawValue::to_bin_dialect)
+        self.joined(|value| value.in_dialect(Dialect::Bin))
     }
 
     /// Packs the map for a reader of the old dialect; see [`RawValue::to_raw_dialect`].
     pub fn pack_raw_dialect(&self) -> Bytes {
-        self.joined(Dialect::Raw, RawValue::to_raw_dialect)
+        self.joined(|value| value.in_dialect(Dialect::Raw))
     }
 
-    fn joined(&self, dialect: Dialect, bytes: impl Fn(&RawValue) -> Bytes) -> Bytes {
+    fn joined<'v>(&'v self, packed: impl Fn(&'v RawValue) -> Cow<'v, [u8]>) -> Bytes {
         let size = |(key, value): &(RawValue, RawValue)| key.bytes().len() + value.bytes().len();
         let mut out = Vec::with_capacity(5 + self.entries.iter().map(size).sum::<usize>());
-        let mut encoder = Encoder::new(&mut out, dialect);
+        // Neither the header of a map nor what is packed already depends on the dialect.
+        let mut encoder = Encoder::new(&mut out, Dialect::Raw);
         encoder.map(self.entries.len());
         for (key, value) in &self.entries {
-            encoder.raw(&bytes(key)).raw(&bytes(value));
+            encoder.raw(&packed(key)).raw(&packed(value));
         }
         out.into()
     }
 }
 
 fn is_named((key, _): &(RawValue, RawValue), name: &str) -> bool {
-    key.as_bytes() == Some(name.as_bytes())
+    match key.bytes().split_first() {
+        // Nearly all keys are fixraw: one header byte, the rest is the text.
+        Some((0xa0..=0xbf, text)) => text == name.as_bytes(),
+        _ => key.as_bytes() == Some(name.as_bytes()),
+    }
 }

@@ -1,5 +1,7 @@
 //! A packed value that is passed on rather than understood.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use super::decode::{decode_exact, decode_wire};
@@ -200,27 +202,32 @@ impl RawValue {
     /// UTF-8 become text, an unknown ext becomes its payload. Left as they are, such texts would
     /// make a stock listener read every key of the event as bytes.
     pub fn to_bin_dialect(&self) -> Bytes {
-        if self.traits.alters_in_bin {
-            self.again(Dialect::Bin)
-        } else {
-            self.bytes.clone()
-        }
+        self.shared_in_dialect(Dialect::Bin)
     }
 
     /// The value for a reader of the old dialect: the same bytes unless str8, bin types or an
     /// unknown ext occur inside.
     pub fn to_raw_dialect(&self) -> Bytes {
-        if self.traits.alters_in_raw {
-            self.again(Dialect::Raw)
-        } else {
-            self.bytes.clone()
+        self.shared_in_dialect(Dialect::Raw)
+    }
+
+    fn shared_in_dialect(&self, dialect: Dialect) -> Bytes {
+        match self.in_dialect(dialect) {
+            Cow::Borrowed(_) => self.bytes.clone(),
+            Cow::Owned(packed) => packed.into(),
         }
     }
 
-    fn again(&self, dialect: Dialect) -> Bytes {
-        transcode(&self.bytes, dialect)
-            .expect("invariant: a raw value was scanned")
-            .into()
+    /// The bytes that came, or those of the value packed anew where it reads differently.
+    pub(super) fn in_dialect(&self, dialect: Dialect) -> Cow<'_, [u8]> {
+        let alters = match dialect {
+            Dialect::Bin => self.traits.alters_in_bin,
+            Dialect::Raw => self.traits.alters_in_raw,
+        };
+        if !alters {
+            return Cow::Borrowed(&self.bytes);
+        }
+        Cow::Owned(transcode(&self.bytes, dialect).expect("invariant: a raw value was scanned"))
     }
 
     #[inline]

@@ -29,7 +29,11 @@ impl Traits {
 }
 
 /// Reads over one value.
+#[inline]
 pub(super) fn value(cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<Traits, DecodeError> {
+    if cursor.skip_plain() {
+        return Ok(Traits::PLAIN);
+    }
     let token = cursor.token()?;
     contents(token, cursor, budget)
 }
@@ -37,6 +41,9 @@ pub(super) fn value(cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<Trai
 /// Reads over one map key.
 #[inline]
 pub(super) fn key(cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<Traits, DecodeError> {
+    if cursor.skip_plain() {
+        return Ok(Traits::PLAIN);
+    }
     let token = cursor.token()?;
     if matches!(token, Token::Array(_) | Token::Map(_)) {
         return Err(DecodeError::KeyNotHashable);
@@ -44,7 +51,6 @@ pub(super) fn key(cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<Traits
     contents(token, cursor, budget)
 }
 
-#[inline]
 fn contents(
     token: Token<'_>,
     cursor: &mut Cursor<'_>,

@@ -200,6 +200,24 @@ impl<'a> Cursor<'a> {
         })
     }
 
+    /// Passes over a value of one byte or a short ASCII text, if the next value is such. These are
+    /// the bulk of every load, and need nothing of what [`Cursor::token`] can do.
+    #[inline]
+    pub(crate) fn skip_plain(&mut self) -> bool {
+        let Some((&first, rest)) = self.rest.split_first() else {
+            return false;
+        };
+        match first {
+            0x00..=0x7f | 0xc0 | 0xc2 | 0xc3 | 0xe0..=0xff => self.rest = rest,
+            0xa0..=0xbf => match rest.split_at_checked(usize::from(first & 0x1f)) {
+                Some((text, rest)) if text.is_ascii() => self.rest = rest,
+                _ => return false,
+            },
+            _ => return false,
+        }
+        true
+    }
+
     fn ext(&mut self, len: usize) -> Result<Token<'a>, DecodeError> {
         let code = i8::from_be_bytes(self.fixed()?);
         Ok(Token::Ext(code, self.take(len)?))
