@@ -64,10 +64,13 @@ impl RawValue {
         Ok(Self { bytes, traits })
     }
 
-    /// Packs a value of our own.
+    /// Packs a value of our own, or one that was decoded.
+    ///
+    /// # Panics
+    /// If a map in it has an array or a map as a key, which no decoded value has.
     pub fn pack(value: &Value, dialect: Dialect) -> Self {
         let bytes = Bytes::from(encode(value, dialect));
-        Self::parse(bytes, &SCANNED).expect("invariant: values of our own have plain map keys")
+        Self::parse(bytes, &SCANNED).expect("invariant: map keys are neither arrays nor maps")
     }
 
     pub(super) fn scanned(bytes: Bytes, traits: Traits) -> Self {
