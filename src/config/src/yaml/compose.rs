@@ -3,10 +3,11 @@
 //! The walk over the parser's events keeps its own stack, so deep nesting is counted, not felt.
 //! Types of scalars and the meaning of `<<` are decided in `resolve.rs` and `construct.rs`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+use libyaml_safer::{Encoding, Event, EventData, Parser};
 
 use super::{Limits, Mark, YamlError};
 
@@ -15,7 +16,11 @@ pub(super) type Id = usize;
 
 /// What was written at one place.
 pub(super) enum Shape {
-    Scalar { text: String, plain: bool },
+    /// `plain` if the text decides the type: it has no quotes, and no tag or only `!`.
+    Scalar {
+        text: String,
+        plain: bool,
+    },
     Seq(Vec<Id>),
     Map(Vec<(Id, Id)>),
 }
@@ -51,23 +56,43 @@ pub(super) fn mark_at(file: &Arc<str>, line: usize, column: usize) -> Mark {
     }
 }
 
-fn error(file: &Arc<str>, at: &Marker, message: impl Into<String>) -> YamlError {
+/// The place of one of the parser's marks, which count from zero.
+fn place_of(mark: &libyaml_safer::Mark) -> (usize, usize) {
+    let count = |number: u64| {
+        usize::try_from(number)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1)
+    };
+    (count(mark.line), count(mark.column))
+}
+
+fn error(file: &Arc<str>, place: (usize, usize), message: impl Into<String>) -> YamlError {
     YamlError {
-        mark: mark_at(file, at.line(), at.col() + 1),
+        mark: mark_at(file, place.0, place.1),
         message: message.into(),
     }
 }
 
+fn syntax(file: &Arc<str>, problem: &libyaml_safer::Error) -> YamlError {
+    let place = problem.problem_mark().as_ref().map_or((1, 1), place_of);
+    let message = match (problem.context(), problem.context_mark()) {
+        (Some(context), Some(mark)) => {
+            format!(
+                "{} ({context} that starts in line {})",
+                problem.problem(),
+                place_of(&mark).0
+            )
+        }
+        (Some(context), None) => format!("{} ({context})", problem.problem()),
+        _ => problem.problem().to_owned(),
+    };
+    error(file, place, message)
+}
+
 pub(super) fn compose(text: &str, file: &Arc<str>, limits: &Limits) -> Result<Graph, YamlError> {
     if text.len() > limits.bytes {
-        return Err(YamlError {
-            mark: mark_at(file, 1, 1),
-            message: format!(
-                "the document has {} bytes, {} are allowed",
-                text.len(),
-                limits.bytes
-            ),
-        });
+        let message = format!("{} bytes, {} are allowed", text.len(), limits.bytes);
+        return Err(error(file, (1, 1), message));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     refuse_control_characters(text, file)?;
@@ -77,56 +102,62 @@ pub(super) fn compose(text: &str, file: &Arc<str>, limits: &Limits) -> Result<Gr
         root: None,
     };
     let mut stack: Vec<Open> = Vec::new();
-    let mut anchors: HashMap<usize, Id> = HashMap::new();
+    let mut anchors: HashMap<String, Id> = HashMap::new();
     let mut documents = 0_u32;
-    for event in Parser::new_from_str(text) {
-        let (event, span) =
-            event.map_err(|problem| error(file, problem.marker(), problem.info()))?;
-        let at = span.start;
-        let (shape, anchor, tag) = match event {
-            Event::DocumentStart(_) => {
+    let mut input = text.as_bytes();
+    let mut parser = Parser::new();
+    parser.set_encoding(Encoding::Utf8);
+    parser.set_input_string(&mut input);
+    let mut last = (1, 1);
+    while let Some(event) = next_event(&mut parser, file, last)? {
+        last = place_of(&event.end_mark);
+        let at = place_of(&event.start_mark);
+        let (shape, anchor, tag) = match event.data {
+            EventData::DocumentStart { .. } => {
                 documents += 1;
                 if documents > 1 {
                     return Err(error(
                         file,
-                        &at,
+                        at,
                         "a second document starts here, one is allowed",
                     ));
                 }
                 continue;
             }
-            Event::Alias(anchor) => {
+            EventData::Alias { anchor } => {
                 let Some(id) = anchors.get(&anchor).copied() else {
-                    return Err(error(file, &at, "an alias without its anchor"));
+                    return Err(error(
+                        file,
+                        at,
+                        format!("there is no anchor \"{anchor}\" above"),
+                    ));
                 };
                 place(&mut graph, &mut stack, id);
                 continue;
             }
-            Event::Scalar(text, style, anchor, tag) => {
-                let plain = style == ScalarStyle::Plain;
-                (
-                    Shape::Scalar {
-                        text: text.into_owned(),
-                        plain,
-                    },
-                    anchor,
-                    tag,
-                )
-            }
-            Event::SequenceStart(anchor, tag) => (Shape::Seq(Vec::new()), anchor, tag),
-            Event::MappingStart(anchor, tag) => (Shape::Map(Vec::new()), anchor, tag),
-            Event::SequenceEnd | Event::MappingEnd => {
+            EventData::Scalar {
+                anchor,
+                tag,
+                value,
+                plain_implicit: plain,
+                ..
+            } => (Shape::Scalar { text: value, plain }, anchor, tag),
+            EventData::SequenceStart { anchor, tag, .. } => (Shape::Seq(Vec::new()), anchor, tag),
+            EventData::MappingStart { anchor, tag, .. } => (Shape::Map(Vec::new()), anchor, tag),
+            EventData::SequenceEnd | EventData::MappingEnd => {
                 stack.pop();
                 continue;
             }
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {
+            EventData::StreamStart { .. }
+            | EventData::StreamEnd
+            | EventData::DocumentEnd { .. } => {
                 continue;
             }
         };
         if graph.nodes.len() >= limits.nodes {
             return Err(error(
                 file,
-                &at,
+                at,
                 format!("more than {} values", limits.nodes),
             ));
         }
@@ -134,19 +165,27 @@ pub(super) fn compose(text: &str, file: &Arc<str>, limits: &Limits) -> Result<Gr
         let id = graph.nodes.len();
         graph.nodes.push(Raw {
             shape,
-            tag: tag.map(|tag| full_tag(&tag)),
-            line: at.line(),
-            column: at.col() + 1,
+            tag,
+            line: at.0,
+            column: at.1,
         });
-        if anchor > 0 {
-            anchors.insert(anchor, id);
+        if let Some(anchor) = anchor {
+            match anchors.entry(anchor) {
+                hash_map::Entry::Vacant(entry) => {
+                    entry.insert(id);
+                }
+                hash_map::Entry::Occupied(entry) => {
+                    let message = format!("the anchor \"{}\" stands here again", entry.key());
+                    return Err(error(file, at, message));
+                }
+            }
         }
         place(&mut graph, &mut stack, id);
         if opens {
             if stack.len() >= limits.depth {
                 return Err(error(
                     file,
-                    &at,
+                    at,
                     format!("nested deeper than {}", limits.depth),
                 ));
             }
@@ -154,6 +193,23 @@ pub(super) fn compose(text: &str, file: &Arc<str>, limits: &Limits) -> Result<Gr
         }
     }
     Ok(graph)
+}
+
+/// The next event. The library has places where it panics, of which one can be reached (a tag with
+/// a comma after it: `[!x, y]`). A document must not end a thread, so a panic is an error here.
+fn next_event(
+    parser: &mut Parser<&mut &[u8]>,
+    file: &Arc<str>,
+    last: (usize, usize),
+) -> Result<Option<Event>, YamlError> {
+    match catch_unwind(AssertUnwindSafe(|| parser.next())) {
+        Ok(event) => event.transpose().map_err(|problem| syntax(file, &problem)),
+        Err(_) => Err(error(
+            file,
+            last,
+            "what follows here cannot be read; a tag before a comma?",
+        )),
+    }
 }
 
 /// Puts a finished or just opened node where it belongs: in the collection on top of the stack.
@@ -169,13 +225,6 @@ fn place(graph: &mut Graph, stack: &mut [Open], id: Id) {
             Some(key) => entries.push((key, id)),
         },
         _ => {}
-    }
-}
-
-fn full_tag(tag: &Tag) -> String {
-    match tag.handle.as_str() {
-        "!!" => format!("tag:yaml.org,2002:{}", tag.suffix),
-        handle => format!("{handle}{}", tag.suffix),
     }
 }
 

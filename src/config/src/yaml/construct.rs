@@ -100,7 +100,7 @@ impl Builder<'_> {
             return Ok(ScalarTag::Str);
         };
         match raw.tag.as_deref() {
-            None if *plain => Ok(resolve::implicit(text)),
+            None | Some("!") if *plain => Ok(resolve::implicit(text)),
             None | Some("!") => Ok(ScalarTag::Str),
             Some(tag) => resolve::explicit(tag)
                 .ok_or_else(|| self.error(id, format!("the tag \"{tag}\" is not known here"))),
