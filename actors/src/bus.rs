@@ -1,0 +1,215 @@
+//! The event bus itself: who listens, and what waits for each of them.
+//!
+//! Shared between the EventPublisher, which puts events in, and the tasks of the subscribers,
+//! which take them out; it outlives the actor. Each subscriber has a queue of its own, bounded in
+//! frames and in bytes. When it is full, events are dropped for this subscriber alone, counted,
+//! and announced to it by a `saltern/bus/gap` event as soon as there is room.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use saltern_base::clock::Clock;
+use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
+use saltern_model::{Compat, Event, stamp};
+use saltern_wire::ipc::{EventFrame, Framing};
+use saltern_wire::msgpack::{Dialect, Value, encode};
+use tokio::sync::Notify;
+
+/// Bounds of one subscriber's queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueLimits {
+    pub(crate) frames: usize,
+    pub(crate) bytes: usize,
+}
+
+/// The bus.
+pub(crate) struct Bus {
+    subscribers: RwLock<Vec<Arc<Subscriber>>>,
+    limits: QueueLimits,
+    framing: Framing,
+    compat: Compat,
+    clock: Clock,
+    sequence: AtomicU64,
+    metrics: BusMetrics,
+}
+
+struct BusMetrics {
+    events: IntCounter,
+    dropped: IntCounter,
+    subscribers: IntGauge,
+}
+
+/// One listener of the bus.
+pub(crate) struct Subscriber {
+    queue: Mutex<Queue>,
+    ready: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    frames: VecDeque<Bytes>,
+    bytes: usize,
+    /// Dropped since the last gap was announced.
+    missed: u64,
+}
+
+impl Bus {
+    pub(crate) fn new(
+        compat: Compat,
+        limits: QueueLimits,
+        clock: Clock,
+        registry: &Registry,
+    ) -> Arc<Self> {
+        let metrics = BusMetrics {
+            events: counter(registry, "saltern_bus_events_total", "Events put on the bus."),
+            dropped: counter(
+                registry,
+                "saltern_bus_events_dropped_total",
+                "Events not queued for a subscriber whose queue was full.",
+            ),
+            subscribers: gauge(registry, "saltern_bus_subscribers", "Subscribers of the bus."),
+        };
+        let framing = match compat {
+            Compat::V3006 => Framing::Prefixed,
+            Compat::V3007 | Compat::V3008 => Framing::Bare,
+        };
+        Arc::new(Self {
+            subscribers: RwLock::new(Vec::new()),
+            limits,
+            framing,
+            compat,
+            clock,
+            sequence: AtomicU64::new(0),
+            metrics,
+        })
+    }
+
+    /// Queues an event for everybody who listens. Never waits.
+    pub(crate) fn publish(&self, event: &Event) {
+        self.sequence.fetch_add(1, Ordering::Relaxed);
+        self.metrics.events.inc();
+        let subscribers = self.subscribers.read();
+        if subscribers.is_empty() {
+            return;
+        }
+        let frame = EventFrame::new(event.tag.as_str(), event.data.as_ref()).bytes(self.framing);
+        for subscriber in subscribers.iter() {
+            if !subscriber.offer(frame.clone(), self.limits) {
+                self.metrics.dropped.inc();
+            }
+        }
+    }
+
+    /// A new listener; it hears what is published from now on.
+    pub(crate) fn subscribe(&self) -> Arc<Subscriber> {
+        let subscriber =
+            Arc::new(Subscriber { queue: Mutex::new(Queue::default()), ready: Notify::new() });
+        self.subscribers.write().push(subscriber.clone());
+        self.metrics.subscribers.inc();
+        subscriber
+    }
+
+    /// The listener has gone.
+    pub(crate) fn unsubscribe(&self, gone: &Arc<Subscriber>) {
+        let mut subscribers = self.subscribers.write();
+        let before = subscribers.len();
+        subscribers.retain(|subscriber| !Arc::ptr_eq(subscriber, gone));
+        self.metrics.subscribers.sub((before - subscribers.len()) as i64);
+    }
+
+    /// The event that tells a subscriber how many it missed.
+    pub(crate) fn gap(&self, missed: u64) -> Bytes {
+        let data = Value::map([
+            ("dropped", Value::from(i64::try_from(missed).unwrap_or(i64::MAX))),
+            ("_stamp", stamp(self.compat, self.clock.unix_micros()).as_str().into()),
+        ]);
+        EventFrame::new("saltern/bus/gap", &encode(&data, Dialect::Bin)).bytes(self.framing)
+    }
+}
+
+impl Subscriber {
+    fn offer(&self, frame: Bytes, limits: QueueLimits) -> bool {
+        let mut queue = self.queue.lock();
+        let fits = queue.frames.is_empty() || queue.bytes + frame.len() <= limits.bytes;
+        if queue.missed > 0 || queue.frames.len() >= limits.frames || !fits {
+            // Once something was missed, nothing more goes in before the gap is announced.
+            queue.missed += 1;
+            return false;
+        }
+        queue.bytes += frame.len();
+        queue.frames.push_back(frame);
+        let was_empty = queue.frames.len() == 1;
+        drop(queue);
+        if was_empty {
+            self.ready.notify_one();
+        }
+        true
+    }
+
+    /// Up to `most` frames, waiting for the first one; and how many were missed after them.
+    pub(crate) async fn take(&self, most: usize) -> (Vec<Bytes>, u64) {
+        loop {
+            if let Some(taken) = self.take_now(most) {
+                return taken;
+            }
+            self.ready.notified().await;
+        }
+    }
+
+    fn take_now(&self, most: usize) -> Option<(Vec<Bytes>, u64)> {
+        let mut queue = self.queue.lock();
+        if queue.frames.is_empty() && queue.missed == 0 {
+            return None;
+        }
+        let count = queue.frames.len().min(most);
+        let frames: Vec<Bytes> = queue.frames.drain(..count).collect();
+        queue.bytes -= frames.iter().map(Bytes::len).sum::<usize>();
+        let missed = if queue.frames.is_empty() { std::mem::take(&mut queue.missed) } else { 0 };
+        Some((frames, missed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use saltern_model::{Packed, Tag};
+
+    fn bus(frames: usize) -> Arc<Bus> {
+        let limits = QueueLimits { frames, bytes: 1 << 20 };
+        Bus::new(Compat::V3008, limits, Clock::system(), &Registry::new())
+    }
+
+    fn event(number: u8) -> Event {
+        let data = encode(&Value::map([("n", i64::from(number))]), Dialect::Bin);
+        Event { tag: Tag::parse("t").unwrap(), data: Packed::new(data) }
+    }
+
+    #[tokio::test]
+    async fn a_slow_subscriber_misses_events_and_is_told_how_many() {
+        let bus = bus(2);
+        let (slow, quick) = (bus.subscribe(), bus.subscribe());
+        for number in 0..5 {
+            bus.publish(&event(number));
+            assert_eq!(quick.take(10).await.0.len(), 1);
+        }
+        let (frames, missed) = slow.take(10).await;
+        assert_eq!((frames.len(), missed), (2, 3));
+        bus.publish(&event(9));
+        assert_eq!(slow.take(10).await.1, 0);
+        assert_eq!(bus.metrics.dropped.get(), 3);
+    }
+
+    #[tokio::test]
+    async fn who_has_gone_is_forgotten() {
+        let bus = bus(2);
+        let subscriber = bus.subscribe();
+        assert_eq!(bus.metrics.subscribers.get(), 1);
+        bus.unsubscribe(&subscriber);
+        bus.publish(&event(1));
+        assert!(subscriber.take_now(1).is_none());
+        assert_eq!(bus.metrics.subscribers.get(), 0);
+    }
+}

@@ -1,0 +1,176 @@
+//! Follows the job database and writes the files of stock's job cache for tools that read them.
+//!
+//! Runs on a thread of its own with low priority: it may lag behind, and never slows an answer.
+//! How far it lags is a metric. Its place in the database is durable, so nothing is skipped by a
+//! restart.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, AsyncContext, Context, Handler, Message};
+use parking_lot::Mutex;
+use saltern_base::clock::Clock;
+use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
+use saltern_store::Mirror;
+use saltern_supervise::Child;
+
+use crate::messages::{CleanJobFiles, FollowUp};
+
+/// What a mirror is built from.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    /// Only this actor locks it.
+    pub(crate) mirror: Arc<Mutex<Mirror>>,
+    /// `keep_jobs_seconds`; nothing keeps for ever.
+    pub(crate) keep: Option<Duration>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: MirrorMetrics,
+}
+
+/// What the mirror measures.
+#[derive(Clone)]
+pub(crate) struct MirrorMetrics {
+    lag: IntGauge,
+    rows: IntCounter,
+}
+
+impl MirrorMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            lag: gauge(
+                registry,
+                "saltern_mirror_lag_rows",
+                "Jobs and returns that are stored but not yet written as job-cache files.",
+            ),
+            rows: counter(
+                registry,
+                "saltern_mirror_rows_total",
+                "Jobs and returns written as job-cache files.",
+            ),
+        }
+    }
+}
+
+/// Rows taken at once; between two such steps other messages are handled.
+const STEP: usize = 500;
+/// How often the place is made durable.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// How long to wait after a failure.
+const RETRY: Duration = Duration::from_secs(5);
+/// Of 20 levels of niceness.
+const NICENESS: i32 = 10;
+
+/// See the module.
+pub(crate) struct JobMirror {
+    seed: Seed,
+    is_working: bool,
+}
+
+/// Take the next step.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Step;
+
+/// Clean the next part of the job files.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct CleanPart(u8);
+
+impl Child for JobMirror {
+    type Seed = Seed;
+
+    const NAME: &'static str = "job_mirror";
+    const MAILBOX: usize = 16;
+
+    fn build(seed: &Seed) -> Self {
+        Self { seed: seed.clone(), is_working: false }
+    }
+
+    fn drain(&mut self, _: &mut Context<Self>) -> Option<actix::ResponseActFuture<Self, ()>> {
+        self.save();
+        None
+    }
+}
+
+impl Actor for JobMirror {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        let thread = Some(rustix::thread::gettid());
+        if let Err(error) = rustix::process::setpriority_process(thread, NICENESS) {
+            tracing::debug!(%error, "the mirror keeps its priority");
+        }
+        context.run_interval(SAVE_EVERY, |mirror, _| mirror.save());
+        context.notify(FollowUp);
+    }
+}
+
+impl Handler<FollowUp> for JobMirror {
+    type Result = ();
+
+    fn handle(&mut self, _: FollowUp, context: &mut Self::Context) {
+        if !self.is_working {
+            self.is_working = true;
+            context.notify(Step);
+        }
+    }
+}
+
+impl Handler<Step> for JobMirror {
+    type Result = ();
+
+    fn handle(&mut self, _: Step, context: &mut Self::Context) {
+        let step = self.seed.mirror.lock().step(STEP);
+        match step {
+            Ok(0) => self.is_working = false,
+            Ok(rows) => {
+                self.seed.metrics.rows.inc_by(rows as u64);
+                context.notify(Step);
+            }
+            Err(error) => {
+                tracing::error!(%error, "job-cache files cannot be written; trying again");
+                context.notify_later(Step, RETRY);
+            }
+        }
+        self.measure();
+    }
+}
+
+impl Handler<CleanJobFiles> for JobMirror {
+    type Result = ();
+
+    fn handle(&mut self, _: CleanJobFiles, context: &mut Self::Context) {
+        context.notify(CleanPart(0));
+    }
+}
+
+impl Handler<CleanPart> for JobMirror {
+    type Result = ();
+
+    fn handle(&mut self, CleanPart(part): CleanPart, context: &mut Self::Context) {
+        let Some(keep) = self.seed.keep else { return };
+        let now = self.seed.clock.unix();
+        if let Err(error) = self.seed.mirror.lock().files().clean_part(part, keep, now) {
+            tracing::error!(%error, "old job-cache files cannot be removed");
+            return;
+        }
+        if let Some(next) = part.checked_add(1) {
+            context.notify(CleanPart(next));
+        }
+    }
+}
+
+impl JobMirror {
+    fn save(&self) {
+        if let Err(error) = self.seed.mirror.lock().save() {
+            tracing::error!(%error, "the mirror's place cannot be saved");
+        }
+        self.measure();
+    }
+
+    fn measure(&self) {
+        if let Ok(lag) = self.seed.mirror.lock().lag() {
+            self.seed.metrics.lag.set((lag.jobs + lag.returns) as i64);
+        }
+    }
+}

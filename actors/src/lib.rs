@@ -1,0 +1,28 @@
+//! The supervised actors of the master, the messages between them, and the tree that holds them.
+//!
+//! One file an actor; `messages` is the page on which all messages between actors stand; `tree`
+//! says who is restarted when, and builds everything from the sink backwards. What an actor needs
+//! to start again is its seed; everything else it owns dies with a panic.
+//!
+//! Read along with one return: `req_router`, `mworker`, `job_tracker`, `job_store`,
+//! `event_publisher`.
+
+mod answer;
+mod bus;
+pub mod control;
+mod event_publisher;
+mod event_sockets;
+mod job_mirror;
+mod job_store;
+mod job_tracker;
+mod maintenance;
+pub mod messages;
+mod mworker;
+mod presence;
+mod publisher;
+mod req_router;
+mod send;
+mod tree;
+mod window;
+
+pub use tree::{Master, MasterParts, StartError};

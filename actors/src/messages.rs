@@ -1,0 +1,155 @@
+//! Every message between actors, grouped by receiver. Timers and messages to oneself are private
+//! to the actor's file.
+
+use actix::Message;
+use saltern_model::{Event, Jid, MinionId};
+use saltern_requests::{Publication, StartJob, StoreReturn};
+use saltern_store::jobs::Write;
+use saltern_wire::zmtp::Incoming;
+
+use crate::answer::Answer;
+use crate::window::Ticket;
+
+// ---- to ReqRouter ---------------------------------------------------------------------------
+
+/// A request came in. From the connections of the request port; no reply, the request carries it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Accept(pub Incoming);
+
+/// A place in a worker's window is free, and requests are waiting. From the tickets of finished
+/// requests.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct PlaceFree;
+
+// ---- to MWorker -----------------------------------------------------------------------------
+
+/// Handle one request. From ReqRouter.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Work {
+    /// The request.
+    pub request: Incoming,
+    /// Its place in the worker's window.
+    pub ticket: Ticket,
+}
+
+// ---- to JobTracker --------------------------------------------------------------------------
+
+/// A job begins. From MWorker; the answer goes to the client that asked for the job.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct BeginJob {
+    /// What begins.
+    pub start: Box<StartJob>,
+    /// What the client is told when it has begun.
+    pub answer: Answer,
+}
+
+/// A minion has returned. From MWorker; the answer goes to the minion.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct TakeReturn {
+    /// What it returned.
+    pub returned: Box<StoreReturn>,
+    /// What the minion is told when it is stored.
+    pub answer: Answer,
+}
+
+/// These returns are in the store. From JobStore, once a commit.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ReturnsStored(pub Vec<StoredReturn>);
+
+/// One of [`ReturnsStored`].
+pub struct StoredReturn {
+    /// Of which job.
+    pub jid: Jid,
+    /// Of which minion.
+    pub minion: MinionId,
+    /// The minion had not returned this job before.
+    pub is_new: bool,
+}
+
+/// Close jobs that have been open since before this moment (microseconds since 1970). From
+/// Maintenance.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CloseOlderThan(pub i64);
+
+// ---- to JobStore ----------------------------------------------------------------------------
+
+/// Write, commit, and only then do the rest. From JobTracker.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Persist {
+    /// What is written, in one transaction with whatever else is waiting.
+    pub writes: Vec<Write>,
+    /// What follows the commit.
+    pub then: AfterCommit,
+}
+
+/// What follows a commit, in this order.
+#[derive(Default)]
+pub struct AfterCommit {
+    /// The files that stock's command line wants to find.
+    pub job_files: Option<JobFiles>,
+    /// Events to fire.
+    pub events: Vec<Event>,
+    /// A load for the minions.
+    pub publication: Option<(Jid, Publication)>,
+    /// The answer to whoever asked.
+    pub answer: Option<Answer>,
+    /// Tell the tracker of this return. Its write is the last one of its message.
+    pub report: Option<(Jid, MinionId)>,
+}
+
+/// See [`AfterCommit::job_files`].
+pub struct JobFiles {
+    /// The job.
+    pub jid: Jid,
+    /// Its load, packed.
+    pub load: saltern_model::Packed,
+    /// The minions that are expected to return.
+    pub minions: Vec<MinionId>,
+    /// Its returns are not stored.
+    pub nocache: bool,
+}
+
+/// Delete what is older than this moment (microseconds since 1970), a slice at a time. From
+/// Maintenance.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ExpireJobs(pub i64);
+
+// ---- to JobMirror ---------------------------------------------------------------------------
+
+/// There is something new in the job database. From JobStore.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct FollowUp;
+
+/// Delete job files that are older than `keep_jobs_seconds`. From Maintenance.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CleanJobFiles;
+
+// ---- to Publisher ---------------------------------------------------------------------------
+
+/// Number, encrypt, sign and send a load. From JobStore and Maintenance.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Publish {
+    /// For the log.
+    pub jid: Jid,
+    /// The load.
+    pub publication: Publication,
+}
+
+// ---- to EventPublisher ----------------------------------------------------------------------
+
+/// Put events on the bus, in this order. From everybody.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Fire(pub Vec<Event>);

@@ -1,0 +1,129 @@
+//! Handles requests: opens them, checks them, and turns what they ask for into messages.
+//!
+//! Owns nothing that lasts. A request that must be stored leaves the worker together with its
+//! answer, so a worker that panics loses only the request that it was handling.
+
+use std::sync::Arc;
+
+use actix::{Actor, Addr, Context, Handler};
+use saltern_base::metrics::{HistogramVec, Registry, SECONDS, histogram_vec};
+use saltern_requests::{Effect, Outcome, Services};
+use saltern_supervise::Child;
+use saltern_wire::zmtp::ReplyHandle;
+use tokio::time::Instant;
+
+use crate::answer::Answer;
+use crate::event_publisher::EventPublisher;
+use crate::job_tracker::JobTracker;
+use crate::messages::{BeginJob, Fire, TakeReturn, Work};
+use crate::send::push;
+use crate::window::Ticket;
+
+/// What a worker is built from.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    pub(crate) services: Arc<Services>,
+    pub(crate) tracker: Addr<JobTracker>,
+    pub(crate) bus: Addr<EventPublisher>,
+    pub(crate) metrics: WorkerMetrics,
+}
+
+/// What the workers measure.
+#[derive(Clone)]
+pub(crate) struct WorkerMetrics {
+    handling: HistogramVec,
+}
+
+impl WorkerMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            handling: histogram_vec(
+                registry,
+                "saltern_request_handling_seconds",
+                "Time that a worker spends on a request, by command; waiting for a commit is \
+                 not in it.",
+                &["cmd"],
+                SECONDS,
+            ),
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct MWorker {
+    seed: Seed,
+}
+
+impl MWorker {
+    /// Requests that one worker may have in hand: enough for those that wait for a commit.
+    pub(crate) const WINDOW: usize = 256;
+}
+
+impl Child for MWorker {
+    type Seed = Seed;
+
+    const NAME: &'static str = "mworker";
+    const MAILBOX: usize = 2 * Self::WINDOW;
+
+    fn build(seed: &Seed) -> Self {
+        Self { seed: seed.clone() }
+    }
+}
+
+impl Actor for MWorker {
+    type Context = Context<Self>;
+}
+
+impl Handler<Work> for MWorker {
+    type Result = ();
+
+    fn handle(&mut self, work: Work, context: &mut Self::Context) {
+        let Work { request, ticket } = work;
+        let began = Instant::now();
+        let from = request.peer.address.ip();
+        let handled = saltern_requests::handle(request.payload, from, &self.seed.services);
+        if handled.minion.is_some() {
+            request.reply.authenticated();
+        }
+        self.carry_out(handled.outcome, request.reply, ticket, context);
+        let took = began.elapsed().as_secs_f64();
+        self.seed.metrics.handling.with_label_values(&[handled.command]).observe(took);
+    }
+}
+
+impl MWorker {
+    /// Sends the effects on their way. The answer goes with the one that is durable, if there is
+    /// one, else to the peer at once.
+    fn carry_out(
+        &self,
+        outcome: Outcome,
+        reply: ReplyHandle,
+        ticket: Ticket,
+        context: &mut Context<Self>,
+    ) {
+        let mut answer =
+            Some(Answer::new(reply, outcome.reply, outcome.reply_if_not_stored, ticket));
+        let mut events = Vec::new();
+        for effect in outcome.effects {
+            match effect {
+                Effect::Fire(event) => events.push(event),
+                Effect::StartJob(start) => {
+                    if let Some(answer) = answer.take() {
+                        push(context, &self.seed.tracker, BeginJob { start, answer });
+                    }
+                }
+                Effect::StoreReturn(returned) => {
+                    if let Some(answer) = answer.take() {
+                        push(context, &self.seed.tracker, TakeReturn { returned, answer });
+                    }
+                }
+            }
+        }
+        if !events.is_empty() {
+            push(context, &self.seed.bus, Fire(events));
+        }
+        if let Some(answer) = answer {
+            answer.done();
+        }
+    }
+}
