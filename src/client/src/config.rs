@@ -1,0 +1,73 @@
+//! The part of the master's configuration that a client on the same machine needs.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use saltern_config::MasterConfig;
+use saltern_config::yaml::Node;
+
+/// Where a local client finds the master, and how long it waits.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// The directory of the event sockets (`sock_dir`).
+    pub sock_dir: PathBuf,
+    /// The directory of the user keys (`cachedir`).
+    pub cachedir: PathBuf,
+    /// The address the master listens on (`interface`); an unspecified one means this machine.
+    pub interface: IpAddr,
+    /// The master's request port (`ret_port`).
+    pub ret_port: u16,
+    /// The user the master runs as (`user`); names the key that root uses.
+    pub user: String,
+    /// How long to wait before asking who is still running the job (`timeout`, `-t`).
+    pub timeout: Duration,
+    /// How long to wait for those answers (`gather_job_timeout`).
+    pub gather_job_timeout: Duration,
+    /// How long the master may take to accept a job (`publish_timeout`).
+    pub publish_timeout: Duration,
+    /// Whether masters below this one bring minions of their own (`order_masters`).
+    pub order_masters: bool,
+    /// How long those masters are waited for (`syndic_wait`).
+    pub syndic_wait: Duration,
+}
+
+impl ClientConfig {
+    /// The request port's address.
+    #[must_use]
+    pub const fn master_address(&self) -> SocketAddr {
+        let address = match self.interface {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        SocketAddr::new(address, self.ret_port)
+    }
+}
+
+impl From<&MasterConfig> for ClientConfig {
+    /// Takes what is configured. `publish_timeout`, `order_masters` and `syndic_wait` are read as
+    /// written, or are stock's defaults.
+    fn from(config: &MasterConfig) -> Self {
+        let written = |name: &str| config.raw(name);
+        let seconds = |name: &str, default: u64| {
+            let number = written(name).and_then(Node::as_f64);
+            let number = number.filter(|number| (0.0..1e9).contains(number));
+            number.map_or(Duration::from_secs(default), Duration::from_secs_f64)
+        };
+        Self {
+            sock_dir: config.sock_dir.clone(),
+            cachedir: config.cachedir.clone(),
+            interface: config.interface,
+            ret_port: config.ret_port,
+            user: config.user.clone(),
+            timeout: config.timeout,
+            gather_job_timeout: config.gather_job_timeout,
+            publish_timeout: seconds("publish_timeout", 30),
+            order_masters: written("order_masters")
+                .and_then(Node::as_bool)
+                .unwrap_or(false),
+            syndic_wait: seconds("syndic_wait", 5),
+        }
+    }
+}

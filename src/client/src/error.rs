@@ -1,0 +1,82 @@
+//! Why a client could not do what it was asked. The texts are for a person at a terminal.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A failure of the local client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The master's sockets are not there.
+    #[error("the master is not running: \"{0}\" does not exist")]
+    NotRunning(PathBuf),
+    /// The event socket is there but nobody answers, or this user may not open it.
+    #[error("the master's event socket \"{path}\" cannot be opened")]
+    EventSocket {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The master closed the event socket while a job was followed.
+    #[error("the master closed the event socket; look the job up with its jid")]
+    EventsEnded,
+    /// What came over the event socket is no event.
+    #[error("the event socket sent something that is no event: {0}")]
+    BadEvent(String),
+    /// The request port does not answer.
+    #[error("the master does not accept connections on {address}")]
+    Connect {
+        /// The request port.
+        address: std::net::SocketAddr,
+        /// What the transport said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// No reply in time.
+    #[error("the master did not answer within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// The reply could not be read.
+    #[error("the master's reply cannot be read: {0}")]
+    BadReply(String),
+    /// No key for this user.
+    #[error("no key of this user can be read at \"{path}\"; run as the master's user or root")]
+    NoKey {
+        /// The key file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The master did not accept the key.
+    #[error("the master refused the key of user \"{user}\": {message}")]
+    Authentication {
+        /// Who asked.
+        user: String,
+        /// The master's words.
+        message: String,
+    },
+    /// The user may not do this.
+    #[error("user \"{user}\" is not permitted to do this: {message}")]
+    Authorization {
+        /// Who asked.
+        user: String,
+        /// The master's words.
+        message: String,
+    },
+    /// Nobody matches the target; nothing was sent.
+    #[error("No minions matched the target. No command was sent, no jid was assigned.")]
+    NoMinions,
+    /// The master refused the job for another reason.
+    #[error("the master did not publish the job: {0}")]
+    Publish(String),
+}
+
+impl ClientError {
+    /// The exit code of stock `salt` for this failure: 2, for nothing was returned.
+    #[must_use]
+    pub const fn exit(&self) -> saltern_base::exit::Exit {
+        saltern_base::exit::Exit::NoReturn
+    }
+}

@@ -1,0 +1,84 @@
+//! Reads the master's event socket, `master_event_pub.ipc`.
+//!
+//! The socket says nothing about its framing, which differs between versions; it shows in the
+//! first byte, so that this reader needs no setting. It never writes: a subscriber gets every
+//! event and picks its own.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use saltern_wire::ipc::{PullDecoder, split_body};
+use saltern_wire::msgpack::{self, Limits, Value};
+use tokio::net::UnixStream;
+use tokio_util::codec::FramedRead;
+
+use crate::ClientError;
+
+/// The name of the event socket in `sock_dir`.
+pub const EVENT_SOCKET: &str = "master_event_pub.ipc";
+
+/// One event as it came from the bus.
+#[derive(Debug, Clone)]
+pub struct ReceivedEvent {
+    /// The tag, as `salt/job/…/ret/…`.
+    pub tag: String,
+    /// The packed data, a map.
+    pub data: Bytes,
+}
+
+impl ReceivedEvent {
+    /// The data as a value.
+    pub fn value(&self) -> Result<Value, ClientError> {
+        msgpack::decode_exact(&self.data, &Limits::WIRE)
+            .map_err(|error| ClientError::BadEvent(error.to_string()))
+    }
+}
+
+/// A subscription to the master's events.
+pub struct EventListener {
+    frames: FramedRead<UnixStream, PullDecoder>,
+    prefix: String,
+}
+
+impl EventListener {
+    /// Subscribes to every event. From its return on, events are kept for [`EventListener::next`].
+    pub async fn connect(sock_dir: &Path) -> Result<Self, ClientError> {
+        let path = sock_dir.join(EVENT_SOCKET);
+        let stream = match UnixStream::connect(&path).await {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(ClientError::NotRunning(path));
+            }
+            Err(source) => return Err(ClientError::EventSocket { path, source }),
+        };
+        Ok(Self {
+            frames: FramedRead::new(stream, PullDecoder::default()),
+            prefix: String::new(),
+        })
+    }
+
+    /// The same subscription, giving only events whose tag begins with `prefix`.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.prefix);
+        self
+    }
+
+    /// The next event; `None` once the master has closed the socket. Nothing is lost when the
+    /// future is dropped before it is ready.
+    pub async fn next(&mut self) -> Result<Option<ReceivedEvent>, ClientError> {
+        while let Some(frame) = self.frames.next().await {
+            let body: Bytes = frame.map_err(|error| ClientError::BadEvent(error.to_string()))?;
+            let (tag, data) =
+                split_body(&body).map_err(|error| ClientError::BadEvent(error.to_string()))?;
+            if tag.starts_with(&self.prefix) {
+                return Ok(Some(ReceivedEvent {
+                    tag: tag.to_owned(),
+                    data: body.slice_ref(data),
+                }));
+            }
+        }
+        Ok(None)
+    }
+}

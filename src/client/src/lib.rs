@@ -1,0 +1,20 @@
+//! What the command line needs to work with a master: publish a job, follow its events, say how
+//! it ended. It speaks to the stock master as well as to ours.
+//!
+//! Suggested reading order: [`config`] (where the master's sockets and keys are), [`user`] (who
+//! is asking), [`event`] (the event socket), [`publish`] (one job out), [`job`] (its answers).
+//! It prints nothing: what the answers look like is the business of `saltern-output`. Batches,
+//! external authentication and nodegroups are not here.
+
+pub mod config;
+mod error;
+pub mod event;
+pub mod job;
+pub mod publish;
+pub mod user;
+
+pub use config::ClientConfig;
+pub use error::ClientError;
+pub use event::{EventListener, ReceivedEvent};
+pub use job::{Answer, Job, MinionReturn, Tally};
+pub use publish::{LocalClient, PublishRequest, Published};

@@ -1,0 +1,250 @@
+//! Sends a job to the master, as `salt.client.LocalClient.pub` does.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use saltern_wire::msgpack::{self, Dialect, Limits, Value};
+use saltern_wire::zmtp::ReqClient;
+use zeroize::Zeroizing;
+
+use crate::event::{EVENT_SOCKET, EventListener};
+use crate::job::Job;
+use crate::{ClientConfig, ClientError, user};
+
+/// The socket whose existence tells stock's clients that a master runs.
+const PUBLISH_SOCKET: &str = "publish_pull.ipc";
+
+/// What to run where.
+#[derive(Debug, Clone)]
+pub struct PublishRequest {
+    /// The target: a text, or an array of ids for the type `list`.
+    pub tgt: Value,
+    /// The target's type, by its name on the wire.
+    pub tgt_type: String,
+    /// The function, or an array of functions.
+    pub fun: Value,
+    /// The arguments; those with a name stand last, as a map with `__kwarg__: true`.
+    pub arg: Vec<Value>,
+    /// Returners, separated by commas; normally empty.
+    pub ret: String,
+    /// Further settings that the master and the minions read, as `metadata`.
+    pub kwargs: Vec<(String, Value)>,
+    /// The wait before asking who still runs the job; the configured one when absent.
+    pub timeout: Option<Duration>,
+}
+
+impl PublishRequest {
+    /// A job for a target of the given type.
+    #[must_use]
+    pub fn new(tgt: Value, tgt_type: &str, fun: &str, arg: Vec<Value>) -> Self {
+        Self {
+            tgt,
+            tgt_type: tgt_type.to_owned(),
+            fun: Value::from(fun),
+            arg,
+            ret: String::new(),
+            kwargs: Vec::new(),
+            timeout: None,
+        }
+    }
+}
+
+/// The master's answer to an accepted job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// The job's id.
+    pub jid: String,
+    /// The minions that the target matched.
+    pub minions: Vec<String>,
+    /// Ids that were named but that the master does not know.
+    pub missing: Vec<String>,
+}
+
+/// A client on the master's machine.
+pub struct LocalClient {
+    config: ClientConfig,
+    user: String,
+}
+
+impl LocalClient {
+    /// A client for the calling user. Nothing is opened yet.
+    #[must_use]
+    pub fn new(config: ClientConfig) -> Self {
+        Self {
+            config,
+            user: user::publishing_user(),
+        }
+    }
+
+    /// Where this client looks for the master.
+    #[must_use]
+    pub const fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+
+    /// Publishes and follows: the subscription stands before the job leaves, so that no return
+    /// is missed.
+    pub async fn run(&self, request: &PublishRequest) -> Result<Job<'_>, ClientError> {
+        let events = EventListener::connect(&self.config.sock_dir).await?;
+        let published = self.publish(request).await?;
+        Ok(Job::new(
+            self,
+            events,
+            published,
+            request.timeout.unwrap_or(self.config.timeout),
+        ))
+    }
+
+    /// Publishes without waiting for anything but the master's answer (`salt --async`).
+    pub async fn publish(&self, request: &PublishRequest) -> Result<Published, ClientError> {
+        let probe = self.config.sock_dir.join(PUBLISH_SOCKET);
+        if !probe.exists() {
+            return Err(ClientError::NotRunning(probe));
+        }
+        let mut key = user::read_key(&self.config, &self.user)?;
+        let mut reply = self.send(request, &key).await?;
+        if is_empty(&reply) {
+            // A restarted master of the 3006 line has a new key; try once more with it.
+            let again = user::read_key(&self.config, &self.user)?;
+            if *again != *key {
+                key = again;
+                reply = self.send(request, &key).await?;
+            }
+        }
+        self.understand(&reply)
+    }
+
+    async fn send(
+        &self,
+        request: &PublishRequest,
+        key: &Zeroizing<String>,
+    ) -> Result<Value, ClientError> {
+        let payload = Bytes::from(self.envelope(request, key));
+        let address = self.config.master_address();
+        let limit = self.config.publish_timeout;
+        let exchange = async {
+            let mut client =
+                ReqClient::connect(address, None)
+                    .await
+                    .map_err(|error| ClientError::Connect {
+                        address,
+                        source: error.into(),
+                    })?;
+            client
+                .request(payload)
+                .await
+                .map_err(|error| ClientError::Connect {
+                    address,
+                    source: error.into(),
+                })
+        };
+        let reply = tokio::time::timeout(limit, exchange)
+            .await
+            .map_err(|_| ClientError::Timeout(limit))??;
+        msgpack::decode_wire(&reply, &Limits::WIRE)
+            .map_err(|error| ClientError::BadReply(error.to_string()))
+    }
+
+    fn envelope(&self, request: &PublishRequest, key: &Zeroizing<String>) -> Vec<u8> {
+        let mut load = vec![
+            (Value::from("cmd"), Value::from("publish")),
+            (Value::from("tgt"), request.tgt.clone()),
+            (Value::from("fun"), request.fun.clone()),
+            (Value::from("arg"), Value::from(request.arg.clone())),
+            (Value::from("key"), Value::from(key.as_str())),
+            (
+                Value::from("tgt_type"),
+                Value::from(request.tgt_type.as_str()),
+            ),
+            (Value::from("ret"), Value::from(request.ret.as_str())),
+            (Value::from("jid"), Value::from("")),
+        ];
+        if !request.kwargs.is_empty() {
+            let kwargs = request.kwargs.iter();
+            let kwargs = kwargs.map(|(key, value)| (Value::from(key.as_str()), value.clone()));
+            load.push((Value::from("kwargs"), Value::Map(kwargs.collect())));
+        }
+        load.push((Value::from("user"), Value::from(self.user.as_str())));
+        if self.config.order_masters {
+            let wait = request.timeout.unwrap_or(self.config.timeout).as_secs();
+            load.push((Value::from("to"), Value::from(wait)));
+        }
+        let envelope = Value::map([
+            ("enc", Value::from("clear")),
+            ("load", Value::Map(load)),
+            ("version", Value::from(3_i64)),
+        ]);
+        msgpack::encode(&envelope, Dialect::Raw)
+    }
+
+    /// Reads the reply in the forms that protocol.md, section 8, lists.
+    fn understand(&self, reply: &Value) -> Result<Published, ClientError> {
+        if let Some(text) = reply.as_str() {
+            return Err(if text.is_empty() {
+                self.unauthenticated("the key is not the one this master gave to this user")
+            } else {
+                ClientError::Publish(text.to_owned())
+            });
+        }
+        if is_empty(reply) {
+            return Err(ClientError::Publish("its reply is empty".to_owned()));
+        }
+        if let Some(error) = reply.get("error") {
+            return Err(self.refusal(error));
+        }
+        let load = reply.get("load").filter(|load| load.as_map().is_some());
+        let load = load.ok_or_else(|| ClientError::BadReply("it has no load".to_owned()))?;
+        let jid = load.get("jid").and_then(Value::as_str);
+        let minions = strings(load.get("minions"));
+        if minions.is_empty() && !self.config.order_masters {
+            return Err(ClientError::NoMinions);
+        }
+        let jid = jid.ok_or_else(|| ClientError::BadReply("it has no jid".to_owned()))?;
+        Ok(Published {
+            jid: jid.to_owned(),
+            minions,
+            missing: strings(load.get("missing")),
+        })
+    }
+
+    fn refusal(&self, error: &Value) -> ClientError {
+        let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
+        match (error.as_str(), text("name")) {
+            (Some(message), _) => ClientError::Publish(message.to_owned()),
+            (None, "AuthenticationError") => self.unauthenticated(text("message")),
+            (None, "AuthorizationError") => ClientError::Authorization {
+                user: self.user.clone(),
+                message: text("message").to_owned(),
+            },
+            (None, _) => ClientError::Publish(text("message").to_owned()),
+        }
+    }
+
+    fn unauthenticated(&self, message: &str) -> ClientError {
+        ClientError::Authentication {
+            user: self.user.clone(),
+            message: message.to_owned(),
+        }
+    }
+
+    /// The event socket's path, for messages.
+    #[must_use]
+    pub fn event_socket(&self) -> std::path::PathBuf {
+        self.config.sock_dir.join(EVENT_SOCKET)
+    }
+}
+
+/// What Python calls false: `""`, `{}`, `[]`, `None`.
+fn is_empty(reply: &Value) -> bool {
+    reply.is_nil()
+        || reply.as_bool() == Some(false)
+        || reply.as_str().is_some_and(str::is_empty)
+        || reply.as_map().is_some_and(|map| map.is_empty())
+        || reply.as_array().is_some_and(|items| items.is_empty())
+}
+
+/// The texts of an array.
+pub(crate) fn strings(value: Option<&Value>) -> Vec<String> {
+    let items = value.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).map(str::to_owned).collect()
+}
