@@ -1,0 +1,245 @@
+//! The request channel of one minion: a connection to port 4506, a session, and what to do when
+//! either is gone. Like stock's, it has one request under way at a time.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use saltern_base::clock::Clock;
+use saltern_model::MinionId;
+use saltern_wire::msgpack::Value;
+use saltern_wire::zmtp::ReqClient;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+use tracing::{debug, info, warn};
+
+use crate::config::MinionConfig;
+use crate::envelope::{ReplyError, Sealing, Session, nonce, open, seal};
+use crate::error::RequestError;
+use crate::keys::{MasterKeyStore, MinionKeys};
+use crate::sign_in::{SignInAnswer, SignInError, SignInRequest};
+use crate::stats::Stats;
+
+/// Who this minion is.
+pub(crate) struct Identity {
+    pub(crate) id: MinionId,
+    /// How it is set up; the minions of a swarm share one, so its `id` is not looked at.
+    pub(crate) config: Arc<MinionConfig>,
+    pub(crate) keys: Arc<MinionKeys>,
+    pub(crate) store: Arc<dyn MasterKeyStore>,
+    pub(crate) clock: Clock,
+}
+
+/// Talks to the master's request port.
+pub(crate) struct Channel {
+    identity: Identity,
+    stats: Arc<Stats>,
+    address: SocketAddr,
+    link: Mutex<Option<ReqClient>>,
+    session: RwLock<Option<Arc<Session>>>,
+}
+
+impl Channel {
+    pub(crate) fn new(identity: Identity, address: SocketAddr, stats: Arc<Stats>) -> Self {
+        let (link, session) = (Mutex::new(None), RwLock::new(None));
+        Self {
+            identity,
+            stats,
+            address,
+            link,
+            session,
+        }
+    }
+
+    pub(crate) const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        self.identity.id.as_str()
+    }
+
+    pub(crate) const fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
+    pub(crate) fn config(&self) -> &MinionConfig {
+        &self.identity.config
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.identity.clock
+    }
+
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The session, if there is one.
+    pub(crate) fn session(&self) -> Option<Arc<Session>> {
+        self.session.read().clone()
+    }
+
+    /// Signs in, waiting while the key is pending; does nothing when the session is another one
+    /// than `stale` by now, because somebody else signed in meanwhile.
+    pub(crate) async fn sign_in(
+        &self,
+        stale: Option<&Arc<Session>>,
+    ) -> Result<Arc<Session>, SignInError> {
+        let mut link = self.link.lock().await;
+        self.sign_in_on(&mut link, stale).await
+    }
+
+    async fn sign_in_on(
+        &self,
+        link: &mut Option<ReqClient>,
+        stale: Option<&Arc<Session>>,
+    ) -> Result<Arc<Session>, SignInError> {
+        match (self.session(), stale) {
+            (Some(current), None) => return Ok(current),
+            (Some(current), Some(stale)) if !Arc::ptr_eq(&current, stale) => return Ok(current),
+            _ => {}
+        }
+        let config = self.config();
+        let mut wait = config.acceptance_wait_time;
+        loop {
+            match self.sign_in_once(link).await? {
+                SignInAnswer::Accepted(session) => {
+                    if let Some(before) = stale.filter(|before| before.aes.same_as(&session.aes)) {
+                        // The serial goes on for as long as the key lives.
+                        session.serial.store(before.serial.load(Relaxed), Relaxed);
+                    }
+                    let session: Arc<Session> = Arc::from(session);
+                    *self.session.write() = Some(Arc::clone(&session));
+                    info!(minion = self.id(), "signed in to the master");
+                    return Ok(session);
+                }
+                SignInAnswer::Pending => {
+                    info!(
+                        wait = wait.as_secs_f64(),
+                        "the master has not accepted the key yet"
+                    );
+                }
+                SignInAnswer::RejectedForNow => {
+                    warn!(
+                        wait = wait.as_secs_f64(),
+                        "the master rejects the key; asking again"
+                    );
+                }
+            }
+            tokio::time::sleep(wait).await;
+            if wait < config.acceptance_wait_time_max {
+                wait *= 2;
+            }
+        }
+    }
+
+    async fn sign_in_once(
+        &self,
+        link: &mut Option<ReqClient>,
+    ) -> Result<SignInAnswer, SignInError> {
+        let config = self.config();
+        for _ in 0..config.auth_tries {
+            let begin = Instant::now();
+            let request = SignInRequest::new(&self.identity)?;
+            match self
+                .exchange(link, request.payload.clone(), config.auth_timeout)
+                .await
+            {
+                Ok(reply) => {
+                    let answer = request.answer(&reply, &self.identity);
+                    self.stats.note_sign_in(begin.elapsed(), answer.is_ok());
+                    return answer;
+                }
+                Err(error) => {
+                    self.stats.errors.fetch_add(1, Relaxed);
+                    debug!("signing in: {error}");
+                }
+            }
+        }
+        Err(SignInError::NoAnswer)
+    }
+
+    /// Sends an encrypted request and opens its reply. A reply that cannot be opened makes the
+    /// minion sign in anew and send the request once more, as stock does.
+    pub(crate) async fn send(
+        &self,
+        fields: &[(&str, Value)],
+        limit: Duration,
+    ) -> Result<Value, RequestError> {
+        let mut link = self.link.lock().await;
+        let mut session = match self.session() {
+            Some(session) => session,
+            None => self.sign_in_on(&mut link, None).await?,
+        };
+        let mut signed_in_anew = false;
+        loop {
+            let nonce = nonce();
+            let request = seal(&session.own, fields, &nonce, &self.sealing());
+            let reply = self.exchange(&mut link, request, limit).await?;
+            match open(&session.own, &reply, &nonce) {
+                Ok(value) => return Ok(value),
+                Err(ReplyError::Unopened(reason)) if !signed_in_anew => {
+                    debug!("a request was not understood ({reason}); signing in anew");
+                    self.stats.signed_in_anew.fetch_add(1, Relaxed);
+                    session = self.sign_in_on(&mut link, Some(&session)).await?;
+                    signed_in_anew = true;
+                }
+                Err(error) => return Err(RequestError::Reply(error.to_string())),
+            }
+        }
+    }
+
+    pub(crate) fn sealing(&self) -> Sealing<'_> {
+        let config = self.config();
+        Sealing {
+            id: self.id(),
+            keys: &self.identity.keys,
+            enc_algo: config.encryption_algorithm,
+            sig_algo: config.signing_algorithm,
+            sign: config.minion_sign_messages,
+            unix: self.identity.clock.unix(),
+        }
+    }
+
+    /// One request and its reply. After any failure the connection is dropped: a reply that comes
+    /// later must not be taken for the next request's.
+    async fn exchange(
+        &self,
+        link: &mut Option<ReqClient>,
+        request: Bytes,
+        limit: Duration,
+    ) -> Result<Bytes, RequestError> {
+        // Taken out, so that the connection is also gone if this future is dropped half-way.
+        let held = link.take();
+        let work = async {
+            let mut client = match held {
+                Some(client) => client,
+                None => ReqClient::connect(self.address, None)
+                    .await
+                    .map_err(transport)?,
+            };
+            let reply = client.request(request).await.map_err(transport)?;
+            Ok::<_, RequestError>((client, reply))
+        };
+        let (client, reply) = timeout(limit, work)
+            .await
+            .map_err(|_| RequestError::Timeout(limit))??;
+        *link = Some(client);
+        Ok(reply)
+    }
+
+    /// Closes the connection; the next request makes a new one.
+    pub(crate) async fn disconnect(&self) {
+        self.link.lock().await.take();
+    }
+}
+
+pub(crate) fn transport(
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> RequestError {
+    RequestError::Transport(error.into())
+}

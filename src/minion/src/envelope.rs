@@ -1,0 +1,212 @@
+//! Packs requests and opens what comes back (protocol.md, sections 2 to 5). No sockets, no files.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use saltern_crypto::{Crypticle, EncAlgo, KeyString, PublicKey, SigAlgo};
+use saltern_wire::msgpack::{Dialect, Encoder, Limits, MapView, Value, decode_wire, encode};
+
+use crate::keys::MinionKeys;
+
+/// The version of the protocol: session keys, and the id in the envelope.
+pub(crate) const VERSION: i64 = 3;
+
+/// What a minion has after signing in.
+pub(crate) struct Session {
+    /// Opens publications; the same for every minion of a master.
+    pub(crate) shared: Crypticle,
+    /// Seals requests and opens their replies; this minion's own.
+    pub(crate) own: Crypticle,
+    /// The shared key, to see whether signing in brought a new one.
+    pub(crate) aes: KeyString,
+    /// The publish port that the master names.
+    pub(crate) publish_port: u16,
+    /// The master's public key.
+    pub(crate) master: Arc<PublicKey>,
+    /// The serial of the last publication that was opened with the shared key.
+    pub(crate) serial: AtomicI64,
+}
+
+impl Session {
+    /// Whether a publication is newer than all before it; a master may leave the serial out.
+    /// What is not newer was sent once more by somebody who recorded it.
+    pub(crate) fn is_next(&self, load: &MapView) -> bool {
+        let Some(serial) = load.get("serial") else {
+            return true;
+        };
+        serial
+            .as_i64()
+            .is_some_and(|serial| self.serial.fetch_max(serial, Relaxed) < serial)
+    }
+}
+
+/// What goes into every request besides its own fields.
+pub(crate) struct Sealing<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) keys: &'a MinionKeys,
+    pub(crate) enc_algo: EncAlgo,
+    pub(crate) sig_algo: SigAlgo,
+    /// Whether the load is signed (`minion_sign_messages`).
+    pub(crate) sign: bool,
+    /// Seconds since 1970.
+    pub(crate) unix: i64,
+}
+
+/// 32 hexadecimal digits nobody can foresee.
+pub(crate) fn nonce() -> String {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).expect("invariant: the system has random bytes");
+    random.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// An encrypted request: `fields` in their order, then nonce, time, proof and id.
+pub(crate) fn seal(
+    session: &Crypticle,
+    fields: &[(&str, Value)],
+    nonce: &str,
+    with: &Sealing<'_>,
+) -> Bytes {
+    let mut load = Vec::with_capacity(512 + 64 * fields.len());
+    let id_is_there = fields.iter().any(|(name, _)| *name == "id");
+    let signature = with
+        .sign
+        .then(|| signature(fields, id_is_there, with))
+        .flatten();
+    let entries = fields.len() + 3 + usize::from(!id_is_there) + usize::from(signature.is_some());
+    let mut encoder = Encoder::new(&mut load, Dialect::Raw);
+    encoder.map(entries);
+    for (name, value) in fields {
+        encoder.str(name).value(value);
+    }
+    encoder.str("nonce").str(nonce).str("ts").int(with.unix);
+    encoder.str("tok").bin(&with.keys.token);
+    if !id_is_there {
+        encoder.str("id").str(with.id);
+    }
+    if let Some(signature) = signature {
+        encoder.str("sig").bin(&signature);
+    }
+    let sealed = session.dumps(&load, None);
+    let mut envelope = Vec::with_capacity(sealed.len() + 128);
+    let mut encoder = Encoder::new(&mut envelope, Dialect::Raw);
+    encoder
+        .map(6)
+        .str("enc")
+        .str("aes")
+        .str("load")
+        .bin(&sealed);
+    encoder.str("version").int(VERSION).str("id").str(with.id);
+    encoder.str("enc_algo").str(with.enc_algo.wire_name());
+    encoder.str("sig_algo").str(with.sig_algo.wire_name());
+    Bytes::from(envelope)
+}
+
+/// The minion's signature: over the load without nonce and proof, packed in the newer dialect,
+/// in the order of the load (protocol.md, 5.4).
+fn signature(fields: &[(&str, Value)], id_is_there: bool, with: &Sealing<'_>) -> Option<Vec<u8>> {
+    let mut signed = Vec::new();
+    let mut encoder = Encoder::new(&mut signed, Dialect::Bin);
+    encoder.map(fields.len() + 1 + usize::from(!id_is_there));
+    for (name, value) in fields {
+        encoder.str(name).value(value);
+    }
+    encoder.str("ts").int(with.unix);
+    if !id_is_there {
+        encoder.str("id").str(with.id);
+    }
+    with.keys.private.sign(with.sig_algo, &signed).ok()
+}
+
+/// Why a reply is not the answer to the request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReplyError {
+    /// It cannot be decrypted: the master does not know this session any more, or refused the
+    /// request with one of its clear error texts.
+    #[error("{0}")]
+    Unopened(String),
+    /// It was decrypted but is not for this request, or is no message.
+    #[error("it is not the reply to this request")]
+    Foreign,
+}
+
+/// Opens the reply to a sealed request.
+pub(crate) fn open(session: &Crypticle, reply: &[u8], nonce: &str) -> Result<Value, ReplyError> {
+    let outer = decode_wire(reply, &Limits::WIRE)
+        .map_err(|error| ReplyError::Unopened(error.to_string()))?;
+    let Some(sealed) = outer.as_bytes() else {
+        return Err(ReplyError::Unopened("it is not encrypted".to_owned()));
+    };
+    if session.decrypt(sealed).is_err() {
+        let clear = outer
+            .as_str()
+            .map_or_else(|| "wrong key".to_owned(), |s| format!("\"{s}\""));
+        return Err(ReplyError::Unopened(clear));
+    }
+    let plain = session
+        .loads_with_nonce(sealed, nonce.as_bytes())
+        .map_err(|_| ReplyError::Foreign)?;
+    decode_wire(&plain, &Limits::WIRE).map_err(|_| ReplyError::Foreign)
+}
+
+/// Why a publication is not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PublicationError {
+    /// It is no envelope.
+    #[error("it is malformed")]
+    Malformed,
+    /// Signatures are wanted and it has none.
+    #[error("it is not signed")]
+    Unsigned,
+    /// Its signature is not the master's.
+    #[error("its signature is not the master's")]
+    BadSignature,
+    /// It was encrypted with a key that this minion does not have.
+    #[error("it is encrypted with another key")]
+    OtherKey,
+}
+
+/// Opens a publication; `signed` also wants the master's signature.
+pub(crate) fn open_publication(
+    session: &Session,
+    payload: Bytes,
+    signed: bool,
+) -> Result<MapView, PublicationError> {
+    let malformed = |_| PublicationError::Malformed;
+    let envelope = MapView::parse(payload, &Limits::WIRE).map_err(malformed)?;
+    if envelope.str("enc") != Some("aes") {
+        return Err(PublicationError::Malformed);
+    }
+    let load = envelope.get("load").and_then(|load| load.as_bytes());
+    let load = load.ok_or(PublicationError::Malformed)?;
+    if signed {
+        let signature = envelope.get("sig").and_then(|sig| sig.as_bytes());
+        let algorithm = envelope.str("sig_algo").and_then(SigAlgo::from_wire);
+        let (Some(signature), Some(algorithm)) = (signature, algorithm) else {
+            return Err(PublicationError::Unsigned);
+        };
+        if !session.master.verify(algorithm, load, signature) {
+            return Err(PublicationError::BadSignature);
+        }
+    }
+    let plain = session
+        .shared
+        .loads(load)
+        .map_err(|_| PublicationError::OtherKey)?;
+    MapView::parse(plain, &Limits::WIRE).map_err(malformed)
+}
+
+/// A request in clear.
+pub(crate) fn clear(load: &Value) -> Bytes {
+    let mut envelope = Vec::with_capacity(1024);
+    let mut encoder = Encoder::new(&mut envelope, Dialect::Raw);
+    encoder
+        .map(3)
+        .str("enc")
+        .str("clear")
+        .str("load")
+        .raw(&encode(load, Dialect::Raw));
+    encoder.str("version").int(VERSION);
+    Bytes::from(envelope)
+}

@@ -1,0 +1,659 @@
+//! The life of a minion: sign in, subscribe, run what is for it, send back what came of it.
+//!
+//! One task reads publications; every job runs in a task of its own, and at most
+//! `process_count_max` of them do more than answer at once. The request channel is shared and has
+//! one request under way at a time, as in stock.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use saltern_base::clock::{Clock, civil};
+use saltern_model::{Compat, stamp};
+use saltern_wire::msgpack::{MapView, Value};
+use saltern_wire::zmtp::SubClient;
+use sha1::{Digest, Sha1};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use crate::backoff::{Backoff, between};
+use crate::channel::{Channel, Identity};
+use crate::config::MinionConfig;
+use crate::envelope::{PublicationError, Session, open_publication};
+use crate::error::MinionError;
+use crate::functions::{self, Context, FunctionReturn};
+use crate::jobs::{JobTable, RunningJob};
+use crate::keys::{KeyError, PkiDir};
+use crate::matching::matches;
+use crate::sign_in::SignInError;
+use crate::stats::Subscribed;
+
+/// Stock takes the port from the sign-in unless its own option differs from this.
+const UNSET_PUBLISH_PORT: u16 = 4506;
+
+/// How many jobs may run or wait; a master that sends more is not obeyed.
+const MAX_JOBS: usize = 1024;
+
+/// How long start and job events may take to be accepted.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A minion that is not running yet.
+pub struct Minion {
+    config: Arc<MinionConfig>,
+    clock: Clock,
+}
+
+impl Minion {
+    /// A minion with this configuration. Nothing is opened yet.
+    #[must_use]
+    pub fn new(config: MinionConfig) -> Self {
+        Self {
+            config: Arc::new(config),
+            clock: Clock::system(),
+        }
+    }
+
+    /// Runs until `stop` is cancelled; jobs that run then are ended. Without `stop` it returns
+    /// only for what cannot get better by waiting: a key that the master rejected, a master whose
+    /// key is not the trusted one, unusable key files. Must run on a current-thread or larger
+    /// tokio runtime with I/O and time.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), MinionError> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Ok(()),
+            result = self.live() => result,
+        }
+    }
+
+    async fn live(self) -> Result<(), MinionError> {
+        let Self { config, clock } = self;
+        let opened = Arc::clone(&config);
+        // Making a key pair takes a good part of a second; grains read files.
+        let prepared = tokio::task::spawn_blocking(move || {
+            let pki = PkiDir::open(&opened.pki_dir)?;
+            let keys = pki.keys(opened.keysize)?;
+            Ok::<_, KeyError>((pki, keys, functions::grains::collect(&opened)))
+        });
+        let (pki, keys, grains) = prepared
+            .await
+            .expect("invariant: reading keys and grains does not panic")?;
+        let address = master_address(&config).await?;
+        let identity = Identity {
+            id: config.id.clone(),
+            config: Arc::clone(&config),
+            keys: Arc::new(keys),
+            store: Arc::new(pki),
+            clock,
+        };
+        let jobs = Arc::new(JobTable::default());
+        let mut life = Life {
+            channel: Arc::new(Channel::new(identity, address, Arc::default())),
+            context: Arc::new(Context {
+                grains: Arc::new(grains),
+                jobs,
+            }),
+            turns: Arc::new(Semaphore::new(config.process_count_max)),
+            tasks: JoinSet::new(),
+            seen: VecDeque::new(),
+            answer_at_once: false,
+            announce: true,
+        };
+        let session = life.sign_in_at_last().await?;
+        life.listen(session).await
+    }
+}
+
+/// The master's request address; asks the resolver again until it knows one.
+async fn master_address(config: &MinionConfig) -> Result<SocketAddr, MinionError> {
+    let mut pauses = Backoff::new(
+        config.recon_default,
+        config.recon_max,
+        config.recon_randomize,
+    );
+    loop {
+        let found = tokio::net::lookup_host((config.master.as_str(), config.master_port)).await;
+        match found.map(|mut found| found.next()) {
+            Ok(Some(address)) => return Ok(address),
+            Ok(None) => return Err(MinionError::Address(config.master.clone())),
+            Err(error) => warn!("the master \"{}\" has no address: {error}", config.master),
+        }
+        tokio::time::sleep(pauses.pause()).await;
+    }
+}
+
+/// A running minion.
+pub(crate) struct Life {
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) context: Arc<Context>,
+    /// Jobs that do more than answer wait here.
+    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) tasks: JoinSet<()>,
+    /// The jids that came last, so that a job that is sent twice runs once.
+    pub(crate) seen: VecDeque<String>,
+    /// Quick functions are answered before the next publication is read, without a task: a
+    /// swarm's minions do so, of which there are thousands.
+    pub(crate) answer_at_once: bool,
+    /// Whether start events are sent.
+    pub(crate) announce: bool,
+}
+
+impl Life {
+    /// Signs in, however long the master is away.
+    async fn sign_in_at_last(&self) -> Result<Arc<Session>, MinionError> {
+        let most = self.channel.config().random_reauth_delay;
+        loop {
+            match self.channel.sign_in(None).await {
+                Ok(session) => return Ok(session),
+                Err(SignInError::NoAnswer | SignInError::Full) => {
+                    let pause = between(most / 4, most);
+                    warn!(
+                        pause = pause.as_secs_f64(),
+                        "the master does not let this minion in"
+                    );
+                    tokio::time::sleep(pause).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Subscribes and runs what comes, again and again when the connection breaks.
+    pub(crate) async fn listen(&mut self, mut session: Arc<Session>) -> Result<(), MinionError> {
+        let config = self.channel.config();
+        let mut pauses = Backoff::new(
+            config.recon_default,
+            config.recon_max,
+            config.recon_randomize,
+        );
+        let topics = topics(config, self.channel.id());
+        let topics: Vec<&[u8]> = topics.iter().map(String::as_bytes).collect();
+        loop {
+            let port = match config_port(self.channel.config()) {
+                Some(port) => port,
+                None => session.publish_port,
+            };
+            let address = SocketAddr::new(self.channel.address().ip(), port);
+            match SubClient::connect(address, &topics).await {
+                Ok(mut publications) => {
+                    info!("subscribed to the master's publications on {address}");
+                    pauses.reset();
+                    if self.announce {
+                        self.announce = false;
+                        self.tasks.spawn(announce(Arc::clone(&self.channel)));
+                    }
+                    let subscribed = Subscribed::new(self.channel.stats());
+                    let error = self.receive(&mut publications).await;
+                    drop(subscribed);
+                    warn!("the publish connection broke: {error}");
+                    self.channel.disconnect().await;
+                }
+                Err(error) => debug!("the publish port {address} is not to be reached: {error}"),
+            }
+            tokio::time::sleep(pauses.pause()).await;
+            session = self.channel.session().unwrap_or(session);
+        }
+    }
+
+    async fn receive(&mut self, publications: &mut SubClient) -> saltern_wire::zmtp::ClientError {
+        loop {
+            tokio::select! {
+                frames = publications.next() => match frames {
+                    // With and without a topic, the payload stands last.
+                    Ok(mut frames) => if let Some(payload) = frames.pop() {
+                        self.take(payload).await;
+                    },
+                    Err(error) => return error,
+                },
+                Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => {
+                    if let Err(error) = ended {
+                        error!("a job's task ended badly: {error}");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, payload: Bytes) {
+        let Some(load) = open(&self.channel, payload).await else {
+            return;
+        };
+        let id = self.channel.id();
+        let Some(publication) = Publication::read(&load, id) else {
+            return;
+        };
+        if self.seen.contains(&publication.jid) {
+            return;
+        }
+        self.channel.stats().note_publication();
+        self.seen.push_back(publication.jid.clone());
+        while self.seen.len() > self.channel.config().minion_jid_queue_hwm {
+            self.seen.pop_front();
+        }
+        if self.context.jobs.len() >= MAX_JOBS {
+            error!(jid = %publication.jid, "too many jobs at once; this one is not run");
+            return;
+        }
+        let Some(job) = self
+            .context
+            .jobs
+            .start(&publication.jid, publication.load.clone())
+        else {
+            return;
+        };
+        info!(jid = %publication.jid, fun = ?publication.functions, "running a job");
+        let work = Work {
+            channel: Arc::clone(&self.channel),
+            context: Arc::clone(&self.context),
+            turns: Arc::clone(&self.turns),
+            publication,
+            job,
+        };
+        if self.answer_at_once && work.publication.is_quick() {
+            Box::pin(work.run()).await;
+        } else {
+            self.tasks.spawn(work.run());
+        }
+    }
+}
+
+fn config_port(config: &MinionConfig) -> Option<u16> {
+    (config.publish_port != UNSET_PUBLISH_PORT).then_some(config.publish_port)
+}
+
+/// What to subscribe to (protocol.md, section 5).
+pub(crate) fn topics(config: &MinionConfig, id: &str) -> Vec<String> {
+    if !config.zmq_filtering {
+        return vec![String::new()];
+    }
+    let own = Sha1::digest(id.as_bytes());
+    let own = own.iter().map(|byte| format!("{byte:02x}")).collect();
+    vec!["broadcast".to_owned(), own]
+}
+
+/// Opens a publication; when it is encrypted with a key that is not known, signs in anew and
+/// opens the same one with the new key.
+pub(crate) async fn open(channel: &Channel, payload: Bytes) -> Option<MapView> {
+    let signed = channel.config().sign_pub_messages;
+    let mut session = channel.session()?;
+    for again in [true, false] {
+        match open_publication(&session, payload.clone(), signed) {
+            Ok(load) => return session.is_next(&load).then_some(load),
+            Err(PublicationError::OtherKey) if again => match channel.sign_in(Some(&session)).await
+            {
+                Ok(new) => {
+                    if new.aes.same_as(&session.aes) {
+                        debug!("signing in anew brought no new key");
+                    }
+                    session = new;
+                }
+                Err(error) => {
+                    error!("a publication cannot be opened, and signing in failed: {error}");
+                    return None;
+                }
+            },
+            Err(error) => {
+                warn!("a publication is not run: {error}");
+                return None;
+            }
+        }
+    }
+    None
+}
+
+/// What a publication asks for.
+pub(crate) struct Publication {
+    pub(crate) jid: String,
+    /// One function, or several with an argument list each.
+    pub(crate) functions: Functions,
+    /// Everything, for `find_job` and `__pub_…`.
+    pub(crate) load: Value,
+}
+
+/// One function or several.
+#[derive(Debug, Clone)]
+pub(crate) enum Functions {
+    One(String, Vec<Value>),
+    Several(Vec<(String, Vec<Value>)>),
+}
+
+impl Publication {
+    /// Reads a load; `None` when it is incomplete or not for `id`.
+    pub(crate) fn read(load: &MapView, id: &str) -> Option<Self> {
+        let tgt = load.get("tgt")?.decode();
+        if !matches(load.str("tgt_type"), &tgt, id) {
+            return None;
+        }
+        let jid = load.str("jid")?.to_owned();
+        let arg = load.get("arg")?.decode();
+        let arg = arg.as_array()?;
+        let fun = load.get("fun")?.decode();
+        let functions = match &fun {
+            Value::Array(names) => {
+                let lists = arg
+                    .iter()
+                    .map(|list| list.as_array().map_or_else(Vec::new, Vec::from));
+                let names = names.iter().map(crate::python::text);
+                Functions::Several(
+                    names
+                        .zip(lists.chain(std::iter::repeat(Vec::new())))
+                        .collect(),
+                )
+            }
+            name => Functions::One(name.as_str()?.to_owned(), arg.to_vec()),
+        };
+        let fields = load
+            .iter()
+            .filter(|(key, _)| key.as_str() != Some("serial"));
+        let load = fields
+            .map(|(key, value)| (key.decode(), value.decode()))
+            .collect();
+        Some(Self {
+            jid,
+            functions,
+            load: Value::Map(load),
+        })
+    }
+
+    /// Whether every function in it is over at once.
+    fn is_quick(&self) -> bool {
+        let quick = |name: &str| functions::find(name).is_none_or(|function| function.quick);
+        match &self.functions {
+            Functions::One(name, _) => quick(name),
+            Functions::Several(calls) => calls.iter().all(|(name, _)| quick(name)),
+        }
+    }
+
+    /// The fields of the return, in stock's order (`_thread_return`, `_prepare_return_pub`).
+    pub(crate) fn return_fields(
+        &self,
+        id: &str,
+        outcome: Outcome,
+        now: String,
+    ) -> Vec<(&'static str, Value)> {
+        let mut fields = vec![
+            ("cmd", Value::from("_return")),
+            ("id", Value::from(id)),
+            ("success", outcome.success),
+            ("return", outcome.value),
+            ("retcode", outcome.retcode),
+            ("jid", Value::from(self.jid.as_str())),
+        ];
+        let copied = [
+            ("fun", "fun"),
+            ("fun_args", "arg"),
+            ("user", "user"),
+            ("master_id", "master_id"),
+        ];
+        for (name, source) in copied {
+            if let Some(value) = self.load.get(source) {
+                fields.push((name, value.clone()));
+            }
+        }
+        if let Some(metadata @ Value::Map(_)) = self.load.get("metadata") {
+            fields.push(("metadata", metadata.clone()));
+        }
+        if let Some(out) = outcome.out {
+            fields.push(("out", Value::from(out)));
+        }
+        fields.push(("_stamp", Value::from(now)));
+        fields
+    }
+}
+
+/// What came of a job: single values, or a map by function for each.
+pub(crate) struct Outcome {
+    pub(crate) value: Value,
+    pub(crate) retcode: Value,
+    pub(crate) success: Value,
+    pub(crate) out: Option<&'static str>,
+}
+
+impl From<FunctionReturn> for Outcome {
+    fn from(answer: FunctionReturn) -> Self {
+        Self {
+            value: answer.value,
+            retcode: Value::from(answer.retcode),
+            success: Value::from(answer.success),
+            out: answer.out,
+        }
+    }
+}
+
+/// One job on its way.
+struct Work {
+    channel: Arc<Channel>,
+    context: Arc<Context>,
+    turns: Arc<Semaphore>,
+    publication: Publication,
+    job: Arc<RunningJob>,
+}
+
+impl Work {
+    async fn run(self) {
+        let jid = self.publication.jid.clone();
+        if self
+            .publication
+            .load
+            .get("start_event")
+            .is_some_and(crate::python::truth)
+        {
+            self.fire_start_event().await;
+        }
+        let outcome = tokio::select! {
+            biased;
+            () = self.job.stop.cancelled() => None,
+            outcome = self.execute() => Some(outcome),
+        };
+        self.context.jobs.finish(&jid);
+        match outcome {
+            Some(outcome) => self.send_return(outcome).await,
+            // As a stock job that was killed, it says nothing.
+            None => info!(%jid, "a job was ended"),
+        }
+    }
+
+    async fn execute(&self) -> Outcome {
+        match &self.publication.functions {
+            Functions::One(name, arguments) => self.call(name, arguments).await.into(),
+            Functions::Several(calls) => {
+                let (mut values, mut codes, mut successes) = (Vec::new(), Vec::new(), Vec::new());
+                for (name, arguments) in calls {
+                    let answer = self.call(name, arguments).await;
+                    values.push((Value::from(name.as_str()), answer.value));
+                    codes.push((Value::from(name.as_str()), Value::from(answer.retcode)));
+                    successes.push((Value::from(name.as_str()), Value::from(answer.success)));
+                }
+                Outcome {
+                    value: Value::Map(values),
+                    retcode: Value::Map(codes),
+                    success: Value::Map(successes),
+                    out: None,
+                }
+            }
+        }
+    }
+
+    async fn call(&self, name: &str, arguments: &[Value]) -> FunctionReturn {
+        let at_once = functions::find(name).is_none_or(|function| function.quick);
+        let _turn = match at_once {
+            true => None,
+            false => Some(
+                self.turns
+                    .acquire()
+                    .await
+                    .expect("invariant: it is never closed"),
+            ),
+        };
+        functions::call(
+            Arc::clone(&self.context),
+            Arc::clone(&self.job),
+            name,
+            arguments,
+        )
+        .await
+    }
+
+    async fn send_return(&self, outcome: Outcome) {
+        let config = self.channel.config();
+        let jid = &self.publication.jid;
+        let now = stamp(Compat::V3008, self.channel.clock().unix_micros());
+        let fields = self
+            .publication
+            .return_fields(self.channel.id(), outcome, now);
+        for attempt in 1..=config.return_retry_tries {
+            let longest = config.return_retry_timer_max.max(config.return_retry_timer);
+            let limit = between(config.return_retry_timer, longest);
+            let begin = Instant::now();
+            match self.channel.send(&fields, limit).await {
+                Ok(_) => return self.channel.stats().note_return(begin.elapsed()),
+                Err(error) => warn!(%jid, attempt, "a return was not taken: {error}"),
+            }
+        }
+        error!(%jid, "the return of a job was given up");
+    }
+
+    async fn fire_start_event(&self) {
+        let load = &self.publication.load;
+        let mut data = vec![(Value::from("id"), Value::from(self.channel.id()))];
+        for name in [
+            "jid",
+            "fun",
+            "tgt",
+            "tgt_type",
+            "user",
+            "master_id",
+            "metadata",
+        ] {
+            if let Some(value) = load.get(name) {
+                data.push((Value::from(name), value.clone()));
+            }
+        }
+        let tag = format!(
+            "salt/job/{}/start/{}",
+            self.publication.jid,
+            self.channel.id()
+        );
+        fire(&self.channel, &tag, Value::Map(data)).await;
+    }
+}
+
+/// Tells the master that the minion is up, as stock does after subscribing.
+async fn announce(channel: Arc<Channel>) {
+    let config = channel.config();
+    let id = channel.id();
+    let text = format!(
+        "Minion {id} started at {}",
+        asctime(channel.clock().unix_micros())
+    );
+    if config.enable_legacy_startup_events {
+        fire(&channel, "minion_start", Value::from(text.as_str())).await;
+    }
+    fire(
+        &channel,
+        &format!("salt/minion/{id}/start"),
+        Value::from(text),
+    )
+    .await;
+}
+
+/// Sends one event; that it fails hurts nobody.
+async fn fire(channel: &Channel, tag: &str, data: Value) {
+    let fields = [
+        ("id", Value::from(channel.id())),
+        ("cmd", Value::from("_minion_event")),
+        ("pretag", Value::Nil),
+        ("data", data),
+        ("tag", Value::from(tag)),
+    ];
+    if let Err(error) = channel.send(&fields, EVENT_TIMEOUT).await {
+        info!("the event \"{tag}\" was not taken: {error}");
+    }
+}
+
+/// A time as C's `asctime` writes it, in UTC: `Sat Nov 21 07:06:22 2026`.
+fn asctime(unix_micros: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let t = civil(unix_micros);
+    let day = unix_micros.div_euclid(86_400_000_000).rem_euclid(7);
+    let weekday = usize::try_from(day)
+        .ok()
+        .and_then(|day| DAYS.get(day))
+        .unwrap_or(&"?");
+    let month = (t.month as usize)
+        .checked_sub(1)
+        .and_then(|month| MONTHS.get(month));
+    format!(
+        "{weekday} {} {:2} {:02}:{:02}:{:02} {}",
+        month.unwrap_or(&"?"),
+        t.day,
+        t.hour,
+        t.minute,
+        t.second,
+        t.year
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use saltern_model::MinionId;
+    use saltern_wire::msgpack::{Dialect, Limits, encode};
+
+    use super::*;
+
+    fn load(entries: Vec<(&str, Value)>) -> MapView {
+        let packed = encode(&Value::map(entries), Dialect::Raw);
+        MapView::parse(Bytes::from(packed), &Limits::WIRE).expect("it is a map")
+    }
+
+    #[test]
+    fn incomplete_and_foreign_publications_are_not_read() {
+        let whole = vec![
+            ("fun", Value::from("test.ping")),
+            ("arg", Value::from(Vec::new())),
+            ("tgt", Value::from("m*")),
+            ("jid", Value::from("20261121070622637714")),
+            ("serial", Value::from(7_i64)),
+        ];
+        let read = Publication::read(&load(whole.clone()), "m1").expect("it is for m1");
+        assert_eq!(read.jid, "20261121070622637714");
+        assert_eq!(read.load.get("serial"), None);
+        assert!(Publication::read(&load(whole.clone()), "x").is_none());
+        for absent in 0..4 {
+            let mut part = whole.clone();
+            part.remove(absent);
+            assert!(
+                Publication::read(&load(part), "m1").is_none(),
+                "without field {absent}"
+            );
+        }
+    }
+
+    #[test]
+    fn topics_follow_zmq_filtering() {
+        let id = MinionId::parse("m1").expect("a minion id");
+        let mut config = MinionConfig::new(id, Path::new("/"));
+        assert_eq!(topics(&config, "m1"), [""]);
+        config.zmq_filtering = true;
+        // sha1 of "m1"
+        assert_eq!(
+            topics(&config, "m1"),
+            ["broadcast", "ae23b94ccaf714337e4ce5ba99ef3dc257e300df"]
+        );
+    }
+
+    #[test]
+    fn start_times_read_as_c_writes_them() {
+        assert_eq!(asctime(1_795_244_782_637_714), "Sat Nov 21 07:06:22 2026");
+        assert_eq!(asctime(0), "Thu Jan  1 00:00:00 1970");
+    }
+}

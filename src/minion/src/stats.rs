@@ -1,0 +1,181 @@
+//! Counts and latencies, shared by all minions of a swarm. Everything is atomic and of fixed
+//! size, so that measuring does not slow down what is measured.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Steps within a power of two: a latency is off by at most a sixteenth.
+const STEPS: usize = 16;
+/// Powers of two of microseconds; the last holds everything from half an hour on.
+const POWERS: usize = 32;
+
+/// Latencies in buckets.
+pub struct Latencies {
+    buckets: [AtomicU64; STEPS * POWERS],
+    longest: AtomicU64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self {
+            buckets: [const { AtomicU64::new(0) }; STEPS * POWERS],
+            longest: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Latencies {
+    /// Counts one.
+    pub fn record(&self, latency: Duration) {
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        self.longest.fetch_max(micros, Relaxed);
+        if let Some(bucket) = self.buckets.get(bucket(micros)) {
+            bucket.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How many were counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
+    }
+
+    /// The latency that `share` (0 to 1) of those counted do not exceed.
+    #[must_use]
+    pub fn percentile(&self, share: f64) -> Duration {
+        let wanted = (self.count() as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (place, bucket) in self.buckets.iter().enumerate() {
+            seen += bucket.load(Relaxed);
+            if seen >= wanted.max(1) {
+                return Duration::from_micros(upper_end(place)).min(self.longest());
+            }
+        }
+        self.longest()
+    }
+
+    /// The longest of all.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        Duration::from_micros(self.longest.load(Relaxed))
+    }
+}
+
+fn bucket(micros: u64) -> usize {
+    if micros < STEPS as u64 {
+        return micros as usize;
+    }
+    let power = micros.ilog2() as usize;
+    let step = (micros >> (power - 4)) as usize - STEPS;
+    ((power - 3) * STEPS + step).min(STEPS * POWERS - 1)
+}
+
+fn upper_end(place: usize) -> u64 {
+    if place < STEPS {
+        return place as u64;
+    }
+    let (power, step) = (place / STEPS + 3, place % STEPS);
+    ((STEPS + step + 1) as u64) << (power - 4)
+}
+
+/// What the minions of a swarm did.
+#[derive(Default)]
+pub struct Stats {
+    /// Sign-ins that were accepted.
+    pub sign_ins: AtomicU64,
+    /// Sign-ins whose answer was refused, or was not believed.
+    pub sign_in_failures: AtomicU64,
+    /// Sign-ins made because a reply or a publication could not be opened.
+    pub signed_in_anew: AtomicU64,
+    /// How long answered sign-ins took.
+    pub sign_in_time: Latencies,
+    /// Publications that were for the minion that got them.
+    pub publications: AtomicU64,
+    /// Returns that the master acknowledged.
+    pub returns: AtomicU64,
+    /// How long those took.
+    pub return_time: Latencies,
+    /// Requests that failed or timed out.
+    pub errors: AtomicU64,
+    /// Minions that are subscribed now.
+    pub subscribed: AtomicU64,
+    last_publication: Mutex<Option<Instant>>,
+}
+
+impl Stats {
+    pub(crate) fn note_sign_in(&self, took: Duration, well: bool) {
+        if well {
+            self.sign_ins.fetch_add(1, Relaxed);
+            self.sign_in_time.record(took);
+        } else {
+            self.sign_in_failures.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn note_publication(&self) {
+        self.publications.fetch_add(1, Relaxed);
+        *self.last_publication.lock() = Some(Instant::now());
+    }
+
+    pub(crate) fn note_return(&self, took: Duration) {
+        self.returns.fetch_add(1, Relaxed);
+        self.return_time.record(took);
+    }
+
+    /// When the last minion got the last publication.
+    #[must_use]
+    pub fn last_publication(&self) -> Option<Instant> {
+        *self.last_publication.lock()
+    }
+}
+
+/// Counts a minion as subscribed for as long as it lives.
+pub(crate) struct Subscribed(Arc<Stats>);
+
+impl Subscribed {
+    pub(crate) fn new(stats: &Arc<Stats>) -> Self {
+        stats.subscribed.fetch_add(1, Relaxed);
+        Self(Arc::clone(stats))
+    }
+}
+
+impl Drop for Subscribed {
+    fn drop(&mut self) {
+        self.0.subscribed.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_right_to_a_sixteenth() {
+        let latencies = Latencies::default();
+        for micros in 1..=10_000 {
+            latencies.record(Duration::from_micros(micros));
+        }
+        assert_eq!(latencies.count(), 10_000);
+        assert_eq!(latencies.longest(), Duration::from_micros(10_000));
+        for (share, exact) in [
+            (0.001, 10.0),
+            (0.5, 5_000.0),
+            (0.99, 9_900.0),
+            (1.0, 10_000.0),
+        ] {
+            let found = latencies.percentile(share).as_micros() as f64;
+            assert!(
+                (exact..=exact * 17.0 / 16.0).contains(&found),
+                "{share}: {found}"
+            );
+        }
+        latencies.record(Duration::from_secs(1 << 40));
+        assert_eq!(latencies.count(), 10_001);
+        assert_eq!(Latencies::default().percentile(0.5), Duration::ZERO);
+    }
+}

@@ -1,0 +1,298 @@
+//! Thousands of minions in one process, each with its own connections, session and id: a load for
+//! a master, and a way to see one at work. They share key pairs, because making thousands of
+//! these takes minutes, and one copy of the master's key. Everything else is the real minion.
+//!
+//! A swarm runs on the runtime it is started on. For more than one core start several, each on a
+//! current-thread runtime of its own, with the parts that [`SwarmConfig::split`] gives.
+
+mod load;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use saltern_base::clock::Clock;
+use saltern_model::MinionId;
+use saltern_wire::msgpack::Value;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::channel::{Channel, Identity};
+use crate::config::MinionConfig;
+use crate::functions::Context;
+use crate::jobs::JobTable;
+use crate::keys::{KeyError, MemoryStore, MinionKeys};
+use crate::minion::Life;
+use crate::sign_in::SignInError;
+use crate::stats::Stats;
+
+pub use crate::stats::{Latencies, Stats as SwarmStats};
+pub use load::{AuthCheck, AuthStorm, LoadReport, ReturnFlood};
+
+/// What a swarm is made of.
+#[derive(Debug, Clone)]
+pub struct SwarmConfig {
+    /// How many minions.
+    pub minions: usize,
+    /// Ids are `<prefix>-<number>`.
+    pub prefix: String,
+    /// The number of the first minion.
+    pub first: usize,
+    /// How many different key pairs they share.
+    pub keys: usize,
+    /// The size of those in bits.
+    pub keysize: u32,
+    /// The master's request port.
+    pub master: SocketAddr,
+    /// How many sign in at a time.
+    pub parallel: usize,
+    /// Whether each tells the master that it started.
+    pub start_events: bool,
+    /// Subscribe to own topics (`zmq_filtering`).
+    pub zmq_filtering: bool,
+    /// How many jobs that do more than answer (`test.sleep`, `cmd.run`) run at once in all.
+    pub jobs: usize,
+    /// How long a sign-in may take.
+    pub auth_timeout: Duration,
+    /// How long any other request may take.
+    pub request_timeout: Duration,
+    /// The pause while the master has not accepted a key.
+    pub acceptance_wait_time: Duration,
+}
+
+impl SwarmConfig {
+    /// A swarm of `minions` for the master at `master`, with one key pair, 64 sign-ins at a time
+    /// and no start events.
+    #[must_use]
+    pub fn new(minions: usize, master: SocketAddr) -> Self {
+        Self {
+            minions,
+            prefix: "swarm".to_owned(),
+            first: 0,
+            keys: 1,
+            keysize: 2048,
+            master,
+            parallel: 64,
+            start_events: false,
+            zmq_filtering: false,
+            jobs: 64,
+            auth_timeout: Duration::from_secs(60),
+            request_timeout: Duration::from_secs(60),
+            acceptance_wait_time: Duration::from_secs(2),
+        }
+    }
+
+    /// The same swarm in `parts`, for as many runtimes.
+    #[must_use]
+    pub fn split(&self, parts: usize) -> Vec<Self> {
+        let parts = parts.clamp(1, self.minions.max(1));
+        let share = |part: usize| self.minions * part / parts;
+        (0..parts)
+            .map(|part| Self {
+                minions: share(part + 1) - share(part),
+                first: self.first + share(part),
+                parallel: self.parallel.div_ceil(parts),
+                jobs: self.jobs.div_ceil(parts),
+                ..self.clone()
+            })
+            .collect()
+    }
+}
+
+/// Why a swarm cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SwarmError {
+    /// The prefix makes no valid id.
+    #[error("\"{0}\" cannot be the beginning of a minion id")]
+    Prefix(String),
+    /// No key pair can be made.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// A minion is not let in.
+    #[error("minion \"{id}\" cannot sign in: {source}")]
+    SignIn {
+        /// The minion.
+        id: String,
+        /// Why not.
+        source: SignInError,
+    },
+}
+
+/// Many minions, signed in.
+pub struct Swarm {
+    members: Vec<Arc<Channel>>,
+    stats: Arc<Stats>,
+    config: SwarmConfig,
+    shared: Arc<MinionConfig>,
+}
+
+impl Swarm {
+    /// Makes the minions and signs all of them in, `parallel` at a time. The first one goes
+    /// alone, so that all others know the master's key. Counts into `stats`, which several
+    /// swarms may share.
+    pub async fn start(config: SwarmConfig, stats: Arc<Stats>) -> Result<Self, SwarmError> {
+        let keys = make_keys(config.keys.max(1), config.keysize).await?;
+        let store = Arc::new(MemoryStore::default());
+        let shared = Arc::new(shared_config(&config)?);
+        let mut members = Vec::with_capacity(config.minions);
+        for (number, keys) in (config.first..)
+            .zip(keys.iter().cycle())
+            .take(config.minions)
+        {
+            let identity = Identity {
+                id: minion_id(&config.prefix, number)?,
+                config: Arc::clone(&shared),
+                keys: Arc::clone(keys),
+                store: Arc::clone(&store) as _,
+                clock: Clock::system(),
+            };
+            members.push(Arc::new(Channel::new(
+                identity,
+                config.master,
+                Arc::clone(&stats),
+            )));
+        }
+        let swarm = Self {
+            members,
+            stats,
+            config,
+            shared,
+        };
+        swarm.sign_in_all().await?;
+        Ok(swarm)
+    }
+
+    async fn sign_in_all(&self) -> Result<(), SwarmError> {
+        let mut waiting = self.members.iter();
+        if let Some(first) = waiting.next() {
+            sign_in(first).await?;
+        }
+        let parallel = self.config.parallel.max(1);
+        let mut running: FuturesUnordered<_> =
+            waiting.by_ref().take(parallel).map(sign_in).collect();
+        while let Some(ended) = running.next().await {
+            ended?;
+            running.extend(waiting.next().map(sign_in));
+        }
+        Ok(())
+    }
+
+    /// What the minions did so far.
+    #[must_use]
+    pub const fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
+    /// How many minions there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Subscribes every minion and answers jobs until `stop` is cancelled. Quick functions are
+    /// answered at once; others run in tasks, at most `jobs` at a time in the whole swarm.
+    pub async fn run(&self, stop: CancellationToken) {
+        let grains = Arc::new(Value::map([(
+            "saltern",
+            Value::from(env!("CARGO_PKG_VERSION")),
+        )]));
+        let turns = Arc::new(Semaphore::new(self.config.jobs.max(1)));
+        let mut lives = JoinSet::new();
+        for member in &self.members {
+            let Some(session) = member.session() else {
+                continue;
+            };
+            let mut life = Life {
+                channel: Arc::clone(member),
+                context: Arc::new(Context {
+                    grains: Arc::clone(&grains),
+                    jobs: Arc::new(JobTable::default()),
+                }),
+                turns: Arc::clone(&turns),
+                tasks: JoinSet::new(),
+                seen: VecDeque::new(),
+                answer_at_once: true,
+                announce: self.config.start_events,
+            };
+            lives.spawn(async move {
+                if let Err(error) = life.listen(session).await {
+                    tracing::error!("a minion of the swarm ended: {error}");
+                }
+            });
+        }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = async { while lives.join_next().await.is_some() {} } => {}
+        }
+        lives.shutdown().await;
+    }
+}
+
+async fn sign_in(member: &Arc<Channel>) -> Result<(), SwarmError> {
+    match member.sign_in(None).await {
+        Ok(_) => Ok(()),
+        Err(source) => Err(SwarmError::SignIn {
+            id: member.id().to_owned(),
+            source,
+        }),
+    }
+}
+
+fn minion_id(prefix: &str, number: usize) -> Result<MinionId, SwarmError> {
+    MinionId::parse(&format!("{prefix}-{number}"))
+        .map_err(|_| SwarmError::Prefix(prefix.to_owned()))
+}
+
+/// What all the minions have in common; its id is not used.
+fn shared_config(config: &SwarmConfig) -> Result<MinionConfig, SwarmError> {
+    let mut shared = MinionConfig::new(minion_id(&config.prefix, config.first)?, Path::new("/"));
+    shared.zmq_filtering = config.zmq_filtering;
+    shared.auth_timeout = config.auth_timeout;
+    shared.auth_tries = 3;
+    shared.return_retry_timer = config.request_timeout;
+    shared.return_retry_timer_max = Duration::ZERO;
+    shared.request_channel_timeout = config.request_timeout;
+    shared.acceptance_wait_time = config.acceptance_wait_time;
+    shared.enable_legacy_startup_events = false;
+    // What the minions of a swarm remember adds up.
+    shared.minion_jid_queue_hwm = 8;
+    Ok(shared)
+}
+
+async fn make_keys(count: usize, bits: u32) -> Result<Vec<Arc<MinionKeys>>, SwarmError> {
+    let made = tokio::task::spawn_blocking(move || {
+        (0..count)
+            .map(|_| MinionKeys::generate(bits).map(Arc::new))
+            .collect::<Result<_, _>>()
+    });
+    Ok(made.await.expect("invariant: making keys does not panic")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_split_swarm_has_every_minion_once() {
+        let whole = SwarmConfig::new(10, SocketAddr::from(([127, 0, 0, 1], 1)));
+        for parts in 1..12 {
+            let split = whole.split(parts);
+            let numbers: Vec<usize> = split
+                .iter()
+                .flat_map(|part| part.first..part.first + part.minions)
+                .collect();
+            assert_eq!(numbers, (0..10).collect::<Vec<_>>(), "{parts} parts");
+        }
+    }
+}
