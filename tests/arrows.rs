@@ -1,1 +1,165 @@
-//! (being written)
+//! Compares the crates' dependencies with the layout: a crate uses only crates that stand above it
+//! in the list, and no crate uses what its job forbids.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The crates of the workspace, ground floor first; the list is that of ARCHITECTURE.md.
+const FLOORS: [&str; 14] = [
+    "saltern-base",
+    "saltern-wire",
+    "saltern-crypto",
+    "saltern-model",
+    "saltern-config",
+    "saltern-store",
+    "saltern-policy",
+    "saltern-requests",
+    "saltern-supervise",
+    "saltern-actors",
+    "saltern-client",
+    "saltern-output",
+    "saltern-minion",
+    "saltern",
+];
+
+/// Crates that may stand above in the list and still are none of this crate's business.
+const NOT_FOR: &[(&str, &[&str])] = &[
+    // Knows no load: only how bytes travel.
+    (
+        "saltern-wire",
+        &["saltern-crypto", "saltern-model", "actix", "openssl"],
+    ),
+    (
+        "saltern-crypto",
+        &["saltern-wire", "saltern-model", "actix", "tokio"],
+    ),
+    (
+        "saltern-model",
+        &["saltern-wire", "saltern-crypto", "actix", "tokio"],
+    ),
+    (
+        "saltern-config",
+        &["saltern-wire", "saltern-crypto", "actix", "tokio"],
+    ),
+    ("saltern-store", &["actix", "tokio"]),
+    ("saltern-policy", &["actix", "tokio", "rusqlite"]),
+    // Knows neither actix nor sockets.
+    (
+        "saltern-requests",
+        &["actix", "actix-rt", "tokio", "socket2", "rusqlite"],
+    ),
+    // Knows nothing of Salt.
+    (
+        "saltern-supervise",
+        &[
+            "saltern-wire",
+            "saltern-crypto",
+            "saltern-model",
+            "saltern-config",
+            "saltern-store",
+        ],
+    ),
+    ("saltern-actors", &["rusqlite", "clap"]),
+    (
+        "saltern-output",
+        &["tokio", "actix", "saltern-config", "saltern-crypto"],
+    ),
+    // What runs on the command line or on a minion does without the master.
+    (
+        "saltern-client",
+        &[
+            "actix",
+            "saltern-store",
+            "saltern-policy",
+            "saltern-requests",
+        ],
+    ),
+    (
+        "saltern-minion",
+        &[
+            "actix",
+            "saltern-store",
+            "saltern-policy",
+            "saltern-requests",
+        ],
+    ),
+];
+
+/// Each package of the workspace with the names of the packages its code uses, tests aside.
+fn dependencies() -> BTreeMap<String, Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version=1", "--offline"])
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    let text = |value: &Value| value.as_str().expect("a name is a string").to_owned();
+    metadata["packages"]
+        .as_array()
+        .expect("packages are a list")
+        .iter()
+        .map(|package| {
+            let used = package["dependencies"]
+                .as_array()
+                .expect("dependencies are a list");
+            let used = used.iter().filter(|used| used["kind"].is_null());
+            (
+                text(&package["name"]),
+                used.map(|used| text(&used["name"])).collect(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_crate_uses_only_crates_above_it() {
+    let floor = |name: &str| FLOORS.iter().position(|floor| *floor == name);
+    for (name, used) in dependencies() {
+        if name == "saltern-tests" {
+            assert!(
+                used.iter().all(|used| !used.starts_with("saltern")),
+                "the end-to-end tests see the binary only, not {used:?}"
+            );
+            continue;
+        }
+        let own = floor(&name).unwrap_or_else(|| panic!("crate {name} is not in the list"));
+        for used in used.iter().filter(|used| used.starts_with("saltern")) {
+            let other = floor(used).unwrap_or_else(|| panic!("{used} is not in the list"));
+            assert!(
+                other < own,
+                "{name} uses {used}, which does not stand above it"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_crate_keeps_to_its_job() {
+    let dependencies = dependencies();
+    for (name, forbidden) in NOT_FOR {
+        let used = &dependencies[*name];
+        for forbidden in *forbidden {
+            assert!(
+                !used.iter().any(|used| used == forbidden),
+                "{name} must not use {forbidden}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_crate_in_the_list_exists() {
+    let dependencies = dependencies();
+    for name in FLOORS {
+        assert!(
+            dependencies.contains_key(name),
+            "{name} is in the list but not in the workspace"
+        );
+    }
+}

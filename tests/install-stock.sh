@@ -4,6 +4,7 @@
 #
 #   tests/install-stock.sh            everything; does nothing where it is already there
 #   tests/install-stock.sh --system   only the system packages
+#   tests/install-stock.sh --python   the same, and prints the Python the releases are given
 #   tests/install-stock.sh 3008.3     only this release
 #
 # The releases live in ~/.cache/saltern/stock/VERSION, one Python environment each, installed by the
@@ -13,7 +14,7 @@ set -euo pipefail
 releases=(3008.3 3007.15 3006.28)
 root="${SALTERN_STOCK:-$HOME/.cache/saltern/stock}"
 
-say() { echo "install-stock: $*"; }
+say() { echo "install-stock: $*" >&2; }
 die() { echo "install-stock: $*" >&2; exit 1; }
 
 # The newest Python that all three releases run on comes first; the last is what Debian calls its own.
@@ -82,8 +83,12 @@ flock 9
 
 install_system
 [ "${1:-}" != --system ] || exit 0
-[ $# = 0 ] || releases=("$@")
 python=$(find_python) || die "no usable Python 3.9 to 3.13 with venv was found"
+if [ "${1:-}" = --python ]; then
+    echo "$python"
+    exit 0
+fi
+[ $# = 0 ] || releases=("$@")
 
 # Two at a time: pip is busy with one core each.
 failed=0

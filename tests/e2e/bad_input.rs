@@ -1,1 +1,278 @@
-//! (being written)
+//! Wrong configuration, taken ports, damaged files, a full disk: each ends in a clear message and an
+//! exit code of its own, and nothing is lost. The codes are those of `saltern_base::exit::Exit`.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use saltern_tests::process::{Run, run};
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
+
+use crate::durability::job_database;
+
+const OURS: Server = Server::Saltern(Release::V3008);
+
+const USAGE: i32 = 64;
+const DATA: i32 = 65;
+const NO_INPUT: i32 = 66;
+const UNAVAILABLE: i32 = 69;
+
+/// Starts the master, which must refuse, and checks its exit code and each text of its message.
+fn refused(site: &mut Site, code: i32, texts: &[&str]) -> Result<Run> {
+    let run = run(&mut site.master_command(), SOON)?;
+    run.expect_code(code)?;
+    for text in texts {
+        run.expect_text(text)?;
+    }
+    // A refusal is told once, on standard error, and is all that is logged.
+    site.announce("");
+    Ok(run)
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_file_and_line() -> TestResult {
+    let wrong = |config: &mut Config| _ = config.set("worker_threads", "many");
+    Site::prepared(OURS, wrong, |site| {
+        let file = site.path("conf/master").display().to_string();
+        refused(site, USAGE, &[&file, "worker_threads", "many"])?;
+        let line = std::fs::read_to_string(&file)?
+            .lines()
+            .position(|line| line.starts_with("worker_threads"))
+            .context("the option is in the file")?;
+        refused(site, USAGE, &[&format!("{file}:{}", line + 1)])?;
+        ensure!(
+            !site.path("pki").exists(),
+            "it wrote keys before it checked the configuration"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+fn a_file_that_is_no_yaml_is_refused() -> TestResult {
+    Site::prepared(
+        OURS,
+        |_| {},
+        |site| {
+            std::fs::write(
+                site.path("conf/master"),
+                "interface: [127.0.0.1\nuser: root\n",
+            )?;
+            refused(site, USAGE, &["conf/master"])?;
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn check_config_suggests_the_right_name() -> TestResult {
+    Site::prepared(
+        OURS,
+        |config| _ = config.set("worker_thread", 3),
+        |site| {
+            site.saltern(&["check-config"])?
+                .expect_text("worker_thread")?
+                .expect_text("worker_threads")?;
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn a_taken_port_is_named() -> TestResult {
+    Site::prepared(
+        OURS,
+        |_| {},
+        |site| {
+            for port in [site.ret_port(), site.publish_port()] {
+                let holder = TcpListener::bind(("127.0.0.1", port))?;
+                refused(site, UNAVAILABLE, &[&port.to_string(), "in use"])?;
+                drop(holder);
+            }
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn a_second_master_on_the_same_files_is_refused() -> TestResult {
+    Site::run(
+        OURS,
+        |_| {},
+        |site| {
+            let run = refused(site, UNAVAILABLE, &[])?;
+            ensure!(!run.stderr.is_empty(), "it said nothing\n{run}");
+            site.step("and the first one is none the worse");
+            site.bring_up(&[("m1", MinionKind::Native)])?;
+            site.salt(&["*", "test.ping"])?
+                .expect_code(0)?
+                .expect_stdout("m1:\n    True")?;
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn a_damaged_master_key_is_refused_and_kept() -> TestResult {
+    Site::prepared(
+        OURS,
+        |_| {},
+        |site| {
+            let key = site.path("pki/master.pem");
+            std::fs::create_dir_all(site.path("pki"))?;
+            chmod(&site.path("pki"), "700")?;
+            std::fs::write(&key, "-----BEGIN RSA PRIVATE KEY-----\nnot a key\n")?;
+            chmod(&key, "400")?;
+            refused(site, DATA, &["master.pem"])?;
+            ensure!(
+                std::fs::read(&key)?.ends_with(b"not a key\n"),
+                "the file was changed"
+            );
+            Ok(())
+        },
+    )
+}
+
+/// Root may read every file, so what cannot be read is not a file.
+#[test]
+fn an_unreadable_master_key_is_refused() -> TestResult {
+    Site::prepared(
+        OURS,
+        |_| {},
+        |site| {
+            std::fs::create_dir_all(site.path("pki/master.pem"))?;
+            chmod(&site.path("pki"), "700")?;
+            refused(site, NO_INPUT, &["master.pem"])?;
+            Ok(())
+        },
+    )
+}
+
+fn chmod(path: &Path, mode: &str) -> Result<()> {
+    run(Command::new("chmod").arg(mode).arg(path), SOON)?.expect_code(0)?;
+    Ok(())
+}
+
+#[test]
+fn a_corrupt_job_database_is_refused_and_kept() -> TestResult {
+    Site::run(
+        OURS,
+        |_| {},
+        |site| {
+            site.bring_up(&[("m1", MinionKind::Native)])?;
+            site.salt(&["*", "test.ping"])?.expect_code(0)?;
+            site.stop_master()?;
+            let path = job_database(&site.path("cache"))?;
+            let mut bytes = std::fs::read(&path)?;
+            ensure!(
+                bytes.len() >= 4096,
+                "the database has {} bytes",
+                bytes.len()
+            );
+            bytes[..4096].fill(0x5a);
+            std::fs::write(&path, &bytes)?;
+            let name = path
+                .file_name()
+                .context("a file has a name")?
+                .to_string_lossy()
+                .into_owned();
+            refused(site, DATA, &[&name])?;
+            ensure!(
+                std::fs::read(&path)? == bytes,
+                "the damaged database was changed"
+            );
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn a_full_disk_refuses_new_work_and_recovers_alone() -> TestResult {
+    Site::prepared(
+        OURS,
+        |_| {},
+        |site| {
+            let Some(_disk) = SmallDisk::mount(&site.path("cache"))? else {
+                site.step("no small disk can be mounted here: only root may; nothing was tested");
+                return Ok(());
+            };
+            site.start_master()?;
+            site.bring_up(&[("m1", MinionKind::Native)])?;
+            let first = site.salt(&["m1", "test.echo", "before", "--async"])?;
+            let jid = first
+                .expect_code(0)?
+                .stdout
+                .trim()
+                .rsplit(' ')
+                .next()
+                .unwrap_or("")
+                .to_owned();
+            site.events().tag(&format!("salt/job/{jid}/ret/m1"), SOON)?;
+
+            site.step("fill the disk");
+            for text in ["disk", "full", "space", "store", "write", "job"] {
+                site.announce(text);
+            }
+            let ballast = site.path("cache/ballast");
+            let fill = run(
+                Command::new("dd").args(["if=/dev/zero", "bs=4k"]).arg({
+                    let mut target = std::ffi::OsString::from("of=");
+                    target.push(&ballast);
+                    target
+                }),
+                SOON,
+            )?;
+            ensure!(
+                fill.stderr.contains("No space left"),
+                "the disk did not fill up\n{fill}"
+            );
+
+            site.step("new work is refused with a clear error; reads are served");
+            // SQLite has a page or two left in its log, so the very first job may still fit.
+            wait_until("a job to be refused", SOON, || {
+                let run = site
+                    .salt(&["m1", "cmd.run", "echo 'some more words to store'"])
+                    .ok()?;
+                (run.code != Some(0)).then_some(())
+            })?;
+            let lookup = site.salt_run(&["jobs.lookup_jid", &jid])?;
+            lookup.expect_text("before")?;
+
+            site.step("room again: it recovers alone, and nothing was lost");
+            std::fs::remove_file(&ballast)?;
+            wait_until("the master to take jobs again", SOON, || {
+                let run = site.salt(&["m1", "test.ping"]).ok()?;
+                (run.code == Some(0) && run.stdout.trim() == "m1:\n    True").then_some(())
+            })?;
+            site.salt_run(&["jobs.lookup_jid", &jid])?
+                .expect_text("before")?;
+            // The mount must not be busy when it is taken away.
+            site.stop_master()?;
+            Ok(())
+        },
+    )
+}
+
+/// A file system of a few megabytes, gone when dropped.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    /// None where the user may not mount.
+    fn mount(path: &Path) -> Result<Option<Self>> {
+        let mut command = Command::new("mount");
+        command
+            .args(["-t", "tmpfs", "-o", "size=12m,mode=755", "tmpfs"])
+            .arg(path);
+        let run = run(&mut command, SOON)?;
+        Ok((run.code == Some(0)).then(|| Self(path.to_owned())))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily, because after a failure the master may still have files open there.
+        run(Command::new("umount").arg("-l").arg(&self.0), SOON).ok();
+    }
+}

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -274,9 +274,9 @@ impl Group {
     }
 
     fn tell_reaper(&self, sign: char) {
-        static REAPER: OnceLock<Mutex<ChildStdin>> = OnceLock::new();
+        static REAPER: OnceLock<Mutex<Child>> = OnceLock::new();
         let reaper = REAPER.get_or_init(|| {
-            let mut child = Command::new("sh")
+            let child = Command::new("sh")
                 .arg(peer("reaper.sh"))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::null())
@@ -284,9 +284,11 @@ impl Group {
                 .process_group(0)
                 .spawn()
                 .expect("sh can be started");
-            Mutex::new(child.stdin.take().expect("stdin is piped"))
+            Mutex::new(child)
         });
-        writeln!(reaper.lock(), "{sign}{}", self.0.as_raw_nonzero())
+        let mut reaper = reaper.lock();
+        let pipe = reaper.stdin.as_mut().expect("stdin is piped");
+        writeln!(pipe, "{sign}{}", self.0.as_raw_nonzero())
             .expect("the reaper reads until this process ends");
     }
 }

@@ -30,6 +30,13 @@ impl std::fmt::Debug for Failure {
     }
 }
 
+impl Failure {
+    /// The failure as an ordinary error.
+    pub fn into_error(self) -> anyhow::Error {
+        self.0
+    }
+}
+
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self(error.into())
@@ -404,11 +411,21 @@ impl Site {
     ///
     /// # Errors
     /// When it does not become so.
-    pub fn wait_pending(&self, id: &str) -> Result<()> {
+    pub fn wait_pending(&mut self, id: &str) -> Result<()> {
         let file = self.path("pki/minions_pre").join(id);
-        wait_until(&format!("the key of {id} to be pending"), SOON, || {
-            file.exists().then_some(())
-        })
+        let what = format!("the key of {id} to be pending");
+        let minion = self.minion(id)?;
+        let ended = wait_until(&what, SOON, || {
+            if file.exists() {
+                Some(None)
+            } else {
+                minion.ended().map(Some)
+            }
+        })?;
+        match ended {
+            None => Ok(()),
+            Some(status) => bail!("minion {id} ended instead of asking to be let in: {status}"),
+        }
     }
 
     /// Accepts a pending key with stock `salt-key`.
@@ -606,7 +623,8 @@ impl Site {
         paths.sort();
         for path in paths {
             let text = logs::read(&path);
-            let lines: Vec<&str> = text.lines().collect();
+            let mut lines: Vec<&str> = text.lines().collect();
+            lines.dedup();
             if lines.is_empty() {
                 continue;
             }

