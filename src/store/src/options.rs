@@ -3,7 +3,7 @@
 //! Everything else in this crate reads these and not the configuration, so a test can say what it
 //! needs in a line and the meaning of an option stands in one place.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +68,34 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
+    /// Stock's defaults with everything below one directory: for tests and tools that have no
+    /// configuration file.
+    pub fn below(root: &Path, compat: Compat) -> Self {
+        let cachedir = root.join("cache");
+        Self {
+            compat,
+            id: "host_master".to_owned(),
+            user: "root".to_owned(),
+            pki_dir: root.join("pki"),
+            job_database: cachedir.join("saltern/jobs.sqlite"),
+            cachedir,
+            keysize: 2048,
+            key_pass: None,
+            master_sign_pubkey: false,
+            master_sign_key_name: "master_sign".to_owned(),
+            master_use_pubkey_signature: false,
+            master_pubkey_signature: "master_pubkey_signature".to_owned(),
+            signing_key_pass: None,
+            publish_session: Duration::from_secs(86_400),
+            acl_users: Vec::new(),
+            client_acl_verify: true,
+            external_auth: false,
+            hash_type: "sha256".to_owned(),
+            store_endtime: false,
+            mirror: MirrorMode::Full,
+        }
+    }
+
     /// `<cachedir>/saltern`: what only this master knows of.
     pub fn private_dir(&self) -> PathBuf {
         self.cachedir.join("saltern")

@@ -112,7 +112,8 @@ impl UserKeys {
         proof(self.is_of(user, key), KeyProof::User(user.to_owned()))
     }
 
-    /// Whether `key` is the key of exactly this user; stock trusts a syndic's `auth_list` only then.
+    /// Whether `key` is the key of exactly this user: only then stock trusts a syndic's
+    /// `auth_list`.
     pub fn is_of(&self, user: &str, key: &str) -> bool {
         self.keys
             .get(user)

@@ -257,19 +257,18 @@ impl JobFiles {
     ) -> Result<bool> {
         let packed = parts.pack();
         let failed = |error: Errno| StoreError::io("write a return in", &dir.path, error);
+        let return_p = format!("{GROWING}/return.p");
+        let out_p = format!("{GROWING}/out.p");
         match rustix::fs::mkdirat(&dir.fd, GROWING, Mode::from_raw_mode(DIR_MODE)) {
             Ok(()) => {}
-            // From a crash; its files are written anew.
-            Err(Errno::EXIST) => {}
+            // From a crash, or from a return that was there already.
+            Err(Errno::EXIST) => unlink_at(dir, &out_p)?,
             Err(Errno::NOENT) => return Ok(false),
             Err(error) => return Err(failed(error)),
         }
-        let return_p = format!("{GROWING}/return.p");
-        let out_p = format!("{GROWING}/out.p");
         write_at(dir, &return_p, &packed)?;
-        match &parts.out {
-            Some(out) => write_at(dir, &out_p, out)?,
-            None => unlink_at(dir, &out_p)?,
+        if let Some(out) = &parts.out {
+            write_at(dir, &out_p, out)?;
         }
         match rustix::fs::renameat(&dir.fd, GROWING, &dir.fd, minion.as_str()) {
             Ok(()) => return Ok(true),

@@ -1,0 +1,390 @@
+//! The job database: what is committed stays, once, and a damaged or full disk is told apart.
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write as _};
+
+use bytes::Bytes;
+use saltern_model::{Compat, MinionId};
+use saltern_store::{
+    DatabaseLimits, JobDatabase, JobReader, JobState, StoreError, Write, Written, set_aside,
+};
+use saltern_wire::msgpack::Value;
+use tempfile::TempDir;
+
+use crate::common::{id, jid, job, mode, place, ret};
+
+fn open() -> (TempDir, JobDatabase) {
+    let (dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
+    (dir, database.expect("a database"))
+}
+
+fn names(minions: &[MinionId]) -> Vec<&str> {
+    minions.iter().map(MinionId::as_str).collect()
+}
+
+#[test]
+fn a_job_is_found_again_with_all_it_expects() {
+    let (_dir, mut database) = open();
+    let written = database
+        .commit(&[
+            Write::Job(job(1, &["b", "a"])),
+            Write::Expected {
+                jid: jid(1),
+                minions: vec![id("c"), id("a")],
+            },
+            Write::Expected {
+                jid: jid(9),
+                minions: vec![id("a")],
+            },
+        ])
+        .expect("committed");
+    assert_eq!(
+        written,
+        [Written::New { id: 1 }, Written::Updated, Written::NoSuchJob]
+    );
+    let reader = database.reader().expect("a reader");
+    let stored = reader.load(&jid(1)).expect("read").expect("a job");
+    assert_eq!(names(&stored.record.minions), ["a", "b", "c"]);
+    assert_eq!(stored.record.load.as_ref(), job(1, &[]).load.as_ref());
+    assert_eq!(stored.record.created, job(1, &[]).created);
+    assert_eq!(stored.state, JobState::Open);
+    assert!(reader.load(&jid(2)).expect("read").is_none());
+    assert_eq!(mode(database.path()), 0o600);
+}
+
+#[test]
+fn a_return_is_recorded_once() {
+    let (_dir, mut database) = open();
+    let first = Write::Return(ret(1, "m1", Value::from("first")));
+    let again = Write::Return(ret(1, "m1", Value::from("second")));
+    let other = Write::Return(ret(1, "m2", Value::from("other")));
+    let written = database
+        .commit(&[first.clone(), again.clone(), other])
+        .expect("committed");
+    assert_eq!(
+        written,
+        [
+            Written::New { id: 1 },
+            Written::Duplicate,
+            Written::New { id: 2 }
+        ]
+    );
+    assert_eq!(
+        database.commit(&[again]).expect("committed"),
+        [Written::Duplicate]
+    );
+    let reader = database.reader().expect("a reader");
+    let returns = reader.returns(&jid(1)).expect("read");
+    assert_eq!(returns.len(), 2);
+    let Write::Return(first) = first else {
+        unreachable!("it is a return")
+    };
+    assert_eq!(returns[0].record.load, first.load);
+    assert_eq!(returns[0].record.received, first.received);
+    assert!(returns[0].record.success);
+    let one = reader.return_of(&jid(1), &id("m2")).expect("read");
+    assert_eq!(one.map(|row| row.id), Some(2));
+}
+
+#[test]
+fn a_jid_is_given_once_but_a_batch_publishes_parts_under_one() {
+    let (_dir, mut database) = open();
+    database
+        .commit(&[Write::Job(job(1, &["a"]))])
+        .expect("committed");
+    let written = database
+        .commit(&[Write::Job(job(1, &["b"]))])
+        .expect("committed");
+    assert_eq!(written, [Written::Duplicate]);
+    let closed = Write::JobState {
+        jid: jid(1),
+        state: JobState::Closed,
+        notes: Some(Bytes::from_static(b"notes")),
+    };
+    let mut part = job(1, &["b"]);
+    part.fun = "test.version".to_owned();
+    let written = database
+        .commit(&[closed, Write::JobPart(part)])
+        .expect("committed");
+    assert_eq!(written, [Written::Updated, Written::Updated]);
+    let reader = database.reader().expect("a reader");
+    let stored = reader.load(&jid(1)).expect("read").expect("a job");
+    assert_eq!(names(&stored.record.minions), ["a", "b"]);
+    assert_eq!(stored.record.fun, "test.version");
+    assert_eq!(stored.state, JobState::Open);
+    assert_eq!(stored.notes.as_deref(), Some(&b"notes"[..]));
+}
+
+#[test]
+fn open_jobs_come_back_with_who_returned() {
+    let (_dir, mut database) = open();
+    database
+        .commit(&[
+            Write::Job(job(1, &["a", "b"])),
+            Write::Job(job(2, &["a"])),
+            Write::Return(ret(1, "b", Value::Nil)),
+            Write::JobState {
+                jid: jid(2),
+                state: JobState::Closed,
+                notes: None,
+            },
+        ])
+        .expect("committed");
+    let path = database.path().to_path_buf();
+    drop(database);
+    let database = JobDatabase::open(&path, DatabaseLimits::default()).expect("reopened");
+    let open = database
+        .reader()
+        .expect("a reader")
+        .open_jobs()
+        .expect("read");
+    assert_eq!(open.len(), 1);
+    assert_eq!(open[0].job.record.jid, jid(1));
+    assert_eq!(names(&open[0].job.record.minions), ["a", "b"]);
+    assert_eq!(names(&open[0].returned), ["b"]);
+}
+
+#[test]
+fn followers_see_every_row_once_and_in_order() {
+    let (_dir, mut database) = open();
+    let reader = database.reader().expect("a reader");
+    let mut cursor = 0;
+    let mut seen = Vec::new();
+    for round in 0..4_u32 {
+        let writes: Vec<Write> = (0..5)
+            .map(|number| Write::Return(ret(number, &format!("m{round}"), Value::Nil)))
+            .collect();
+        database.commit(&writes).expect("committed");
+        loop {
+            let rows = reader.returns_after(cursor, 3).expect("read");
+            let Some(last) = rows.last() else { break };
+            cursor = last.id;
+            seen.extend(rows.iter().map(|row| row.id));
+        }
+    }
+    assert_eq!(seen, (1..=20).collect::<Vec<i64>>());
+    assert_eq!(reader.last_ids().expect("read"), (0, 20));
+    assert_eq!(reader.counts().expect("read"), (0, 20));
+}
+
+#[test]
+fn numbers_are_not_used_again_after_everything_expired() {
+    let (_dir, mut database) = open();
+    let path = database.path().to_path_buf();
+    database
+        .commit(&[
+            Write::Job(job(1, &["a"])),
+            Write::Return(ret(1, "a", Value::Nil)),
+            Write::Return(ret(1, "b", Value::Nil)),
+        ])
+        .expect("committed");
+    while database.expire_before(i64::MAX, 1).expect("expired") > 0 {}
+    drop(database);
+    let mut database = JobDatabase::open(&path, DatabaseLimits::default()).expect("reopened");
+    let written = database
+        .commit(&[
+            Write::Job(job(2, &["a"])),
+            Write::Return(ret(2, "a", Value::Nil)),
+        ])
+        .expect("committed");
+    assert_eq!(written, [Written::New { id: 2 }, Written::New { id: 3 }]);
+}
+
+#[test]
+fn old_jobs_go_in_slices_and_take_everything_with_them() {
+    let (_dir, mut database) = open();
+    let mut writes = vec![Write::Job(job(1, &["a"])), Write::Job(job(2, &["a"]))];
+    for number in [1, 2, 7] {
+        for minion in 0..10 {
+            writes.push(Write::Return(ret(
+                number,
+                &format!("m{minion}"),
+                Value::Nil,
+            )));
+        }
+    }
+    database.commit(&writes).expect("committed");
+    let reader = database.reader().expect("a reader");
+    // Job 1 is old, job 2 is not; the returns of 7 have no job and came before the cutoff.
+    let cutoff = job(2, &[]).created;
+    let mut slices = 0;
+    while database.expire_before(cutoff, 4).expect("expired") > 0 {
+        slices += 1;
+    }
+    assert!(slices >= 3, "{slices}");
+    assert!(reader.load(&jid(1)).expect("read").is_none());
+    assert_eq!(reader.returns(&jid(1)).expect("read").len(), 0);
+    assert_eq!(reader.returns(&jid(2)).expect("read").len(), 10);
+    // They are younger than the cutoff by when they arrived, so they stay as well.
+    assert_eq!(reader.returns(&jid(7)).expect("read").len(), 10);
+    while database
+        .expire_before(ret(7, "m", Value::Nil).received + 1, 4)
+        .expect("expired")
+        > 0
+    {}
+    assert_eq!(reader.counts().expect("read"), (0, 0));
+}
+
+#[test]
+fn a_deleted_job_leaves_nothing() {
+    let (_dir, mut database) = open();
+    let delete = Write::DeleteJob { jid: jid(1) };
+    database
+        .commit(&[
+            Write::Job(job(1, &["a"])),
+            Write::Return(ret(1, "a", Value::Nil)),
+        ])
+        .expect("committed");
+    let written = database
+        .commit(std::slice::from_ref(&delete))
+        .expect("committed");
+    assert_eq!(written, [Written::Deleted { rows: 3 }]);
+    let written = database.commit(&[delete]).expect("committed");
+    assert_eq!(written, [Written::Deleted { rows: 0 }]);
+}
+
+#[test]
+fn without_space_writes_are_refused_reads_go_on_and_space_heals() {
+    let (_dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let path = &options.job_database;
+    let limits = DatabaseLimits {
+        max_bytes: Some(1 << 20),
+        ..DatabaseLimits::default()
+    };
+    let mut database = JobDatabase::open(path, limits).expect("a database");
+    let reader = database.reader().expect("a reader");
+    let big = Value::from("x".repeat(50_000).as_str());
+    let mut kept = 0_u32;
+    let error = loop {
+        let batch = [
+            Write::Job(job(kept, &["a"])),
+            Write::Return(ret(kept, "a", big.clone())),
+        ];
+        match database.commit(&batch) {
+            Ok(_) => kept += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.is_full(), "{error}");
+    assert!(kept > 5, "{kept}");
+    // Nothing of the refused batch is there, everything before it is.
+    assert_eq!(
+        reader.counts().expect("read"),
+        (u64::from(kept), u64::from(kept))
+    );
+    assert!(reader.load(&jid(kept)).expect("read").is_none());
+    let again = database.commit(&[Write::Return(ret(kept, "a", big.clone()))]);
+    assert!(again.is_err_and(|error| error.is_full()));
+    while database.expire_before(i64::MAX, 100).expect("expired") > 0 {}
+    let written = database
+        .commit(&[Write::Return(ret(kept, "a", big))])
+        .expect("committed");
+    assert!(written[0].is_new());
+}
+
+#[test]
+fn a_damaged_database_is_told_apart_and_set_aside() {
+    let (_dir, mut database) = open();
+    let path = database.path().to_path_buf();
+    let writes: Vec<Write> = (0..200)
+        .map(|number| Write::Return(ret(number, "m1", Value::from("x".repeat(300).as_str()))))
+        .collect();
+    database.commit(&writes).expect("committed");
+    drop(database);
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .expect("the file");
+    file.seek(SeekFrom::Start(8 << 12)).expect("a place");
+    file.write_all(&[0xa5; 40 << 10]).expect("damage");
+    drop(file);
+    let error = JobDatabase::open(&path, DatabaseLimits::default())
+        .err()
+        .expect("refused");
+    assert!(error.is_corrupt(), "{error}");
+
+    fs::write(
+        &path,
+        "this is no database, but it is long enough to look like one".repeat(99),
+    )
+    .expect("a file");
+    let error = JobDatabase::open(&path, DatabaseLimits::default())
+        .err()
+        .expect("refused");
+    assert!(error.is_corrupt(), "{error}");
+
+    let aside = set_aside(&path, 1_795_244_782).expect("moved");
+    assert!(aside.ends_with("jobs.sqlite.damaged-1795244782") && aside.exists());
+    assert!(!path.exists());
+    JobDatabase::open(&path, DatabaseLimits::default()).expect("a new database");
+}
+
+#[test]
+fn a_database_of_a_newer_release_is_refused() {
+    let (_dir, database) = open();
+    let path = database.path().to_path_buf();
+    drop(database);
+    let raw = rusqlite::Connection::open(&path).expect("sqlite");
+    raw.pragma_update(None, "user_version", 99)
+        .expect("a newer layout");
+    drop(raw);
+    let limits = DatabaseLimits::default();
+    for error in [
+        JobDatabase::open(&path, limits).err().expect("refused"),
+        JobReader::open(&path, limits).err().expect("refused"),
+    ] {
+        assert!(
+            matches!(error, StoreError::Schema { found: 99, .. }),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn people_can_ask_with_any_sqlite_tool() {
+    let (_dir, mut database) = open();
+    database
+        .commit(&[
+            Write::Job(job(1, &["a", "größe", "c\"d"])),
+            Write::Return(ret(1, "a", Value::Nil)),
+        ])
+        .expect("committed");
+    let raw = rusqlite::Connection::open(database.path()).expect("sqlite");
+    let mut statement = raw
+        .prepare("SELECT minion FROM missing WHERE jid = ?1 ORDER BY minion")
+        .expect("a view");
+    let rows = statement
+        .query_map([jid(1).as_str()], |row| row.get(0))
+        .expect("rows");
+    let missing: Vec<String> = rows.collect::<Result<_, _>>().expect("names");
+    assert_eq!(missing, ["c\"d", "größe"]);
+}
+
+#[test]
+fn what_was_committed_is_there_without_a_clean_end() {
+    let (_dir, mut database) = open();
+    let path = database.path().to_path_buf();
+    database
+        .commit(&[Write::Return(ret(1, "m1", Value::Nil))])
+        .expect("committed");
+    // What a killed process leaves behind: the files as they are now.
+    let copy = path.with_file_name("copy.sqlite");
+    for suffix in ["", "-wal"] {
+        let name = |path: &std::path::Path| format!("{}{suffix}", path.display());
+        fs::copy(name(&path), name(&copy)).expect("copied");
+    }
+    let survivor = JobDatabase::open(&copy, DatabaseLimits::default()).expect("opened");
+    let reader = survivor.reader().expect("a reader");
+    assert_eq!(reader.returns(&jid(1)).expect("read").len(), 1);
+}
+
+#[test]
+fn readers_can_be_shared_and_the_writer_can_move() {
+    fn shared<T: Send + Sync>() {}
+    fn moved<T: Send>() {}
+    shared::<JobReader>();
+    moved::<JobDatabase>();
+}

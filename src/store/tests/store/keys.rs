@@ -1,0 +1,414 @@
+//! The master's own keys, session keys, the shared key, user keys and the dropfile.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{KEYS, id, mode, place, text, tree};
+use saltern_base::clock::Clock;
+use saltern_crypto::{KeyString, PublicKey, SecretString, SigAlgo};
+use saltern_model::Compat;
+use saltern_store::{
+    Dropfile, KeyProof, MasterKeys, Sessions, SharedKeys, StoreError, UserKeys, dropfile,
+};
+
+mod master {
+    use super::*;
+
+    fn key_pem(index: usize, passphrase: Option<&str>) -> SecretString {
+        KEYS[index].to_pem(passphrase).expect("pem")
+    }
+
+    #[test]
+    fn new_keys_have_each_versions_names_and_modes() {
+        for compat in Compat::ALL {
+            let (_dir, options) = place(compat);
+            let keys = MasterKeys::with_options(&options).expect("keys");
+            let pki = &options.pki_dir;
+            if compat == Compat::V3008 {
+                let names = ["host.pem", "host.pub", "master.pem", "master.pub"];
+                assert_eq!(tree(pki), names);
+                assert_eq!(
+                    fs::read_link(pki.join("master.pem")).expect("link"),
+                    pki.join("host.pem")
+                );
+                assert_eq!(mode(&pki.join("host.pem")), 0o400);
+                assert_eq!(mode(&pki.join("host.pub")), 0o400);
+            } else {
+                assert_eq!(tree(pki), ["master.pem", "master.pub"]);
+                assert_eq!(mode(&pki.join("master.pem")), 0o400);
+                assert_eq!(mode(&pki.join("master.pub")), 0o644);
+            }
+            assert!(text(pki.join("master.pem")).starts_with("-----BEGIN RSA PRIVATE KEY-----\n"));
+            assert_eq!(
+                text(pki.join("master.pub")),
+                format!("{}\n", keys.public_pem)
+            );
+            let again = MasterKeys::with_options(&options).expect("keys");
+            assert_eq!(again.public_pem, keys.public_pem);
+        }
+    }
+
+    #[test]
+    fn keys_of_every_version_are_found_by_every_version_and_left_alone() {
+        for compat in Compat::ALL {
+            for name in ["master", "host"] {
+                let (_dir, options) = place(compat);
+                fs::create_dir_all(&options.pki_dir).expect("pki_dir");
+                let path = options.pki_dir.join(format!("{name}.pem"));
+                fs::write(&path, key_pem(0, None).expose()).expect("a key");
+                let keys = MasterKeys::with_options(&options).expect("keys");
+                assert_eq!(keys.public_pem, KEYS[0].public().pem());
+                // Only the missing public half was added.
+                let (private, public) = (format!("{name}.pem"), format!("{name}.pub"));
+                assert_eq!(tree(&options.pki_dir), [private, public]);
+                assert_eq!(text(&path), key_pem(0, None).expose());
+            }
+        }
+    }
+
+    #[test]
+    fn a_passphrase_is_needed_and_must_be_right() {
+        let (_dir, mut options) = place(Compat::V3008);
+        fs::create_dir_all(&options.pki_dir).expect("pki_dir");
+        let path = options.pki_dir.join("master.pem");
+        fs::write(&path, key_pem(0, Some("secret")).expose()).expect("a key");
+        let passphrase = |text: &str| Some(Arc::new(SecretString::new(text.to_owned())));
+        for wrong in [None, passphrase("other")] {
+            options.key_pass = wrong;
+            let error = MasterKeys::with_options(&options).err().expect("refused");
+            assert!(matches!(error, StoreError::Key { .. }), "{error}");
+            assert!(error.to_string().contains("master.pem"), "{error}");
+        }
+        options.key_pass = passphrase("secret");
+        assert!(MasterKeys::with_options(&options).is_ok());
+        options.key_pass = passphrase("sdb://vault/key");
+        let error = MasterKeys::with_options(&options).err().expect("refused");
+        assert!(
+            matches!(
+                error,
+                StoreError::Option {
+                    option: "key_pass",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_new_key_is_encrypted_when_there_is_a_passphrase() {
+        let (_dir, mut options) = place(Compat::V3006);
+        options.key_pass = Some(Arc::new(SecretString::new("secret".to_owned())));
+        let keys = MasterKeys::with_options(&options).expect("keys");
+        assert!(text(options.pki_dir.join("master.pem")).contains("ENCRYPTED"));
+        assert_eq!(
+            MasterKeys::with_options(&options).expect("keys").public_pem,
+            keys.public_pem
+        );
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_with_its_path() {
+        let (_dir, options) = place(Compat::V3006);
+        fs::create_dir_all(&options.pki_dir).expect("pki_dir");
+        fs::write(options.pki_dir.join("master.pem"), "nonsense").expect("a file");
+        let error = MasterKeys::with_options(&options).err().expect("refused");
+        assert!(error.to_string().contains("master.pem"), "{error}");
+    }
+
+    #[test]
+    fn the_public_key_is_vouched_for_with_the_signing_key() {
+        let (_dir, mut options) = place(Compat::V3008);
+        options.master_sign_pubkey = true;
+        let keys = MasterKeys::with_options(&options).expect("keys");
+        let signature = |algo| keys.public_signature(algo).expect("signed").expect("on");
+        let public =
+            PublicKey::from_pem(text(options.pki_dir.join("master_sign.pub"))).expect("key");
+        for algo in [SigAlgo::Pkcs1v15Sha1, SigAlgo::Pkcs1v15Sha224] {
+            use base64::Engine as _;
+            let text = signature(algo);
+            let bytes = base64::engine::general_purpose::STANDARD
+                .decode(text.strip_suffix('\n').expect("a line feed"))
+                .expect("base64");
+            assert!(public.verify(algo, keys.public_pem.as_bytes(), &bytes));
+        }
+    }
+
+    #[test]
+    fn a_signature_made_beforehand_is_sent_as_it_is_and_must_be_there() {
+        let (_dir, mut options) = place(Compat::V3006);
+        options.master_sign_pubkey = true;
+        options.master_use_pubkey_signature = true;
+        let error = MasterKeys::with_options(&options).err().expect("refused");
+        assert!(matches!(error, StoreError::Missing { .. }), "{error}");
+        fs::write(options.pki_dir.join("master_pubkey_signature"), "c2ln\n").expect("a file");
+        let keys = MasterKeys::with_options(&options).expect("keys");
+        let signature = keys.public_signature(SigAlgo::Pkcs1v15Sha1).expect("read");
+        assert_eq!(signature.as_deref(), Some("c2ln"));
+    }
+}
+
+mod sessions {
+    use super::*;
+
+    #[test]
+    fn a_session_survives_a_restart_and_is_private() {
+        let (_dir, options) = place(Compat::V3008);
+        let open = || Sessions::with_options(&options, Clock::system()).expect("sessions");
+        let first = open();
+        assert!(first.get(&id("m1")).expect("read").is_none());
+        let session = first.get_or_create(&id("m1")).expect("made");
+        let path = options.cachedir.join("sessions/m1");
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(text(&path), session.key.as_str());
+        assert!(Arc::ptr_eq(
+            &session,
+            &first.get_or_create(&id("m1")).expect("kept")
+        ));
+        let after = open().get(&id("m1")).expect("read").expect("a session");
+        assert!(after.key.same_as(&session.key));
+    }
+
+    #[test]
+    fn asking_for_a_session_writes_nothing() {
+        let (dir, options) = place(Compat::V3008);
+        let sessions = Sessions::with_options(&options, Clock::system()).expect("sessions");
+        let before = tree(dir.path());
+        assert!(sessions.get(&id("stranger")).expect("read").is_none());
+        assert_eq!(tree(dir.path()), before);
+        assert_eq!(sessions.remembered(), 0);
+    }
+
+    #[test]
+    fn a_session_ends_after_publish_session() {
+        let (_dir, options) = place(Compat::V3008);
+        let clock = Clock::manual(Clock::system().now());
+        let sessions = Sessions::with_options(&options, clock.clone()).expect("sessions");
+        let old = sessions.get_or_create(&id("m1")).expect("made");
+        clock.advance(options.publish_session + Duration::from_secs(5));
+        assert!(sessions.get(&id("m1")).expect("read").is_none());
+        let new = sessions.get_or_create(&id("m1")).expect("made");
+        assert!(!new.key.same_as(&old.key));
+    }
+
+    #[test]
+    fn a_file_changed_or_removed_by_another_counts_at_once() {
+        let (_dir, options) = place(Compat::V3008);
+        let sessions = Sessions::with_options(&options, Clock::system()).expect("sessions");
+        sessions.get_or_create(&id("m1")).expect("made");
+        let path = options.cachedir.join("sessions/m1");
+        let other = KeyString::generate();
+        fs::write(&path, other.as_str()).expect("written in place");
+        let seen = sessions.get(&id("m1")).expect("read").expect("a session");
+        assert!(seen.key.same_as(&other));
+        fs::write(&path, "damaged").expect("written in place");
+        assert!(sessions.get(&id("m1")).expect("read").is_none());
+        fs::remove_file(&path).expect("removed");
+        assert!(sessions.get(&id("m1")).expect("read").is_none());
+        sessions.get_or_create(&id("m1")).expect("made");
+        assert!(sessions.remove(&id("m1")).expect("removed"));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn two_workers_that_admit_one_minion_agree_on_its_key() {
+        let (_dir, options) = place(Compat::V3008);
+        let sessions = Sessions::with_options(&options, Clock::system()).expect("sessions");
+        let keys: Vec<String> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| sessions.get_or_create(&id("m1")).expect("made")))
+                .collect();
+            let joined = workers
+                .into_iter()
+                .map(|worker| worker.join().expect("no panic"));
+            joined
+                .map(|session| session.key.as_str().to_owned())
+                .collect()
+        });
+        let on_disk = text(options.cachedir.join("sessions/m1"));
+        assert!(keys.iter().all(|key| *key == on_disk));
+    }
+}
+
+mod shared {
+    use super::*;
+
+    #[test]
+    fn key_and_numbers_go_on_after_a_restart() {
+        let (_dir, options) = place(Compat::V3008);
+        let open = || SharedKeys::with_options(&options, Clock::system()).expect("a key");
+        let first = open();
+        assert_eq!(first.next_serial().expect("a number"), 1);
+        let mut last = 1;
+        for _ in 0..3_000 {
+            let next = first.next_serial().expect("a number");
+            assert_eq!(next, last + 1);
+            last = next;
+        }
+        let key = first.current();
+        let second = open();
+        assert!(second.current().key.same_as(&key.key));
+        assert!(second.next_serial().expect("a number") > last);
+        assert_eq!(mode(&options.cachedir.join("saltern/shared_key")), 0o600);
+    }
+
+    #[test]
+    fn a_rotation_begins_anew_and_lasts() {
+        let (_dir, options) = place(Compat::V3008);
+        let shared = SharedKeys::with_options(&options, Clock::system()).expect("a key");
+        let old = shared.current();
+        shared.next_serial().expect("a number");
+        let new = shared.rotate().expect("rotated");
+        assert!(!new.key.same_as(&old.key));
+        let (key, serial) = shared.next().expect("a number");
+        assert!(key.key.same_as(&new.key));
+        assert_eq!(serial, 1);
+        let again = SharedKeys::with_options(&options, Clock::system()).expect("a key");
+        assert!(again.current().key.same_as(&new.key));
+    }
+
+    #[test]
+    fn the_signature_is_over_the_digest_of_the_key() {
+        let (_dir, options) = place(Compat::V3008);
+        let shared = SharedKeys::with_options(&options, Clock::system()).expect("a key");
+        let key = shared.current();
+        let signature = key.signature(&KEYS[0]).expect("signed");
+        let opened = KEYS[0].public().x931_recover(signature).expect("opened");
+        assert_eq!(opened, key.key.digest_hex().as_bytes());
+        assert!(std::ptr::eq(
+            signature,
+            key.signature(&KEYS[0]).expect("kept")
+        ));
+    }
+
+    #[test]
+    fn a_damaged_file_gives_a_new_key() {
+        let (_dir, options) = place(Compat::V3008);
+        SharedKeys::with_options(&options, Clock::system()).expect("a key");
+        let path = options.cachedir.join("saltern/shared_key");
+        fs::write(&path, "saltern shared key 1\nkey short\n").expect("damaged");
+        let shared = SharedKeys::with_options(&options, Clock::system()).expect("a key");
+        assert!(text(&path).contains(shared.current().key.as_str()));
+    }
+}
+
+mod users {
+    use super::*;
+
+    fn account() -> String {
+        let passwd = text("/etc/passwd");
+        let mut names = passwd.lines().filter_map(|line| line.split(':').next());
+        let name = names.find(|name| !matches!(*name, "root" | "salt"));
+        name.expect("a second account").to_owned()
+    }
+
+    #[test]
+    fn only_3006_makes_new_keys_at_every_start() {
+        for compat in Compat::ALL {
+            let (_dir, options) = place(compat);
+            let path = options.cachedir.join(".root_key");
+            UserKeys::with_options(&options).expect("keys");
+            let first = text(&path);
+            assert_eq!(first.len(), 76);
+            assert_eq!(mode(&path), 0o600);
+            UserKeys::with_options(&options).expect("keys");
+            assert_eq!(text(&path) != first, compat == Compat::V3006, "{compat}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_others_could_read_is_replaced() {
+        let (_dir, options) = place(Compat::V3008);
+        UserKeys::with_options(&options).expect("keys");
+        let path = options.cachedir.join(".root_key");
+        let first = text(&path);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("mode");
+        UserKeys::with_options(&options).expect("keys");
+        assert_ne!(text(&path), first);
+        assert_eq!(mode(&path), 0o600);
+    }
+
+    #[test]
+    fn users_of_the_acl_get_keys_and_names_that_are_none_do_not() {
+        let (_dir, mut options) = place(Compat::V3008);
+        let user = account();
+        let pattern = format!("{}*", &user[..user.len() - 1]);
+        options.acl_users = vec![
+            pattern,
+            "no-such-user".to_owned(),
+            "../../escape".to_owned(),
+        ];
+        let keys = UserKeys::with_options(&options).expect("keys");
+        let users: Vec<&str> = keys.users().collect();
+        assert!(users.contains(&user.as_str()), "{users:?}");
+        assert!(users.contains(&"root"));
+        assert!(
+            !users
+                .iter()
+                .any(|name| name.contains("no-such") || name.contains(".."))
+        );
+        assert_eq!(mode(&options.cachedir) & 0o001, 0o001);
+    }
+
+    #[test]
+    fn keys_prove_what_stock_lets_them_prove() {
+        let (_dir, mut options) = place(Compat::V3008);
+        let user = account();
+        options.acl_users = vec![user.clone(), "other".to_owned()];
+        options.client_acl_verify = false;
+        let keys = UserKeys::with_options(&options).expect("keys");
+        let key = |name: &str| keys.key(name).expect("a key").expose().to_owned();
+        let (root, own, other) = (key("root"), key(&user), key("other"));
+        let table = [
+            (Some("root"), &root, KeyProof::Trusted),
+            (Some("root"), &own, KeyProof::Trusted),
+            (Some(user.as_str()), &own, KeyProof::User(user.clone())),
+            (Some(user.as_str()), &root, KeyProof::Trusted),
+            (Some(user.as_str()), &other, KeyProof::Refused),
+            (Some("nobody-else"), &own, KeyProof::Refused),
+            (Some("sudo_alice"), &own, KeyProof::Sudo("alice".to_owned())),
+            (None, &own, KeyProof::Trusted),
+        ];
+        for (name, key, expected) in table {
+            assert_eq!(keys.authenticate(name, key), expected, "{name:?}");
+        }
+        for name in [None, Some("root"), Some("sudo_alice"), Some(user.as_str())] {
+            for wrong in ["", "wrong", &root[..75]] {
+                assert_eq!(keys.authenticate(name, wrong), KeyProof::Refused);
+            }
+        }
+        assert!(keys.verify(&user, &own) && !keys.verify(&user, &other));
+    }
+}
+
+mod rotation {
+    use super::*;
+
+    #[test]
+    fn each_version_has_its_own_rules_for_the_dropfile() {
+        let not_private = Dropfile::Ignored("its mode is not 0400");
+        let not_ours = Dropfile::Ignored("it does not hold the id of this master");
+        let table = [
+            (Compat::V3006, "", 0o400, Dropfile::Rotate, false),
+            (Compat::V3006, "", 0o600, not_private, false),
+            (Compat::V3007, "host_master", 0o400, Dropfile::Rotate, false),
+            (Compat::V3008, "host_master", 0o400, Dropfile::Rotate, false),
+            (Compat::V3008, "host_master", 0o600, not_private, true),
+            (Compat::V3008, "other_master", 0o400, not_ours, true),
+            (Compat::V3007, "", 0o400, not_ours, true),
+        ];
+        for (compat, content, mode, expected, stays) in table {
+            let (_dir, options) = place(compat);
+            fs::create_dir_all(&options.cachedir).expect("cachedir");
+            let path = options.cachedir.join(".dfn");
+            assert_eq!(dropfile::take_with(&options).expect("none"), Dropfile::None);
+            fs::write(&path, content).expect("a dropfile");
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode");
+            assert_eq!(dropfile::check_with(&options).expect("checked"), expected);
+            assert_eq!(dropfile::take_with(&options).expect("taken"), expected);
+            assert_eq!(path.exists(), stays, "{compat} {content:?} {mode:o}");
+        }
+    }
+}

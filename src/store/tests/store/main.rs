@@ -1,0 +1,9 @@
+//! The tests of this crate in one binary, which links once.
+
+mod common;
+mod files;
+mod jobs;
+mod keys;
+mod mirror;
+mod pki;
+mod stock;
