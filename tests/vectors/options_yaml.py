@@ -87,6 +87,8 @@ DOCUMENTS = [
     "a: *\n", "a: &a\n  b: *a\n c: 1\n", "\"a\nb\": 1\n", "a\nb: 1\n", "x" * 1030 + ": 1\n", "{" * 40 + "}" * 40,
     "k: [a, b: c, {d: e}, 'f': g]\n", "k: [? a : b, ? c]\n", "k: {a b: c d, e: }\n", "k: [-]\n", "k: [- a]\n", "k: {-: a}\n",
     "a: &a\n  b: [*a]\n", "a: [!!str, b]", "a: [!!str , b]",
+    "a: |\n  x", "a: |+\n  x", "a: |-\n  x", "a: >\n  x\n  y", "a: |\n  x\n  ", "a: |+\n  x\n  ", "a: |\n  x\n    ",
+    "a: |+\n  ", "a: |\n", "a: |", "a: |\n  x\n# c", "a: |\n  x \n  ", "a: \"\\", "a: |\n  x\nb: 1", "a: |\n\n  x", "a: |\r\n  x",
     # What sites write.
     "file_roots:\n  base:\n    - /srv/salt\n    - /srv/formulas\n",
     "nodegroups:\n  g1: 'L@a,b or E@c.*'\n  g2:\n    - '*.d'\n    - or\n    - N@g1\n",

@@ -3,13 +3,17 @@
 //! The walk over the parser's events keeps its own stack, so deep nesting is counted, not felt.
 //! Types of scalars and the meaning of `<<` are decided in `resolve.rs` and `construct.rs`.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, hash_map};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use libyaml_safer::{Encoding, Event, EventData, Parser};
+use libyaml_safer::{Encoding, Event, EventData, Parser, ScalarStyle};
 
 use super::{Limits, Mark, YamlError};
+
+/// What ends a line in YAML 1.1.
+const LINE_ENDS: [char; 5] = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// Index of a node in [`Graph::nodes`].
 pub(super) type Id = usize;
@@ -104,11 +108,15 @@ pub(super) fn compose(text: &str, file: &Arc<str>, limits: &Limits) -> Result<Gr
     let mut stack: Vec<Open> = Vec::new();
     let mut anchors: HashMap<String, Id> = HashMap::new();
     let mut documents = 0_u32;
+    let ending = Ending::of(text);
+    let text = ending.complete(text);
     let mut input = text.as_bytes();
     let mut parser = Parser::new();
     parser.set_encoding(Encoding::Utf8);
     parser.set_input_string(&mut input);
     let mut last = (1, 1);
+    // The block scalar that nothing was written after.
+    let mut block: Option<Id> = None;
     while let Some(event) = next_event(&mut parser, file, last)? {
         last = place_of(&event.end_mark);
         let at = place_of(&event.start_mark);
@@ -125,6 +133,7 @@ pub(super) fn compose(text: &str, file: &Arc<str>, limits: &Limits) -> Result<Gr
                 continue;
             }
             EventData::Alias { anchor } => {
+                block = None;
                 let Some(id) = anchors.get(&anchor).copied() else {
                     return Err(error(
                         file,
@@ -140,8 +149,17 @@ pub(super) fn compose(text: &str, file: &Arc<str>, limits: &Limits) -> Result<Gr
                 tag,
                 value,
                 plain_implicit: plain,
+                style,
                 ..
-            } => (Shape::Scalar { text: value, plain }, anchor, tag),
+            } => {
+                match style {
+                    ScalarStyle::Literal | ScalarStyle::Folded => block = Some(graph.nodes.len()),
+                    // The value that a lone `? |` gets, which nobody wrote.
+                    ScalarStyle::Plain if value.is_empty() => {}
+                    _ => block = None,
+                }
+                (Shape::Scalar { text: value, plain }, anchor, tag)
+            }
             EventData::SequenceStart { anchor, tag, .. } => (Shape::Seq(Vec::new()), anchor, tag),
             EventData::MappingStart { anchor, tag, .. } => (Shape::Map(Vec::new()), anchor, tag),
             EventData::SequenceEnd | EventData::MappingEnd => {
@@ -192,7 +210,61 @@ pub(super) fn compose(text: &str, file: &Arc<str>, limits: &Limits) -> Result<Gr
             stack.push(Open { id, key: None });
         }
     }
+    if let Some(Raw {
+        shape: Shape::Scalar { text, .. },
+        ..
+    }) = block.and_then(|id| graph.nodes.get_mut(id))
+    {
+        ending.correct(text);
+    }
     Ok(graph)
+}
+
+/// How a document ends. The library cannot read a block scalar that ends without a line end, where
+/// libyaml reads one whose last line has none; so a line end is added, and taken out of the value.
+struct Ending<'a> {
+    /// The last line, if it has no line end; else empty.
+    last: &'a str,
+}
+
+impl<'a> Ending<'a> {
+    fn of(text: &'a str) -> Ending<'a> {
+        Ending {
+            last: text.rsplit(LINE_ENDS).next().unwrap_or_default(),
+        }
+    }
+
+    fn complete(&self, text: &'a str) -> Cow<'a, str> {
+        if self.last.is_empty() {
+            Cow::Borrowed(text)
+        } else {
+            Cow::Owned(format!("{text}\n"))
+        }
+    }
+
+    /// Takes out of the last block scalar what the added line end put into it.
+    fn correct(&self, value: &mut String) {
+        let Some(before) = value.strip_suffix('\n') else {
+            return;
+        };
+        let content = self.last.trim_start_matches(' ');
+        let added = if self.last.is_empty() {
+            false
+        } else if content.is_empty() {
+            // Spaces are either deeper than the scalar, and are its last line, or they add an
+            // empty line, which only shows where trailing lines are kept.
+            before
+                .rsplit('\n')
+                .next()
+                .is_some_and(|line| line.chars().all(|c| c == ' '))
+        } else {
+            // Else the last line is a comment or the end of the document.
+            before.ends_with(content)
+        };
+        if added {
+            value.pop();
+        }
+    }
 }
 
 /// The next event. The library has places where it panics, of which one can be reached (a tag with
