@@ -74,7 +74,14 @@ struct End {
 }
 
 impl End {
-    async fn connect(address: SocketAddr) -> Result<Self, ClientError> {
+    /// Connects, says our greeting and READY in one piece and waits for the peer's: libzmq takes
+    /// no message before it has sent its own READY.
+    async fn connect(
+        address: SocketAddr,
+        greeting: Greeting,
+        ready: Ready,
+        peers: &[SocketType],
+    ) -> Result<Self, ClientError> {
         let connect = async {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
@@ -83,7 +90,7 @@ impl End {
         let stream = connect
             .await
             .map_err(|source| ClientError::Io { address, source })?;
-        Ok(Self {
+        let mut end = Self {
             stream,
             address,
             codec: Codec::new(SizeLimits::KNOWN_PEER),
@@ -91,7 +98,16 @@ impl End {
             pongs: BytesMut::new(),
             greeting: None,
             ready: false,
-        })
+        };
+        let mut hello = BytesMut::with_capacity(384);
+        greeting.encode(&mut hello);
+        put_command(&Command::Ready(ready), &mut hello);
+        end.write(&hello).await?;
+        while !end.ready {
+            let item = end.next().await?;
+            end.advance(item, peers)?;
+        }
+        Ok(end)
     }
 
     fn broken(&self, source: io::Error) -> ClientError {
@@ -138,11 +154,11 @@ impl End {
         }
     }
 
-    /// The next frame; answers PINGs and takes the handshake's steps on the way. Cancel safe.
+    /// The next frame; answers PINGs on the way. Cancel safe.
     async fn next_frame(&mut self, peers: &[SocketType]) -> Result<(bool, Bytes), ClientError> {
         loop {
             match self.next().await? {
-                Item::Frame { more, payload } if self.ready => return Ok((more, payload)),
+                Item::Frame { more, payload } => return Ok((more, payload)),
                 item => self.advance(item, peers)?,
             }
         }
@@ -175,7 +191,7 @@ impl End {
 /// The client end of request and reply: a REQ socket.
 ///
 /// It says ZMTP 3.0, because nobody would answer a PING between two requests. If the listener
-/// closes it meanwhile, the next request connects anew.
+/// closes it meanwhile (libzmq with heartbeats does), the next request connects anew.
 pub struct ReqClient {
     end: End,
     identity: Bytes,
@@ -186,12 +202,11 @@ pub struct ReqClient {
 impl ReqClient {
     const PEERS: [SocketType; 2] = [SocketType::Router, SocketType::Rep];
 
-    /// Connects. Greeting and READY go out with it; that the peer's are right shows with the
-    /// first reply, which saves a round trip.
+    /// Connects and completes the handshake.
     ///
     /// # Errors
     ///
-    /// No connection.
+    /// No connection, or the peer does not answer requests.
     pub async fn connect(
         address: SocketAddr,
         identity: Option<&[u8]>,
@@ -206,16 +221,11 @@ impl ReqClient {
     }
 
     async fn open(address: SocketAddr, identity: &Bytes) -> Result<End, ClientError> {
-        let mut end = End::connect(address).await?;
-        let mut hello = BytesMut::with_capacity(384);
-        Greeting::V30.encode(&mut hello);
         let ready = Ready {
             socket_type: Some(SocketType::Req),
             identity: identity.clone(),
         };
-        put_command(&Command::Ready(ready), &mut hello);
-        end.write(&hello).await?;
-        Ok(end)
+        End::connect(address, Greeting::V30, ready, &Self::PEERS).await
     }
 
     /// The address connected to.
@@ -271,21 +281,15 @@ impl ReqClient {
         }
     }
 
-    /// Whether the peer closed the connection while nothing was asked.
+    /// Whether the peer closed the connection while nothing was asked. On the way it takes in
+    /// the PINGs that libzmq sends to 3.0 peers too.
     fn closed_meanwhile(&mut self) -> bool {
-        // Before the first reply the peer's greeting is waiting there.
-        if !self.end.ready {
-            return false;
-        }
-        let mut byte = [0; 1];
-        match self.end.stream.try_read(&mut byte) {
-            Ok(0) => true,
-            // A PING of a listener that does not mind our version.
-            Ok(_) => {
-                self.end.buffer.extend_from_slice(&byte);
-                false
+        loop {
+            match self.end.stream.try_read_buf(&mut self.end.buffer) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
             }
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
         }
     }
 }
@@ -305,21 +309,13 @@ impl SubClient {
     ///
     /// No connection, or the peer does not publish.
     pub async fn connect(address: SocketAddr, topics: &[&[u8]]) -> Result<Self, ClientError> {
-        let mut end = End::connect(address).await?;
-        let mut bytes = BytesMut::with_capacity(128);
-        Greeting::V31.encode(&mut bytes);
         let ready = Ready {
             socket_type: Some(SocketType::Sub),
             identity: Bytes::new(),
         };
-        put_command(&Command::Ready(ready), &mut bytes);
-        end.write(&bytes).await?;
-        while !end.ready {
-            let item = end.next().await?;
-            end.advance(item, &Self::PEERS)?;
-        }
+        let mut end = End::connect(address, Greeting::V31, ready, &Self::PEERS).await?;
         let commands = end.greeting.is_some_and(|greeting| greeting.minor >= 1);
-        bytes.clear();
+        let mut bytes = BytesMut::with_capacity(128);
         for topic in topics {
             if commands {
                 put_command(

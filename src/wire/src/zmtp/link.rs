@@ -428,8 +428,10 @@ impl Link {
         let gate = Arc::clone(&self.gate);
         let mut killed = pin!(gate.kill.cancelled());
         let total = head.len() + body.len();
+        // What the kernel took at once says nothing about the peer.
+        let buffered = written;
         while written < total {
-            let through = u64::try_from(written).unwrap_or(u64::MAX);
+            let through = u64::try_from(written - buffered).unwrap_or(u64::MAX);
             let deadline = started + gate.limits.progress.allowance(through);
             std::future::poll_fn(|cx| {
                 if killed.as_mut().poll(cx).is_ready() {

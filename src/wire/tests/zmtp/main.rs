@@ -1,0 +1,13 @@
+//! ZMTP over real sockets: the promises to callers, hostile peers, and other implementations.
+
+mod common;
+
+mod promises;
+
+mod hostile;
+
+mod chunks;
+
+mod zeromq_crate;
+
+mod libzmq;
