@@ -1,11 +1,19 @@
-//! A door for tests: `saltern_control.ipc` in `sock_dir`, only in builds with the feature
-//! `fault-injection`.
+//! A door for the local operator: `saltern_control.ipc` in `sock_dir`, for the master's own user.
 //!
-//! One line in, one line out: `panic NAME [INSTANCE]` makes an actor panic at its next poll,
-//! `actors` lists the actors with their restarts.
+//! One line in, an answer out: `metrics` gives Prometheus' text format, `actors` lists the actors
+//! with their restarts, and, only in builds with the feature `fault-injection`,
+//! `panic NAME [INSTANCE]` makes an actor panic at its next poll.
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_base::metrics::Registry;
+use saltern_supervise::Tree;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
 
 /// The socket's name.
 pub const SOCKET: &str = "saltern_control.ipc";
@@ -14,7 +22,7 @@ pub const SOCKET: &str = "saltern_control.ipc";
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// No connection, or it broke.
-    #[error("the control socket does not answer; was the master built with fault-injection?")]
+    #[error("the control socket does not answer; is the master running?")]
     Socket(#[from] io::Error),
     /// The master said no.
     #[error("the master refused: {0}")]
@@ -23,72 +31,102 @@ pub enum ControlError {
 
 /// Asks a running master; gives its answer.
 pub fn ask(sock_dir: &Path, line: &str) -> Result<String, ControlError> {
-    use std::io::{BufRead, BufReader, Write};
+    use std::io::{Read, Write};
     let mut stream = std::os::unix::net::UnixStream::connect(sock_dir.join(SOCKET))?;
     stream.write_all(format!("{line}\n").as_bytes())?;
     let mut answer = String::new();
-    for line in BufReader::new(stream).lines() {
-        answer.push_str(&line?);
-        answer.push('\n');
-    }
+    stream.read_to_string(&mut answer)?;
     match answer.strip_prefix("error: ") {
         Some(reason) => Err(ControlError::Refused(reason.trim().to_owned())),
         None => Ok(answer),
     }
 }
 
-/// Opens the door.
-#[cfg(feature = "fault-injection")]
-pub(crate) fn serve(
-    sock_dir: &Path,
-    tree: saltern_supervise::Tree,
-    stop: tokio_util::sync::CancellationToken,
-) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+/// What the door gives access to.
+pub(crate) struct Control {
+    pub(crate) tree: Tree,
+    pub(crate) registry: Registry,
+}
 
+/// Longer lines are cut off.
+const MAX_LINE: u64 = 1024;
+
+/// A question must be asked and its answer taken in this time.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Opens the door.
+pub(crate) fn serve(sock_dir: &Path, control: Control, stop: CancellationToken) -> io::Result<()> {
     let path = sock_dir.join(SOCKET);
-    let _ = std::fs::remove_file(&path);
-    let listener = tokio::net::UnixListener::bind(&path)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-    tracing::warn!("fault injection is built in: this is a test build");
+    let listener = crate::event_sockets::bind(&path, 0o600)?;
+    let listener = UnixListener::from_std(listener)?;
+    if cfg!(feature = "fault-injection") {
+        tracing::info!("fault injection is built in: this is a test build");
+    }
+    let control = Arc::new(control);
     actix_rt::spawn(async move {
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = stop.cancelled() => return,
-            };
-            let Ok((mut stream, _)) = accepted else { return };
-            let tree = tree.clone();
+        crate::event_sockets::accept_all(&listener, &stop, |stream| {
+            let control = control.clone();
             actix_rt::spawn(async move {
-                let (reader, mut writer) = stream.split();
-                let mut line = String::new();
-                if BufReader::new(reader).read_line(&mut line).await.is_ok() {
-                    let _ = writer.write_all(answer(&tree, &line).as_bytes()).await;
-                }
+                // Whoever asks too slowly gets no answer.
+                let _ = tokio::time::timeout(PATIENCE, converse(stream, &control)).await;
             });
-        }
+        })
+        .await;
     });
     Ok(())
 }
 
-#[cfg(feature = "fault-injection")]
-fn answer(tree: &saltern_supervise::Tree, line: &str) -> String {
-    let mut words = line.split_whitespace();
-    match (words.next(), words.next()) {
-        (Some("panic"), Some(name)) => {
-            let instance = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-            if tree.inject_panic(name, instance) {
-                "ok\n".to_owned()
-            } else {
-                format!("error: there is no actor \"{name}\" {instance}\n")
-            }
+async fn converse(mut stream: UnixStream, control: &Control) -> io::Result<()> {
+    let (reader, mut writer) = stream.split();
+    let mut line = String::new();
+    BufReader::new(reader.take(MAX_LINE)).read_line(&mut line).await?;
+    writer.write_all(answer(control, &line).as_bytes()).await
+}
+
+fn answer(control: &Control, line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words.as_slice() {
+        ["metrics"] => control.metrics(),
+        ["actors"] => control.actors(),
+        ["panic", name] => control.panic(name, 0),
+        ["panic", name, instance] => match instance.parse() {
+            Ok(instance) => control.panic(name, instance),
+            Err(_) => format!("error: \"{instance}\" is not a number\n"),
+        },
+        _ => "error: say \"metrics\", \"actors\" or \"panic NAME [INSTANCE]\"\n".to_owned(),
+    }
+}
+
+impl Control {
+    fn metrics(&self) -> String {
+        prometheus::TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .unwrap_or_else(|error| format!("error: {error}\n"))
+    }
+
+    fn actors(&self) -> String {
+        let children = self.tree.liveness();
+        let line = |child: &saltern_supervise::ChildHealth| {
+            format!("{} {} {}\n", child.name, child.instance, child.restarts)
+        };
+        children.iter().map(line).collect()
+    }
+
+    /// An actor of a pool may be named without its number: the first one is meant.
+    #[cfg(feature = "fault-injection")]
+    fn panic(&self, name: &str, instance: u32) -> String {
+        let found = self.tree.inject_panic(name, instance)
+            || (instance == 0 && self.tree.inject_panic(name, 1));
+        if found {
+            "ok\n".to_owned()
+        } else {
+            format!("error: there is no actor \"{name}\" {instance}\n")
         }
-        (Some("actors"), None) => tree
-            .liveness()
-            .iter()
-            .map(|child| format!("{} {} {}\n", child.name, child.instance, child.restarts))
-            .collect(),
-        _ => "error: say \"panic NAME [INSTANCE]\" or \"actors\"\n".to_owned(),
+    }
+
+    #[cfg(not(feature = "fault-injection"))]
+    #[expect(clippy::unused_self, reason = "the test build needs it")]
+    fn panic(&self, _: &str, _: u32) -> String {
+        "error: this master was built without fault injection\n".to_owned()
     }
 }

@@ -114,7 +114,7 @@ impl EventSockets {
 
     /// Removes what tells clients that a master is running.
     pub(crate) fn remove(directory: &Path) {
-        for name in MARKERS.into_iter().chain([PUB, PULL]) {
+        for name in MARKERS.into_iter().chain([PUB, PULL, crate::control::SOCKET]) {
             let path = directory.join(name);
             if let Err(error) = std::fs::remove_file(&path)
                 && error.kind() != io::ErrorKind::NotFound
@@ -126,7 +126,7 @@ impl EventSockets {
 }
 
 /// Binds under a name of its own first, so that nobody can connect before the mode is right.
-fn bind(path: &Path, mode: u32) -> io::Result<StdUnixListener> {
+pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<StdUnixListener> {
     let unready = path.with_extension("ipc-new");
     remove_if_there(&unready)?;
     let listener = StdUnixListener::bind(&unready)?;
@@ -173,7 +173,7 @@ async fn serve_publish(
 }
 
 /// Accepts until told to stop. Out of descriptors, it waits a moment instead of spinning.
-async fn accept_all(
+pub(crate) async fn accept_all(
     listener: &UnixListener,
     stop: &CancellationToken,
     mut serve: impl FnMut(UnixStream),

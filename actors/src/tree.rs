@@ -35,6 +35,7 @@ use saltern_wire::zmtp::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::control::{self, Control};
 use crate::bus::{Bus, QueueLimits};
 use crate::event_publisher::{self, EventPublisher};
 use crate::event_sockets::{EventSockets, SocketError, SocketOptions};
@@ -90,7 +91,7 @@ pub enum StartError {
     /// Something that lasts cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The control socket of a test build cannot be made.
+    /// The control socket cannot be made.
     #[error("cannot make the control socket")]
     Control(#[source] std::io::Error),
 }
@@ -113,10 +114,9 @@ impl Master {
         let doors = Doors::open(&config, &parts.registry)?;
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
+        let control = Control { tree: tree.clone(), registry: parts.registry.clone() };
         start_children(&tree.root(), parts, doors, &stop)?;
-        #[cfg(feature = "fault-injection")]
-        crate::control::serve(&config.sock_dir, tree.clone(), stop.clone())
-            .map_err(StartError::Control)?;
+        control::serve(&config.sock_dir, control, stop.clone()).map_err(StartError::Control)?;
         Ok(Self { tree, config, stop })
     }
 

@@ -27,6 +27,11 @@ macro_rules! choice {
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
+
+            /// The value of a name, whatever its case.
+            pub fn from_name(name: &str) -> Option<Self> {
+                <Self as Choice>::from_name(name)
+            }
         }
 
         impl Choice for $name {

@@ -1,0 +1,113 @@
+//! `saltern cmd TARGET FUNCTION [ARGS]`: publishes, follows the events, prints as stock `salt`
+//! does.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use saltern_base::exit::Exit;
+use saltern_client::{Answer, ClientConfig, ClientError, LocalClient, PublishRequest, Tally};
+use saltern_output::{NO_MINIONS_MATCHED, Outputter, Style, no_response, render_return};
+use saltern_wire::msgpack::Value;
+
+use super::{chain, complain, load_config, say};
+use crate::{ConfigArgument, logging};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// Read the target as a regular expression.
+    #[arg(short = 'E', long, conflicts_with = "list")]
+    pcre: bool,
+    /// Read the target as a list of ids, separated by commas.
+    #[arg(short = 'L', long)]
+    list: bool,
+    /// Seconds to wait before asking who is still running the job.
+    #[arg(short, long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Print the job's id and do not wait.
+    #[arg(long = "async")]
+    no_wait: bool,
+    /// Print without colours.
+    #[arg(long)]
+    no_color: bool,
+    /// Which minions.
+    target: String,
+    /// The function, such as `test.ping`.
+    function: String,
+    /// Its arguments, read as YAML; `name=value` is an argument with a name.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Exit {
+    logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
+    let loaded = match load_config(&arguments.config) {
+        Ok(loaded) => loaded,
+        Err(exit) => return exit,
+    };
+    let client = LocalClient::new(ClientConfig::from(&loaded.config));
+    let request = request(&arguments);
+    let style = Style::new(!arguments.no_color && std::io::stdout().is_terminal());
+    let outcome = actix_rt::System::new().block_on(async {
+        if arguments.no_wait {
+            let published = client.publish(&request).await?;
+            say(&format!("Executed command with job ID: {}\n", published.jid));
+            return Ok(Exit::Ok);
+        }
+        follow(&client, &request, &style).await
+    });
+    outcome.unwrap_or_else(|error| failed(&error))
+}
+
+fn failed(error: &ClientError) -> Exit {
+    if matches!(error, ClientError::NoMinions) {
+        say(&format!("{NO_MINIONS_MATCHED}\n"));
+    } else {
+        complain(&chain(error));
+    }
+    Exit::NoReturn
+}
+
+fn request(arguments: &Arguments) -> PublishRequest {
+    let (kind, target) = if arguments.list {
+        let names = arguments.target.split(',').filter(|name| !name.is_empty());
+        ("list", Value::Array(names.map(Value::from).collect()))
+    } else if arguments.pcre {
+        ("pcre", Value::from(arguments.target.as_str()))
+    } else {
+        ("glob", Value::from(arguments.target.as_str()))
+    };
+    let positional = super::yaml_arguments::parse(&arguments.arguments);
+    let mut request = PublishRequest::new(target, kind, &arguments.function, positional);
+    request.timeout = arguments.timeout.map(Duration::from_secs);
+    request
+}
+
+async fn follow(
+    client: &LocalClient,
+    request: &PublishRequest,
+    style: &Style,
+) -> Result<Exit, ClientError> {
+    let mut job = client.run(request).await?;
+    let mut tally = Tally::default();
+    while let Some(answer) = job.next().await? {
+        tally.add(&answer);
+        let text = match answer {
+            Answer::Returned(returned) => {
+                let style = style.with_retcode(returned.retcode);
+                let outputter = Outputter::for_name(returned.out.as_deref());
+                render_return(&returned.id, returned.value, outputter, &style)
+            }
+            Answer::NoResponse { id } => {
+                let text = Value::from(no_response(job.jid()).as_str());
+                render_return(&id, text, Outputter::NoReturn, style)
+            }
+        };
+        say(&format!("{text}\n"));
+    }
+    if tally.failed + tally.silent > 0 && tally.returned + tally.silent > 0 {
+        complain("minions returned with non-zero exit code");
+    }
+    Ok(tally.exit())
+}

@@ -1,0 +1,59 @@
+//! `saltern metrics` and `saltern debug`: questions to a running master over its control socket.
+
+use saltern_actors::control;
+use saltern_base::exit::Exit;
+
+use super::{chain, complain, load_config, say};
+use crate::ConfigArgument;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    question: Question,
+}
+
+#[derive(clap::Subcommand)]
+enum Question {
+    /// List the actors, with how often each was restarted.
+    Actors(ConfigArgument),
+    /// Make an actor panic (test builds only).
+    Panic {
+        /// Its name, as `actors` prints it.
+        actor: String,
+        /// Its number, for one of a pool.
+        #[arg(long, default_value_t = 0)]
+        instance: u32,
+        #[command(flatten)]
+        config: ConfigArgument,
+    },
+}
+
+pub(crate) fn metrics(config: &ConfigArgument) -> Exit {
+    ask(config, "metrics")
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Exit {
+    match &arguments.question {
+        Question::Actors(config) => ask(config, "actors"),
+        Question::Panic { actor, instance, config } => {
+            ask(config, &format!("panic {actor} {instance}"))
+        }
+    }
+}
+
+fn ask(config: &ConfigArgument, line: &str) -> Exit {
+    let loaded = match load_config(config) {
+        Ok(loaded) => loaded,
+        Err(exit) => return exit,
+    };
+    match control::ask(&loaded.config.sock_dir, line) {
+        Ok(answer) => {
+            say(&answer);
+            Exit::Ok
+        }
+        Err(error) => {
+            complain(&chain(&error));
+            Exit::Unavailable
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `saltern master`: opens everything, starts the master, and waits for its end.
+//!
+//! Everything that can be wrong is found before the first port is bound, and each kind of failure
+//! has an exit code of its own.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use saltern_actors::{Master, MasterParts, StartError};
+use saltern_base::clock::Clock;
+use saltern_base::exit::Exit;
+use saltern_base::metrics::Registry;
+use saltern_config::{LogLevel, MasterConfig, Severity};
+use saltern_requests::Stores;
+use saltern_store::jobs::{DatabaseLimits, JobDatabase};
+use saltern_store::{MasterKeys, PkiTree, Sessions, SharedKeys, StoreError, UserKeys};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{chain, complain, load_config};
+use crate::{ConfigArgument, logging, privileges};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// Log to standard error at this level, whatever the configuration says.
+    #[arg(short = 'l', long, value_name = "LEVEL", value_parser = log_level)]
+    log_level: Option<LogLevel>,
+}
+
+fn log_level(name: &str) -> Result<LogLevel, String> {
+    LogLevel::from_name(name).ok_or_else(|| {
+        "one of all, garbage, trace, debug, profile, info, warning, error, critical, quiet"
+            .to_owned()
+    })
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Exit {
+    let loaded = match load_config(&arguments.config) {
+        Ok(loaded) => loaded,
+        Err(exit) => return exit,
+    };
+    privileges::raise_open_files(loaded.config.max_open_files);
+    if let Err(error) = privileges::become_user(&loaded.config.user) {
+        complain(&chain(&error));
+        return Exit::NoPermission;
+    }
+    if let Err(error) = logging::start(&loaded.config, arguments.log_level) {
+        complain(&format!("cannot open the log file \"{}\": {error}", loaded.config.log_file));
+        return Exit::CannotCreate;
+    }
+    for finding in &loaded.findings {
+        match finding.severity {
+            Severity::Error => tracing::error!("{finding}"),
+            Severity::Warning => tracing::warn!("{finding}"),
+            Severity::Info => tracing::info!("{finding}"),
+        }
+    }
+    let config = Arc::new(loaded.config);
+    match open(&config) {
+        Ok(parts) => actix_rt::System::new().block_on(serve(parts)),
+        Err(error) => {
+            let exit = exit_of(&error);
+            complain(&format!("{}{}", chain(&error), advice(&error)));
+            exit
+        }
+    }
+}
+
+fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, StoreError> {
+    let clock = Clock::system();
+    let master = Arc::new(MasterKeys::load_or_create(config)?);
+    let stores = Stores {
+        pki: Arc::new(PkiTree::open(config, clock.clone())?),
+        sessions: Arc::new(Sessions::open(config, clock.clone())?),
+        shared: Arc::new(SharedKeys::open(config, clock.clone())?),
+        users: Arc::new(UserKeys::prepare(config)?),
+        master,
+    };
+    if let Some(directory) = config.saltern_job_database.parent() {
+        saltern_store::files::ensure_dir(directory, 0o700)?;
+    }
+    let database = JobDatabase::open(&config.saltern_job_database, DatabaseLimits::default())?;
+    Ok(MasterParts { config: config.clone(), clock, stores, database, registry: Registry::new() })
+}
+
+async fn serve(parts: MasterParts) -> Exit {
+    let config = parts.config.clone();
+    let master = match Master::start(parts) {
+        Ok(master) => master,
+        Err(error) => {
+            complain(&chain(&error));
+            return match error {
+                StartError::Port { .. } | StartError::Listener(_) => Exit::Unavailable,
+                StartError::Socket(_) | StartError::Control(_) => Exit::CannotCreate,
+                StartError::Store(error) => exit_of(&error),
+            };
+        }
+    };
+    write_pidfile(&config.pidfile);
+    tracing::info!(
+        address = %config.interface,
+        ret_port = config.ret_port,
+        publish_port = config.publish_port,
+        workers = config.worker_threads,
+        salt_compat = %config.salt_compat,
+        "the master is ready"
+    );
+    let exit = wait(&master).await;
+    let _ = std::fs::remove_file(&config.pidfile);
+    exit
+}
+
+/// Waits for a signal or for the tree to give up. The first signal stops in order, the second at
+/// once.
+async fn wait(master: &Master) -> Exit {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        complain("signals cannot be handled on this system");
+        return Exit::Failure;
+    };
+    tokio::select! {
+        failure = master.failed() => {
+            complain(&format!("the master gives up: {failure}"));
+            return Exit::GaveUp;
+        }
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    tokio::select! {
+        () = master.shutdown() => {}
+        () = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            master.shutdown().await;
+        } => {}
+    }
+    tracing::info!("stopped");
+    Exit::Ok
+}
+
+fn write_pidfile(path: &Path) {
+    let written = path
+        .parent()
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .and_then(|()| std::fs::write(path, std::process::id().to_string()));
+    if let Err(error) = written {
+        tracing::warn!(path = %path.display(), %error, "the pid file cannot be written");
+    }
+}
+
+fn exit_of(error: &StoreError) -> Exit {
+    match error {
+        StoreError::Corrupt { .. } | StoreError::Malformed { .. } | StoreError::Schema { .. } => {
+            Exit::Data
+        }
+        StoreError::Key { .. } | StoreError::Missing { .. } | StoreError::TooLarge { .. } => {
+            Exit::NoInput
+        }
+        StoreError::Option { .. } => Exit::Usage,
+        StoreError::Io { source, .. } => match source.kind() {
+            std::io::ErrorKind::PermissionDenied => Exit::NoPermission,
+            std::io::ErrorKind::IsADirectory | std::io::ErrorKind::NotFound => Exit::NoInput,
+            _ => Exit::Io,
+        },
+        _ => Exit::Io,
+    }
+}
+
+fn advice(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Corrupt { .. } => {
+            "; nothing was changed: move the file away to start with an empty history, or recover \
+             it with sqlite3's .recover"
+        }
+        StoreError::Full { .. } => "; nothing was changed: make room and start again",
+        _ => "",
+    }
+}

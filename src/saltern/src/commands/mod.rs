@@ -1,0 +1,50 @@
+//! The sub-commands, one file each.
+
+pub(crate) mod check_config;
+pub(crate) mod cmd;
+pub(crate) mod debug;
+pub(crate) mod master;
+pub(crate) mod minion;
+pub(crate) mod swarm;
+mod yaml_arguments;
+
+use saltern_base::exit::Exit;
+use saltern_config::{Loaded, load_master};
+
+use crate::ConfigArgument;
+
+/// Prints to standard output; a reader that has gone away is no error.
+pub(crate) fn say(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().flush();
+}
+
+/// Prints one line to standard error.
+pub(crate) fn complain(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "saltern: {text}");
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Loads the master's configuration, or prints everything that is wrong with it.
+pub(crate) fn load_config(argument: &ConfigArgument) -> Result<Loaded, Exit> {
+    load_master(&argument.config).map_err(|errors| {
+        complain(&errors.to_string());
+        Exit::Usage
+    })
+}

@@ -1,0 +1,67 @@
+//! The `saltern` program: arguments, logging, signals and start-up, nothing else.
+//!
+//! One file a sub-command under `commands`; each gives the process exit code.
+
+mod commands;
+mod log_format;
+mod logging;
+mod privileges;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use saltern_base::exit::Exit;
+
+/// A drop-in Salt master, and what goes with it.
+#[derive(Parser)]
+#[command(name = "saltern", version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the master.
+    Master(commands::master::Arguments),
+    /// Say what this master will and will not do with a configuration.
+    CheckConfig(commands::check_config::Arguments),
+    /// Run a function on minions and print what they return.
+    Cmd(commands::cmd::Arguments),
+    /// Run the small native minion.
+    Minion(commands::minion::Arguments),
+    /// Run many native minions in one process, or measure a master with them.
+    Swarm(commands::swarm::Arguments),
+    /// Print the metrics of the running master in Prometheus' text format.
+    Metrics(ConfigArgument),
+    /// Look into the running master, or (test builds) break it.
+    Debug(commands::debug::Arguments),
+}
+
+/// Where the configuration is.
+#[derive(clap::Args)]
+pub(crate) struct ConfigArgument {
+    /// The configuration directory, or its file "master".
+    #[arg(short = 'c', long = "config-dir", value_name = "DIR", default_value = "/etc/salt")]
+    pub(crate) config: PathBuf,
+}
+
+fn main() -> Exit {
+    saltern_base::panic_hook::install(|| saltern_supervise::current_actor().map(|a| a.to_string()));
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Ok };
+        }
+    };
+    match arguments.command {
+        Command::Master(arguments) => commands::master::run(&arguments),
+        Command::CheckConfig(arguments) => commands::check_config::run(&arguments),
+        Command::Cmd(arguments) => commands::cmd::run(arguments),
+        Command::Minion(arguments) => commands::minion::run(&arguments),
+        Command::Swarm(arguments) => commands::swarm::run(arguments),
+        Command::Metrics(config) => commands::debug::metrics(&config),
+        Command::Debug(arguments) => commands::debug::run(&arguments),
+    }
+}

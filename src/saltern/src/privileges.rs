@@ -1,0 +1,63 @@
+//! Running as the configured user: the master starts as root where it must and goes on as `user`.
+
+use nix::unistd::{Uid, User, initgroups, setgid, setuid};
+
+/// Why the process cannot run as the configured user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PrivilegeError {
+    /// There is no such user.
+    #[error("the user \"{0}\" of the configuration does not exist on this machine")]
+    NoSuchUser(String),
+    /// Only root can become somebody else.
+    #[error("the configuration asks for user \"{wanted}\", but this is user \"{actual}\"")]
+    NotRoot {
+        /// The option's value.
+        wanted: String,
+        /// Who runs this process.
+        actual: String,
+    },
+    /// The system refused.
+    #[error("cannot become user \"{user}\"")]
+    System {
+        /// The option's value.
+        user: String,
+        /// What the system said.
+        #[source]
+        source: nix::Error,
+    },
+}
+
+/// Becomes `user` with the groups of `user`. Must run before any thread is started.
+pub(crate) fn become_user(user: &str) -> Result<(), PrivilegeError> {
+    let system = |source| PrivilegeError::System { user: user.to_owned(), source };
+    let current = Uid::effective();
+    let wanted = User::from_name(user)
+        .map_err(system)?
+        .ok_or_else(|| PrivilegeError::NoSuchUser(user.to_owned()))?;
+    if wanted.uid == current {
+        return Ok(());
+    }
+    if !current.is_root() {
+        let actual = User::from_uid(current).ok().flatten();
+        return Err(PrivilegeError::NotRoot {
+            wanted: user.to_owned(),
+            actual: actual.map_or_else(|| current.to_string(), |user| user.name),
+        });
+    }
+    let name = std::ffi::CString::new(user).map_err(|_| system(nix::Error::EINVAL))?;
+    initgroups(&name, wanted.gid).map_err(system)?;
+    setgid(wanted.gid).map_err(system)?;
+    setuid(wanted.uid).map_err(system)
+}
+
+/// Raises the limit of open files to what `max_open_files` asks for, as far as the system lets it.
+pub(crate) fn raise_open_files(wanted: u64) {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let new_hard = if Uid::effective().is_root() { hard.max(wanted) } else { hard };
+    let new_soft = wanted.clamp(soft.min(new_hard), new_hard);
+    if setrlimit(Resource::RLIMIT_NOFILE, new_soft, new_hard).is_ok() {
+        return;
+    }
+    let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard).max(soft), hard);
+}
