@@ -4,19 +4,18 @@
 //! restart and over a change between stock and this master. A file's modification time is the
 //! clock of its rotation (`salt/channel/server.py`, `session_key`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use dashmap::mapref::entry::Entry;
 use saltern_base::clock::Clock;
 use saltern_config::MasterConfig;
-use saltern_crypto::{Crypticle, KeyString};
+use saltern_crypto::{Crypticle, KeyString, SecretString};
 use saltern_model::MinionId;
 
-use crate::error::Result;
-use crate::files::{self, Create, Version};
+use crate::error::{Result, StoreError};
+use crate::files::{self, Create, Stat, Version};
 use crate::options::StoreOptions;
 
 /// A key string has 76 bytes; whatever is larger is none.
@@ -76,8 +75,7 @@ impl Sessions {
     /// asked for has not proved anything yet.
     pub fn get(&self, id: &MinionId) -> Result<Option<Arc<Session>>> {
         let path = files::child(&self.dir, id.as_str())?;
-        let stat = Version::of(&path, false)?.filter(files::Stat::is_file);
-        let Some(stat) = stat.filter(|stat| self.is_current(&stat.version)) else {
+        let Some(stat) = self.current(&path)? else {
             self.known.remove(id);
             return Ok(None);
         };
@@ -87,33 +85,20 @@ impl Sessions {
         {
             return Ok(Some(Arc::clone(&known.session)));
         }
-        let settled = stat.version.is_settled();
-        let Some(key) = files::read_text(&path, FILE_BYTES)? else {
+        let Some(found) = read(&path, stat.version, id)? else {
             self.known.remove(id);
             return Ok(None);
         };
+        // The same key again: keep what was made ready of it.
         if let Some(mut known) = self.known.get_mut(id)
-            && saltern_crypto::ct_eq(known.session.key.as_str().as_bytes(), key.as_bytes())
+            && known.session.key.same_as(&found.session.key)
         {
-            known.version = stat.version;
-            known.settled = settled;
+            known.version = found.version;
+            known.settled = found.settled;
             return Ok(Some(Arc::clone(&known.session)));
         }
-        let key = match KeyString::parse(&key) {
-            Ok(key) => key,
-            Err(error) => {
-                tracing::warn!(%error, minion = %id, "a session file is damaged and not used");
-                self.known.remove(id);
-                return Ok(None);
-            }
-        };
-        let session = Arc::new(Session::new(key));
-        let remembered = Remembered {
-            version: stat.version,
-            settled,
-            session: Arc::clone(&session),
-        };
-        self.known.insert(id.clone(), remembered);
+        let session = Arc::clone(&found.session);
+        self.known.insert(id.clone(), found);
         Ok(Some(session))
     }
 
@@ -123,25 +108,18 @@ impl Sessions {
             return Ok(session);
         }
         let path = files::child(&self.dir, id.as_str())?;
-        // The entry is locked while the file is written: of two workers that admit the same minion
-        // at once, the second one finds the first one's key.
+        // Locked from the look at the file to the end of its writing: of two workers that admit the
+        // same minion at once, the second one finds the first one's key on the disk.
         let entry = self.known.entry(id.clone());
-        if let Entry::Occupied(known) = &entry {
-            return Ok(Arc::clone(&known.get().session));
-        }
-        let key = KeyString::generate();
-        // A power loss may take the file; the minion then authenticates again.
-        let create = Create::PRIVATE.derived();
-        files::write_atomic(&path, key.as_str().as_bytes(), create)?;
-        let session = Arc::new(Session::new(key));
-        if let Some(stat) = Version::of(&path, false)? {
-            entry.insert(Remembered {
-                version: stat.version,
-                settled: false,
-                session: Arc::clone(&session),
-            });
-        }
-        Ok(session)
+        let found = match self.current(&path)? {
+            Some(stat) => read(&path, stat.version, id)?,
+            None => None,
+        };
+        let remembered = match found {
+            Some(found) => found,
+            None => create(&path)?,
+        };
+        Ok(Arc::clone(&entry.insert(remembered).session))
     }
 
     /// Ends a session, for instance because the minion's key was revoked.
@@ -156,14 +134,52 @@ impl Sessions {
         self.known.len()
     }
 
+    /// The file's `stat` if there is one whose time is not over.
+    ///
     /// A lifetime of zero means that keys are not rotated by time. A file from the future (a clock
     /// that was set back) is current.
-    fn is_current(&self, version: &Version) -> bool {
-        let lifetime = i64::try_from(self.lifetime.as_micros()).unwrap_or(i64::MAX);
-        let age = self
-            .clock
-            .unix_micros()
-            .saturating_sub(version.modified_micros());
-        lifetime == 0 || age <= lifetime
+    fn current(&self, path: &Path) -> Result<Option<Stat>> {
+        let stat = Version::of(path, false)?.filter(Stat::is_file);
+        Ok(stat.filter(|stat| {
+            let lifetime = i64::try_from(self.lifetime.as_micros()).unwrap_or(i64::MAX);
+            let modified = stat.version.modified_micros();
+            lifetime == 0 || self.clock.unix_micros().saturating_sub(modified) <= lifetime
+        }))
     }
+}
+
+/// The session in a file; `None` when the file has gone or is damaged.
+fn read(path: &Path, version: Version, id: &MinionId) -> Result<Option<Remembered>> {
+    // Asked before reading: what changes from here on has another stamp.
+    let settled = version.is_settled();
+    let Some(text) = files::read_text(path, FILE_BYTES)?.map(SecretString::new) else {
+        return Ok(None);
+    };
+    match KeyString::parse(text.expose()) {
+        Ok(key) => Ok(Some(Remembered {
+            version,
+            settled,
+            session: Arc::new(Session::new(key)),
+        })),
+        Err(error) => {
+            tracing::warn!(%error, minion = %id, "a session file is damaged and not used");
+            Ok(None)
+        }
+    }
+}
+
+/// A new key in its file. A power loss may take the file; the minion then authenticates again.
+fn create(path: &Path) -> Result<Remembered> {
+    let key = KeyString::generate();
+    let create = Create::PRIVATE.derived();
+    files::write_atomic(path, key.as_str().as_bytes(), create)?;
+    let stat = Version::of(path, false)?.ok_or_else(|| StoreError::Missing {
+        path: path.to_path_buf(),
+        reason: "it was made a moment ago",
+    })?;
+    Ok(Remembered {
+        version: stat.version,
+        settled: false,
+        session: Arc::new(Session::new(key)),
+    })
 }
