@@ -42,6 +42,7 @@ UNDECLARED = {
     "fileserver_list_cache_time": ["int"],
     "force_color": ["bool"],
     "include": ["str", "list"],
+    "log_dir": ["str"],
     "master_id": ["str"],
     "mine_get": ["dict"],
     "output": ["str"],

@@ -41,7 +41,6 @@ pub(crate) fn options(reader: &mut Reader<'_>, compat: Compat) {
         }
         match options::stock(name) {
             Some(option) => known(reader, compat, option, mark, &entry.value),
-            None if name == "log_dir" => {}
             None => unknown(reader, name, mark),
         }
     }
@@ -75,6 +74,12 @@ fn known(reader: &mut Reader<'_>, compat: Compat, option: &StockOption, mark: &M
         );
     }
     let status = options::status(option.name);
+    if status == Some(Status::Honoured) && is_from_sdb(value) {
+        let message = "values from an sdb are not built yet; write the value itself";
+        reader
+            .findings
+            .push(Finding::new(Severity::Error, mark, option.name, message));
+    }
     let is_default = value.is_null() || reader.defaults.get(option.name) == Some(value);
     if !matches!(status, Some(Status::Honoured)) && !value.is_null() {
         wrong_type(reader, option, mark, value);
@@ -86,7 +91,7 @@ fn known(reader: &mut Reader<'_>, compat: Compat, option: &StockOption, mark: &M
         None | Some(Status::Honoured) => return,
         Some(Status::NotYet(part)) => (
             Severity::Warning,
-            format!("not honoured yet: {} is not built", part.part()),
+            format!("not honoured yet ({})", part.part()),
         ),
         Some(Status::Refused(why)) => (
             Severity::Error,
@@ -102,10 +107,10 @@ fn known(reader: &mut Reader<'_>, compat: Compat, option: &StockOption, mark: &M
 /// Stock's schema, for options that nothing here reads: a warning, as in stock.
 fn wrong_type(reader: &mut Reader<'_>, option: &StockOption, mark: &Mark, value: &Node) {
     // A value from an sdb is whatever the sdb says.
-    let from_sdb = value
-        .as_str()
-        .is_some_and(|text| text.starts_with("sdb://"));
-    if option.types.is_empty() || from_sdb || option.types.iter().any(|kind| fits(*kind, value)) {
+    if option.types.is_empty()
+        || is_from_sdb(value)
+        || option.types.iter().any(|kind| fits(*kind, value))
+    {
         return;
     }
     let kinds: Vec<&str> = option.types.iter().map(|kind| kind.name()).collect();
@@ -118,6 +123,12 @@ fn wrong_type(reader: &mut Reader<'_>, option: &StockOption, mark: &Mark, value:
     reader
         .findings
         .push(Finding::new(Severity::Warning, mark, option.name, message));
+}
+
+fn is_from_sdb(value: &Node) -> bool {
+    value
+        .as_str()
+        .is_some_and(|text| text.starts_with("sdb://"))
 }
 
 fn fits(kind: Kind, value: &Node) -> bool {
@@ -268,7 +279,9 @@ fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
         ("master_sign_key_name", &config.master_sign_key_name),
         ("master_pubkey_signature", &config.master_pubkey_signature),
     ] {
-        if value.is_empty() || value.contains('/') {
+        // One that was made from the id is as wrong as the id, which is told.
+        let made = name == "master_pubkey_signature" && reader.written(name).is_none();
+        if !made && (value.is_empty() || value.contains('/')) {
             reader.error(
                 name,
                 format!("\"{value}\" is not the name of a file in pki_dir"),

@@ -15,6 +15,7 @@ mod identity;
 pub mod master;
 pub mod options;
 mod paths;
+mod places;
 mod reader;
 mod values;
 pub mod yaml;

@@ -13,9 +13,9 @@ use saltern_model::Compat;
 use crate::check;
 use crate::files::{self, Files};
 use crate::finding::{ConfigErrors, Finding, Severity};
-use crate::identity;
 use crate::options;
-use crate::paths::{absolute, below_root, is_uri, normalized};
+use crate::paths::absolute;
+use crate::places::{Places, take_id, take_user};
 use crate::reader::Reader;
 use crate::values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm};
 use crate::yaml::{self, Entry, Key, Limits, Mapping, Mark, Node};
@@ -473,87 +473,4 @@ fn take_keep_jobs(reader: &mut Reader<'_>, compat: Compat) -> Option<Duration> {
         kept = Duration::from_secs(u64::try_from(hours).unwrap_or(24) * 3600);
     }
     (!kept.is_zero()).then_some(kept)
-}
-
-fn take_user(reader: &mut Reader<'_>) -> String {
-    match reader.written("user") {
-        Some(_) => reader.text("user"),
-        // Stock's default is whoever runs it.
-        None => identity::current_user(),
-    }
-}
-
-fn take_id(reader: &mut Reader<'_>, root_dir: &str) -> String {
-    let written = reader.optional_text("id");
-    let mut id = written
-        .clone()
-        .unwrap_or_else(|| identity::host_id(root_dir));
-    let is_ipv4 = written.is_none() && id.parse::<Ipv4Addr>().is_ok();
-    if let Some(domain) = reader.optional_text("append_domain").filter(|_| !is_ipv4)
-        && !id.ends_with(&domain)
-        && !id.ends_with('.')
-    {
-        id = format!("{id}.{domain}");
-    }
-    if written.is_none() {
-        id.push_str("_master");
-    }
-    id
-}
-
-/// The paths, which depend on each other.
-struct Places {
-    root_dir: String,
-    pki_dir: String,
-    cachedir: String,
-    sock_dir: String,
-    pidfile: String,
-    token_dir: String,
-    syndic_dir: String,
-    autosign_file: Option<String>,
-    autoreject_file: Option<String>,
-    autosign_grains_dir: Option<String>,
-    log_file: String,
-}
-
-impl Places {
-    fn take(reader: &mut Reader<'_>) -> Places {
-        let root_dir = absolute(&reader.text("root_dir"));
-        let cachedir = reader.text("cachedir");
-        let mut sock_dir = reader.text("sock_dir");
-        // Stock's rule for paths that a socket address cannot hold, before root_dir is applied.
-        if sock_dir.chars().count() > cachedir.chars().count() + 10 {
-            sock_dir = format!("{cachedir}/.salt-unix");
-        }
-        let log_file = Self::log_file(reader);
-        let below = |path: &str| below_root(&root_dir, path);
-        let below_some = |path: Option<String>| path.map(|path| below_root(&root_dir, &path));
-        Places {
-            pki_dir: below(&reader.text("pki_dir")),
-            sock_dir: below(&sock_dir),
-            pidfile: below(&reader.text("pidfile")),
-            token_dir: below(&format!("{cachedir}/tokens")),
-            syndic_dir: below(&format!("{cachedir}/syndics")),
-            cachedir: below(&cachedir),
-            autosign_file: below_some(reader.optional_text("autosign_file")),
-            autoreject_file: below_some(reader.optional_text("autoreject_file")),
-            autosign_grains_dir: below_some(reader.optional_text("autosign_grains_dir")),
-            log_file: if is_uri(&log_file) {
-                log_file
-            } else {
-                below(&log_file)
-            },
-            root_dir: normalized(&root_dir),
-        }
-    }
-
-    /// `log_dir` moves the log file (`_adjust_log_file_override`).
-    fn log_file(reader: &mut Reader<'_>) -> String {
-        let file = reader.text("log_file");
-        match (reader.optional_text("log_dir"), reader.written("log_file")) {
-            (Some(dir), Some(_)) if !file.starts_with('/') => format!("{dir}/{file}"),
-            (Some(dir), None) => format!("{dir}/master"),
-            _ => file,
-        }
-    }
 }

@@ -68,7 +68,11 @@ pub(crate) fn below_root(root_dir: &str, path: &str) -> String {
 /// `salt.utils.path.join` of two parts: the second goes below the first even if it is absolute.
 pub(crate) fn joined(root: &str, rest: &str) -> String {
     let (root, rest) = (normalized(root), normalized(rest));
-    normalized(&format!("{root}/{}", rest.trim_start_matches('/')))
+    normalized(&format!(
+        "{}/{}",
+        root.trim_end_matches('/'),
+        rest.trim_start_matches('/')
+    ))
 }
 
 /// `os.path.abspath`.

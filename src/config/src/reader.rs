@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
 
 /// Whether a name is one whose value must not be shown.
 pub(crate) fn is_secret(name: &str) -> bool {
-    ["pass", "secret", "token_value", "priv"]
+    ["pass", "secret", "priv"]
         .iter()
         .any(|part| name.contains(part))
 }

@@ -117,7 +117,7 @@ fn what_is_not_built_is_said() {
     assert_eq!(
         shown,
         [
-            "Warning reactor not honoured yet: reactor, engines and schedule is not built",
+            "Warning reactor not honoured yet (reactor, engines and schedule)",
             "Info cython_enable has no effect: no Python runs here",
         ]
     );
@@ -131,4 +131,187 @@ fn a_missing_directory_and_a_broken_file_are_told_apart() {
     let broken = broken.err().unwrap();
     assert!(!broken.unreadable);
     assert!(broken.errors().next().unwrap().line > 0, "{broken}");
+}
+
+#[test]
+fn what_would_be_dangerous_is_refused() {
+    let table = [
+        (
+            "transport: tcp\n",
+            "transport: the transport \"tcp\" is not built yet, only",
+        ),
+        (
+            "ext_job_cache: redis\n",
+            "ext_job_cache: \"redis\" cannot be used: returns are kept",
+        ),
+        (
+            "master_job_cache: mysql\n",
+            "master_job_cache: \"mysql\" cannot be used: only",
+        ),
+        ("ssl: {keyfile: x}\n", "ssl: a mapping cannot be used: TLS"),
+        (
+            "cluster_id: c\n",
+            "cluster_id: \"c\" cannot be used: clusters",
+        ),
+        (
+            "publish_port: 4506\n",
+            "publish_port: publish_port and ret_port are both 4506",
+        ),
+        (
+            "key_pass: sdb://vault/x\n",
+            "key_pass: values from an sdb are not built yet",
+        ),
+        ("ipv6: maybe\n", "ipv6: \"maybe\" is not true or false"),
+        (
+            "publish_session: 0\n",
+            "publish_session: must be more than zero seconds",
+        ),
+        (
+            "sign_pub_messages:\n",
+            "sign_pub_messages: nothing is not true or false",
+        ),
+        (
+            "salt_compat: 3005\n",
+            "salt_compat: 3005 is not one of 3006, 3007, 3008",
+        ),
+        (
+            "local_cache_mirror: all\n",
+            "local_cache_mirror: \"all\" is not one of full, loads",
+        ),
+        (
+            "master_sign_key_name: ../x\n",
+            "master_sign_key_name: \"../x\" is not the name of a",
+        ),
+        ("pki_dir: /dev/null/pki\n", "pki_dir: \"DIR"),
+        (
+            "saltern_max_message_size: 1 MB\n",
+            "saltern_max_message_size: \"1 MB\" is not a size",
+        ),
+        (
+            "timeout: -1\n",
+            "timeout: -1 is not a number of seconds, zero or more",
+        ),
+        ("id: a/b\n", "id: must not be empty"),
+    ];
+    for (text, message) in table {
+        let (_dir, result) = if text.starts_with("pki_dir") {
+            load(&[
+                ("master", "root_dir: DIR\npki_dir: DIR/file/pki\nid: m\n"),
+                ("file", ""),
+            ])
+        } else if text.starts_with("id") {
+            load(&[("master", &format!("root_dir: DIR/root\n{text}"))])
+        } else {
+            load(&[("master", &format!("{BASE}{text}"))])
+        };
+        let found = result
+            .err()
+            .unwrap_or_else(|| panic!("{text} was accepted"))
+            .to_string();
+        let message = message.split("DIR").next().unwrap();
+        assert!(found.contains(message), "{text} gave {found}");
+        assert_eq!(found.lines().count(), 1, "{found}");
+    }
+}
+
+#[test]
+fn no_message_shows_a_secret() {
+    let text = "key_pass: [geheim]\nsigning_key_pass: 5\ncluster_secret: geheim\n\
+                git_pillar_password: [geheim]\nssh_priv_passwd: {geheim: geheim}\n";
+    let (_dir, result) = load(&[("master", &format!("{BASE}{text}"))]);
+    let findings = result.err().unwrap().findings;
+    assert!(findings.len() >= 4, "{findings:?}");
+    assert!(
+        !render_findings(&findings).contains("geheim"),
+        "{findings:?}"
+    );
+    let config = loaded("key_pass: geheim\n").config;
+    assert_eq!(config.key_pass.as_ref().unwrap().expose(), "geheim");
+    assert!(config.raw("key_pass").is_none_or(|node| node.is_null()));
+}
+
+#[test]
+fn old_names_and_options_of_other_versions_are_told() {
+    let told = |text: &str| -> Vec<String> {
+        let findings = loaded(text).findings;
+        findings
+            .iter()
+            .map(|f| format!("{:?} {}: {}", f.severity, f.option, f.message))
+            .collect()
+    };
+    assert_eq!(
+        told("keep_jobs: 48\n"),
+        ["Warning keep_jobs: has no effect in 3008"]
+    );
+    assert_eq!(
+        told("salt_compat: 3006\nkeep_jobs: 48\n"),
+        ["Info keep_jobs: is the old name"]
+    );
+    assert_eq!(
+        told("salt_compat: 3006\nworker_pools_enabled: true\n"),
+        [
+            "Info worker_pools_enabled: Salt 3006 has no such option, only 3008",
+            "Info worker_pools_enabled: has no effect: every class of requests has a queue of its \
+             own, so none can starve another",
+        ]
+    );
+    let kept = loaded("salt_compat: 3007\nkeep_jobs: 48\n")
+        .config
+        .keep_jobs;
+    assert_eq!(kept, Some(Duration::from_secs(48 * 3600)));
+}
+
+#[test]
+fn a_mistake_in_an_included_file_names_that_file() {
+    let base = "root_dir: DIR/root\nid: m\ninclude: [more/*.conf, none]\n";
+    let (dir, result) = load(&[
+        ("master", base),
+        ("master.d/a.conf", "timeout: 5\nret_port: x\n"),
+        ("more/b.conf", "a: 1\na: 2\n"),
+        ("more/_schedule.conf", "[\n"),
+        ("more/c.conf", "- a list\n"),
+        ("more/dir.conf/x", ""),
+    ]);
+    let errors = result.err().unwrap();
+    let place = format!("{}/", dir.path().display());
+    let shown: Vec<String> = errors
+        .findings
+        .iter()
+        .map(|f| f.to_string().replace(&place, ""))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "master.d/a.conf:2: ret_port: \"x\" is not a whole number from 1 to 65535",
+            "more/b.conf:2: the key \"a\" stands already in line 1",
+            "more/c.conf:1: the file holds a list, not options with values",
+            "more/dir.conf: cannot be read: it is a directory",
+            "master:3: include: no file matches \"none\"",
+            "more/_schedule.conf:2: did not find expected node content (while parsing a flow node \
+             that starts in line 2)",
+        ]
+    );
+    assert!(errors.unreadable);
+}
+
+#[test]
+fn includes_that_go_round_end() {
+    let (_dir, result) = load(&[
+        ("master", "root_dir: DIR/root\nid: m\ninclude: a\n"),
+        ("a", "include: b\n"),
+        ("b", "include: a\n"),
+    ]);
+    let errors = result.err().unwrap().to_string();
+    assert!(
+        errors.contains("more than 16 includes within each other"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_socket_directory_that_no_address_can_hold_is_refused() {
+    let long = "x".repeat(100);
+    let found = errors(&format!("cachedir: /{long}\nsock_dir: /{long}\n"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("107 are possible"), "{found:?}");
 }

@@ -24,7 +24,7 @@ pub const OURS: &[OurOption] = &[
               returns, \"loads\" only the jobs, \"off\" nothing. The job database has it all." },
     OurOption { name: "saltern_job_database", default: "\"\"",
         doc: "Path of the job database; empty means \"saltern/jobs.sqlite\" under cachedir." },
-    OurOption { name: "saltern_max_connections", default: "50000",
+    OurOption { name: "saltern_max_connections", default: "40000",
         doc: "Most connections at a time on each of the two ports. Further ones are closed." },
     OurOption { name: "saltern_max_connections_per_address", default: "10000",
         doc: "Most connections at a time from one address on each port; 0 is no such limit." },

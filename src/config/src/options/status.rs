@@ -54,7 +54,7 @@ pub enum NotYet {
 }
 
 impl NotYet {
-    /// The part as words for "… is not built yet".
+    /// The part as words for "not honoured yet (…)".
     pub fn part(self) -> &'static str {
         match self {
             NotYet::Files => "the file server",
@@ -88,7 +88,7 @@ pub(super) const HONOURED: &[&str] = &[
     "append_domain", "cachedir", "conf_file", "default_include", "id", "include", "loop_interval",
     "max_open_files", "pidfile", "pki_dir", "root_dir", "sock_dir", "user", "worker_threads",
     // Log.
-    "log_datefmt", "log_datefmt_logfile", "log_file", "log_fmt_console", "log_fmt_jid",
+    "log_datefmt", "log_datefmt_logfile", "log_dir", "log_file", "log_fmt_console", "log_fmt_jid",
     "log_fmt_logfile", "log_level", "log_level_logfile",
     // Jobs and events.
     "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
@@ -403,5 +403,28 @@ pub fn status(name: &str) -> Option<Status> {
     match option.origin {
         super::Origin::Minion | super::Origin::Schema => Some(Status::NoEffect(MINION)),
         super::Origin::Master | super::Origin::Undeclared => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_name_is_decided_twice_or_unknown() {
+        let mut seen = HashSet::new();
+        let tables = REFUSED.iter().chain(NO_EFFECT).map(|(name, _)| *name);
+        let parts = NOT_YET.iter().flat_map(|(_, names)| names.iter().copied());
+        for name in HONOURED.iter().copied().chain(tables).chain(parts) {
+            assert!(seen.insert(name), "{name} stands in two tables");
+            assert!(
+                crate::options::stock(name).is_some(),
+                "{name} is no option of stock"
+            );
+            let family = REMOTES.iter().any(|family| name.starts_with(family));
+            assert!(!family, "{name} belongs to a family");
+        }
     }
 }

@@ -232,6 +232,7 @@ pub(super) const STOCK: &[StockOption] = &[
     StockOption { name: "lock_saltenv", origin: Origin::Master, known: [true, true, true], types: &[Kind::Bool], defaults: &[Some("false")] },
     StockOption { name: "log_datefmt", origin: Origin::Master, known: [true, true, true], types: &[Kind::Str], defaults: &[Some("\"%H:%M:%S\"")] },
     StockOption { name: "log_datefmt_logfile", origin: Origin::Master, known: [true, true, true], types: &[Kind::Str], defaults: &[Some("\"%Y-%m-%d %H:%M:%S\"")] },
+    StockOption { name: "log_dir", origin: Origin::Undeclared, known: [true, true, true], types: &[Kind::Str], defaults: &[] },
     StockOption { name: "log_file", origin: Origin::Master, known: [true, true, true], types: &[Kind::Str], defaults: &[Some("\"/var/log/salt/master\"")] },
     StockOption { name: "log_fmt_console", origin: Origin::Master, known: [true, true, true], types: &[Kind::Str], defaults: &[Some("\"[%(levelname)-8s] %(message)s\"")] },
     StockOption { name: "log_fmt_jid", origin: Origin::Master, known: [true, true, true], types: &[Kind::Null, Kind::Str], defaults: &[Some("\"[JID: %(jid)s]\"")] },
