@@ -17,7 +17,12 @@ pub struct Answer {
 impl Answer {
     /// `done` is sent after success, `failed` otherwise.
     pub(crate) fn new(reply: ReplyHandle, done: Bytes, failed: Bytes, place: Ticket) -> Self {
-        Self { reply, done, failed, _place: place }
+        Self {
+            reply,
+            done,
+            failed,
+            _place: place,
+        }
     }
 
     /// Tells the peer that all is done.

@@ -64,13 +64,21 @@ impl Bus {
         registry: &Registry,
     ) -> Arc<Self> {
         let metrics = BusMetrics {
-            events: counter(registry, "saltern_bus_events_total", "Events put on the bus."),
+            events: counter(
+                registry,
+                "saltern_bus_events_total",
+                "Events put on the bus.",
+            ),
             dropped: counter(
                 registry,
                 "saltern_bus_events_dropped_total",
                 "Events not queued for a subscriber whose queue was full.",
             ),
-            subscribers: gauge(registry, "saltern_bus_subscribers", "Subscribers of the bus."),
+            subscribers: gauge(
+                registry,
+                "saltern_bus_subscribers",
+                "Subscribers of the bus.",
+            ),
         };
         let framing = match compat {
             Compat::V3006 => Framing::Prefixed,
@@ -105,8 +113,10 @@ impl Bus {
 
     /// A new listener; it hears what is published from now on.
     pub(crate) fn subscribe(&self) -> Arc<Subscriber> {
-        let subscriber =
-            Arc::new(Subscriber { queue: Mutex::new(Queue::default()), ready: Notify::new() });
+        let subscriber = Arc::new(Subscriber {
+            queue: Mutex::new(Queue::default()),
+            ready: Notify::new(),
+        });
         self.subscribers.write().push(subscriber.clone());
         self.metrics.subscribers.inc();
         subscriber
@@ -117,14 +127,22 @@ impl Bus {
         let mut subscribers = self.subscribers.write();
         let before = subscribers.len();
         subscribers.retain(|subscriber| !Arc::ptr_eq(subscriber, gone));
-        self.metrics.subscribers.sub((before - subscribers.len()) as i64);
+        self.metrics
+            .subscribers
+            .sub((before - subscribers.len()) as i64);
     }
 
     /// The event that tells a subscriber how many it missed.
     pub(crate) fn gap(&self, missed: u64) -> Bytes {
         let data = Value::map([
-            ("dropped", Value::from(i64::try_from(missed).unwrap_or(i64::MAX))),
-            ("_stamp", stamp(self.compat, self.clock.unix_micros()).as_str().into()),
+            (
+                "dropped",
+                Value::from(i64::try_from(missed).unwrap_or(i64::MAX)),
+            ),
+            (
+                "_stamp",
+                stamp(self.compat, self.clock.unix_micros()).as_str().into(),
+            ),
         ]);
         EventFrame::new("saltern/bus/gap", &encode(&data, Dialect::Bin)).bytes(self.framing)
     }
@@ -167,7 +185,11 @@ impl Subscriber {
         let count = queue.frames.len().min(most);
         let frames: Vec<Bytes> = queue.frames.drain(..count).collect();
         queue.bytes -= frames.iter().map(Bytes::len).sum::<usize>();
-        let missed = if queue.frames.is_empty() { std::mem::take(&mut queue.missed) } else { 0 };
+        let missed = if queue.frames.is_empty() {
+            std::mem::take(&mut queue.missed)
+        } else {
+            0
+        };
         Some((frames, missed))
     }
 }
@@ -178,13 +200,19 @@ mod tests {
     use saltern_model::{Packed, Tag};
 
     fn bus(frames: usize) -> Arc<Bus> {
-        let limits = QueueLimits { frames, bytes: 1 << 20 };
+        let limits = QueueLimits {
+            frames,
+            bytes: 1 << 20,
+        };
         Bus::new(Compat::V3008, limits, Clock::system(), &Registry::new())
     }
 
     fn event(number: u8) -> Event {
         let data = encode(&Value::map([("n", i64::from(number))]), Dialect::Bin);
-        Event { tag: Tag::parse("t").unwrap(), data: Packed::new(data) }
+        Event {
+            tag: Tag::parse("t").unwrap(),
+            data: Packed::new(data),
+        }
     }
 
     #[tokio::test]

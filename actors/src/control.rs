@@ -79,7 +79,9 @@ pub(crate) fn serve(sock_dir: &Path, control: Control, stop: CancellationToken) 
 async fn converse(mut stream: UnixStream, control: &Control) -> io::Result<()> {
     let (reader, mut writer) = stream.split();
     let mut line = String::new();
-    BufReader::new(reader.take(MAX_LINE)).read_line(&mut line).await?;
+    BufReader::new(reader.take(MAX_LINE))
+        .read_line(&mut line)
+        .await?;
     writer.write_all(answer(control, &line).as_bytes()).await
 }
 

@@ -89,7 +89,11 @@ impl EventSockets {
             let path = directory.join(name);
             marker(&path).map_err(at(&path))?;
         }
-        Ok(Self { publish, pull, options })
+        Ok(Self {
+            publish,
+            pull,
+            options,
+        })
     }
 
     /// Serves both sockets in tasks of this thread.
@@ -114,7 +118,10 @@ impl EventSockets {
 
     /// Removes what tells clients that a master is running.
     pub(crate) fn remove(directory: &Path) {
-        for name in MARKERS.into_iter().chain([PUB, PULL, crate::control::SOCKET]) {
+        for name in MARKERS
+            .into_iter()
+            .chain([PUB, PULL, crate::control::SOCKET])
+        {
             let path = directory.join(name);
             if let Err(error) = std::fs::remove_file(&path)
                 && error.kind() != io::ErrorKind::NotFound
@@ -146,7 +153,12 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 fn marker(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     remove_if_there(path)?;
-    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map(drop)
 }
 
 async fn serve_publish(
@@ -280,5 +292,8 @@ fn read_event(body: &Bytes) -> Option<Event> {
     let (tag, data) = split_body(body).ok()?;
     let tag = Tag::parse(tag).ok()?;
     let data = RawValue::parse(body.slice_ref(data), &Limits::WIRE).ok()?;
-    data.is_map().then(|| Event { tag, data: Packed::new(data.into_bytes()) })
+    data.is_map().then(|| Event {
+        tag,
+        data: Packed::new(data.into_bytes()),
+    })
 }

@@ -83,7 +83,10 @@ impl Child for JobMirror {
     const MAILBOX: usize = 16;
 
     fn build(seed: &Seed) -> Self {
-        Self { seed: seed.clone(), is_working: false }
+        Self {
+            seed: seed.clone(),
+            is_working: false,
+        }
     }
 
     fn drain(&mut self, _: &mut Context<Self>) -> Option<actix::ResponseActFuture<Self, ()>> {

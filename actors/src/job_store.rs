@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, WrapFuture};
 use parking_lot::Mutex;
-use saltern_base::metrics::{
-    Histogram, IntCounter, Registry, SECONDS, counter, histogram,
-};
+use saltern_base::metrics::{Histogram, IntCounter, Registry, SECONDS, counter, histogram};
 use saltern_store::jobs::{JobDatabase, Write, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
@@ -93,7 +91,12 @@ impl Child for JobStore {
     const MAILBOX: usize = 4096;
 
     fn build(seed: &Seed) -> Self {
-        Self { seed: seed.clone(), writes: Vec::new(), follow: Vec::new(), commit_is_due: false }
+        Self {
+            seed: seed.clone(),
+            writes: Vec::new(),
+            follow: Vec::new(),
+            commit_is_due: false,
+        }
     }
 }
 
@@ -122,7 +125,11 @@ impl Handler<ExpireJobs> for JobStore {
     type Result = ();
 
     fn handle(&mut self, message: ExpireJobs, context: &mut Self::Context) {
-        let removed = self.seed.database.lock().expire_before(message.0, EXPIRY_SLICE);
+        let removed = self
+            .seed
+            .database
+            .lock()
+            .expire_before(message.0, EXPIRY_SLICE);
         match removed {
             Ok(0) => {}
             Ok(rows) => {
@@ -145,7 +152,10 @@ impl JobStore {
         }
         let began = Instant::now();
         let written = self.seed.database.lock().commit(&writes);
-        self.seed.metrics.commits.observe(began.elapsed().as_secs_f64());
+        self.seed
+            .metrics
+            .commits
+            .observe(began.elapsed().as_secs_f64());
         match written {
             Ok(written) => {
                 self.seed.metrics.writes.inc_by(written.len() as u64);
@@ -180,7 +190,11 @@ impl JobStore {
             if let Some((jid, minion)) = then.report {
                 let last = end.checked_sub(1).and_then(|last| written.get(last));
                 let is_new = last.is_some_and(|written| written.is_new());
-                stored.push(StoredReturn { jid, minion, is_new });
+                stored.push(StoredReturn {
+                    jid,
+                    minion,
+                    is_new,
+                });
             }
             if let Some(files) = &then.job_files {
                 self.write_job_files(files);
@@ -207,7 +221,9 @@ impl JobStore {
     }
 
     fn write_job_files(&self, job: &crate::messages::JobFiles) {
-        let Some(writer) = &self.seed.job_files else { return };
+        let Some(writer) = &self.seed.job_files else {
+            return;
+        };
         let written = writer.write_load(&job.jid, &job.load, Some(&job.minions), job.nocache);
         if let Err(error) = written {
             tracing::error!(jid = %job.jid, %error, "stock's tools will not find this job");

@@ -7,7 +7,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use actix::{Actor, Addr, Context, Handler};
-use saltern_base::metrics::{IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge};
+use saltern_base::metrics::{
+    IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
+};
 use saltern_model::{Jid, MinionId};
 use saltern_requests::{StartJob, StoreReturn};
 use saltern_store::jobs::{JobReader, JobState, Write};
@@ -105,8 +107,11 @@ impl Child for JobTracker {
     const MAILBOX: usize = 4096;
 
     fn build(seed: &Seed) -> Self {
-        let mut tracker =
-            Self { seed: seed.clone(), open: HashMap::new(), known: KnownJobs::default() };
+        let mut tracker = Self {
+            seed: seed.clone(),
+            open: HashMap::new(),
+            known: KnownJobs::default(),
+        };
         tracker.take_up();
         tracker
     }
@@ -132,7 +137,13 @@ impl JobTracker {
                 outstanding.remove(minion);
             }
             self.known.learn(&record.jid);
-            self.open.insert(record.jid, OpenJob { created: record.created, outstanding });
+            self.open.insert(
+                record.jid,
+                OpenJob {
+                    created: record.created,
+                    outstanding,
+                },
+            );
         }
         self.seed.metrics.open.set(self.open.len() as i64);
     }
@@ -140,14 +151,29 @@ impl JobTracker {
     fn close(&mut self, jid: &Jid, verdict: &str, context: &mut Context<Self>) {
         self.open.remove(jid);
         self.seed.metrics.open.set(self.open.len() as i64);
-        self.seed.metrics.finished.with_label_values(&[verdict]).inc();
-        let state = Write::JobState { jid: jid.clone(), state: JobState::Closed, notes: None };
-        let persist = Persist { writes: vec![state], then: AfterCommit::default() };
+        self.seed
+            .metrics
+            .finished
+            .with_label_values(&[verdict])
+            .inc();
+        let state = Write::JobState {
+            jid: jid.clone(),
+            state: JobState::Closed,
+            notes: None,
+        };
+        let persist = Persist {
+            writes: vec![state],
+            then: AfterCommit::default(),
+        };
         push(context, &self.seed.store, persist);
     }
 
     fn begin(&mut self, start: StartJob, answer: Answer, context: &mut Context<Self>) {
-        let StartJob { job, announce, publication } = start;
+        let StartJob {
+            job,
+            announce,
+            publication,
+        } = start;
         let open = self.open.entry(job.jid.clone()).or_insert_with(|| OpenJob {
             created: job.created,
             outstanding: HashSet::new(),
@@ -167,12 +193,29 @@ impl JobTracker {
             answer: Some(answer),
             report: None,
         };
-        let write = if is_part { Write::JobPart(job) } else { Write::Job(job) };
-        push(context, &self.seed.store, Persist { writes: vec![write], then });
+        let write = if is_part {
+            Write::JobPart(job)
+        } else {
+            Write::Job(job)
+        };
+        push(
+            context,
+            &self.seed.store,
+            Persist {
+                writes: vec![write],
+                then,
+            },
+        );
     }
 
     fn keep(&mut self, returned: StoreReturn, answer: Answer, context: &mut Context<Self>) {
-        let StoreReturn { record, job, standalone, events, .. } = returned;
+        let StoreReturn {
+            record,
+            job,
+            standalone,
+            events,
+            ..
+        } = returned;
         let report = Some((record.jid.clone(), record.minion.clone()));
         let unknown = !self.known.learn(&record.jid);
         let mut writes = Vec::with_capacity(2);
@@ -180,7 +223,12 @@ impl JobTracker {
             writes.push(Write::Job(job));
         }
         writes.push(Write::Return(record));
-        let then = AfterCommit { events, answer: Some(answer), report, ..AfterCommit::default() };
+        let then = AfterCommit {
+            events,
+            answer: Some(answer),
+            report,
+            ..AfterCommit::default()
+        };
         push(context, &self.seed.store, Persist { writes, then });
     }
 }
@@ -217,7 +265,9 @@ impl Handler<ReturnsStored> for JobTracker {
             } else {
                 self.seed.metrics.duplicates.inc();
             }
-            let Some(job) = self.open.get_mut(&stored.jid) else { continue };
+            let Some(job) = self.open.get_mut(&stored.jid) else {
+                continue;
+            };
             job.outstanding.remove(&stored.minion);
             if job.outstanding.is_empty() {
                 self.close(&stored.jid, "complete", context);
@@ -231,7 +281,12 @@ impl Handler<CloseOlderThan> for JobTracker {
 
     fn handle(&mut self, CloseOlderThan(moment): CloseOlderThan, context: &mut Self::Context) {
         let is_old = |(_, job): &(&Jid, &OpenJob)| job.created < moment;
-        let old: Vec<Jid> = self.open.iter().filter(is_old).map(|(jid, _)| jid.clone()).collect();
+        let old: Vec<Jid> = self
+            .open
+            .iter()
+            .filter(is_old)
+            .map(|(jid, _)| jid.clone())
+            .collect();
         for jid in old {
             self.close(&jid, "expired", context);
         }

@@ -56,7 +56,12 @@ impl Actor for Maintenance {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        let round = self.seed.services.config.loop_interval.max(Duration::from_secs(1));
+        let round = self
+            .seed
+            .services
+            .config
+            .loop_interval
+            .max(Duration::from_secs(1));
         context.run_interval(DROPFILE_INTERVAL.min(round), |duties, context| {
             duties.look_for_dropfile(context);
         });
@@ -89,7 +94,14 @@ impl Maintenance {
             ("_stamp", Value::from(now.as_str())),
         ]);
         let data = Packed::new(encode(&data, Dialect::Bin));
-        push(context, &self.seed.bus, Fire(vec![Event { tag: Tag::key_rotated(), data }]));
+        push(
+            context,
+            &self.seed.bus,
+            Fire(vec![Event {
+                tag: Tag::key_rotated(),
+                data,
+            }]),
+        );
         if services.config.ping_on_rotate {
             self.ping_everybody(context);
         }
@@ -123,7 +135,9 @@ impl Maintenance {
 
     fn expire_jobs(&self, context: &mut Context<Self>) {
         let services = &self.seed.services;
-        let Some(keep) = services.config.keep_jobs else { return };
+        let Some(keep) = services.config.keep_jobs else {
+            return;
+        };
         let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
         let oldest = services.clock.unix_micros().saturating_sub(keep);
         push(context, &self.seed.tracker, CloseOlderThan(oldest));

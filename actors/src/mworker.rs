@@ -87,7 +87,11 @@ impl Handler<Work> for MWorker {
         }
         self.carry_out(handled.outcome, request.reply, ticket, context);
         let took = began.elapsed().as_secs_f64();
-        self.seed.metrics.handling.with_label_values(&[handled.command]).observe(took);
+        self.seed
+            .metrics
+            .handling
+            .with_label_values(&[handled.command])
+            .observe(took);
     }
 }
 
@@ -101,8 +105,12 @@ impl MWorker {
         ticket: Ticket,
         context: &mut Context<Self>,
     ) {
-        let mut answer =
-            Some(Answer::new(reply, outcome.reply, outcome.reply_if_not_stored, ticket));
+        let mut answer = Some(Answer::new(
+            reply,
+            outcome.reply,
+            outcome.reply_if_not_stored,
+            ticket,
+        ));
         let mut events = Vec::new();
         for effect in outcome.effects {
             match effect {

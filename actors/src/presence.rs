@@ -20,7 +20,10 @@ pub(crate) struct Presence {
 
 impl Presence {
     pub(crate) fn new(subscribers: PubHandle) -> Self {
-        Self { last_address: DashMap::new(), subscribers }
+        Self {
+            last_address: DashMap::new(),
+            subscribers,
+        }
     }
 }
 
@@ -36,7 +39,11 @@ impl Surroundings for Presence {
     }
 
     fn heard(&self, minion: &MinionId, from: IpAddr) {
-        if self.last_address.get(minion.as_str()).is_some_and(|known| *known == from) {
+        if self
+            .last_address
+            .get(minion.as_str())
+            .is_some_and(|known| *known == from)
+        {
             return;
         }
         self.last_address.insert(minion.clone(), from);

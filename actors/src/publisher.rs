@@ -43,7 +43,11 @@ pub(crate) struct PublisherMetrics {
 impl PublisherMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
-            loads: counter(registry, "saltern_publishes_total", "Loads sent to minions."),
+            loads: counter(
+                registry,
+                "saltern_publishes_total",
+                "Loads sent to minions.",
+            ),
             queued: counter(
                 registry,
                 "saltern_deliveries_total",
@@ -118,7 +122,11 @@ impl Publisher {
         encoder.map(if signature.is_some() { 4 } else { 2 });
         encoder.str("enc").str("aes").str("load").bin(&ciphertext);
         if let Some((algorithm, signature)) = signature {
-            encoder.str("sig_algo").str(algorithm.wire_name()).str("sig").bin(&signature);
+            encoder
+                .str("sig_algo")
+                .str(algorithm.wire_name())
+                .str("sig")
+                .bin(&signature);
         }
         Ok(payload.into())
     }

@@ -81,9 +81,15 @@ impl Child for ReqRouter {
 
     fn build(seed: &Seed) -> Self {
         for class in Class::ALL {
-            seed.metrics.waiting.with_label_values(&[class.label()]).set(0);
+            seed.metrics
+                .waiting
+                .with_label_values(&[class.label()])
+                .set(0);
         }
-        Self { seed: seed.clone(), waiting: Class::ALL.map(|class| (class, VecDeque::new())) }
+        Self {
+            seed: seed.clone(),
+            waiting: Class::ALL.map(|class| (class, VecDeque::new())),
+        }
     }
 }
 
@@ -106,9 +112,11 @@ struct Door(Addr<ReqRouter>);
 impl RequestSink for Door {
     fn try_deliver(&self, request: Incoming) -> Result<(), Incoming> {
         use actix::dev::SendError;
-        self.0.try_send(Accept(request)).map_err(|refused| match refused {
-            SendError::Full(Accept(request)) | SendError::Closed(Accept(request)) => request,
-        })
+        self.0
+            .try_send(Accept(request))
+            .map_err(|refused| match refused {
+                SendError::Full(Accept(request)) | SendError::Closed(Accept(request)) => request,
+            })
     }
 
     fn deliver(&self, request: Incoming) -> futures_util::future::BoxFuture<'_, ()> {
@@ -125,7 +133,11 @@ impl Handler<Accept> for ReqRouter {
 
     fn handle(&mut self, Accept(request): Accept, _: &mut Self::Context) {
         let class = peek_class(&request.payload);
-        self.seed.metrics.requests.with_label_values(&[class.label()]).inc();
+        self.seed
+            .metrics
+            .requests
+            .with_label_values(&[class.label()])
+            .inc();
         if self.waiting.iter().all(|(_, queue)| queue.is_empty()) {
             match self.seed.windows.take() {
                 Some(place) => self.hand_over(request, place),
@@ -153,11 +165,19 @@ impl ReqRouter {
         };
         if queue.len() >= limit {
             // Dropping the request answers it: its peer learns that it was not handled.
-            self.seed.metrics.shed.with_label_values(&[class.label()]).inc();
+            self.seed
+                .metrics
+                .shed
+                .with_label_values(&[class.label()])
+                .inc();
             return;
         }
         queue.push_back(request);
-        self.seed.metrics.waiting.with_label_values(&[class.label()]).inc();
+        self.seed
+            .metrics
+            .waiting
+            .with_label_values(&[class.label()])
+            .inc();
         self.seed.windows.want();
         self.serve_waiting();
     }
@@ -182,17 +202,33 @@ impl ReqRouter {
     }
 
     fn serve_one(&mut self, index: usize, place: crate::window::Ticket) {
-        let Some((class, queue)) = self.waiting.get_mut(index) else { return };
-        let Some(request) = queue.pop_front() else { return };
-        self.seed.metrics.waiting.with_label_values(&[class.label()]).dec();
+        let Some((class, queue)) = self.waiting.get_mut(index) else {
+            return;
+        };
+        let Some(request) = queue.pop_front() else {
+            return;
+        };
+        self.seed
+            .metrics
+            .waiting
+            .with_label_values(&[class.label()])
+            .dec();
         self.hand_over(request, place);
     }
 
     fn hand_over(&self, request: Incoming, place: crate::window::Ticket) {
-        let Some(worker) = self.seed.workers.get(place.worker()) else { return };
+        let Some(worker) = self.seed.workers.get(place.worker()) else {
+            return;
+        };
         // The window is smaller than the worker's mailbox, so this fails only when the worker has
         // ended for good; the request is then answered by being dropped.
-        if worker.try_send(Work { request, ticket: place }).is_err() {
+        if worker
+            .try_send(Work {
+                request,
+                ticket: place,
+            })
+            .is_err()
+        {
             tracing::error!("a worker does not take requests");
         }
     }

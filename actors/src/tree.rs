@@ -35,8 +35,8 @@ use saltern_wire::zmtp::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::control::{self, Control};
 use crate::bus::{Bus, QueueLimits};
+use crate::control::{self, Control};
 use crate::event_publisher::{self, EventPublisher};
 use crate::event_sockets::{EventSockets, SocketError, SocketOptions};
 use crate::job_mirror::{self, JobMirror};
@@ -114,7 +114,10 @@ impl Master {
         let doors = Doors::open(&config, &parts.registry)?;
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
-        let control = Control { tree: tree.clone(), registry: parts.registry.clone() };
+        let control = Control {
+            tree: tree.clone(),
+            registry: parts.registry.clone(),
+        };
         start_children(&tree.root(), parts, doors, &stop)?;
         control::serve(&config.sock_dir, control, stop.clone()).map_err(StartError::Control)?;
         Ok(Self { tree, config, stop })
@@ -131,7 +134,9 @@ impl Master {
         self.stop.cancel();
         let stopped = self.tree.shutdown().await;
         if !stopped.is_clean() {
-            tracing::warn!("the master did not stop in time; what was not stored was not acknowledged");
+            tracing::warn!(
+                "the master did not stop in time; what was not stored was not acknowledged"
+            );
         }
         EventSockets::remove(&self.config.sock_dir);
     }
@@ -169,22 +174,33 @@ impl Doors {
 }
 
 fn is_set(config: &MasterConfig, option: &str) -> bool {
-    config.raw(option).is_some_and(saltern_config::yaml::Node::is_truthy)
+    config
+        .raw(option)
+        .is_some_and(saltern_config::yaml::Node::is_truthy)
 }
 
 fn peer_limits(config: &MasterConfig) -> PeerLimits {
     let defaults = PeerLimits::default();
     PeerLimits {
         connections: config.saltern_max_connections,
-        per_address: config.saltern_max_connections_per_address.unwrap_or(usize::MAX),
+        per_address: config
+            .saltern_max_connections_per_address
+            .unwrap_or(usize::MAX),
         handshake: config.saltern_handshake_timeout,
-        heartbeat: Heartbeat { interval: config.saltern_idle_timeout, ..defaults.heartbeat },
+        heartbeat: Heartbeat {
+            interval: config.saltern_idle_timeout,
+            ..defaults.heartbeat
+        },
         ..defaults
     }
 }
 
 fn request_limits(config: &MasterConfig) -> ReqLimits {
-    let sizes = |bytes| SizeLimits { frame: bytes, message: bytes, ..SizeLimits::UNKNOWN_PEER };
+    let sizes = |bytes| SizeLimits {
+        frame: bytes,
+        message: bytes,
+        ..SizeLimits::UNKNOWN_PEER
+    };
     ReqLimits {
         peers: peer_limits(config),
         before_auth: sizes(config.saltern_max_unauthenticated_size),
@@ -195,7 +211,10 @@ fn request_limits(config: &MasterConfig) -> ReqLimits {
 
 fn publish_limits(config: &MasterConfig) -> PubLimits {
     PubLimits {
-        peers: PeerLimits { idle: None, ..peer_limits(config) },
+        peers: PeerLimits {
+            idle: None,
+            ..peer_limits(config)
+        },
         queue: config.pub_hwm,
         queue_bytes: config.saltern_subscriber_queue_size,
         drain_timeout: config.publish_drain_timeout,
@@ -216,11 +235,22 @@ fn start_children(
     doors: Doors,
     stop: &CancellationToken,
 ) -> Result<(), StartError> {
-    let MasterParts { config, clock, stores, database, registry } = parts;
+    let MasterParts {
+        config,
+        clock,
+        stores,
+        database,
+        registry,
+    } = parts;
     let subscribers = doors.publish.handle();
     let presence = Arc::new(Presence::new(subscribers.clone()));
-    let services =
-        Arc::new(Services::new(config.clone(), clock.clone(), stores, presence, &registry));
+    let services = Arc::new(Services::new(
+        config.clone(),
+        clock.clone(),
+        stores,
+        presence,
+        &registry,
+    ));
 
     let queue = QueueLimits {
         frames: config.saltern_event_queue_length,
@@ -273,15 +303,29 @@ fn start_children(
         0,
     );
     *tracker_slot.lock() = Some(tracker.clone());
-    start_front(root, &config, &registry, doors.requests, stop, mworker::Seed {
-        services: services.clone(),
-        tracker: tracker.clone(),
-        bus: bus.clone(),
-        metrics: mworker::WorkerMetrics::new(&registry),
-    });
+    start_front(
+        root,
+        &config,
+        &registry,
+        doors.requests,
+        stop,
+        mworker::Seed {
+            services: services.clone(),
+            tracker: tracker.clone(),
+            bus: bus.clone(),
+            metrics: mworker::WorkerMetrics::new(&registry),
+        },
+    );
     let _: Addr<Maintenance> = root.start_child(
         ChildSpec::permanent(),
-        maintenance::Seed { services, bus, publisher, tracker, store, mirror },
+        maintenance::Seed {
+            services,
+            bus,
+            publisher,
+            tracker,
+            store,
+            mirror,
+        },
         0,
     );
     Ok(())
@@ -329,7 +373,11 @@ fn start_front(
     let workers: Vec<Addr<MWorker>> = (0..count)
         .map(|number| {
             let instance = u32::try_from(number + 1).unwrap_or(u32::MAX);
-            root.start_child(on_thread(&format!("worker-{instance}")), seed.clone(), instance)
+            root.start_child(
+                on_thread(&format!("worker-{instance}")),
+                seed.clone(),
+                instance,
+            )
         })
         .collect();
     let _: Addr<ReqRouter> = root.start_child(

@@ -40,13 +40,19 @@ impl Windows {
     /// Takes a place with the worker that has most of them free.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Ticket> {
         let load = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-        let (worker, count) =
-            self.in_hand.iter().enumerate().min_by_key(|(_, count)| load(count))?;
+        let (worker, count) = self
+            .in_hand
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, count)| load(count))?;
         if load(count) >= self.size {
             return None;
         }
         count.fetch_add(1, Ordering::Relaxed);
-        Some(Ticket { windows: self.clone(), worker })
+        Some(Ticket {
+            windows: self.clone(),
+            worker,
+        })
     }
 
     /// The router wants to hear of the next free place.
@@ -57,7 +63,10 @@ impl Windows {
     /// Requests in hand, over all workers.
     #[cfg(test)]
     pub(crate) fn in_hand(&self) -> usize {
-        self.in_hand.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+        self.in_hand
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
     }
 
     fn give_back(&self, worker: usize) {

@@ -39,7 +39,9 @@ pub(crate) fn handle(load: &MapView, version: i64, services: &Services) -> Outco
     let Some(asker) = Asker::read(load, version, services) else {
         return Outcome::reply(reply::no_answer());
     };
-    let Some(id) = load.str("id") else { return Outcome::reply(reply::no_answer()) };
+    let Some(id) = load.str("id") else {
+        return Outcome::reply(reply::no_answer());
+    };
     let Ok(minion) = MinionId::parse(id) else {
         tracing::warn!(cmd = "_auth", "request refused: the id is not valid");
         return asker.negative(Negative::Refused, "invalid_id");
@@ -76,11 +78,20 @@ impl<'a> Asker<'a> {
             return None;
         }
         let sig_algo = algorithm(load, "sig_algo", SigAlgo::Pkcs1v15Sha1, SigAlgo::from_wire);
-        Some(Self { services, nonce, version, sig_algo })
+        Some(Self {
+            services,
+            nonce,
+            version,
+            sig_algo,
+        })
     }
 
     fn negative(&self, negative: Negative, result: &'static str) -> Outcome {
-        self.services.metrics.authentications.with_label_values(&[result]).inc();
+        self.services
+            .metrics
+            .authentications
+            .with_label_values(&[result])
+            .inc();
         let ret = match negative {
             Negative::Refused => Value::Bool(false),
             Negative::Pending => Value::Bool(true),
@@ -100,7 +111,9 @@ impl<'a> Asker<'a> {
 
     /// `{"enc": "clear", "load": <bytes>, "sig": <signature of the bytes>}`.
     fn signed(&self, inner: &[u8]) -> Bytes {
-        let Some(algorithm) = self.sig_algo else { return unsigned_text("bad sig algo") };
+        let Some(algorithm) = self.sig_algo else {
+            return unsigned_text("bad sig algo");
+        };
         match self.services.master.private.sign(algorithm, inner) {
             Ok(signature) => {
                 let mut out = Vec::with_capacity(inner.len() + signature.len() + 32);
@@ -120,12 +133,17 @@ impl<'a> Asker<'a> {
 /// `{"enc": "clear", "load": {"ret": <text>}}`: the one answer that is never signed.
 fn unsigned_text(text: &str) -> Bytes {
     let inner = Value::map([("ret", text)]);
-    reply::clear(&Value::map([("enc", Value::from("clear")), ("load", inner)]))
+    reply::clear(&Value::map([
+        ("enc", Value::from("clear")),
+        ("load", inner),
+    ]))
 }
 
 /// `max_minions`: more minions are connected than allowed, and this one is not among them.
 fn is_full(minion: &MinionId, services: &Services) -> bool {
-    let Some(limit) = services.config.max_minions else { return false };
+    let Some(limit) = services.config.max_minions else {
+        return false;
+    };
     let connected = services.surroundings.connected();
     connected.len() > limit && !connected.contains(minion)
 }
@@ -136,7 +154,10 @@ fn gate(
     presented: &str,
     services: &Services,
 ) -> Result<Decision, StoreError> {
-    let known_state = services.pki.state(minion)?.filter(|state| *state != KeyState::Denied);
+    let known_state = services
+        .pki
+        .state(minion)?
+        .filter(|state| *state != KeyState::Denied);
     let known_key = match known_state {
         Some(state) => services.pki.stored_pem(minion, state)?,
         None => None,
@@ -155,15 +176,14 @@ fn gate(
 }
 
 /// A stub in `minions_autosign` is used up by this, as in stock.
-fn auto_signs(
-    load: &MapView,
-    minion: &MinionId,
-    services: &Services,
-) -> Result<bool, StoreError> {
+fn auto_signs(load: &MapView, minion: &MinionId, services: &Services) -> Result<bool, StoreError> {
     if services.autosign.accepts(minion.as_str()) {
         return Ok(true);
     }
-    if services.pki.take_autosign_stub(minion, services.config.autosign_timeout)? {
+    if services
+        .pki
+        .take_autosign_stub(minion, services.config.autosign_timeout)?
+    {
         return Ok(true);
     }
     let grains = value_of(load, "autosign_grains");
@@ -193,14 +213,29 @@ fn carry_out(
                 Err(error) => not_stored(asker, minion, &error),
             };
         }
-        Decision::Pend => (pki.pend(minion, presented), Negative::Pending, "pend", "pend"),
+        Decision::Pend => (
+            pki.pend(minion, presented),
+            Negative::Pending,
+            "pend",
+            "pend",
+        ),
         Decision::StillPending => (Ok(()), Negative::Pending, "pend", "pend"),
         Decision::Rejected => (Ok(()), Negative::Refused, "rejected", "reject"),
-        Decision::Reject => (pki.reject(minion, presented), Negative::Refused, "reject", "reject"),
+        Decision::Reject => (
+            pki.reject(minion, presented),
+            Negative::Refused,
+            "reject",
+            "reject",
+        ),
         Decision::Deny => {
             tracing::warn!(%minion, "authentication refused: another key is known under this id; \
                 this may be an attack");
-            (pki.deny(minion, presented), Negative::Refused, "denied", "denied")
+            (
+                pki.deny(minion, presented),
+                Negative::Refused,
+                "denied",
+                "denied",
+            )
         }
         Decision::NoKey => return asker.negative(Negative::Refused, "no_key"),
     };
@@ -212,7 +247,13 @@ fn carry_out(
     }
     let pending = matches!(negative, Negative::Pending);
     let names_act = decision != Decision::Rejected || services.config.salt_compat == Compat::V3008;
-    let event = auth_event(services, minion, presented, pending, names_act.then_some(act));
+    let event = auth_event(
+        services,
+        minion,
+        presented,
+        pending,
+        names_act.then_some(act),
+    );
     with_event(asker.negative(negative, result), event)
 }
 
@@ -252,10 +293,17 @@ fn keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId, presented: &str) -
     let services = asker.services;
     match packed_keys(asker, load, minion) {
         Ok(inner) => {
-            services.metrics.authentications.with_label_values(&["accept"]).inc();
+            services
+                .metrics
+                .authentications
+                .with_label_values(&["accept"])
+                .inc();
             let event = auth_event(services, minion, presented, true, Some("accept"));
-            let answer =
-                if asker.version > 1 { asker.signed(&inner) } else { Bytes::from(inner) };
+            let answer = if asker.version > 1 {
+                asker.signed(&inner)
+            } else {
+                Bytes::from(inner)
+            };
             with_event(Outcome::reply(answer), event)
         }
         Err(KeysError::BadEncAlgo) => Outcome::reply(unsigned_text("bad enc algo")),
@@ -277,27 +325,33 @@ enum KeysError {
     BadKey(String),
 }
 
-fn packed_keys(
-    asker: &Asker<'_>,
-    load: &MapView,
-    minion: &MinionId,
-) -> Result<Vec<u8>, KeysError> {
+fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<Vec<u8>, KeysError> {
     let services = asker.services;
     let token = load.get("token").and_then(|token| token.as_bytes());
-    let enc_algo = algorithm(load, "enc_algo", EncAlgo::OaepSha1, EncAlgo::from_wire)
-        .ok_or(if token.is_some() { KeysError::BadEncAlgo } else { KeysError::NoEncAlgo })?;
+    let enc_algo = algorithm(load, "enc_algo", EncAlgo::OaepSha1, EncAlgo::from_wire).ok_or(
+        if token.is_some() {
+            KeysError::BadEncAlgo
+        } else {
+            KeysError::NoEncAlgo
+        },
+    )?;
     let bad_key = |error: &dyn std::fmt::Display| KeysError::BadKey(error.to_string());
     let accepted = services
         .pki
         .accepted_key(minion)
         .map_err(|error| bad_key(&error))?
         .ok_or_else(|| KeysError::BadKey("it is not among the accepted keys".to_owned()))?;
-    let session = services.sessions.get_or_create(minion).map_err(|error| bad_key(&error))?;
+    let session = services
+        .sessions
+        .get_or_create(minion)
+        .map_err(|error| bad_key(&error))?;
     let shared = services.shared.current();
     let seal = |secret: &[u8]| accepted.key.encrypt(enc_algo, secret);
     let aes = seal(shared.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
     let session = seal(session.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
-    let signature = shared.signature(&services.master.private).map_err(|e| bad_key(&e))?;
+    let signature = shared
+        .signature(&services.master.private)
+        .map_err(|e| bad_key(&e))?;
     let token = token.and_then(|token| echo_token(token, enc_algo, &accepted, services));
     let pub_sig = match asker.sig_algo {
         Some(algorithm) => services.master.public_signature(algorithm),
@@ -312,17 +366,29 @@ fn packed_keys(
     let mut out = Vec::with_capacity(2048);
     let mut encoder = Encoder::new(&mut out, Dialect::Raw);
     encoder.map(entries).str("enc").str("pub");
-    encoder.str("pub_key").str(&clean_key(&services.master.public_pem));
-    encoder.str("publish_port").int(i64::from(services.config.publish_port));
+    encoder
+        .str("pub_key")
+        .str(&clean_key(&services.master.public_pem));
+    encoder
+        .str("publish_port")
+        .int(i64::from(services.config.publish_port));
     if let Some(pub_sig) = pub_sig {
         encoder.str("pub_sig").bin(pub_sig.as_bytes());
     }
     if let Some(token) = token {
         encoder.str("token").bin(&token);
     }
-    encoder.str("aes").bin(&aes).str("session").bin(&session).str("sig").bin(signature);
+    encoder
+        .str("aes")
+        .bin(&aes)
+        .str("session")
+        .bin(&session)
+        .str("sig")
+        .bin(signature);
     if asker.version > 1 {
-        encoder.str("nonce").bin(asker.nonce.as_deref().unwrap_or_default());
+        encoder
+            .str("nonce")
+            .bin(asker.nonce.as_deref().unwrap_or_default());
     }
     Ok(out)
 }

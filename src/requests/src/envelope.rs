@@ -10,7 +10,7 @@ use bytes::Bytes;
 use saltern_crypto::{Crypticle, EncAlgo, NONCE_LEN, SigAlgo};
 use saltern_model::MinionId;
 use saltern_store::{AcceptedKey, Session, SharedKey};
-use saltern_wire::msgpack::{Kind, Limits, MapView, RawValue};
+use saltern_wire::msgpack::{Dialect, Encoder, Kind, Limits, MapView, RawValue};
 
 use crate::{Services, python_text, reply};
 
@@ -61,9 +61,12 @@ enum AnswerKey {
 }
 
 impl Answer {
-    /// Encrypts one packed value.
+    /// Encrypts one packed value, and packs the ciphertext as bytes: the whole reply.
     pub(crate) fn seal(&self, packed: &[u8]) -> Bytes {
-        self.crypticle().dumps(packed, self.nonce.as_deref()).into()
+        let ciphertext = self.crypticle().dumps(packed, self.nonce.as_deref());
+        let mut reply = Vec::with_capacity(ciphertext.len() + 5);
+        Encoder::new(&mut reply, Dialect::Raw).bin(&ciphertext);
+        reply.into()
     }
 
     fn crypticle(&self) -> &Crypticle {
@@ -85,11 +88,17 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn bad_load(reason: &'static str) -> Self {
-        Self { reply: reply::bad_load(), reason }
+        Self {
+            reply: reply::bad_load(),
+            reason,
+        }
     }
 
     pub(crate) fn no_answer(reason: &'static str) -> Self {
-        Self { reply: reply::no_answer(), reason }
+        Self {
+            reply: reply::no_answer(),
+            reason,
+        }
     }
 }
 
@@ -100,7 +109,9 @@ pub(crate) fn open(payload: Bytes, services: &Services) -> Result<Opened, Refusa
     if version < i64::from(services.config.minimum_auth_version) {
         return Err(Refusal::bad_load("version"));
     }
-    let load = envelope.get("load").ok_or_else(|| Refusal::bad_load("no_load"))?;
+    let load = envelope
+        .get("load")
+        .ok_or_else(|| Refusal::bad_load("no_load"))?;
     match envelope.str("enc") {
         Some("clear") => {
             let load = as_load(load)?;
@@ -128,7 +139,9 @@ fn parse(payload: Bytes, services: &Services) -> Result<MapView, Refusal> {
 /// Python's `int(version)`: a text that is no number counts as 0, other kinds are an error that
 /// stock does not catch.
 fn version_of(envelope: &MapView) -> Result<i64, Refusal> {
-    let Some(version) = envelope.get("version") else { return Ok(0) };
+    let Some(version) = envelope.get("version") else {
+        return Ok(0);
+    };
     if let Some(number) = version.as_i64() {
         return Ok(number);
     }
@@ -139,9 +152,10 @@ fn version_of(envelope: &MapView) -> Result<i64, Refusal> {
         return Ok(number as i64);
     }
     match version.as_bytes() {
-        Some(text) => {
-            Ok(std::str::from_utf8(text).ok().and_then(|t| t.trim().parse().ok()).unwrap_or(0))
-        }
+        Some(text) => Ok(std::str::from_utf8(text)
+            .ok()
+            .and_then(|t| t.trim().parse().ok())
+            .unwrap_or(0)),
         None => Err(Refusal::no_answer("version")),
     }
 }
@@ -154,7 +168,9 @@ fn as_load(load: &RawValue) -> Result<MapView, Refusal> {
 }
 
 fn check_id_text(load: &MapView) -> Result<(), Refusal> {
-    let Some(id) = load.get("id") else { return Ok(()) };
+    let Some(id) = load.get("id") else {
+        return Ok(());
+    };
     match id.as_str() {
         Some(text) if text.contains('\0') => Err(Refusal {
             reply: reply::text("bad load: id contains a null byte"),
@@ -186,7 +202,9 @@ fn open_sealed(
         AnswerKey::Session(session) => &session.crypticle,
         AnswerKey::Shared(shared) => &shared.crypticle,
     };
-    let plain = crypticle.loads(ciphertext).map_err(|_| Refusal::bad_load("decrypt"))?;
+    let plain = crypticle
+        .loads(ciphertext)
+        .map_err(|_| Refusal::bad_load("decrypt"))?;
     let mut load = match MapView::parse(plain, &LOAD_LIMITS) {
         Ok(load) => load,
         Err(saltern_wire::msgpack::DecodeError::NotAMap) => {
@@ -206,10 +224,19 @@ fn open_sealed(
     Ok(Sealed {
         minion,
         load,
-        answer: Answer { key, nonce, version },
+        answer: Answer {
+            key,
+            nonce,
+            version,
+        },
         key: key_on_disk,
         enc_algo: algorithm(envelope, "enc_algo", EncAlgo::OaepSha1, EncAlgo::from_wire),
-        sig_algo: algorithm(envelope, "sig_algo", SigAlgo::Pkcs1v15Sha1, SigAlgo::from_wire),
+        sig_algo: algorithm(
+            envelope,
+            "sig_algo",
+            SigAlgo::Pkcs1v15Sha1,
+            SigAlgo::from_wire,
+        ),
     })
 }
 
@@ -236,7 +263,9 @@ fn answer_key(
     if version < 3 {
         return Ok((AnswerKey::Shared(services.shared.current()), None));
     }
-    let id = envelope.str("id").ok_or_else(|| Refusal::bad_load("no_id"))?;
+    let id = envelope
+        .str("id")
+        .ok_or_else(|| Refusal::bad_load("no_id"))?;
     let id = MinionId::parse(id).map_err(|_| Refusal::bad_load("id"))?;
     match services.sessions.get(&id) {
         Ok(Some(session)) => Ok((AnswerKey::Session(session), Some(id))),
@@ -254,7 +283,9 @@ fn take_nonce(load: &mut MapView, version: i64) -> Result<Option<Bytes>, Refusal
     if version < 2 {
         return Ok(None);
     }
-    let Some(nonce) = load.remove("nonce") else { return Ok(None) };
+    let Some(nonce) = load.remove("nonce") else {
+        return Ok(None);
+    };
     match nonce.as_shared_bytes() {
         Some(bytes) if bytes.len() == NONCE_LEN => Ok(Some(bytes)),
         Some(bytes) if bytes.is_empty() => Ok(None),
@@ -282,7 +313,9 @@ fn check_identity(
     if load.str("id") != Some(id.as_str()) {
         return Err(Refusal::bad_load("id_mismatch"));
     }
-    let token = load.remove("tok").ok_or_else(|| Refusal::bad_load("no_token"))?;
+    let token = load
+        .remove("tok")
+        .ok_or_else(|| Refusal::bad_load("no_token"))?;
     let key = valid_token(&id, &token, services)?;
     Ok((id, Some(key)))
 }
@@ -306,7 +339,11 @@ fn valid_token(
 ) -> Result<Arc<AcceptedKey>, Refusal> {
     let key = accepted_key(id, services)?.ok_or_else(|| Refusal::bad_load("no_key"))?;
     let token = token.as_bytes().ok_or_else(|| Refusal::bad_load("token"))?;
-    if key.token_valid(token) { Ok(key) } else { Err(Refusal::bad_load("token")) }
+    if key.token_valid(token) {
+        Ok(key)
+    } else {
+        Err(Refusal::bad_load("token"))
+    }
 }
 
 fn accepted_key(id: &MinionId, services: &Services) -> Result<Option<Arc<AcceptedKey>>, Refusal> {

@@ -16,14 +16,20 @@ pub(crate) fn event(services: &Services, tag: Tag, data: Value) -> Event {
     };
     entries.push(("_stamp".into(), now(services).into()));
     let packed = encode(&Value::Map(entries), Dialect::Bin);
-    Event { tag, data: fit(services, packed.into()) }
+    Event {
+        tag,
+        data: fit(services, packed.into()),
+    }
 }
 
 /// An event whose data is a load that came over the wire, every value in the bytes that came.
 pub(crate) fn event_of_load(services: &Services, tag: Tag, load: &mut MapView) -> Event {
     let stamp = RawValue::pack(&now(services).into(), Dialect::Bin);
     load.insert("_stamp", stamp);
-    Event { tag, data: fit(services, load.pack_bin_dialect()) }
+    Event {
+        tag,
+        data: fit(services, load.pack_bin_dialect()),
+    }
 }
 
 fn now(services: &Services) -> String {
@@ -94,6 +100,10 @@ mod tests {
         let inner = read.get("return").unwrap();
         assert_eq!(inner.get("a").and_then(Value::as_str), Some(TRIMMED));
         assert_eq!(inner.get("b").and_then(Value::as_str), Some("small"));
-        assert!(read.get("out").and_then(Value::as_str).is_some_and(|text| text.len() == 300));
+        assert!(
+            read.get("out")
+                .and_then(Value::as_str)
+                .is_some_and(|text| text.len() == 300)
+        );
     }
 }

@@ -68,9 +68,17 @@ pub fn handle(payload: Bytes, from: IpAddr, services: &Services) -> Handled {
         Ok(Opened::Clear { load, version }) => handle_clear(load, version, services),
         Ok(Opened::Minion(sealed)) => handle_minion(sealed, from, services),
         Err(refusal) => {
-            services.metrics.refused.with_label_values(&[refusal.reason]).inc();
+            services
+                .metrics
+                .refused
+                .with_label_values(&[refusal.reason])
+                .inc();
             tracing::debug!(%from, reason = refusal.reason, "request refused");
-            Handled { outcome: Outcome::reply(refusal.reply), command: "-", minion: None }
+            Handled {
+                outcome: Outcome::reply(refusal.reply),
+                command: "-",
+                minion: None,
+            }
         }
     }
 }
@@ -123,14 +131,21 @@ fn handle_clear(load: MapView, version: i64, services: &Services) -> Handled {
         ClearCommand::Ping => ping::handle(&load),
         ClearCommand::Publish => publish::handle(&load, services),
         ClearCommand::NotServed(name) => {
-            tracing::warn!(cmd = name, "command refused: this release does not serve it");
+            tracing::warn!(
+                cmd = name,
+                "command refused: this release does not serve it"
+            );
             Outcome::reply(reply::named_error(
                 "UserAuthenticationError",
                 &format!("this master does not serve the command \"{name}\" yet"),
             ))
         }
     };
-    Handled { outcome, command: command.name(), minion: None }
+    Handled {
+        outcome,
+        command: command.name(),
+        minion: None,
+    }
 }
 
 /// Commands that only an authenticated minion can send.
@@ -222,7 +237,11 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Services) -> Handled {
             Outcome::reply(sealed.answer.seal(&encode(&Value::from(""), Dialect::Raw)))
         }
     };
-    Handled { outcome, command: command.name(), minion: Some(minion) }
+    Handled {
+        outcome,
+        command: command.name(),
+        minion: Some(minion),
+    }
 }
 
 /// Decodes one entry of a load, or nil.

@@ -23,12 +23,12 @@ mod register_resources;
 mod reply;
 mod return_;
 mod services;
+mod signed_load;
 mod site_options;
 mod sub_events;
-mod signed_load;
 
 pub use handle::{Class, Handled, handle, peek_class};
 pub use outcome::{Effect, Outcome, Publication, StartJob, StoreReturn, Topics};
 pub use reply::NO_ANSWER;
-pub use site_options::SiteOptions;
 pub use services::{RequestMetrics, Services, Stores, Surroundings};
+pub use site_options::SiteOptions;

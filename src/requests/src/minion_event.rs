@@ -34,7 +34,11 @@ fn single(sealed: &mut Sealed, services: &Services) -> Option<Event> {
 }
 
 fn listed(sealed: &Sealed, services: &Services) -> Vec<Event> {
-    let items = sealed.load.get("events").and_then(RawValue::as_array).unwrap_or_default();
+    let items = sealed
+        .load
+        .get("events")
+        .and_then(RawValue::as_array)
+        .unwrap_or_default();
     if items.len() > MAX_EVENTS {
         tracing::warn!(
             minion = %sealed.minion,
@@ -53,7 +57,12 @@ fn listed(sealed: &Sealed, services: &Services) -> Vec<Event> {
 
 /// The event of one list item, and its copy under `pretag`. 3008 fires the copy also when the tag
 /// itself is on the blacklist.
-fn of_item(item: MapView, pretag: Option<&str>, sealed: &Sealed, services: &Services) -> Vec<Event> {
+fn of_item(
+    item: MapView,
+    pretag: Option<&str>,
+    sealed: &Sealed,
+    services: &Services,
+) -> Vec<Event> {
     let Some(tag) = item.str("tag").and_then(|tag| usable_tag(tag, sealed)) else {
         return Vec::new();
     };
@@ -61,7 +70,9 @@ fn of_item(item: MapView, pretag: Option<&str>, sealed: &Sealed, services: &Serv
         Some(data) => data.as_map(),
         None => Some(item.clone()),
     };
-    let Some(mut data) = data else { return Vec::new() };
+    let Some(mut data) = data else {
+        return Vec::new();
+    };
     let barred = is_barred(tag.as_str());
     let copy_is_due = !barred || services.config.salt_compat == Compat::V3008;
     let copy_tag = pretag
@@ -73,7 +84,11 @@ fn of_item(item: MapView, pretag: Option<&str>, sealed: &Sealed, services: &Serv
     }
     if barred {
         tracing::warn!(minion = %sealed.minion, %tag, "event dropped: minions may not use this tag");
-        services.metrics.refused.with_label_values(&["event_tag"]).inc();
+        services
+            .metrics
+            .refused
+            .with_label_values(&["event_tag"])
+            .inc();
     } else {
         events.push(event_data::event_of_load(services, tag, &mut data));
     }
@@ -93,7 +108,8 @@ fn usable_tag(text: &str, sealed: &Sealed) -> Option<Tag> {
 /// Stock's `MINION_EVENT_BLACKLIST`, where `*` spans slashes.
 fn is_barred(tag: &str) -> bool {
     let between = |prefix: &str, suffix: &str| {
-        tag.strip_prefix(prefix).is_some_and(|rest| rest.ends_with(suffix))
+        tag.strip_prefix(prefix)
+            .is_some_and(|rest| rest.ends_with(suffix))
     };
     between("salt/job/", "/publish")
         || between("salt/job/", "/new")
@@ -101,7 +117,9 @@ fn is_barred(tag: &str) -> bool {
         || between("salt/wheel/", "/new")
         || between("salt/wheel/", "/return")
         || tag == "salt/key"
-        || ["salt/cloud/", "salt/run/", "salt/cluster/"].iter().any(|p| tag.starts_with(p))
+        || ["salt/cloud/", "salt/run/", "salt/cluster/"]
+            .iter()
+            .any(|p| tag.starts_with(p))
 }
 
 #[cfg(test)]
@@ -122,7 +140,12 @@ mod tests {
         ] {
             assert!(is_barred(barred), "{barred}");
         }
-        for free in ["salt/job/1/ret/m1", "salt/keys", "my/own/tag", "salt/job/new"] {
+        for free in [
+            "salt/job/1/ret/m1",
+            "salt/keys",
+            "my/own/tag",
+            "salt/job/new",
+        ] {
             assert!(!is_barred(free), "{free}");
         }
     }

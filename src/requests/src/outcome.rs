@@ -17,7 +17,11 @@ impl Outcome {
     /// An answer without an effect.
     pub fn reply(reply: impl Into<Bytes>) -> Self {
         let reply = reply.into();
-        Self { reply_if_not_stored: reply.clone(), reply, effects: Vec::new() }
+        Self {
+            reply_if_not_stored: reply.clone(),
+            reply,
+            effects: Vec::new(),
+        }
     }
 
     /// Adds an event to be fired.

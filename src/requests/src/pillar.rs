@@ -22,7 +22,11 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
     match private_reply(sealed, &pillar, services) {
         Ok(reply) => Outcome::reply(reply),
         Err(refusal) => {
-            services.metrics.refused.with_label_values(&[refusal.reason]).inc();
+            services
+                .metrics
+                .refused
+                .with_label_values(&[refusal.reason])
+                .inc();
             Outcome::reply(refusal.reply)
         }
     }
@@ -43,24 +47,38 @@ fn pillar_of(sealed: &Sealed, services: &Services) -> Value {
 /// `{"key": …, "pillar": …}`: a fresh key for this minion alone, and under it the pillar with the
 /// master's signature over pillar, key and nonce (`_encrypt_private` in `salt/channel/server.py`).
 fn private_reply(sealed: &Sealed, pillar: &Value, services: &Services) -> Result<Bytes, Refusal> {
-    let public = sealed.key.as_ref().ok_or_else(|| Refusal::no_answer("no_key"))?;
-    let enc_algo = sealed.enc_algo.ok_or_else(|| Refusal::no_answer("enc_algo"))?;
+    let public = sealed
+        .key
+        .as_ref()
+        .ok_or_else(|| Refusal::no_answer("no_key"))?;
+    let enc_algo = sealed
+        .enc_algo
+        .ok_or_else(|| Refusal::no_answer("enc_algo"))?;
     let key = KeyString::generate();
-    let sealed_key = public.key.encrypt(enc_algo, key.as_str().as_bytes()).map_err(|error| {
-        tracing::warn!(minion = %sealed.minion, %error, "pillar key cannot be encrypted");
-        Refusal::no_answer("enc_algo")
-    })?;
+    let sealed_key = public
+        .key
+        .encrypt(enc_algo, key.as_str().as_bytes())
+        .map_err(|error| {
+            tracing::warn!(minion = %sealed.minion, %error, "pillar key cannot be encrypted");
+            Refusal::no_answer("enc_algo")
+        })?;
     let inner = match (&sealed.answer.nonce, sealed.answer.version) {
         (_, ..2) => encode(pillar, Dialect::Raw),
-        (None, _) => {
-            encode(&Value::map([("error", "Nonce not included in request")]), Dialect::Raw)
-        }
+        (None, _) => encode(
+            &Value::map([("error", "Nonce not included in request")]),
+            Dialect::Raw,
+        ),
         (Some(nonce), _) => signed(sealed, pillar, nonce, &sealed_key, services)?,
     };
     let mut reply = Vec::with_capacity(inner.len() + 512);
     let ciphertext = Crypticle::new(&key).dumps(&inner, None);
     let mut encoder = Encoder::new(&mut reply, Dialect::Raw);
-    encoder.map(2).str("key").bin(&sealed_key).str("pillar").bin(&ciphertext);
+    encoder
+        .map(2)
+        .str("key")
+        .bin(&sealed_key)
+        .str("pillar")
+        .bin(&ciphertext);
     Ok(reply.into())
 }
 
@@ -71,15 +89,33 @@ fn signed(
     sealed_key: &[u8],
     services: &Services,
 ) -> Result<Vec<u8>, Refusal> {
-    let sig_algo = sealed.sig_algo.ok_or_else(|| Refusal::no_answer("sig_algo"))?;
+    let sig_algo = sealed
+        .sig_algo
+        .ok_or_else(|| Refusal::no_answer("sig_algo"))?;
     let mut data = Vec::new();
     let mut encoder = Encoder::new(&mut data, Dialect::Raw);
-    encoder.map(3).str("key").bin(sealed_key).str("pillar").value(pillar).str("nonce").bin(nonce);
-    let signature = services.master.private.sign(sig_algo, &data).map_err(|error| {
-        tracing::error!(%error, "pillar cannot be signed");
-        Refusal::no_answer("sig_algo")
-    })?;
+    encoder
+        .map(3)
+        .str("key")
+        .bin(sealed_key)
+        .str("pillar")
+        .value(pillar)
+        .str("nonce")
+        .bin(nonce);
+    let signature = services
+        .master
+        .private
+        .sign(sig_algo, &data)
+        .map_err(|error| {
+            tracing::error!(%error, "pillar cannot be signed");
+            Refusal::no_answer("sig_algo")
+        })?;
     let mut packed = Vec::with_capacity(data.len() + signature.len() + 32);
-    Encoder::new(&mut packed, Dialect::Raw).map(2).str("data").bin(&data).str("sig").bin(&signature);
+    Encoder::new(&mut packed, Dialect::Raw)
+        .map(2)
+        .str("data")
+        .bin(&data)
+        .str("sig")
+        .bin(&signature);
     Ok(packed)
 }

@@ -48,7 +48,11 @@ pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
 fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
     let (name, text) = match refused {
         Refused::Malformed(missing) => {
-            tracing::warn!(cmd = "publish", missing, "request refused: it is incomplete");
+            tracing::warn!(
+                cmd = "publish",
+                missing,
+                "request refused: it is incomplete"
+            );
             return Outcome::reply(reply::no_answer());
         }
         Refused::Because(text) => {
@@ -60,7 +64,11 @@ fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
     };
     let user = load.get("user").and_then(Value::as_str).unwrap_or("?");
     tracing::warn!(cmd = "publish", user, "request refused: {text}");
-    services.metrics.refused.with_label_values(&["publish"]).inc();
+    services
+        .metrics
+        .refused
+        .with_label_values(&["publish"])
+        .inc();
     let outcome = Outcome::reply(reply::named_error(name, text));
     match error_event(load, name, text, services) {
         Some(event) => outcome.and_fire(event),
@@ -149,7 +157,11 @@ fn functions(fun: &Value) -> Result<Vec<String>, Refused> {
         Value::Str(name) => Ok(vec![name.clone()]),
         Value::Array(names) => names
             .iter()
-            .map(|name| name.as_str().map(str::to_owned).ok_or(Refused::Malformed("fun")))
+            .map(|name| {
+                name.as_str()
+                    .map(str::to_owned)
+                    .ok_or(Refused::Malformed("fun"))
+            })
             .collect(),
         _ => Err(Refused::Malformed("fun")),
     }
@@ -165,7 +177,11 @@ fn target(load: &Value) -> Result<Target, Refused> {
     match load.get("tgt") {
         Some(Value::Str(text)) => Ok(Target::Expression(kind, text.clone())),
         Some(Value::Array(names)) => {
-            let names = names.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            let names = names
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect();
             Ok(Target::List(names))
         }
         _ => Err(Refused::Malformed("tgt")),
@@ -181,7 +197,10 @@ fn authenticate(load: &Value, request: &Request<'_>, services: &Services) -> Res
     if has("token") || has("eauth") {
         return Err(Refused::NotAuthenticated);
     }
-    let key = load.get("key").and_then(Value::as_str).ok_or(Refused::NotAuthenticated)?;
+    let key = load
+        .get("key")
+        .and_then(Value::as_str)
+        .ok_or(Refused::NotAuthenticated)?;
     match services.users.authenticate(Some(request.user), key) {
         KeyProof::Trusted => Ok(()),
         KeyProof::Sudo(_) if !services.site.sudo_is_limited => Ok(()),
@@ -195,7 +214,10 @@ fn resolve(request: &Request<'_>, services: &Services) -> Result<Resolved, Refus
         tracing::error!(%error, "accepted keys cannot be listed");
         Refused::Because("the accepted keys cannot be listed; see the master's log".to_owned())
     })?;
-    match services.targeting.resolve(&request.target, &Accepted(&accepted)) {
+    match services
+        .targeting
+        .resolve(&request.target, &Accepted(&accepted))
+    {
         Ok(resolved) => Ok(resolved),
         // Stock: any exception in matching is an empty result.
         Err(TargetError::Expression(error)) => {
@@ -218,9 +240,17 @@ fn no_match(load: &Value) -> bytes::Bytes {
     let inner = Value::map([
         ("jid", Value::Nil),
         ("minions", Value::Array(Vec::new())),
-        ("error", format!("Master could not resolve minions for target {shown}").as_str().into()),
+        (
+            "error",
+            format!("Master could not resolve minions for target {shown}")
+                .as_str()
+                .into(),
+        ),
     ]);
-    reply::clear(&Value::map([("enc", Value::from("clear")), ("load", inner)]))
+    reply::clear(&Value::map([
+        ("enc", Value::from("clear")),
+        ("load", inner),
+    ]))
 }
 
 fn begin(
@@ -230,8 +260,20 @@ fn begin(
     resolved: Resolved,
     services: &Services,
 ) -> Outcome {
-    let minions = Value::Array(resolved.minions.iter().map(|id| id.as_str().into()).collect());
-    let missing = Value::Array(resolved.missing.iter().map(|id| id.as_str().into()).collect());
+    let minions = Value::Array(
+        resolved
+            .minions
+            .iter()
+            .map(|id| id.as_str().into())
+            .collect(),
+    );
+    let missing = Value::Array(
+        resolved
+            .missing
+            .iter()
+            .map(|id| id.as_str().into())
+            .collect(),
+    );
     let entries = publish_load::entries(load, jid.as_str(), services);
     let announce = announcement(load, &jid, &minions, &missing, &entries, services);
     let publication = publication(&entries, request, &resolved);
@@ -261,7 +303,11 @@ fn begin(
         reply_if_not_stored: reply::plain_error(
             "the master could not store the job, so it was not published; see the master's log",
         ),
-        effects: vec![Effect::StartJob(Box::new(StartJob { job, announce, publication }))],
+        effects: vec![Effect::StartJob(Box::new(StartJob {
+            job,
+            announce,
+            publication,
+        }))],
     }
 }
 
@@ -288,7 +334,10 @@ fn announcement(
         let who = Value::map([("minions", minions.clone())]);
         events.push(event_data::event(services, Tag::bare_jid(jid), who));
     }
-    let tgt_type = load.get("tgt_type").cloned().unwrap_or_else(|| "glob".into());
+    let tgt_type = load
+        .get("tgt_type")
+        .cloned()
+        .unwrap_or_else(|| "glob".into());
     let new = Value::map([
         ("jid", Value::from(jid.as_str())),
         ("tgt_type", tgt_type),
@@ -323,5 +372,9 @@ fn publication(
         }
         _ => Topics::Broadcast,
     };
-    Publication { entries: entries.len(), packed: packed.into(), topics }
+    Publication {
+        entries: entries.len(),
+        packed: packed.into(),
+        topics,
+    }
 }

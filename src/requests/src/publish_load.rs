@@ -8,8 +8,13 @@ use saltern_wire::msgpack::Value;
 use crate::Services;
 
 /// Entries of `kwargs` that travel on to the minion under their own names.
-const PASSED_ON: [&str; 5] =
-    ["ret_config", "metadata", "module_executors", "executor_opts", "ret_kwargs"];
+const PASSED_ON: [&str; 5] = [
+    "ret_config",
+    "metadata",
+    "module_executors",
+    "executor_opts",
+    "ret_kwargs",
+];
 
 /// The separator of grain and pillar paths that is not worth saying.
 const DEFAULT_DELIMITER: &str = ":";

@@ -12,7 +12,10 @@ use crate::envelope::Sealed;
 /// Answers `True` when there is nothing to keep.
 pub(crate) fn handle(sealed: &Sealed) -> Outcome {
     let empty = |name: &str| {
-        sealed.load.get(name).is_none_or(|value| value.as_map().is_some_and(|map| map.is_empty()))
+        sealed
+            .load
+            .get(name)
+            .is_none_or(|value| value.as_map().is_some_and(|map| map.is_empty()))
     };
     if empty("resources") && empty("resource_grains") {
         let answer: Bytes = encode(&Value::Bool(true), Dialect::Raw).into();

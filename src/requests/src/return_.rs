@@ -13,7 +13,11 @@ use crate::{Effect, Outcome, Services, StoreReturn, event_data, reply, signed_lo
 pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
     let nil = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
     if !signed_load::acceptable(&sealed, services) {
-        services.metrics.refused.with_label_values(&["signature"]).inc();
+        services
+            .metrics
+            .refused
+            .with_label_values(&["signature"])
+            .inc();
         return Outcome::reply(nil);
     }
     match stored(&mut sealed, services) {
@@ -23,7 +27,11 @@ pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
             effects: vec![Effect::StoreReturn(Box::new(effect))],
         },
         Err(reason) => {
-            services.metrics.refused.with_label_values(&["return"]).inc();
+            services
+                .metrics
+                .refused
+                .with_label_values(&["return"])
+                .inc();
             tracing::warn!(minion = %sealed.minion, reason, "return dropped");
             Outcome::reply(nil)
         }
@@ -70,7 +78,13 @@ fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'sta
         nocache: no_cache,
     };
     let keep = services.config.job_cache && !no_cache;
-    Ok(StoreReturn { record, job, standalone, events, keep })
+    Ok(StoreReturn {
+        record,
+        job,
+        standalone,
+        events,
+        keep,
+    })
 }
 
 /// Whose return it is: the sender's own, or that of a resource which it manages (3008). A resource
@@ -84,7 +98,9 @@ fn whose(sealed: &mut Sealed, services: &Services) -> Result<MinionId, &'static 
     if id != sealed.minion && services.pki.state(&id).ok().flatten().is_some() {
         return Err("its resource_id is the id of another minion");
     }
-    sealed.load.insert("id", RawValue::pack(&Value::from(name), Dialect::Raw));
+    sealed
+        .load
+        .insert("id", RawValue::pack(&Value::from(name), Dialect::Raw));
     Ok(id)
 }
 
@@ -111,12 +127,18 @@ fn is_true(value: &RawValue) -> bool {
 
 /// The function, or the functions of a compound command joined by commas.
 fn fun_text(load: &MapView) -> String {
-    let Some(fun) = load.get("fun") else { return String::new() };
+    let Some(fun) = load.get("fun") else {
+        return String::new();
+    };
     match fun.as_str() {
         Some(text) => text.to_owned(),
         None => {
             let items = fun.as_array().unwrap_or_default();
-            items.iter().filter_map(RawValue::as_str).collect::<Vec<_>>().join(",")
+            items
+                .iter()
+                .filter_map(RawValue::as_str)
+                .collect::<Vec<_>>()
+                .join(",")
         }
     }
 }
@@ -124,5 +146,9 @@ fn fun_text(load: &MapView) -> String {
 /// What is stored: the event's own bytes, unless the event had to be trimmed.
 fn whole_load(load: &MapView, event: &Packed, services: &Services) -> Packed {
     let fits = event.bytes().len() < services.config.max_event_size / 2;
-    if fits { event.clone() } else { Packed::new(load.pack_bin_dialect()) }
+    if fits {
+        event.clone()
+    } else {
+        Packed::new(load.pack_bin_dialect())
+    }
 }

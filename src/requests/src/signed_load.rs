@@ -35,8 +35,12 @@ fn is_genuine(sealed: &Sealed, services: &Services) -> bool {
     let algorithm = services.site.signing_algorithm;
     let Some(key) = &sealed.key else { return false };
     let mut load = sealed.load.clone();
-    let Some(signature) = load.remove("sig") else { return false };
-    let Some(signature) = signature.as_bytes() else { return false };
+    let Some(signature) = load.remove("sig") else {
+        return false;
+    };
+    let Some(signature) = signature.as_bytes() else {
+        return false;
+    };
     key.key.verify(algorithm, &as_signed(&load), signature)
 }
 

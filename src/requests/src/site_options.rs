@@ -35,7 +35,10 @@ impl SiteOptions {
             blacklist: blacklist(config),
             sudo_is_limited: is_on("sudo_acl") && is_on("publisher_acl"),
             has_pillar: is_on("ext_pillar") || has_top_file(config),
-            pillar_version: config.raw("pillar_version").and_then(Node::as_i64).unwrap_or(2),
+            pillar_version: config
+                .raw("pillar_version")
+                .and_then(Node::as_i64)
+                .unwrap_or(2),
             master_id: text("master_id").map(str::to_owned),
             signing_algorithm: text("signing_algorithm")
                 .and_then(SigAlgo::from_wire)
@@ -45,7 +48,10 @@ impl SiteOptions {
 }
 
 fn texts<'a>(node: Option<&'a Node>) -> impl Iterator<Item = &'a str> {
-    node.and_then(Node::as_seq).unwrap_or_default().iter().filter_map(Node::as_str)
+    node.and_then(Node::as_seq)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(Node::as_str)
 }
 
 fn blacklist(config: &MasterConfig) -> Blacklist {
@@ -55,12 +61,15 @@ fn blacklist(config: &MasterConfig) -> Blacklist {
 }
 
 fn has_top_file(config: &MasterConfig) -> bool {
-    let top = config.raw("state_top").and_then(Node::as_str).unwrap_or("top.sls");
+    let top = config
+        .raw("state_top")
+        .and_then(Node::as_str)
+        .unwrap_or("top.sls");
     let has_top = |root: &str| Path::new(root).join(top).exists();
     match config.raw("pillar_roots").and_then(Node::as_map) {
-        Some(roots) => {
-            roots.iter().any(|(_, entry)| texts(Some(&entry.value)).any(has_top))
-        }
+        Some(roots) => roots
+            .iter()
+            .any(|(_, entry)| texts(Some(&entry.value)).any(has_top)),
         None => PILLAR_ROOTS.into_iter().any(has_top),
     }
 }

@@ -21,16 +21,30 @@ pub(crate) fn of_return(
         return Vec::new();
     };
     let user = load.get("user").map(|user| user.decode());
-    let job = Job { services, jid, minion, user };
+    let job = Job {
+        services,
+        jid,
+        minion,
+        user,
+    };
     if let Some(fun) = fun.as_str() {
         if !FUNCTIONS.contains(&fun) || !is_truthy(&retcode.decode()) {
             return Vec::new();
         }
-        let states = load.get("return").map(|states| states.decode()).unwrap_or(Value::Nil);
+        let states = load
+            .get("return")
+            .map(|states| states.decode())
+            .unwrap_or(Value::Nil);
         return job.failed_states(fun, &states, &retcode.decode());
     }
-    let Value::Array(funs) = fun.decode() else { return Vec::new() };
-    if !funs.iter().filter_map(Value::as_str).any(|fun| FUNCTIONS.contains(&fun)) {
+    let Value::Array(funs) = fun.decode() else {
+        return Vec::new();
+    };
+    if !funs
+        .iter()
+        .filter_map(Value::as_str)
+        .any(|fun| FUNCTIONS.contains(&fun))
+    {
         return Vec::new();
     }
     job.of_compound(&funs, load)
@@ -49,12 +63,16 @@ impl Job<'_> {
         let (returns, retcodes) = (part("return"), part("retcode"));
         let mut events = Vec::new();
         for (index, fun) in funs.iter().enumerate() {
-            let Some(fun) = fun.as_str().filter(|fun| FUNCTIONS.contains(fun)) else { continue };
+            let Some(fun) = fun.as_str().filter(|fun| FUNCTIONS.contains(fun)) else {
+                continue;
+            };
             let pick = |value: &Value| match value {
                 Value::Array(items) => items.get(index).cloned(),
                 other => other.get(fun).cloned(),
             };
-            let Some(retcode) = pick(&retcodes).filter(is_truthy) else { continue };
+            let Some(retcode) = pick(&retcodes).filter(is_truthy) else {
+                continue;
+            };
             let states = pick(&returns).unwrap_or(Value::Nil);
             events.extend(self.failed_states(fun, &states, &retcode));
         }
@@ -62,7 +80,9 @@ impl Job<'_> {
     }
 
     fn failed_states(&self, fun: &str, states: &Value, retcode: &Value) -> Vec<Event> {
-        let Some(states) = states.as_map() else { return Vec::new() };
+        let Some(states) = states.as_map() else {
+            return Vec::new();
+        };
         states
             .iter()
             .filter(|(_, state)| state.get("result").and_then(Value::as_bool) == Some(false))
@@ -88,7 +108,11 @@ impl Job<'_> {
         set(&mut data, "jid", self.jid.as_str().into());
         set(&mut data, "id", self.minion.as_str().into());
         set(&mut data, "success", false.into());
-        set(&mut data, "return", format!("Error: {short}").as_str().into());
+        set(
+            &mut data,
+            "return",
+            format!("Error: {short}").as_str().into(),
+        );
         set(&mut data, "fun", fun.into());
         if let Some(user) = &self.user {
             set(&mut data, "user", user.clone());
@@ -105,7 +129,10 @@ impl Job<'_> {
 }
 
 fn set(entries: &mut Vec<(Value, Value)>, name: &str, value: Value) {
-    match entries.iter_mut().find(|(key, _)| key.as_str() == Some(name)) {
+    match entries
+        .iter_mut()
+        .find(|(key, _)| key.as_str() == Some(name))
+    {
         Some((_, old)) => *old = value,
         None => entries.push((name.into(), value)),
     }

@@ -21,13 +21,21 @@ pub(crate) struct PythonFormat {
 
 enum Part {
     Text(String),
-    Field { name: String, flags: String, width: usize },
+    Field {
+        name: String,
+        flags: String,
+        width: usize,
+    },
 }
 
 impl PythonFormat {
     /// Reads a format; what is no field stands for itself.
     pub(crate) fn new(format: &str, date: &str, clock: Clock) -> Self {
-        Self { parts: parse(format), date: date.to_owned(), clock }
+        Self {
+            parts: parse(format),
+            date: date.to_owned(),
+            clock,
+        }
     }
 
     fn value(&self, name: &str, event: &Event<'_>, now: i64, message: &str) -> String {
@@ -37,7 +45,9 @@ impl PythonFormat {
             "asctime" => strftime(&self.date, &time),
             "msecs" => format!("{:03}", time.micros / 1000),
             "name" | "module" => metadata.target().to_owned(),
-            "lineno" => metadata.line().map_or_else(|| "-".to_owned(), |line| line.to_string()),
+            "lineno" => metadata
+                .line()
+                .map_or_else(|| "-".to_owned(), |line| line.to_string()),
             "levelname" => level_name(metadata.level()).to_owned(),
             "colorlevel" => format!("[{:<8}]", level_name(metadata.level())),
             "colorname" => format!("[{}]", metadata.target()),
@@ -91,8 +101,17 @@ fn parse_field(text: &str) -> Option<(Part, usize)> {
     let shape = spec.get(..conversion)?;
     let is_flag = |c: char| matches!(c, '-' | '0' | '+' | ' ' | '#');
     let flags: String = shape.chars().take_while(|c| is_flag(*c)).collect();
-    let width = shape.get(flags.len()..)?.split('.').next()?.parse().unwrap_or(0);
-    let part = Part::Field { name: name.to_owned(), flags, width };
+    let width = shape
+        .get(flags.len()..)?
+        .split('.')
+        .next()?
+        .parse()
+        .unwrap_or(0);
+    let part = Part::Field {
+        name: name.to_owned(),
+        flags,
+        width,
+    };
     Some((part, name_end + 1 + conversion + 1))
 }
 
@@ -161,7 +180,12 @@ impl Visit for Message {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        let _ = write!(self.fields, " {}={}", field.name(), crate::commands::chain(value));
+        let _ = write!(
+            self.fields,
+            " {}={}",
+            field.name(),
+            crate::commands::chain(value)
+        );
     }
 }
 
@@ -219,8 +243,17 @@ mod tests {
         assert_eq!(
             shapes("%(asctime)s,%(msecs)03d [%(name)-17s:%(lineno)-4d] 100%% %(message)s"),
             [
-                "<asctime||0>", ",", "<msecs|0|3>", " [", "<name|-|17>", ":", "<lineno|-|4>",
-                "] 100", "%", " ", "<message||0>"
+                "<asctime||0>",
+                ",",
+                "<msecs|0|3>",
+                " [",
+                "<name|-|17>",
+                ":",
+                "<lineno|-|4>",
+                "] 100",
+                "%",
+                " ",
+                "<message||0>"
             ]
         );
         assert_eq!(aligned("7", "0", 3), "007");

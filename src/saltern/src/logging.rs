@@ -57,7 +57,11 @@ fn open(path: &Path) -> std::io::Result<std::fs::File> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;
     }
-    OpenOptions::new().create(true).append(true).mode(0o640).open(path)
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o640)
+        .open(path)
 }
 
 /// Salt's levels; `profile`, `trace` and `garbage` are finer than anything here.

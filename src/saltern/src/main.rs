@@ -42,7 +42,12 @@ enum Command {
 #[derive(clap::Args)]
 pub(crate) struct ConfigArgument {
     /// The configuration directory, or its file "master".
-    #[arg(short = 'c', long = "config-dir", value_name = "DIR", default_value = "/etc/salt")]
+    #[arg(
+        short = 'c',
+        long = "config-dir",
+        value_name = "DIR",
+        default_value = "/etc/salt"
+    )]
     pub(crate) config: PathBuf,
 }
 
@@ -52,7 +57,11 @@ fn main() -> Exit {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Ok };
+            return if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Ok
+            };
         }
     };
     match arguments.command {

@@ -29,7 +29,10 @@ pub(crate) enum PrivilegeError {
 
 /// Becomes `user` with the groups of `user`. Must run before any thread is started.
 pub(crate) fn become_user(user: &str) -> Result<(), PrivilegeError> {
-    let system = |source| PrivilegeError::System { user: user.to_owned(), source };
+    let system = |source| PrivilegeError::System {
+        user: user.to_owned(),
+        source,
+    };
     let current = Uid::effective();
     let wanted = User::from_name(user)
         .map_err(system)?
@@ -53,8 +56,14 @@ pub(crate) fn become_user(user: &str) -> Result<(), PrivilegeError> {
 /// Raises the limit of open files to what `max_open_files` asks for, as far as the system lets it.
 pub(crate) fn raise_open_files(wanted: u64) {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
-    let new_hard = if Uid::effective().is_root() { hard.max(wanted) } else { hard };
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return;
+    };
+    let new_hard = if Uid::effective().is_root() {
+        hard.max(wanted)
+    } else {
+        hard
+    };
     let new_soft = wanted.clamp(soft.min(new_hard), new_hard);
     if setrlimit(Resource::RLIMIT_NOFILE, new_soft, new_hard).is_ok() {
         return;

@@ -25,6 +25,9 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     } else {
         say(&found);
     }
-    let wrong = loaded.findings.iter().any(|finding| finding.severity == Severity::Error);
+    let wrong = loaded
+        .findings
+        .iter()
+        .any(|finding| finding.severity == Severity::Error);
     if wrong { Exit::Usage } else { Exit::Ok }
 }

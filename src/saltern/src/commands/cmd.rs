@@ -52,7 +52,10 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
     let outcome = actix_rt::System::new().block_on(async {
         if arguments.no_wait {
             let published = client.publish(&request).await?;
-            say(&format!("Executed command with job ID: {}\n", published.jid));
+            say(&format!(
+                "Executed command with job ID: {}\n",
+                published.jid
+            ));
             return Ok(Exit::Ok);
         }
         follow(&client, &request, &style).await

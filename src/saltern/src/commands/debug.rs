@@ -35,9 +35,11 @@ pub(crate) fn metrics(config: &ConfigArgument) -> Exit {
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     match &arguments.question {
         Question::Actors(config) => ask(config, "actors"),
-        Question::Panic { actor, instance, config } => {
-            ask(config, &format!("panic {actor} {instance}"))
-        }
+        Question::Panic {
+            actor,
+            instance,
+            config,
+        } => ask(config, &format!("panic {actor} {instance}")),
     }
 }
 

@@ -46,7 +46,10 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         return Exit::NoPermission;
     }
     if let Err(error) = logging::start(&loaded.config, arguments.log_level) {
-        complain(&format!("cannot open the log file \"{}\": {error}", loaded.config.log_file));
+        complain(&format!(
+            "cannot open the log file \"{}\": {error}",
+            loaded.config.log_file
+        ));
         return Exit::CannotCreate;
     }
     for finding in &loaded.findings {
@@ -77,11 +80,31 @@ fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, StoreError> {
         users: Arc::new(UserKeys::prepare(config)?),
         master,
     };
-    if let Some(directory) = config.saltern_job_database.parent() {
-        saltern_store::files::ensure_dir(directory, 0o700)?;
-    }
+    make_directories(config)?;
     let database = JobDatabase::open(&config.saltern_job_database, DatabaseLimits::default())?;
-    Ok(MasterParts { config: config.clone(), clock, stores, database, registry: Registry::new() })
+    Ok(MasterParts {
+        config: config.clone(),
+        clock,
+        stores,
+        database,
+        registry: Registry::new(),
+    })
+}
+
+/// The directories that stock's tools expect a master to have made (`verify_env` in
+/// `salt/utils/verify.py`), and the one of the job database.
+fn make_directories(config: &MasterConfig) -> Result<(), StoreError> {
+    use saltern_store::files::ensure_dir;
+    for name in ["jobs", "proc"] {
+        ensure_dir(&config.cachedir.join(name), 0o755)?;
+    }
+    for directory in [&config.token_dir, &config.syndic_dir, &config.sock_dir] {
+        ensure_dir(directory, 0o755)?;
+    }
+    match config.saltern_job_database.parent() {
+        Some(directory) => ensure_dir(directory, 0o700),
+        None => Ok(()),
+    }
 }
 
 async fn serve(parts: MasterParts) -> Exit {
@@ -114,9 +137,10 @@ async fn serve(parts: MasterParts) -> Exit {
 /// Waits for a signal or for the tree to give up. The first signal stops in order, the second at
 /// once.
 async fn wait(master: &Master) -> Exit {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
         complain("signals cannot be handled on this system");
         return Exit::Failure;
     };

@@ -14,7 +14,12 @@ use crate::logging;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The configuration directory, or its file "minion".
-    #[arg(short = 'c', long = "config-dir", value_name = "DIR", default_value = "/etc/salt")]
+    #[arg(
+        short = 'c',
+        long = "config-dir",
+        value_name = "DIR",
+        default_value = "/etc/salt"
+    )]
     config: PathBuf,
     /// Say more.
     #[arg(short, long)]
@@ -22,7 +27,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    logging::start_plain(if arguments.verbose { LevelFilter::DEBUG } else { LevelFilter::INFO });
+    logging::start_plain(if arguments.verbose {
+        LevelFilter::DEBUG
+    } else {
+        LevelFilter::INFO
+    });
     let loaded = match MinionConfig::load(&arguments.config) {
         Ok(loaded) => loaded,
         Err(error) => {
@@ -49,9 +58,10 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
 /// Cancels `stop` when the process is asked to end.
 pub(crate) fn stop_on_signal(stop: CancellationToken) {
     actix_rt::spawn(async move {
-        let (Ok(mut terminate), Ok(mut interrupt)) =
-            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-        else {
+        let (Ok(mut terminate), Ok(mut interrupt)) = (
+            signal(SignalKind::terminate()),
+            signal(SignalKind::interrupt()),
+        ) else {
             return;
         };
         tokio::select! {

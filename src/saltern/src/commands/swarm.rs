@@ -2,4 +2,6 @@
 use saltern_base::exit::Exit;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
-pub(crate) fn run(_: Arguments) -> Exit { Exit::Failure }
+pub(crate) fn run(_: Arguments) -> Exit {
+    Exit::Failure
+}

@@ -55,9 +55,12 @@ fn value(node: &Node, text: &str) -> Option<Value> {
         NodeValue::Float(number) => Value::Float(*number),
         NodeValue::Str(text) => Value::from(text.as_str()),
         NodeValue::Binary(bytes) => Value::Bin(bytes.clone().into()),
-        NodeValue::Seq(items) => {
-            Value::Array(items.iter().map(|item| value(item, text)).collect::<Option<_>>()?)
-        }
+        NodeValue::Seq(items) => Value::Array(
+            items
+                .iter()
+                .map(|item| value(item, text))
+                .collect::<Option<_>>()?,
+        ),
         NodeValue::Map(map) => Value::Map(
             map.iter()
                 .map(|(name, entry)| Some((key(name), value(&entry.value, text)?)))
@@ -97,7 +100,10 @@ mod tests {
             ("# no comment", Value::from("# no comment")),
             ("", Value::from("")),
             ("None", Value::Nil),
-            ("[1, a]", Value::Array(vec![Value::Int(1), Value::from("a")])),
+            (
+                "[1, a]",
+                Value::Array(vec![Value::Int(1), Value::from("a")]),
+            ),
             ("{", Value::from("{")),
             ("a==b", Value::from("a==b")),
         ];
