@@ -15,19 +15,18 @@ use crate::durability::job_database;
 const OURS: Server = Server::Saltern(Release::V3008);
 
 const USAGE: i32 = 64;
+/// A file whose content is damaged.
 const DATA: i32 = 65;
 const NO_INPUT: i32 = 66;
 const UNAVAILABLE: i32 = 69;
 
 /// Starts the master, which must refuse, and checks its exit code and each text of its message.
-fn refused(site: &mut Site, code: i32, texts: &[&str]) -> Result<Run> {
+fn refused(site: &Site, code: i32, texts: &[&str]) -> Result<Run> {
     let run = run(&mut site.master_command(), SOON)?;
     run.expect_code(code)?;
     for text in texts {
         run.expect_text(text)?;
     }
-    // A refusal is told once, on standard error, and is all that is logged.
-    site.announce("");
     Ok(run)
 }
 

@@ -41,11 +41,13 @@ pub fn read(log: &Path) -> String {
     plain
 }
 
-/// The level stands near the start of a line, after the time.
+/// The level stands near the start of a line, after the time and the place: `[ERROR   ] text` on the
+/// console, `2026-11-21 11:38:25,849 [place:50 ][ERROR   ][1379] text` in a file.
 fn is_serious(line: &str) -> bool {
     line.contains("panicked at")
         || line
-            .split_whitespace()
-            .take(3)
-            .any(|word| matches!(word.trim_matches(|c| "[]:".contains(c)), "WARN" | "ERROR"))
+            .split([' ', '[', ']', ':'])
+            .filter(|word| !word.is_empty())
+            .take(8)
+            .any(|word| matches!(word, "WARN" | "WARNING" | "ERROR" | "CRITICAL"))
 }

@@ -115,7 +115,7 @@ impl Site {
     fn new(server: Server) -> Result<Self> {
         // Short, because the path of a unix socket must fit into 107 bytes.
         let dir = tempfile::Builder::new().prefix("slt-").tempdir_in("/tmp")?;
-        for name in ["conf", "log", "run", "files", "pillar", "cache"] {
+        for name in ["conf", "log", "run", "cache"] {
             std::fs::create_dir(dir.path().join(name))?;
         }
         let root = dir.path().display().to_string();
@@ -135,8 +135,6 @@ impl Site {
             .set("key_logfile", format!("{root}/log/key"))
             .set("log_level", "warning")
             .set("log_level_logfile", "warning")
-            .set("file_roots", format!("{{base: [{root}/files]}}"))
-            .set("pillar_roots", format!("{{base: [{root}/pillar]}}"))
             .set("worker_threads", 2)
             .set("loop_interval", 1);
         if server.is_ours() {
@@ -310,7 +308,7 @@ impl Site {
     /// When it cannot be started.
     pub fn start_minion(&mut self, id: &str, kind: MinionKind) -> Result<()> {
         if !self.minions.contains_key(id) {
-            let config = self.minion_config(id);
+            let config = self.minion_config(id, kind);
             self.minions.insert(
                 id.to_owned(),
                 Minion {
@@ -333,7 +331,7 @@ impl Site {
         kind: MinionKind,
         configure: impl FnOnce(&mut Config),
     ) -> Result<()> {
-        let mut config = self.minion_config(id);
+        let mut config = self.minion_config(id, kind);
         configure(&mut config);
         config.write(&self.minion_conf(id).join("minion"))?;
         self.minions.insert(
@@ -457,23 +455,18 @@ impl Site {
         self.path("minions").join(id).join(name)
     }
 
-    fn minion_config(&self, id: &str) -> Config {
+    fn minion_config(&self, id: &str, kind: MinionKind) -> Config {
         let root = self.path("minions").join(id).display().to_string();
         let mut config = Config::default();
         config
             .set("id", id)
             .set("master", "127.0.0.1")
             .set("master_port", self.ret_port)
-            .set("user", user())
             .set("root_dir", &root)
             .set("pki_dir", format!("{root}/pki"))
             .set("cachedir", format!("{root}/cache"))
-            .set("sock_dir", format!("{root}/run"))
-            .set("pidfile", format!("{root}/minion.pid"))
-            .set("log_file", self.path(format!("log/{id}")).display())
-            .set("log_level", "warning")
-            .set("log_level_logfile", "info")
-            // Nothing that only waits, and no grain that asks the network.
+            .set("grains", "{role: web}")
+            // Nothing that only waits.
             .set("acceptance_wait_time", 1)
             .set("acceptance_wait_time_max", 1)
             .set("random_reauth_delay", 0)
@@ -482,11 +475,20 @@ impl Site {
             .set("recon_randomize", "False")
             .set("return_retry_timer", 1)
             .set("return_retry_timer_max", 2)
-            .set("loop_interval", 1)
-            .set("rejected_retry", "True")
-            .set("enable_fqdns_grains", "False")
-            .set("enable_gpu_grains", "False")
-            .set("grains", "{role: web}");
+            .set("rejected_retry", "True");
+        if let MinionKind::Stock(_) = kind {
+            config
+                .set("user", user())
+                .set("sock_dir", format!("{root}/run"))
+                .set("pidfile", format!("{root}/minion.pid"))
+                .set("log_file", self.path(format!("log/{id}")).display())
+                .set("log_level", "warning")
+                .set("log_level_logfile", "info")
+                .set("loop_interval", 1)
+                // No grain that asks the network.
+                .set("enable_fqdns_grains", "False")
+                .set("enable_gpu_grains", "False");
+        }
         config
     }
 
@@ -595,14 +597,12 @@ impl Site {
     pub fn check_logs(&self) -> Result<()> {
         let mut logs = Vec::new();
         if self.server.is_ours() {
-            logs.extend([self.path("log/master"), self.path("log/master.out")]);
+            // Not its log file: stock's salt-run writes there too.
+            logs.push(self.path("log/master.out"));
         }
         for (id, minion) in &self.minions {
             if minion.kind == MinionKind::Native {
-                logs.extend([
-                    self.path(format!("log/{id}")),
-                    self.path(format!("log/{id}.out")),
-                ]);
+                logs.push(self.path(format!("log/{id}.out")));
             }
         }
         let lines: Vec<String> = logs

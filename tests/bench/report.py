@@ -1,0 +1,101 @@
+"""Writes what run.py measured as a table and as a plot.
+
+The plot is plain SVG, one small panel for each figure with a scale of its own: the figures differ
+by orders of magnitude, and each panel is about one comparison only.
+"""
+
+# Name in results.json, title, unit, format, whether more is better.
+FIGURES = [
+    ("authentications_per_second", "Authentications", "/s", "{:,.0f}", True),
+    ("returns_per_second_kept", "Returns, connection kept", "/s", "{:,.0f}", True),
+    ("returns_per_second_fresh", "Returns, fresh connection each", "/s", "{:,.0f}", True),
+    ("publish_to_last_delivery_ms", "Publish to last delivery", "ms", "{:,.0f}", False),
+    ("job_p50_ms", "test.ping complete, p50", "ms", "{:,.0f}", False),
+    ("job_p99_ms", "test.ping complete, p99", "ms", "{:,.0f}", False),
+    ("cpu_seconds_per_1000_returns", "Master CPU per 1,000 returns", "s", "{:.3f}", False),
+    ("pss_megabytes", "Master memory (PSS)", "MB", "{:,.0f}", False),
+]
+
+COLOURS = {"stock": "#9aa5b1", "saltern": "#1f7a5c"}
+
+
+def names(results):
+    return {"stock": f"salt-master {results['stock']}", "saltern": "saltern"}
+
+
+def describe(results):
+    machine = results["machine"]
+    minions = results["masters"]["saltern"]["minions"]
+    return (
+        f"{minions:,} minions and their load on the same machine as the master: "
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
+        f"Linux {machine['kernel']}, {machine['date']}."
+    )
+
+
+def write_markdown(results, path):
+    stock, ours = results["masters"]["stock"], results["masters"]["saltern"]
+    lines = [
+        describe(results),
+        "",
+        f"| | {names(results)['stock']} | saltern | factor |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for key, title, unit, form, more_is_better in FIGURES:
+        high, low = (ours[key], stock[key]) if more_is_better else (stock[key], ours[key])
+        factor = f"{high / low:,.1f} ×" if low else "–"
+        cells = [f"{form.format(value[key])} {unit}" for value in (stock, ours)]
+        lines.append(f"| {title} | {cells[0]} | {cells[1]} | {factor} |")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def write_svg(results, path):
+    columns, width, height, margin = 2, 420, 92, 24
+    rows = -(-len(FIGURES) // columns)
+    top = 56
+    total_width = columns * width + margin
+    total_height = top + rows * height + margin
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total_width}" height="{total_height}" '
+        f'viewBox="0 0 {total_width} {total_height}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{total_width}" height="{total_height}" fill="white"/>',
+    ]
+    x = margin
+    for kind, name in names(results).items():
+        out.append(f'<rect x="{x}" y="16" width="12" height="12" fill="{COLOURS[kind]}"/>')
+        out.append(f'<text x="{x + 18}" y="26" fill="#222">{name}</text>')
+        x += 200
+    machine = results["machine"]
+    out.append(
+        f'<text x="{margin}" y="46" fill="#666" font-size="11">{machine["cpu"]}, '
+        f'{machine["cores"]} cores, {machine["date"]}</text>'
+    )
+    for number, figure in enumerate(FIGURES):
+        left = margin + (number % columns) * width
+        out += panel(results, figure, left, top + (number // columns) * height)
+    out.append("</svg>")
+    path.write_text("\n".join(out) + "\n")
+
+
+def panel(results, figure, left, top):
+    key, title, unit, form, more_is_better = figure
+    longest = 240
+    values = {kind: results["masters"][kind][key] for kind in ("stock", "saltern")}
+    scale = longest / max(max(values.values()), 1e-9)
+    hint = "more is better" if more_is_better else "less is better"
+    out = [
+        f'<text x="{left}" y="{top + 22}" fill="#222" font-weight="bold">{title}</text>',
+        f'<text x="{left + 396}" y="{top + 22}" fill="#888" font-size="10" '
+        f'text-anchor="end">{hint}</text>',
+    ]
+    for row, (kind, value) in enumerate(values.items()):
+        y = top + 32 + row * 22
+        bar = max(value * scale, 1)
+        out.append(
+            f'<rect x="{left}" y="{y}" width="{bar:.1f}" height="16" fill="{COLOURS[kind]}"/>'
+        )
+        out.append(
+            f'<text x="{left + bar + 6:.1f}" y="{y + 12}" fill="#222">'
+            f"{form.format(value)} {unit}</text>"
+        )
+    return out

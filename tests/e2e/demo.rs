@@ -1,0 +1,90 @@
+//! `make demo`: real results on screen in under ten seconds, a master left running, and a clean end.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use saltern_tests::process::{Run, run};
+use saltern_tests::release::saltern_program;
+use saltern_tests::site::SOON;
+use saltern_tests::{TestResult, wait_until};
+
+#[test]
+fn the_demo_shows_results_and_leaves_a_running_master() -> TestResult {
+    Ok(demo()?)
+}
+
+fn demo() -> Result<()> {
+    let directory = tempfile::Builder::new().prefix("slt-").tempdir_in("/tmp")?;
+    let demo = Demo(directory.path());
+    let start = demo.script("start")?;
+    start.expect_code(0)?;
+    for minion in ["alfa", "bravo", "charlie"] {
+        start.expect_text(&format!("{minion}:\n    True"))?;
+    }
+    start.expect_text("make demo-stop")?;
+    ensure!(
+        start.took < Duration::from_secs(10),
+        "it took {:?}\n{start}",
+        start.took
+    );
+
+    let mut command = Command::new(saltern_program());
+    command
+        .args(["cmd", "bravo", "test.echo", "still here", "-c"])
+        .arg(demo.0.join("conf"));
+    run(&mut command, SOON)?
+        .expect_code(0)?
+        .expect_text("bravo:\n    still here")?;
+
+    let started = demo.processes()?;
+    ensure!(
+        started.len() == 4,
+        "a master and three minions were started, not {started:?}"
+    );
+    demo.script("stop")?.expect_code(0)?;
+    let gone = |pid: &String| !Path::new("/proc").join(pid).exists();
+    wait_until("the demo's processes to end", SOON, || {
+        started.iter().all(gone).then_some(())
+    })?;
+    demo.script("stop")?
+        .expect_code(1)?
+        .expect_text("nothing is running")?;
+    Ok(())
+}
+
+struct Demo<'a>(&'a Path);
+
+impl Demo<'_> {
+    fn script(&self, verb: &str) -> Result<Run> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/demo.sh");
+        let mut command = Command::new(script);
+        command
+            .arg(verb)
+            .env("DEMO", self.0)
+            .env("SALTERN", saltern_program());
+        run(&mut command, SOON)
+    }
+
+    fn processes(&self) -> Result<Vec<String>> {
+        std::fs::read_to_string(self.0.join("pids"))?
+            .lines()
+            .map(|line| {
+                let pid = line
+                    .split_whitespace()
+                    .next()
+                    .context("a line begins with a number")?;
+                Ok(pid.to_owned())
+            })
+            .collect()
+    }
+}
+
+impl Drop for Demo<'_> {
+    fn drop(&mut self) {
+        if self.0.join("pids").exists() {
+            self.script("stop").ok();
+        }
+    }
+}
