@@ -30,8 +30,10 @@ enum Command {
     Cmd(commands::cmd::Arguments),
     /// Run the small native minion.
     Minion(commands::minion::Arguments),
-    /// Run many native minions in one process, or measure a master with them.
+    /// Run many native minions in one process.
     Swarm(commands::swarm::Arguments),
+    /// Measure a master on this machine with a swarm of minions.
+    Bench(commands::bench::Arguments),
     /// Print the metrics of the running master in Prometheus' text format.
     Metrics(ConfigArgument),
     /// Look into the running master, or (test builds) break it.
@@ -70,6 +72,7 @@ fn main() -> Exit {
         Command::Cmd(arguments) => commands::cmd::run(arguments),
         Command::Minion(arguments) => commands::minion::run(&arguments),
         Command::Swarm(arguments) => commands::swarm::run(arguments),
+        Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::Metrics(config) => commands::debug::metrics(&config),
         Command::Debug(arguments) => commands::debug::run(&arguments),
     }

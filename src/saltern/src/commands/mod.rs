@@ -1,5 +1,6 @@
 //! The sub-commands, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod check_config;
 pub(crate) mod cmd;
 pub(crate) mod debug;
