@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -107,11 +108,14 @@ impl Gate {
                 notified.await;
             }
         };
-        if tokio::time::timeout(self.limits.drain, emptied)
+        let mut emptied = pin!(emptied);
+        if tokio::time::timeout(self.limits.drain, &mut emptied)
             .await
             .is_err()
         {
             self.kill.cancel();
+            // All but those whose request a full sink has not taken yet.
+            let _ = tokio::time::timeout(self.limits.drain, emptied).await;
         }
     }
 }
@@ -179,6 +183,11 @@ pub(super) async fn serve(
     start: impl Fn(TcpStream, Admission),
 ) {
     let hello = hello(socket_type);
+    // Whoever drops this future ends the connections too: nobody would answer the bell.
+    let _ended = (
+        gate.stop.clone().drop_guard(),
+        gate.kill.clone().drop_guard(),
+    );
     let accepting = async {
         loop {
             match listener.accept().await {

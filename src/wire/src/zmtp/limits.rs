@@ -23,11 +23,12 @@ pub struct SizeLimits {
 }
 
 impl SizeLimits {
-    /// For a peer that has proved nothing yet: 1 MiB. An `_auth` is below 8 KiB, but the command
-    /// line publishes in clear, and its arguments may be large.
+    /// For a peer that has proved nothing yet: 16 MiB. An `_auth` is below 8 KiB, but the command
+    /// line publishes in clear, and the first message after a restart of ours may be a large
+    /// return. What all such peers hold together is bounded by [`ReqLimits::in_flight`].
     pub const UNKNOWN_PEER: Self = Self {
-        frame: 1 << 20,
-        message: 1 << 20,
+        frame: 16 << 20,
+        message: 16 << 20,
         frames: 64,
         command: 1 << 10,
     };
@@ -137,7 +138,9 @@ pub struct ReqLimits {
     /// the socket is not read.
     pub window: usize,
     /// Bytes of large messages (those that outgrow one read) held over all connections, from
-    /// their arrival to their reply. Readers of large messages wait when it is used up.
+    /// their arrival to their reply; a quarter of it for peers that proved nothing yet. Readers
+    /// of large messages wait when it is used up. Raised if need be to hold one message of the
+    /// largest size.
     pub in_flight: usize,
     /// Sent when a [`ReplyHandle`](super::ReplyHandle) is dropped without a reply.
     pub unanswered: Bytes,
@@ -167,7 +170,11 @@ pub struct PubLimits {
     pub queue: usize,
     /// Bytes queued for one subscriber; one message always fits an empty queue.
     pub queue_bytes: usize,
-    /// A subscriber with messages waiting that takes none of them for so long is closed.
+    /// Bytes of publications that all queues together keep alive. Beyond it only subscribers
+    /// with nothing waiting get more.
+    pub pinned: usize,
+    /// A subscriber with messages waiting that takes none of them for so long is closed; so is
+    /// one that takes them slower than `peers.progress` allows.
     pub drain_timeout: Duration,
     /// Subscriptions of one connection.
     pub subscriptions: usize,
@@ -186,6 +193,7 @@ impl Default for PubLimits {
             },
             queue: 1000,
             queue_bytes: 64 << 20,
+            pinned: 256 << 20,
             drain_timeout: Duration::from_secs(60),
             subscriptions: 128,
             topic: 512,

@@ -15,15 +15,15 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tokio_util::codec::Decoder;
 
 use super::accept::Gate;
 use super::codec::{Codec, Item, put_command};
 use super::command::{Command, Ready, SocketType};
-use super::limits::{Rate, SizeLimits};
+use super::limits::SizeLimits;
 use super::metrics::Close;
+use super::quota::{Bucket, Budget, Share};
 
 /// What is read at once while no large frame is under way; also the part of a message that is
 /// not charged to the budget.
@@ -34,23 +34,6 @@ const READ_MOST: usize = 1 << 20;
 
 /// Far enough to mean "no deadline".
 const FAR: Duration = Duration::from_secs(24 * 3600);
-
-const UNIT: usize = 1 << 10;
-
-/// Bytes of large messages that one listener may hold.
-#[derive(Clone)]
-pub(super) struct Budget(Arc<Semaphore>);
-
-impl Budget {
-    pub(super) fn new(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(
-            (bytes / UNIT).min(Semaphore::MAX_PERMITS),
-        )))
-    }
-}
-
-/// A share of the budget; given back when it is dropped.
-pub(super) type Share = OwnedSemaphorePermit;
 
 /// What came of an attempt to read.
 pub(super) enum Fill {
@@ -78,9 +61,9 @@ pub(super) struct Link {
     codec: Codec,
     buffer: BytesMut,
     /// What `buffer` holds of the budget.
-    share: Option<Share>,
+    share: Share,
     /// What the frames hold that were cut from it, until their message is complete.
-    message_share: Option<Share>,
+    message_share: Share,
     /// Whether the peer speaks 3.1.
     modern: bool,
     heard: Instant,
@@ -105,8 +88,8 @@ impl Link {
             budget,
             codec: Codec::new(sizes),
             buffer: BytesMut::new(),
-            share: None,
-            message_share: None,
+            share: Share::default(),
+            message_share: Share::default(),
             modern: false,
             heard: now,
             pinged: None,
@@ -117,8 +100,10 @@ impl Link {
         }
     }
 
-    pub(super) fn set_limits(&mut self, sizes: SizeLimits) {
+    /// Other sizes, and another budget to take large messages from.
+    pub(super) fn promote(&mut self, sizes: SizeLimits, budget: Budget) {
         self.codec.set_limits(sizes);
+        self.budget = budget;
     }
 
     /// Greeting and READY of the peer, which must be of one of the types in `accepts`.
@@ -179,7 +164,7 @@ impl Link {
     pub(super) fn next(&mut self) -> Result<Option<Item>, Close> {
         let item = self.codec.decode(&mut self.buffer)?;
         if let Some(Item::Frame { more, .. }) = item {
-            merge(&mut self.message_share, self.share.take());
+            self.message_share.add(std::mem::take(&mut self.share));
             if !more {
                 self.started = None;
             }
@@ -193,8 +178,8 @@ impl Link {
     }
 
     /// Takes the share of the budget that the message just read holds.
-    pub(super) fn take_share(&mut self) -> Option<Share> {
-        self.message_share.take()
+    pub(super) fn take_share(&mut self) -> Share {
+        std::mem::take(&mut self.message_share)
     }
 
     /// Spends one token; `Err` if the peer sends commands faster than it may.
@@ -246,7 +231,7 @@ impl Link {
     fn release(&mut self) {
         if self.buffer.is_empty() {
             self.buffer = BytesMut::new();
-            self.share = None;
+            self.share = Share::default();
         }
     }
 
@@ -266,15 +251,9 @@ impl Link {
         // A large frame: twice what has arrived, never more than was announced.
         let target = (held + missing).min((2 * held).max(2 * READ_CHUNK));
         if self.buffer.capacity() < target {
-            let have = self
-                .share
-                .as_ref()
-                .map_or(0, OwnedSemaphorePermit::num_permits);
-            let units = target.div_ceil(UNIT).saturating_sub(have);
-            let units = u32::try_from(units).unwrap_or(u32::MAX);
+            let units = Budget::units(target).saturating_sub(self.share.units());
             if units > 0 {
-                let more = Arc::clone(&self.budget.0).try_acquire_many_owned(units);
-                merge(&mut self.share, Some(more.map_err(|_| units)?));
+                self.share.add(self.budget.try_take(units).ok_or(units)?);
             }
             self.regrow(target);
         }
@@ -294,15 +273,15 @@ impl Link {
             Some((at, bytes)) => at + self.gate.limits.progress.allowance(bytes),
             None => Instant::now() + self.gate.limits.progress.grace,
         };
-        let acquire = Arc::clone(&self.budget.0).acquire_many_owned(units);
+        let acquire = self.budget.take(units);
         let kill = self.gate.kill.clone();
         let share = tokio::select! {
             share = tokio::time::timeout_at(deadline, acquire) => share,
             () = kill.cancelled() => return Err(Close::Shutdown),
         };
         match share {
-            Ok(Ok(share)) => {
-                merge(&mut self.share, Some(share));
+            Ok(Some(share)) => {
+                self.share.add(share);
                 Ok(())
             }
             _ => Err(Close::Memory),
@@ -458,14 +437,6 @@ impl Link {
     }
 }
 
-fn merge(share: &mut Option<Share>, more: Option<Share>) {
-    match (share.as_mut(), more) {
-        (Some(share), Some(more)) => share.merge(more),
-        (None, more) => *share = more,
-        (Some(_), None) => {}
-    }
-}
-
 /// A command as it goes out.
 pub(super) fn encoded(command: &Command) -> Bytes {
     let mut bytes = BytesMut::with_capacity(64);
@@ -478,56 +449,5 @@ fn broken(error: &io::Error) -> Close {
         // How a peer looks that closes while something is under way to it.
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Close::PeerClosed,
         _ => Close::Io,
-    }
-}
-
-/// Tokens for traffic that asks for nothing.
-pub(super) struct Bucket {
-    rate: Rate,
-    tokens: u32,
-    filled: Instant,
-}
-
-impl Bucket {
-    pub(super) fn new(rate: Rate, now: Instant) -> Self {
-        Self {
-            rate,
-            tokens: rate.burst,
-            filled: now,
-        }
-    }
-
-    /// Takes one token, if there is one.
-    pub(super) fn take(&mut self, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.filled).as_millis();
-        let fresh = passed.saturating_mul(u128::from(self.rate.per_second)) / 1000;
-        if fresh > 0 {
-            let fresh = u32::try_from(fresh).unwrap_or(u32::MAX);
-            self.tokens = self.tokens.saturating_add(fresh).min(self.rate.burst);
-            self.filled = now;
-        }
-        self.tokens
-            .checked_sub(1)
-            .map(|left| self.tokens = left)
-            .is_some()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bucket_refills_with_time_up_to_its_burst() {
-        let rate = Rate {
-            burst: 3,
-            per_second: 10,
-        };
-        let start = Instant::now();
-        let mut bucket = Bucket::new(rate, start);
-        let spent = |bucket: &mut Bucket, at| (0..10).filter(|_| bucket.take(at)).count();
-        assert_eq!(spent(&mut bucket, start), 3);
-        assert_eq!(spent(&mut bucket, start + Duration::from_millis(200)), 2);
-        assert_eq!(spent(&mut bucket, start + Duration::from_secs(60)), 3);
     }
 }

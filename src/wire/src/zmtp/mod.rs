@@ -26,6 +26,7 @@ pub mod metrics;
 mod accept;
 mod bell;
 mod link;
+mod quota;
 
 pub mod req;
 

@@ -14,7 +14,7 @@ use saltern_wire::zmtp::{
     ReqListener, RequestSink, bind,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -226,6 +226,20 @@ impl Raw {
         }
     }
 
+    /// Connects from another loopback address and completes the handshake.
+    pub(crate) async fn open_from(
+        from: [u8; 4],
+        addr: SocketAddr,
+        minor: u8,
+        socket_type: &str,
+        identity: &[u8],
+    ) -> Self {
+        let socket = TcpSocket::new_v4().expect("socket");
+        socket.bind((from, 0).into()).expect("bind");
+        let stream = socket.connect(addr).await.expect("connect");
+        Self { stream }.shaken(minor, socket_type, identity).await
+    }
+
     /// Connects and completes the handshake.
     pub(crate) async fn open(
         addr: SocketAddr,
@@ -233,19 +247,25 @@ impl Raw {
         socket_type: &str,
         identity: &[u8],
     ) -> Self {
-        let mut raw = Self::connect(addr).await;
-        raw.send(&[greeting(minor), ready(socket_type, identity)].concat())
+        Self::connect(addr)
+            .await
+            .shaken(minor, socket_type, identity)
+            .await
+    }
+
+    async fn shaken(mut self, minor: u8, socket_type: &str, identity: &[u8]) -> Self {
+        self.send(&[greeting(minor), ready(socket_type, identity)].concat())
             .await;
         let mut head = [0; 66];
-        soon("the greeting", raw.stream.read_exact(&mut head))
+        soon("the greeting", self.stream.read_exact(&mut head))
             .await
             .expect("greeting");
         let mut body = vec![0; usize::from(head[65])];
-        soon("READY", raw.stream.read_exact(&mut body))
+        soon("READY", self.stream.read_exact(&mut body))
             .await
             .expect("READY");
         assert!(body.starts_with(b"\x05READY"));
-        raw
+        self
     }
 
     /// Writes; the listener may have closed already, which is not an error here.

@@ -175,6 +175,40 @@ async fn publishing_from_other_threads_reaches_everyone_in_one_order() {
 }
 
 #[tokio::test]
+async fn what_slow_subscribers_keep_alive_is_bounded_in_all() {
+    let limits = PubLimits {
+        pinned: 8 << 20,
+        ..PubLimits::default()
+    };
+    let (running, handle) = publish_listener(limits);
+    let mut slow = Vec::new();
+    for _ in 0..2 {
+        let mut raw = Raw::open(running.addr, 1, "SUB", b"").await;
+        raw.send(&command("SUBSCRIBE", b"")).await;
+        slow.push(raw);
+    }
+    let mut prompt = SubClient::connect(running.addr, &[b""])
+        .await
+        .expect("connect");
+    running.reaches("messages_total", "in", 3).await;
+    // More than what the kernel buffers for a connection and the bound together.
+    let mut dropped = 0;
+    for number in 0..64 {
+        let count = handle.publish(&PubMessage::new(Bytes::from(vec![number; 1 << 20])));
+        dropped += count.dropped;
+        let frames = soon("a message", prompt.next()).await.expect("message");
+        assert_eq!(frames[0][0], number, "the prompt one misses nothing");
+    }
+    assert!(dropped > 0);
+    let held: Vec<_> = handle
+        .subscribers()
+        .iter()
+        .map(|info| info.queued_bytes)
+        .collect();
+    assert!(held.iter().all(|bytes| *bytes <= 10 << 20), "{held:?}");
+}
+
+#[tokio::test]
 async fn a_request_that_nobody_answers_gets_the_configured_reply() {
     let limits = ReqLimits {
         unanswered: Bytes::from_static(b"lost"),
@@ -356,7 +390,7 @@ async fn a_full_sink_holds_up_only_the_socket_that_it_refuses() {
 }
 
 #[tokio::test]
-async fn proving_who_one_is_raises_the_limit_of_that_connection_only() {
+async fn proving_who_one_is_raises_the_limit_for_that_address_only() {
     let small = SizeLimits {
         frame: 1000,
         message: 1000,
@@ -368,25 +402,54 @@ async fn proving_who_one_is_raises_the_limit_of_that_connection_only() {
     };
     let running = request_listener(limits, Arc::new(Echo::default()));
     let large = Bytes::from(vec![7; 3 << 20]);
+    let asked = message(&[b"", &large]);
+
+    let mut stranger = Raw::open(running.addr, 1, "REQ", b"").await;
+    stranger.send(&asked).await;
+    stranger.closed().await;
+    running.reaches("closed_total", "frame_size", 1).await;
+
     let mut known = ReqClient::connect(running.addr, None)
         .await
         .expect("connect");
     assert_eq!(ask(&mut known, b"trust").await, "trust");
-    let reply = soon("a reply", known.request(large.clone()))
-        .await
-        .expect("reply");
-    assert_eq!(reply, large);
-    let mut unknown = ReqClient::connect(running.addr, None)
+    let reply = soon("a reply", known.request(large.clone())).await;
+    assert_eq!(reply.expect("reply"), large);
+    // A stock minion connects anew for its next request.
+    let mut again = ReqClient::connect(running.addr, None)
         .await
         .expect("connect");
-    assert!(soon("an end", unknown.request(large)).await.is_err());
-    running.reaches("closed_total", "frame_size", 1).await;
+    let reply = soon("a reply", again.request(large.clone())).await;
+    assert_eq!(reply.expect("reply"), large);
+
+    let mut elsewhere = Raw::open_from([127, 0, 0, 2], running.addr, 1, "REQ", b"").await;
+    elsewhere.send(&asked).await;
+    elsewhere.closed().await;
+    running.reaches("closed_total", "frame_size", 2).await;
+}
+
+#[tokio::test]
+async fn an_identity_is_not_taken_over_from_another_address() {
+    let running = request_listener(ReqLimits::default(), Arc::new(Echo::default()));
+    let mut ours = Raw::open(running.addr, 1, "REQ", b"m1").await;
+    let mut theirs = Raw::open_from([127, 0, 0, 2], running.addr, 1, "REQ", b"m1").await;
+    for raw in [&mut theirs, &mut ours] {
+        raw.send(&message(&[b"", b"hi"])).await;
+        assert_eq!(raw.read(6).await, b"\x01\x00\x00\x02hi");
+    }
+    assert_eq!(running.metric("connections", "open"), 2);
 }
 
 #[tokio::test]
 async fn large_messages_wait_for_each_other_and_small_ones_do_not() {
     let sink = Arc::new(Keep::default());
+    let megabyte = SizeLimits {
+        frame: 1 << 20,
+        message: 1 << 20,
+        ..SizeLimits::UNKNOWN_PEER
+    };
     let limits = ReqLimits {
+        before_auth: megabyte,
         in_flight: 1 << 20,
         ..ReqLimits::default()
     };

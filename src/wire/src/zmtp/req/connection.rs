@@ -1,0 +1,193 @@
+//! The part of a connection that others reach: where replies are left, and who has an identity.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::Core;
+use crate::zmtp::metrics::Close;
+
+/// The part of a connection that others reach.
+pub(super) struct Connection {
+    pub(super) core: Arc<Core>,
+    number: u64,
+    address: SocketAddr,
+    /// Whether the peer, or one at its address, has proved who it is.
+    known: AtomicBool,
+    state: Mutex<ConnectionState>,
+}
+
+#[derive(Default)]
+struct ConnectionState {
+    replies: VecDeque<Reply>,
+    /// The task sleeps and has to be woken for new work.
+    asleep: bool,
+    /// Another connection has the identity now.
+    replaced: bool,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+pub(super) struct Reply {
+    /// The frames before the delimiter, as they came.
+    pub(super) envelope: Vec<Bytes>,
+    pub(super) payload: Bytes,
+}
+
+impl Connection {
+    pub(super) fn new(core: Arc<Core>, number: u64, address: SocketAddr) -> Arc<Self> {
+        let known = core.remembers(address.ip());
+        Arc::new(Self {
+            core,
+            number,
+            address,
+            known: AtomicBool::new(known),
+            state: Mutex::default(),
+        })
+    }
+
+    pub(super) fn authenticated(&self) {
+        if !self.known.swap(true, Ordering::Relaxed) {
+            self.core.remember(self.address.ip());
+        }
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// Leaves a reply for the task to write.
+    pub(super) fn reply(self: Arc<Self>, reply: Reply) {
+        {
+            let mut state = self.state.lock();
+            if state.closed {
+                drop(state);
+                self.core.gate.metrics.dropped.inc();
+                return;
+            }
+            state.replies.push_back(reply);
+            if !std::mem::take(&mut state.asleep) {
+                return;
+            }
+        }
+        let core = Arc::clone(&self.core);
+        core.bell.ring(self);
+    }
+
+    fn replace(self: Arc<Self>) {
+        {
+            let mut state = self.state.lock();
+            state.replaced = true;
+            if !std::mem::take(&mut state.asleep) {
+                return;
+            }
+        }
+        let core = Arc::clone(&self.core);
+        core.bell.ring(self);
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(waker) = &self.state.lock().waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether there is work; if not, the next work wakes the task of `cx`.
+    pub(super) fn poll_work(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        if state.replaced || !state.replies.is_empty() {
+            return Poll::Ready(());
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            empty => *empty = Some(cx.waker().clone()),
+        }
+        state.asleep = true;
+        Poll::Pending
+    }
+
+    pub(super) fn next_reply(&self) -> Result<Option<Reply>, Close> {
+        let mut state = self.state.lock();
+        // The task runs: it looks here again before it sleeps, so nobody need wake it.
+        state.asleep = false;
+        if state.replaced {
+            Err(Close::Handover)
+        } else {
+            Ok(state.replies.pop_front())
+        }
+    }
+
+    fn close(&self) {
+        let unsent = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            state.waker = None;
+            std::mem::take(&mut state.replies)
+        };
+        self.core
+            .gate
+            .metrics
+            .dropped
+            .inc_by(u64::try_from(unsent.len()).unwrap_or(0));
+    }
+}
+
+/// Gives the identity back and refuses late replies, also if the task panics.
+pub(super) struct Registered {
+    connection: Arc<Connection>,
+    /// The identity, if the peer gave one.
+    identity: Option<Bytes>,
+}
+
+impl Registered {
+    /// Enters the connection under the identity of its peer and closes the one that had it.
+    ///
+    /// Only from the same address: an identity is no secret (a minion's id and process id), and
+    /// libzmq's ROUTER_HANDOVER lets anybody cut anybody off with it. A minion whose address
+    /// changed loses nothing, for its old connection is dead and its replies go to the new one.
+    pub(super) fn new(connection: Arc<Connection>, identity: &Bytes) -> Self {
+        if identity.is_empty() {
+            return Self {
+                connection,
+                identity: None,
+            };
+        }
+        let mut identities = connection.core.identities.lock();
+        let elsewhere = identities
+            .get(identity)
+            .is_some_and(|other| other.address.ip() != connection.address.ip());
+        let earlier = if elsewhere {
+            None
+        } else {
+            identities.insert(identity.clone(), Arc::clone(&connection))
+        };
+        drop(identities);
+        if let Some(earlier) = earlier {
+            earlier.replace();
+        }
+        Self {
+            connection,
+            identity: (!elsewhere).then(|| identity.clone()),
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(identity) = &self.identity {
+            let mut identities = self.connection.core.identities.lock();
+            if identities
+                .get(identity)
+                .is_some_and(|current| current.number == self.connection.number)
+            {
+                identities.remove(identity);
+            }
+        }
+        self.connection.close();
+    }
+}
