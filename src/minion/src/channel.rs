@@ -142,6 +142,7 @@ impl Channel {
         link: &mut Option<ReqClient>,
     ) -> Result<SignInAnswer, SignInError> {
         let config = self.config();
+        let mut reason = String::new();
         for _ in 0..config.auth_tries {
             let begin = Instant::now();
             let request = SignInRequest::new(&self.identity)?;
@@ -157,10 +158,11 @@ impl Channel {
                 Err(error) => {
                     self.stats.errors.fetch_add(1, Relaxed);
                     debug!("signing in: {error}");
+                    reason = error.to_string();
                 }
             }
         }
-        Err(SignInError::NoAnswer)
+        Err(SignInError::NoAnswer(reason))
     }
 
     /// Sends an encrypted request and opens its reply. A reply that cannot be opened makes the

@@ -25,7 +25,7 @@ pub enum MinionError {
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// No connection, or it broke.
-    #[error("the connection to the master failed: {0}")]
+    #[error("the connection to the master failed: {}", chain(.0.as_ref()))]
     Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// No reply in time.
     #[error("the master did not answer within {} s", .0.as_secs_f64())]
@@ -56,4 +56,16 @@ impl FileError {
             source,
         }
     }
+}
+
+/// An error with its causes, since transports say only at the end of the chain what happened.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
 }

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -149,12 +150,9 @@ impl Life {
         loop {
             match self.channel.sign_in(None).await {
                 Ok(session) => return Ok(session),
-                Err(SignInError::NoAnswer | SignInError::Full) => {
+                Err(error @ (SignInError::NoAnswer(_) | SignInError::Full)) => {
                     let pause = between(most / 4, most);
-                    warn!(
-                        pause = pause.as_secs_f64(),
-                        "the master does not let this minion in"
-                    );
+                    warn!(pause = pause.as_secs_f64(), "not signed in yet: {error}");
                     tokio::time::sleep(pause).await;
                 }
                 Err(error) => return Err(error.into()),
@@ -279,30 +277,31 @@ pub(crate) fn topics(config: &MinionConfig, id: &str) -> Vec<String> {
 /// opens the same one with the new key.
 pub(crate) async fn open(channel: &Channel, payload: Bytes) -> Option<MapView> {
     let signed = channel.config().sign_pub_messages;
-    let mut session = channel.session()?;
-    for again in [true, false] {
-        match open_publication(&session, payload.clone(), signed) {
-            Ok(load) => return session.is_next(&load).then_some(load),
-            Err(PublicationError::OtherKey) if again => match channel.sign_in(Some(&session)).await
-            {
-                Ok(new) => {
-                    if new.aes.same_as(&session.aes) {
-                        debug!("signing in anew brought no new key");
-                    }
-                    session = new;
-                }
-                Err(error) => {
-                    error!("a publication cannot be opened, and signing in failed: {error}");
-                    return None;
-                }
-            },
-            Err(error) => {
-                warn!("a publication is not run: {error}");
-                return None;
-            }
+    let session = channel.session()?;
+    match open_publication(&session, payload.clone(), signed) {
+        Ok(load) => return session.is_next(&load).then_some(load),
+        Err(PublicationError::OtherKey) => {}
+        Err(error) => {
+            warn!("a publication is not run: {error}");
+            return None;
         }
     }
-    None
+    channel.stats().signed_in_anew.fetch_add(1, Relaxed);
+    // Boxed, because it is large and rare, and every minion of a swarm would hold its space.
+    let session = match Box::pin(channel.sign_in(Some(&session))).await {
+        Ok(session) => session,
+        Err(error) => {
+            error!("a publication cannot be opened, and signing in failed: {error}");
+            return None;
+        }
+    };
+    match open_publication(&session, payload, signed) {
+        Ok(load) => session.is_next(&load).then_some(load),
+        Err(error) => {
+            warn!("a publication is not run, not even after signing in anew: {error}");
+            None
+        }
+    }
 }
 
 /// What a publication asks for.

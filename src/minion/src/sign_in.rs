@@ -21,9 +21,9 @@ use crate::keys::KeyError;
 /// Why signing in failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignInError {
-    /// No answer to any of the tries.
-    #[error("the master did not answer")]
-    NoAnswer,
+    /// No answer to any of the tries; why the last one failed.
+    #[error("the master did not answer: {0}")]
+    NoAnswer(String),
     /// The answer is no answer to `_auth`.
     #[error("the answer is malformed: {0}")]
     Malformed(String),
@@ -333,3 +333,6 @@ fn check_finger(master: &PublicKey, config: &MinionConfig) -> Result<(), SignInE
         Err(SignInError::Finger(finger))
     }
 }
+
+#[cfg(test)]
+mod tests;

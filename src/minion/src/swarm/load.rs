@@ -310,7 +310,7 @@ async fn sign_in_once(
         }
         AuthCheck::Signature => {
             let master = who.store.load().map_err(SignInError::from)?;
-            let master = master.ok_or(SignInError::NoAnswer)?;
+            let master = master.ok_or_else(|| SignInError::NoAnswer(String::new()))?;
             if !request.is_answered_by(&master, &who.config, &reply)? {
                 return Err(SignInError::Rejected.into());
             }

@@ -9,7 +9,7 @@ mod load;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::channel::{Channel, Identity};
 use crate::config::MinionConfig;
 use crate::functions::Context;
 use crate::jobs::JobTable;
-use crate::keys::{KeyError, MemoryStore, MinionKeys};
+use crate::keys::{KeyError, MemoryStore, MinionKeys, PkiDir};
 use crate::minion::Life;
 use crate::sign_in::SignInError;
 use crate::stats::Stats;
@@ -47,6 +47,9 @@ pub struct SwarmConfig {
     pub keys: usize,
     /// The size of those in bits.
     pub keysize: u32,
+    /// Where the key pairs are kept, so that a later swarm of the same ids is known to the
+    /// master; in memory only when absent.
+    pub pki_dir: Option<PathBuf>,
     /// The master's request port.
     pub master: SocketAddr,
     /// How many sign in at a time.
@@ -76,6 +79,7 @@ impl SwarmConfig {
             first: 0,
             keys: 1,
             keysize: 2048,
+            pki_dir: None,
             master,
             parallel: 64,
             start_events: false,
@@ -136,7 +140,7 @@ impl Swarm {
     /// alone, so that all others know the master's key. Counts into `stats`, which several
     /// swarms may share.
     pub async fn start(config: SwarmConfig, stats: Arc<Stats>) -> Result<Self, SwarmError> {
-        let keys = make_keys(config.keys.max(1), config.keysize).await?;
+        let keys = make_keys(&config).await?;
         let store = Arc::new(MemoryStore::default());
         let shared = Arc::new(shared_config(&config)?);
         let mut members = Vec::with_capacity(config.minions);
@@ -270,10 +274,15 @@ fn shared_config(config: &SwarmConfig) -> Result<MinionConfig, SwarmError> {
     Ok(shared)
 }
 
-async fn make_keys(count: usize, bits: u32) -> Result<Vec<Arc<MinionKeys>>, SwarmError> {
+async fn make_keys(config: &SwarmConfig) -> Result<Vec<Arc<MinionKeys>>, SwarmError> {
+    let (count, bits, kept) = (config.keys.max(1), config.keysize, config.pki_dir.clone());
     let made = tokio::task::spawn_blocking(move || {
+        let one = |number: usize| match &kept {
+            Some(path) => PkiDir::open(&path.join(format!("key-{number}")))?.keys(bits),
+            None => MinionKeys::generate(bits),
+        };
         (0..count)
-            .map(|_| MinionKeys::generate(bits).map(Arc::new))
+            .map(|number| one(number).map(Arc::new))
             .collect::<Result<_, _>>()
     });
     Ok(made.await.expect("invariant: making keys does not panic")?)
