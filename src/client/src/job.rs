@@ -342,3 +342,64 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn returned(retcode: i64) -> Answer {
+        let value = Value::from(true);
+        Answer::Returned(MinionReturn {
+            id: "m1".to_owned(),
+            value,
+            out: None,
+            retcode,
+        })
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_stock() {
+        let silent = Answer::NoResponse {
+            id: "ghost".to_owned(),
+        };
+        let cases: [(&[Answer], Exit); 5] = [
+            (&[], Exit::NoReturn),
+            (&[returned(0)], Exit::Ok),
+            (&[returned(0), returned(3)], Exit::Failure),
+            (&[returned(0), silent.clone()], Exit::Failure),
+            (&[silent], Exit::Failure),
+        ];
+        for (answers, exit) in cases {
+            let mut tally = Tally::default();
+            answers.iter().for_each(|answer| tally.add(answer));
+            assert_eq!(tally.exit(), exit, "{answers:?}");
+        }
+    }
+
+    #[test]
+    fn returns_are_read_and_other_events_are_not() {
+        let text = |text: &str| Value::from(text);
+        let codes = Value::map([("a", Value::from(0_i64)), ("b", Value::from(4_i64))]);
+        let several = Value::map([
+            ("id", text("m1")),
+            ("return", text("x")),
+            ("retcode", codes),
+        ]);
+        let read = minion_return(&several).expect("it is a return");
+        assert_eq!((read.id.as_str(), read.retcode), ("m1", 4));
+        let resource = Value::map([
+            ("id", text("m1")),
+            ("resource_id", text("r1")),
+            ("return", Value::Nil),
+            ("out", text("nested")),
+        ]);
+        let read = minion_return(&resource).expect("it is a return");
+        assert_eq!(
+            (read.id.as_str(), read.out.as_deref()),
+            ("r1", Some("nested"))
+        );
+        assert!(minion_return(&Value::map([("id", text("m1"))])).is_none());
+        assert!(minion_return(&Value::map([("return", text("x"))])).is_none());
+        assert!(minion_return(&text("x")).is_none());
+    }
+}

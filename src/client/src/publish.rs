@@ -248,3 +248,84 @@ pub(crate) fn strings(value: Option<&Value>) -> Vec<String> {
     let items = value.and_then(Value::as_array).into_iter().flatten();
     items.filter_map(Value::as_str).map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn client() -> LocalClient {
+        LocalClient::new(ClientConfig {
+            sock_dir: PathBuf::from("/nowhere"),
+            cachedir: PathBuf::from("/nowhere"),
+            interface: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            ret_port: 4506,
+            user: "root".to_owned(),
+            timeout: Duration::from_secs(5),
+            gather_job_timeout: Duration::from_secs(10),
+            publish_timeout: Duration::from_secs(30),
+            order_masters: false,
+            syndic_wait: Duration::from_secs(5),
+        })
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let named = |name: &str| {
+            let error = [("name", Value::from(name)), ("message", Value::from("no"))];
+            Value::map([("error", Value::map(error))])
+        };
+        let nobody = [("jid", Value::Nil), ("minions", Value::from(Vec::new()))];
+        let nobody = Value::map([("enc", Value::from("clear")), ("load", Value::map(nobody))]);
+        let cases = [
+            (Value::from(""), "the master refused the key"),
+            (
+                Value::from("bad load"),
+                "the master did not publish the job: bad load",
+            ),
+            (Value::Map(Vec::new()), "its reply is empty"),
+            (
+                Value::map([("error", Value::from("full"))]),
+                "did not publish the job: full",
+            ),
+            (named("AuthenticationError"), "the master refused the key"),
+            (
+                named("AuthorizationError"),
+                "is not permitted to do this: no",
+            ),
+            (named("Other"), "the master did not publish the job: no"),
+            (nobody, "No minions matched the target."),
+            (Value::from(vec![Value::Nil]), "it has no load"),
+        ];
+        for (reply, expected) in cases {
+            let error = client().understand(&reply).expect_err(expected).to_string();
+            assert!(error.contains(expected), "{reply:?} gave {error:?}");
+        }
+    }
+
+    #[test]
+    fn an_accepted_job_has_its_minions() {
+        let load = Value::map([
+            ("jid", Value::from("20261121070622637714")),
+            ("minions", Value::from(vec![Value::from("m1")])),
+            ("missing", Value::from(vec![Value::from("ghost")])),
+        ]);
+        let reply = Value::map([("enc", Value::from("clear")), ("load", load)]);
+        let published = client().understand(&reply).expect("it is accepted");
+        assert_eq!(published.jid, "20261121070622637714");
+        assert_eq!(
+            (published.minions, published.missing),
+            (vec!["m1".into()], vec!["ghost".into()])
+        );
+    }
+
+    #[test]
+    fn the_wildcard_address_means_this_machine() {
+        assert_eq!(
+            client().config().master_address().to_string(),
+            "127.0.0.1:4506"
+        );
+    }
+}

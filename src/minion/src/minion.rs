@@ -7,13 +7,11 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use bytes::Bytes;
-use saltern_base::clock::{Clock, civil};
+use saltern_base::clock::Clock;
 use saltern_model::{Compat, stamp};
-use saltern_wire::msgpack::{MapView, Value};
+use saltern_wire::msgpack::Value;
 use saltern_wire::zmtp::SubClient;
 use sha1::{Digest, Sha1};
 use tokio::sync::Semaphore;
@@ -25,12 +23,13 @@ use tracing::{debug, error, info, warn};
 use crate::backoff::{Backoff, between};
 use crate::channel::{Channel, Identity};
 use crate::config::MinionConfig;
-use crate::envelope::{PublicationError, Session, open_publication};
+use crate::envelope::Session;
 use crate::error::MinionError;
+use crate::events::{announce, fire};
 use crate::functions::{self, Context, FunctionReturn};
 use crate::jobs::{JobTable, RunningJob};
 use crate::keys::{KeyError, PkiDir};
-use crate::matching::matches;
+use crate::publication::{Functions, Outcome, Publication, open};
 use crate::sign_in::SignInError;
 use crate::stats::Subscribed;
 
@@ -39,9 +38,6 @@ const UNSET_PUBLISH_PORT: u16 = 4506;
 
 /// How many jobs may run or wait; a master that sends more is not obeyed.
 const MAX_JOBS: usize = 1024;
-
-/// How long start and job events may take to be accepted.
-const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A minion that is not running yet.
 pub struct Minion {
@@ -273,156 +269,6 @@ pub(crate) fn topics(config: &MinionConfig, id: &str) -> Vec<String> {
     vec!["broadcast".to_owned(), own]
 }
 
-/// Opens a publication; when it is encrypted with a key that is not known, signs in anew and
-/// opens the same one with the new key.
-pub(crate) async fn open(channel: &Channel, payload: Bytes) -> Option<MapView> {
-    let signed = channel.config().sign_pub_messages;
-    let session = channel.session()?;
-    match open_publication(&session, payload.clone(), signed) {
-        Ok(load) => return session.is_next(&load).then_some(load),
-        Err(PublicationError::OtherKey) => {}
-        Err(error) => {
-            warn!("a publication is not run: {error}");
-            return None;
-        }
-    }
-    channel.stats().signed_in_anew.fetch_add(1, Relaxed);
-    // Boxed, because it is large and rare, and every minion of a swarm would hold its space.
-    let session = match Box::pin(channel.sign_in(Some(&session))).await {
-        Ok(session) => session,
-        Err(error) => {
-            error!("a publication cannot be opened, and signing in failed: {error}");
-            return None;
-        }
-    };
-    match open_publication(&session, payload, signed) {
-        Ok(load) => session.is_next(&load).then_some(load),
-        Err(error) => {
-            warn!("a publication is not run, not even after signing in anew: {error}");
-            None
-        }
-    }
-}
-
-/// What a publication asks for.
-pub(crate) struct Publication {
-    pub(crate) jid: String,
-    /// One function, or several with an argument list each.
-    pub(crate) functions: Functions,
-    /// Everything, for `find_job` and `__pub_…`.
-    pub(crate) load: Value,
-}
-
-/// One function or several.
-#[derive(Debug, Clone)]
-pub(crate) enum Functions {
-    One(String, Vec<Value>),
-    Several(Vec<(String, Vec<Value>)>),
-}
-
-impl Publication {
-    /// Reads a load; `None` when it is incomplete or not for `id`.
-    pub(crate) fn read(load: &MapView, id: &str) -> Option<Self> {
-        let tgt = load.get("tgt")?.decode();
-        if !matches(load.str("tgt_type"), &tgt, id) {
-            return None;
-        }
-        let jid = load.str("jid")?.to_owned();
-        let arg = load.get("arg")?.decode();
-        let arg = arg.as_array()?;
-        let fun = load.get("fun")?.decode();
-        let functions = match &fun {
-            Value::Array(names) => {
-                let lists = arg
-                    .iter()
-                    .map(|list| list.as_array().map_or_else(Vec::new, Vec::from));
-                let names = names.iter().map(crate::python::text);
-                Functions::Several(
-                    names
-                        .zip(lists.chain(std::iter::repeat(Vec::new())))
-                        .collect(),
-                )
-            }
-            name => Functions::One(name.as_str()?.to_owned(), arg.to_vec()),
-        };
-        let fields = load
-            .iter()
-            .filter(|(key, _)| key.as_str() != Some("serial"));
-        let load = fields
-            .map(|(key, value)| (key.decode(), value.decode()))
-            .collect();
-        Some(Self {
-            jid,
-            functions,
-            load: Value::Map(load),
-        })
-    }
-
-    /// Whether every function in it is over at once.
-    fn is_quick(&self) -> bool {
-        let quick = |name: &str| functions::find(name).is_none_or(|function| function.quick);
-        match &self.functions {
-            Functions::One(name, _) => quick(name),
-            Functions::Several(calls) => calls.iter().all(|(name, _)| quick(name)),
-        }
-    }
-
-    /// The fields of the return, in stock's order (`_thread_return`, `_prepare_return_pub`).
-    pub(crate) fn return_fields(
-        &self,
-        id: &str,
-        outcome: Outcome,
-        now: String,
-    ) -> Vec<(&'static str, Value)> {
-        let mut fields = vec![
-            ("cmd", Value::from("_return")),
-            ("id", Value::from(id)),
-            ("success", outcome.success),
-            ("return", outcome.value),
-            ("retcode", outcome.retcode),
-            ("jid", Value::from(self.jid.as_str())),
-        ];
-        let copied = [
-            ("fun", "fun"),
-            ("fun_args", "arg"),
-            ("user", "user"),
-            ("master_id", "master_id"),
-        ];
-        for (name, source) in copied {
-            if let Some(value) = self.load.get(source) {
-                fields.push((name, value.clone()));
-            }
-        }
-        if let Some(metadata @ Value::Map(_)) = self.load.get("metadata") {
-            fields.push(("metadata", metadata.clone()));
-        }
-        if let Some(out) = outcome.out {
-            fields.push(("out", Value::from(out)));
-        }
-        fields.push(("_stamp", Value::from(now)));
-        fields
-    }
-}
-
-/// What came of a job: single values, or a map by function for each.
-pub(crate) struct Outcome {
-    pub(crate) value: Value,
-    pub(crate) retcode: Value,
-    pub(crate) success: Value,
-    pub(crate) out: Option<&'static str>,
-}
-
-impl From<FunctionReturn> for Outcome {
-    fn from(answer: FunctionReturn) -> Self {
-        Self {
-            value: answer.value,
-            retcode: Value::from(answer.retcode),
-            success: Value::from(answer.success),
-            out: answer.out,
-        }
-    }
-}
-
 /// One job on its way.
 struct Work {
     channel: Arc<Channel>,
@@ -541,101 +387,13 @@ impl Work {
     }
 }
 
-/// Tells the master that the minion is up, as stock does after subscribing.
-async fn announce(channel: Arc<Channel>) {
-    let config = channel.config();
-    let id = channel.id();
-    let text = format!(
-        "Minion {id} started at {}",
-        asctime(channel.clock().unix_micros())
-    );
-    if config.enable_legacy_startup_events {
-        fire(&channel, "minion_start", Value::from(text.as_str())).await;
-    }
-    fire(
-        &channel,
-        &format!("salt/minion/{id}/start"),
-        Value::from(text),
-    )
-    .await;
-}
-
-/// Sends one event; that it fails hurts nobody.
-async fn fire(channel: &Channel, tag: &str, data: Value) {
-    let fields = [
-        ("id", Value::from(channel.id())),
-        ("cmd", Value::from("_minion_event")),
-        ("pretag", Value::Nil),
-        ("data", data),
-        ("tag", Value::from(tag)),
-    ];
-    if let Err(error) = channel.send(&fields, EVENT_TIMEOUT).await {
-        info!("the event \"{tag}\" was not taken: {error}");
-    }
-}
-
-/// A time as C's `asctime` writes it, in UTC: `Sat Nov 21 07:06:22 2026`.
-fn asctime(unix_micros: i64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let t = civil(unix_micros);
-    let day = unix_micros.div_euclid(86_400_000_000).rem_euclid(7);
-    let weekday = usize::try_from(day)
-        .ok()
-        .and_then(|day| DAYS.get(day))
-        .unwrap_or(&"?");
-    let month = (t.month as usize)
-        .checked_sub(1)
-        .and_then(|month| MONTHS.get(month));
-    format!(
-        "{weekday} {} {:2} {:02}:{:02}:{:02} {}",
-        month.unwrap_or(&"?"),
-        t.day,
-        t.hour,
-        t.minute,
-        t.second,
-        t.year
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use saltern_model::MinionId;
-    use saltern_wire::msgpack::{Dialect, Limits, encode};
 
     use super::*;
-
-    fn load(entries: Vec<(&str, Value)>) -> MapView {
-        let packed = encode(&Value::map(entries), Dialect::Raw);
-        MapView::parse(Bytes::from(packed), &Limits::WIRE).expect("it is a map")
-    }
-
-    #[test]
-    fn incomplete_and_foreign_publications_are_not_read() {
-        let whole = vec![
-            ("fun", Value::from("test.ping")),
-            ("arg", Value::from(Vec::new())),
-            ("tgt", Value::from("m*")),
-            ("jid", Value::from("20261121070622637714")),
-            ("serial", Value::from(7_i64)),
-        ];
-        let read = Publication::read(&load(whole.clone()), "m1").expect("it is for m1");
-        assert_eq!(read.jid, "20261121070622637714");
-        assert_eq!(read.load.get("serial"), None);
-        assert!(Publication::read(&load(whole.clone()), "x").is_none());
-        for absent in 0..4 {
-            let mut part = whole.clone();
-            part.remove(absent);
-            assert!(
-                Publication::read(&load(part), "m1").is_none(),
-                "without field {absent}"
-            );
-        }
-    }
 
     #[test]
     fn topics_follow_zmq_filtering() {
@@ -648,11 +406,5 @@ mod tests {
             topics(&config, "m1"),
             ["broadcast", "ae23b94ccaf714337e4ce5ba99ef3dc257e300df"]
         );
-    }
-
-    #[test]
-    fn start_times_read_as_c_writes_them() {
-        assert_eq!(asctime(1_795_244_782_637_714), "Sat Nov 21 07:06:22 2026");
-        assert_eq!(asctime(0), "Thu Jan  1 00:00:00 1970");
     }
 }

@@ -344,6 +344,7 @@ impl Site {
 }
 
 impl Drop for Site {
+    #[expect(clippy::print_stdout, reason = "shown only when the test fails")]
     fn drop(&mut self) {
         if let Some(master) = &self.master {
             end_group(master, Signal::KILL);

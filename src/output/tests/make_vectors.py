@@ -21,17 +21,17 @@ import salt.version
 
 VALUES = [
     None, True, False, 0, -7, 2**63 + 5, 1.0, 0.1, 1e16, 1e-7, -0.0, float("inf"),
-    "", "one", "one\ntwo", "a\r\nb\rc", "trail \n", "\n", "a\u2028b\x0bc\x1cd\x85e", "esc \x1b[31mred",
-    "\u00fcmlaut \u65e5\u672c", b"\xff\xfe", b"text", [], [1], ["a", "b\nc"], [[1, 2], [3, [4, 5]]],
-    [{"a": 1, "b": [1]}, {"c": {}}], [None, True, "x\ny"], {}, {"m1": True}, {"m1": {}}, {"m1": []},
-    {"m1": ""}, {"m1": None}, {"m1": {"b": 1, "a": 2, "\u00e9": 3, "B": 4}}, {"m1": {10: "a", 9: "b"}},
+    "", "one", "one\ntwo", "a\r\nb\rc", "trail \n", "\n", "a\u2028b\x0bc\x1cd\x85e",
+    "esc \x1b[31mred", "\u00fcmlaut \u65e5\u672c", b"\xff\xfe", b"text",
+    [], [1], ["a", "b\nc"], [[1, 2], [3, [4, 5]]], [{"a": 1, "b": [1]}, {"c": {}}],
+    [None, True, "x\ny"], {}, {"m1": True}, {"m1": {}}, {"m1": []}, {"m1": ""}, {"m1": None},
+    {"m1": {"b": 1, "a": 2, "\u00e9": 3, "B": 4}}, {"m1": {10: "a", 9: "b"}},
     {"m1": {10: "a", "9": "b", None: "c"}}, {"m1": {True: "a", "x": "b"}}, {1.5: 1, 2: 2},
     {b"\xff'q": 1}, {b"\xff'\"\n\\": 1}, {b"\xff": 1, b"\xfe": 2}, {b"\xff": 1, "x": 2},
-    {"m1": "hello   \n\n"}, {"m1": "tab\there \x1f"},
-    {"m1": {"pid": 3, "out": {"list": ["Hello", "World"], "deep": {"deeper": [{"x": ["y", {"z": 1}]}]}}}},
-    {"jid": "1"},
-    {"m1": {"arg": [30], "fun": "test.sleep", "jid": "2016", "pid": 9601, "ret": "", "tgt": "m", "user": "root"}},
-    {"m2": "Minion did not return. [No response]\nThe minions may not\n\nsalt-run jobs.lookup_jid 20"},
+    {"m1": "hello   \n\n"}, {"m1": "tab\there \x1f"}, {"jid": "1"},
+    {"m1": {"pid": 3, "out": {"list": ["Hello"], "deep": {"er": [{"x": ["y", {"z": 1}]}]}}}},
+    {"m1": {"arg": [30], "fun": "test.sleep", "jid": "2016", "pid": 9601, "ret": ""}},
+    {"m2": "Minion did not return. [No response]\nThe minions\n\nsalt-run jobs.lookup_jid 20"},
 ]
 STYLES = [
     {"color": color, "strip_colors": strip, "retcode": retcode, "indent": indent}
@@ -64,7 +64,8 @@ def main():
                 except TypeError:
                     # It sorts keys that cannot be compared; stock falls back to nested then.
                     continue
-                rows.append({"value": packed.hex(), "style": style, "out": "no_return", "text": text})
+                row = {"value": packed.hex(), "style": style, "out": "no_return", "text": text}
+                rows.append(row)
     here = os.path.dirname(os.path.abspath(__file__))
     path = os.path.join(here, "vectors", "nested.json")
     os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -1,0 +1,83 @@
+//! The events that a minion sends by itself; that one fails hurts nobody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_base::clock::civil;
+use saltern_wire::msgpack::Value;
+use tracing::info;
+
+use crate::channel::Channel;
+
+/// How long an event may take to be accepted.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Tells the master that the minion is up, as stock does after subscribing.
+pub(crate) async fn announce(channel: Arc<Channel>) {
+    let config = channel.config();
+    let id = channel.id();
+    let text = format!(
+        "Minion {id} started at {}",
+        asctime(channel.clock().unix_micros())
+    );
+    if config.enable_legacy_startup_events {
+        fire(&channel, "minion_start", Value::from(text.as_str())).await;
+    }
+    fire(
+        &channel,
+        &format!("salt/minion/{id}/start"),
+        Value::from(text),
+    )
+    .await;
+}
+
+/// Sends one event; that it fails hurts nobody.
+pub(crate) async fn fire(channel: &Channel, tag: &str, data: Value) {
+    let fields = [
+        ("id", Value::from(channel.id())),
+        ("cmd", Value::from("_minion_event")),
+        ("pretag", Value::Nil),
+        ("data", data),
+        ("tag", Value::from(tag)),
+    ];
+    if let Err(error) = channel.send(&fields, EVENT_TIMEOUT).await {
+        info!("the event \"{tag}\" was not taken: {error}");
+    }
+}
+
+/// A time as C's `asctime` writes it, in UTC: `Sat Nov 21 07:06:22 2026`.
+fn asctime(unix_micros: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let t = civil(unix_micros);
+    let day = unix_micros.div_euclid(86_400_000_000).rem_euclid(7);
+    let weekday = usize::try_from(day)
+        .ok()
+        .and_then(|day| DAYS.get(day))
+        .unwrap_or(&"?");
+    let month = (t.month as usize)
+        .checked_sub(1)
+        .and_then(|month| MONTHS.get(month));
+    format!(
+        "{weekday} {} {:2} {:02}:{:02}:{:02} {}",
+        month.unwrap_or(&"?"),
+        t.day,
+        t.hour,
+        t.minute,
+        t.second,
+        t.year
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_times_read_as_c_writes_them() {
+        assert_eq!(asctime(1_795_244_782_637_714), "Sat Nov 21 07:06:22 2026");
+        assert_eq!(asctime(0), "Thu Jan  1 00:00:00 1970");
+    }
+}

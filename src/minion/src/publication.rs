@@ -1,0 +1,197 @@
+//! A publication: opened, read, and turned into the return that answers it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use saltern_wire::msgpack::{MapView, Value};
+use tracing::{error, warn};
+
+use crate::channel::Channel;
+use crate::envelope::{PublicationError, open_publication};
+use crate::functions::{self, FunctionReturn};
+use crate::matching::matches;
+
+/// What a publication asks for.
+pub(crate) struct Publication {
+    pub(crate) jid: String,
+    /// One function, or several with an argument list each.
+    pub(crate) functions: Functions,
+    /// Everything, for `find_job` and `__pub_…`.
+    pub(crate) load: Value,
+}
+
+/// One function or several.
+#[derive(Debug, Clone)]
+pub(crate) enum Functions {
+    One(String, Vec<Value>),
+    Several(Vec<(String, Vec<Value>)>),
+}
+
+impl Publication {
+    /// Reads a load; `None` when it is incomplete or not for `id`.
+    pub(crate) fn read(load: &MapView, id: &str) -> Option<Self> {
+        let tgt = load.get("tgt")?.decode();
+        if !matches(load.str("tgt_type"), &tgt, id) {
+            return None;
+        }
+        let jid = load.str("jid")?.to_owned();
+        let arg = load.get("arg")?.decode();
+        let arg = arg.as_array()?;
+        let fun = load.get("fun")?.decode();
+        let functions = match &fun {
+            Value::Array(names) => {
+                let lists = arg
+                    .iter()
+                    .map(|list| list.as_array().map_or_else(Vec::new, Vec::from));
+                let names = names.iter().map(crate::python::text);
+                Functions::Several(
+                    names
+                        .zip(lists.chain(std::iter::repeat(Vec::new())))
+                        .collect(),
+                )
+            }
+            name => Functions::One(name.as_str()?.to_owned(), arg.to_vec()),
+        };
+        let fields = load
+            .iter()
+            .filter(|(key, _)| key.as_str() != Some("serial"));
+        let load = fields
+            .map(|(key, value)| (key.decode(), value.decode()))
+            .collect();
+        Some(Self {
+            jid,
+            functions,
+            load: Value::Map(load),
+        })
+    }
+
+    /// Whether every function in it is over at once.
+    pub(crate) fn is_quick(&self) -> bool {
+        let quick = |name: &str| functions::find(name).is_none_or(|function| function.quick);
+        match &self.functions {
+            Functions::One(name, _) => quick(name),
+            Functions::Several(calls) => calls.iter().all(|(name, _)| quick(name)),
+        }
+    }
+
+    /// The fields of the return, in stock's order (`_thread_return`, `_prepare_return_pub`).
+    pub(crate) fn return_fields(
+        &self,
+        id: &str,
+        outcome: Outcome,
+        now: String,
+    ) -> Vec<(&'static str, Value)> {
+        let mut fields = vec![
+            ("cmd", Value::from("_return")),
+            ("id", Value::from(id)),
+            ("success", outcome.success),
+            ("return", outcome.value),
+            ("retcode", outcome.retcode),
+            ("jid", Value::from(self.jid.as_str())),
+        ];
+        let copied = [
+            ("fun", "fun"),
+            ("fun_args", "arg"),
+            ("user", "user"),
+            ("master_id", "master_id"),
+        ];
+        for (name, source) in copied {
+            if let Some(value) = self.load.get(source) {
+                fields.push((name, value.clone()));
+            }
+        }
+        if let Some(metadata @ Value::Map(_)) = self.load.get("metadata") {
+            fields.push(("metadata", metadata.clone()));
+        }
+        if let Some(out) = outcome.out {
+            fields.push(("out", Value::from(out)));
+        }
+        fields.push(("_stamp", Value::from(now)));
+        fields
+    }
+}
+
+/// What came of a job: single values, or a map by function for each.
+pub(crate) struct Outcome {
+    pub(crate) value: Value,
+    pub(crate) retcode: Value,
+    pub(crate) success: Value,
+    pub(crate) out: Option<&'static str>,
+}
+
+impl From<FunctionReturn> for Outcome {
+    fn from(answer: FunctionReturn) -> Self {
+        Self {
+            value: answer.value,
+            retcode: Value::from(answer.retcode),
+            success: Value::from(answer.success),
+            out: answer.out,
+        }
+    }
+}
+
+/// Opens a publication; when it is encrypted with a key that is not known, signs in anew and
+/// opens the same one with the new key.
+pub(crate) async fn open(channel: &Channel, payload: Bytes) -> Option<MapView> {
+    let signed = channel.config().sign_pub_messages;
+    let session = channel.session()?;
+    match open_publication(&session, payload.clone(), signed) {
+        Ok(load) => return session.is_next(&load).then_some(load),
+        Err(PublicationError::OtherKey) => {}
+        Err(error) => {
+            warn!("a publication is not run: {error}");
+            return None;
+        }
+    }
+    channel.stats().signed_in_anew.fetch_add(1, Relaxed);
+    // Boxed, because it is large and rare, and every minion of a swarm would hold its space.
+    let session = match Box::pin(channel.sign_in(Some(&session))).await {
+        Ok(session) => session,
+        Err(error) => {
+            error!("a publication cannot be opened, and signing in failed: {error}");
+            return None;
+        }
+    };
+    match open_publication(&session, payload, signed) {
+        Ok(load) => session.is_next(&load).then_some(load),
+        Err(error) => {
+            warn!("a publication is not run, not even after signing in anew: {error}");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use saltern_wire::msgpack::{Dialect, Limits, encode};
+
+    use super::*;
+
+    fn load(entries: Vec<(&str, Value)>) -> MapView {
+        let packed = encode(&Value::map(entries), Dialect::Raw);
+        MapView::parse(Bytes::from(packed), &Limits::WIRE).expect("it is a map")
+    }
+
+    #[test]
+    fn incomplete_and_foreign_publications_are_not_read() {
+        let whole = vec![
+            ("fun", Value::from("test.ping")),
+            ("arg", Value::from(Vec::new())),
+            ("tgt", Value::from("m*")),
+            ("jid", Value::from("20261121070622637714")),
+            ("serial", Value::from(7_i64)),
+        ];
+        let read = Publication::read(&load(whole.clone()), "m1").expect("it is for m1");
+        assert_eq!(read.jid, "20261121070622637714");
+        assert_eq!(read.load.get("serial"), None);
+        assert!(Publication::read(&load(whole.clone()), "x").is_none());
+        for absent in 0..4 {
+            let mut part = whole.clone();
+            part.remove(absent);
+            assert!(
+                Publication::read(&load(part), "m1").is_none(),
+                "without field {absent}"
+            );
+        }
+    }
+}
