@@ -191,9 +191,11 @@ pub(super) async fn serve(
     let accepting = async {
         loop {
             match listener.accept().await {
-                Ok((stream, peer)) => take(&stream, peer, gate, &hello)
-                    .map(|admission| start(stream, admission))
-                    .unwrap_or_default(),
+                Ok((stream, peer)) => {
+                    if let Some(admission) = take(&stream, peer, gate, &hello) {
+                        start(stream, admission);
+                    }
+                }
                 Err(error) => accept_failed(gate, &error).await,
             }
         }

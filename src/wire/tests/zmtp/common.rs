@@ -1,7 +1,7 @@
 //! What the ZMTP tests share: listeners on a free port, a sink that answers, raw peers that say
 //! whatever bytes a test wants, and a look at the metrics.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,9 +125,21 @@ impl Running {
     }
 }
 
+/// A listening socket on a port that nobody has.
+pub(crate) fn socket() -> TcpListener {
+    bind(([127, 0, 0, 1], 0).into(), &ListenOptions::default()).expect("bind")
+}
+
 pub(crate) fn request_listener(limits: ReqLimits, sink: Arc<dyn RequestSink>) -> Running {
+    request_listener_on(socket(), limits, sink)
+}
+
+pub(crate) fn request_listener_on(
+    socket: TcpListener,
+    limits: ReqLimits,
+    sink: Arc<dyn RequestSink>,
+) -> Running {
     let registry = Registry::new();
-    let socket = bind(([127, 0, 0, 1], 0).into(), &ListenOptions::default()).expect("bind");
     let addr = socket.local_addr().expect("address");
     let listener = ReqListener::new(socket, limits, &registry).expect("listener");
     let stop = CancellationToken::new();
@@ -141,22 +153,23 @@ pub(crate) fn request_listener(limits: ReqLimits, sink: Arc<dyn RequestSink>) ->
 }
 
 pub(crate) fn publish_listener(limits: PubLimits) -> (Running, PubHandle) {
+    publish_listener_on(socket(), limits)
+}
+
+pub(crate) fn publish_listener_on(socket: TcpListener, limits: PubLimits) -> (Running, PubHandle) {
     let registry = Registry::new();
-    let socket = bind(([127, 0, 0, 1], 0).into(), &ListenOptions::default()).expect("bind");
     let addr = socket.local_addr().expect("address");
     let listener = PubListener::new(socket, limits, &registry).expect("listener");
     let handle = listener.handle();
     let stop = CancellationToken::new();
     let task = tokio::spawn(listener.serve(stop.clone()));
-    (
-        Running {
-            addr,
-            registry,
-            stop,
-            task,
-        },
-        handle,
-    )
+    let running = Running {
+        addr,
+        registry,
+        stop,
+        task,
+    };
+    (running, handle)
 }
 
 /// A peer that writes raw bytes.

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prometheus::Registry;
 use saltern_wire::zmtp::{
-    Heartbeat, ListenOptions, PeerLimits, PubLimits, PubListener, PubMessage, ReqClient, ReqLimits,
-    ReqListener, SubClient, bind,
+    Heartbeat, PeerLimits, PubLimits, PubMessage, ReqClient, ReqLimits, SubClient,
 };
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio_util::sync::CancellationToken;
 
-use crate::common::{Echo, Running, publish_listener, request_listener, soon};
+use crate::common::{
+    Echo, Running, publish_listener, publish_listener_on, request_listener, request_listener_on,
+    socket, soon,
+};
 
 fn stock_python() -> PathBuf {
     let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
@@ -129,15 +129,19 @@ async fn a_new_socket_takes_over_an_identity() {
 
 #[tokio::test]
 async fn a_request_socket_survives_a_restart_of_the_listener() {
-    let running = echo();
-    let addr = running.addr;
+    // The kernel's socket stays: a port given up for a moment may be taken by anybody's
+    // connection, even by the one that tries to reach it.
+    let socket = socket();
+    let again = socket.try_clone().expect("a second handle");
+    let echo = || Arc::new(Echo::default());
+    let running = request_listener_on(socket, ReqLimits::default(), echo());
     let mut peer = Peer::at("requests.py", &running, "reconnect");
     peer.says("restart").await;
     running.stopped().await;
-    let socket = bind(addr, &ListenOptions::default()).expect("the same port again");
-    let listener =
-        ReqListener::new(socket, ReqLimits::default(), &Registry::new()).expect("listener");
-    tokio::spawn(listener.serve(Arc::new(Echo::default()), CancellationToken::new()));
+    let running = request_listener_on(again, ReqLimits::default(), echo());
+    // Only then: libzmq may write a request into a connection whose end it has not seen yet, and
+    // a REQ socket never asks twice.
+    running.reaches("connections", "open", 1).await;
     peer.go_on().await;
     peer.done().await;
 }
@@ -225,25 +229,15 @@ async fn subscribers_get_only_what_they_want() {
 
 #[tokio::test]
 async fn a_subscriber_subscribes_again_after_a_restart_of_the_listener() {
-    let (running, handle) = publish_listener(PubLimits::default());
-    let addr = running.addr;
+    let socket = socket();
+    let again = socket.try_clone().expect("a second handle");
+    let (running, handle) = publish_listener_on(socket, PubLimits::default());
     let mut peer = Peer::at("subscriptions.py", &running, "reconnect");
     peer.says("restart").await;
     running.reaches("messages_total", "in", 1).await;
     assert_eq!(handle.subscriber_count(), 1);
     running.stopped().await;
-    let registry = Registry::new();
-    let socket = bind(addr, &ListenOptions::default()).expect("the same port again");
-    let listener = PubListener::new(socket, PubLimits::default(), &registry).expect("listener");
-    let handle = listener.handle();
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(listener.serve(stop.clone()));
-    let running = Running {
-        addr,
-        registry,
-        stop,
-        task,
-    };
+    let (running, handle) = publish_listener_on(again, PubLimits::default());
     // libzmq subscribes again only when its user calls it.
     peer.go_on().await;
     running.reaches("messages_total", "in", 1).await;
