@@ -2,6 +2,7 @@
 //! closed for the stated reason, that reason counted once, and an honest peer served all the
 //! while.
 //!
+//! Longer than 500 lines because the table is one page, so that a missing row can be seen.
 //! Deadlines are short here so that rows about silence end soon; no row sleeps to see an effect.
 
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! The listeners against our own client ends and raw peers: what is promised to callers.
+//!
+//! Longer than 500 lines because it is a list: one test a promise, none needs another.
 
 use std::collections::HashSet;
 use std::sync::Arc;
