@@ -18,8 +18,8 @@ die() { echo "demo: $*" >&2; exit 1; }
 # Runs a command and shows it the way one would type it.
 show() {
     echo
-    echo "\$ saltern cmd $* -c $shown"
-    "$saltern" cmd "$@" -c "$demo/conf"
+    echo "\$ saltern cmd -c $shown ${*@Q}"
+    "$saltern" cmd -c "$demo/conf" "$@"
 }
 
 # The process still is the one that was started: its number may have been given away since.
@@ -47,7 +47,8 @@ stop() {
 launch() {
     local name="$1"
     shift
-    "$saltern" "$@" >"$demo/log/$name" 2>&1 </dev/null &
+    # In a session of its own, so that Ctrl-C in this terminal does not reach it.
+    setsid "$saltern" "$@" >"$demo/log/$name" 2>&1 </dev/null &
     echo "$! $saltern" >>"$demo/pids"
 }
 
@@ -112,7 +113,7 @@ wait_for() {
 }
 
 serves() { [ -S "$demo/run/master_event_pub.ipc" ] && (: <"/dev/tcp/127.0.0.1/$ret_port"); }
-all_answer() { [ "$("$saltern" cmd '*' test.ping -t 1 -c "$demo/conf" | grep -c True)" = 3 ]; }
+all_answer() { [ "$("$saltern" cmd -c "$demo/conf" -t 1 '*' test.ping | grep -c True)" = 3 ]; }
 
 start() {
     [ -x "$saltern" ] || die "$saltern is missing: run 'make build'"
@@ -137,7 +138,7 @@ start() {
     cat <<END
 
 The master and the minions keep running. Try:
-  $(realpath --relative-to=. "$saltern") cmd '*' cmd.run 'df -h /' -c $shown
+  $(realpath --relative-to=. "$saltern") cmd -c $shown '*' cmd.run 'df -h /'
   salt -c $shown '*' test.ping            (stock Salt's own command, if you have it)
 The logs are in $(realpath --relative-to=. "$demo")/log. Stop everything with: make demo-stop
 END

@@ -31,9 +31,8 @@ fn demo() -> Result<()> {
     );
 
     let mut command = Command::new(saltern_program());
-    command
-        .args(["cmd", "bravo", "test.echo", "still here", "-c"])
-        .arg(demo.0.join("conf"));
+    command.args(["cmd", "-c"]).arg(demo.0.join("conf"));
+    command.args(["bravo", "test.echo", "still here"]);
     run(&mut command, SOON)?
         .expect_code(0)?
         .expect_text("bravo:\n    still here")?;

@@ -242,14 +242,14 @@ pub(crate) fn connections(port: u16) -> Vec<u16> {
 fn a_job_published_while_a_minion_is_away_is_reported_missing() -> TestResult {
     Site::run(
         OURS,
-        |_| {},
+        |config| _ = config.set("gather_job_timeout", 1),
         |site| {
             site.bring_up(&[("m1", MinionKind::Native), ("m2", MinionKind::Native)])?;
             site.kill_minion("m2");
             wait_until("the connection of m2 to close", SOON, || {
                 (connections(site.publish_port()).len() == 1).then_some(())
             })?;
-            let run = site.salt(&["-t", "1", "--gather-job-timeout=1", "*", "test.ping"])?;
+            let run = site.salt(&["-t", "1", "*", "test.ping"])?;
             run.expect_code(1)?
                 .expect_text("m1:\n    True")?
                 .expect_text("m2:\n    Minion did not")?;

@@ -1,9 +1,12 @@
-"""Sends one event to the master with the keys of a minion, through stock's own request channel.
+"""Sends events to the master over one session of a minion, through stock's own request channel.
 
-`send_event.py MINION_CONFIG TAG`; exit code 0 once the master acknowledged it, 1 if it refused.
-It tries once and reports; it deliberately does not retry as a minion would.
+`send_event.py MINION_CONFIG` reads tags from standard input, one a line, and answers each with
+"ok" once the master acknowledged the event. At the first refusal it ends with exit code 1; it
+deliberately does not wait and ask again as a minion would.
 """
 
+import os
+import signal
 import sys
 
 import salt.channel.client
@@ -11,17 +14,22 @@ import salt.config
 
 
 def main():
-    config, tag = sys.argv[1:]
-    opts = salt.config.minion_config(config)
+    opts = salt.config.minion_config(sys.argv[1])
     opts["master_uri"] = f"tcp://{opts['master']}:{opts['master_port']}"
     opts["auth_tries"] = 1
-    opts["auth_safemode"] = False
-    load = {"cmd": "_minion_event", "id": opts["id"], "tag": tag, "data": {}, "pretag": None}
+    opts["rejected_retry"] = False
     with salt.channel.client.ReqChannel.factory(opts) as channel:
-        channel.send(load, tries=1, timeout=10)
+        for line in sys.stdin:
+            # What is not acknowledged by then is refused: stock waits for ever for a pending key.
+            signal.alarm(10)
+            load = {"cmd": "_minion_event", "id": opts["id"], "tag": line.strip(), "data": {}}
+            channel.send({**load, "pretag": None}, tries=1, timeout=5)
+            signal.alarm(0)
+            print("ok", flush=True)
 
 
 try:
     main()
 except BaseException as error:  # stock raises SystemExit too when its key is refused
-    sys.exit(f"refused: {error!r}")
+    print(f"refused: {error!r}", file=sys.stderr, flush=True)
+    os._exit(1)

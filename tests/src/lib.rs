@@ -24,6 +24,7 @@ pub mod logs;
 pub mod port;
 pub mod process;
 pub mod release;
+pub mod session;
 pub mod site;
 
 pub use config::Config;

@@ -17,6 +17,7 @@ use crate::logs::{self, Expected};
 use crate::port::free_port;
 use crate::process::{Daemon, Run, peer, run, wait_until};
 use crate::release::{Release, Server, saltern_program};
+use crate::session::Session;
 
 /// What a test returns.
 pub type TestResult = Result<(), Failure>;
@@ -532,18 +533,16 @@ impl Site {
         run(&mut command, SOON * 2)
     }
 
-    /// Sends an event with the keys of this minion, by stock's request channel; exit code 0 when
-    /// the master acknowledged it.
+    /// Opens a session with the keys of this minion, by stock's request channel.
     ///
     /// # Errors
-    /// When it is not done in time.
-    pub fn send_event_as(&self, id: &str, tag: &str) -> Result<Run> {
+    /// When the program cannot be started.
+    pub fn session_of(&self, id: &str) -> Result<Session> {
         let mut command = Command::new(self.server.release().program("python"));
         command
             .arg(peer("send_event.py"))
-            .arg(self.minion_conf(id).join("minion"))
-            .arg(tag);
-        run(&mut command, SOON * 2)
+            .arg(self.minion_conf(id).join("minion"));
+        Session::start(&mut command, &self.path(format!("log/session-{id}")))
     }
 
     /// Runs a program of our own: `saltern ARGUMENTS… -c CONF`.
