@@ -57,8 +57,8 @@ const STEP: usize = 500;
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// How long to wait after a failure.
 const RETRY: Duration = Duration::from_secs(5);
-/// Of 20 levels of niceness.
-const NICENESS: i32 = 10;
+/// The lowest priority there is: while anybody else has work, the mirror hardly runs.
+const NICENESS: i32 = 19;
 
 /// See the module.
 pub(crate) struct JobMirror {
