@@ -18,7 +18,14 @@ die() { echo "demo: $*" >&2; exit 1; }
 # Runs a command and shows it the way one would type it.
 show() {
     echo
-    echo "\$ saltern cmd -c $shown ${*@Q}"
+    local word line=""
+    for word in "$@"; do
+        case $word in
+        *[!A-Za-z0-9.,_-]*) line+=" '$word'" ;;
+        *) line+=" $word" ;;
+        esac
+    done
+    echo "\$ saltern cmd -c $shown$line"
     "$saltern" cmd -c "$demo/conf" "$@"
 }
 
@@ -131,7 +138,7 @@ start() {
     wait_for "all minions to answer" all_answer
 
     show '*' test.ping
-    show 'alfa' cmd.run 'uname -srm; uptime -p'
+    show alfa cmd.run 'uname -srm; uptime -p'
     show -L alfa,charlie cmd.run 'sleep 1; echo "done on $(hostname)"'
     show '*' grains.get role
 

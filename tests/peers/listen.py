@@ -27,9 +27,11 @@ def main():
         sys.exit(f"cannot connect to the event socket in {sock_dir}")
     print(json.dumps({"listening": True}), flush=True)
     while True:
-        event = bus.get_event(wait=1, full=True)
-        if event is not None:
-            print(json.dumps(event, default=plain), flush=True)
+        # For ever: a wait that runs out cancels a read under way, and what it had read is lost.
+        event = bus.get_event(wait=0, full=True)
+        if event is None:
+            sys.exit("the event socket was closed")
+        print(json.dumps(event, default=plain), flush=True)
 
 
 main()
