@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -32,8 +31,9 @@ pub(crate) struct Bus {
     framing: Framing,
     compat: Compat,
     clock: Clock,
-    sequence: AtomicU64,
     metrics: BusMetrics,
+    /// Told when the last listener has gone.
+    emptied: Notify,
 }
 
 struct BusMetrics {
@@ -46,6 +46,26 @@ struct BusMetrics {
 pub(crate) struct Subscriber {
     queue: Mutex<Queue>,
     ready: Notify,
+}
+
+/// A listener's place on the bus.
+pub(crate) struct Subscription {
+    bus: Arc<Bus>,
+    subscriber: Arc<Subscriber>,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.bus.unsubscribe(&self.subscriber);
+    }
+}
+
+impl std::ops::Deref for Subscription {
+    type Target = Subscriber;
+
+    fn deref(&self) -> &Subscriber {
+        &self.subscriber
+    }
 }
 
 #[derive(Default)]
@@ -90,14 +110,13 @@ impl Bus {
             framing,
             compat,
             clock,
-            sequence: AtomicU64::new(0),
             metrics,
+            emptied: Notify::new(),
         })
     }
 
     /// Queues an event for everybody who listens. Never waits.
     pub(crate) fn publish(&self, event: &Event) {
-        self.sequence.fetch_add(1, Ordering::Relaxed);
         self.metrics.events.inc();
         let subscribers = self.subscribers.read();
         if subscribers.is_empty() {
@@ -111,25 +130,43 @@ impl Bus {
         }
     }
 
-    /// A new listener; it hears what is published from now on.
-    pub(crate) fn subscribe(&self) -> Arc<Subscriber> {
+    /// A new listener; it hears what is published from now on, until it is dropped.
+    pub(crate) fn subscribe(self: &Arc<Self>) -> Subscription {
         let subscriber = Arc::new(Subscriber {
             queue: Mutex::new(Queue::default()),
             ready: Notify::new(),
         });
         self.subscribers.write().push(subscriber.clone());
         self.metrics.subscribers.inc();
-        subscriber
+        Subscription {
+            bus: self.clone(),
+            subscriber,
+        }
     }
 
-    /// The listener has gone.
-    pub(crate) fn unsubscribe(&self, gone: &Arc<Subscriber>) {
+    /// How many listen.
+    pub(crate) fn subscriber_count(&self) -> usize {
+        self.subscribers.read().len()
+    }
+
+    /// Resolves when nobody listens.
+    pub(crate) async fn emptied(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.subscriber_count() == 0 {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    fn unsubscribe(&self, gone: &Arc<Subscriber>) {
         let mut subscribers = self.subscribers.write();
-        let before = subscribers.len();
         subscribers.retain(|subscriber| !Arc::ptr_eq(subscriber, gone));
-        self.metrics
-            .subscribers
-            .sub((before - subscribers.len()) as i64);
+        self.metrics.subscribers.dec();
+        if subscribers.is_empty() {
+            self.emptied.notify_waiters();
+        }
     }
 
     /// The event that tells a subscriber how many it missed.
@@ -177,7 +214,8 @@ impl Subscriber {
         }
     }
 
-    fn take_now(&self, most: usize) -> Option<(Vec<Bytes>, u64)> {
+    /// The same without waiting; `None` when there is nothing.
+    pub(crate) fn take_now(&self, most: usize) -> Option<(Vec<Bytes>, u64)> {
         let mut queue = self.queue.lock();
         if queue.frames.is_empty() && queue.missed == 0 {
             return None;
@@ -231,13 +269,63 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_frame_larger_than_the_queue_is_let_in_alone() {
+        let limits = QueueLimits {
+            frames: 10,
+            bytes: 8,
+        };
+        let bus = Bus::new(Compat::V3007, limits, Clock::system(), &Registry::new());
+        let subscriber = bus.subscribe();
+        bus.publish(&event(1));
+        bus.publish(&event(2));
+        assert_eq!(
+            subscriber.take_now(10).map(|t| (t.0.len(), t.1)),
+            Some((1, 1))
+        );
+        bus.publish(&event(3));
+        assert_eq!(
+            subscriber.take_now(10).map(|t| (t.0.len(), t.1)),
+            Some((1, 0))
+        );
+        assert!(subscriber.take_now(10).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_gap_is_announced_behind_what_was_queued_before_it_and_in_front_of_the_rest() {
+        let bus = bus(3);
+        let subscriber = bus.subscribe();
+        for number in 0..5 {
+            bus.publish(&event(number));
+        }
+        // Taken in parts: the gap comes with the last part only.
+        assert_eq!(
+            subscriber.take_now(2).map(|t| (t.0.len(), t.1)),
+            Some((2, 0))
+        );
+        bus.publish(&event(5));
+        assert_eq!(
+            subscriber.take_now(2).map(|t| (t.0.len(), t.1)),
+            Some((1, 3))
+        );
+        bus.publish(&event(6));
+        assert_eq!(
+            subscriber.take_now(2).map(|t| (t.0.len(), t.1)),
+            Some((1, 0))
+        );
+    }
+
+    #[tokio::test]
     async fn who_has_gone_is_forgotten() {
         let bus = bus(2);
-        let subscriber = bus.subscribe();
+        let subscription = bus.subscribe();
         assert_eq!(bus.metrics.subscribers.get(), 1);
-        bus.unsubscribe(&subscriber);
-        bus.publish(&event(1));
-        assert!(subscriber.take_now(1).is_none());
+        let emptied = {
+            let bus = bus.clone();
+            tokio::spawn(async move { bus.emptied().await })
+        };
+        drop(subscription);
+        emptied.await.unwrap();
         assert_eq!(bus.metrics.subscribers.get(), 0);
+        assert_eq!(bus.subscriber_count(), 0);
     }
 }

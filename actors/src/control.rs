@@ -13,6 +13,7 @@ use saltern_base::metrics::Registry;
 use saltern_supervise::Tree;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// The socket's name.
@@ -54,26 +55,35 @@ const MAX_LINE: u64 = 1024;
 /// A question must be asked and its answer taken in this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Opens the door.
-pub(crate) fn serve(sock_dir: &Path, control: Control, stop: CancellationToken) -> io::Result<()> {
-    let path = sock_dir.join(SOCKET);
-    let listener = crate::event_sockets::bind(&path, 0o600)?;
-    let listener = UnixListener::from_std(listener)?;
+/// Questions at a time.
+const MOST_ASKING: usize = 16;
+
+/// Makes the door; nobody is answered before it is served.
+pub(crate) fn bind(sock_dir: &Path) -> io::Result<UnixListener> {
+    UnixListener::from_std(crate::event_sockets::bind(&sock_dir.join(SOCKET), 0o600)?)
+}
+
+/// Opens the door, until `stop`.
+pub(crate) fn serve(listener: UnixListener, control: Control, stop: CancellationToken) {
     if cfg!(feature = "fault-injection") {
         tracing::info!("fault injection is built in: this is a test build");
     }
     let control = Arc::new(control);
+    let places = Arc::new(Semaphore::new(MOST_ASKING));
     actix_rt::spawn(async move {
         crate::event_sockets::accept_all(&listener, &stop, |stream| {
+            let Ok(place) = places.clone().try_acquire_owned() else {
+                return;
+            };
             let control = control.clone();
             actix_rt::spawn(async move {
                 // Whoever asks too slowly gets no answer.
                 let _ = tokio::time::timeout(PATIENCE, converse(stream, &control)).await;
+                drop(place);
             });
         })
         .await;
     });
-    Ok(())
 }
 
 async fn converse(mut stream: UnixStream, control: &Control) -> io::Result<()> {

@@ -3,15 +3,15 @@
 //! The subscribers, their queues and both event sockets live beside the actor (`bus`,
 //! `event_sockets`) and survive it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use actix::{Actor, Context, Handler};
+use actix::{Actor, AsyncContext, Context, Handler, ResponseActFuture};
 use parking_lot::Mutex;
 use saltern_supervise::Child;
 use tokio_util::sync::CancellationToken;
 
 use crate::bus::Bus;
-use crate::event_sockets::EventSockets;
+use crate::event_sockets::{Door, EventSockets};
 use crate::messages::Fire;
 
 /// What an event publisher is built from.
@@ -20,7 +20,14 @@ pub(crate) struct Seed {
     pub(crate) bus: Arc<Bus>,
     /// The event sockets, until the first event publisher has taken them over.
     pub(crate) sockets: Arc<Mutex<Option<EventSockets>>>,
+    /// Set when the sockets have been taken over.
+    pub(crate) door: Arc<OnceLock<Arc<Door>>>,
+    /// Cancelled when no more events are taken from local programs.
+    pub(crate) stop_taking: CancellationToken,
+    /// Cancelled, by this actor, when everybody else has ended.
     pub(crate) stop: CancellationToken,
+    /// Cancelled when the last answer has left the request port.
+    pub(crate) requests_closed: CancellationToken,
 }
 
 /// See the module.
@@ -37,15 +44,34 @@ impl Child for EventPublisher {
     fn build(seed: &Seed) -> Self {
         Self { seed: seed.clone() }
     }
+
+    /// The last to stop: everything that was published or answered has left when this is over.
+    fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        self.seed.stop.cancel();
+        let (bus, requests_closed) = (self.seed.bus.clone(), self.seed.requests_closed.clone());
+        let gone = async move {
+            bus.emptied().await;
+            requests_closed.cancelled().await;
+        };
+        Some(Box::pin(actix::fut::wrap_future(gone)))
+    }
 }
 
 impl Actor for EventPublisher {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        use actix::AsyncContext;
-        if let Some(sockets) = self.seed.sockets.lock().take() {
-            sockets.serve(&self.seed.bus, &context.address(), &self.seed.stop);
+        let Seed {
+            bus,
+            stop_taking,
+            stop,
+            ..
+        } = &self.seed;
+        if let Some(sockets) = self.seed.sockets.lock().take()
+            && let Some(door) = sockets.serve(bus, &context.address(), stop_taking, stop)
+        {
+            // Nobody else sets it.
+            let _ = self.seed.door.set(door);
         }
     }
 }
@@ -54,6 +80,9 @@ impl Handler<Fire> for EventPublisher {
     type Result = ();
 
     fn handle(&mut self, Fire(events): Fire, _: &mut Self::Context) {
+        if let Some(door) = self.seed.door.get() {
+            door.let_in_waiting();
+        }
         for event in &events {
             self.seed.bus.publish(event);
         }

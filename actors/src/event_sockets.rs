@@ -15,6 +15,9 @@ use std::time::Duration;
 use actix::Addr;
 use bytes::Bytes;
 use futures_util::StreamExt;
+use saltern_base::metrics::{
+    IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
+};
 use saltern_model::{Compat, Event, Packed, Tag};
 use saltern_wire::ipc::{PullDecoder, split_body};
 use saltern_wire::msgpack::{Limits, RawValue};
@@ -36,11 +39,45 @@ const PULL: &str = "master_event_pull.ipc";
 /// Frames written with one system call at most.
 const FRAMES_AT_ONCE: usize = 64;
 
+/// How long a subscriber has to take what is queued for it when the master stops.
+const LAST_CALL: Duration = Duration::from_secs(2);
+
 /// The bound sockets, not yet served.
 pub(crate) struct EventSockets {
     publish: StdUnixListener,
     pull: StdUnixListener,
     options: SocketOptions,
+    metrics: SocketMetrics,
+}
+
+/// What the sockets count.
+struct SocketMetrics {
+    senders: IntGauge,
+    refused: IntCounterVec,
+    cut_off: IntCounter,
+}
+
+impl SocketMetrics {
+    fn new(registry: &Registry) -> Self {
+        Self {
+            senders: gauge(
+                registry,
+                "saltern_bus_senders",
+                "Local programs that are connected to fire events.",
+            ),
+            refused: counter_vec(
+                registry,
+                "saltern_bus_connections_refused_total",
+                "Connections to an event socket that were closed because there were too many.",
+                &["socket"],
+            ),
+            cut_off: counter(
+                registry,
+                "saltern_bus_subscribers_cut_off_total",
+                "Subscribers of the bus that took nothing for too long.",
+            ),
+        }
+    }
 }
 
 /// How the sockets behave.
@@ -54,6 +91,8 @@ pub(crate) struct SocketOptions {
     pub(crate) drain_timeout: Duration,
     /// The largest event that a local program may fire, in bytes.
     pub(crate) max_event: usize,
+    /// Connections to each of the two sockets.
+    pub(crate) connections: usize,
 }
 
 /// Why a socket cannot be made.
@@ -70,7 +109,7 @@ pub struct SocketError {
 impl EventSockets {
     /// Binds both sockets and makes the two files. What a dead master left behind is replaced; who
     /// holds the ports is the master, so nobody alive is robbed of a socket.
-    pub(crate) fn bind(options: SocketOptions) -> Result<Self, SocketError> {
+    pub(crate) fn bind(options: SocketOptions, registry: &Registry) -> Result<Self, SocketError> {
         let directory = options.directory.as_path();
         let at = |path: &Path| {
             let path = path.to_owned();
@@ -81,6 +120,9 @@ impl EventSockets {
             Compat::V3006 if !options.for_other_users => 0o600,
             _ => 0o660,
         };
+        if options.compat == Compat::V3006 && options.for_other_users {
+            let_others_through(directory);
+        }
         let publish_path = directory.join(PUB);
         let publish = bind(&publish_path, listen_mode).map_err(at(&publish_path))?;
         let pull_path = directory.join(PULL);
@@ -92,28 +134,57 @@ impl EventSockets {
         Ok(Self {
             publish,
             pull,
+            metrics: SocketMetrics::new(registry),
             options,
         })
     }
 
-    /// Serves both sockets in tasks of this thread.
+    /// Serves both sockets in tasks of this thread: events are taken in until `stop_taking`, and
+    /// given out until `stop`. `None`, after an entry in the log, when the system refuses.
     pub(crate) fn serve(
         self,
         bus: &Arc<Bus>,
         publisher: &Addr<EventPublisher>,
+        stop_taking: &CancellationToken,
         stop: &CancellationToken,
-    ) {
-        let listeners = UnixListener::from_std(self.publish)
-            .and_then(|publish| Ok((publish, UnixListener::from_std(self.pull)?)));
-        match listeners {
-            Ok((publish, pull)) => {
-                let timeout = self.options.drain_timeout;
-                actix_rt::spawn(serve_publish(publish, bus.clone(), timeout, stop.clone()));
-                let limit = self.options.max_event;
-                actix_rt::spawn(serve_pull(pull, publisher.clone(), limit, stop.clone()));
+    ) -> Option<Arc<Door>> {
+        let listeners = self.publish.try_clone().and_then(|waiting| {
+            let publish = UnixListener::from_std(self.publish)?;
+            Ok((waiting, publish, UnixListener::from_std(self.pull)?))
+        });
+        let (waiting, publish, pull) = match listeners {
+            Ok(listeners) => listeners,
+            Err(error) => {
+                tracing::error!(%error, "the event sockets cannot be served");
+                return None;
             }
-            Err(error) => tracing::error!(%error, "the event sockets cannot be served"),
-        }
+        };
+        let refused = |socket| self.metrics.refused.with_label_values(&[socket]);
+        let door = Arc::new(Door {
+            waiting,
+            bus: bus.clone(),
+            timeout: self.options.drain_timeout,
+            stop: stop.clone(),
+            most: self.options.connections,
+            refused: refused("pub"),
+            cut_off: self.metrics.cut_off,
+        });
+        let pull_door = PullDoor {
+            publisher: publisher.clone(),
+            max_event: self.options.max_event,
+            stop: stop_taking.clone(),
+            most: self.options.connections,
+            senders: self.metrics.senders.clone(),
+            refused: refused("pull"),
+        };
+        let serving = door.clone();
+        actix_rt::spawn(async move {
+            accept_all(&publish, &serving.stop, |stream| serving.let_in(stream)).await;
+        });
+        actix_rt::spawn(async move {
+            accept_all(&pull, &pull_door.stop, |stream| pull_door.let_in(stream)).await;
+        });
+        Some(door)
     }
 
     /// Removes what tells clients that a master is running.
@@ -143,6 +214,28 @@ pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<StdUnixListener> {
     Ok(listener)
 }
 
+/// Users whom `publisher_acl` or `external_auth` admits must be able to reach the sockets, as
+/// 3006's event publisher arranges it (`salt/utils/event.py`).
+fn let_others_through(directory: &Path) {
+    const OTHERS_PASS: u32 = 0o001;
+    let changed = std::fs::metadata(directory).and_then(|metadata| {
+        let mode = metadata.permissions().mode();
+        if mode & OTHERS_PASS != 0 {
+            return Ok(());
+        }
+        std::fs::set_permissions(
+            directory,
+            std::fs::Permissions::from_mode(mode | OTHERS_PASS),
+        )
+    });
+    if let Err(error) = changed {
+        tracing::warn!(
+            path = %directory.display(), %error,
+            "other users cannot reach the event socket"
+        );
+    }
+}
+
 fn remove_if_there(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -161,27 +254,73 @@ fn marker(path: &Path) -> io::Result<()> {
         .map(drop)
 }
 
-async fn serve_publish(
-    listener: UnixListener,
+/// Where subscribers come in.
+pub(crate) struct Door {
+    /// The listening socket once more, for [`Door::let_in_waiting`].
+    waiting: StdUnixListener,
     bus: Arc<Bus>,
     timeout: Duration,
     stop: CancellationToken,
-) {
-    accept_all(&listener, &stop, |stream| {
-        let bus = bus.clone();
+    most: usize,
+    refused: IntCounter,
+    cut_off: IntCounter,
+}
+
+impl Door {
+    /// Lets in who has connected by now. Called before an event is published: a client that
+    /// connects, and then does something that makes an event, hears that event.
+    pub(crate) fn let_in_waiting(&self) {
+        // Any error, "would block" above all, is the accepting task's business.
+        while !self.stop.is_cancelled()
+            && let Ok((stream, _)) = self.waiting.accept()
+        {
+            let stream = stream
+                .set_nonblocking(true)
+                .and_then(|()| UnixStream::from_std(stream));
+            match stream {
+                Ok(stream) => self.let_in(stream),
+                Err(error) => tracing::warn!(%error, "an event subscriber cannot be served"),
+            }
+        }
+    }
+
+    fn let_in(&self, stream: UnixStream) {
+        if self.bus.subscriber_count() >= self.most {
+            self.refused.inc();
+            tracing::warn!(
+                most = self.most,
+                "too many event subscribers; one was turned away"
+            );
+            return;
+        }
         // Subscribed before the next event can be published on this thread.
-        let subscriber = bus.subscribe();
-        let stop = stop.clone();
+        let subscription = self.bus.subscribe();
+        let (bus, timeout) = (self.bus.clone(), self.timeout);
+        let (stop, cut_off) = (self.stop.clone(), self.cut_off.clone());
         actix_rt::spawn(async move {
             let end = tokio::select! {
-                end = feed(stream, &subscriber, &bus, timeout) => end,
-                () = stop.cancelled() => "the master stops",
+                end = feed(stream, &subscription, &bus, timeout, &stop) => end,
+                () = last_call(&stop) => End::TooSlow,
             };
-            tracing::debug!(reason = end, "an event subscriber has gone");
-            bus.unsubscribe(&subscriber);
+            if end == End::TooSlow {
+                cut_off.inc();
+                tracing::warn!("an event subscriber took no events for too long; it was cut off");
+            }
         });
-    })
-    .await;
+    }
+}
+
+async fn last_call(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(LAST_CALL).await;
+}
+
+/// Why a subscriber is served no more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Closed,
+    TooSlow,
+    Stopped,
 }
 
 /// Accepts until told to stop. Out of descriptors, it waits a moment instead of spinning.
@@ -205,21 +344,28 @@ pub(crate) async fn accept_all(
     }
 }
 
-/// Writes events until the subscriber goes away or stops taking them.
+/// Writes events until the subscriber goes away or stops taking them; when the master stops, until
+/// nothing is left.
 async fn feed(
     stream: UnixStream,
     subscriber: &Subscriber,
     bus: &Bus,
     timeout: Duration,
-) -> &'static str {
+    stop: &CancellationToken,
+) -> End {
     let (mut reader, mut writer) = stream.into_split();
     let mut scrap = [0_u8; 64];
     loop {
-        let (mut frames, missed) = tokio::select! {
-            taken = subscriber.take(FRAMES_AT_ONCE) => taken,
-            read = reader.read(&mut scrap) => match read {
-                Ok(0) | Err(_) => return "it closed the connection",
-                Ok(_) => continue,
+        let (mut frames, missed) = match subscriber.take_now(FRAMES_AT_ONCE) {
+            Some(taken) => taken,
+            None if stop.is_cancelled() => return End::Stopped,
+            None => tokio::select! {
+                taken = subscriber.take(FRAMES_AT_ONCE) => taken,
+                () = stop.cancelled() => continue,
+                read = reader.read(&mut scrap) => match read {
+                    Ok(0) | Err(_) => return End::Closed,
+                    Ok(_) => continue,
+                },
             },
         };
         if missed > 0 {
@@ -227,8 +373,8 @@ async fn feed(
         }
         match tokio::time::timeout(timeout, write_all(&mut writer, &frames)).await {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => return "it closed the connection",
-            Err(_) => return "it took no events for too long",
+            Ok(Err(_)) => return End::Closed,
+            Err(_) => return End::TooSlow,
         }
     }
 }
@@ -249,22 +395,47 @@ async fn write_all(
     Ok(())
 }
 
-async fn serve_pull(
-    listener: UnixListener,
+/// Where local programs that fire events come in.
+struct PullDoor {
     publisher: Addr<EventPublisher>,
     max_event: usize,
     stop: CancellationToken,
-) {
-    accept_all(&listener, &stop, |stream| {
-        let (publisher, stop) = (publisher.clone(), stop.clone());
+    most: usize,
+    senders: IntGauge,
+    refused: IntCounter,
+}
+
+/// A sender is counted for as long as this lives.
+struct Counted(IntGauge);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl PullDoor {
+    fn let_in(&self, stream: UnixStream) {
+        if usize::try_from(self.senders.get()).unwrap_or(0) >= self.most {
+            self.refused.inc();
+            tracing::warn!(
+                most = self.most,
+                "too many event senders; one was turned away"
+            );
+            return;
+        }
+        self.senders.inc();
+        let counted = Counted(self.senders.clone());
+        let (publisher, max_event) = (self.publisher.clone(), self.max_event);
+        let stop = self.stop.clone();
         actix_rt::spawn(async move {
             tokio::select! {
                 () = take_in(stream, &publisher, max_event) => {}
                 () = stop.cancelled() => {}
             }
+            drop(counted);
         });
-    })
-    .await;
+    }
 }
 
 async fn take_in(stream: UnixStream, publisher: &Addr<EventPublisher>, max_event: usize) {

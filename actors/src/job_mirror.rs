@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, AsyncContext, Context, Handler, Message};
+use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message};
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
@@ -64,6 +64,7 @@ const NICENESS: i32 = 19;
 pub(crate) struct JobMirror {
     seed: Seed,
     is_working: bool,
+    is_cleaning: bool,
 }
 
 /// Take the next step.
@@ -86,6 +87,7 @@ impl Child for JobMirror {
         Self {
             seed: seed.clone(),
             is_working: false,
+            is_cleaning: false,
         }
     }
 
@@ -128,7 +130,7 @@ impl Handler<Step> for JobMirror {
             Ok(0) => self.is_working = false,
             Ok(rows) => {
                 self.seed.metrics.rows.inc_by(rows as u64);
-                context.notify(Step);
+                later(context, Step);
             }
             Err(error) => {
                 tracing::error!(%error, "job-cache files cannot be written; trying again");
@@ -143,7 +145,9 @@ impl Handler<CleanJobFiles> for JobMirror {
     type Result = ();
 
     fn handle(&mut self, _: CleanJobFiles, context: &mut Self::Context) {
-        context.notify(CleanPart(0));
+        if !std::mem::replace(&mut self.is_cleaning, true) {
+            later(context, CleanPart(0));
+        }
     }
 }
 
@@ -151,19 +155,39 @@ impl Handler<CleanPart> for JobMirror {
     type Result = ();
 
     fn handle(&mut self, CleanPart(part): CleanPart, context: &mut Self::Context) {
-        let Some(keep) = self.seed.keep else { return };
-        let now = self.seed.clock.unix();
-        if let Err(error) = self.seed.mirror.lock().files().clean_part(part, keep, now) {
-            tracing::error!(%error, "old job-cache files cannot be removed");
-            return;
-        }
-        if let Some(next) = part.checked_add(1) {
-            context.notify(CleanPart(next));
+        let next = self.clean(part).then(|| part.checked_add(1)).flatten();
+        match next {
+            Some(next) => later(context, CleanPart(next)),
+            None => self.is_cleaning = false,
         }
     }
 }
 
+/// Sends `message` to the actor itself after everybody else had a turn: one that goes on for long
+/// must still hear that it is to stop. `notify` alone would handle it in the same turn.
+fn later<M>(context: &mut Context<JobMirror>, message: M)
+where
+    JobMirror: Handler<M>,
+    M: Message<Result = ()> + 'static,
+{
+    let turn = actix::fut::wrap_future::<_, JobMirror>(tokio::task::yield_now());
+    context.spawn(turn.map(move |(), _, context| context.notify(message)));
+}
+
 impl JobMirror {
+    /// Whether there may be more to clean.
+    fn clean(&self, part: u8) -> bool {
+        let Some(keep) = self.seed.keep else {
+            return false;
+        };
+        let now = self.seed.clock.unix();
+        let cleaned = self.seed.mirror.lock().files().clean_part(part, keep, now);
+        if let Err(error) = &cleaned {
+            tracing::error!(%error, "old job-cache files cannot be removed");
+        }
+        cleaned.is_ok()
+    }
+
     fn save(&self) {
         if let Err(error) = self.seed.mirror.lock().save() {
             tracing::error!(%error, "the mirror's place cannot be saved");

@@ -3,13 +3,20 @@
 //! Messages that arrive while a commit is under way wait in the mailbox and make the next one
 //! together (group commit): the store is never idle and never waits for company. What follows a
 //! commit (job files, events, the publish, the answer) follows it in that order.
+//!
+//! A batch that dies with the actor was not acknowledged: its answers are dropped, which tells
+//! every peer at once that its request was not handled.
 
+use std::collections::HashSet;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context as Task, Poll};
 
-use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, WrapFuture};
+use actix::{Actor, ActorFuture, Addr, AsyncContext, Context, Handler, Message, ResponseActFuture};
 use parking_lot::Mutex;
 use saltern_base::metrics::{Histogram, IntCounter, Registry, SECONDS, counter, histogram};
-use saltern_store::jobs::{JobDatabase, Write, Written};
+use saltern_model::Jid;
+use saltern_store::jobs::{JobDatabase, JobState, Write, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
 use tokio::time::Instant;
@@ -18,10 +25,10 @@ use crate::event_publisher::EventPublisher;
 use crate::job_mirror::JobMirror;
 use crate::job_tracker::JobTracker;
 use crate::messages::{
-    AfterCommit, ExpireJobs, Fire, FollowUp, Persist, Publish, ReturnsStored, StoredReturn,
+    AfterCommit, Beginning, ExpireJobs, Fire, FollowUp, Persist, Publish, Stored, StoredReturn,
 };
 use crate::publisher::Publisher;
-use crate::send::push;
+use crate::send::{Outbox, Sends};
 
 /// What a store is built from.
 #[derive(Clone)]
@@ -72,17 +79,28 @@ impl StoreMetrics {
 /// Changes of one commit at most: bounds the memory and the time of a transaction.
 const BATCH: usize = 4096;
 
-/// Rows deleted in one transaction when old jobs expire.
-const EXPIRY_SLICE: usize = 2_000;
+/// Rows deleted in one transaction when old jobs expire: short, because returns wait meanwhile.
+const EXPIRY_SLICE: usize = 500;
 
 /// See the module.
 pub(crate) struct JobStore {
     seed: Seed,
+    outbox: Outbox,
     writes: Vec<Write>,
     /// What follows, with the number of writes that belong to it.
     follow: Vec<(usize, AfterCommit)>,
+    /// Jobs that returns of this batch brought along; once a batch is enough.
+    brought: HashSet<Jid>,
     commit_is_due: bool,
+    is_draining: bool,
+    /// Old jobs are being removed up to this moment.
+    expiring: Option<i64>,
 }
+
+/// Remove the next slice of old jobs.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct ExpireSlice;
 
 impl Child for JobStore {
     type Seed = Seed;
@@ -93,10 +111,22 @@ impl Child for JobStore {
     fn build(seed: &Seed) -> Self {
         Self {
             seed: seed.clone(),
+            outbox: Outbox::default(),
             writes: Vec::new(),
             follow: Vec::new(),
+            brought: HashSet::new(),
             commit_is_due: false,
+            is_draining: false,
+            expiring: None,
         }
+    }
+
+    fn drain(&mut self, context: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        // Those who fill the mailbox are gone: what is left in it is little, and must not wait
+        // for a commit that the end of the actor would forestall.
+        self.is_draining = true;
+        self.commit(context);
+        None
     }
 }
 
@@ -104,19 +134,62 @@ impl Actor for JobStore {
     type Context = Context<Self>;
 }
 
+impl Sends for JobStore {
+    fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+}
+
+/// Commits when the mailbox has been emptied into the batch: when everybody else on the thread
+/// had a turn and nothing was added.
+struct CommitSoon {
+    seen: usize,
+}
+
+impl ActorFuture<JobStore> for CommitSoon {
+    type Output = ();
+
+    fn poll(
+        mut self: Pin<&mut Self>,
+        store: &mut JobStore,
+        context: &mut Context<JobStore>,
+        task: &mut Task<'_>,
+    ) -> Poll<()> {
+        let waiting = store.follow.len();
+        if waiting != self.seen && waiting > 0 {
+            self.seen = waiting;
+            task.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        store.commit_is_due = false;
+        store.commit(context);
+        Poll::Ready(())
+    }
+}
+
 impl Handler<Persist> for JobStore {
     type Result = ();
 
     fn handle(&mut self, message: Persist, context: &mut Self::Context) {
-        self.follow.push((message.writes.len(), message.then));
+        let before = self.writes.len();
+        if let Some(job) = message.brought
+            && self.brought.insert(job.jid.clone())
+        {
+            let closed = Write::JobState {
+                jid: job.jid.clone(),
+                state: JobState::Closed,
+                notes: None,
+            };
+            self.writes.extend([Write::Job(job), closed]);
+        }
         self.writes.extend(message.writes);
-        if self.writes.len() >= BATCH {
+        let count = self.writes.len() - before;
+        self.follow.push((count, message.then));
+        if self.is_draining || self.writes.len() >= BATCH {
             self.commit(context);
         } else if !self.commit_is_due {
             self.commit_is_due = true;
-            // Runs once the mailbox has been emptied into the batch.
-            let later = tokio::task::yield_now().into_actor(self);
-            context.spawn(later.map(|(), store: &mut Self, context| store.commit(context)));
+            context.spawn(CommitSoon { seen: 0 });
         }
     }
 }
@@ -124,49 +197,90 @@ impl Handler<Persist> for JobStore {
 impl Handler<ExpireJobs> for JobStore {
     type Result = ();
 
-    fn handle(&mut self, message: ExpireJobs, context: &mut Self::Context) {
+    fn handle(&mut self, ExpireJobs(moment): ExpireJobs, context: &mut Self::Context) {
+        let was_idle = self.expiring.is_none();
+        self.expiring = self.expiring.max(Some(moment));
+        if was_idle {
+            context.notify(ExpireSlice);
+        }
+    }
+}
+
+impl Handler<ExpireSlice> for JobStore {
+    type Result = ();
+
+    fn handle(&mut self, _: ExpireSlice, context: &mut Self::Context) {
+        let Some(moment) = self.expiring else { return };
+        let began = Instant::now();
         let removed = self
             .seed
             .database
             .lock()
-            .expire_before(message.0, EXPIRY_SLICE);
+            .expire_before(moment, EXPIRY_SLICE);
         match removed {
-            Ok(0) => {}
+            Ok(0) => self.expiring = None,
             Ok(rows) => {
                 tracing::debug!(rows, "old jobs removed");
-                // The rest afterwards, so that returns are not held up.
-                context.notify(message);
+                // At most half of the time goes into this, so that returns are not held up.
+                context.notify_later(ExpireSlice, began.elapsed());
             }
-            Err(error) => tracing::error!(%error, "old jobs cannot be removed"),
+            Err(error) => {
+                tracing::error!(%error, "old jobs cannot be removed");
+                self.expiring = None;
+            }
         }
     }
 }
 
 impl JobStore {
     fn commit(&mut self, context: &mut Context<Self>) {
-        self.commit_is_due = false;
         let writes = std::mem::take(&mut self.writes);
         let follow = std::mem::take(&mut self.follow);
-        if writes.is_empty() {
+        self.brought.clear();
+        if follow.is_empty() {
             return;
         }
-        let began = Instant::now();
-        let written = self.seed.database.lock().commit(&writes);
-        self.seed
-            .metrics
-            .commits
-            .observe(began.elapsed().as_secs_f64());
-        match written {
-            Ok(written) => {
-                self.seed.metrics.writes.inc_by(written.len() as u64);
-                self.follow_up(follow, &written, context);
+        match self.write(&writes) {
+            Ok(written) => self.follow_up(follow, &written, context),
+            Err(error @ StoreError::Database { .. }) if follow.len() > 1 => {
+                // One of the changes may be at fault: the others shall not suffer for it.
+                tracing::error!(%error, requests = follow.len(), "each is tried alone");
+                self.commit_each(&writes, follow, context);
             }
             Err(error) => self.give_up(follow, &error),
         }
     }
 
+    fn commit_each(
+        &mut self,
+        writes: &[Write],
+        follow: Vec<(usize, AfterCommit)>,
+        context: &mut Context<Self>,
+    ) {
+        let mut rest = writes;
+        for (count, then) in follow {
+            let (own, others) = rest.split_at(count.min(rest.len()));
+            rest = others;
+            match self.write(own) {
+                Ok(written) => self.follow_up(vec![(count, then)], &written, context),
+                Err(error) => self.give_up(vec![(count, then)], &error),
+            }
+        }
+    }
+
+    fn write(&self, writes: &[Write]) -> Result<Vec<Written>, StoreError> {
+        let began = Instant::now();
+        let written = self.seed.database.lock().commit(writes);
+        let metrics = &self.seed.metrics;
+        metrics.commits.observe(began.elapsed().as_secs_f64());
+        match &written {
+            Ok(written) => metrics.writes.inc_by(written.len() as u64),
+            Err(_) => metrics.failed.inc(),
+        }
+        written
+    }
+
     fn give_up(&self, follow: Vec<(usize, AfterCommit)>, error: &StoreError) {
-        self.seed.metrics.failed.inc();
         tracing::error!(%error, requests = follow.len(), "nothing was stored");
         for (_, then) in follow {
             if let Some(answer) = then.answer {
@@ -176,13 +290,14 @@ impl JobStore {
     }
 
     fn follow_up(
-        &self,
+        &mut self,
         follow: Vec<(usize, AfterCommit)>,
         written: &[Written],
         context: &mut Context<Self>,
     ) {
-        let mut stored = Vec::new();
-        let mut events = Vec::new();
+        let mut stored = Stored::default();
+        // Each publish with the events that come before it; at last the events after all of them.
+        let (mut publishes, mut events) = (Vec::new(), Vec::new());
         let mut answers = Vec::with_capacity(follow.len());
         let mut end = 0;
         for (count, then) in follow {
@@ -190,53 +305,63 @@ impl JobStore {
             if let Some((jid, minion)) = then.report {
                 let last = end.checked_sub(1).and_then(|last| written.get(last));
                 let is_new = last.is_some_and(|written| written.is_new());
-                stored.push(StoredReturn {
+                stored.returns.push(StoredReturn {
                     jid,
                     minion,
                     is_new,
                 });
             }
-            if let Some(files) = &then.job_files {
-                self.write_job_files(files);
-            }
             events.extend(then.events);
-            if let Some((jid, publication)) = then.publication {
-                // The job is announced before it is published.
-                push(context, &self.seed.bus, Fire(std::mem::take(&mut events)));
-                push(context, &self.seed.publisher, Publish { jid, publication });
+            if let Some(begun) = then.begun {
+                self.write_job_files(&begun);
+                let publish = Publish {
+                    jid: begun.job.jid.clone(),
+                    publication: begun.publication,
+                };
+                publishes.push((std::mem::take(&mut events), publish));
+                stored.jobs.push(begun.job);
             }
             answers.extend(then.answer);
         }
+        // Before anybody can return what is published now.
+        self.tell_tracker(stored);
+        for (announcement, publish) in publishes {
+            self.outbox
+                .push(context, &self.seed.bus, Fire(announcement));
+            self.outbox.push(context, &self.seed.publisher, publish);
+        }
         if !events.is_empty() {
-            push(context, &self.seed.bus, Fire(events));
+            self.outbox.push(context, &self.seed.bus, Fire(events));
         }
-        for answer in answers {
-            answer.done();
-        }
-        self.tell_tracker(stored, context);
+        self.outbox.then(context, move || {
+            for answer in answers {
+                answer.done();
+            }
+        });
         if let Some(mirror) = &self.seed.mirror {
             // One waiting message is enough, so a full mailbox is no loss.
             let _ = mirror.try_send(FollowUp);
         }
     }
 
-    fn write_job_files(&self, job: &crate::messages::JobFiles) {
+    fn write_job_files(&self, begun: &Beginning) {
         let Some(writer) = &self.seed.job_files else {
             return;
         };
-        let written = writer.write_load(&job.jid, &job.load, Some(&job.minions), job.nocache);
+        let job = &begun.job;
+        let written = writer.write_load(&job.jid, &begun.load, Some(&job.minions), job.nocache);
         if let Err(error) = written {
             tracing::error!(jid = %job.jid, %error, "stock's tools will not find this job");
         }
     }
 
-    fn tell_tracker(&self, stored: Vec<StoredReturn>, context: &mut Context<Self>) {
-        if stored.is_empty() {
+    fn tell_tracker(&self, stored: Stored) {
+        if stored.jobs.is_empty() && stored.returns.is_empty() {
             return;
         }
-        let tracker = self.seed.tracker.lock().clone();
-        if let Some(tracker) = tracker {
-            push(context, &tracker, ReturnsStored(stored));
+        if let Some(tracker) = &*self.seed.tracker.lock() {
+            // Never waits: the tracker may be waiting for this actor.
+            tracker.do_send(stored);
         }
     }
 }

@@ -1,8 +1,13 @@
 //! Knows, for each open job, who was expected and who has returned; closes jobs.
 //!
-//! Everything that it accepts goes to the store before anybody is answered; what it counts, it
-//! counts when the store says so. A restart takes the open jobs up again from the store.
+//! Everything that it accepts goes to the store before anybody is answered; what it knows, it
+//! knows because the store said so: a commit that fails leaves nothing behind here. A restart
+//! takes the open jobs up again from the store.
+//!
+//! What it holds is bounded. When more is waited for than that, the oldest jobs are no longer;
+//! their returns are stored as ever.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -19,9 +24,9 @@ use crate::answer::Answer;
 use crate::event_publisher::EventPublisher;
 use crate::job_store::JobStore;
 use crate::messages::{
-    AfterCommit, BeginJob, CloseOlderThan, Fire, JobFiles, Persist, ReturnsStored, TakeReturn,
+    AfterCommit, BeginJob, Beginning, BegunJob, CloseOlderThan, Fire, Persist, Stored, TakeReturn,
 };
-use crate::send::push;
+use crate::send::{Outbox, Sends};
 
 /// What a tracker is built from.
 #[derive(Clone)]
@@ -64,16 +69,107 @@ impl TrackerMetrics {
 /// Jobs of which the tracker remembers that they are in the store.
 const REMEMBERED_JOBS: usize = 10_000;
 
+/// Minions, over all open jobs, that are waited for at most; a job counts as one more.
+const MOST_OUTSTANDING: usize = 2_000_000;
+
+/// Jobs closed in one transaction.
+const CLOSED_AT_ONCE: usize = 1_000;
+
 /// See the module.
 pub(crate) struct JobTracker {
     seed: Seed,
-    open: HashMap<Jid, OpenJob>,
+    outbox: Outbox,
+    open: OpenJobs,
     known: KnownJobs,
+}
+
+/// The jobs that are waited for.
+struct OpenJobs {
+    jobs: HashMap<Jid, OpenJob>,
+    /// In the order in which they were opened; some of them are not open any more.
+    order: VecDeque<Jid>,
+    /// One for each job and for each minion that it waits for.
+    weight: usize,
+    most: usize,
 }
 
 struct OpenJob {
     created: i64,
     outstanding: HashSet<MinionId>,
+}
+
+impl OpenJobs {
+    fn new(most: usize) -> Self {
+        Self {
+            jobs: HashMap::new(),
+            order: VecDeque::new(),
+            weight: 0,
+            most,
+        }
+    }
+
+    /// Opens a job, or adds minions to it.
+    fn open(&mut self, jid: Jid, created: i64, minions: impl IntoIterator<Item = MinionId>) {
+        let (job, before) = match self.jobs.entry(jid) {
+            Entry::Occupied(entry) => {
+                let job = entry.into_mut();
+                let before = job.outstanding.len() + 1;
+                (job, before)
+            }
+            Entry::Vacant(entry) => {
+                self.order.push_back(entry.key().clone());
+                let outstanding = HashSet::new();
+                let job = entry.insert(OpenJob {
+                    created,
+                    outstanding,
+                });
+                (job, 0)
+            }
+        };
+        job.outstanding.extend(minions);
+        self.weight += job.outstanding.len() + 1 - before;
+        if self.order.len() > 2 * self.jobs.len() + 1_000 {
+            self.order.retain(|jid| self.jobs.contains_key(jid));
+        }
+    }
+
+    /// Whether the job is complete by this minion's return.
+    fn returned(&mut self, jid: &Jid, minion: &MinionId) -> bool {
+        let Some(job) = self.jobs.get_mut(jid) else {
+            return false;
+        };
+        if job.outstanding.remove(minion) {
+            self.weight -= 1;
+        }
+        job.outstanding.is_empty()
+    }
+
+    fn close(&mut self, jid: &Jid) {
+        if let Some(job) = self.jobs.remove(jid) {
+            self.weight -= job.outstanding.len() + 1;
+        }
+    }
+
+    /// The oldest jobs, as many as must be closed to keep within the bound.
+    fn too_many(&mut self) -> Vec<Jid> {
+        let mut excess = self.weight.saturating_sub(self.most);
+        let mut oldest = Vec::new();
+        while excess > 0 {
+            let Some(jid) = self.order.pop_front() else {
+                break;
+            };
+            if let Some(job) = self.jobs.get(&jid) {
+                excess = excess.saturating_sub(job.outstanding.len() + 1);
+                oldest.push(jid);
+            }
+        }
+        oldest
+    }
+
+    fn jids_where(&self, is_meant: impl Fn(&OpenJob) -> bool) -> Vec<Jid> {
+        let meant = self.jobs.iter().filter(|(_, job)| is_meant(job));
+        meant.map(|(jid, _)| jid.clone()).collect()
+    }
 }
 
 /// The last few jobs that are certainly in the store, so that a return of one of them need not
@@ -85,18 +181,17 @@ struct KnownJobs {
 }
 
 impl KnownJobs {
-    /// Whether it was known before.
-    fn learn(&mut self, jid: &Jid) -> bool {
-        if !self.set.insert(jid.clone()) {
-            return true;
+    fn learn(&mut self, jid: &Jid) {
+        if self.set.contains(jid) {
+            return;
         }
+        self.set.insert(jid.clone());
         self.order.push_back(jid.clone());
         if self.order.len() > REMEMBERED_JOBS
             && let Some(oldest) = self.order.pop_front()
         {
             self.set.remove(&oldest);
         }
-        false
     }
 }
 
@@ -109,7 +204,8 @@ impl Child for JobTracker {
     fn build(seed: &Seed) -> Self {
         let mut tracker = Self {
             seed: seed.clone(),
-            open: HashMap::new(),
+            outbox: Outbox::default(),
+            open: OpenJobs::new(MOST_OUTSTANDING),
             known: KnownJobs::default(),
         };
         tracker.take_up();
@@ -119,6 +215,19 @@ impl Child for JobTracker {
 
 impl Actor for JobTracker {
     type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        // The last return may have been stored without the job being closed after it.
+        let complete = self.open.jids_where(|job| job.outstanding.is_empty());
+        self.close(&complete, "complete", context);
+        self.keep_within_bound(context);
+    }
+}
+
+impl Sends for JobTracker {
+    fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
 }
 
 impl JobTracker {
@@ -132,40 +241,52 @@ impl JobTracker {
         };
         for open in jobs {
             let record = open.job.record;
-            let mut outstanding: HashSet<MinionId> = record.minions.into_iter().collect();
-            for minion in &open.returned {
-                outstanding.remove(minion);
-            }
+            let returned: HashSet<MinionId> = open.returned.into_iter().collect();
+            let outstanding = record
+                .minions
+                .into_iter()
+                .filter(|id| !returned.contains(id));
             self.known.learn(&record.jid);
-            self.open.insert(
-                record.jid,
-                OpenJob {
-                    created: record.created,
-                    outstanding,
-                },
-            );
+            self.open.open(record.jid, record.created, outstanding);
         }
-        self.seed.metrics.open.set(self.open.len() as i64);
+        self.count_open();
     }
 
-    fn close(&mut self, jid: &Jid, verdict: &str, context: &mut Context<Self>) {
-        self.open.remove(jid);
-        self.seed.metrics.open.set(self.open.len() as i64);
-        self.seed
-            .metrics
-            .finished
+    fn count_open(&self) {
+        self.seed.metrics.open.set(self.open.jobs.len() as i64);
+    }
+
+    fn close(&mut self, jobs: &[Jid], verdict: &str, context: &mut Context<Self>) {
+        if jobs.is_empty() {
+            return;
+        }
+        for jid in jobs {
+            self.open.close(jid);
+        }
+        self.count_open();
+        let finished = &self.seed.metrics.finished;
+        finished
             .with_label_values(&[verdict])
-            .inc();
-        let state = Write::JobState {
-            jid: jid.clone(),
-            state: JobState::Closed,
-            notes: None,
-        };
-        let persist = Persist {
-            writes: vec![state],
-            then: AfterCommit::default(),
-        };
-        push(context, &self.seed.store, persist);
+            .inc_by(jobs.len() as u64);
+        for part in jobs.chunks(CLOSED_AT_ONCE) {
+            let persist = Persist {
+                brought: None,
+                writes: part.iter().map(closing).collect(),
+                then: AfterCommit::default(),
+            };
+            self.outbox.push(context, &self.seed.store, persist);
+        }
+    }
+
+    fn keep_within_bound(&mut self, context: &mut Context<Self>) {
+        let oldest = self.open.too_many();
+        if !oldest.is_empty() {
+            tracing::warn!(
+                jobs = oldest.len(),
+                "too many jobs are open; the oldest are closed"
+            );
+            self.close(&oldest, "expired", context);
+        }
     }
 
     fn begin(&mut self, start: StartJob, answer: Answer, context: &mut Context<Self>) {
@@ -174,38 +295,36 @@ impl JobTracker {
             announce,
             publication,
         } = start;
-        let open = self.open.entry(job.jid.clone()).or_insert_with(|| OpenJob {
-            created: job.created,
-            outstanding: HashSet::new(),
-        });
-        open.outstanding.extend(job.minions.iter().cloned());
-        self.seed.metrics.open.set(self.open.len() as i64);
-        let is_part = self.known.learn(&job.jid);
-        let then = AfterCommit {
-            job_files: Some(JobFiles {
+        let begun = Beginning {
+            job: BegunJob {
                 jid: job.jid.clone(),
-                load: job.load.clone(),
+                created: job.created,
                 minions: job.minions.clone(),
                 nocache: job.nocache,
-            }),
+            },
+            load: job.load.clone(),
+            publication,
+        };
+        let jid = job.jid.clone();
+        let is_waited_for = !job.nocache;
+        // Always as a part: 3008 publishes every part of a batch under one jid, and the earlier
+        // ones may have been before a restart.
+        let mut writes = vec![Write::JobPart(job)];
+        if !is_waited_for {
+            writes.push(closing(&jid));
+        }
+        let then = AfterCommit {
+            begun: Some(begun),
             events: announce,
-            publication: Some((job.jid.clone(), publication)),
             answer: Some(answer),
             report: None,
         };
-        let write = if is_part {
-            Write::JobPart(job)
-        } else {
-            Write::Job(job)
+        let persist = Persist {
+            brought: None,
+            writes,
+            then,
         };
-        push(
-            context,
-            &self.seed.store,
-            Persist {
-                writes: vec![write],
-                then,
-            },
-        );
+        self.outbox.push(context, &self.seed.store, persist);
     }
 
     fn keep(&mut self, returned: StoreReturn, answer: Answer, context: &mut Context<Self>) {
@@ -216,20 +335,36 @@ impl JobTracker {
             events,
             ..
         } = returned;
-        let report = Some((record.jid.clone(), record.minion.clone()));
-        let unknown = !self.known.learn(&record.jid);
-        let mut writes = Vec::with_capacity(2);
-        if standalone || unknown {
-            writes.push(Write::Job(job));
-        }
-        writes.push(Write::Return(record));
+        let jid = &record.jid;
+        // Nobody waits for a job that comes with its return; if somebody does, it is open.
+        let is_there = self.known.set.contains(jid) || self.open.jobs.contains_key(jid);
+        let brought = (standalone || !is_there).then_some(job);
         let then = AfterCommit {
             events,
             answer: Some(answer),
-            report,
+            report: Some((jid.clone(), record.minion.clone())),
             ..AfterCommit::default()
         };
-        push(context, &self.seed.store, Persist { writes, then });
+        let persist = Persist {
+            brought,
+            writes: vec![Write::Return(record)],
+            then,
+        };
+        self.outbox.push(context, &self.seed.store, persist);
+    }
+
+    fn returned(&mut self, jid: &Jid, minion: &MinionId, context: &mut Context<Self>) {
+        if self.open.returned(jid, minion) {
+            self.close(std::slice::from_ref(jid), "complete", context);
+        }
+    }
+}
+
+fn closing(jid: &Jid) -> Write {
+    Write::JobState {
+        jid: jid.clone(),
+        state: JobState::Closed,
+        notes: None,
     }
 }
 
@@ -248,30 +383,35 @@ impl Handler<TakeReturn> for JobTracker {
         let TakeReturn { returned, answer } = message;
         if returned.keep {
             self.keep(*returned, answer, context);
-        } else {
-            push(context, &self.seed.bus, Fire(returned.events));
-            answer.done();
+            return;
         }
+        let StoreReturn { record, events, .. } = *returned;
+        self.outbox.push(context, &self.seed.bus, Fire(events));
+        self.outbox.then(context, move || answer.done());
+        self.returned(&record.jid, &record.minion, context);
     }
 }
 
-impl Handler<ReturnsStored> for JobTracker {
+impl Handler<Stored> for JobTracker {
     type Result = ();
 
-    fn handle(&mut self, ReturnsStored(returns): ReturnsStored, context: &mut Self::Context) {
+    fn handle(&mut self, Stored { jobs, returns }: Stored, context: &mut Self::Context) {
+        for job in jobs {
+            self.known.learn(&job.jid);
+            if !job.nocache {
+                self.open.open(job.jid, job.created, job.minions);
+                self.count_open();
+            }
+        }
+        self.keep_within_bound(context);
         for stored in returns {
             if stored.is_new {
                 self.seed.metrics.returns.inc();
             } else {
                 self.seed.metrics.duplicates.inc();
             }
-            let Some(job) = self.open.get_mut(&stored.jid) else {
-                continue;
-            };
-            job.outstanding.remove(&stored.minion);
-            if job.outstanding.is_empty() {
-                self.close(&stored.jid, "complete", context);
-            }
+            self.known.learn(&stored.jid);
+            self.returned(&stored.jid, &stored.minion, context);
         }
     }
 }
@@ -280,15 +420,7 @@ impl Handler<CloseOlderThan> for JobTracker {
     type Result = ();
 
     fn handle(&mut self, CloseOlderThan(moment): CloseOlderThan, context: &mut Self::Context) {
-        let is_old = |(_, job): &(&Jid, &OpenJob)| job.created < moment;
-        let old: Vec<Jid> = self
-            .open
-            .iter()
-            .filter(is_old)
-            .map(|(jid, _)| jid.clone())
-            .collect();
-        for jid in old {
-            self.close(&jid, "expired", context);
-        }
+        let old = self.open.jids_where(|job| job.created < moment);
+        self.close(&old, "expired", context);
     }
 }

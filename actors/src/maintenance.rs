@@ -1,9 +1,11 @@
 //! Duties that come round: the dropfile that asks for a new shared key, and the expiry of jobs.
 //!
 //! Each duty is idempotent and takes no input, so that its timer, a signal or a restart may
-//! trigger it at any time.
+//! trigger it at any time. A duty whose actor is busy is left for the next round: nothing here
+//! waits, because the dropfile revokes keys.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, Addr, AsyncContext, Context};
@@ -18,8 +20,9 @@ use crate::job_mirror::JobMirror;
 use crate::job_store::JobStore;
 use crate::job_tracker::JobTracker;
 use crate::messages::{CleanJobFiles, CloseOlderThan, ExpireJobs, Fire, Publish};
+use crate::presence::Presence;
 use crate::publisher::Publisher;
-use crate::send::push;
+use crate::send::{Outbox, Sends};
 
 /// What maintenance is built from.
 #[derive(Clone)]
@@ -30,15 +33,73 @@ pub(crate) struct Seed {
     pub(crate) tracker: Addr<JobTracker>,
     pub(crate) store: Addr<JobStore>,
     pub(crate) mirror: Option<Addr<JobMirror>>,
+    pub(crate) presence: Arc<Presence>,
+    pub(crate) rotation: Rotation,
+}
+
+/// The rotation of the shared key that a dropfile asks for. It is owed from the moment the
+/// dropfile is taken until the new key is on the disk, also over a failure or a restart of the
+/// actor.
+#[derive(Clone, Default)]
+pub(crate) struct Rotation(Arc<AtomicBool>);
+
+impl Rotation {
+    /// Takes the dropfile, if there is one, and makes a new shared key. Whether there is one now.
+    pub(crate) fn look(&self, services: &Services) -> bool {
+        match dropfile::check(&services.config) {
+            Ok(Dropfile::None) => {}
+            Ok(Dropfile::Ignored(reason)) => {
+                tracing::debug!(reason, "a dropfile does not count");
+                self.take(services);
+            }
+            Ok(Dropfile::Rotate) => {
+                self.0.store(true, Ordering::SeqCst);
+                self.take(services);
+            }
+            Err(error) => tracing::error!(%error, "the dropfile cannot be looked at"),
+        }
+        self.0.load(Ordering::SeqCst) && self.rotate(services)
+    }
+
+    /// Taken before the key is made: one that is dropped meanwhile counts again.
+    fn take(&self, services: &Services) {
+        if let Err(error) = dropfile::take(&services.config) {
+            tracing::error!(%error, "the dropfile cannot be removed");
+        }
+    }
+
+    fn rotate(&self, services: &Services) -> bool {
+        match services.shared.rotate() {
+            Ok(_) => {
+                self.0.store(false, Ordering::SeqCst);
+                tracing::info!("the shared key was rotated, as the dropfile asked");
+                true
+            }
+            Err(error) => {
+                tracing::error!(%error, "the shared key cannot be rotated; trying again");
+                false
+            }
+        }
+    }
 }
 
 /// The dropfile is looked for more often than stock's `loop_interval` of a minute: it is one
 /// `stat`, and it revokes keys.
 const DROPFILE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Nobody waits for a job for longer than this, however long jobs are kept.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// See the module.
 pub(crate) struct Maintenance {
     seed: Seed,
+    outbox: Outbox,
+}
+
+impl Sends for Maintenance {
+    fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
 }
 
 impl Child for Maintenance {
@@ -48,7 +109,10 @@ impl Child for Maintenance {
     const MAILBOX: usize = 16;
 
     fn build(seed: &Seed) -> Self {
-        Self { seed: seed.clone() }
+        Self {
+            seed: seed.clone(),
+            outbox: Outbox::default(),
+        }
     }
 }
 
@@ -62,53 +126,40 @@ impl Actor for Maintenance {
             .config
             .loop_interval
             .max(Duration::from_secs(1));
+        self.look_for_dropfile(context);
         context.run_interval(DROPFILE_INTERVAL.min(round), |duties, context| {
             duties.look_for_dropfile(context);
         });
-        context.run_interval(round, |duties, context| duties.expire_jobs(context));
+        context.run_interval(round, |duties, _| {
+            duties.expire_jobs();
+            duties.forget_minions();
+        });
     }
 }
 
 impl Maintenance {
-    fn look_for_dropfile(&self, context: &mut Context<Self>) {
-        match dropfile::take(&self.seed.services.config) {
-            Ok(Dropfile::None) => {}
-            Ok(Dropfile::Ignored(reason)) => {
-                tracing::debug!(reason, "a dropfile does not count");
-            }
-            Ok(Dropfile::Rotate) => self.rotate(context),
-            Err(error) => tracing::error!(%error, "the dropfile cannot be looked at"),
-        }
-    }
-
-    fn rotate(&self, context: &mut Context<Self>) {
+    fn look_for_dropfile(&mut self, context: &mut Context<Self>) {
         let services = &self.seed.services;
-        if let Err(error) = services.shared.rotate() {
-            tracing::error!(%error, "the shared key cannot be rotated");
+        if !self.seed.rotation.look(services) {
             return;
         }
-        tracing::info!("the shared key was rotated, as the dropfile asked");
         let now = stamp(services.config.salt_compat, services.clock.unix_micros());
         let data = Value::map([
             ("rotate_aes_key", Value::Bool(true)),
             ("_stamp", Value::from(now.as_str())),
         ]);
-        let data = Packed::new(encode(&data, Dialect::Bin));
-        push(
-            context,
-            &self.seed.bus,
-            Fire(vec![Event {
-                tag: Tag::key_rotated(),
-                data,
-            }]),
-        );
+        let event = Event {
+            tag: Tag::key_rotated(),
+            data: Packed::new(encode(&data, Dialect::Bin)),
+        };
+        self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
         if services.config.ping_on_rotate {
             self.ping_everybody(context);
         }
     }
 
     /// Minions learn of a new key from the first load that they cannot read.
-    fn ping_everybody(&self, context: &mut Context<Self>) {
+    fn ping_everybody(&mut self, context: &mut Context<Self>) {
         let services = &self.seed.services;
         let jid = services.minter.mint();
         let entries = [
@@ -130,20 +181,31 @@ impl Maintenance {
             packed: packed.into(),
             topics: Topics::Broadcast,
         };
-        push(context, &self.seed.publisher, Publish { jid, publication });
+        let publish = Publish { jid, publication };
+        self.outbox.push(context, &self.seed.publisher, publish);
     }
 
-    fn expire_jobs(&self, context: &mut Context<Self>) {
+    fn expire_jobs(&self) {
         let services = &self.seed.services;
-        let Some(keep) = services.config.keep_jobs else {
-            return;
+        let before = |age: Duration| {
+            let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+            services.clock.unix_micros().saturating_sub(age)
         };
-        let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
-        let oldest = services.clock.unix_micros().saturating_sub(keep);
-        push(context, &self.seed.tracker, CloseOlderThan(oldest));
-        push(context, &self.seed.store, ExpireJobs(oldest));
+        let keep = services.config.keep_jobs;
+        let wait = keep.map_or(LONGEST_WAIT, |keep| keep.min(LONGEST_WAIT));
+        // What finds no room now is done in the next round.
+        let _ = self.seed.tracker.try_send(CloseOlderThan(before(wait)));
+        let Some(keep) = keep else { return };
+        let _ = self.seed.store.try_send(ExpireJobs(before(keep)));
         if let Some(mirror) = &self.seed.mirror {
-            push(context, mirror, CleanJobFiles);
+            let _ = mirror.try_send(CleanJobFiles);
+        }
+    }
+
+    fn forget_minions(&self) {
+        match self.seed.services.pki.accepted() {
+            Ok(accepted) => self.seed.presence.forget_others(&accepted),
+            Err(error) => tracing::error!(%error, "the accepted minions cannot be listed"),
         }
     }
 }

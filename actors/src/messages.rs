@@ -2,7 +2,7 @@
 //! to the actor's file.
 
 use actix::Message;
-use saltern_model::{Event, Jid, MinionId};
+use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
 use saltern_requests::{Publication, StartJob, StoreReturn};
 use saltern_store::jobs::Write;
 use saltern_wire::zmtp::Incoming;
@@ -57,12 +57,31 @@ pub struct TakeReturn {
     pub answer: Answer,
 }
 
-/// These returns are in the store. From JobStore, once a commit.
-#[derive(Message)]
+/// These jobs and returns are in the store. From JobStore, once a commit; sent without regard to
+/// the mailbox's bound, because the tracker's own messages, each of which leads to at most one of
+/// these, are bounded.
+#[derive(Message, Default)]
 #[rtype(result = "()")]
-pub struct ReturnsStored(pub Vec<StoredReturn>);
+pub struct Stored {
+    /// Jobs that have begun, before the returns of the same commit.
+    pub jobs: Vec<BegunJob>,
+    /// Returns.
+    pub returns: Vec<StoredReturn>,
+}
 
-/// One of [`ReturnsStored`].
+/// A job, or a part of one, whose beginning is in the store.
+pub struct BegunJob {
+    /// Its id.
+    pub jid: Jid,
+    /// When it was made, in microseconds since 1970.
+    pub created: i64,
+    /// The minions that are expected to return.
+    pub minions: Vec<MinionId>,
+    /// Its returns are not stored.
+    pub nocache: bool,
+}
+
+/// One of the returns in [`Stored`].
 pub struct StoredReturn {
     /// Of which job.
     pub jid: Jid,
@@ -84,6 +103,8 @@ pub struct CloseOlderThan(pub i64);
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Persist {
+    /// A job that nobody waits for and that may be there already; written before the rest.
+    pub brought: Option<JobRecord>,
     /// What is written, in one transaction with whatever else is waiting.
     pub writes: Vec<Write>,
     /// What follows the commit.
@@ -93,28 +114,24 @@ pub struct Persist {
 /// What follows a commit, in this order.
 #[derive(Default)]
 pub struct AfterCommit {
-    /// The files that stock's command line wants to find.
-    pub job_files: Option<JobFiles>,
-    /// Events to fire.
+    /// A job has begun.
+    pub begun: Option<Beginning>,
+    /// Events to fire; those of a beginning before it is published.
     pub events: Vec<Event>,
-    /// A load for the minions.
-    pub publication: Option<(Jid, Publication)>,
     /// The answer to whoever asked.
     pub answer: Option<Answer>,
     /// Tell the tracker of this return. Its write is the last one of its message.
     pub report: Option<(Jid, MinionId)>,
 }
 
-/// See [`AfterCommit::job_files`].
-pub struct JobFiles {
-    /// The job.
-    pub jid: Jid,
-    /// Its load, packed.
-    pub load: saltern_model::Packed,
-    /// The minions that are expected to return.
-    pub minions: Vec<MinionId>,
-    /// Its returns are not stored.
-    pub nocache: bool,
+/// See [`AfterCommit::begun`].
+pub struct Beginning {
+    /// What the tracker is told.
+    pub job: BegunJob,
+    /// The job's load, packed, for the files that stock's command line wants to find.
+    pub load: Packed,
+    /// What goes out to the minions.
+    pub publication: Publication,
 }
 
 /// Delete what is older than this moment (microseconds since 1970), a slice at a time. From

@@ -16,7 +16,7 @@ use crate::answer::Answer;
 use crate::event_publisher::EventPublisher;
 use crate::job_tracker::JobTracker;
 use crate::messages::{BeginJob, Fire, TakeReturn, Work};
-use crate::send::push;
+use crate::send::{Outbox, Sends};
 use crate::window::Ticket;
 
 /// What a worker is built from.
@@ -52,6 +52,7 @@ impl WorkerMetrics {
 /// See the module.
 pub(crate) struct MWorker {
     seed: Seed,
+    outbox: Outbox,
 }
 
 impl MWorker {
@@ -66,12 +67,21 @@ impl Child for MWorker {
     const MAILBOX: usize = 2 * Self::WINDOW;
 
     fn build(seed: &Seed) -> Self {
-        Self { seed: seed.clone() }
+        Self {
+            seed: seed.clone(),
+            outbox: Outbox::default(),
+        }
     }
 }
 
 impl Actor for MWorker {
     type Context = Context<Self>;
+}
+
+impl Sends for MWorker {
+    fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
 }
 
 impl Handler<Work> for MWorker {
@@ -99,7 +109,7 @@ impl MWorker {
     /// Sends the effects on their way. The answer goes with the one that is durable, if there is
     /// one, else to the peer at once.
     fn carry_out(
-        &self,
+        &mut self,
         outcome: Outcome,
         reply: ReplyHandle,
         ticket: Ticket,
@@ -117,21 +127,23 @@ impl MWorker {
                 Effect::Fire(event) => events.push(event),
                 Effect::StartJob(start) => {
                     if let Some(answer) = answer.take() {
-                        push(context, &self.seed.tracker, BeginJob { start, answer });
+                        let begin = BeginJob { start, answer };
+                        self.outbox.push(context, &self.seed.tracker, begin);
                     }
                 }
                 Effect::StoreReturn(returned) => {
                     if let Some(answer) = answer.take() {
-                        push(context, &self.seed.tracker, TakeReturn { returned, answer });
+                        let take = TakeReturn { returned, answer };
+                        self.outbox.push(context, &self.seed.tracker, take);
                     }
                 }
             }
         }
         if !events.is_empty() {
-            push(context, &self.seed.bus, Fire(events));
+            self.outbox.push(context, &self.seed.bus, Fire(events));
         }
         if let Some(answer) = answer {
-            answer.done();
+            self.outbox.then(context, move || answer.done());
         }
     }
 }

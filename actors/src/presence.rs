@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use dashmap::DashMap;
 use saltern_model::MinionId;
 use saltern_requests::Surroundings;
+use saltern_store::AcceptedIds;
 use saltern_wire::zmtp::PubHandle;
 
 /// The index; shared by all workers, survives every actor.
@@ -24,6 +25,15 @@ impl Presence {
             last_address: DashMap::new(),
             subscribers,
         }
+    }
+}
+
+impl Presence {
+    /// Forgets minions that are not accepted any more; without this, a site whose minions come and
+    /// go would be remembered for ever.
+    pub(crate) fn forget_others(&self, accepted: &AcceptedIds) {
+        self.last_address
+            .retain(|minion, _| accepted.contains(minion.as_str()));
     }
 }
 

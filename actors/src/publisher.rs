@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use actix::{Actor, Context, Handler};
+use actix::{Actor, Context, Handler, ResponseActFuture};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use saltern_base::metrics::{IntCounter, Registry, counter};
@@ -29,7 +29,12 @@ pub(crate) struct Seed {
     pub(crate) metrics: PublisherMetrics,
     /// The publish port, until the first publisher has taken it over.
     pub(crate) listener: Arc<Mutex<Option<PubListener>>>,
+    /// Cancelled, by this actor, when nobody publishes any more.
     pub(crate) stop: CancellationToken,
+    /// Cancelled when the last subscriber is gone.
+    pub(crate) closed: CancellationToken,
+    /// Targeted loads also go to syndics that filter (`order_masters`).
+    pub(crate) feeds_syndics: bool,
 }
 
 /// What the publisher counts.
@@ -76,6 +81,14 @@ impl Child for Publisher {
     fn build(seed: &Seed) -> Self {
         Self { seed: seed.clone() }
     }
+
+    /// Those who would publish have ended; what is queued for the subscribers still goes out.
+    fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        self.seed.stop.cancel();
+        let closed = self.seed.closed.clone();
+        let gone = async move { closed.cancelled().await };
+        Some(Box::pin(actix::fut::wrap_future(gone)))
+    }
 }
 
 impl Actor for Publisher {
@@ -83,7 +96,12 @@ impl Actor for Publisher {
 
     fn started(&mut self, _: &mut Self::Context) {
         if let Some(listener) = self.seed.listener.lock().take() {
-            actix_rt::spawn(listener.serve(self.seed.stop.clone()));
+            let closed = self.seed.closed.clone().drop_guard();
+            let serving = listener.serve(self.seed.stop.clone());
+            actix_rt::spawn(async move {
+                serving.await;
+                drop(closed);
+            });
         }
     }
 }
@@ -116,7 +134,7 @@ impl Publisher {
             .str("serial")
             .uint(serial);
         let ciphertext = shared.crypticle.dumps(&load, None);
-        let signature = self.signature(&ciphertext);
+        let signature = self.signature(&ciphertext)?;
         let mut payload = Vec::with_capacity(ciphertext.len() + 384);
         let mut encoder = Encoder::new(&mut payload, Dialect::Raw);
         encoder.map(if signature.is_some() { 4 } else { 2 });
@@ -131,19 +149,21 @@ impl Publisher {
         Ok(payload.into())
     }
 
-    fn signature(&self, ciphertext: &[u8]) -> Option<(SigAlgo, Vec<u8>)> {
+    /// A load that cannot be signed is not sent: minions would refuse it.
+    fn signature(&self, ciphertext: &[u8]) -> Result<Option<(SigAlgo, Vec<u8>)>, StoreError> {
         let services = &self.seed.services;
         if !services.config.sign_pub_messages {
-            return None;
+            return Ok(None);
         }
         let name = services.config.publish_signing_algorithm.name();
         let algorithm = SigAlgo::from_wire(name).unwrap_or(SigAlgo::Pkcs1v15Sha1);
-        match services.master.private.sign(algorithm, ciphertext) {
-            Ok(signature) => Some((algorithm, signature)),
-            Err(error) => {
-                tracing::error!(%error, "a publish could not be signed; it goes out unsigned");
-                None
-            }
+        let signature = services.master.private.sign(algorithm, ciphertext);
+        match signature {
+            Ok(signature) => Ok(Some((algorithm, signature))),
+            Err(source) => Err(StoreError::Crypto {
+                action: "sign a publication",
+                source,
+            }),
         }
     }
 
@@ -154,16 +174,12 @@ impl Publisher {
             totals.0 += count.queued;
             totals.1 += count.dropped;
         };
-        match topics {
-            Topics::Minions(minions) if self.seed.services.config.zmq_filtering => {
-                for minion in minions {
-                    publish(&PubMessage::with_topic(&topic_of(minion), payload.clone()));
-                }
+        if self.seed.services.config.zmq_filtering {
+            for topic in filters(topics, self.seed.feeds_syndics) {
+                publish(&PubMessage::with_topic(&topic, payload.clone()));
             }
-            _ if self.seed.services.config.zmq_filtering => {
-                publish(&PubMessage::with_topic(b"broadcast", payload));
-            }
-            _ => publish(&PubMessage::new(payload)),
+        } else {
+            publish(&PubMessage::new(payload));
         }
         self.seed.metrics.queued.inc_by(totals.0 as u64);
         self.seed.metrics.dropped.inc_by(totals.1 as u64);
@@ -171,7 +187,49 @@ impl Publisher {
     }
 }
 
-/// A minion that filters subscribes to the hex SHA-1 of its id (`salt/transport/zeromq.py`).
-fn topic_of(minion: &MinionId) -> Vec<u8> {
-    saltern_crypto::sha1_hex(minion.as_str().as_bytes()).into_bytes()
+/// The first frames under which a load goes out when minions filter (`salt/transport/zeromq.py`):
+/// the hex SHA-1 of each minion's id, and `syndic` once, or else `broadcast`.
+fn filters(topics: &Topics, feeds_syndics: bool) -> Vec<Vec<u8>> {
+    let Topics::Minions(minions) = topics else {
+        return vec![b"broadcast".to_vec()];
+    };
+    let of_minion = |minion: &MinionId| saltern_crypto::sha1_hex(minion.as_str().as_bytes());
+    let of_minions = minions.iter().map(|minion| of_minion(minion).into_bytes());
+    let of_syndics = feeds_syndics.then(|| b"syndic".to_vec());
+    of_minions.chain(of_syndics).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_those_of_stock() {
+        let minions: Vec<MinionId> = ["m1", "web-1.example"]
+            .iter()
+            .map(|id| MinionId::parse(id).unwrap())
+            .collect();
+        let of_minions = [
+            "ae23b94ccaf714337e4ce5ba99ef3dc257e300df",
+            "7258bb244a288d615fb5b348db2d6eb1d49617b7",
+        ];
+        let table: [(Topics, bool, Vec<&str>); 4] = [
+            (Topics::Broadcast, false, vec!["broadcast"]),
+            (Topics::Broadcast, true, vec!["broadcast"]),
+            (Topics::Minions(minions.clone()), false, of_minions.to_vec()),
+            (
+                Topics::Minions(minions),
+                true,
+                vec![of_minions[0], of_minions[1], "syndic"],
+            ),
+        ];
+        for (topics, feeds_syndics, expected) in table {
+            let found = filters(&topics, feeds_syndics);
+            let found: Vec<&str> = found
+                .iter()
+                .map(|topic| std::str::from_utf8(topic).unwrap())
+                .collect();
+            assert_eq!(found, expected, "{topics:?} {feeds_syndics}");
+        }
+    }
 }

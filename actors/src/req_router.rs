@@ -1,16 +1,19 @@
 //! Spreads requests over the workers; owns the only backlog in the process.
 //!
-//! Requests wait by class, each class in a bounded queue of its own, so that a storm of
-//! authentications does not stand in the way of returns. The router does not read payloads beyond
-//! the few bytes that tell the class, and it does not answer: a request carries its reply handle.
+//! Requests wait by class, each class in a bounded queue of its own, and the queues take turns, so
+//! that a storm of one class does not stand in the way of another. The router does not read
+//! payloads beyond the few bytes that tell the class, and it does not answer: a request carries
+//! its reply handle.
 //! The sockets of the request port live in tasks on this actor's thread, not in its state.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context as Task, Poll};
 
-use actix::{Actor, Addr, Context, Handler};
+use actix::{Actor, ActorFuture, Addr, AsyncContext, Context, Handler, ResponseActFuture};
 use parking_lot::Mutex;
-use saltern_base::metrics::{IntCounterVec, IntGaugeVec, Registry, counter_vec, gauge_vec};
+use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter_vec, gauge_vec};
 use saltern_requests::{Class, peek_class};
 use saltern_supervise::Child;
 use saltern_wire::zmtp::{Incoming, ReqListener, RequestSink};
@@ -18,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::messages::{Accept, PlaceFree, Work};
 use crate::mworker::MWorker;
-use crate::window::Windows;
+use crate::window::{Ticket, Windows};
 
 /// What a router is built from.
 #[derive(Clone)]
@@ -31,46 +34,75 @@ pub(crate) struct Seed {
     /// The request port, until the first router has taken it over.
     pub(crate) listener: Arc<Mutex<Option<ReqListener>>>,
     pub(crate) stop: CancellationToken,
+    /// Cancelled when the last connection of the request port is gone.
+    pub(crate) closed: CancellationToken,
 }
 
-/// What the router counts.
+/// What the router counts, for each class in the order of [`Class::ALL`].
 #[derive(Clone)]
-pub(crate) struct RouterMetrics {
-    requests: IntCounterVec,
-    shed: IntCounterVec,
-    waiting: IntGaugeVec,
+pub(crate) struct RouterMetrics([ClassMetrics; Class::ALL.len()]);
+
+#[derive(Clone)]
+struct ClassMetrics {
+    requests: IntCounter,
+    shed: IntCounter,
+    waiting: IntGauge,
 }
 
 impl RouterMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
         let class = ["class"];
-        Self {
-            requests: counter_vec(
-                registry,
-                "saltern_requests_total",
-                "Requests that came in, by class.",
-                &class,
-            ),
-            shed: counter_vec(
-                registry,
-                "saltern_requests_shed_total",
-                "Requests turned away because the backlog of their class was full.",
-                &class,
-            ),
-            waiting: gauge_vec(
-                registry,
-                "saltern_requests_waiting",
-                "Requests that wait for a worker, by class.",
-                &class,
-            ),
-        }
+        let requests = counter_vec(
+            registry,
+            "saltern_requests_total",
+            "Requests that came in, by class.",
+            &class,
+        );
+        let shed = counter_vec(
+            registry,
+            "saltern_requests_shed_total",
+            "Requests turned away because the backlog of their class was full.",
+            &class,
+        );
+        let waiting = gauge_vec(
+            registry,
+            "saltern_requests_waiting",
+            "Requests that wait for a worker, by class.",
+            &class,
+        );
+        Self(Class::ALL.map(|class| {
+            let label = [class.label()];
+            ClassMetrics {
+                requests: requests.with_label_values(&label),
+                shed: shed.with_label_values(&label),
+                waiting: waiting.with_label_values(&label),
+            }
+        }))
+    }
+}
+
+/// How many requests of a class are handed over before the next class has its turn. An
+/// authentication costs about as much as all the others of a round.
+fn turn_of(class: Class) -> usize {
+    match class {
+        Class::Clear => 4,
+        Class::Minion => 16,
+        Class::Auth => 1,
     }
 }
 
 /// See the module.
 pub(crate) struct ReqRouter {
     seed: Seed,
-    waiting: [(Class, VecDeque<Incoming>); Class::ALL.len()],
+    queues: [Queue; Class::ALL.len()],
+    /// The queue whose turn it is, and how many more it may hand over.
+    turn: (usize, usize),
+}
+
+struct Queue {
+    class: Class,
+    waiting: VecDeque<Incoming>,
+    metrics: ClassMetrics,
 }
 
 impl Child for ReqRouter {
@@ -80,15 +112,48 @@ impl Child for ReqRouter {
     const MAILBOX: usize = 4096;
 
     fn build(seed: &Seed) -> Self {
-        for class in Class::ALL {
-            seed.metrics
-                .waiting
-                .with_label_values(&[class.label()])
-                .set(0);
-        }
+        let mut metrics = seed.metrics.0.clone().into_iter();
+        let queues = Class::ALL.map(|class| {
+            let metrics = metrics
+                .next()
+                .expect("invariant: there are metrics for each class");
+            metrics.waiting.set(0);
+            Queue {
+                class,
+                waiting: VecDeque::new(),
+                metrics,
+            }
+        });
         Self {
             seed: seed.clone(),
-            waiting: Class::ALL.map(|class| (class, VecDeque::new())),
+            queues,
+            turn: (0, 0),
+        }
+    }
+
+    /// Nothing new comes in; what came in is still handed over.
+    fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        Some(Box::pin(HandedOver))
+    }
+}
+
+/// Resolves when nothing waits. Polled again with every message of the router, and only messages
+/// make the queues shorter.
+struct HandedOver;
+
+impl ActorFuture<ReqRouter> for HandedOver {
+    type Output = ();
+
+    fn poll(
+        self: Pin<&mut Self>,
+        router: &mut ReqRouter,
+        _: &mut Context<ReqRouter>,
+        _: &mut Task<'_>,
+    ) -> Poll<()> {
+        if router.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     }
 }
@@ -97,11 +162,16 @@ impl Actor for ReqRouter {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        use actix::AsyncContext;
+        let address = context.address();
+        // The address outlives this value, so both are told once.
         if let Some(listener) = self.seed.listener.lock().take() {
-            self.seed.windows.set_router(context.address().recipient());
-            let sink = Arc::new(Door(context.address()));
-            actix_rt::spawn(listener.serve(sink, self.seed.stop.clone()));
+            self.seed.windows.set_router(address.clone().recipient());
+            let closed = self.seed.closed.clone().drop_guard();
+            let serving = listener.serve(Arc::new(Door(address)), self.seed.stop.clone());
+            actix_rt::spawn(async move {
+                serving.await;
+                drop(closed);
+            });
         }
     }
 }
@@ -133,19 +203,23 @@ impl Handler<Accept> for ReqRouter {
 
     fn handle(&mut self, Accept(request): Accept, _: &mut Self::Context) {
         let class = peek_class(&request.payload);
-        self.seed
-            .metrics
-            .requests
-            .with_label_values(&[class.label()])
-            .inc();
-        if self.waiting.iter().all(|(_, queue)| queue.is_empty()) {
-            match self.seed.windows.take() {
-                Some(place) => self.hand_over(request, place),
-                None => self.keep(class, request),
-            }
-        } else {
-            self.keep(class, request);
+        let nobody_waits = self.is_empty();
+        let Some(queue) = self.queues.iter_mut().find(|queue| queue.class == class) else {
+            return;
+        };
+        queue.metrics.requests.inc();
+        if nobody_waits && let Some(place) = self.seed.windows.take(class) {
+            self.hand_over(request, place);
+            return;
         }
+        if queue.waiting.len() >= self.seed.backlog {
+            // Dropping the request answers it: its peer learns that it was not handled.
+            queue.metrics.shed.inc();
+            return;
+        }
+        queue.waiting.push_back(request);
+        queue.metrics.waiting.inc();
+        self.serve_waiting();
     }
 }
 
@@ -158,77 +232,47 @@ impl Handler<PlaceFree> for ReqRouter {
 }
 
 impl ReqRouter {
-    fn keep(&mut self, class: Class, request: Incoming) {
-        let limit = self.seed.backlog;
-        let Some((_, queue)) = self.waiting.iter_mut().find(|(known, _)| *known == class) else {
-            return;
-        };
-        if queue.len() >= limit {
-            // Dropping the request answers it: its peer learns that it was not handled.
-            self.seed
-                .metrics
-                .shed
-                .with_label_values(&[class.label()])
-                .inc();
-            return;
-        }
-        queue.push_back(request);
-        self.seed
-            .metrics
-            .waiting
-            .with_label_values(&[class.label()])
-            .inc();
-        self.seed.windows.want();
-        self.serve_waiting();
+    fn is_empty(&self) -> bool {
+        self.queues.iter().all(|queue| queue.waiting.is_empty())
     }
 
-    /// Hands over what waits, the classes in their order, until no worker has a place.
+    /// Hands over what waits, the classes by turns, until no worker has a place for any of it.
     fn serve_waiting(&mut self) {
-        loop {
-            let Some(index) = self.waiting.iter().position(|(_, queue)| !queue.is_empty()) else {
-                return;
-            };
-            let Some(place) = self.seed.windows.take() else {
-                self.seed.windows.want();
-                // A place given back between the two lines above would not be told.
-                match self.seed.windows.take() {
-                    Some(place) => self.serve_one(index, place),
-                    None => return,
-                }
-                continue;
-            };
-            self.serve_one(index, place);
+        while self.serve_one() {}
+        if !self.is_empty() {
+            self.seed.windows.want();
+            // A place given back between the two lines above would not be told.
+            while self.serve_one() {}
         }
     }
 
-    fn serve_one(&mut self, index: usize, place: crate::window::Ticket) {
-        let Some((class, queue)) = self.waiting.get_mut(index) else {
-            return;
-        };
-        let Some(request) = queue.pop_front() else {
-            return;
-        };
-        self.seed
-            .metrics
-            .waiting
-            .with_label_values(&[class.label()])
-            .dec();
-        self.hand_over(request, place);
+    fn serve_one(&mut self) -> bool {
+        for _ in 0..=self.queues.len() {
+            let (index, left) = self.turn;
+            let queue = &mut self.queues[index];
+            if left > 0
+                && !queue.waiting.is_empty()
+                && let Some(place) = self.seed.windows.take(queue.class)
+                && let Some(request) = queue.waiting.pop_front()
+            {
+                queue.metrics.waiting.dec();
+                self.turn.1 -= 1;
+                self.hand_over(request, place);
+                return true;
+            }
+            let next = (index + 1) % self.queues.len();
+            self.turn = (next, turn_of(self.queues[next].class));
+        }
+        false
     }
 
-    fn hand_over(&self, request: Incoming, place: crate::window::Ticket) {
-        let Some(worker) = self.seed.workers.get(place.worker()) else {
+    fn hand_over(&self, request: Incoming, ticket: Ticket) {
+        let Some(worker) = self.seed.workers.get(ticket.worker()) else {
             return;
         };
         // The window is smaller than the worker's mailbox, so this fails only when the worker has
         // ended for good; the request is then answered by being dropped.
-        if worker
-            .try_send(Work {
-                request,
-                ticket: place,
-            })
-            .is_err()
-        {
+        if worker.try_send(Work { request, ticket }).is_err() {
             tracing::error!("a worker does not take requests");
         }
     }

@@ -13,8 +13,13 @@
 //! | Maintenance | main | permanent | its timers start anew |
 //!
 //! All are restarted one for one. More restarts than the budget allows end the process with exit
-//! code 70, and systemd starts it anew. Started from the sink backwards, stopped in reverse: first
-//! no new requests, then the workers empty their mailboxes, then the store, then the bus.
+//! code 70, and systemd starts it anew. The workers, who meet everything that comes from outside,
+//! have a supervisor and a larger budget of their own.
+//!
+//! Started from the sink backwards, stopped in reverse. First no new requests and no new events of
+//! local programs; then the router hands over what waits, the workers empty their mailboxes, the
+//! tracker its own, the store commits, the mirror notes its place, the publish port writes out
+//! what is queued, and last the bus does so and waits until the last answer has left.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -26,13 +31,14 @@ use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::{LocalCacheMirror, MasterConfig};
 use saltern_requests::{Services, Stores};
-use saltern_store::jobs::JobDatabase;
+use saltern_store::jobs::{JobDatabase, JobReader};
 use saltern_store::{JobFiles, Mirror, StoreError};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
 use saltern_wire::zmtp::{
     Heartbeat, KeepAlive, ListenError, ListenOptions, PeerLimits, PubLimits, PubListener,
     ReqLimits, ReqListener, SizeLimits, bind,
 };
+use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::bus::{Bus, QueueLimits};
@@ -42,7 +48,7 @@ use crate::event_sockets::{EventSockets, SocketError, SocketOptions};
 use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
 use crate::job_tracker::{self, JobTracker};
-use crate::maintenance::{self, Maintenance};
+use crate::maintenance::{self, Maintenance, Rotation};
 use crate::mworker::{self, MWorker};
 use crate::presence::Presence;
 use crate::publisher::{self, Publisher};
@@ -68,7 +74,13 @@ struct Doors {
     requests: ReqListener,
     publish: PubListener,
     events: EventSockets,
+    control: UnixListener,
+    addresses: (SocketAddr, SocketAddr),
 }
+
+/// Most connections to an event socket, whatever is configured: each holds a queue, and they come
+/// from this machine only.
+const MOST_LISTENERS: usize = 1024;
 
 /// Why a master does not start.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +113,8 @@ pub struct Master {
     tree: Tree,
     config: Arc<MasterConfig>,
     stop: CancellationToken,
+    requests: SocketAddr,
+    publish: SocketAddr,
 }
 
 impl Master {
@@ -110,22 +124,72 @@ impl Master {
     /// Whatever keeps it from starting; then nothing has been started.
     pub fn start(parts: MasterParts) -> Result<Self, StartError> {
         let config = parts.config.clone();
-        let stop = CancellationToken::new();
+        // The ports first: who holds them is the master, and may replace the sockets.
         let doors = Doors::open(&config, &parts.registry)?;
+        Self::start_behind(doors, parts).inspect_err(|_| EventSockets::remove(&config.sock_dir))
+    }
+
+    fn start_behind(doors: Doors, parts: MasterParts) -> Result<Self, StartError> {
+        let config = parts.config.clone();
+        let stop = CancellationToken::new();
+        let (requests, publish) = doors.addresses;
+        // Everything that can fail comes before the first actor.
+        let stored = Stored::open(&parts)?;
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
         let control = Control {
             tree: tree.clone(),
             registry: parts.registry.clone(),
         };
-        start_children(&tree.root(), parts, doors, &stop)?;
-        control::serve(&config.sock_dir, control, stop.clone()).map_err(StartError::Control)?;
-        Ok(Self { tree, config, stop })
+        control::serve(doors.control, control, stop.clone());
+        let plan = Plan {
+            root: tree.root(),
+            config: parts.config.clone(),
+            clock: parts.clock.clone(),
+            registry: parts.registry.clone(),
+            stop: stop.clone(),
+            requests_closed: CancellationToken::new(),
+        };
+        plan.start(parts, stored, (doors.requests, doors.publish, doors.events));
+        Ok(Self {
+            tree,
+            config,
+            stop,
+            requests,
+            publish,
+        })
+    }
+
+    /// Where the request port listens.
+    pub fn request_address(&self) -> SocketAddr {
+        self.requests
+    }
+
+    /// Where the publish port listens.
+    pub fn publish_address(&self) -> SocketAddr {
+        self.publish
+    }
+
+    /// Makes an actor panic at its next poll, for tests of what happens then; for an actor that
+    /// exists once, `instance` is 0. `false`: there is no such actor.
+    pub fn inject_panic(&self, name: &str, instance: u32) -> bool {
+        self.tree.inject_panic(name, instance)
+    }
+
+    /// How often an actor was restarted; `None` if there is no such actor.
+    pub fn restarts(&self, name: &str, instance: u32) -> Option<u64> {
+        let children = self.tree.liveness();
+        let child = children
+            .iter()
+            .find(|child| child.name == name && child.instance == instance)?;
+        Some(child.restarts)
     }
 
     /// Resolves when the master has given up.
     pub async fn failed(&self) -> Failure {
-        self.tree.failed().await
+        let failure = self.tree.failed().await;
+        EventSockets::remove(&self.config.sock_dir);
+        failure
     }
 
     /// Stops the master: no new requests, then everybody finishes what was begun, each within its
@@ -153,23 +217,44 @@ impl Doors {
                 count: config.tcp_keepalive_cnt,
             },
         };
-        let port = |port| -> Result<TcpListener, StartError> {
+        let port = |port| -> Result<(TcpListener, SocketAddr), StartError> {
             let address = SocketAddr::new(config.interface, port);
-            bind(address, &options).map_err(|source| StartError::Port { address, source })
+            let refused = |source| StartError::Port { address, source };
+            let listener = bind(address, &options).map_err(refused)?;
+            let address = listener.local_addr().map_err(refused)?;
+            Ok((listener, address))
         };
-        let (requests, publish) = (port(config.ret_port)?, port(config.publish_port)?);
-        let events = EventSockets::bind(SocketOptions {
+        let (requests, request_address) = port(config.ret_port)?;
+        let (publish, publish_address) = port(config.publish_port)?;
+        // Fallible and without traces outside, so before the files.
+        let requests = ReqListener::new(requests, request_limits(config), registry)?;
+        let publish = PubListener::new(publish, publish_limits(config), registry)?;
+        let (events, control) = Self::open_sockets(config, registry)
+            .inspect_err(|_| EventSockets::remove(&config.sock_dir))?;
+        Ok(Self {
+            requests,
+            publish,
+            events,
+            control,
+            addresses: (request_address, publish_address),
+        })
+    }
+
+    fn open_sockets(
+        config: &MasterConfig,
+        registry: &Registry,
+    ) -> Result<(EventSockets, UnixListener), StartError> {
+        let options = SocketOptions {
             directory: config.sock_dir.clone(),
             compat: config.salt_compat,
             for_other_users: is_set(config, "publisher_acl") || is_set(config, "external_auth"),
             drain_timeout: config.publish_drain_timeout,
             max_event: config.saltern_max_message_size,
-        })?;
-        Ok(Self {
-            requests: ReqListener::new(requests, request_limits(config), registry)?,
-            publish: PubListener::new(publish, publish_limits(config), registry)?,
-            events,
-        })
+            connections: config.saltern_max_connections.min(MOST_LISTENERS),
+        };
+        let events = EventSockets::bind(options, registry)?;
+        let control = control::bind(&config.sock_dir).map_err(StartError::Control)?;
+        Ok((events, control))
     }
 }
 
@@ -187,6 +272,7 @@ fn peer_limits(config: &MasterConfig) -> PeerLimits {
             .saltern_max_connections_per_address
             .unwrap_or(usize::MAX),
         handshake: config.saltern_handshake_timeout,
+        drain: config.saltern_stop_timeout,
         heartbeat: Heartbeat {
             interval: config.saltern_idle_timeout,
             ..defaults.heartbeat
@@ -223,173 +309,203 @@ fn publish_limits(config: &MasterConfig) -> PubLimits {
     }
 }
 
-/// A permanent child on a thread of its own name.
-fn on_thread(name: &str) -> ChildSpec {
-    ChildSpec::permanent().on(Placement::thread(name))
+/// The ends of the stores that the actors hold.
+struct Stored {
+    reader: JobReader,
+    job_files: Option<Arc<JobFiles>>,
+    mirror: Option<Mirror>,
 }
 
-/// Starts the children, sink first.
-fn start_children(
-    root: &Supervisor,
-    parts: MasterParts,
-    doors: Doors,
-    stop: &CancellationToken,
-) -> Result<(), StartError> {
-    let MasterParts {
-        config,
-        clock,
-        stores,
-        database,
-        registry,
-    } = parts;
-    let subscribers = doors.publish.handle();
-    let presence = Arc::new(Presence::new(subscribers.clone()));
-    let services = Arc::new(Services::new(
-        config.clone(),
-        clock.clone(),
-        stores,
-        presence,
-        &registry,
-    ));
+impl Stored {
+    fn open(parts: &MasterParts) -> Result<Self, StoreError> {
+        let config = &parts.config;
+        let (job_files, mirror) = match config.local_cache_mirror {
+            LocalCacheMirror::Off => (None, None),
+            LocalCacheMirror::Full | LocalCacheMirror::Loads => (
+                Some(Arc::new(JobFiles::open(config)?)),
+                Some(Mirror::open(config, parts.database.reader()?)?),
+            ),
+        };
+        Ok(Self {
+            reader: parts.database.reader()?,
+            job_files,
+            mirror,
+        })
+    }
+}
 
-    let queue = QueueLimits {
-        frames: config.saltern_event_queue_length,
-        bytes: config.saltern_subscriber_queue_size,
-    };
-    let bus: Addr<EventPublisher> = root.start_child(
-        on_thread("bus"),
-        event_publisher::Seed {
-            bus: Bus::new(config.salt_compat, queue, clock.clone(), &registry),
-            sockets: Arc::new(Mutex::new(Some(doors.events))),
-            stop: stop.clone(),
-        },
-        0,
-    );
-    let publisher: Addr<Publisher> = root.start_child(
-        on_thread("publish"),
-        publisher::Seed {
+/// What starting each of the children needs.
+struct Plan {
+    root: Supervisor,
+    config: Arc<MasterConfig>,
+    clock: Clock,
+    registry: Registry,
+    /// Cancelled when nothing new is to be taken.
+    stop: CancellationToken,
+    /// Cancelled when the last connection of the request port is gone.
+    requests_closed: CancellationToken,
+}
+
+/// Everything behind the workers.
+struct Back {
+    services: Arc<Services>,
+    bus: Addr<EventPublisher>,
+    publisher: Addr<Publisher>,
+    mirror: Option<Addr<JobMirror>>,
+    store: Addr<JobStore>,
+    tracker: Addr<JobTracker>,
+}
+
+impl Plan {
+    /// A permanent child on a thread of this name.
+    fn on_thread(&self, name: &str) -> ChildSpec {
+        ChildSpec::permanent()
+            .on(Placement::thread(name))
+            .with_shutdown(self.config.saltern_stop_timeout)
+    }
+
+    /// Starts the children, sink first.
+    fn start(
+        &self,
+        parts: MasterParts,
+        stored: Stored,
+        (requests, publish, events): (ReqListener, PubListener, EventSockets),
+    ) {
+        let presence = Arc::new(Presence::new(publish.handle()));
+        let services = Arc::new(Services::new(
+            parts.config,
+            parts.clock,
+            parts.stores,
+            presence.clone(),
+            &parts.registry,
+        ));
+        let rotation = Rotation::default();
+        // The shared key survived the last stop; one that was revoked meanwhile must not be used.
+        rotation.look(&services);
+        let bus = self.start_bus(&services, events);
+        let publisher = self.start_publisher(&services, publish);
+        let (mirror, store, tracker) = self.start_store(parts.database, stored, &bus, &publisher);
+        let back = Back {
+            services,
+            bus,
+            publisher,
+            mirror,
+            store,
+            tracker,
+        };
+        self.start_front(requests, &back);
+        let _: Addr<Maintenance> = self.root.start_child(
+            ChildSpec::permanent(),
+            maintenance::Seed {
+                services: back.services,
+                bus: back.bus,
+                publisher: back.publisher,
+                tracker: back.tracker,
+                store: back.store,
+                mirror: back.mirror,
+                presence,
+                rotation,
+            },
+            0,
+        );
+    }
+
+    fn start_bus(&self, services: &Services, events: EventSockets) -> Addr<EventPublisher> {
+        let config = &self.config;
+        let queue = QueueLimits {
+            frames: config.saltern_event_queue_length,
+            bytes: config.saltern_subscriber_queue_size,
+        };
+        let clock = services.clock.clone();
+        let seed = event_publisher::Seed {
+            bus: Bus::new(config.salt_compat, queue, clock, &self.registry),
+            sockets: Arc::new(Mutex::new(Some(events))),
+            door: Arc::default(),
+            stop_taking: self.stop.clone(),
+            stop: CancellationToken::new(),
+            requests_closed: self.requests_closed.clone(),
+        };
+        self.root.start_child(self.on_thread("bus"), seed, 0)
+    }
+
+    fn start_publisher(&self, services: &Arc<Services>, publish: PubListener) -> Addr<Publisher> {
+        let seed = publisher::Seed {
             services: services.clone(),
-            subscribers,
-            metrics: publisher::PublisherMetrics::new(&registry),
-            listener: Arc::new(Mutex::new(Some(doors.publish))),
-            stop: stop.clone(),
-        },
-        0,
-    );
-    let mirror = start_mirror(root, &config, &clock, &database, &registry)?;
-    let reader = Arc::new(database.reader()?);
-    let tracker_slot = Arc::new(Mutex::new(None));
-    let store: Addr<JobStore> = root.start_child(
-        on_thread("jobs"),
-        job_store::Seed {
+            subscribers: publish.handle(),
+            metrics: publisher::PublisherMetrics::new(&self.registry),
+            listener: Arc::new(Mutex::new(Some(publish))),
+            stop: CancellationToken::new(),
+            closed: CancellationToken::new(),
+            feeds_syndics: is_set(&self.config, "order_masters"),
+        };
+        self.root.start_child(self.on_thread("publish"), seed, 0)
+    }
+
+    fn start_store(
+        &self,
+        database: JobDatabase,
+        stored: Stored,
+        bus: &Addr<EventPublisher>,
+        publisher: &Addr<Publisher>,
+    ) -> (Option<Addr<JobMirror>>, Addr<JobStore>, Addr<JobTracker>) {
+        let mirror = stored.mirror.map(|mirror| {
+            let seed = job_mirror::Seed {
+                mirror: Arc::new(Mutex::new(mirror)),
+                keep: self.config.keep_jobs,
+                clock: self.clock.clone(),
+                metrics: job_mirror::MirrorMetrics::new(&self.registry),
+            };
+            self.root.start_child(self.on_thread("mirror"), seed, 0)
+        });
+        let tracker_slot = Arc::new(Mutex::new(None));
+        let seed = job_store::Seed {
             database: Arc::new(Mutex::new(database)),
-            job_files: job_files(&config)?,
+            job_files: stored.job_files,
             bus: bus.clone(),
             publisher: publisher.clone(),
             mirror: mirror.clone(),
             tracker: tracker_slot.clone(),
-            metrics: job_store::StoreMetrics::new(&registry),
-        },
-        0,
-    );
-    let tracker: Addr<JobTracker> = root.start_child(
-        on_thread("jobs"),
-        job_tracker::Seed {
+            metrics: job_store::StoreMetrics::new(&self.registry),
+        };
+        let store: Addr<JobStore> = self.root.start_child(self.on_thread("jobs"), seed, 0);
+        let seed = job_tracker::Seed {
             store: store.clone(),
             bus: bus.clone(),
-            reader,
-            metrics: job_tracker::TrackerMetrics::new(&registry),
-        },
-        0,
-    );
-    *tracker_slot.lock() = Some(tracker.clone());
-    start_front(
-        root,
-        &config,
-        &registry,
-        doors.requests,
-        stop,
-        mworker::Seed {
-            services: services.clone(),
-            tracker: tracker.clone(),
-            bus: bus.clone(),
-            metrics: mworker::WorkerMetrics::new(&registry),
-        },
-    );
-    let _: Addr<Maintenance> = root.start_child(
-        ChildSpec::permanent(),
-        maintenance::Seed {
-            services,
-            bus,
-            publisher,
-            tracker,
-            store,
-            mirror,
-        },
-        0,
-    );
-    Ok(())
-}
-
-fn job_files(config: &MasterConfig) -> Result<Option<Arc<JobFiles>>, StartError> {
-    match config.local_cache_mirror {
-        LocalCacheMirror::Off => Ok(None),
-        LocalCacheMirror::Full | LocalCacheMirror::Loads => {
-            Ok(Some(Arc::new(JobFiles::open(config)?)))
-        }
+            reader: Arc::new(stored.reader),
+            metrics: job_tracker::TrackerMetrics::new(&self.registry),
+        };
+        let tracker: Addr<JobTracker> = self.root.start_child(self.on_thread("jobs"), seed, 0);
+        *tracker_slot.lock() = Some(tracker.clone());
+        (mirror, store, tracker)
     }
-}
 
-fn start_mirror(
-    root: &Supervisor,
-    config: &MasterConfig,
-    clock: &Clock,
-    database: &JobDatabase,
-    registry: &Registry,
-) -> Result<Option<Addr<JobMirror>>, StartError> {
-    if config.local_cache_mirror == LocalCacheMirror::Off {
-        return Ok(None);
-    }
-    let mirror = Mirror::open(config, database.reader()?)?;
-    let seed = job_mirror::Seed {
-        mirror: Arc::new(Mutex::new(mirror)),
-        keep: config.keep_jobs,
-        clock: clock.clone(),
-        metrics: job_mirror::MirrorMetrics::new(registry),
-    };
-    Ok(Some(root.start_child(on_thread("mirror"), seed, 0)))
-}
-
-/// The workers and, last of all, the router, which opens the request port.
-fn start_front(
-    root: &Supervisor,
-    config: &MasterConfig,
-    registry: &Registry,
-    requests: ReqListener,
-    stop: &CancellationToken,
-    seed: mworker::Seed,
-) {
-    let count = config.worker_threads;
-    let workers: Vec<Addr<MWorker>> = (0..count)
-        .map(|number| {
-            let instance = u32::try_from(number + 1).unwrap_or(u32::MAX);
-            root.start_child(
-                on_thread(&format!("worker-{instance}")),
-                seed.clone(),
-                instance,
-            )
-        })
-        .collect();
-    let _: Addr<ReqRouter> = root.start_child(
-        on_thread("requests"),
-        req_router::Seed {
+    /// The workers and, last of all, the router, which opens the request port.
+    fn start_front(&self, requests: ReqListener, back: &Back) {
+        let count = self.config.worker_threads;
+        let budget = Budget::new(100, Duration::from_secs(60));
+        let pool = self.root.supervisor("workers", Strategy::OneForOne, budget);
+        let seed = mworker::Seed {
+            services: back.services.clone(),
+            tracker: back.tracker.clone(),
+            bus: back.bus.clone(),
+            metrics: mworker::WorkerMetrics::new(&self.registry),
+        };
+        let workers: Vec<Addr<MWorker>> = (0..count)
+            .map(|number| {
+                let instance = u32::try_from(number + 1).unwrap_or(u32::MAX);
+                let spec = self.on_thread(&format!("worker-{instance}"));
+                pool.start_child(spec.with_budget(budget), seed.clone(), instance)
+            })
+            .collect();
+        let seed = req_router::Seed {
             workers: Arc::new(workers),
             windows: Windows::new(count, MWorker::WINDOW),
-            backlog: config.saltern_request_backlog,
-            metrics: req_router::RouterMetrics::new(registry),
+            backlog: self.config.saltern_request_backlog,
+            metrics: req_router::RouterMetrics::new(&self.registry),
             listener: Arc::new(Mutex::new(Some(requests))),
-            stop: stop.clone(),
-        },
-        0,
-    );
+            stop: self.stop.clone(),
+            closed: self.requests_closed.clone(),
+        };
+        let _: Addr<ReqRouter> = self.root.start_child(self.on_thread("requests"), seed, 0);
+    }
 }

@@ -1,0 +1,140 @@
+//! Jobs and returns on their way through all actors.
+
+use saltern_model::{Jid, MinionId};
+use saltern_store::jobs::JobState;
+use saltern_wire::msgpack::Value;
+use saltern_wire::zmtp::SubClient;
+
+use crate::in_system;
+use crate::site::{Listener, Minion, Site, jid_of};
+
+#[test]
+fn a_job_is_announced_published_returned_and_closed() {
+    in_system(async {
+        let site = Site::new("");
+        let identity = site.minion("m1");
+        let running = site.start();
+        let mut minion = identity.sign_in(&running).await;
+        let mut publications = SubClient::connect(running.master.publish_address(), &[b""])
+            .await
+            .unwrap();
+        let mut events = Listener::connect(&site.socket("master_event_pub.ipc"))
+            .await
+            .unwrap();
+        let jid = jid_of(&running.publish(&["m1"]).await);
+        let announced = events.wait_for(&format!("salt/job/{jid}/new")).await;
+        assert_eq!(
+            announced.get("fun").and_then(Value::as_str),
+            Some("test.ping")
+        );
+        let frames = publications.next().await.unwrap();
+        let load = minion.open(&frames[0]).unwrap();
+        assert_eq!(load.get("jid").and_then(Value::as_str), Some(jid.as_str()));
+        // What a client was told is in the store.
+        let (job, id) = (Jid::parse(&jid).unwrap(), MinionId::parse("m1").unwrap());
+        let reader = site.reader();
+        assert_eq!(reader.load(&job).unwrap().unwrap().state, JobState::Open);
+
+        assert_eq!(minion.return_until_acknowledged(&jid).await, 1);
+        assert!(reader.return_of(&job, &id).unwrap().is_some());
+        events.wait_for(&format!("salt/job/{jid}/ret/m1")).await;
+        // Sent again, it is acknowledged again, fired again and stored once.
+        assert_eq!(minion.return_until_acknowledged(&jid).await, 1);
+        events.wait_for(&format!("salt/job/{jid}/ret/m1")).await;
+        assert_eq!(reader.returns(&job).unwrap().len(), 1);
+        running.master.shutdown().await;
+        assert_eq!(reader.load(&job).unwrap().unwrap().state, JobState::Closed);
+    });
+}
+
+#[test]
+fn a_return_of_an_unknown_job_brings_its_job_which_nobody_waits_for() {
+    in_system(async {
+        let site = Site::new("");
+        let identity = site.minion("m1");
+        let running = site.start();
+        let mut minion = identity.sign_in(&running).await;
+        let jid = "20260102030405060708";
+        assert_eq!(minion.return_until_acknowledged(jid).await, 1);
+        assert!(minion.send(Minion::return_of("req")).await.is_ok());
+        running.master.shutdown().await;
+        let reader = site.reader();
+        let stored = reader.load(&Jid::parse(jid).unwrap()).unwrap().unwrap();
+        assert_eq!(stored.state, JobState::Closed);
+        assert_eq!(reader.counts().unwrap(), (2, 2));
+        assert!(reader.open_jobs().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_master_that_starts_again_takes_up_jobs_keys_and_sessions() {
+    in_system(async {
+        let site = Site::new("");
+        let identity = site.minion("m1");
+        let running = site.start();
+        let before = identity.sign_in(&running).await;
+        let jid = jid_of(&running.publish(&["m1"]).await);
+        running.master.shutdown().await;
+
+        let running = site.start();
+        assert!((running.metric("saltern_jobs_open") - 1.0).abs() < 0.5);
+        let mut minion = identity.sign_in(&running).await;
+        assert!(
+            minion.shared_key == before.shared_key,
+            "the shared key is kept"
+        );
+        assert_eq!(minion.return_until_acknowledged(&jid).await, 1);
+        running.master.shutdown().await;
+        assert!(site.reader().open_jobs().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_shared_key_that_was_revoked_while_nobody_served_is_not_used_again() {
+    in_system(async {
+        let site = Site::new("ping_on_rotate: True\n");
+        let identity = site.minion("m1");
+        let running = site.start();
+        let before = identity.sign_in(&running).await.shared_key;
+        running.master.shutdown().await;
+
+        drop_dropfile(&site);
+        let running = site.start();
+        let mut minion = identity.sign_in(&running).await;
+        assert!(minion.shared_key != before, "a new shared key");
+        assert!(!site.path().join("cache/.dfn").exists());
+
+        // And while it serves: announced, and everybody is pinged under the new key.
+        let mut events = Listener::connect(&site.socket("master_event_pub.ipc"))
+            .await
+            .unwrap();
+        let mut publications = SubClient::connect(running.master.publish_address(), &[b""])
+            .await
+            .unwrap();
+        drop_dropfile(&site);
+        let data = events.wait_for("key").await;
+        assert_eq!(
+            data.get("rotate_aes_key").and_then(Value::as_bool),
+            Some(true)
+        );
+        let frames = publications.next().await.unwrap();
+        assert!(
+            minion.open(&frames[0]).is_none(),
+            "the old key does not open it"
+        );
+        minion = identity.sign_in(&running).await;
+        let load = minion.open(&frames[0]).unwrap();
+        assert_eq!(load.get("fun").and_then(Value::as_str), Some("test.ping"));
+        assert_eq!(load.get("serial").and_then(Value::as_u64), Some(1));
+        running.master.shutdown().await;
+    });
+}
+
+/// As stock's `salt-key` does it, in one step and with the right mode.
+fn drop_dropfile(site: &Site) {
+    use std::os::unix::fs::PermissionsExt;
+    let next = site.path().join("cache/.dfn-next");
+    std::fs::write(&next, "m").unwrap();
+    std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o400)).unwrap();
+    std::fs::rename(&next, site.path().join("cache/.dfn")).unwrap();
+}

@@ -1,0 +1,27 @@
+//! The whole tree of actors behind real sockets.
+
+#![allow(
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "helpers of tests; a failure shows where"
+)]
+
+mod faults;
+mod jobs;
+mod site;
+mod sockets;
+mod stopping;
+
+use std::future::Future;
+use std::time::Duration;
+
+/// Long enough for anything here on a busy machine; a test that hangs says so.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a test with a master, which has threads of its own, so the clock is the real one.
+pub fn in_system(test: impl Future<Output = ()>) {
+    actix_rt::System::new().block_on(async {
+        let ended = tokio::time::timeout(PATIENCE, test).await;
+        ended.expect("the test ends in time");
+    });
+}
