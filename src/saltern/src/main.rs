@@ -2,6 +2,7 @@
 //!
 //! One file a sub-command under `commands`; each gives the process exit code.
 
+mod allocator;
 mod commands;
 mod log_format;
 mod logging;
