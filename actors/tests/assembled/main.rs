@@ -25,3 +25,10 @@ pub fn in_system(test: impl Future<Output = ()>) {
         ended.expect("the test ends in time");
     });
 }
+
+/// Resolves when something that another thread brings about is the case.
+pub async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::task::yield_now().await;
+    }
+}

@@ -159,12 +159,28 @@ impl Running {
         ])
     }
 
+    /// Resolves when the publish port has taken this many subscriptions.
+    pub async fn subscriptions(&self, count: f64) {
+        let labels = ["publish", "in"];
+        crate::until(|| self.labelled("saltern_zmtp_messages_total", &labels) >= count).await;
+    }
+
     pub fn metric(&self, name: &str) -> f64 {
+        self.labelled(name, &[])
+    }
+
+    /// The sum of a metric's values, of those that have these label values.
+    pub fn labelled(&self, name: &str, labels: &[&str]) -> f64 {
         let families = self.registry.gather();
         let family = families.iter().find(|family| family.name() == name);
         let metrics = family.map(|family| family.get_metric()).unwrap_or_default();
+        let is_meant = |metric: &&prometheus::proto::Metric| {
+            let found: Vec<&str> = metric.get_label().iter().map(|pair| pair.value()).collect();
+            labels.iter().all(|label| found.contains(label))
+        };
         metrics
             .iter()
+            .filter(is_meant)
             .map(|metric| metric.get_counter().get_value() + metric.get_gauge().get_value())
             .sum()
     }
@@ -262,6 +278,14 @@ impl Minion {
     /// Sends a request on the one connection that this minion has; what came back, if it could be
     /// opened.
     pub async fn send(&mut self, fields: Vec<(&'static str, Value)>) -> Result<Value, Bytes> {
+        self.try_send(fields).await.expect("the connection holds")
+    }
+
+    /// The same; `None` when the connection ends.
+    pub async fn try_send(
+        &mut self,
+        fields: Vec<(&'static str, Value)>,
+    ) -> Option<Result<Value, Bytes>> {
         let nonce = random();
         let mut load = fields;
         load.push(("nonce", Value::from(nonce.as_str())));
@@ -278,19 +302,16 @@ impl Minion {
             ("sig_algo", Value::from(SigAlgo::Pkcs1v15Sha1.wire_name())),
         ]);
         let request = encode(&envelope, Dialect::Raw).into();
-        let reply = self
-            .client
-            .request(request)
-            .await
-            .expect("the connection holds");
+        let reply = self.client.request(request).await.ok()?;
         let outer = decode_wire(&reply, &Limits::WIRE).unwrap();
-        let opened = outer
-            .as_bytes()
-            .and_then(|sealed| self.session.loads_with_nonce(sealed, nonce.as_bytes()).ok());
-        match opened {
+        let opened = outer.as_bytes().and_then(|sealed| {
+            let opened = self.session.loads_with_nonce(sealed, nonce.as_bytes());
+            opened.ok()
+        });
+        Some(match opened {
             Some(plain) => Ok(decode_wire(&plain, &Limits::WIRE).unwrap()),
             None => Err(reply),
-        }
+        })
     }
 
     /// Returns a job, again and again until it is acknowledged; how often.

@@ -1,1 +1,199 @@
-//! x
+//! How a master stops, and what it leaves behind.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_actors::{Master, StartError};
+use saltern_wire::msgpack::Value;
+use saltern_wire::zmtp::{ReqClient, SubClient};
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::time::Instant;
+
+use crate::in_system;
+use crate::site::{Listener, Minion, Site};
+
+const NAMES: [&str; 5] = [
+    "master_event_pub.ipc",
+    "master_event_pull.ipc",
+    "publish_pull.ipc",
+    "saltern_control.ipc",
+    "workers.ipc",
+];
+
+fn sockets(site: &Site) -> Vec<String> {
+    let entries = std::fs::read_dir(site.path().join("sock")).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_idle_master_with_connections_stops_at_once_and_removes_its_files() {
+    in_system(async {
+        let site = Site::new("");
+        let identity = site.minion("m1");
+        let running = site.start();
+        let _minion = identity.sign_in(&running).await;
+        let _subscriber = SubClient::connect(running.master.publish_address(), &[b""])
+            .await
+            .unwrap();
+        let mut events = Listener::connect(&site.socket("master_event_pub.ipc"))
+            .await
+            .unwrap();
+        assert_eq!(sockets(&site), NAMES);
+        let begin = Instant::now();
+        running.master.shutdown().await;
+        assert!(
+            begin.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            begin.elapsed()
+        );
+        assert!(sockets(&site).is_empty());
+        assert!(
+            events.next().await.is_none(),
+            "the bus closes its connections"
+        );
+    });
+}
+
+#[test]
+fn requests_in_flight_are_stored_answered_and_heard_of() {
+    in_system(async {
+        let site = Site::new("");
+        let running = site.start();
+        let mut minions = Vec::new();
+        for number in 0..4 {
+            let identity = site.minion(&format!("m{number}"));
+            minions.push(identity.sign_in(&running).await);
+        }
+        let mut events = Listener::connect(&site.socket("master_event_pub.ipc"))
+            .await
+            .unwrap();
+        let mut returning = Vec::new();
+        for (number, mut minion) in minions.into_iter().enumerate() {
+            returning.push(actix_rt::spawn(async move {
+                let mut stored = 0;
+                loop {
+                    let jid = format!("2026010203040506{number:02}{stored:02}");
+                    // An answer is an acknowledgement; the end of the connection is none.
+                    match minion.try_send(Minion::return_of(&jid)).await {
+                        Some(Ok(_)) => stored += 1,
+                        Some(Err(_)) => {}
+                        None => return stored,
+                    }
+                    if stored == 100 {
+                        return stored;
+                    }
+                }
+            }));
+        }
+        // In the middle of it.
+        let mut heard = HashSet::new();
+        while heard.len() < 20 {
+            heard.extend(events.next().await.map(|(tag, _)| tag));
+        }
+        running.master.shutdown().await;
+        let mut acknowledged = 0;
+        for task in returning {
+            acknowledged += task.await.unwrap();
+        }
+        let (_, stored) = site.reader().counts().unwrap();
+        assert!(
+            acknowledged > 0 && stored >= acknowledged,
+            "{stored} < {acknowledged}"
+        );
+        while let Some((tag, _)) = events.next().await {
+            heard.insert(tag);
+        }
+        heard.retain(|tag| tag.contains("/ret/"));
+        assert_eq!(heard.len() as u64, stored, "what was stored was fired");
+    });
+}
+
+#[test]
+fn who_takes_no_events_does_not_hold_up_the_stop() {
+    in_system(async {
+        let site = Site::new("");
+        let identity = site.minion("m1");
+        let running = site.start();
+        let mut minion = identity.sign_in(&running).await;
+        let deaf = UnixStream::connect(site.socket("master_event_pub.ipc"))
+            .await
+            .unwrap();
+        // More than the kernel keeps for a socket.
+        let big = Value::from("x".repeat(400_000));
+        for _ in 0..4 {
+            let fields = vec![
+                ("cmd", Value::from("_minion_event")),
+                ("tag", Value::from("big")),
+                ("data", Value::map([("text", big.clone())])),
+            ];
+            assert!(minion.send(fields).await.is_ok());
+        }
+        let begin = Instant::now();
+        running.master.shutdown().await;
+        assert!(
+            begin.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begin.elapsed()
+        );
+        drop(deaf);
+    });
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_sign_of_a_running_master() {
+    in_system(async {
+        let site = Site::new("");
+        let mut config = site.config();
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        config.publish_port = taken.local_addr().unwrap().port();
+        let config = Arc::new(config);
+        let parts = site.parts(&config);
+        let failed = Master::start(parts);
+        assert!(matches!(failed, Err(StartError::Port { .. })));
+        assert!(sockets(&site).is_empty());
+
+        // A file of the job cache where the master needs a directory: found before any actor runs.
+        let site = Site::new("");
+        let config = Arc::new(site.config());
+        let parts = site.parts(&config);
+        let cursor = config.cachedir.join("saltern/mirror_cursor");
+        std::fs::create_dir_all(&cursor).unwrap();
+        let failed = Master::start(parts);
+        assert!(matches!(failed, Err(StartError::Store(_))));
+        assert!(sockets(&site).is_empty());
+    });
+}
+
+#[test]
+fn what_a_dead_master_left_behind_is_replaced() {
+    in_system(async {
+        let site = Site::new("");
+        std::fs::create_dir_all(site.path().join("sock")).unwrap();
+        for name in NAMES {
+            std::fs::write(site.socket(name), "stale").unwrap();
+            std::fs::write(site.socket(&format!("{name}-new")), "stale").unwrap();
+        }
+        let running = site.start();
+        assert!(
+            Listener::connect(&site.socket("master_event_pub.ipc"))
+                .await
+                .is_ok()
+        );
+        let mut control = UnixStream::connect(site.socket("saltern_control.ipc"))
+            .await
+            .unwrap();
+        control.write_all(b"actors\n").await.unwrap();
+        assert!(
+            ReqClient::connect(running.master.request_address(), None)
+                .await
+                .is_ok()
+        );
+        running.master.shutdown().await;
+    });
+}
