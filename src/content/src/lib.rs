@@ -1,0 +1,1 @@
+//! What minions fetch: files and renderers.
