@@ -145,7 +145,9 @@ fn a_crate_uses_only_crates_above_it() {
 fn a_crate_keeps_to_its_job() {
     let dependencies = dependencies();
     for (name, forbidden) in NOT_FOR {
-        let Some(used) = dependencies.get(*name) else { continue };
+        let Some(used) = dependencies.get(*name) else {
+            continue;
+        };
         for forbidden in *forbidden {
             assert!(
                 !used.iter().any(|used| used == forbidden),
