@@ -1,6 +1,7 @@
 //! Follows the job database and writes the files of stock's job cache for tools that read them.
 //!
-//! Runs on a thread of its own with low priority: it may lag behind, and never slows an answer.
+//! Runs on a thread of its own with low priority, and rests while the store is busy: it may lag
+//! behind, and never slows an answer.
 //! How far it lags is a metric. Its place in the database is durable, so nothing is skipped by a
 //! restart.
 
@@ -13,6 +14,7 @@ use saltern_base::clock::Clock;
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_store::Mirror;
 use saltern_supervise::Child;
+use tokio::time::Instant;
 
 use crate::messages::{CleanJobFiles, FollowUp};
 
@@ -24,6 +26,8 @@ pub(crate) struct Seed {
     /// `keep_jobs_seconds`; nothing keeps for ever.
     pub(crate) keep: Option<Duration>,
     pub(crate) clock: Clock,
+    /// What the store has written so far; tells how busy it is.
+    pub(crate) store_writes: IntCounter,
     pub(crate) metrics: MirrorMetrics,
 }
 
@@ -52,9 +56,15 @@ impl MirrorMetrics {
 }
 
 /// Rows taken at once; between two such steps other messages are handled.
-const STEP: usize = 500;
+const STEP: usize = 250;
 /// How often the place is made durable.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// Writes a second from which on the store counts as busy.
+const BUSY: f64 = 2_000.0;
+/// While the store is busy, the mirror rests so many times as long as it worked.
+const REST: u32 = 20;
+/// But never longer than this, so that its lag stays a matter of speed and not of waiting.
+const LONGEST_REST: Duration = Duration::from_secs(1);
 /// How long to wait after a failure.
 const RETRY: Duration = Duration::from_secs(5);
 /// The lowest priority there is: while anybody else has work, the mirror hardly runs.
@@ -65,6 +75,8 @@ pub(crate) struct JobMirror {
     seed: Seed,
     is_working: bool,
     is_cleaning: bool,
+    /// When the store's writes were last counted, and how many there were.
+    counted: (Instant, u64),
 }
 
 /// Take the next step.
@@ -88,6 +100,7 @@ impl Child for JobMirror {
             seed: seed.clone(),
             is_working: false,
             is_cleaning: false,
+            counted: (Instant::now(), seed.store_writes.get()),
         }
     }
 
@@ -125,12 +138,17 @@ impl Handler<Step> for JobMirror {
     type Result = ();
 
     fn handle(&mut self, _: Step, context: &mut Self::Context) {
+        let began = Instant::now();
         let step = self.seed.mirror.lock().step(STEP);
         match step {
             Ok(0) => self.is_working = false,
             Ok(rows) => {
                 self.seed.metrics.rows.inc_by(rows as u64);
-                later(context, Step);
+                if self.store_is_busy() {
+                    context.notify_later(Step, (began.elapsed() * REST).min(LONGEST_REST));
+                } else {
+                    later(context, Step);
+                }
             }
             Err(error) => {
                 tracing::error!(%error, "job-cache files cannot be written; trying again");
@@ -175,6 +193,15 @@ where
 }
 
 impl JobMirror {
+    /// Whether, since this was last asked, returns came in faster than a quiet site's.
+    fn store_is_busy(&mut self) -> bool {
+        let (then, before) = self.counted;
+        let (now, count) = (Instant::now(), self.seed.store_writes.get());
+        self.counted = (now, count);
+        let seconds = now.duration_since(then).as_secs_f64();
+        count.saturating_sub(before) as f64 > BUSY * seconds
+    }
+
     /// Whether there may be more to clean.
     fn clean(&self, part: u8) -> bool {
         let Some(keep) = self.seed.keep else {

@@ -12,7 +12,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
-use actix::{Actor, ActorFuture, Addr, AsyncContext, Context, Handler, Message, ResponseActFuture};
+use actix::{
+    Actor, ActorFuture, AsyncContext, Context, Handler, Message, Recipient, ResponseActFuture,
+};
 use parking_lot::Mutex;
 use saltern_base::metrics::{Histogram, IntCounter, Registry, SECONDS, counter, histogram};
 use saltern_model::Jid;
@@ -21,13 +23,9 @@ use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::event_publisher::EventPublisher;
-use crate::job_mirror::JobMirror;
-use crate::job_tracker::JobTracker;
 use crate::messages::{
     AfterCommit, Beginning, ExpireJobs, Fire, FollowUp, Persist, Publish, Stored, StoredReturn,
 };
-use crate::publisher::Publisher;
 use crate::send::{Outbox, Sends};
 
 /// What a store is built from.
@@ -37,11 +35,11 @@ pub(crate) struct Seed {
     pub(crate) database: Arc<Mutex<JobDatabase>>,
     /// Writes the files that stock's command line wants, unless the mirror is off.
     pub(crate) job_files: Option<Arc<JobFileWriter>>,
-    pub(crate) bus: Addr<EventPublisher>,
-    pub(crate) publisher: Addr<Publisher>,
-    pub(crate) mirror: Option<Addr<JobMirror>>,
+    pub(crate) bus: Recipient<Fire>,
+    pub(crate) publisher: Recipient<Publish>,
+    pub(crate) mirror: Option<Recipient<FollowUp>>,
     /// The tracker is built after the store, and is asked only at run time.
-    pub(crate) tracker: Arc<Mutex<Option<Addr<JobTracker>>>>,
+    pub(crate) tracker: Arc<Mutex<Option<Recipient<Stored>>>>,
     pub(crate) metrics: StoreMetrics,
 }
 
@@ -49,7 +47,7 @@ pub(crate) struct Seed {
 #[derive(Clone)]
 pub(crate) struct StoreMetrics {
     commits: Histogram,
-    writes: IntCounter,
+    pub(crate) writes: IntCounter,
     failed: IntCounter,
 }
 
@@ -365,3 +363,6 @@ impl JobStore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use actix::{Actor, Addr, Context, Handler};
+use actix::{Actor, Context, Handler, Recipient};
 use saltern_base::metrics::{
     IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
 };
@@ -21,8 +21,6 @@ use saltern_store::jobs::{JobReader, JobState, Write};
 use saltern_supervise::Child;
 
 use crate::answer::Answer;
-use crate::event_publisher::EventPublisher;
-use crate::job_store::JobStore;
 use crate::messages::{
     AfterCommit, BeginJob, Beginning, BegunJob, CloseOlderThan, Fire, Persist, Stored, TakeReturn,
 };
@@ -31,8 +29,8 @@ use crate::send::{Outbox, Sends};
 /// What a tracker is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
-    pub(crate) store: Addr<JobStore>,
-    pub(crate) bus: Addr<EventPublisher>,
+    pub(crate) store: Recipient<Persist>,
+    pub(crate) bus: Recipient<Fire>,
     pub(crate) reader: Arc<JobReader>,
     pub(crate) metrics: TrackerMetrics,
 }
@@ -424,3 +422,6 @@ impl Handler<CloseOlderThan> for JobTracker {
         self.close(&old, "expired", context);
     }
 }
+
+#[cfg(test)]
+mod tests;

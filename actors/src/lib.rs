@@ -10,6 +10,7 @@
 mod answer;
 mod bus;
 pub mod control;
+mod doors;
 mod event_publisher;
 mod event_sockets;
 mod job_mirror;
@@ -22,6 +23,8 @@ mod presence;
 mod publisher;
 mod req_router;
 mod send;
+#[cfg(test)]
+mod testing;
 mod tree;
 mod window;
 

@@ -8,31 +8,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use actix::{Actor, Addr, AsyncContext, Context};
+use actix::{Actor, AsyncContext, Context, Recipient};
 use saltern_model::{Event, Packed, Tag, stamp};
 use saltern_requests::{Publication, Services, Topics};
 use saltern_store::dropfile::{self, Dropfile};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
-use crate::event_publisher::EventPublisher;
-use crate::job_mirror::JobMirror;
-use crate::job_store::JobStore;
-use crate::job_tracker::JobTracker;
 use crate::messages::{CleanJobFiles, CloseOlderThan, ExpireJobs, Fire, Publish};
 use crate::presence::Presence;
-use crate::publisher::Publisher;
 use crate::send::{Outbox, Sends};
 
 /// What maintenance is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
-    pub(crate) bus: Addr<EventPublisher>,
-    pub(crate) publisher: Addr<Publisher>,
-    pub(crate) tracker: Addr<JobTracker>,
-    pub(crate) store: Addr<JobStore>,
-    pub(crate) mirror: Option<Addr<JobMirror>>,
+    pub(crate) bus: Recipient<Fire>,
+    pub(crate) publisher: Recipient<Publish>,
+    pub(crate) tracker: Recipient<CloseOlderThan>,
+    pub(crate) store: Recipient<ExpireJobs>,
+    pub(crate) mirror: Option<Recipient<CleanJobFiles>>,
     pub(crate) presence: Arc<Presence>,
     pub(crate) rotation: Rotation,
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use actix::{Actor, Addr, Context, Handler};
+use actix::{Actor, Context, Handler, Recipient};
 use saltern_base::metrics::{HistogramVec, Registry, SECONDS, histogram_vec};
 use saltern_requests::{Effect, Outcome, Services};
 use saltern_supervise::Child;
@@ -13,8 +13,6 @@ use saltern_wire::zmtp::ReplyHandle;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
-use crate::event_publisher::EventPublisher;
-use crate::job_tracker::JobTracker;
 use crate::messages::{BeginJob, Fire, TakeReturn, Work};
 use crate::send::{Outbox, Sends};
 use crate::window::Ticket;
@@ -23,8 +21,9 @@ use crate::window::Ticket;
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
-    pub(crate) tracker: Addr<JobTracker>,
-    pub(crate) bus: Addr<EventPublisher>,
+    pub(crate) begin_job: Recipient<BeginJob>,
+    pub(crate) take_return: Recipient<TakeReturn>,
+    pub(crate) bus: Recipient<Fire>,
     pub(crate) metrics: WorkerMetrics,
 }
 
@@ -128,13 +127,13 @@ impl MWorker {
                 Effect::StartJob(start) => {
                     if let Some(answer) = answer.take() {
                         let begin = BeginJob { start, answer };
-                        self.outbox.push(context, &self.seed.tracker, begin);
+                        self.outbox.push(context, &self.seed.begin_job, begin);
                     }
                 }
                 Effect::StoreReturn(returned) => {
                     if let Some(answer) = answer.take() {
                         let take = TakeReturn { returned, answer };
-                        self.outbox.push(context, &self.seed.tracker, take);
+                        self.outbox.push(context, &self.seed.take_return, take);
                     }
                 }
             }

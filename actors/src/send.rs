@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-use actix::dev::{SendError, ToEnvelope};
-use actix::{Actor, ActorFuture, Addr, AsyncContext, Context, Handler, Message};
+use actix::dev::SendError;
+use actix::{Actor, ActorFuture, AsyncContext, Context, Message, Recipient};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 
@@ -33,11 +33,9 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     /// Sends `message`, now or as soon as there is room.
-    pub(crate) fn push<A, B, M>(&mut self, context: &mut Context<A>, to: &Addr<B>, message: M)
+    pub(crate) fn push<A, M>(&mut self, context: &mut Context<A>, to: &Recipient<M>, message: M)
     where
         A: Sends,
-        B: Actor + Handler<M>,
-        B::Context: ToEnvelope<B, M>,
         M: Message<Result = ()> + Send + 'static,
     {
         let message = if self.is_flushing {
@@ -85,10 +83,8 @@ impl Outbox {
 
 /// Resolves when the receiver has handled the message, and with it everything before: then there
 /// is room again. Actix offers no earlier sign of it.
-async fn deliver<B, M>(to: Addr<B>, message: M)
+async fn deliver<M>(to: Recipient<M>, message: M)
 where
-    B: Actor + Handler<M>,
-    B::Context: ToEnvelope<B, M>,
     M: Message<Result = ()> + Send + 'static,
 {
     if to.send(message).await.is_err() {
@@ -131,6 +127,7 @@ impl<A: Sends> ActorFuture<A> for Flush {
 mod tests {
     use std::sync::Arc;
 
+    use actix::Handler;
     use parking_lot::Mutex;
     use tokio::sync::oneshot;
 
@@ -170,8 +167,8 @@ mod tests {
 
     struct Sender {
         outbox: Outbox,
-        slow: Addr<Receiver>,
-        quick: Addr<Receiver>,
+        slow: Recipient<Note>,
+        quick: Recipient<Note>,
         log: Log,
     }
 
@@ -218,8 +215,8 @@ mod tests {
             tokio::task::yield_now().await;
             let sender = Sender {
                 outbox: Outbox::default(),
-                slow,
-                quick,
+                slow: slow.recipient(),
+                quick: quick.recipient(),
                 log: log.clone(),
             }
             .start();

@@ -21,7 +21,7 @@
 //! tracker its own, the store commits, the mirror notes its place, the publish port writes out
 //! what is queued, and last the bus does so and waits until the last answer has left.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,17 +34,14 @@ use saltern_requests::{Services, Stores};
 use saltern_store::jobs::{JobDatabase, JobReader};
 use saltern_store::{JobFiles, Mirror, StoreError};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
-use saltern_wire::zmtp::{
-    Heartbeat, KeepAlive, ListenError, ListenOptions, PeerLimits, PubLimits, PubListener,
-    ReqLimits, ReqListener, SizeLimits, bind,
-};
-use tokio::net::UnixListener;
+use saltern_wire::zmtp::{ListenError, PubListener, ReqListener};
 use tokio_util::sync::CancellationToken;
 
 use crate::bus::{Bus, QueueLimits};
 use crate::control::{self, Control};
+use crate::doors::{Doors, is_set};
 use crate::event_publisher::{self, EventPublisher};
-use crate::event_sockets::{EventSockets, SocketError, SocketOptions};
+use crate::event_sockets::{EventSockets, SocketError};
 use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
 use crate::job_tracker::{self, JobTracker};
@@ -68,19 +65,6 @@ pub struct MasterParts {
     /// Where metrics are registered.
     pub registry: Registry,
 }
-
-/// The ports and sockets of a master, bound before anything is started.
-struct Doors {
-    requests: ReqListener,
-    publish: PubListener,
-    events: EventSockets,
-    control: UnixListener,
-    addresses: (SocketAddr, SocketAddr),
-}
-
-/// Most connections to an event socket, whatever is configured: each holds a queue, and they come
-/// from this machine only.
-const MOST_LISTENERS: usize = 1024;
 
 /// Why a master does not start.
 #[derive(Debug, thiserror::Error)]
@@ -206,109 +190,6 @@ impl Master {
     }
 }
 
-impl Doors {
-    fn open(config: &MasterConfig, registry: &Registry) -> Result<Self, StartError> {
-        let options = ListenOptions {
-            backlog: config.zmq_backlog,
-            keepalive: KeepAlive {
-                enabled: config.tcp_keepalive,
-                idle: config.tcp_keepalive_idle,
-                interval: config.tcp_keepalive_intvl,
-                count: config.tcp_keepalive_cnt,
-            },
-        };
-        let port = |port| -> Result<(TcpListener, SocketAddr), StartError> {
-            let address = SocketAddr::new(config.interface, port);
-            let refused = |source| StartError::Port { address, source };
-            let listener = bind(address, &options).map_err(refused)?;
-            let address = listener.local_addr().map_err(refused)?;
-            Ok((listener, address))
-        };
-        let (requests, request_address) = port(config.ret_port)?;
-        let (publish, publish_address) = port(config.publish_port)?;
-        // Fallible and without traces outside, so before the files.
-        let requests = ReqListener::new(requests, request_limits(config), registry)?;
-        let publish = PubListener::new(publish, publish_limits(config), registry)?;
-        let (events, control) = Self::open_sockets(config, registry)
-            .inspect_err(|_| EventSockets::remove(&config.sock_dir))?;
-        Ok(Self {
-            requests,
-            publish,
-            events,
-            control,
-            addresses: (request_address, publish_address),
-        })
-    }
-
-    fn open_sockets(
-        config: &MasterConfig,
-        registry: &Registry,
-    ) -> Result<(EventSockets, UnixListener), StartError> {
-        let options = SocketOptions {
-            directory: config.sock_dir.clone(),
-            compat: config.salt_compat,
-            for_other_users: is_set(config, "publisher_acl") || is_set(config, "external_auth"),
-            drain_timeout: config.publish_drain_timeout,
-            max_event: config.saltern_max_message_size,
-            connections: config.saltern_max_connections.min(MOST_LISTENERS),
-        };
-        let events = EventSockets::bind(options, registry)?;
-        let control = control::bind(&config.sock_dir).map_err(StartError::Control)?;
-        Ok((events, control))
-    }
-}
-
-fn is_set(config: &MasterConfig, option: &str) -> bool {
-    config
-        .raw(option)
-        .is_some_and(saltern_config::yaml::Node::is_truthy)
-}
-
-fn peer_limits(config: &MasterConfig) -> PeerLimits {
-    let defaults = PeerLimits::default();
-    PeerLimits {
-        connections: config.saltern_max_connections,
-        per_address: config
-            .saltern_max_connections_per_address
-            .unwrap_or(usize::MAX),
-        handshake: config.saltern_handshake_timeout,
-        drain: config.saltern_stop_timeout,
-        heartbeat: Heartbeat {
-            interval: config.saltern_idle_timeout,
-            ..defaults.heartbeat
-        },
-        ..defaults
-    }
-}
-
-fn request_limits(config: &MasterConfig) -> ReqLimits {
-    let sizes = |bytes| SizeLimits {
-        frame: bytes,
-        message: bytes,
-        ..SizeLimits::UNKNOWN_PEER
-    };
-    ReqLimits {
-        peers: peer_limits(config),
-        before_auth: sizes(config.saltern_max_unauthenticated_size),
-        after_auth: sizes(config.saltern_max_message_size),
-        ..ReqLimits::default()
-    }
-}
-
-fn publish_limits(config: &MasterConfig) -> PubLimits {
-    PubLimits {
-        peers: PeerLimits {
-            idle: None,
-            ..peer_limits(config)
-        },
-        queue: config.pub_hwm,
-        queue_bytes: config.saltern_subscriber_queue_size,
-        drain_timeout: config.publish_drain_timeout,
-        subscriptions: config.saltern_max_subscriptions,
-        ..PubLimits::default()
-    }
-}
-
 /// The ends of the stores that the actors hold.
 struct Stored {
     reader: JobReader,
@@ -398,11 +279,11 @@ impl Plan {
             ChildSpec::permanent(),
             maintenance::Seed {
                 services: back.services,
-                bus: back.bus,
-                publisher: back.publisher,
-                tracker: back.tracker,
-                store: back.store,
-                mirror: back.mirror,
+                bus: back.bus.recipient(),
+                publisher: back.publisher.recipient(),
+                tracker: back.tracker.recipient(),
+                store: back.store.recipient(),
+                mirror: back.mirror.map(Addr::recipient),
                 presence,
                 rotation,
             },
@@ -448,11 +329,13 @@ impl Plan {
         bus: &Addr<EventPublisher>,
         publisher: &Addr<Publisher>,
     ) -> (Option<Addr<JobMirror>>, Addr<JobStore>, Addr<JobTracker>) {
+        let store_metrics = job_store::StoreMetrics::new(&self.registry);
         let mirror = stored.mirror.map(|mirror| {
             let seed = job_mirror::Seed {
                 mirror: Arc::new(Mutex::new(mirror)),
                 keep: self.config.keep_jobs,
                 clock: self.clock.clone(),
+                store_writes: store_metrics.writes.clone(),
                 metrics: job_mirror::MirrorMetrics::new(&self.registry),
             };
             self.root.start_child(self.on_thread("mirror"), seed, 0)
@@ -461,21 +344,21 @@ impl Plan {
         let seed = job_store::Seed {
             database: Arc::new(Mutex::new(database)),
             job_files: stored.job_files,
-            bus: bus.clone(),
-            publisher: publisher.clone(),
-            mirror: mirror.clone(),
+            bus: bus.clone().recipient(),
+            publisher: publisher.clone().recipient(),
+            mirror: mirror.clone().map(Addr::recipient),
             tracker: tracker_slot.clone(),
-            metrics: job_store::StoreMetrics::new(&self.registry),
+            metrics: store_metrics,
         };
         let store: Addr<JobStore> = self.root.start_child(self.on_thread("jobs"), seed, 0);
         let seed = job_tracker::Seed {
-            store: store.clone(),
-            bus: bus.clone(),
+            store: store.clone().recipient(),
+            bus: bus.clone().recipient(),
             reader: Arc::new(stored.reader),
             metrics: job_tracker::TrackerMetrics::new(&self.registry),
         };
         let tracker: Addr<JobTracker> = self.root.start_child(self.on_thread("jobs"), seed, 0);
-        *tracker_slot.lock() = Some(tracker.clone());
+        *tracker_slot.lock() = Some(tracker.clone().recipient());
         (mirror, store, tracker)
     }
 
@@ -486,15 +369,18 @@ impl Plan {
         let pool = self.root.supervisor("workers", Strategy::OneForOne, budget);
         let seed = mworker::Seed {
             services: back.services.clone(),
-            tracker: back.tracker.clone(),
-            bus: back.bus.clone(),
+            begin_job: back.tracker.clone().recipient(),
+            take_return: back.tracker.clone().recipient(),
+            bus: back.bus.clone().recipient(),
             metrics: mworker::WorkerMetrics::new(&self.registry),
         };
-        let workers: Vec<Addr<MWorker>> = (0..count)
+        let workers = (0..count)
             .map(|number| {
                 let instance = u32::try_from(number + 1).unwrap_or(u32::MAX);
                 let spec = self.on_thread(&format!("worker-{instance}"));
-                pool.start_child(spec.with_budget(budget), seed.clone(), instance)
+                let spec = spec.with_budget(budget);
+                let worker: Addr<MWorker> = pool.start_child(spec, seed.clone(), instance);
+                worker.recipient()
             })
             .collect();
         let seed = req_router::Seed {

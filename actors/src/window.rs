@@ -76,6 +76,12 @@ impl Windows {
         })
     }
 
+    /// Whether any worker has a place.
+    pub(crate) fn has_place(&self) -> bool {
+        let mut counts = self.in_hand.iter();
+        counts.any(|count| count.load(Ordering::SeqCst) < self.size)
+    }
+
     /// The router wants to hear of the next free place. It must try [`Windows::take`] once more
     /// after saying so.
     pub(crate) fn want(&self) {

@@ -1,0 +1,329 @@
+//! The store over a real database, its neighbours recorded.
+
+use bytes::Bytes;
+use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_requests::{Publication, Topics};
+use saltern_store::jobs::DatabaseLimits;
+use saltern_supervise::{ChildSpec, Tree};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::answer::Answer;
+use crate::messages::BegunJob;
+use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
+use crate::window::Windows;
+
+const JID: &str = "20260102030405060708";
+
+struct Rig {
+    dir: tempfile::TempDir,
+    tree: Tree,
+    address: actix::Addr<JobStore>,
+    store: Recipient<Persist>,
+    metrics: StoreMetrics,
+    bus: UnboundedReceiver<Fire>,
+    publisher: UnboundedReceiver<Publish>,
+    tracker: UnboundedReceiver<Stored>,
+    windows: Arc<Windows>,
+    port: Port,
+}
+
+fn rig(limits: DatabaseLimits) -> Rig {
+    let dir = tempfile::tempdir().unwrap();
+    let database = JobDatabase::open(&dir.path().join("jobs"), limits).unwrap();
+    let registry = Registry::new();
+    let metrics = StoreMetrics::new(&registry);
+    let (to_bus, bus) = recorder();
+    let (to_publisher, publisher) = recorder();
+    let (to_tracker, tracker) = recorder();
+    let seed = Seed {
+        database: Arc::new(Mutex::new(database)),
+        job_files: None,
+        bus: to_bus,
+        publisher: to_publisher,
+        mirror: None,
+        tracker: Arc::new(Mutex::new(Some(to_tracker))),
+        metrics: metrics.clone(),
+    };
+    let tree = tree(&registry);
+    let address: actix::Addr<JobStore> = tree.root().start_child(ChildSpec::permanent(), seed, 0);
+    let store = address.clone().recipient();
+    Rig {
+        dir,
+        tree,
+        address,
+        store,
+        metrics,
+        bus,
+        publisher,
+        tracker,
+        windows: Windows::new(1, 1000),
+        port: Port::open(),
+    }
+}
+
+fn job(fun: &str) -> JobRecord {
+    JobRecord {
+        jid: Jid::parse(JID).unwrap(),
+        created: 1,
+        user: "root".to_owned(),
+        fun: fun.to_owned(),
+        tgt: "*".to_owned(),
+        tgt_type: "glob".to_owned(),
+        load: Packed::new(&b"\x80"[..]),
+        minions: vec![MinionId::parse("m1").unwrap()],
+        nocache: false,
+    }
+}
+
+fn returned(minion: &str, fun: &str, load: usize) -> ReturnRecord {
+    ReturnRecord {
+        jid: Jid::parse(JID).unwrap(),
+        minion: MinionId::parse(minion).unwrap(),
+        received: 1,
+        fun: fun.to_owned(),
+        retcode: 0,
+        success: true,
+        load: Packed::new(vec![0_u8; load]),
+    }
+}
+
+impl Rig {
+    async fn answer(&mut self) -> (Answer, JoinHandle<Bytes>) {
+        let (request, reply) = self.port.ask(b"x").await;
+        let place = self.windows.take(saltern_requests::Class::Minion).unwrap();
+        let (done, failed) = (Bytes::from_static(b"done"), Bytes::from_static(b"failed"));
+        (Answer::new(request.reply, done, failed, place), reply)
+    }
+
+    /// A return on its way, and the answer to come.
+    async fn send(&mut self, record: ReturnRecord) -> JoinHandle<Bytes> {
+        let (answer, reply) = self.answer().await;
+        let report = Some((record.jid.clone(), record.minion.clone()));
+        let persist = Persist {
+            brought: Some(job("test.ping")),
+            writes: vec![Write::Return(record)],
+            then: AfterCommit {
+                events: vec![event("ret")],
+                answer: Some(answer),
+                report,
+                ..AfterCommit::default()
+            },
+        };
+        self.store.try_send(persist).unwrap();
+        reply
+    }
+
+    fn commits(&self) -> u64 {
+        self.metrics.commits.get_sample_count()
+    }
+}
+
+#[test]
+fn a_job_is_stored_announced_published_and_answered() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let (answer, reply) = rig.answer().await;
+        let record = job("test.ping");
+        let begun = Beginning {
+            job: BegunJob {
+                jid: record.jid.clone(),
+                created: 1,
+                minions: record.minions.clone(),
+                nocache: false,
+            },
+            load: record.load.clone(),
+            publication: Publication {
+                entries: 0,
+                packed: Bytes::new(),
+                topics: Topics::Broadcast,
+            },
+        };
+        let persist = Persist {
+            brought: None,
+            writes: vec![Write::JobPart(record)],
+            then: AfterCommit {
+                begun: Some(begun),
+                events: vec![event("a"), event("b")],
+                answer: Some(answer),
+                report: None,
+            },
+        };
+        rig.store.try_send(persist).unwrap();
+        let Fire(events) = rig.bus.recv().await.unwrap();
+        let tags: Vec<&str> = events.iter().map(|event| event.tag.as_str()).collect();
+        assert_eq!(tags, ["a", "b"]);
+        assert_eq!(rig.publisher.recv().await.unwrap().jid.as_str(), JID);
+        let stored = rig.tracker.recv().await.unwrap();
+        assert_eq!(stored.jobs[0].jid.as_str(), JID);
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        assert_eq!(rig.windows.in_hand(), 0);
+    });
+}
+
+#[test]
+fn whatever_waits_makes_one_commit_and_a_duplicate_is_a_success() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let (mut records, mut replies) = (Vec::new(), Vec::new());
+        for number in 0..100 {
+            records.push((
+                returned(&format!("m{}", number % 50), "f", 1),
+                rig.answer().await,
+            ));
+        }
+        // More than the actor takes in one turn, all there before it has the first.
+        for (record, (answer, reply)) in records {
+            let report = Some((record.jid.clone(), record.minion.clone()));
+            let then = AfterCommit {
+                answer: Some(answer),
+                report,
+                ..AfterCommit::default()
+            };
+            let persist = Persist {
+                brought: Some(job("f")),
+                writes: vec![Write::Return(record)],
+                then,
+            };
+            rig.store.try_send(persist).unwrap();
+            replies.push(reply);
+        }
+        for reply in replies {
+            assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        }
+        assert_eq!(rig.commits(), 1);
+        // 100 returns, and one job that the first of them brought.
+        assert_eq!(rig.metrics.writes.get(), 102);
+        let stored = rig.tracker.recv().await.unwrap();
+        assert_eq!(stored.returns.len(), 100);
+        assert_eq!(
+            stored.returns.iter().filter(|stored| stored.is_new).count(),
+            50
+        );
+        assert_eq!(rig.windows.in_hand(), 0);
+    });
+}
+
+#[test]
+fn without_space_everybody_is_told_and_nothing_follows() {
+    in_system(async {
+        let limits = DatabaseLimits {
+            max_bytes: Some(200_000),
+            ..DatabaseLimits::default()
+        };
+        let mut rig = rig(limits);
+        let reply = rig.send(returned("m1", "f", 1_000_000)).await;
+        assert_eq!(reply.await.unwrap(), &b"failed"[..]);
+        assert_eq!(rig.metrics.failed.get(), 1);
+        assert!(rig.bus.try_recv().is_err() && rig.tracker.try_recv().is_err());
+        // What fits is stored, with the job that the failed one had brought.
+        let reply = rig.send(returned("m1", "f", 10)).await;
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        assert!(rig.tracker.recv().await.unwrap().returns[0].is_new);
+        assert_eq!(rig.windows.in_hand(), 0);
+    });
+}
+
+#[test]
+fn a_change_that_the_database_refuses_fails_alone() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let path = rig.dir.path().join("jobs");
+        rusqlite::Connection::open(path)
+            .unwrap()
+            .execute_batch(
+                "CREATE TRIGGER poison BEFORE INSERT ON returns WHEN NEW.fun = 'poison'
+                 BEGIN SELECT RAISE(ABORT, 'poison'); END",
+            )
+            .unwrap();
+        let mut replies = Vec::new();
+        for (minion, fun) in [("m1", "f"), ("m2", "poison"), ("m3", "f")] {
+            replies.push(rig.send(returned(minion, fun, 1)).await);
+        }
+        let mut answers = Vec::new();
+        for reply in replies {
+            answers.push(reply.await.unwrap());
+        }
+        assert_eq!(answers, ["done", "failed", "done"]);
+    });
+}
+
+#[test]
+fn a_batch_that_dies_with_the_store_is_refused_at_once_and_may_be_sent_again() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let (answer, reply) = rig.answer().await;
+        let record = returned("m1", "f", 1);
+        let persist = Persist {
+            brought: None,
+            writes: vec![Write::Return(record.clone())],
+            then: AfterCommit {
+                answer: Some(answer),
+                ..AfterCommit::default()
+            },
+        };
+        rig.store.try_send(persist).unwrap();
+        // Its turn comes between the store's first one, which makes the batch, and the second,
+        // which would commit it.
+        let tree = rig.tree.clone();
+        actix_rt::spawn(async move { assert!(tree.inject_panic("job_store", 0)) });
+        assert_eq!(reply.await.unwrap(), NOT_HANDLED);
+        let reply = rig.send(record).await;
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        assert!(rig.tracker.recv().await.unwrap().returns[0].is_new);
+        assert_eq!(rig.windows.in_hand(), 0);
+    });
+}
+
+#[test]
+fn a_store_that_stops_commits_what_it_has() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let mut replies = Vec::new();
+        for number in 0..3 {
+            replies.push(rig.send(returned(&format!("m{number}"), "f", 1)).await);
+        }
+        assert!(rig.tree.shutdown().await.is_clean());
+        for reply in replies {
+            assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        }
+    });
+}
+
+#[test]
+fn old_jobs_go_in_slices_and_returns_come_in_between() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let writes: Vec<Write> = (0..2_000)
+            .map(|number| Write::Return(returned(&format!("m{number}"), "f", 1)))
+            .chain([Write::Job(job("f"))])
+            .collect();
+        let (answer, reply) = rig.answer().await;
+        let persist = Persist {
+            brought: None,
+            writes,
+            then: AfterCommit {
+                answer: Some(answer),
+                ..AfterCommit::default()
+            },
+        };
+        rig.store.try_send(persist).unwrap();
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        rig.address.try_send(ExpireJobs(2)).unwrap();
+        rig.address.try_send(ExpireJobs(2)).unwrap();
+        let mut newer = returned("new", "f", 1);
+        newer.received = 5;
+        newer.jid = Jid::parse("20270102030405060708").unwrap();
+        let reply = rig.send(newer).await;
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        let reader = {
+            let path = rig.dir.path().join("jobs");
+            saltern_store::jobs::JobReader::open(&path, DatabaseLimits::default()).unwrap()
+        };
+        while reader.counts().unwrap().1 > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(reader.returns_after(0, 10).unwrap().len(), 1);
+    });
+}

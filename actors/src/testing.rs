@@ -1,0 +1,114 @@
+//! What the tests of single actors share: receivers that only keep what they get, and requests
+//! that are real, because only a connection has a way back.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, Context, Handler, Message, Recipient};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use saltern_base::metrics::Registry;
+use saltern_model::{Event, Packed, Tag};
+use saltern_supervise::{Budget, Strategy, Tree};
+use saltern_wire::zmtp::{
+    Incoming, ListenOptions, ReqClient, ReqLimits, ReqListener, RequestSink, bind,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// What a peer is told whose request was not handled.
+pub(crate) const NOT_HANDLED: &[u8] = b"\xda\x00\x26Some exception handling minion payload";
+
+/// Runs a test on one thread.
+pub(crate) fn in_system(test: impl Future<Output = ()>) {
+    actix::System::new().block_on(async {
+        let ended = tokio::time::timeout(Duration::from_secs(60), test).await;
+        ended.expect("the test ends in time");
+    });
+}
+
+/// A tree for the actor that is tested.
+pub(crate) fn tree(registry: &Registry) -> Tree {
+    let budget = Budget::new(10, Duration::from_secs(60));
+    Tree::new("test", Strategy::OneForOne, budget, registry)
+}
+
+struct Recorder<M>(UnboundedSender<M>);
+
+impl<M: Unpin + 'static> Actor for Recorder<M> {
+    type Context = Context<Self>;
+}
+
+impl<M: Message<Result = ()> + Unpin + 'static> Handler<M> for Recorder<M> {
+    type Result = ();
+
+    fn handle(&mut self, message: M, _: &mut Self::Context) {
+        // A test that is over does not listen any more.
+        let _ = self.0.send(message);
+    }
+}
+
+/// An actor that only keeps what it gets.
+pub(crate) fn recorder<M>() -> (Recipient<M>, UnboundedReceiver<M>)
+where
+    M: Message<Result = ()> + Send + Unpin + 'static,
+{
+    let (sender, receiver) = unbounded_channel();
+    (Recorder(sender).start().recipient(), receiver)
+}
+
+/// A request port whose requests the test gets.
+pub(crate) struct Port {
+    address: SocketAddr,
+    requests: UnboundedReceiver<Incoming>,
+    _stop: tokio_util::sync::DropGuard,
+}
+
+struct Sink(UnboundedSender<Incoming>);
+
+impl RequestSink for Sink {
+    fn try_deliver(&self, incoming: Incoming) -> Result<(), Incoming> {
+        self.0.send(incoming).map_err(|refused| refused.0)
+    }
+
+    fn deliver(&self, _: Incoming) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+impl Port {
+    pub(crate) fn open() -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = bind(address, &ListenOptions::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let listener = ReqListener::new(listener, ReqLimits::default(), &Registry::new()).unwrap();
+        let (sender, requests) = unbounded_channel();
+        let stop = CancellationToken::new();
+        actix_rt::spawn(listener.serve(Arc::new(Sink(sender)), stop.clone()));
+        Self {
+            address,
+            requests,
+            _stop: stop.drop_guard(),
+        }
+    }
+
+    /// A request on a connection of its own, and its reply to come.
+    pub(crate) async fn ask(&mut self, payload: &[u8]) -> (Incoming, JoinHandle<Bytes>) {
+        let (address, payload) = (self.address, Bytes::copy_from_slice(payload));
+        let reply = actix_rt::spawn(async move {
+            let mut client = ReqClient::connect(address, None).await.unwrap();
+            client.request(payload).await.unwrap()
+        });
+        (self.requests.recv().await.unwrap(), reply)
+    }
+}
+
+/// An event with this tag.
+pub(crate) fn event(tag: &str) -> Event {
+    Event {
+        tag: Tag::parse(tag).unwrap(),
+        data: Packed::new(&b"\x80"[..]),
+    }
+}
