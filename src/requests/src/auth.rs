@@ -353,8 +353,10 @@ fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<V
         .signature(&services.master.private)
         .map_err(|e| bad_key(&e))?;
     let token = token.and_then(|token| echo_token(token, enc_algo, &accepted, services));
+    // The oldest protocols do not sign; then only a signature of the master's key needs it.
     let pub_sig = match asker.sig_algo {
         Some(algorithm) => services.master.public_signature(algorithm),
+        None if asker.version < 2 && !services.config.master_sign_pubkey => Ok(None),
         None => return Err(KeysError::BadSigAlgo),
     }
     .map_err(|error| bad_key(&error))?;

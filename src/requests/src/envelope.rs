@@ -106,7 +106,8 @@ impl Refusal {
 pub(crate) fn open(payload: Bytes, services: &Services) -> Result<Opened, Refusal> {
     let envelope = parse(payload, services)?;
     let version = version_of(&envelope)?;
-    if version < i64::from(services.config.minimum_auth_version) {
+    let oldest = i64::from(services.config.minimum_auth_version);
+    if oldest > 0 && version < oldest {
         return Err(Refusal::bad_load("version"));
     }
     let load = envelope
@@ -304,9 +305,10 @@ fn check_identity(
     services: &Services,
 ) -> Result<Identity, Refusal> {
     if let Some(oldest) = services.config.request_server_ttl {
-        let sent = load.get("ts").and_then(RawValue::as_i64);
-        let age = sent.map(|sent| services.clock.unix().saturating_sub(sent));
-        if age.is_none_or(|age| age > 0 && age.unsigned_abs() > oldest.as_secs()) {
+        let sent = load.get("ts").and_then(RawValue::as_f64);
+        let now = services.clock.unix_micros() as f64 / 1e6;
+        let is_late = |sent: f64| sent.is_nan() || now - sent > oldest.as_secs_f64();
+        if sent.is_none_or(is_late) {
             return Err(Refusal::bad_load("ttl"));
         }
     }

@@ -24,12 +24,20 @@ pub(crate) fn event(services: &Services, tag: Tag, data: Value) -> Event {
 
 /// An event whose data is a load that came over the wire, every value in the bytes that came.
 pub(crate) fn event_of_load(services: &Services, tag: Tag, load: &mut MapView) -> Event {
+    event_and_load(services, tag, load).0
+}
+
+/// The same, and the whole data: what is stored is not trimmed. Unless the event had to be, they
+/// are the same bytes.
+pub(crate) fn event_and_load(services: &Services, tag: Tag, load: &mut MapView) -> (Event, Packed) {
     let stamp = RawValue::pack(&now(services).into(), Dialect::Bin);
     load.insert("_stamp", stamp);
-    Event {
+    let whole = load.pack_bin_dialect();
+    let event = Event {
         tag,
-        data: fit(services, load.pack_bin_dialect()),
-    }
+        data: fit(services, whole.clone()),
+    };
+    (event, Packed::new(whole))
 }
 
 fn now(services: &Services) -> String {

@@ -212,14 +212,15 @@ impl MinionCommand {
 fn handle_minion(sealed: Sealed, from: IpAddr, services: &Services) -> Handled {
     let minion = sealed.minion.clone();
     services.surroundings.heard(&minion, from);
-    let Some(name) = sealed.load.str("cmd") else {
+    if !sealed.load.contains("cmd") {
         return Handled {
             outcome: Outcome::reply(reply::no_answer()),
             command: "-",
             minion: Some(minion),
         };
-    };
-    let Some(command) = MinionCommand::from_wire(name) else {
+    }
+    let name = sealed.load.str("cmd");
+    let Some(command) = name.and_then(MinionCommand::from_wire) else {
         let nothing = encode(&Value::Map(Vec::new()), Dialect::Raw);
         return Handled {
             outcome: Outcome::reply(sealed.answer.seal(&nothing)),

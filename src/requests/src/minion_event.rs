@@ -77,7 +77,10 @@ fn of_item(
     let copy_is_due = !barred || services.config.salt_compat == Compat::V3008;
     let copy_tag = pretag
         .filter(|_| copy_is_due)
-        .and_then(|pretag| usable_tag(&format!("{pretag}/{tag}"), sealed));
+        .and_then(|pretag| match pretag {
+            "" => Some(tag.clone()),
+            _ => usable_tag(&format!("{pretag}/{tag}"), sealed),
+        });
     let mut events = Vec::new();
     if let Some(copy_tag) = copy_tag {
         events.push(event_data::event_of_load(services, copy_tag, &mut data));

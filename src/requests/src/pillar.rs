@@ -10,7 +10,7 @@ use saltern_crypto::{Crypticle, KeyString};
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
 use crate::envelope::{Refusal, Sealed};
-use crate::{Outcome, Services};
+use crate::{Outcome, Services, reply};
 
 /// Answers with the pillar.
 pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
@@ -18,6 +18,9 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
     let private = sealed.load.str("ver") == Some("2") || services.site.pillar_version != 1;
     if !private {
         return Outcome::reply(sealed.answer.seal(&encode(&pillar, Dialect::Raw)));
+    }
+    if sealed.answer.version > 1 && sealed.answer.nonce.is_none() {
+        return Outcome::reply(reply::plain_error("Nonce not included in request"));
     }
     match private_reply(sealed, &pillar, services) {
         Ok(reply) => Outcome::reply(reply),
@@ -62,13 +65,9 @@ fn private_reply(sealed: &Sealed, pillar: &Value, services: &Services) -> Result
             tracing::warn!(minion = %sealed.minion, %error, "pillar key cannot be encrypted");
             Refusal::no_answer("enc_algo")
         })?;
-    let inner = match (&sealed.answer.nonce, sealed.answer.version) {
-        (_, ..2) => encode(pillar, Dialect::Raw),
-        (None, _) => encode(
-            &Value::map([("error", "Nonce not included in request")]),
-            Dialect::Raw,
-        ),
-        (Some(nonce), _) => signed(sealed, pillar, nonce, &sealed_key, services)?,
+    let inner = match &sealed.answer.nonce {
+        Some(nonce) => signed(sealed, pillar, nonce, &sealed_key, services)?,
+        None => encode(pillar, Dialect::Raw),
     };
     let mut reply = Vec::with_capacity(inner.len() + 512);
     let ciphertext = Crypticle::new(&key).dumps(&inner, None);

@@ -10,7 +10,7 @@ use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value, decode_wire, encod
 
 use crate::envelope::LOAD_LIMITS;
 use crate::outcome::{Publication, StartJob, Topics};
-use crate::{Effect, Outcome, Services, event_data, publish_load, reply};
+use crate::{Effect, Outcome, Services, event_data, publish_load, python_text, reply};
 
 /// The accepted minions as the candidates of a target.
 struct Accepted<'a>(&'a AcceptedIds);
@@ -31,6 +31,8 @@ enum Refused {
     Malformed(&'static str),
     /// The key does not fit, or there is none.
     NotAuthenticated,
+    /// `publisher_acl_blacklist` names the user or the function; stock fires no event then.
+    Barred,
     /// The user may not do this.
     NotAuthorised,
     /// A sentence for the client.
@@ -46,6 +48,7 @@ pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
 }
 
 fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
+    let is_told = !matches!(refused, Refused::Barred);
     let (name, text) = match refused {
         Refused::Malformed(missing) => {
             tracing::warn!(
@@ -60,7 +63,9 @@ fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
             return Outcome::reply(reply::plain_error(&text));
         }
         Refused::NotAuthenticated => ("AuthenticationError", "Authentication error occurred."),
-        Refused::NotAuthorised => ("AuthorizationError", "Authorization error occurred."),
+        Refused::NotAuthorised | Refused::Barred => {
+            ("AuthorizationError", "Authorization error occurred.")
+        }
     };
     let user = load.get("user").and_then(Value::as_str).unwrap_or("?");
     tracing::warn!(cmd = "publish", user, "request refused: {text}");
@@ -70,17 +75,21 @@ fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
         .with_label_values(&["publish"])
         .inc();
     let outcome = Outcome::reply(reply::named_error(name, text));
-    match error_event(load, name, text, services) {
+    match error_event(load, name, text, services).filter(|_| is_told) {
         Some(event) => outcome.and_fire(event),
         None => outcome,
     }
 }
 
-/// `salt/job/<jid>/error`, when the client brought a jid. Stock puts the whole load into it, key
-/// included; the key is left out here.
+/// `salt/job/<jid>/error`, when the client sent a jid, be it an empty one (`tagify` leaves that
+/// out of the tag). Stock puts the whole load into it, secrets of eauth included; those are left
+/// out here.
 fn error_event(load: &Value, name: &str, text: &str, services: &Services) -> Option<Event> {
-    let jid = load.get("jid")?.as_str()?;
-    let tag = Tag::parse(&format!("salt/job/{jid}/error")).ok()?;
+    let tag = match python_text::str(load.get("jid")?)?.as_str() {
+        "" => Tag::parse("salt/job/error"),
+        jid => Tag::parse(&format!("salt/job/{jid}/error")),
+    };
+    let tag = tag.ok()?;
     let error = Value::map([("name", name), ("message", text)]);
     let mut entries = without_secrets(load);
     entries.push(("error".into(), error));
@@ -107,43 +116,57 @@ fn start(load: &Value, services: &Services) -> Result<Outcome, Refused> {
     if blacklist.bars_user(request.user)
         || blacklist.bars_any_function(request.functions.iter().map(String::as_str))
     {
-        return Err(Refused::NotAuthorised);
+        return Err(Refused::Barred);
     }
     authenticate(load, &request, services)?;
-    let resolved = resolve(&request, services)?;
+    let Some(target) = &request.target else {
+        return Ok(Outcome::reply(no_match(load)));
+    };
+    let resolved = resolve(target, services)?;
     if resolved.minions.is_empty() {
         return Ok(Outcome::reply(no_match(load)));
     }
-    let jid = match request.jid {
-        "" => services.minter.mint(),
-        given => Jid::parse(given).map_err(|error| Refused::Because(error.to_string()))?,
+    for name in ["arg", "ret"] {
+        if load.get(name).is_none() {
+            return Err(Refused::Malformed(name));
+        }
+    }
+    let jid = jid(load, services)?;
+    Ok(begin(load, &request, target, jid, resolved, services))
+}
+
+/// The jid that the client chose, or a new one when it left that to the master.
+fn jid(load: &Value, services: &Services) -> Result<Jid, Refused> {
+    let given = match load.get("jid") {
+        None | Some(Value::Nil) => return Ok(services.minter.mint()),
+        Some(given) => python_text::str(given).ok_or(Refused::Malformed("jid"))?,
     };
-    Ok(begin(load, &request, jid, resolved, services))
+    if given.is_empty() {
+        return Ok(services.minter.mint());
+    }
+    Jid::parse(&given).map_err(|error| Refused::Because(error.to_string()))
 }
 
 /// The parts of the load that the master itself looks at.
 struct Request<'a> {
     user: &'a str,
     functions: Vec<String>,
-    target: Target,
-    jid: &'a str,
+    /// Nothing when the load names no target that stock could resolve.
+    target: Option<Target>,
     nocache: bool,
 }
 
 impl<'a> Request<'a> {
     fn read(load: &'a Value) -> Result<Self, Refused> {
-        for name in ["user", "fun", "arg", "tgt", "ret"] {
-            if load.get(name).is_none() {
-                return Err(Refused::Malformed(name));
-            }
-        }
-        let text = |name: &'static str| load.get(name).and_then(Value::as_str);
+        let user = load.get("user").and_then(Value::as_str);
         let kwargs = load.get("kwargs");
+        if kwargs.is_some_and(|kwargs| kwargs.as_map().is_none()) {
+            return Err(Refused::Malformed("kwargs"));
+        }
         Ok(Self {
-            user: text("user").ok_or(Refused::Malformed("user"))?,
+            user: user.ok_or(Refused::Malformed("user"))?,
             functions: functions(load.get("fun").unwrap_or(&Value::Nil))?,
             target: target(load)?,
-            jid: text("jid").unwrap_or_default(),
             nocache: kwargs
                 .and_then(|kwargs| kwargs.get("nocache"))
                 .and_then(Value::as_bool)
@@ -167,25 +190,22 @@ fn functions(fun: &Value) -> Result<Vec<String>, Refused> {
     }
 }
 
-fn target(load: &Value) -> Result<Target, Refused> {
-    let kind = match load.get("tgt_type").map(Value::as_str) {
-        None => TargetType::Glob,
-        Some(Some(name)) => TargetType::from_wire(name)
-            .ok_or_else(|| Refused::Because(format!("unknown target type \"{name}\"")))?,
-        Some(None) => return Err(Refused::Malformed("tgt_type")),
+fn target(load: &Value) -> Result<Option<Target>, Refused> {
+    let kind = match load.get("tgt_type") {
+        None => Some(TargetType::Glob),
+        Some(name) => name.as_str().and_then(TargetType::from_wire),
     };
-    match load.get("tgt") {
-        Some(Value::Str(text)) => Ok(Target::Expression(kind, text.clone())),
-        Some(Value::Array(names)) => {
-            let names = names
-                .iter()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect();
-            Ok(Target::List(names))
+    let Some(target) = load.get("tgt") else {
+        return Err(Refused::Malformed("tgt"));
+    };
+    Ok(match (kind, target) {
+        (Some(kind), Value::Str(text)) => Some(Target::Expression(kind, text.clone())),
+        (Some(_), Value::Array(names)) => {
+            let names = names.iter().filter_map(Value::as_str);
+            Some(Target::List(names.map(str::to_owned).collect()))
         }
-        _ => Err(Refused::Malformed("tgt")),
-    }
+        _ => None,
+    })
 }
 
 /// Local users authenticate by the key in their key file. Tokens and eauth are refused as wrong
@@ -203,21 +223,19 @@ fn authenticate(load: &Value, request: &Request<'_>, services: &Services) -> Res
         .ok_or(Refused::NotAuthenticated)?;
     match services.users.authenticate(Some(request.user), key) {
         KeyProof::Trusted => Ok(()),
+        KeyProof::Sudo(name) if name.is_empty() => Err(Refused::NotAuthenticated),
         KeyProof::Sudo(_) if !services.site.sudo_is_limited => Ok(()),
         KeyProof::Sudo(_) | KeyProof::User(_) => Err(Refused::NotAuthorised),
         KeyProof::Refused => Err(Refused::NotAuthenticated),
     }
 }
 
-fn resolve(request: &Request<'_>, services: &Services) -> Result<Resolved, Refused> {
+fn resolve(target: &Target, services: &Services) -> Result<Resolved, Refused> {
     let accepted = services.pki.accepted().map_err(|error| {
         tracing::error!(%error, "accepted keys cannot be listed");
         Refused::Because("the accepted keys cannot be listed; see the master's log".to_owned())
     })?;
-    match services
-        .targeting
-        .resolve(&request.target, &Accepted(&accepted))
-    {
+    match services.targeting.resolve(target, &Accepted(&accepted)) {
         Ok(resolved) => Ok(resolved),
         // Stock: any exception in matching is an empty result.
         Err(TargetError::Expression(error)) => {
@@ -229,14 +247,9 @@ fn resolve(request: &Request<'_>, services: &Services) -> Result<Resolved, Refus
 }
 
 fn no_match(load: &Value) -> bytes::Bytes {
-    let shown = match load.get("tgt") {
-        Some(Value::Str(text)) => text.clone(),
-        Some(Value::Array(names)) => {
-            let names: Vec<String> = names.iter().map(crate::python_text::repr).collect();
-            format!("[{}]", names.join(", "))
-        }
-        _ => String::new(),
-    };
+    let shown = load.get("tgt").map_or_else(String::new, |target| {
+        python_text::str(target).unwrap_or_else(|| python_text::repr(target))
+    });
     let inner = Value::map([
         ("jid", Value::Nil),
         ("minions", Value::Array(Vec::new())),
@@ -256,6 +269,7 @@ fn no_match(load: &Value) -> bytes::Bytes {
 fn begin(
     load: &Value,
     request: &Request<'_>,
+    target: &Target,
     jid: Jid,
     resolved: Resolved,
     services: &Services,
@@ -276,7 +290,7 @@ fn begin(
     );
     let entries = publish_load::entries(load, jid.as_str(), services);
     let announce = announcement(load, &jid, &minions, &missing, &entries, services);
-    let publication = publication(&entries, request, &resolved);
+    let publication = publication(&entries, target, &resolved);
     let answer = Value::map([
         ("jid", Value::from(jid.as_str())),
         ("minions", minions),
@@ -287,8 +301,8 @@ fn begin(
         created: services.clock.unix_micros(),
         user: request.user.to_owned(),
         fun: request.functions.join(","),
-        tgt: request.target.to_string(),
-        tgt_type: request.target.kind().to_string(),
+        tgt: target.to_string(),
+        tgt_type: target.kind().to_string(),
         load: stored_load(load, &jid),
         minions: resolved.minions,
         nocache: request.nocache,
@@ -356,17 +370,13 @@ fn announcement(
     events
 }
 
-fn publication(
-    entries: &[(Value, Value)],
-    request: &Request<'_>,
-    resolved: &Resolved,
-) -> Publication {
+fn publication(entries: &[(Value, Value)], target: &Target, resolved: &Resolved) -> Publication {
     let mut packed = Vec::new();
     let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
     for (name, value) in entries {
         encoder.value(name).value(value);
     }
-    let topics = match request.target.kind() {
+    let topics = match target.kind() {
         TargetType::Glob | TargetType::List | TargetType::Pcre => {
             Topics::Minions(resolved.minions.clone())
         }

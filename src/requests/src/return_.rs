@@ -3,7 +3,7 @@
 //! The value that the minion returns is not decoded here: it goes to the event bus and into the
 //! store in the bytes that came.
 
-use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord, Tag};
+use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord, Tag};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
@@ -45,7 +45,8 @@ fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'sta
     let sender = whose(sealed, services)?;
     let jid = sealed.load.str("jid").ok_or("it has no jid")?;
     let standalone = jid == "req";
-    let no_cache = jid == "nocache" || sealed.load.get("nocache").is_some_and(is_true);
+    let is_nameless = jid == "nocache";
+    let no_cache = is_nameless || sealed.load.get("nocache").is_some_and(is_true);
     let jid = match jid {
         "req" => adopt(&mut sealed.load, &sender, services),
         "nocache" => services.minter.mint(),
@@ -53,8 +54,11 @@ fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'sta
     };
     let load = &mut sealed.load;
     let fun = fun_text(load);
-    let mut events = sub_events::of_return(services, load, &jid, &sender);
-    let event = event_data::event_of_load(services, Tag::job_return(&jid, &sender), load);
+    let told_as = if is_nameless { "nocache" } else { jid.as_str() };
+    let mut events = sub_events::of_return(services, load, told_as, &sender);
+    let tag = Tag::parse(&format!("salt/job/{told_as}/ret/{sender}"));
+    let tag = tag.map_err(|_| "no event can bear its names")?;
+    let (event, whole) = event_data::event_and_load(services, tag, load);
     let received = services.clock.unix_micros();
     let record = ReturnRecord {
         jid: jid.clone(),
@@ -63,7 +67,7 @@ fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'sta
         fun: fun.clone(),
         retcode: load.get("retcode").and_then(RawValue::as_i64).unwrap_or(0),
         success: load.get("success").is_none_or(is_true),
-        load: whole_load(load, &event.data, services),
+        load: whole,
     };
     events.insert(0, event);
     let job = JobRecord {
@@ -140,15 +144,5 @@ fn fun_text(load: &MapView) -> String {
                 .collect::<Vec<_>>()
                 .join(",")
         }
-    }
-}
-
-/// What is stored: the event's own bytes, unless the event had to be trimmed.
-fn whole_load(load: &MapView, event: &Packed, services: &Services) -> Packed {
-    let fits = event.bytes().len() < services.config.max_event_size / 2;
-    if fits {
-        event.clone()
-    } else {
-        Packed::new(load.pack_bin_dialect())
     }
 }

@@ -47,7 +47,7 @@ impl SiteOptions {
     }
 }
 
-fn texts<'a>(node: Option<&'a Node>) -> impl Iterator<Item = &'a str> {
+fn texts(node: Option<&Node>) -> impl Iterator<Item = &str> {
     node.and_then(Node::as_seq)
         .unwrap_or_default()
         .iter()

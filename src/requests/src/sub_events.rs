@@ -1,7 +1,7 @@
 //! The events that stock fires for each state that failed (`fire_ret_load` in
 //! `salt/utils/event.py`).
 
-use saltern_model::{Event, Jid, MinionId, Tag};
+use saltern_model::{Event, MinionId, Tag};
 use saltern_wire::msgpack::{MapView, Value};
 
 use crate::{Services, event_data};
@@ -14,7 +14,7 @@ const FUNCTIONS: [&str; 2] = ["state.highstate", "state.sls"];
 pub(crate) fn of_return(
     services: &Services,
     load: &MapView,
-    jid: &Jid,
+    jid: &str,
     minion: &MinionId,
 ) -> Vec<Event> {
     let (Some(fun), Some(retcode)) = (load.get("fun"), load.get("retcode")) else {
@@ -52,7 +52,7 @@ pub(crate) fn of_return(
 
 struct Job<'a> {
     services: &'a Services,
-    jid: &'a Jid,
+    jid: &'a str,
     minion: &'a MinionId,
     user: Option<Value>,
 }
@@ -105,7 +105,7 @@ impl Job<'_> {
         let mut data = state.to_vec();
         set(&mut data, "retcode", retcode.clone());
         let bare = Value::Map(data.clone());
-        set(&mut data, "jid", self.jid.as_str().into());
+        set(&mut data, "jid", self.jid.into());
         set(&mut data, "id", self.minion.as_str().into());
         set(&mut data, "success", false.into());
         set(

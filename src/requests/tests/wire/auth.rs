@@ -1,0 +1,270 @@
+//! `_auth`: what is decided about a key, what is answered, told and kept.
+
+use bytes::Bytes;
+use saltern_crypto::{EncAlgo, SigAlgo};
+use saltern_model::MinionId;
+use saltern_requests::NO_ANSWER;
+use saltern_wire::msgpack::Value;
+
+use crate::auth_decisions::assert_event;
+use crate::client::{Load, Minion, clear, master_key};
+use crate::site::{Site, data, decode, events, key_pair, names, tags};
+
+const ACCEPTED: &str = "pki/minions/m1";
+const REJECTED: &str = "pki/minions_rejected/m1";
+
+#[test]
+fn each_protocol_version_gets_its_form() {
+    let site = Site::new("minimum_auth_version: 0\npublish_port: 4711\n");
+    site.accept("m1", "minion");
+    let mut minion = Minion::new("m1", "minion");
+    for version in [0, 1] {
+        let load = minion.auth().without("nonce");
+        let keys = decode(&site.ask(clear(load, version)).reply);
+        let order = ["enc", "pub_key", "publish_port", "aes", "session", "sig"];
+        assert_eq!(names(&keys), order, "version {version}");
+        minion.take_keys(&keys, EncAlgo::OaepSha1);
+    }
+    for version in [2, 3] {
+        let reply = site.ask(clear(minion.auth(), version)).reply;
+        let keys = minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);
+        let order = [
+            "enc",
+            "pub_key",
+            "publish_port",
+            "aes",
+            "session",
+            "sig",
+            "nonce",
+        ];
+        assert_eq!(names(&keys), order, "version {version}");
+        assert_eq!(keys.get("publish_port"), Some(&Value::Int(4711)));
+        minion.take_keys(&keys, EncAlgo::OaepSha1);
+    }
+    let denied = Minion::new("m1", "large").auth();
+    let reply = site.ask(clear(denied, 1)).reply;
+    assert_eq!(reply, &b"\x82\xa3enc\xa5clear\xa4load\x81\xa3ret\xc2"[..]);
+    let reply = site.ask(clear(Minion::new("m9", "large").auth(), 0)).reply;
+    assert_eq!(reply, &b"\x82\xa3enc\xa5clear\xa4load\x81\xa3ret\xc3"[..]);
+}
+
+#[test]
+fn algorithms_and_tokens() {
+    let site = Site::new("");
+    site.accept("m1", "minion");
+    let mut minion = Minion::new("m1", "minion");
+    let seal = |algo| Value::Bin(master_key().encrypt(algo, b"proof").unwrap().into());
+    let both = [
+        (
+            "OAEP-SHA1",
+            EncAlgo::OaepSha1,
+            "PKCS1v15-SHA1",
+            SigAlgo::Pkcs1v15Sha1,
+        ),
+        (
+            "OAEP-SHA224",
+            EncAlgo::OaepSha224,
+            "PKCS1v15-SHA224",
+            SigAlgo::Pkcs1v15Sha224,
+        ),
+    ];
+    for (enc_name, enc, sig_name, sig) in both {
+        let load = minion
+            .auth()
+            .set("enc_algo", enc_name)
+            .set("sig_algo", sig_name);
+        let load = load.set("token", seal(enc));
+        let keys = minion.verified(&site.ask(clear(load, 3)).reply, sig);
+        minion.take_keys(&keys, enc);
+        let token = keys.get("token").and_then(Value::as_bytes).unwrap();
+        assert_eq!(
+            minion.private.decrypt(enc, token).unwrap().expose(),
+            b"proof"
+        );
+    }
+    for token in [
+        Value::Bin(vec![0xff; 256].into()),
+        "".into(),
+        Value::Nil,
+        5_i64.into(),
+    ] {
+        let load = minion.auth().set("token", token);
+        let keys = minion.verified(&site.ask(clear(load, 3)).reply, SigAlgo::Pkcs1v15Sha1);
+        assert!(keys.get("token").is_none(), "a bad token is left out");
+        minion.take_keys(&keys, EncAlgo::OaepSha1);
+    }
+    let bad_enc = || minion.auth().set("enc_algo", "OAEP-MD5");
+    let unsigned = |text: &str| {
+        let inner = Load::new().set("ret", text);
+        Load::new().set("enc", "clear").set("load", inner).packed()
+    };
+    let token = bad_enc().set("token", seal(EncAlgo::OaepSha1));
+    assert_eq!(site.ask(clear(token, 3)).reply, unsigned("bad enc algo"));
+    assert_eq!(
+        decode(&site.ask(clear(bad_enc(), 3)).reply),
+        NO_ANSWER.into()
+    );
+    let bad_sig = minion.auth().set("sig_algo", "PKCS1v15-MD5");
+    assert_eq!(
+        site.ask(clear(bad_sig.clone(), 3)).reply,
+        unsigned("bad sig algo")
+    );
+    let pending = bad_sig.set("id", "m2");
+    assert_eq!(site.ask(clear(pending, 3)).reply, unsigned("bad sig algo"));
+}
+
+#[test]
+fn requests_that_lack_something_leave_no_trace() {
+    let site = Site::new("auto_accept: True\n");
+    let minion = Minion::new("m1", "minion");
+    let table = [
+        ("no nonce", minion.auth().without("nonce")),
+        ("number as nonce", minion.auth().set("nonce", 5_i64)),
+        ("no id", minion.auth().without("id")),
+        ("no pub", minion.auth().without("pub")),
+        ("number as pub", minion.auth().set("pub", 5_i64)),
+    ];
+    for (what, load) in table {
+        let reply = site.ask_in_vain(what, clear(load, 3));
+        assert_eq!(decode(&reply), NO_ANSWER.into(), "{what}");
+    }
+    for id in [
+        "",
+        ".",
+        "..",
+        "a/b",
+        "../m1",
+        "a\\b",
+        "a\nb",
+        &"x".repeat(300),
+    ] {
+        let reply = site.ask_in_vain(id, clear(minion.auth().set("id", id), 3));
+        let inner = minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);
+        assert_eq!(inner.get("ret"), Some(&false.into()), "{id:?}");
+    }
+}
+
+#[test]
+fn a_text_that_is_no_key_is_kept_but_lets_nobody_in() {
+    let site = Site::new("auto_accept: True\n");
+    let minion = Minion::new("m1", "minion");
+    let outcome = site.ask(clear(minion.auth().set("pub", "no key"), 3));
+    let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
+    assert_eq!(inner.get("ret"), Some(&false.into()));
+    assert!(!site.path("cache/sessions/m1").exists());
+}
+
+#[test]
+fn a_key_is_the_same_whatever_its_line_ends() {
+    let site = Site::new("");
+    site.accept("m1", "minion");
+    let minion = Minion::new("m1", "minion");
+    for text in [
+        minion.public.replace('\n', "\r\n"),
+        format!("\n{}\n\n", minion.public),
+    ] {
+        let outcome = site.ask(clear(minion.auth().set("pub", text.as_str()), 3));
+        let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
+        assert!(inner.get("session").is_some(), "{text:?}");
+    }
+}
+
+#[test]
+fn max_minions_counts_those_connected() {
+    let site = Site::new("max_minions: 1\nauto_accept: True\n");
+    let minion = Minion::new("m1", "minion");
+    let connect = |ids: &[&str]| {
+        let ids = ids.iter().map(|id| MinionId::parse(id).unwrap());
+        *site.around.connected.lock() = ids.collect();
+    };
+    let ask = || site.ask(clear(minion.auth(), 3));
+    connect(&["a", "b"]);
+    let outcome = ask();
+    let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
+    assert_eq!(inner.get("ret"), Some(&"full".into()));
+    assert_event(&outcome, "full", false, &minion, "full");
+    assert!(!site.path(ACCEPTED).exists());
+    for connected in [&["a"][..], &["a", "b", "m1"]] {
+        connect(connected);
+        let inner = minion.verified(&ask().reply, SigAlgo::Pkcs1v15Sha1);
+        assert!(inner.get("session").is_some(), "{connected:?}");
+    }
+}
+
+#[test]
+fn grains_and_stubs_let_in() {
+    let site = Site::new("autosign_grains_dir: ROOT/rules/grains\n");
+    site.write("rules/grains/uuid", "8d0d7a\n4\n");
+    let minion = |id: &str| Minion::new(id, "minion");
+    let grains = |grains: Value| move |load: Load| load.set("autosign_grains", grains.clone());
+    let is_in = |minion: &Minion, load: Load| {
+        let reply = site.ask(clear(load, 3)).reply;
+        minion
+            .verified(&reply, SigAlgo::Pkcs1v15Sha1)
+            .get("session")
+            .is_some()
+    };
+    let table: [(&str, Value, bool); 5] = [
+        ("g1", Value::map([("uuid", "8d0d7a")]), true),
+        ("g2", Value::map([("uuid", "other")]), false),
+        ("g3", Value::map([("../reject", "8d0d7a")]), false),
+        ("g4", Value::map([("uuid", Value::Int(4))]), true),
+        ("g5", "uuid".into(), false),
+    ];
+    for (id, value, expected) in table {
+        let minion = minion(id);
+        let load = grains(value)(minion.auth());
+        assert_eq!(is_in(&minion, load), expected, "{id}");
+    }
+    site.write("pki/minions_autosign/s1", "");
+    let stubbed = minion("s1");
+    assert!(is_in(&stubbed, stubbed.auth()));
+    assert!(
+        !site.path("pki/minions_autosign/s1").exists(),
+        "it is used up"
+    );
+}
+
+#[test]
+fn keys_of_events_follow_the_release() {
+    for (compat, act) in [("3006", None), ("3007", None), ("3008", Some("reject"))] {
+        let site = Site::new(&format!("salt_compat: {compat}\n"));
+        site.write(REJECTED, &key_pair("minion").public);
+        let minion = Minion::new("m1", "minion");
+        let outcome = site.ask(clear(minion.auth(), 3));
+        let data = data(&events(&outcome)[0]);
+        let told = data.get("act").and_then(Value::as_str);
+        assert_eq!(told, act, "{compat}");
+    }
+    let site = Site::new("auth_events: False\n");
+    let outcome = site.ask(clear(Minion::new("m1", "minion").auth(), 3));
+    assert_eq!(tags(&outcome), Vec::<String>::new());
+}
+
+#[test]
+fn a_stamp_is_written_as_each_release_does() {
+    for (compat, end) in [("3006", "000000"), ("3007", "000000"), ("3008", "+00:00")] {
+        let site = Site::new(&format!("salt_compat: {compat}\n"));
+        let outcome = site.ask(clear(Minion::new("m1", "minion").auth(), 3));
+        let data = decode(events(&outcome)[0].data.bytes());
+        let stamp = data.get("_stamp").and_then(Value::as_str).unwrap();
+        assert!(stamp.starts_with("2026-11-18T"), "{stamp}");
+        assert!(
+            stamp.ends_with(end) || end == "000000" && stamp.len() == 19,
+            "{stamp}"
+        );
+    }
+}
+
+#[test]
+fn a_nonce_of_any_text_comes_back() {
+    let site = Site::new("");
+    let minion = Minion::new("m1", "minion");
+    let reply = site.ask(clear(minion.auth().set("nonce", "abc"), 3)).reply;
+    let load = decode(&reply)
+        .get("load")
+        .and_then(Value::as_bytes)
+        .map(Bytes::copy_from_slice);
+    let inner = decode(&load.unwrap());
+    assert_eq!(inner.get("nonce"), Some(&"abc".into()));
+}

@@ -1,0 +1,120 @@
+//! `_minion_event` in both its forms.
+
+use saltern_requests::Outcome;
+use saltern_wire::msgpack::Value;
+
+use crate::client::{Load, Minion};
+use crate::site::{Site, data, events, names, tags};
+
+fn ask(site: &Site, load: Load) -> Outcome {
+    let m1 = Minion::signed_in(site, "m1");
+    let outcome = site.ask(m1.sealed(load, 3));
+    assert_eq!(m1.open(&outcome.reply, 3), Value::Nil);
+    outcome
+}
+
+fn event(site: &Site) -> Load {
+    Minion::signed_in(site, "m1").load("_minion_event")
+}
+
+fn item(tag: &str) -> Value {
+    Value::map([
+        ("tag", Value::from(tag)),
+        ("data", Value::map([("of", tag)])),
+    ])
+}
+
+#[test]
+fn a_single_event_carries_the_whole_load() {
+    let site = Site::new("");
+    let load = event(&site)
+        .set("pretag", Value::Nil)
+        .set("data", "text")
+        .set("tag", "salt/job/1/new");
+    let outcome = ask(&site, load);
+    assert_eq!(
+        tags(&outcome),
+        ["salt/job/1/new"],
+        "this form is not filtered"
+    );
+    let told = data(&events(&outcome)[0]);
+    assert_eq!(
+        names(&told),
+        ["cmd", "id", "ts", "pretag", "data", "tag"],
+        "no token, no nonce"
+    );
+    for lacking in ["data", "tag"] {
+        let load = event(&site)
+            .set("data", "x")
+            .set("tag", "x")
+            .without(lacking);
+        assert_eq!(tags(&ask(&site, load)), Vec::<String>::new(), "{lacking}");
+    }
+    for tag in ["", "a\nb"] {
+        let load = event(&site).set("data", "x").set("tag", tag);
+        assert_eq!(tags(&ask(&site, load)), Vec::<String>::new(), "{tag:?}");
+    }
+}
+
+#[test]
+fn listed_events_are_filtered_and_copied_as_each_release_does() {
+    let listed = || {
+        Value::Array(vec![
+            item("mine"),
+            item("salt/key"),
+            item("salt/job/20260102030405060708/new"),
+            Value::map([("tag", "bare")]),
+        ])
+    };
+    let older = ["p/mine", "mine", "p/bare", "bare"];
+    let newer = [
+        "p/mine",
+        "mine",
+        "p/salt/key",
+        "p/salt/job/20260102030405060708/new",
+        "p/bare",
+        "bare",
+    ];
+    for (compat, expected) in [("3006", &older[..]), ("3007", &older), ("3008", &newer)] {
+        let site = Site::new(&format!("salt_compat: {compat}\n"));
+        let load = event(&site).set("events", listed()).set("pretag", "p");
+        let outcome = ask(&site, load);
+        assert_eq!(tags(&outcome), expected, "{compat}");
+        let events = events(&outcome);
+        assert_eq!(
+            data(&events[0]),
+            Value::map([("of", "mine")]),
+            "the item's data alone"
+        );
+    }
+    let site = Site::new("");
+    let load = event(&site).set("events", Value::Array(vec![item("mine")]));
+    assert_eq!(tags(&ask(&site, load.clone())), ["mine"]);
+    assert_eq!(
+        tags(&ask(&site, load.clone().set("pretag", Value::Nil))),
+        ["mine"]
+    );
+    assert_eq!(
+        tags(&ask(&site, load.set("pretag", ""))),
+        ["mine", "mine"],
+        "as tagify joins"
+    );
+}
+
+#[test]
+fn malformed_items_do_not_keep_the_others_back() {
+    let site = Site::new("");
+    let no_map = Value::map([("tag", "x"), ("data", "text")]);
+    let items = vec![
+        5_i64.into(),
+        Value::map([("data", "x")]),
+        no_map,
+        item("good"),
+    ];
+    let outcome = ask(&site, event(&site).set("events", Value::Array(items)));
+    assert_eq!(tags(&outcome), ["good"]);
+    for wrong in [Value::Nil, 5_i64.into(), "x".into()] {
+        let outcome = ask(&site, event(&site).set("events", wrong));
+        assert_eq!(tags(&outcome), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,17 @@
+//! Every command of the wire as a table: what goes in, the bytes that come out, what is to be done
+//! and what lies on disk afterwards.
+//!
+//! A [`site::Site`] is a master without actors and sockets; a [`client::Minion`] builds requests
+//! and verifies answers as a stock minion does. The same rows go to a real stock master in
+//! `tests/e2e/probe.rs`, so the replies here are facts, not expectations of our own.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod auth;
+mod auth_decisions;
+mod client;
+mod envelope;
+mod events;
+mod pillar;
+mod publish;
+mod returns;
+mod site;

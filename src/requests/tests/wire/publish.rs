@@ -1,0 +1,429 @@
+//! `publish`: who may, whom it reaches, what is told, stored and sent out.
+
+use bytes::Bytes;
+use saltern_model::Packed;
+use saltern_requests::{Effect, NO_ANSWER, Outcome, StartJob, Topics};
+use saltern_wire::msgpack::{Dialect, Encoder, Value};
+
+use crate::client::{Load, clear};
+use crate::site::{Site, data, decode, events, names, tags};
+
+const JID: &str = "20260102030405060708";
+const NOT_AUTHENTICATED: (&str, &str) = ("AuthenticationError", "Authentication error occurred.");
+const NOT_AUTHORISED: (&str, &str) = ("AuthorizationError", "Authorization error occurred.");
+
+fn site(options: &str) -> Site {
+    let site = Site::new(options);
+    for id in ["m1", "m2", "db"] {
+        site.accept(id, "minion");
+    }
+    site
+}
+
+/// What stock's `LocalClient` sends.
+fn load(site: &Site) -> Load {
+    Load::new()
+        .set("cmd", "publish")
+        .set("tgt", "m*")
+        .set("fun", "test.ping")
+        .set("arg", Value::Array(Vec::new()))
+        .set("key", site.services.users.key("root").unwrap().expose())
+        .set("tgt_type", "glob")
+        .set("ret", "")
+        .set("jid", JID)
+        .set("kwargs", Value::map([("delimiter", ":")]))
+        .set("user", "root")
+}
+
+fn list(texts: &[&str]) -> Value {
+    Value::Array(texts.iter().map(|text| Value::from(*text)).collect())
+}
+
+fn started(outcome: &Outcome) -> &StartJob {
+    match outcome.effects.as_slice() {
+        [Effect::StartJob(job)] => job,
+        _ => panic!("one job is started"),
+    }
+}
+
+fn named(error: (&str, &str)) -> Value {
+    let inner = Value::map([("name", error.0), ("message", error.1)]);
+    Value::map([("error", inner)])
+}
+
+fn no_match(target: &str) -> Value {
+    let error = format!("Master could not resolve minions for target {target}");
+    let inner = Load::new()
+        .set("jid", Value::Nil)
+        .set("minions", Value::Array(Vec::new()))
+        .set("error", error.as_str());
+    Value::map([("enc", Value::from("clear")), ("load", inner.value())])
+}
+
+#[test]
+fn a_job_is_stored_told_and_sent() {
+    let site = site("");
+    let outcome = site.ask(clear(load(&site), 3));
+    let answer = Load::new()
+        .set("jid", JID)
+        .set("minions", list(&["m1", "m2"]))
+        .set("missing", list(&[]));
+    let answer = Load::new().set("enc", "clear").set("load", answer);
+    assert_eq!(outcome.reply, answer.packed());
+    let not_stored = decode(&outcome.reply_if_not_stored);
+    assert!(not_stored.get("error").and_then(Value::as_str).is_some());
+
+    let start = started(&outcome);
+    assert_eq!(start.job.jid.as_str(), JID);
+    assert_eq!(
+        (start.job.user.as_str(), start.job.fun.as_str()),
+        ("root", "test.ping")
+    );
+    assert_eq!(
+        (start.job.tgt.as_str(), start.job.tgt_type.as_str()),
+        ("m*", "glob")
+    );
+    assert!(!start.job.nocache);
+    let stored = decode(start.job.load.bytes());
+    assert!(stored.get("key").is_none(), "the user's key is not stored");
+    assert_eq!(stored.get("jid"), Some(&JID.into()));
+
+    let sent = sent(start);
+    assert_eq!(
+        names(&sent),
+        ["fun", "arg", "tgt", "jid", "ret", "tgt_type", "user"]
+    );
+    assert!(matches!(&start.publication.topics, Topics::Minions(ids) if ids.len() == 2));
+}
+
+/// The load as the minions get it, without the serial.
+fn sent(start: &StartJob) -> Value {
+    let mut packed = Vec::new();
+    Encoder::new(&mut packed, Dialect::Raw).map(start.publication.entries);
+    packed.extend_from_slice(&start.publication.packed);
+    decode(&packed)
+}
+
+#[test]
+fn events_follow_the_release() {
+    let new = format!("salt/job/{JID}/new");
+    let publish = format!("salt/job/{JID}/publish");
+    let table = [
+        ("3006", vec![JID.to_owned(), new.clone()]),
+        ("3007", vec![JID.to_owned(), new.clone(), publish.clone()]),
+        ("3008", vec![new.clone(), publish]),
+    ];
+    for (compat, expected) in table {
+        let site = site(&format!("salt_compat: {compat}\n"));
+        let outcome = site.ask(clear(
+            load(&site).set("tgt_type", "list").set("tgt", "m1,ghost"),
+            3,
+        ));
+        assert_eq!(tags(&outcome), expected, "{compat}");
+        let events = events(&outcome);
+        let told = events
+            .iter()
+            .find(|event| event.tag.as_str() == new)
+            .unwrap();
+        let told = data(told);
+        let expected = [
+            "jid", "tgt_type", "tgt", "user", "fun", "arg", "minions", "missing",
+        ];
+        assert_eq!(names(&told), expected, "{compat}");
+        assert_eq!(told.get("missing"), Some(&list(&["ghost"])));
+    }
+}
+
+/// What is asked, the error it is answered with, the tag of the event, if there is one.
+type Refusal<'a> = (
+    &'static str,
+    Load,
+    (&'static str, &'static str),
+    Option<&'a str>,
+);
+
+#[test]
+fn publications_that_are_refused() {
+    let site = site("publisher_acl_blacklist: {users: [barred], modules: ['bad.*']}\n");
+    let load = || load(&site);
+    let kwargs = |name: &str| load().set("kwargs", Value::map([(name, "x")]));
+    let error = format!("salt/job/{JID}/error");
+    let told = Some(error.as_str());
+    let table: Vec<Refusal<'_>> = vec![
+        ("bad key", load().set("key", "x"), NOT_AUTHENTICATED, told),
+        ("empty key", load().set("key", ""), NOT_AUTHENTICATED, told),
+        ("no key", load().without("key"), NOT_AUTHENTICATED, told),
+        (
+            "nil key",
+            load().set("key", Value::Nil),
+            NOT_AUTHENTICATED,
+            told,
+        ),
+        (
+            "number as key",
+            load().set("key", 5_i64),
+            NOT_AUTHENTICATED,
+            told,
+        ),
+        (
+            "no jid",
+            load().set("key", "x").without("jid"),
+            NOT_AUTHENTICATED,
+            None,
+        ),
+        (
+            "empty jid",
+            load().set("key", "x").set("jid", ""),
+            NOT_AUTHENTICATED,
+            Some("salt/job/error"),
+        ),
+        (
+            "a jid that is no tag",
+            load().set("key", "x").set("jid", "a\nb"),
+            NOT_AUTHENTICATED,
+            None,
+        ),
+        (
+            "sudo, bad key",
+            load().set("user", "sudo_ann").set("key", "x"),
+            NOT_AUTHENTICATED,
+            told,
+        ),
+        (
+            "sudo, no name",
+            load().set("user", "sudo_"),
+            NOT_AUTHENTICATED,
+            told,
+        ),
+        (
+            "other user, bad key",
+            load().set("user", "ann").set("key", "x"),
+            NOT_AUTHENTICATED,
+            told,
+        ),
+        ("token", kwargs("token"), NOT_AUTHENTICATED, told),
+        ("eauth", kwargs("eauth"), NOT_AUTHENTICATED, told),
+        (
+            "no arg, bad key",
+            load().without("arg").set("key", "x"),
+            NOT_AUTHENTICATED,
+            told,
+        ),
+        (
+            "user barred",
+            load().set("user", "barred"),
+            NOT_AUTHORISED,
+            None,
+        ),
+        (
+            "function barred",
+            load().set("fun", "bad.idea"),
+            NOT_AUTHORISED,
+            None,
+        ),
+        (
+            "one barred",
+            load().set("fun", list(&["test.ping", "bad.x"])),
+            NOT_AUTHORISED,
+            None,
+        ),
+    ];
+    for (what, load, error, tag) in table {
+        let before = site.files();
+        let outcome = site.ask(clear(load, 3));
+        assert_eq!(decode(&outcome.reply), named(error), "{what}");
+        assert_eq!(
+            tags(&outcome),
+            tag.into_iter().collect::<Vec<_>>(),
+            "{what}"
+        );
+        for event in events(&outcome) {
+            let told = data(&event);
+            assert!(told.get("key").is_none(), "{what}: the key is not told");
+            assert_eq!(told.get("error"), named(error).get("error"), "{what}");
+        }
+        assert_eq!(site.files(), before, "{what}");
+    }
+    let incomplete = [
+        load().without("user"),
+        load().set("user", 5_i64),
+        load().without("fun"),
+        load().set("fun", 5_i64),
+        load().without("tgt"),
+        load().without("arg"),
+        load().without("ret"),
+        load().set("kwargs", Value::Nil),
+        load().set("kwargs", list(&[])),
+    ];
+    for load in incomplete {
+        let reply = site.ask_in_vain("incomplete", clear(load.clone(), 3));
+        assert_eq!(decode(&reply), NO_ANSWER.into(), "{:?}", load.value());
+    }
+}
+
+#[test]
+fn users_whose_key_counts() {
+    let site = site("");
+    for user in ["root", "sudo_ann", "ann", "salt"] {
+        let outcome = site.ask(clear(load(&site).set("user", user), 3));
+        assert_eq!(started(&outcome).job.user, user);
+        assert_eq!(sent(started(&outcome)).get("user"), Some(&user.into()));
+    }
+    let limited = self::site("sudo_acl: True\npublisher_acl: {root: ['test.*']}\n");
+    let reply = limited
+        .ask(clear(load(&limited).set("user", "sudo_root"), 3))
+        .reply;
+    assert_eq!(decode(&reply), named(NOT_AUTHORISED));
+}
+
+#[test]
+fn targets_and_whom_they_mean() {
+    let site = site("");
+    let target = |kind: &str, target: Value| load(&site).set("tgt_type", kind).set("tgt", target);
+    let hits: Vec<(Load, &[&str], &[&str])> = vec![
+        (target("glob", "*".into()), &["db", "m1", "m2"], &[]),
+        (target("glob", "m1".into()), &["m1"], &[]),
+        (target("pcre", "m[0-9]".into()), &["m1", "m2"], &[]),
+        (
+            target("list", "m2,ghost,m1".into()),
+            &["m2", "m1"],
+            &["ghost"],
+        ),
+        (target("list", list(&["m1", "ghost"])), &["m1"], &["ghost"]),
+        (target("x", "m1".into()).without("tgt_type"), &["m1"], &[]),
+    ];
+    for (load, minions, missing) in hits {
+        let outcome = site.ask(clear(load, 3));
+        let answer = decode(&outcome.reply);
+        let answer = answer.get("load").unwrap();
+        assert_eq!(answer.get("minions"), Some(&list(minions)));
+        assert_eq!(answer.get("missing"), Some(&list(missing)));
+        let stored: Vec<&str> = started(&outcome)
+            .job
+            .minions
+            .iter()
+            .map(|id| id.as_str())
+            .collect();
+        assert_eq!(stored, minions);
+    }
+    let misses = [
+        (target("glob", "ghost".into()), "ghost"),
+        (target("list", "ghost,other".into()), "ghost,other"),
+        (
+            target("list", list(&["ghöst", "it's", "a\"b\n"])),
+            r#"['ghöst', "it's", 'a"b\n']"#,
+        ),
+        (target("pcre", "(".into()), "("),
+        (target("nonsense", "m1".into()), "m1"),
+        (load(&site).set("tgt_type", Value::Nil), "m*"),
+        (target("glob", 5_i64.into()), "5"),
+        (
+            target("glob", "ghost".into()).without("arg").without("ret"),
+            "ghost",
+        ),
+    ];
+    for (load, shown) in misses {
+        let reply = site.ask_in_vain(shown, clear(load, 3));
+        assert_eq!(decode(&reply), no_match(shown));
+    }
+}
+
+#[test]
+fn jids_given_and_allotted() {
+    let site = site("");
+    for load in [
+        load(&site).without("jid"),
+        load(&site).set("jid", ""),
+        load(&site).set("jid", Value::Nil),
+    ] {
+        let outcome = site.ask(clear(load, 3));
+        let jid = started(&outcome).job.jid.clone();
+        assert_eq!(jid.as_str().len(), 20);
+        let answer = decode(&outcome.reply);
+        assert_eq!(
+            answer.get("load").unwrap().get("jid"),
+            Some(&jid.as_str().into())
+        );
+        assert_eq!(
+            sent(started(&outcome)).get("jid"),
+            Some(&jid.as_str().into())
+        );
+    }
+    for jid in [
+        Value::from("word"),
+        "../../x".into(),
+        5_i64.into(),
+        list(&["x"]),
+    ] {
+        let reply = site.ask_in_vain("bad jid", clear(load(&site).set("jid", jid), 3));
+        let reply = decode(&reply);
+        assert!(
+            reply == NO_ANSWER.into() || reply.get("error").is_some_and(|e| e.as_str().is_some())
+        );
+    }
+}
+
+#[test]
+fn what_the_client_asks_for_travels_on() {
+    let site = site("master_id: upper\n");
+    let kwargs = Load::new()
+        .set("delimiter", "/")
+        .set("ret_config", "r")
+        .set("metadata", Value::map([("a", "b")]))
+        .set("module_executors", list(&["x"]))
+        .set("executor_opts", "o")
+        .set("ret_kwargs", "k")
+        .set("id", "asker")
+        .set("start_event", true)
+        .set("nocache", true)
+        .set("password", "hidden");
+    let outcome = site.ask(clear(
+        load(&site).set("to", 10_i64).set("kwargs", kwargs),
+        3,
+    ));
+    let start = started(&outcome);
+    let order = [
+        "fun",
+        "arg",
+        "tgt",
+        "jid",
+        "ret",
+        "master_id",
+        "delimiter",
+        "id",
+        "tgt_type",
+        "to",
+        "ret_config",
+        "metadata",
+        "module_executors",
+        "executor_opts",
+        "ret_kwargs",
+        "start_event",
+        "user",
+    ];
+    assert_eq!(names(&sent(start)), order);
+    assert!(start.job.nocache);
+    let leaked = |packed: &Packed| contains(packed.bytes(), b"hidden");
+    assert!(!leaked(&start.job.load));
+    assert!(!start.announce.iter().any(|event| leaked(&event.data)));
+    assert!(!contains(&start.publication.packed, b"hidden"));
+}
+
+fn contains(bytes: &Bytes, part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn several_functions_are_one_job() {
+    let site = site("");
+    let arguments = Value::Array(vec![list(&[]), list(&["a"])]);
+    let load = load(&site)
+        .set("fun", list(&["test.ping", "test.echo"]))
+        .set("arg", arguments);
+    let outcome = site.ask(clear(load, 3));
+    assert_eq!(started(&outcome).job.fun, "test.ping,test.echo");
+    assert_eq!(
+        sent(started(&outcome)).get("fun"),
+        Some(&list(&["test.ping", "test.echo"]))
+    );
+}

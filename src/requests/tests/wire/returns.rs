@@ -1,0 +1,274 @@
+//! `_return`: what is stored, what is told, and whose word counts.
+
+use bytes::Bytes;
+use saltern_crypto::SigAlgo;
+use saltern_requests::{Effect, NO_ANSWER, Outcome, StoreReturn};
+use saltern_wire::msgpack::{Dialect, Value, encode};
+
+use crate::client::{Load, Minion};
+use crate::site::{Site, data, decode, events, names, tags};
+
+const JID: &str = "20260102030405060708";
+
+fn load(minion: &Minion) -> Load {
+    minion
+        .load("_return")
+        .set("success", true)
+        .set("return", "pong")
+        .set("retcode", 0_i64)
+        .set("jid", JID)
+        .set("fun", "test.ping")
+        .set("fun_args", Value::Array(Vec::new()))
+        .set("user", "root")
+}
+
+fn stored(outcome: &Outcome) -> &StoreReturn {
+    match outcome.effects.as_slice() {
+        [Effect::StoreReturn(stored)] => stored,
+        _ => panic!("one return is stored"),
+    }
+}
+
+fn ask(site: &Site, minion: &Minion, load: Load) -> Outcome {
+    let outcome = site.ask(minion.sealed(load, 3));
+    assert_eq!(minion.open(&outcome.reply, 3), Value::Nil);
+    outcome
+}
+
+fn dropped(site: &Site, minion: &Minion, load: Load) {
+    let reply = site.ask_in_vain("dropped", minion.sealed(load, 3));
+    assert_eq!(
+        minion.open(&reply, 3),
+        Value::Nil,
+        "stock answers nil all the same"
+    );
+}
+
+#[test]
+fn a_return_is_stored_and_told_as_it_came() {
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    let value = Value::map([("bytes", Value::Bin(Bytes::from_static(b"\xff\xfe")))]);
+    let outcome = ask(
+        &site,
+        &m1,
+        load(&m1).set("return", value.clone()).set("retcode", 3_i64),
+    );
+    assert_eq!(decode(&outcome.reply_if_not_stored), NO_ANSWER.into());
+    let kept = stored(&outcome);
+    assert_eq!(
+        (kept.record.jid.as_str(), kept.record.minion.as_str()),
+        (JID, "m1")
+    );
+    assert_eq!(
+        (kept.record.fun.as_str(), kept.record.retcode),
+        ("test.ping", 3)
+    );
+    assert!(kept.keep && !kept.standalone && kept.record.success);
+    let whole = decode(kept.record.load.bytes());
+    assert_eq!(whole.get("return"), Some(&value), "not UTF-8, and intact");
+    assert_eq!(tags(&outcome), [format!("salt/job/{JID}/ret/m1")]);
+    let told = data(&events(&outcome)[0]);
+    let order = [
+        "cmd", "id", "ts", "success", "return", "retcode", "jid", "fun", "fun_args", "user",
+    ];
+    assert_eq!(names(&told), order, "neither token nor nonce");
+}
+
+#[test]
+fn a_standalone_return_gets_a_jid_and_brings_its_job() {
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    let arguments = Value::Array(vec!["x".into()]);
+    let outcome = ask(
+        &site,
+        &m1,
+        load(&m1)
+            .set("jid", "req")
+            .set("fun_args", arguments.clone()),
+    );
+    let kept = stored(&outcome);
+    assert!(kept.standalone && kept.keep);
+    let jid = kept.record.jid.as_str();
+    assert_eq!((kept.job.jid.as_str(), jid.len()), (jid, 20));
+    let told = data(&events(&outcome)[0]);
+    assert_eq!(told.get("jid"), Some(&jid.into()));
+    assert_eq!(told.get("arg"), Some(&arguments));
+    assert_eq!(
+        (told.get("tgt"), told.get("tgt_type")),
+        (Some(&"m1".into()), Some(&"glob".into()))
+    );
+    assert_eq!(tags(&outcome), [format!("salt/job/{jid}/ret/m1")]);
+}
+
+#[test]
+fn returns_that_are_not_to_be_kept() {
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    let outcome = ask(&site, &m1, load(&m1).set("jid", "nocache"));
+    assert!(!stored(&outcome).keep);
+    assert_eq!(
+        tags(&outcome),
+        ["salt/job/nocache/ret/m1"],
+        "told under the name it came with"
+    );
+    let outcome = ask(&site, &m1, load(&m1).set("nocache", true));
+    assert!(!stored(&outcome).keep);
+    let without = Site::new("job_cache: False\n");
+    let m1 = Minion::signed_in(&without, "m1");
+    assert!(!stored(&ask(&without, &m1, load(&m1))).keep);
+}
+
+#[test]
+fn returns_that_are_dropped() {
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    site.accept("m2", "minion");
+    site.write("pki/minions_pre/m3", "x");
+    let table = [
+        load(&m1).without("return"),
+        load(&m1).without("jid"),
+        load(&m1).set("jid", 5_i64),
+        load(&m1).set("jid", "../../x"),
+        load(&m1).set("jid", ""),
+        load(&m1).set("resource_id", "m2"),
+        load(&m1).set("resource_id", "m3"),
+        load(&m1).set("resource_id", "a/b"),
+        load(&m1).set("resource_id", 5_i64),
+    ];
+    for load in table {
+        dropped(&site, &m1, load);
+    }
+}
+
+#[test]
+fn a_resource_answers_under_its_own_name() {
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    let outcome = ask(&site, &m1, load(&m1).set("resource_id", "switch-7"));
+    assert_eq!(stored(&outcome).record.minion.as_str(), "switch-7");
+    assert_eq!(tags(&outcome), [format!("salt/job/{JID}/ret/switch-7")]);
+    let told = data(&events(&outcome)[0]);
+    assert_eq!(told.get("id"), Some(&"switch-7".into()));
+    assert!(told.get("resource_id").is_none());
+    let own = ask(&site, &m1, load(&m1).set("resource_id", "m1"));
+    assert_eq!(stored(&own).record.minion.as_str(), "m1");
+}
+
+/// A load signed as `minion_sign_messages` does: over what is left without token and nonce.
+fn signed(minion: &Minion, load: Load) -> Load {
+    let message = load.clone().without("tok").without("nonce").value();
+    let signature = minion
+        .private
+        .sign(SigAlgo::Pkcs1v15Sha1, &encode(&message, Dialect::Bin))
+        .unwrap();
+    load.set("sig", Value::Bin(signature.into()))
+}
+
+#[test]
+fn signatures_under_both_options() {
+    let stranger = Minion::new("m1", "large");
+    for (require, drop) in [(false, false), (true, false), (false, true), (true, true)] {
+        let site = Site::new(&format!(
+            "require_minion_sign_messages: {require}\ndrop_messages_signature_fail: {drop}\n"
+        ));
+        let m1 = Minion::signed_in(&site, "m1");
+        let binary = load(&m1).set("return", Value::Bin(Bytes::from_static(b"\xff")));
+        let good = ask(&site, &m1, signed(&m1, binary));
+        assert_eq!(
+            stored(&good).record.minion.as_str(),
+            "m1",
+            "{require} {drop}"
+        );
+        let told = data(&events(&good)[0]);
+        assert!(
+            told.get("sig").is_some(),
+            "the signature stays, as in stock"
+        );
+        let bad = [
+            signed(&stranger, load(&m1)),
+            signed(&m1, load(&m1)).set("return", "forged"),
+            load(&m1).set("sig", "x"),
+            load(&m1).set("sig", Value::Nil),
+        ];
+        for load in bad {
+            match drop {
+                true => dropped(&site, &m1, load),
+                false => _ = stored(&ask(&site, &m1, load)),
+            }
+        }
+        match require {
+            true => dropped(&site, &m1, load(&m1)),
+            false => _ = stored(&ask(&site, &m1, load(&m1))),
+        }
+    }
+}
+
+#[test]
+fn failed_states_are_told_one_by_one() {
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    let state =
+        |result: bool| Value::map([("result", Value::Bool(result)), ("comment", "c".into())]);
+    let states = Value::map([
+        ("file_|-a_|-/a_|-managed", state(false)),
+        ("pkg_|-b_|-b_|-installed", state(true)),
+    ]);
+    let failed = |fun: &str| {
+        load(&m1)
+            .set("fun", fun)
+            .set("return", states.clone())
+            .set("retcode", 2_i64)
+    };
+    let own = format!("salt/job/{JID}/ret/m1");
+    for fun in ["state.sls", "state.highstate"] {
+        let outcome = ask(&site, &m1, failed(fun));
+        let long = format!("salt/job/{JID}/sub/m1/error/{fun}");
+        assert_eq!(tags(&outcome), [own.as_str(), "file.managed", &long]);
+        let told = data(&events(&outcome)[2]);
+        assert_eq!(told.get("return"), Some(&"Error: file.managed".into()));
+        assert_eq!(
+            (told.get("retcode"), told.get("fun")),
+            (Some(&Value::Int(2)), Some(&fun.into()))
+        );
+    }
+    assert_eq!(
+        tags(&ask(&site, &m1, failed("state.apply"))),
+        [own.as_str()]
+    );
+    let fine = failed("state.sls").set("retcode", 0_i64);
+    assert_eq!(tags(&ask(&site, &m1, fine)), [own.as_str()]);
+
+    let funs = Value::Array(vec!["test.ping".into(), "state.sls".into()]);
+    let returns = Value::map([
+        ("test.ping", Value::Bool(true)),
+        ("state.sls", states.clone()),
+    ]);
+    let codes = Value::map([("test.ping", 0_i64), ("state.sls", 2)]);
+    let compound = load(&m1)
+        .set("fun", funs.clone())
+        .set("return", returns)
+        .set("retcode", codes);
+    assert_eq!(tags(&ask(&site, &m1, compound)).len(), 3);
+    let returns = Value::Array(vec![true.into(), states.clone()]);
+    let codes = Value::Array(vec![0_i64.into(), 2_i64.into()]);
+    let ordered = load(&m1)
+        .set("fun", funs)
+        .set("return", returns)
+        .set("retcode", codes);
+    assert_eq!(tags(&ask(&site, &m1, ordered)).len(), 3);
+}
+
+#[test]
+fn an_oversize_return_is_trimmed_for_the_bus_and_whole_in_the_store() {
+    let site = Site::new("max_event_size: 4096\n");
+    let m1 = Minion::signed_in(&site, "m1");
+    let long = "x".repeat(10_000);
+    let outcome = ask(&site, &m1, load(&m1).set("return", long.as_str()));
+    let told = &events(&outcome)[0];
+    assert!(told.data.bytes().len() <= 4096);
+    assert_eq!(data(told).get("return"), Some(&"VALUE_TRIMMED".into()));
+    let whole = decode(stored(&outcome).record.load.bytes());
+    assert_eq!(whole.get("return"), Some(&long.as_str().into()));
+    assert_eq!(whole.get("jid"), Some(&JID.into()));
+}

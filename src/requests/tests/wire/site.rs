@@ -1,0 +1,205 @@
+//! A master that is nothing but its services, in a directory of its own.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use saltern_base::clock::Clock;
+use saltern_base::metrics::Registry;
+use saltern_config::load_master;
+use saltern_model::{Event, MinionId};
+use saltern_requests::{Effect, Handled, Outcome, Services, Stores, Surroundings, handle};
+use saltern_store::{MasterKeys, PkiTree, Sessions, SharedKeys, UserKeys};
+use saltern_wire::msgpack::{Limits, Value, decode_wire};
+
+/// The time at which every test begins.
+pub(crate) const START: u64 = 1_795_000_000;
+
+/// Who is connected, and who was heard.
+#[derive(Default)]
+pub(crate) struct Around {
+    pub(crate) connected: Mutex<Vec<MinionId>>,
+    pub(crate) heard: Mutex<Vec<MinionId>>,
+}
+
+impl Surroundings for Around {
+    fn connected(&self) -> Vec<MinionId> {
+        self.connected.lock().clone()
+    }
+
+    fn heard(&self, minion: &MinionId, _: IpAddr) {
+        self.heard.lock().push(minion.clone());
+    }
+}
+
+/// A key pair of `tests/vectors/crypto.json`.
+pub(crate) struct KeyPair {
+    pub(crate) private: String,
+    pub(crate) public: String,
+}
+
+/// `master`, `minion` or `large`.
+pub(crate) fn key_pair(name: &str) -> KeyPair {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/crypto.json");
+    let text = std::fs::read_to_string(path).unwrap();
+    let vectors: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let part = |part: &str| vectors["keys"][name][part].as_str().unwrap().to_owned();
+    KeyPair {
+        private: part("pkcs1"),
+        public: part("public"),
+    }
+}
+
+pub(crate) struct Site {
+    pub(crate) services: Services,
+    pub(crate) around: Arc<Around>,
+    pub(crate) clock: Clock,
+    dir: tempfile::TempDir,
+}
+
+impl Site {
+    /// A master with these options beside those that give it its directories.
+    pub(crate) fn new(options: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        for name in ["conf", "pki/minions", "cache", "run", "rules"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        std::fs::write(root.join("pki/master.pem"), key_pair("master").private).unwrap();
+        let shown = root.display();
+        let base = format!(
+            "id: host_master\nroot_dir: {shown}\npki_dir: {shown}/pki\ncachedir: {shown}/cache\n\
+             sock_dir: {shown}/run\npillar_roots: {{base: [{shown}/pillar]}}\n"
+        );
+        let options = options.replace("ROOT", &shown.to_string());
+        std::fs::write(root.join("conf/master"), base + &options).unwrap();
+        let config = match load_master(&root.join("conf")) {
+            Ok(loaded) => Arc::new(loaded.config),
+            Err(errors) => panic!("the options of this test are wrong: {errors}"),
+        };
+        let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(START));
+        let stores = Stores {
+            pki: Arc::new(PkiTree::open(&config, clock.clone()).unwrap()),
+            sessions: Arc::new(Sessions::open(&config, clock.clone()).unwrap()),
+            shared: Arc::new(SharedKeys::open(&config, clock.clone()).unwrap()),
+            master: Arc::new(MasterKeys::load_or_create(&config).unwrap()),
+            users: Arc::new(UserKeys::prepare(&config).unwrap()),
+        };
+        let around = Arc::new(Around::default());
+        let services = Services::new(
+            config,
+            clock.clone(),
+            stores,
+            around.clone(),
+            &Registry::new(),
+        );
+        Self {
+            services,
+            around,
+            clock,
+            dir,
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.path(name)).ok()
+    }
+
+    /// Accepts the key `name` of the vectors for this minion, as `salt-key` would.
+    pub(crate) fn accept(&self, id: &str, name: &str) {
+        self.write(&format!("pki/minions/{id}"), &key_pair(name).public);
+    }
+
+    pub(crate) fn handle(&self, payload: impl Into<Bytes>) -> Handled {
+        let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        handle(payload.into(), from, &self.services)
+    }
+
+    pub(crate) fn ask(&self, payload: impl Into<Bytes>) -> Outcome {
+        self.handle(payload).outcome
+    }
+
+    /// The answer to a request that must change nothing: no effect, no file.
+    pub(crate) fn ask_in_vain(&self, what: &str, payload: impl Into<Bytes>) -> Bytes {
+        let before = self.files();
+        let outcome = self.ask(payload);
+        assert!(outcome.effects.is_empty(), "{what}: it has effects");
+        assert_eq!(self.files(), before, "{what}: it left a trace");
+        outcome.reply
+    }
+
+    /// Every file of the site with what is in it.
+    pub(crate) fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        collect(self.dir.path(), &mut files);
+        files
+    }
+}
+
+fn collect(dir: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+            files.insert(path, Vec::new());
+        } else {
+            let content = std::fs::read(&path).unwrap();
+            files.insert(path, content);
+        }
+    }
+}
+
+pub(crate) fn decode(packed: &[u8]) -> Value {
+    decode_wire(packed, &Limits::WIRE).unwrap()
+}
+
+/// The events that an outcome fires, in order.
+pub(crate) fn events(outcome: &Outcome) -> Vec<Event> {
+    let mut events = Vec::new();
+    for effect in &outcome.effects {
+        match effect {
+            Effect::Fire(event) => events.push(event.clone()),
+            Effect::StartJob(job) => events.extend(job.announce.iter().cloned()),
+            Effect::StoreReturn(stored) => events.extend(stored.events.iter().cloned()),
+        }
+    }
+    events
+}
+
+pub(crate) fn tags(outcome: &Outcome) -> Vec<String> {
+    let events = events(outcome);
+    events.iter().map(|event| event.tag.to_string()).collect()
+}
+
+/// An event's data without its time, which is checked to be there.
+pub(crate) fn data(event: &Event) -> Value {
+    let Value::Map(mut entries) = decode(event.data.bytes()) else {
+        panic!("event data is a map");
+    };
+    let before = entries.len();
+    entries.retain(|(name, _)| name.as_str() != Some("_stamp"));
+    assert_eq!(entries.len() + 1, before, "the event has one _stamp");
+    Value::Map(entries)
+}
+
+/// The names of a map, in order.
+pub(crate) fn names(value: &Value) -> Vec<&str> {
+    let entries = value.as_map().unwrap().iter();
+    entries.map(|(name, _)| name.as_str().unwrap()).collect()
+}
