@@ -19,7 +19,7 @@ use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter_vec, gauge_v
 use saltern_requests::{Class, peek_class};
 use saltern_supervise::Child;
 use saltern_wire::zmtp::{Incoming, ReqListener, RequestSink};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::messages::{Accept, PlaceFree, Work};
 use crate::window::{Ticket, Windows};
@@ -33,10 +33,9 @@ pub(crate) struct Seed {
     pub(crate) backlog: usize,
     pub(crate) metrics: RouterMetrics,
     /// The request port, until the first router has taken it over.
-    pub(crate) listener: Arc<Mutex<Option<ReqListener>>>,
+    /// With it, what is dropped when the last connection is gone, or when nobody took it over.
+    pub(crate) listener: Arc<Mutex<Option<(ReqListener, DropGuard)>>>,
     pub(crate) stop: CancellationToken,
-    /// Cancelled when the last connection of the request port is gone.
-    pub(crate) closed: CancellationToken,
 }
 
 /// What the router counts, for each class in the order of [`Class::ALL`].
@@ -165,9 +164,8 @@ impl Actor for ReqRouter {
     fn started(&mut self, context: &mut Self::Context) {
         let address = context.address();
         // The address outlives this value, so both are told once.
-        if let Some(listener) = self.seed.listener.lock().take() {
+        if let Some((listener, closed)) = self.seed.listener.lock().take() {
             self.seed.windows.set_router(address.clone().recipient());
-            let closed = self.seed.closed.clone().drop_guard();
             let serving = listener.serve(Arc::new(Door(address)), self.seed.stop.clone());
             actix_rt::spawn(async move {
                 serving.await;
@@ -317,7 +315,6 @@ mod tests {
             metrics: metrics.clone(),
             listener: Arc::default(),
             stop: CancellationToken::new(),
-            closed: CancellationToken::new(),
         };
         let tree = tree(&registry);
         let router = tree.root().start_child(ChildSpec::permanent(), seed, 0);

@@ -388,9 +388,11 @@ impl Plan {
             windows: Windows::new(count, MWorker::WINDOW),
             backlog: self.config.saltern_request_backlog,
             metrics: req_router::RouterMetrics::new(&self.registry),
-            listener: Arc::new(Mutex::new(Some(requests))),
+            listener: Arc::new(Mutex::new(Some((
+                requests,
+                self.requests_closed.clone().drop_guard(),
+            )))),
             stop: self.stop.clone(),
-            closed: self.requests_closed.clone(),
         };
         let _: Addr<ReqRouter> = self.root.start_child(self.on_thread("requests"), seed, 0);
     }

@@ -61,6 +61,21 @@ fn an_idle_master_with_connections_stops_at_once_and_removes_its_files() {
 }
 
 #[test]
+fn a_master_that_is_stopped_while_it_starts_stops_at_once() {
+    in_system(async {
+        let site = Site::new("");
+        let begin = Instant::now();
+        site.start().master.shutdown().await;
+        assert!(
+            begin.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begin.elapsed()
+        );
+        assert!(sockets(&site).is_empty());
+    });
+}
+
+#[test]
 fn requests_in_flight_are_stored_answered_and_heard_of() {
     in_system(async {
         let site = Site::new("");
