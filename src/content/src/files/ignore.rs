@@ -1,0 +1,75 @@
+//! `file_ignore_regex` and `file_ignore_glob`: what is neither listed nor served.
+//!
+//! Stock applies them to the whole path on disk when a file is asked for, and to the path below
+//! the root when files are listed (`salt.fileserver.is_file_ignored`). The callers here do too.
+
+use fancy_regex::{Regex, RegexBuilder};
+use saltern_config::yaml::{Node, NodeValue};
+use saltern_policy::expression::Pattern;
+
+use super::error::FilesError;
+
+/// How many steps one search may take.
+const BACKTRACK_LIMIT: usize = 200_000;
+
+/// The rules of one master.
+#[derive(Default)]
+pub(crate) struct IgnoreRules {
+    regexes: Vec<Regex>,
+    globs: Vec<Pattern>,
+}
+
+impl IgnoreRules {
+    /// Takes the two options, each a text or a list of texts. A regex that is none is left out
+    /// with a warning, as in stock.
+    pub(crate) fn new(regex: Option<&Node>, glob: Option<&Node>) -> Result<Self, FilesError> {
+        let mut rules = Self::default();
+        for expression in texts("file_ignore_regex", regex)? {
+            let compiled = RegexBuilder::new(expression)
+                .backtrack_limit(BACKTRACK_LIMIT)
+                .delegate_size_limit(4 << 20)
+                .build();
+            match compiled {
+                Ok(regex) => rules.regexes.push(regex),
+                Err(error) => tracing::warn!(
+                    %expression,
+                    %error,
+                    "an entry of file_ignore_regex is not a regular expression, and is left out"
+                ),
+            }
+        }
+        for pattern in texts("file_ignore_glob", glob)? {
+            let glob = Pattern::glob(pattern)
+                .map_err(|error| FilesError::option("file_ignore_glob", error.to_string()))?;
+            rules.globs.push(glob);
+        }
+        Ok(rules)
+    }
+
+    /// Whether the path is to be left out. A regex that takes too many steps counts as a match: a
+    /// rule that hides files must not fail open.
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        self.regexes
+            .iter()
+            .any(|regex| regex.is_match(path).unwrap_or(true))
+            || self.globs.iter().any(|glob| glob.matches(path))
+    }
+}
+
+/// A text or a list of texts.
+pub(crate) fn texts<'a>(
+    name: &'static str,
+    node: Option<&'a Node>,
+) -> Result<Vec<&'a str>, FilesError> {
+    let Some(node) = node.filter(|node| node.is_truthy()) else {
+        return Ok(Vec::new());
+    };
+    let wrong = |node: &Node| FilesError::option(name, format!("{} is no text", node.kind()));
+    match &node.value {
+        NodeValue::Seq(items) => items
+            .iter()
+            .map(|item| item.as_str().ok_or_else(|| wrong(item)))
+            .collect(),
+        _ => Ok(vec![node.as_str().ok_or_else(|| wrong(node))?]),
+    }
+}

@@ -1,0 +1,217 @@
+//! The lists of one environment, held in memory.
+//!
+//! A list is made by a walk and then serves every request for `fileserver_list_cache_time`. After
+//! that the next request walks again, which reads only directories that changed; meanwhile others
+//! get the list that is there. Lists are kept sorted, so the part below a prefix is one slice, and
+//! a whole list is packed once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use saltern_wire::msgpack::{Dialect, Encoder};
+
+use super::error::FilesError;
+use super::tree::Tree;
+
+/// How many environments that are not in the configuration are remembered. Their names come from
+/// minions, by way of `__env__`.
+const MAX_OTHER_ENVIRONMENTS: usize = 256;
+
+/// A sorted list of paths without duplicates.
+#[derive(Default)]
+pub(crate) struct Paths {
+    paths: Vec<Box<str>>,
+    packed: OnceLock<Bytes>,
+}
+
+impl Paths {
+    pub(crate) fn new(mut paths: Vec<Box<str>>) -> Self {
+        paths.sort_unstable();
+        paths.dedup();
+        Self {
+            paths,
+            packed: OnceLock::new(),
+        }
+    }
+
+    /// Those that start with `prefix`, as text: `web` finds `website/x` too, as in stock.
+    pub(crate) fn below(&self, prefix: &str) -> &[Box<str>] {
+        let start = self.paths.partition_point(|path| **path < *prefix);
+        let rest = self.paths.get(start..).unwrap_or_default();
+        let end = rest.partition_point(|path| path.starts_with(prefix));
+        rest.get(..end).unwrap_or_default()
+    }
+
+    /// The same as a packed list.
+    pub(crate) fn packed_below(&self, prefix: &str) -> Bytes {
+        if prefix.is_empty() {
+            self.packed.get_or_init(|| pack(&self.paths)).clone()
+        } else {
+            pack(self.below(prefix))
+        }
+    }
+}
+
+/// A packed list, in the dialect of all replies.
+pub(crate) fn pack(paths: &[Box<str>]) -> Bytes {
+    let bytes: usize = paths.iter().map(|path| path.len() + 5).sum();
+    let mut out = Vec::with_capacity(bytes + 5);
+    let mut encoder = Encoder::new(&mut out, Dialect::Raw);
+    encoder.array(paths.len());
+    for path in paths {
+        encoder.str(path);
+    }
+    out.into()
+}
+
+/// Everything that is listed of one environment.
+#[derive(Default)]
+pub(crate) struct Listing {
+    pub(crate) files: Paths,
+    pub(crate) directories: Paths,
+    pub(crate) empty_directories: Paths,
+    /// Where each link points, as it is written in the link.
+    pub(crate) links: BTreeMap<String, String>,
+}
+
+/// The lists of all environments.
+#[derive(Default)]
+pub(crate) struct Listings {
+    environments: Mutex<HashMap<String, Arc<Environment>>>,
+}
+
+#[derive(Default)]
+struct Environment {
+    current: RwLock<Option<(Arc<Listing>, SystemTime)>>,
+    /// What the last walk found, one for each root. Locked by whoever walks.
+    trees: Mutex<Vec<Tree>>,
+}
+
+impl Listings {
+    /// The lists of an environment, at most `keep` old. `walk` takes what the last walk found and
+    /// returns what it finds now, with new lists if anything is different.
+    pub(crate) fn get(
+        &self,
+        saltenv: &str,
+        configured: usize,
+        keep: Duration,
+        now: SystemTime,
+        walk: impl FnOnce(Vec<Tree>) -> Result<(Vec<Tree>, Option<Listing>), FilesError>,
+    ) -> Result<Arc<Listing>, FilesError> {
+        let environment = self.environment(saltenv, configured);
+        let fresh = |keep: Duration| {
+            environment
+                .current
+                .read()
+                .as_ref()
+                .filter(|(_, at)| now.duration_since(*at).is_ok_and(|age| age < keep))
+                .map(|(listing, _)| Arc::clone(listing))
+        };
+        if let Some(listing) = fresh(keep) {
+            return Ok(listing);
+        }
+        let mut trees = match environment.trees.try_lock() {
+            Some(trees) => trees,
+            None => {
+                if let Some(stale) = fresh(keep.saturating_mul(2)) {
+                    return Ok(stale);
+                }
+                environment.trees.lock()
+            }
+        };
+        // Somebody else may have walked while this request waited.
+        if let Some(listing) = fresh(keep) {
+            return Ok(listing);
+        }
+        let (walked, changed) = match walk(std::mem::take(&mut *trees)) {
+            Ok(walked) => walked,
+            Err(error) => {
+                // The trees are gone, so the next walk must make a list whatever it finds.
+                *environment.current.write() = None;
+                return Err(error);
+            }
+        };
+        *trees = walked;
+        let mut current = environment.current.write();
+        let listing = match (changed, current.take()) {
+            (Some(listing), _) => Arc::new(listing),
+            (None, Some((listing, _))) => listing,
+            (None, None) => Arc::default(),
+        };
+        *current = Some((Arc::clone(&listing), now));
+        Ok(listing)
+    }
+
+    fn environment(&self, saltenv: &str, configured: usize) -> Arc<Environment> {
+        let mut environments = self.environments.lock();
+        if let Some(known) = environments.get(saltenv) {
+            return Arc::clone(known);
+        }
+        if environments.len() >= configured + MAX_OTHER_ENVIRONMENTS {
+            environments.clear();
+        }
+        Arc::clone(environments.entry(saltenv.to_owned()).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_paths_below_a_prefix_are_those_that_start_with_it(
+            paths in proptest::collection::vec("[ab/é]{1,4}", 0..30),
+            prefix in "[ab/é]{0,3}",
+        ) {
+            let list = Paths::new(paths.iter().map(|path| path.as_str().into()).collect());
+            let mut expected: Vec<&str> = paths
+                .iter()
+                .map(String::as_str)
+                .filter(|path| path.starts_with(&prefix))
+                .collect();
+            expected.sort_unstable();
+            expected.dedup();
+            let found: Vec<&str> = list.below(&prefix).iter().map(|path| &**path).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn a_list_is_kept_for_its_time_and_no_longer() {
+        let listings = Listings::default();
+        let keep = Duration::from_secs(20);
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let walks = std::cell::Cell::new(0);
+        let ask = |at: SystemTime| {
+            listings
+                .get("base", 1, keep, at, |trees| {
+                    walks.set(walks.get() + 1);
+                    Ok((trees, Some(Listing::default())))
+                })
+                .unwrap()
+        };
+        let first = ask(start);
+        assert!(Arc::ptr_eq(&first, &ask(start + Duration::from_secs(19))));
+        assert_eq!(walks.get(), 1);
+        ask(start + keep);
+        assert_eq!(walks.get(), 2);
+        // A list from the future is not trusted.
+        ask(start);
+        assert_eq!(walks.get(), 3);
+    }
+
+    #[test]
+    fn environments_that_minions_invent_do_not_pile_up() {
+        let listings = Listings::default();
+        for number in 0..2_000 {
+            listings.environment(&format!("env{number}"), 1);
+        }
+        assert!(listings.environments.lock().len() <= MAX_OTHER_ENVIRONMENTS + 1);
+    }
+}
