@@ -3,7 +3,10 @@
 //! Requests are made on one thread and end on another, which glibc's allocator pays for with time
 //! and with memory that it does not give back. Few arenas and quick decay keep the process small;
 //! they are read by jemalloc before `main`, from a symbol of a fixed name.
-#![expect(unsafe_code, reason = "jemalloc finds its settings by the name of a symbol")]
+#![expect(
+    unsafe_code,
+    reason = "jemalloc finds its settings by the name of a symbol"
+)]
 
 use tikv_jemallocator::Jemalloc;
 
@@ -20,5 +23,4 @@ unsafe impl Sync for Settings {}
 // SAFETY: the name is the one that `tikv-jemalloc-sys` looks for, and its type is that of a C
 // pointer to a string that ends in a zero byte.
 #[unsafe(export_name = "_rjem_malloc_conf")]
-static SETTINGS: Settings =
-    Settings(b"narenas:2,dirty_decay_ms:500,muzzy_decay_ms:0\0".as_ptr());
+static SETTINGS: Settings = Settings(b"narenas:2,dirty_decay_ms:500,muzzy_decay_ms:0\0".as_ptr());

@@ -51,7 +51,11 @@ enum BenchError {
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error("only {subscribed} of {minions} minions are connected after {} s", .waited.as_secs())]
-    NotConnected { subscribed: u64, minions: usize, waited: Duration },
+    NotConnected {
+        subscribed: u64,
+        minions: usize,
+        waited: Duration,
+    },
     #[error("a job of {minions} minions was answered by {returned}")]
     Incomplete { minions: usize, returned: usize },
 }
@@ -63,7 +67,10 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
-    let bench = Bench { arguments, config: &loaded.config };
+    let bench = Bench {
+        arguments,
+        config: &loaded.config,
+    };
     match actix_rt::System::new().block_on(bench.run()) {
         Ok(()) => Exit::Ok,
         Err(error) => {
@@ -80,13 +87,19 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     async fn run(&self) -> Result<(), BenchError> {
-        let master = SocketAddr::new(ClientConfig::from(self.config).interface, self.config.ret_port);
+        let master = SocketAddr::new(
+            ClientConfig::from(self.config).interface,
+            self.config.ret_port,
+        );
         let config = SwarmConfig::new(self.arguments.minions, master);
         self.begin("sign_in");
         let began = Instant::now();
         let swarm = Arc::new(Swarm::start(config, Arc::new(SwarmStats::default())).await?);
         let seconds = began.elapsed().as_secs_f64();
-        self.end("sign_in", &[("done", swarm.len() as f64), ("seconds", seconds)]);
+        self.end(
+            "sign_in",
+            &[("done", swarm.len() as f64), ("seconds", seconds)],
+        );
 
         self.begin("auth");
         let report = swarm.auth_storm(&self.storm()).await;
@@ -130,18 +143,25 @@ impl Bench<'_> {
     /// a phase of its own. A stock master has written them already.
     async fn let_mirror_catch_up(&self, after: &str) {
         let phase = format!("mirror_after_{after}");
-        let Some(rows) = self.mirror_lag() else { return };
+        let Some(rows) = self.mirror_lag() else {
+            return;
+        };
         self.begin(&phase);
         let began = Instant::now();
         while self.mirror_lag().is_some_and(|lag| lag > 0.0) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        self.end(&phase, &[("done", rows), ("seconds", began.elapsed().as_secs_f64())]);
+        self.end(
+            &phase,
+            &[("done", rows), ("seconds", began.elapsed().as_secs_f64())],
+        );
     }
 
     fn mirror_lag(&self) -> Option<f64> {
         let metrics = saltern_actors::control::ask(&self.config.sock_dir, "metrics").ok()?;
-        let line = metrics.lines().find_map(|line| line.strip_prefix("saltern_mirror_lag_rows "));
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("saltern_mirror_lag_rows "));
         line?.parse().ok()
     }
 
@@ -165,13 +185,16 @@ impl Bench<'_> {
             delivery.record(delivered);
         }
         let millis = |latency: Duration| latency.as_secs_f64() * 1e3;
-        self.end("jobs", &[
-            ("done", whole.count() as f64),
-            ("p50_ms", millis(whole.percentile(0.5))),
-            ("p99_ms", millis(whole.percentile(0.99))),
-            ("delivery_p50_ms", millis(delivery.percentile(0.5))),
-            ("delivery_p99_ms", millis(delivery.percentile(0.99))),
-        ]);
+        self.end(
+            "jobs",
+            &[
+                ("done", whole.count() as f64),
+                ("p50_ms", millis(whole.percentile(0.5))),
+                ("p99_ms", millis(whole.percentile(0.99))),
+                ("delivery_p50_ms", millis(delivery.percentile(0.5))),
+                ("delivery_p99_ms", millis(delivery.percentile(0.99))),
+            ],
+        );
         stop.cancel();
         let _ = listening.await;
         Ok(())
@@ -187,7 +210,11 @@ impl Bench<'_> {
                 return Ok(());
             }
             if Instant::now() > end {
-                return Err(BenchError::NotConnected { subscribed, minions, waited });
+                return Err(BenchError::NotConnected {
+                    subscribed,
+                    minions,
+                    waited,
+                });
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -222,14 +249,17 @@ impl Bench<'_> {
     }
 
     fn end_load(&self, phase: &str, report: &LoadReport) {
-        self.end(phase, &[
-            ("done", report.done as f64),
-            ("failed", report.failed as f64),
-            ("seconds", report.elapsed.as_secs_f64()),
-            ("per_second", report.per_second),
-            ("p50_ms", report.p50.as_secs_f64() * 1e3),
-            ("p99_ms", report.p99.as_secs_f64() * 1e3),
-        ]);
+        self.end(
+            phase,
+            &[
+                ("done", report.done as f64),
+                ("failed", report.failed as f64),
+                ("seconds", report.elapsed.as_secs_f64()),
+                ("per_second", report.per_second),
+                ("p50_ms", report.p50.as_secs_f64() * 1e3),
+                ("p99_ms", report.p99.as_secs_f64() * 1e3),
+            ],
+        );
     }
 
     fn end(&self, phase: &str, figures: &[(&str, f64)]) {

@@ -51,7 +51,10 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
                 return Exit::Failure;
             }
         };
-        say(&format!("{} minions are signed in; stop them with Ctrl-C\n", swarm.len()));
+        say(&format!(
+            "{} minions are signed in; stop them with Ctrl-C\n",
+            swarm.len()
+        ));
         let stop = CancellationToken::new();
         stop_on_signal(stop.clone());
         swarm.run(stop).await;
