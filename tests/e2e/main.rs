@@ -9,3 +9,4 @@ mod faults;
 mod keys;
 mod matrix;
 mod mixed;
+mod probe;
