@@ -15,7 +15,7 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// A C string, as jemalloc expects it.
 #[repr(transparent)]
-struct Settings(*const u8);
+struct Settings(*const std::ffi::c_char);
 
 // SAFETY: it points to a constant that nobody ever writes to.
 unsafe impl Sync for Settings {}
@@ -23,4 +23,4 @@ unsafe impl Sync for Settings {}
 // SAFETY: the name is the one that `tikv-jemalloc-sys` looks for, and its type is that of a C
 // pointer to a string that ends in a zero byte.
 #[unsafe(export_name = "_rjem_malloc_conf")]
-static SETTINGS: Settings = Settings(b"narenas:2,dirty_decay_ms:500,muzzy_decay_ms:0\0".as_ptr());
+static SETTINGS: Settings = Settings(c"narenas:2,dirty_decay_ms:500,muzzy_decay_ms:0".as_ptr());
