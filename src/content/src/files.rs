@@ -9,7 +9,7 @@
 //! a [`root::Root`]. Symlinks are followed as `fileserver_followsymlinks` says; with its default
 //! they lead wherever whoever may write below a root lets them lead.
 //!
-//! Where answers differ from stock's it is said at the place; `tests/files_stock` compares the
+//! `files/DIFFERENCES.md` lists where answers differ from stock's; `tests/files_stock` compares the
 //! rest. Calls block for as long as the disk does. There is no gitfs.
 
 mod error;
@@ -206,6 +206,25 @@ impl FileServer {
             }
         }
         Ok(Value::Map(entries))
+    }
+
+    /// Walks every configured environment whose lists are older than they may be. Called at the
+    /// start and every now and then it keeps the walk out of the requests; without it the next
+    /// request walks. One environment that cannot be listed does not keep the others from it.
+    ///
+    /// # Errors
+    /// The first of [`FilesError::TooManyEntries`] and [`FilesError::TooDeep`].
+    pub fn refresh_lists(&self) -> Result<(), FilesError> {
+        let mut result = Ok(());
+        for backend in &self.backends {
+            if let Backend::Roots(roots) = backend {
+                for saltenv in roots.environments() {
+                    let listed = roots.listing(saltenv, self.clock.now()).map(|_| ());
+                    result = result.and(listed);
+                }
+            }
+        }
+        result
     }
 
     /// The whole of a file, for templates; `None` if there is no such file.

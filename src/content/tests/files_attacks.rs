@@ -10,6 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use proptest::prelude::*;
 use saltern_base::clock::Clock;
 use saltern_config::load_master;
 use saltern_content::files::path::{MAX_PATH_BYTES, Refusal};
@@ -161,6 +162,33 @@ fn no_path_leaves_its_root() {
                 assert_gets_nothing(&server, path, saltenv);
             }
             assert_eq!(FileServer::refusal(path, "base"), *refusal, "{path:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_path_of_any_parts_gets_at_a_secret(
+        parts in proptest::collection::vec(
+            prop_oneof![
+                Just(".."), Just("."), Just(""), Just("dir"), Just("file"), Just("web1"),
+                Just("etc"), Just("shadow"), Just("secret"), Just("files"), Just("|"),
+                Just("?saltenv="), Just("?index=0"), Just("salt:"), Just("\0"), Just("\u{2024}."),
+            ],
+            0..8,
+        ),
+        env in prop_oneof![Just("base"), Just("dev"), Just(".."), Just("../etc"), Just("/")],
+    ) {
+        static SITE: std::sync::LazyLock<Site> = std::sync::LazyLock::new(Site::new);
+        static SERVER: std::sync::LazyLock<FileServer> = std::sync::LazyLock::new(|| SITE.server(BOTH));
+        let path = parts.join("/");
+        let found = SERVER.file_find(&path, env);
+        let found = found.get("path").and_then(Value::as_str).unwrap().to_owned();
+        prop_assert!(found.is_empty() || !fs::read(&found).unwrap().starts_with(b"secret"));
+        for answer in everything(&SERVER, &path, env).into_iter().skip(1) {
+            prop_assert!(!format!("{answer:?}").contains("secret"), "{} in {}", path, env);
         }
     }
 }
@@ -398,10 +426,55 @@ fn a_change_is_listed_after_the_time_that_lists_are_kept() {
 }
 
 #[test]
+fn lists_are_refreshed_ahead_of_requests() {
+    let site = Site::new();
+    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000));
+    let options = "file_roots: {base: ['{top}/salt'], other: ['{top}/none']}\n";
+    let server = site.try_server(options, clock.clone()).unwrap();
+    server.refresh_lists().unwrap();
+    fs::remove_file(site.at("salt/file")).unwrap();
+    // The list is the one that was made ahead.
+    assert_eq!(
+        server.file_list("base", "").unwrap().as_ref(),
+        b"\x91\xa4file"
+    );
+    clock.advance(Duration::from_secs(20));
+    server.refresh_lists().unwrap();
+    assert_eq!(server.file_list("base", "").unwrap().as_ref(), b"\x90");
+}
+
+#[test]
+fn many_workers_may_ask_while_the_tree_changes() {
+    let site = Site::new();
+    let server = site.server(&format!("{BOTH}fileserver_list_cache_time: 0\n"));
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let (server, site) = (&server, &site);
+            scope.spawn(move || {
+                for round in 0..50 {
+                    let path = format!("dir/{worker}-{round}");
+                    fs::write(site.at(&format!("salt/{path}")), &path).unwrap();
+                    let served = server.serve_file(&path, "base", 0, None).unwrap();
+                    let data = served.get("data").and_then(Value::as_bytes);
+                    assert_eq!(data, Some(path.as_bytes()));
+                    assert_ne!(server.file_hash(&path, "base").unwrap(), Value::from(""));
+                    let list = server.file_list("base", &path).unwrap();
+                    let list = decode(&list, &Limits::WIRE).unwrap();
+                    let is_listed = list.as_array().unwrap().contains(&path.as_str().into());
+                    assert!(is_listed, "{path}");
+                    fs::remove_file(site.at(&format!("salt/{path}"))).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(server.file_list("base", "dir").unwrap().as_ref(), b"\x90");
+}
+
+#[test]
 fn options_that_cannot_work_are_named() {
     let site = Site::new();
     for (options, named) in [
-        ("fileserver_backend: [roots, gitfs]\n", "\"gitfs\""),
+        ("fileserver_backend: [roots, gitfs]\n", "gitfs"),
         ("fileserver_backend: [hgfs]\n", "fileserver_backend"),
         ("file_buffer_size: 0\n", "file_buffer_size"),
         ("file_buffer_size: -1\n", "file_buffer_size"),

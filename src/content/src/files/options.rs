@@ -140,6 +140,11 @@ fn backends(config: &MasterConfig, receives: bool) -> Result<Vec<BackendName>, F
                 continue;
             }
             "minion" | "minionfs" => BackendName::MinionFs,
+            "git" | "gitfs" => {
+                let problem = "this master has no gitfs; serve a checkout of the repository \
+                               through file_roots instead";
+                return Err(FilesError::option(NAME, problem));
+            }
             other => {
                 let problem = format!("\"{other}\" is not among roots and minionfs");
                 return Err(FilesError::option(NAME, problem));

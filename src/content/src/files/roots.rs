@@ -36,7 +36,7 @@ impl Roots {
         }
     }
 
-    /// The environments, sorted.
+    /// The environments, as they are configured.
     pub(crate) fn environments(&self) -> impl Iterator<Item = &str> {
         self.options
             .file_roots
