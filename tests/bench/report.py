@@ -56,6 +56,19 @@ def write_markdown(results, path):
     path.write_text("\n".join(lines) + "\n")
 
 
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+
+def write_readme(markdown, readme):
+    """Puts the table and the plot between the two marks of the README."""
+    text = readme.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if begin and end:
+        plot = "![The figures of the table as bars](tests/bench/results.svg)"
+        readme.write_text(f"{before}{BEGIN}\n{markdown.strip()}\n\n{plot}\n{END}{after}")
+
+
 def write_svg(results, path):
     columns, width, height, margin = 2, 420, 92, 24
     rows = -(-len(FIGURES) // columns)
