@@ -8,6 +8,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
@@ -181,8 +182,8 @@ proptest! {
         ),
         env in prop_oneof![Just("base"), Just("dev"), Just(".."), Just("../etc"), Just("/")],
     ) {
-        static SITE: std::sync::LazyLock<Site> = std::sync::LazyLock::new(Site::new);
-        static SERVER: std::sync::LazyLock<FileServer> = std::sync::LazyLock::new(|| SITE.server(BOTH));
+        static SITE: LazyLock<Site> = LazyLock::new(Site::new);
+        static SERVER: LazyLock<FileServer> = LazyLock::new(|| SITE.server(BOTH));
         let path = parts.join("/");
         let found = SERVER.file_find(&path, env);
         let found = found.get("path").and_then(Value::as_str).unwrap().to_owned();
