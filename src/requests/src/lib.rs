@@ -4,7 +4,7 @@
 //! and the [`Effect`]s that somebody else carries out. Nothing here knows actors or sockets. A
 //! request that fails a check has no effect and leaves no trace on disk.
 //!
-//! Suggested reading order: [`handle`] (the way of one request), `envelope` (who is asking, is it
+//! Suggested reading order: [`handle()`] (the way of one request), `envelope` (who is asking, is it
 //! genuine), `ping` (the smallest command), `return_` (the busiest one), `auth`, `publish`.
 #![warn(clippy::indexing_slicing)]
 

@@ -2,7 +2,7 @@
 //!
 //! Only a [`Relative`] can be opened below a root (see [`super::root`]), and a `Relative` cannot
 //! name anything outside: it has no `..`, no empty part and no NUL, and does not start with `/`.
-//! Nothing here looks at the file system, except [`real_path`], which opens nothing.
+//! Nothing here looks at the file system, except `real_path`, which opens nothing.
 
 use std::collections::HashMap;
 use std::fs;
