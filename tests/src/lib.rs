@@ -18,9 +18,11 @@
     reason = "a failed test shows the logs of its processes"
 )]
 
+pub mod command_line;
 pub mod config;
 pub mod events;
 pub mod logs;
+pub mod minions;
 pub mod port;
 pub mod process;
 pub mod release;

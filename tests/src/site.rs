@@ -14,10 +14,11 @@ use tempfile::TempDir;
 use crate::config::Config;
 use crate::events::Listener;
 use crate::logs::{self, Expected};
+use crate::minions::Minion;
+pub use crate::minions::MinionKind;
 use crate::port::free_port;
-use crate::process::{Daemon, Run, peer, run, wait_until};
-use crate::release::{Release, Server, saltern_program};
-use crate::session::Session;
+use crate::process::{Daemon, wait_until};
+use crate::release::{Server, saltern_program};
 
 /// What a test returns.
 pub type TestResult = Result<(), Failure>;
@@ -52,30 +53,15 @@ const TAIL: usize = 60;
 
 /// A master and everything around it. Made by [`Site::run`].
 pub struct Site {
-    server: Server,
+    pub(crate) server: Server,
     master: Option<Daemon>,
     listener: Option<Listener>,
-    minions: BTreeMap<String, Minion>,
+    pub(crate) minions: BTreeMap<String, Minion>,
     config: Config,
     expected: Expected,
     publish_port: u16,
-    ret_port: u16,
+    pub(crate) ret_port: u16,
     dir: TempDir,
-}
-
-struct Minion {
-    kind: MinionKind,
-    config: Config,
-    daemon: Option<Daemon>,
-}
-
-/// Which program a minion is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MinionKind {
-    /// `salt-minion` of a stock release.
-    Stock(Release),
-    /// `saltern minion`.
-    Native,
 }
 
 impl Site {
@@ -301,271 +287,6 @@ impl Site {
         self.master = None;
     }
 
-    // --- minions
-
-    /// Starts a minion with this id; its key is not accepted by this.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn start_minion(&mut self, id: &str, kind: MinionKind) -> Result<()> {
-        if !self.minions.contains_key(id) {
-            let config = self.minion_config(id, kind);
-            self.minions.insert(
-                id.to_owned(),
-                Minion {
-                    kind,
-                    config,
-                    daemon: None,
-                },
-            );
-        }
-        self.start_prepared_minion(id)
-    }
-
-    /// Lays out a minion without starting it; `configure` may set its options.
-    ///
-    /// # Errors
-    /// When its files cannot be written.
-    pub fn prepare_minion(
-        &mut self,
-        id: &str,
-        kind: MinionKind,
-        configure: impl FnOnce(&mut Config),
-    ) -> Result<()> {
-        let mut config = self.minion_config(id, kind);
-        configure(&mut config);
-        config.write(&self.minion_conf(id).join("minion"))?;
-        self.minions.insert(
-            id.to_owned(),
-            Minion {
-                kind,
-                config,
-                daemon: None,
-            },
-        );
-        Ok(())
-    }
-
-    /// Starts a minion that was laid out or stopped before.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn start_prepared_minion(&mut self, id: &str) -> Result<()> {
-        let conf = self.minion_conf(id);
-        let output = self.path(format!("log/{id}.out"));
-        let minion = self.minions.get_mut(id).context("no such minion")?;
-        minion.config.write(&conf.join("minion"))?;
-        let mut command = match minion.kind {
-            MinionKind::Stock(release) => Command::new(release.program("salt-minion")),
-            MinionKind::Native => {
-                let mut command = Command::new(saltern_program());
-                command.arg("minion");
-                command
-            }
-        };
-        command.arg("-c").arg(&conf);
-        minion.daemon = Some(Daemon::start(id, &mut command, &output)?);
-        Ok(())
-    }
-
-    /// Ends a minion at once.
-    pub fn kill_minion(&mut self, id: &str) {
-        if let Some(minion) = self.minions.get_mut(id) {
-            minion.daemon = None;
-        }
-    }
-
-    /// The process of a minion that runs.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn minion(&mut self, id: &str) -> Result<&mut Daemon> {
-        self.minions
-            .get_mut(id)
-            .and_then(|minion| minion.daemon.as_mut())
-            .with_context(|| format!("minion {id:?} is not running"))
-    }
-
-    /// Starts minions, accepts their keys with stock `salt-key` and waits until they are in.
-    ///
-    /// # Errors
-    /// When one of them does not get in.
-    pub fn bring_up(&mut self, minions: &[(&str, MinionKind)]) -> Result<()> {
-        for (id, kind) in minions {
-            self.start_minion(id, *kind)?;
-        }
-        for (id, _) in minions {
-            self.wait_pending(id)?;
-        }
-        for (id, _) in minions {
-            self.accept(id)?;
-        }
-        for (id, _) in minions {
-            self.wait_started(id)?;
-        }
-        Ok(())
-    }
-
-    /// Waits until the minion's key is pending.
-    ///
-    /// # Errors
-    /// When it does not become so.
-    pub fn wait_pending(&mut self, id: &str) -> Result<()> {
-        let file = self.path("pki/minions_pre").join(id);
-        let what = format!("the key of {id} to be pending");
-        let minion = self.minion(id)?;
-        let ended = wait_until(&what, SOON, || {
-            if file.exists() {
-                Some(None)
-            } else {
-                minion.ended().map(Some)
-            }
-        })?;
-        match ended {
-            None => Ok(()),
-            Some(status) => bail!("minion {id} ended instead of asking to be let in: {status}"),
-        }
-    }
-
-    /// Accepts a pending key with stock `salt-key`.
-    ///
-    /// # Errors
-    /// When `salt-key` fails.
-    pub fn accept(&self, id: &str) -> Result<()> {
-        self.salt_key(&["-y", "-a", id])?.expect_code(0)?;
-        Ok(())
-    }
-
-    /// Waits for the event with which a minion says that it is in; one of before counts too.
-    ///
-    /// # Errors
-    /// When it does not come.
-    pub fn wait_started(&self, id: &str) -> Result<()> {
-        self.events()
-            .tag(&format!("salt/minion/{id}/start"), SOON)?;
-        Ok(())
-    }
-
-    /// The directory with a minion's configuration.
-    pub fn minion_conf(&self, id: &str) -> PathBuf {
-        self.path("minions").join(id).join("conf")
-    }
-
-    /// A directory of a minion.
-    pub fn minion_path(&self, id: &str, name: &str) -> PathBuf {
-        self.path("minions").join(id).join(name)
-    }
-
-    fn minion_config(&self, id: &str, kind: MinionKind) -> Config {
-        let root = self.path("minions").join(id).display().to_string();
-        let mut config = Config::default();
-        config
-            .set("id", id)
-            .set("master", "127.0.0.1")
-            .set("master_port", self.ret_port)
-            .set("root_dir", &root)
-            .set("pki_dir", format!("{root}/pki"))
-            .set("cachedir", format!("{root}/cache"))
-            .set("grains", "{role: web}")
-            // Nothing that only waits.
-            .set("acceptance_wait_time", 1)
-            .set("acceptance_wait_time_max", 1)
-            .set("random_reauth_delay", 0)
-            .set("recon_default", 100)
-            .set("recon_max", 500)
-            .set("recon_randomize", "False")
-            .set("return_retry_timer", 1)
-            .set("return_retry_timer_max", 2)
-            .set("rejected_retry", "True");
-        if let MinionKind::Stock(_) = kind {
-            config
-                .set("user", user())
-                .set("sock_dir", format!("{root}/run"))
-                .set("pidfile", format!("{root}/minion.pid"))
-                .set("log_file", self.path(format!("log/{id}")).display())
-                .set("log_level", "warning")
-                .set("log_level_logfile", "info")
-                .set("loop_interval", 1)
-                // No grain that asks the network.
-                .set("enable_fqdns_grains", "False")
-                .set("enable_gpu_grains", "False");
-        }
-        config
-    }
-
-    // --- command line
-
-    /// Runs `salt -c CONF …` of the site's release.
-    ///
-    /// # Errors
-    /// When it is not done in time.
-    pub fn salt(&self, arguments: &[&str]) -> Result<Run> {
-        self.stock("salt", arguments)
-    }
-
-    /// Runs `salt-key -c CONF …`.
-    ///
-    /// # Errors
-    /// When it is not done in time.
-    pub fn salt_key(&self, arguments: &[&str]) -> Result<Run> {
-        self.stock("salt-key", arguments)
-    }
-
-    /// Runs `salt-run -c CONF …`.
-    ///
-    /// # Errors
-    /// When it is not done in time.
-    pub fn salt_run(&self, arguments: &[&str]) -> Result<Run> {
-        self.stock("salt-run", arguments)
-    }
-
-    /// Runs stock `salt-call` with the configuration of this minion and in its release.
-    ///
-    /// # Errors
-    /// When it is not done in time.
-    pub fn salt_call(&self, id: &str, arguments: &[&str]) -> Result<Run> {
-        let release = match self.minions.get(id).map(|minion| minion.kind) {
-            Some(MinionKind::Stock(release)) => release,
-            _ => self.server.release(),
-        };
-        let mut command = Command::new(release.program("salt-call"));
-        command.arg("-c").arg(self.minion_conf(id)).args(arguments);
-        run(&mut command, SOON * 2)
-    }
-
-    /// Opens a session with the keys of this minion, by stock's request channel.
-    ///
-    /// # Errors
-    /// When the program cannot be started.
-    pub fn session_of(&self, id: &str) -> Result<Session> {
-        let mut command = Command::new(self.server.release().program("python"));
-        command
-            .arg(peer("send_event.py"))
-            .arg(self.minion_conf(id).join("minion"));
-        Session::start(&mut command, &self.path(format!("log/session-{id}")))
-    }
-
-    /// Runs a program of our own: `saltern ARGUMENTS… -c CONF`.
-    ///
-    /// # Errors
-    /// When it is not done in time.
-    pub fn saltern(&self, arguments: &[&str]) -> Result<Run> {
-        let mut command = Command::new(saltern_program());
-        command.args(arguments).arg("-c").arg(self.path("conf"));
-        run(&mut command, SOON * 2)
-    }
-
-    /// A stock command of the site's release that talks to the master, not started yet.
-    pub fn stock_command(&self, program: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.server.release().program(program));
-        command.arg("-c").arg(self.path("conf")).args(arguments);
-        command
-    }
-
-    fn stock(&self, program: &str, arguments: &[&str]) -> Result<Run> {
-        run(&mut self.stock_command(program, arguments), SOON * 2)
-    }
-
     // --- the end
 
     /// Stops the minions and the master and reads their logs.
@@ -635,7 +356,7 @@ impl Site {
 }
 
 /// The user the tests run as, by name; stock insists on one that exists.
-fn user() -> String {
+pub(crate) fn user() -> String {
     let id = rustix::process::getuid().as_raw().to_string();
     std::fs::read_to_string("/etc/passwd")
         .unwrap_or_default()

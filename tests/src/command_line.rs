@@ -1,0 +1,84 @@
+//! The commands of a site: stock's, run against its master, and our own.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::minions::MinionKind;
+use crate::process::{Run, peer, run};
+use crate::release::saltern_program;
+use crate::session::Session;
+use crate::site::{SOON, Site};
+
+impl Site {
+    /// Runs `salt -c CONF …` of the site's release.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn salt(&self, arguments: &[&str]) -> Result<Run> {
+        self.stock("salt", arguments)
+    }
+
+    /// Runs `salt-key -c CONF …`.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn salt_key(&self, arguments: &[&str]) -> Result<Run> {
+        self.stock("salt-key", arguments)
+    }
+
+    /// Runs `salt-run -c CONF …`.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn salt_run(&self, arguments: &[&str]) -> Result<Run> {
+        self.stock("salt-run", arguments)
+    }
+
+    /// Runs stock `salt-call` with the configuration of this minion and in its release.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn salt_call(&self, id: &str, arguments: &[&str]) -> Result<Run> {
+        let release = match self.minions.get(id).map(|minion| minion.kind) {
+            Some(MinionKind::Stock(release)) => release,
+            _ => self.server.release(),
+        };
+        let mut command = Command::new(release.program("salt-call"));
+        command.arg("-c").arg(self.minion_conf(id)).args(arguments);
+        run(&mut command, SOON * 2)
+    }
+
+    /// Opens a session with the keys of this minion, by stock's request channel.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn session_of(&self, id: &str) -> Result<Session> {
+        let mut command = Command::new(self.server.release().program("python"));
+        command
+            .arg(peer("send_event.py"))
+            .arg(self.minion_conf(id).join("minion"));
+        Session::start(&mut command, &self.path(format!("log/session-{id}")))
+    }
+
+    /// Runs a program of our own: `saltern ARGUMENTS… -c CONF`.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn saltern(&self, arguments: &[&str]) -> Result<Run> {
+        let mut command = Command::new(saltern_program());
+        command.args(arguments).arg("-c").arg(self.path("conf"));
+        run(&mut command, SOON * 2)
+    }
+
+    /// A stock command of the site's release that talks to the master, not started yet.
+    pub fn stock_command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.server.release().program(program));
+        command.arg("-c").arg(self.path("conf")).args(arguments);
+        command
+    }
+
+    fn stock(&self, program: &str, arguments: &[&str]) -> Result<Run> {
+        run(&mut self.stock_command(program, arguments), SOON * 2)
+    }
+}

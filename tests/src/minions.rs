@@ -1,0 +1,218 @@
+//! The minions of a site: laid out, started, let in, ended.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::config::Config;
+use crate::process::{Daemon, wait_until};
+use crate::release::{Release, saltern_program};
+use crate::site::{SOON, Site, user};
+
+pub(crate) struct Minion {
+    pub(crate) kind: MinionKind,
+    pub(crate) config: Config,
+    pub(crate) daemon: Option<Daemon>,
+}
+
+/// Which program a minion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinionKind {
+    /// `salt-minion` of a stock release.
+    Stock(Release),
+    /// `saltern minion`.
+    Native,
+}
+
+impl Site {
+    /// Starts a minion with this id; its key is not accepted by this.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_minion(&mut self, id: &str, kind: MinionKind) -> Result<()> {
+        if !self.minions.contains_key(id) {
+            let config = self.minion_config(id, kind);
+            self.minions.insert(
+                id.to_owned(),
+                Minion {
+                    kind,
+                    config,
+                    daemon: None,
+                },
+            );
+        }
+        self.start_prepared_minion(id)
+    }
+
+    /// Lays out a minion without starting it; `configure` may set its options.
+    ///
+    /// # Errors
+    /// When its files cannot be written.
+    pub fn prepare_minion(
+        &mut self,
+        id: &str,
+        kind: MinionKind,
+        configure: impl FnOnce(&mut Config),
+    ) -> Result<()> {
+        let mut config = self.minion_config(id, kind);
+        configure(&mut config);
+        config.write(&self.minion_conf(id).join("minion"))?;
+        self.minions.insert(
+            id.to_owned(),
+            Minion {
+                kind,
+                config,
+                daemon: None,
+            },
+        );
+        Ok(())
+    }
+
+    /// Starts a minion that was laid out or stopped before.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_prepared_minion(&mut self, id: &str) -> Result<()> {
+        let conf = self.minion_conf(id);
+        let output = self.path(format!("log/{id}.out"));
+        let minion = self.minions.get_mut(id).context("no such minion")?;
+        minion.config.write(&conf.join("minion"))?;
+        let mut command = match minion.kind {
+            MinionKind::Stock(release) => Command::new(release.program("salt-minion")),
+            MinionKind::Native => {
+                let mut command = Command::new(saltern_program());
+                command.arg("minion");
+                command
+            }
+        };
+        command.arg("-c").arg(&conf);
+        minion.daemon = Some(Daemon::start(id, &mut command, &output)?);
+        Ok(())
+    }
+
+    /// Ends a minion at once.
+    pub fn kill_minion(&mut self, id: &str) {
+        if let Some(minion) = self.minions.get_mut(id) {
+            minion.daemon = None;
+        }
+    }
+
+    /// The process of a minion that runs.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn minion(&mut self, id: &str) -> Result<&mut Daemon> {
+        self.minions
+            .get_mut(id)
+            .and_then(|minion| minion.daemon.as_mut())
+            .with_context(|| format!("minion {id:?} is not running"))
+    }
+
+    /// Starts minions, accepts their keys with stock `salt-key` and waits until they are in.
+    ///
+    /// # Errors
+    /// When one of them does not get in.
+    pub fn bring_up(&mut self, minions: &[(&str, MinionKind)]) -> Result<()> {
+        for (id, kind) in minions {
+            self.start_minion(id, *kind)?;
+        }
+        for (id, _) in minions {
+            self.wait_pending(id)?;
+        }
+        for (id, _) in minions {
+            self.accept(id)?;
+        }
+        for (id, _) in minions {
+            self.wait_started(id)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the minion's key is pending.
+    ///
+    /// # Errors
+    /// When it does not become so.
+    pub fn wait_pending(&mut self, id: &str) -> Result<()> {
+        let file = self.path("pki/minions_pre").join(id);
+        let what = format!("the key of {id} to be pending");
+        let minion = self.minion(id)?;
+        let ended = wait_until(&what, SOON, || {
+            if file.exists() {
+                Some(None)
+            } else {
+                minion.ended().map(Some)
+            }
+        })?;
+        match ended {
+            None => Ok(()),
+            Some(status) => bail!("minion {id} ended instead of asking to be let in: {status}"),
+        }
+    }
+
+    /// Accepts a pending key with stock `salt-key`.
+    ///
+    /// # Errors
+    /// When `salt-key` fails.
+    pub fn accept(&self, id: &str) -> Result<()> {
+        self.salt_key(&["-y", "-a", id])?.expect_code(0)?;
+        Ok(())
+    }
+
+    /// Waits for the event with which a minion says that it is in; one of before counts too.
+    ///
+    /// # Errors
+    /// When it does not come.
+    pub fn wait_started(&self, id: &str) -> Result<()> {
+        self.events()
+            .tag(&format!("salt/minion/{id}/start"), SOON)?;
+        Ok(())
+    }
+
+    /// The directory with a minion's configuration.
+    pub fn minion_conf(&self, id: &str) -> PathBuf {
+        self.path("minions").join(id).join("conf")
+    }
+
+    /// A directory of a minion.
+    pub fn minion_path(&self, id: &str, name: &str) -> PathBuf {
+        self.path("minions").join(id).join(name)
+    }
+
+    fn minion_config(&self, id: &str, kind: MinionKind) -> Config {
+        let root = self.path("minions").join(id).display().to_string();
+        let mut config = Config::default();
+        config
+            .set("id", id)
+            .set("master", "127.0.0.1")
+            .set("master_port", self.ret_port)
+            .set("root_dir", &root)
+            .set("pki_dir", format!("{root}/pki"))
+            .set("cachedir", format!("{root}/cache"))
+            .set("grains", "{role: web}")
+            // Nothing that only waits.
+            .set("acceptance_wait_time", 1)
+            .set("acceptance_wait_time_max", 1)
+            .set("random_reauth_delay", 0)
+            .set("recon_default", 100)
+            .set("recon_max", 500)
+            .set("recon_randomize", "False")
+            .set("return_retry_timer", 1)
+            .set("return_retry_timer_max", 2)
+            .set("rejected_retry", "True");
+        if let MinionKind::Stock(_) = kind {
+            config
+                .set("user", user())
+                .set("sock_dir", format!("{root}/run"))
+                .set("pidfile", format!("{root}/minion.pid"))
+                .set("log_file", self.path(format!("log/{id}")).display())
+                .set("log_level", "warning")
+                .set("log_level_logfile", "info")
+                .set("loop_interval", 1)
+                // No grain that asks the network.
+                .set("enable_fqdns_grains", "False")
+                .set("enable_gpu_grains", "False");
+        }
+        config
+    }
+}
