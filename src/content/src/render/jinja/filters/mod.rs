@@ -1,0 +1,82 @@
+//! The filters of templates: Jinja2's own (`builtin.rs`), Salt's (`salt.rs`), those that go
+//! through lists with other filters and tests (`lists.rs`), and those for addresses
+//! (`../network.rs`).
+
+mod builtin;
+mod dates;
+mod lists;
+mod pretty;
+mod salt;
+
+pub(crate) use self::salt::glob;
+
+use fancy_regex::Regex;
+use minijinja::value::Value;
+
+use super::args::{Args, Bound};
+use super::fault::{Fault, Outcome};
+use super::text::str_of;
+use super::{Py, network};
+
+/// A filter: it gets the rendering and its bound arguments, the value first.
+pub(super) type Filter = fn(&mut Py<'_, '_, '_>, &Bound) -> Outcome<Value>;
+/// Name, parameters, filter.
+pub(super) type Row = (&'static str, &'static [&'static str], Filter);
+
+fn find(name: &str) -> Option<&'static Row> {
+    [
+        salt::FILTERS,
+        builtin::FILTERS,
+        lists::FILTERS,
+        network::FILTERS,
+        dates::FILTERS,
+    ]
+    .into_iter()
+    .flatten()
+    .find(|(found, ..)| *found == name)
+}
+
+/// Whether there is a filter of that name.
+pub(crate) fn exists(name: &str) -> bool {
+    find(name).is_some()
+}
+
+/// Applies a filter; the value is the first argument.
+pub(crate) fn apply(py: &mut Py<'_, '_, '_>, name: &str, args: Args) -> Outcome<Value> {
+    let Some((_, parameters, filter)) = find(name) else {
+        return Err(Fault::runtime(format!("No filter named '{name}'.")));
+    };
+    let bound = args.bind(name, parameters)?;
+    bound.need(0)?;
+    filter(py, &bound)
+}
+
+/// A compiled pattern from arguments: the pattern, whether to ignore case, whether lines count.
+pub(crate) fn pattern(
+    args: &Bound,
+    pattern: usize,
+    ignore_case: usize,
+    multiline: usize,
+) -> Outcome<Regex> {
+    let text = str_of(args.need(pattern)?)?;
+    let mut flags = String::new();
+    if args.flag(ignore_case, false)? {
+        flags.push('i');
+    }
+    if args.flag(multiline, false)? {
+        flags.push('m');
+    }
+    compile(&text, &flags)
+}
+
+/// Compiles a pattern of Python's `re`; backtracking is bounded by the library.
+pub(crate) fn compile(text: &str, flags: &str) -> Outcome<Regex> {
+    // `\Z` is the end in Python and the end before a line end elsewhere.
+    let text = text.replace("\\Z", "\\z");
+    let text = if flags.is_empty() {
+        text
+    } else {
+        format!("(?{flags}){text}")
+    };
+    Regex::new(&text).map_err(|error| Fault::other(error.to_string()))
+}

@@ -1,0 +1,223 @@
+//! The global functions of templates: Jinja2's `range`, `dict`, `namespace`, … and Salt's `raise`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use minijinja::value::{Object, ObjectRepr, Value};
+use parking_lot::Mutex;
+
+use super::args::Args;
+use super::fault::{Fault, Outcome};
+use super::salt::Builtin;
+use super::value::{Dict, Entries, Key, Namespace, dict, int, none};
+use super::{Py, methods, ops, text};
+
+const GLOBALS: [&str; 10] = [
+    "range",
+    "dict",
+    "odict",
+    "namespace",
+    "joiner",
+    "cycler",
+    "raise",
+    "ifelse",
+    "lipsum",
+    "show_full_context",
+];
+
+/// The longest `range`; stock's sandbox has the same bound.
+const LONGEST_RANGE: i128 = 100_000;
+
+/// A global function by its name.
+pub(crate) fn find(name: &str) -> Option<Value> {
+    let name = GLOBALS.iter().find(|found| **found == name)?;
+    Some(Value::from_object(Builtin(name)))
+}
+
+/// What `joiner(sep)` gives: nothing when it is called first, then the separator.
+struct Joiner {
+    separator: Value,
+    used: Mutex<bool>,
+}
+
+/// What `cycler(a, b, …)` gives.
+struct Cycler {
+    items: Vec<Value>,
+    at: Mutex<usize>,
+}
+
+impl fmt::Debug for Joiner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<joiner>")
+    }
+}
+
+impl fmt::Debug for Cycler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<cycler>")
+    }
+}
+
+impl Object for Joiner {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+}
+
+impl Object for Cycler {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        (key.as_str() == Some("current"))
+            .then(|| self.items.get(*self.at.lock()).cloned())
+            .flatten()
+    }
+}
+
+/// Whether one of these objects has a method.
+pub(crate) fn has_method(object: &Value, name: &str) -> bool {
+    object.downcast_object_ref::<Cycler>().is_some() && matches!(name, "next" | "reset")
+}
+
+pub(crate) fn call_method(object: &Value, name: &str) -> Outcome<Value> {
+    let Some(cycler) = object.downcast_object_ref::<Cycler>() else {
+        return Err(Fault::other(format!("object has no attribute '{name}'")));
+    };
+    let mut at = cycler.at.lock();
+    if name == "reset" {
+        *at = 0;
+        return Ok(none());
+    }
+    let item = cycler.items.get(*at).cloned().unwrap_or_else(none);
+    *at = (*at + 1) % cycler.items.len().max(1);
+    Ok(item)
+}
+
+/// Calls a joiner; `None` if the value is none.
+pub(crate) fn call_object(callee: &Value) -> Outcome<Option<Value>> {
+    let Some(joiner) = callee.downcast_object_ref::<Joiner>() else {
+        return Ok(None);
+    };
+    let used = std::mem::replace(&mut *joiner.used.lock(), true);
+    Ok(Some(if used {
+        joiner.separator.clone()
+    } else {
+        Value::from("")
+    }))
+}
+
+fn entries_of(args: Args) -> Outcome<Entries> {
+    let made = Dict::default();
+    for other in &args.positional {
+        methods::update(&made, other)?;
+    }
+    let mut entries = made.0.into_inner();
+    for (name, value) in args.named {
+        entries.insert(Key::text(&name), (Value::from(name), value));
+    }
+    Ok(entries)
+}
+
+/// Calls a global function.
+pub(crate) fn call(py: &mut Py<'_, '_, '_>, name: &str, args: Args) -> Outcome<Value> {
+    match name {
+        "range" => range(py, args),
+        "dict" | "odict" => entries_of(args).map(dict),
+        "namespace" => {
+            let entries = entries_of(args)?;
+            Ok(Value::from_object(Namespace(Mutex::new(entries))))
+        }
+        "joiner" => {
+            let bound = args.bind(name, &["sep"])?;
+            let separator = bound.get(0).cloned().unwrap_or_else(|| Value::from(", "));
+            let used = Mutex::new(false);
+            Ok(Value::from_object(Joiner { separator, used }))
+        }
+        "cycler" => {
+            if args.positional.is_empty() {
+                return Err(Fault::other("at least one item has to be provided"));
+            }
+            let at = Mutex::new(0);
+            let items = args.positional;
+            Ok(Value::from_object(Cycler { items, at }))
+        }
+        "raise" => {
+            let bound = args.bind(name, &["msg"])?;
+            Err(Fault::other(text::str_of(bound.need(0)?)?))
+        }
+        "ifelse" => if_else(args),
+        "show_full_context" => {
+            let entries = py.run.names().into_iter().filter_map(|name| {
+                let value = py.run.global(&name, true)?;
+                Some((Key::text(&name), (Value::from(name), value)))
+            });
+            Ok(dict(entries.collect()))
+        }
+        _ => Err(Fault::other(format!("'{name}' is not available here"))),
+    }
+}
+
+fn range(py: &mut Py<'_, '_, '_>, args: Args) -> Outcome<Value> {
+    let mut numbers = Vec::new();
+    for value in &args.positional {
+        numbers.push(ops::as_int(value).ok_or_else(|| {
+            Fault::other(format!(
+                "'{}' object cannot be interpreted as an integer",
+                super::value::type_name(value)
+            ))
+        })?);
+    }
+    let (start, stop, step) = match numbers.as_slice() {
+        [stop] => (0, *stop, 1),
+        [start, stop] => (*start, *stop, 1),
+        [start, stop, step] => (*start, *stop, *step),
+        _ => return Err(Fault::other("range expected 1 to 3 arguments")),
+    };
+    if step == 0 {
+        return Err(Fault::other("range() arg 3 must not be zero"));
+    }
+    let distance = if step > 0 { stop - start } else { start - stop };
+    let count = (distance.max(0) + step.abs() - 1) / step.abs();
+    if count > LONGEST_RANGE {
+        return Err(Fault::other(format!(
+            "Range too big. The sandbox blocks ranges larger than MAX_RANGE ({LONGEST_RANGE})."
+        )));
+    }
+    py.run.round(usize::try_from(count).unwrap_or(0))?;
+    let items = (0..count).map(|index| int(start + index * step)).collect();
+    Ok(methods::range_view(start, stop, step, items))
+}
+
+/// `ifelse(condition, value, …, default)`; conditions that are targets need a matcher, which a
+/// template alone does not have, so only booleans and `*` are decided here.
+fn if_else(args: Args) -> Outcome<Value> {
+    let values = args.positional;
+    if values.len().is_multiple_of(2) {
+        return Err(Fault::other(
+            "The ifelse function must have an odd number of arguments!",
+        ));
+    }
+    for pair in values.chunks(2) {
+        match pair {
+            [condition, value] => {
+                let matched = match condition.as_str() {
+                    Some("*") => true,
+                    Some(target) => {
+                        return Err(Fault::function(format!(
+                            "ifelse cannot match the target '{target}' here"
+                        )));
+                    }
+                    None => condition.is_true(),
+                };
+                if matched {
+                    return Ok(value.clone());
+                }
+            }
+            [default] => return Ok(default.clone()),
+            _ => {}
+        }
+    }
+    Ok(none())
+}

@@ -1,0 +1,505 @@
+//! Salt's Jinja on `minijinja`.
+//!
+//! A template is translated (`translate.rs`) to the dialect of the engine, which runs control
+//! flow, scopes, macros, imports and blocks; each operation on a value is a helper of ours
+//! (`helpers.rs`) that does what Python does. One engine environment lives for one rendering, as
+//! in stock, so nothing that a template changes outlives it.
+//!
+//! Bounds: a deadline, a number of steps and of loop rounds, bytes printed, and depth. They hold
+//! in the engine (its fuel) as well as in the helpers, so neither an endless macro nor a filter
+//! on a huge list can hold a thread.
+//!
+//! A little over 500 lines with the documentation of what callers hand in.
+
+mod args;
+mod compare;
+pub(crate) mod fault;
+pub(crate) mod filters;
+mod globals;
+mod helpers;
+mod lexer;
+mod methods;
+mod network;
+pub(crate) mod ops;
+mod options;
+pub(crate) mod salt;
+mod string_methods;
+mod tests;
+pub(crate) mod text;
+mod translate;
+pub(crate) mod value;
+pub(crate) mod yaml_text;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Value;
+use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
+use parking_lot::Mutex;
+use saltern_base::clock::Clock;
+use saltern_wire::msgpack::Value as Data;
+use tokio::time::Instant;
+
+pub(crate) use self::filters::glob;
+
+use self::fault::{Fault, Outcome, Raised};
+use self::options::Syntax;
+use super::data::to_template;
+use super::error::{ErrorClass, RenderError};
+use super::functions::Functions;
+
+/// The prefix of the variables of the template that is rendered.
+const MAIN: &str = "v_";
+/// Parts the name of a template from the prefix of its variables.
+const PART: char = '\u{1}';
+
+/// Finds the templates that `include` and `import` name.
+pub trait Loader: Send + Sync {
+    /// The text of a template by its path below the root of the environment; `None` if there is
+    /// no such file. The path is normal: it has no `.` or `..` parts.
+    ///
+    /// # Errors
+    /// A text that says why the file could not be read.
+    fn load(&self, path: &str) -> Result<Option<String>, String>;
+}
+
+/// A loader without templates.
+pub struct NoTemplates;
+
+impl Loader for NoTemplates {
+    fn load(&self, _path: &str) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+}
+
+/// Bounds on one rendering.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The longest time.
+    pub time: Duration,
+    /// The most bytes printed, those that `set` and macros capture included.
+    pub output: u64,
+    /// The most instructions of the engine.
+    pub steps: u64,
+    /// The most rounds of all loops, and items of all lists that are gone through.
+    pub rounds: u64,
+    /// How deep macros and includes may nest, in units of the engine (a macro costs four).
+    pub depth: usize,
+}
+
+impl Limits {
+    /// More than any sane pillar needs: half a minute, 64 MiB, ten million rounds.
+    pub const DEFAULT: Limits = Limits {
+        time: Duration::from_secs(30),
+        output: 64 << 20,
+        steps: 200_000_000,
+        rounds: 10_000_000,
+        depth: 800,
+    };
+}
+
+/// What a template is rendered with.
+#[derive(Clone)]
+pub struct Context {
+    /// Names and values: `grains`, `pillar`, `opts`, `saltenv`, `sls`, and what else the caller
+    /// gives. They are converted when a template first uses them.
+    pub values: Vec<(String, Arc<Data>)>,
+    /// What `salt` reaches.
+    pub functions: Arc<dyn Functions>,
+    /// Where `include` and `import` find templates.
+    pub loader: Arc<dyn Loader>,
+    /// The clock of `strftime` and the like.
+    pub clock: Clock,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+impl Context {
+    /// The value of a name.
+    pub fn get(&self, name: &str) -> Option<&Data> {
+        let found = self.values.iter().find(|(found, _)| found == name);
+        found.map(|(_, value)| value.as_ref())
+    }
+
+    /// Sets a value; one that is there is replaced.
+    pub fn set(&mut self, name: &str, value: Data) {
+        self.values.retain(|(found, _)| found != name);
+        self.values.push((name.to_owned(), Arc::new(value)));
+    }
+
+    /// Sets a value unless the caller gave one.
+    pub fn set_default(&mut self, name: &str, value: Data) {
+        if self.get(name).is_none() {
+            self.set(name, value);
+        }
+    }
+}
+
+/// `tplfile`, `tpldir` and `tpldot`, as the template that was loaded last has them.
+#[derive(Clone, Default)]
+struct Place {
+    file: String,
+    dir: String,
+    dot: String,
+}
+
+/// The state of one rendering, shared by all helpers.
+pub(crate) struct Run {
+    values: HashMap<String, Arc<Data>>,
+    converted: Mutex<HashMap<String, Value>>,
+    functions: Arc<dyn Functions>,
+    loader: Arc<dyn Loader>,
+    pub(crate) clock: Clock,
+    syntax: Syntax,
+    /// Without `allow_undefined`, using what is undefined is an error.
+    strict: bool,
+    limits: Limits,
+    deadline: Instant,
+    steps: AtomicU64,
+    rounds: AtomicU64,
+    printed: AtomicU64,
+    place: Mutex<Place>,
+    /// The texts of loaded templates; the index of one is in the prefix of its variables.
+    loaded: Mutex<Vec<(String, Arc<str>)>>,
+}
+
+impl Run {
+    /// Counts a step; now and then looks at the clock.
+    pub(crate) fn step(&self) -> Outcome<()> {
+        if self
+            .steps
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(64)
+        {
+            self.in_time()?;
+        }
+        Ok(())
+    }
+
+    fn in_time(&self) -> Outcome<()> {
+        if Instant::now() > self.deadline {
+            return Err(Fault::limit(format!(
+                "rendering took longer than {} ms",
+                self.limits.time.as_millis()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Counts items that are gone through.
+    pub(crate) fn round(&self, count: usize) -> Outcome<()> {
+        let count = count as u64;
+        let before = self.rounds.fetch_add(count, Ordering::Relaxed);
+        if before.saturating_add(count) > self.limits.rounds {
+            return Err(Fault::limit(format!(
+                "more than {} rounds of loops",
+                self.limits.rounds
+            )));
+        }
+        if count > 1000 {
+            self.in_time()?;
+        }
+        Ok(())
+    }
+
+    /// Counts bytes that are printed or captured.
+    pub(crate) fn print(&self, bytes: usize) -> Outcome<()> {
+        let bytes = bytes as u64;
+        let before = self.printed.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.limits.output {
+            return Err(self.too_long());
+        }
+        Ok(())
+    }
+
+    fn too_long(&self) -> Fault {
+        Fault::limit(format!("the output exceeds {} bytes", self.limits.output))
+    }
+
+    pub(crate) fn strict(&self) -> bool {
+        self.strict
+    }
+
+    /// The names of the context.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.values.keys().cloned().collect()
+    }
+
+    /// A name of the context, `salt`, or a global function.
+    fn global(&self, name: &str, main: bool) -> Option<Value> {
+        if !main && matches!(name, "tplfile" | "tpldir" | "tpldot") {
+            let place = self.place.lock();
+            return Some(Value::from(match name {
+                "tplfile" => place.file.as_str(),
+                "tpldir" => place.dir.as_str(),
+                _ => place.dot.as_str(),
+            }));
+        }
+        if let Some(value) = self.converted.lock().get(name) {
+            return Some(value.clone());
+        }
+        let value = match self.values.get(name) {
+            Some(data) => to_template(data),
+            None if name == "salt" => Value::from_object(salt::Table {
+                functions: self.functions.clone(),
+            }),
+            None => return globals::find(name),
+        };
+        self.converted.lock().insert(name.to_owned(), value.clone());
+        Some(value)
+    }
+
+    /// Loads a template and returns the name that the engine knows it by.
+    fn template(&self, name: &str, prefix: Option<&str>) -> Outcome<Option<String>> {
+        let relative = matches!(name.split('/').next(), Some("." | ".."));
+        let path = if relative {
+            let base = self.place.lock().dir.clone();
+            match normal_path(&format!("{base}/{name}")) {
+                Some(path) => path,
+                None => return Ok(None),
+            }
+        } else {
+            match normal_path(name) {
+                Some(path) => path,
+                None => return Ok(None),
+            }
+        };
+        let known = self
+            .loaded
+            .lock()
+            .iter()
+            .position(|(found, _)| *found == path);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let Some(text) = self.loader.load(&path).map_err(Fault::other)? else {
+                    return Ok(None);
+                };
+                // As stock, every load changes these, also for templates that come later.
+                let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+                let mut place = self.place.lock();
+                if relative {
+                    place.file = name.to_owned();
+                } else {
+                    place.file.clone_from(&path);
+                    place.dir = if dir.is_empty() { "." } else { dir }.to_owned();
+                }
+                place.dot = dir.replace('/', ".");
+                drop(place);
+                let mut loaded = self.loaded.lock();
+                loaded.push((path.clone(), Arc::from(text)));
+                loaded.len() - 1
+            }
+        };
+        let prefix = prefix.map_or_else(|| format!("i{index}_"), str::to_owned);
+        Ok(Some(format!("{path}{PART}{prefix}")))
+    }
+
+    /// The engine asks for a template that [`Run::template`] named.
+    fn source(&self, name: &str) -> Result<Option<String>, Error> {
+        let Some((path, prefix)) = name.split_once(PART) else {
+            return Ok(None);
+        };
+        let text = {
+            let loaded = self.loaded.lock();
+            match loaded.iter().find(|(found, _)| found == path) {
+                Some((_, text)) => text.clone(),
+                None => return Ok(None),
+            }
+        };
+        match translate::translate(&text, &self.syntax, prefix) {
+            Ok(text) => Ok(Some(text)),
+            Err(fault) => Err(Error::new(ErrorKind::SyntaxError, fault.message.clone())
+                .with_source(Raised {
+                    class: ErrorClass::Syntax,
+                    text: fault.message,
+                    place: Some((path.to_owned(), fault.line)),
+                })),
+        }
+    }
+}
+
+/// A path without `.`, `..` and doubled slashes; `None` if it leaves the root.
+fn normal_path(path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part if part.contains(['\0', PART]) => return None,
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// A helper's view of the rendering: what is shared, and the engine's state for calling macros.
+pub(crate) struct Py<'a, 'state, 'env> {
+    pub(crate) run: &'a Run,
+    pub(crate) state: &'a mut State<'state, 'env>,
+}
+
+/// The output of the main template, which ends when it is too long.
+struct Output<'a> {
+    run: &'a Run,
+    text: Vec<u8>,
+}
+
+impl io::Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.text.len() as u64 + bytes.len() as u64 > self.run.limits.output {
+            return Err(io::Error::other(self.run.too_long().into_engine()));
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Renders a template. `name` is its path, for messages.
+///
+/// # Errors
+/// [`RenderError`] with the class that stock would report, the template and the line.
+pub fn render(source: &str, name: &str, context: &Context) -> Result<String, RenderError> {
+    let opts = context.get("opts");
+    let sls = context
+        .get("sls")
+        .and_then(Data::as_str)
+        .is_some_and(|sls| !sls.is_empty());
+    let mut syntax = Syntax::of(opts, sls);
+    // Jinja2 drops the last line end of a template; Salt puts it back, also where a setting
+    // made Jinja2 keep it.
+    let newline = source.ends_with('\n');
+    let shifted = syntax.take_header(source);
+    let source = shifted.as_deref().unwrap_or(source);
+    let text = |name: &str| {
+        let value = context.get(name).and_then(Data::as_str);
+        value.unwrap_or_default().to_owned()
+    };
+    let run = Arc::new(Run {
+        values: context.values.iter().cloned().collect(),
+        converted: Mutex::default(),
+        functions: context.functions.clone(),
+        loader: context.loader.clone(),
+        clock: context.clock.clone(),
+        strict: !opts
+            .and_then(|opts| opts.get("allow_undefined"))
+            .and_then(Data::as_bool)
+            .unwrap_or(false),
+        limits: context.limits,
+        deadline: Instant::now() + context.limits.time,
+        steps: AtomicU64::new(0),
+        rounds: AtomicU64::new(0),
+        printed: AtomicU64::new(0),
+        place: Mutex::new(Place {
+            file: text("tplfile"),
+            dir: text("tpldir"),
+            dot: text("tpldot"),
+        }),
+        loaded: Mutex::default(),
+        syntax,
+    });
+    let translated = translate::translate(source, &run.syntax, MAIN).map_err(|fault| {
+        RenderError::new(ErrorClass::Syntax, name, fault.message).at(fault.line)
+    })?;
+    let engine = engine(&run).map_err(|error| explain(error, name))?;
+    let mut output = Output {
+        run: &run,
+        text: Vec::with_capacity(source.len()),
+    };
+    let main = format!("{name}{PART}{MAIN}");
+    engine
+        .template_from_named_str(&main, &translated)
+        .and_then(|template| template.render_captured_to((), &mut output).map(drop))
+        .map_err(|error| explain(error, name))?;
+    let mut text = String::from_utf8(output.text)
+        .map_err(|_| RenderError::new(ErrorClass::Other, name, "the output is not text"))?;
+    if newline {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// An engine for one rendering.
+fn engine<'a>(run: &Arc<Run>) -> Result<Environment<'a>, Error> {
+    let mut engine = Environment::empty();
+    engine.set_syntax(
+        SyntaxConfig::builder()
+            .block_delimiters(translate::BLOCK.0, translate::BLOCK.1)
+            .variable_delimiters(translate::PRINT.0, translate::PRINT.1)
+            .comment_delimiters(translate::COMMENT.0, translate::COMMENT.1)
+            .keep_trailing_newline(true)
+            .build()?,
+    );
+    engine.set_undefined_behavior(UndefinedBehavior::Lenient);
+    engine.set_auto_reload(false);
+    engine.set_fuel(Some(run.limits.steps));
+    engine.set_recursion_limit(run.limits.depth);
+    let sources = run.clone();
+    engine.set_loader(move |name| sources.source(name));
+    let printer = run.clone();
+    engine.set_formatter(move |out, _state, value| {
+        let text = helpers::print(&printer, value).map_err(Fault::into_engine)?;
+        out.write_str(&text).map_err(Error::from)
+    });
+    helpers::install(&mut engine, run);
+    Ok(engine)
+}
+
+/// The engine's error in the terms of Salt.
+fn explain(error: Error, name: &str) -> RenderError {
+    // The innermost error knows the most: includes wrap the error of what they include.
+    let mut line = error.line();
+    let mut template = error.name().map(str::to_owned);
+    let mut message = error.detail().map(str::to_owned);
+    let mut class = match error.kind() {
+        ErrorKind::SyntaxError => ErrorClass::Syntax,
+        ErrorKind::OutOfFuel => ErrorClass::Limit,
+        _ => ErrorClass::Other,
+    };
+    if error.detail() == Some("recursion limit exceeded") {
+        class = ErrorClass::Limit;
+    }
+    let mut cause = std::error::Error::source(&error);
+    while let Some(inner) = cause {
+        if let Some(inner) = inner.downcast_ref::<Error>() {
+            line = inner.line().or(line);
+            template = inner.name().map(str::to_owned).or(template);
+            message = inner.detail().map(str::to_owned).or(message);
+            if inner.kind() == ErrorKind::OutOfFuel
+                || inner.detail() == Some("recursion limit exceeded")
+            {
+                class = ErrorClass::Limit;
+            }
+        } else if let Some(raised) = inner.downcast_ref::<Raised>() {
+            class = raised.class;
+            message = Some(raised.text.clone());
+            if let Some((place, at)) = &raised.place {
+                template = Some(place.clone());
+                line = Some(*at);
+            }
+        }
+        cause = inner.source();
+    }
+    let template = template.map_or_else(
+        || name.to_owned(),
+        |template| {
+            let end = template.find(PART).unwrap_or(template.len());
+            template.get(..end).unwrap_or_default().to_owned()
+        },
+    );
+    let message = message.unwrap_or_else(|| match error.kind() {
+        ErrorKind::OutOfFuel => "the template takes too many steps".to_owned(),
+        _ => error.to_string(),
+    });
+    RenderError::new(class, &template, message).at(line.unwrap_or(0))
+}

@@ -1,0 +1,15 @@
+//! Functions of `salt` that need nothing but what a template has: its grains, pillar and options.
+//!
+//! One file a module of stock. Functions that need another subsystem (the mine, the file server,
+//! matching) are added to the same [`Registry`] by whoever owns it.
+
+mod values;
+
+use super::functions::Registry;
+
+pub use values::{Facts, grains_and_pillar};
+
+/// Adds everything that is here. `facts` is what the functions look into.
+pub fn add_all(registry: &mut Registry, facts: &Facts) {
+    grains_and_pillar(registry, facts);
+}

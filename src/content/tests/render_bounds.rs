@@ -1,0 +1,202 @@
+//! What a template cannot do: run for ever, print for ever, nest for ever, leave its root. And
+//! what the pipeline makes of files, beside the templates that `render_stock.rs` compares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_base::clock::Clock;
+use saltern_content::render::functions::Registry;
+use saltern_content::render::jinja::{self, Context, Limits, Loader};
+use saltern_content::render::{ErrorClass, RenderError, Renderers, render, set_sls_context};
+use saltern_wire::msgpack::Value;
+
+/// Knows one file, outside of every root.
+struct Outside;
+
+impl Loader for Outside {
+    fn load(&self, path: &str) -> Result<Option<String>, String> {
+        assert!(
+            !path.starts_with('/') && path.split('/').all(|part| part != ".."),
+            "a path that leaves the root was asked for: {path:?}"
+        );
+        Ok((path == "me.jinja").then(|| "{% include 'me.jinja' %}".to_owned()))
+    }
+}
+
+fn context(limits: Limits) -> Context {
+    Context {
+        values: Vec::new(),
+        functions: Arc::new(Registry::new()),
+        loader: Arc::new(Outside),
+        clock: Clock::system(),
+        limits,
+    }
+}
+
+fn fails(template: &str, limits: Limits) -> RenderError {
+    match jinja::render(template, "bad.sls", &context(limits)) {
+        Ok(text) => panic!("{template:?} gave {} bytes", text.len()),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn every_endless_template_ends() {
+    let limits = Limits {
+        time: Duration::from_secs(20),
+        output: 1 << 20,
+        steps: 2_000_000,
+        rounds: 200_000,
+        depth: 300,
+    };
+    let many = "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}";
+    for template in [
+        many,
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% macro f() %}{% for a in range(9) %}{{ f() }}{% endfor %}{% endmacro %}{{ f() }}",
+        "{% include 'me.jinja' %}",
+        "{{ 'x' * 99999999999 }}",
+        "{{ [0] * 99999999999 }}",
+        "{{ 9 ** 9 ** 9 ** 9 }}",
+        "{{ '%9999999999d' % 1 }}",
+        "{{ '{:9999999999}'.format(1) }}",
+        "{% set x = 'xxxxxxxxxxxxxxxx' * 9999 %}{% for a in range(9999) %}{{ x }}{% endfor %}",
+        "{% set l = [0] %}{% for a in range(99) %}{% do l.extend(l) %}{% endfor %}",
+        "{% set ns = namespace(t='x') %}{% for a in range(99) %}{% set ns.t = ns.t ~ ns.t %}\
+         {% endfor %}",
+        "{{ range(30) | permutations | list | length }}",
+        "{{ [range(999)] | map('list') | first | product(range(999), range(999)) | length }}",
+        "{% set out %}{% for a in range(99999) %}0123456789ABCDEF0123456789ABCDEF{% endfor %}\
+         {% endset %}",
+        "{{ '::/0' | network_hosts }}",
+        "{{ 'x' | indent(99999999) | indent(99999) | center(9999999999) | center(99999) * 999 }}",
+    ] {
+        let error = fails(template, limits);
+        assert!(
+            matches!(error.class, ErrorClass::Limit | ErrorClass::Other),
+            "{template:?}: {error:?}"
+        );
+    }
+}
+
+#[test]
+fn a_deadline_is_kept() {
+    let limits = Limits {
+        time: Duration::ZERO,
+        ..Limits::DEFAULT
+    };
+    let template = "{% for a in range(9999) %}{{ a }}{% endfor %}";
+    assert_eq!(fails(template, limits).class, ErrorClass::Limit);
+}
+
+#[test]
+fn a_value_that_contains_itself_is_no_endless_print() {
+    let template = "{% set l = [] %}{% do l.append(l) %}{{ l }}";
+    assert_eq!(fails(template, Limits::DEFAULT).class, ErrorClass::Other);
+    let template = "{% set d = {} %}{% do d.update(d=d) %}{{ d | yaml }}{{ d | json }}";
+    assert_eq!(fails(template, Limits::DEFAULT).class, ErrorClass::Other);
+}
+
+#[test]
+fn no_name_leaves_the_root() {
+    for name in [
+        "../x",
+        "/../x",
+        "a/../../x",
+        "./../../x",
+        "x\\u0000y",
+        "/etc/passwd",
+    ] {
+        let template = format!("{{% include \"{name}\" %}}");
+        assert_eq!(
+            fails(&template, Limits::DEFAULT).class,
+            ErrorClass::Other,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused_before_it_is_felt() {
+    let deep = format!("{{{{ {}1{} }}}}", "(".repeat(5000), ")".repeat(5000));
+    assert_eq!(fails(&deep, Limits::DEFAULT).class, ErrorClass::Syntax);
+    let lists = format!("{{{{ {}{} }}}}", "[".repeat(5000), "]".repeat(5000));
+    assert_eq!(fails(&lists, Limits::DEFAULT).class, ErrorClass::Syntax);
+    let blocks = "{% if true %}".repeat(3000) + &"{% endif %}".repeat(3000);
+    assert_eq!(fails(&blocks, Limits::DEFAULT).class, ErrorClass::Syntax);
+}
+
+#[test]
+fn errors_name_the_template_and_the_line() {
+    let error = fails("a\nb\n{{ nothere }}\n", Limits::DEFAULT);
+    assert_eq!((error.class, error.line), (ErrorClass::Undefined, 3));
+    assert_eq!(
+        error.to_string(),
+        "Jinja variable 'nothere' is undefined; line 3 of \"bad.sls\""
+    );
+    let error = fails(
+        "a\n{%- if true -%}\n\n\n{{ 1 / 0 }}\n{% endif %}",
+        Limits::DEFAULT,
+    );
+    assert_eq!((error.class, error.line), (ErrorClass::Other, 5));
+    let error = fails("a\n{% if %}", Limits::DEFAULT);
+    assert_eq!((error.class, error.line), (ErrorClass::Syntax, 2));
+}
+
+#[test]
+fn files_become_data() {
+    let render = |source: &str| {
+        let mut context = context(Limits::DEFAULT);
+        set_sls_context(&mut context, "/srv/pillar/a/b/init.sls", "a.b");
+        render(source, "a/b/init.sls", &Renderers::default(), &context)
+    };
+    let map = |key: &str, value: Value| Value::Map(vec![(Value::from(key), value)]);
+    assert_eq!(render("a: {{ 1 + 1 }}\n"), Ok(map("a", Value::Int(2))));
+    assert_eq!(
+        render("a: {{ tplfile }} {{ tpldot }}"),
+        Ok(map("a", "a/b/init.sls a.b".into()))
+    );
+    assert_eq!(
+        render("#!yaml\na: '{{ x }}'\n"),
+        Ok(map("a", "{{ x }}".into()))
+    );
+    assert_eq!(render("#!json\n{\"a\": 1}"), Ok(map("a", Value::Int(1))));
+    assert_eq!(
+        render("#!jinja|json\n{\"a\": {{ 1 }}}"),
+        Ok(map("a", Value::Int(1)))
+    );
+    assert_eq!(render("  \n"), Ok(Value::Map(Vec::new())));
+    assert_eq!(render("{# nothing #}\n"), Ok(Value::Map(Vec::new())));
+    assert_eq!(
+        render("{{ nothere }}").map_err(|e| e.class),
+        Err(ErrorClass::Undefined)
+    );
+    assert_eq!(render("a: [").map_err(|e| e.class), Err(ErrorClass::Data));
+    assert_eq!(
+        render("a: 1\na: 2").map_err(|e| e.class),
+        Err(ErrorClass::Data)
+    );
+    assert_eq!(
+        render("#!yaml\na: {{ x }}").map_err(|e| e.class),
+        Err(ErrorClass::Data)
+    );
+    for name in ["py", "mako|yaml", "nosuch"] {
+        let error = render(&format!("#!{name}\n")).expect_err("it cannot run");
+        assert_eq!(error.class, ErrorClass::Renderer);
+        assert!(error.message.contains("Python"), "{error}");
+    }
+}
+
+#[test]
+fn a_forbidden_renderer_is_passed_over() {
+    let mut renderers = Renderers::default();
+    renderers.blacklist.push("jinja".to_owned());
+    let data = render(
+        "a: '{{ 1 }}'",
+        "x.sls",
+        &renderers,
+        &context(Limits::DEFAULT),
+    );
+    let wanted = Value::Map(vec![(Value::from("a"), Value::from("{{ 1 }}"))]);
+    assert_eq!(data, Ok(wanted));
+}
