@@ -8,4 +8,5 @@ pub mod autosign;
 pub mod blacklist;
 pub mod expression;
 pub mod key_gate;
+pub mod matching;
 pub mod target;

@@ -1,11 +1,13 @@
 //! From a target expression to the minions that it means.
 //!
 //! The candidates are the minions whose keys are accepted; whether they are connected is not asked
-//! here. Glob, list and pcre so far.
+//! here. What needs nothing but ids (glob, list, pcre) is resolved here, everything else in
+//! [`crate::matching`].
 
 use saltern_model::{MinionId, Target, TargetType};
 
 use crate::expression::{ExpressionError, PatternCache};
+use crate::matching::{MatchOptions, RangeError, Site};
 
 /// The accepted minions, sorted by id.
 pub trait Candidates {
@@ -30,21 +32,51 @@ pub enum TargetError {
     /// The expression does not parse.
     #[error(transparent)]
     Expression(#[from] ExpressionError),
-    /// A kind of target that this release does not resolve.
-    #[error("targets of type \"{0}\" are not resolved by this release")]
+    /// A kind of target that needs to know the [`Site`], which was not given.
+    #[error("targets of type \"{0}\" are not resolved without the site's data")]
     Unsupported(TargetType),
+    /// The words of a compound target make no expression.
+    #[error("the compound target cannot be used: {0}")]
+    Compound(&'static str),
+    /// The nodegroup is neither a text nor a list of texts, or is too large.
+    #[error("the nodegroup \"{0}\" cannot be used")]
+    Nodegroup(String),
+    /// The range expression does not parse or needs a server.
+    #[error(transparent)]
+    Range(#[from] RangeError),
+    /// An empty delimiter separates nothing.
+    #[error("the delimiter may not be empty")]
+    Delimiter,
 }
 
-/// Resolves targets; keeps compiled patterns.
+/// Resolves targets; keeps compiled patterns and, with a [`Site`], an index of its minions' data.
 #[derive(Default)]
 pub struct Targeting {
-    patterns: PatternCache,
+    pub(crate) patterns: PatternCache,
+    pub(crate) site: Option<Site>,
 }
 
 impl Targeting {
+    /// Resolves every kind of target. The default resolves only those that need nothing but ids.
+    pub fn of(site: Site) -> Self {
+        Self {
+            patterns: PatternCache::default(),
+            site: Some(site),
+        }
+    }
+
     /// The minions among `candidates` that `target` means, as stock's `check_minions`
-    /// (`salt/utils/minions.py`).
+    /// (`salt/utils/minions.py`) finds them for a client.
     pub fn resolve(
+        &self,
+        target: &Target,
+        candidates: &impl Candidates,
+    ) -> Result<Resolved, TargetError> {
+        self.resolve_with(target, candidates, &MatchOptions::default())
+    }
+
+    /// The same for the kinds that need nothing but ids.
+    pub(crate) fn resolve_ids(
         &self,
         target: &Target,
         candidates: &impl Candidates,
@@ -89,7 +121,10 @@ fn found<'a>(minions: impl Iterator<Item = &'a MinionId>) -> Resolved {
 }
 
 /// Keeps the order of the list; a name that comes twice counts once.
-fn by_list<'a>(names: impl Iterator<Item = &'a str>, candidates: &impl Candidates) -> Resolved {
+pub(crate) fn by_list<'a>(
+    names: impl Iterator<Item = &'a str>,
+    candidates: &impl Candidates,
+) -> Resolved {
     let mut resolved = Resolved::default();
     let mut seen = std::collections::HashSet::new();
     for name in names.filter(|name| seen.insert(*name)) {

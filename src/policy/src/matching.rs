@@ -1,0 +1,368 @@
+//! Which minions a target of any kind means: what stock's `CkMinions` does
+//! (`salt/utils/minions.py`).
+//!
+//! Candidates are the accepted minions; grains and pillars are those that the master has cached
+//! and come through [`MinionData`]. An answer is what the master *expects*; each minion decides for
+//! itself once more. Whoever wants stock's behaviour takes an error for "nobody".
+//!
+//! # Where this differs from stock, and why
+//! - Only minions with an accepted key are ever found. Stock's non-greedy searches go over the
+//!   cache, where the data of a deleted key may still lie.
+//! - `ipcidr`: a grain that holds no address matches nothing. In stock it is an error, so that one
+//!   minion could make every such target mean nobody.
+//! - A cache entry that cannot be read counts as absent; in stock the whole target means nobody.
+//! - `R@` and `range` work without a range server as far as the expression allows. In stock `R@`
+//!   is an error always, `range` wherever `seco.range` is not installed.
+//! - `minion_data_cache: False` with a compound target means all minions, as in 3006 and 3007;
+//!   3008 fails and means nobody.
+//! - A value costs a bounded number of steps, and an expression has bounds on its length, its
+//!   parts and its nesting. Beyond them nothing matches.
+//! - `T@` means nobody: this master keeps no resources of minions. Stock 3008 would return the
+//!   resource's id, which is no minion. `M@` is a wildcard over minion ids, as in stock.
+//! - The `resource_grains` of 3008 are not searched, for the same reason.
+//! - Regular expressions are those of `fancy-regex`; Python's rarer syntax (`(?(1)a|b)` on
+//!   names, `\N{…}`) is an error.
+
+mod bits;
+mod compound;
+#[cfg(test)]
+mod differential;
+mod index;
+mod ipcidr;
+pub mod mine;
+mod nodegroups;
+mod pool;
+mod python;
+mod range;
+mod subdict;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use saltern_model::{Compat, MinionId, Target, TargetType};
+use saltern_wire::msgpack::Value;
+
+pub use nodegroups::Nodegroups;
+pub use range::RangeError;
+
+use crate::expression::PatternCache;
+use crate::target::{Candidates, Resolved, TargetError, Targeting};
+use bits::Bits;
+use compound::Word;
+use index::{Index, Kind, Question};
+use ipcidr::Network;
+use subdict::{How, Subdict};
+
+/// The grains and pillars that the master has cached.
+pub trait MinionData: Send + Sync {
+    /// The cached grains of a minion; nothing when there are none.
+    fn grains(&self, id: &MinionId) -> Option<Arc<Value>>;
+    /// The cached pillar of a minion.
+    fn pillar(&self, id: &MinionId) -> Option<Arc<Value>>;
+    /// The minions with an entry in the cache, sorted: in 3008 those with grains, before those
+    /// with a directory of their own.
+    fn known(&self) -> Arc<[MinionId]>;
+    /// What has changed after the generation `since`, and which generation it is now.
+    ///
+    /// An entry that changes after this call must be part of a later generation, so that whoever
+    /// reads the data after this call misses nothing.
+    fn changes(&self, since: Option<u64>) -> Changes;
+}
+
+/// An answer of [`MinionData::changes`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    /// The present generation. It never returns to a number that it had.
+    pub generation: u64,
+    /// What has changed since the generation in the question.
+    pub changed: Changed,
+}
+
+/// Which minions' data has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// These; it may also be that some of them have not.
+    These(Vec<MinionId>),
+    /// Possibly all.
+    Everything,
+}
+
+/// What targets of a site mean, beside the ids of its minions.
+pub struct Site {
+    /// The version whose rules hold (`salt_compat`).
+    pub compat: Compat,
+    /// The option `nodegroups`.
+    pub nodegroups: Nodegroups,
+    /// The cached grains and pillars; nothing with `minion_data_cache: False`.
+    pub data: Option<Arc<dyn MinionData>>,
+    index: Mutex<Index>,
+}
+
+impl Site {
+    /// A site with this cache.
+    pub fn new(compat: Compat, nodegroups: Nodegroups, data: Option<Arc<dyn MinionData>>) -> Self {
+        Self {
+            compat,
+            nodegroups,
+            data,
+            index: Mutex::default(),
+        }
+    }
+}
+
+/// How a target is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchOptions<'a> {
+    /// What separates the parts of a path in grain and pillar targets. Compound targets have their
+    /// own.
+    pub delimiter: &'a str,
+    /// Whether a minion without cached data may be part of the answer. Only `ipcidr` and a master
+    /// without a cache make a difference. `false` where an answer grants something.
+    pub greedy: bool,
+    /// Pillars are compared exactly, also by `I@`, `J@`, `pillar` and `pillar_pcre`: stock's
+    /// `pillar_exact` and `compound_pillar_exact`, for targets that minions choose.
+    pub exact_pillar: bool,
+}
+
+impl Default for MatchOptions<'_> {
+    fn default() -> Self {
+        Self {
+            delimiter: ":",
+            greedy: true,
+            exact_pillar: false,
+        }
+    }
+}
+
+/// One target being resolved.
+struct Search<'a> {
+    site: &'a Site,
+    patterns: &'a PatternCache,
+    ids: &'a [MinionId],
+    options: MatchOptions<'a>,
+}
+
+impl Targeting {
+    /// The minions among `candidates` that `target` means.
+    ///
+    /// # Errors
+    /// Where stock logs an error and goes on with nobody.
+    pub fn resolve_with(
+        &self,
+        target: &Target,
+        candidates: &impl Candidates,
+        options: &MatchOptions<'_>,
+    ) -> Result<Resolved, TargetError> {
+        let (kind, text) = match target {
+            Target::List(_) | Target::Expression(TargetType::List, _) => {
+                return self.resolve_ids(target, candidates);
+            }
+            Target::Expression(kind, text) => (*kind, text.as_str()),
+        };
+        let Some(site) = &self.site else {
+            return self.resolve_ids(target, candidates);
+        };
+        if kind == TargetType::Range {
+            let names = range::expand(text)?;
+            let names = names.iter().map(String::as_str);
+            return Ok(crate::target::by_list(names, candidates));
+        }
+        let search = Search {
+            site,
+            patterns: &self.patterns,
+            ids: candidates.ids(),
+            options: *options,
+        };
+        let (found, missing) = match kind {
+            TargetType::Compound => search.compound(compound::words(text))?,
+            TargetType::Nodegroup => {
+                let words = site.nodegroups.expand(text)?;
+                search.compound(words)?
+            }
+            other => (search.simple(other, text, options.delimiter)?, Vec::new()),
+        };
+        let minions = found.iter().filter_map(|at| search.ids.get(at).cloned());
+        Ok(Resolved {
+            minions: minions.collect(),
+            missing,
+        })
+    }
+}
+
+impl Search<'_> {
+    fn simple(&self, kind: TargetType, text: &str, delimiter: &str) -> Result<Bits, TargetError> {
+        let exact = self.options.exact_pillar;
+        match kind {
+            TargetType::Glob => self.glob(text),
+            TargetType::Pcre => {
+                let pattern = self.patterns.regex_at_start(text)?;
+                Ok(self.matching_ids(|id| pattern.matches(id)))
+            }
+            TargetType::Grain => self.data(Kind::Grains, text, delimiter, How::Glob),
+            TargetType::GrainPcre => self.data(Kind::Grains, text, delimiter, How::Regex),
+            TargetType::Pillar | TargetType::PillarPcre | TargetType::PillarExact => {
+                let how = match kind {
+                    TargetType::Pillar if !exact => How::Glob,
+                    TargetType::PillarPcre if !exact => How::Regex,
+                    _ => How::Exact,
+                };
+                self.data(Kind::Pillar, text, delimiter, how)
+            }
+            TargetType::Ipcidr => self.network(text),
+            TargetType::List | TargetType::Range | TargetType::Nodegroup | TargetType::Compound => {
+                Err(TargetError::Unsupported(kind))
+            }
+        }
+    }
+
+    fn compound(&self, words: Vec<String>) -> Result<(Bits, Vec<String>), TargetError> {
+        if self.site.data.is_none() {
+            return Ok((Bits::all(self.ids.len()), Vec::new()));
+        }
+        compound::resolve(
+            words,
+            &self.site.nodegroups,
+            self.site.compat,
+            self.ids.len(),
+            |word, ignores_missing| self.word(word, ignores_missing),
+        )
+    }
+
+    fn word(
+        &self,
+        word: Word<'_>,
+        ignores_missing: bool,
+    ) -> Result<(Bits, Vec<String>), TargetError> {
+        let mut buffer = [0; 4];
+        let delimiter = word.delimiter.map_or(":", |c| c.encode_utf8(&mut buffer));
+        let kind = match word.engine {
+            None | Some('M') => TargetType::Glob,
+            Some('G') => TargetType::Grain,
+            Some('P') => TargetType::GrainPcre,
+            Some('I') => TargetType::Pillar,
+            Some('J') => TargetType::PillarPcre,
+            Some('S') => TargetType::Ipcidr,
+            Some('E') => TargetType::Pcre,
+            Some('L') => {
+                let names = word.pattern.split(',').filter(|name| !name.is_empty());
+                let (found, missing) = self.list(names);
+                let missing = if ignores_missing { Vec::new() } else { missing };
+                return Ok((found, missing));
+            }
+            Some('R') => {
+                let names = range::expand(word.pattern)?;
+                return Ok((self.list(names.iter().map(String::as_str)).0, Vec::new()));
+            }
+            // Resources; there are none.
+            Some(_) => return Ok((Bits::none(self.ids.len()), Vec::new())),
+        };
+        Ok((self.simple(kind, word.pattern, delimiter)?, Vec::new()))
+    }
+
+    fn list<'n>(&self, names: impl Iterator<Item = &'n str>) -> (Bits, Vec<String>) {
+        let mut found = Bits::none(self.ids.len());
+        let mut missing = Vec::new();
+        for name in names {
+            match self.position(name) {
+                Some(at) => found.insert(at),
+                None => missing.push(name.to_owned()),
+            }
+        }
+        (found, missing)
+    }
+
+    /// 3008 takes commas in a wildcard for a list of wildcards (`glob_match` in `salt/key.py`).
+    fn glob(&self, text: &str) -> Result<Bits, TargetError> {
+        if self.site.compat != Compat::V3008 || !text.contains(',') {
+            return self.one_glob(text);
+        }
+        let mut found = Bits::none(self.ids.len());
+        for pattern in text.split(',') {
+            found.unite(&self.one_glob(pattern)?);
+        }
+        Ok(found)
+    }
+
+    fn one_glob(&self, text: &str) -> Result<Bits, TargetError> {
+        let pattern = self.patterns.glob(text)?;
+        if let Some(name) = pattern.literal() {
+            return Ok(self.list(std::iter::once(name)).0);
+        }
+        // The ids that begin as the pattern does stand together.
+        let prefix_end = text.find(['*', '?', '[']).unwrap_or(text.len());
+        let (prefix, rest) = text.split_at(prefix_end);
+        let start = self.ids.partition_point(|id| id.as_str() < prefix);
+        let is_alike = |id: &MinionId| id.as_str().starts_with(prefix);
+        let alike = self.ids.get(start..).unwrap_or_default();
+        let alike = alike.partition_point(is_alike);
+        let mut found = Bits::none(self.ids.len());
+        for (at, id) in self.ids.iter().enumerate().skip(start).take(alike) {
+            if rest == "*" || pattern.matches(id.as_str()) {
+                found.insert(at);
+            }
+        }
+        Ok(found)
+    }
+
+    fn data(&self, kind: Kind, text: &str, delimiter: &str, how: How) -> Result<Bits, TargetError> {
+        if delimiter.is_empty() {
+            return Err(TargetError::Delimiter);
+        }
+        let Some(data) = &self.site.data else {
+            return Ok(self.without_cache());
+        };
+        let question = Question {
+            text,
+            delimiter,
+            how,
+        };
+        let mut index = self.site.index.lock();
+        index.refresh(data.as_ref());
+        Ok(index.matching(kind, question, self.ids, || {
+            Subdict::compile(text, delimiter, how, self.patterns)
+        }))
+    }
+
+    fn network(&self, text: &str) -> Result<Bits, TargetError> {
+        let Some(data) = &self.site.data else {
+            return Ok(self.without_cache());
+        };
+        let Some(network) = Network::parse(text) else {
+            // No error in stock either: in a compound target the other words still count.
+            tracing::error!(
+                target = text,
+                "neither an address nor a network, so nobody matches"
+            );
+            return Ok(Bits::none(self.ids.len()));
+        };
+        let mut index = self.site.index.lock();
+        index.refresh(data.as_ref());
+        let found = index.with_grain(network.grain(), self.ids, |value| network.holds(value));
+        if !self.options.greedy {
+            return Ok(found);
+        }
+        // Whoever has no cached data might have the address.
+        let mut greedy = Bits::all(self.ids.len());
+        greedy.subtract(&index.known(self.ids));
+        greedy.unite(&found);
+        Ok(greedy)
+    }
+
+    /// Without a cache every minion may match, or none.
+    fn without_cache(&self) -> Bits {
+        match self.options.greedy {
+            true => Bits::all(self.ids.len()),
+            false => Bits::none(self.ids.len()),
+        }
+    }
+
+    fn matching_ids(&self, matches: impl Fn(&str) -> bool) -> Bits {
+        Bits::of(self.ids.len(), |at| {
+            self.ids.get(at).is_some_and(|id| matches(id.as_str()))
+        })
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.ids.binary_search_by(|id| id.as_str().cmp(name)).ok()
+    }
+}

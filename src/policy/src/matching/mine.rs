@@ -1,0 +1,322 @@
+//! Who may read whose mine: `_mine_get` (`salt/daemons/masterapi.py`, `salt/utils/mine.py`).
+//!
+//! Two locks. The master's option `mine_get` says which minions may ask for which functions; each
+//! entry of a mine may name the minions that it is for (`allow_tgt`). Where the mines lie is the
+//! store's business, what the request looks like on the wire that of `requests`.
+//!
+//! # Where this differs from stock, and why
+//! - `allow_tgt` never grants anything to a minion about which nothing is known: it is resolved
+//!   without greed. Stock's `ipcidr` would.
+//! - Pillar targets that a minion chooses are compared exactly, `pillar_pcre` too: with an
+//!   expression a minion could find out other minions' pillars. Stock forgets `pillar_pcre`.
+//! - A colon in an id or in a function's name makes no difference; in stock it opens the entry to
+//!   everybody.
+//! - An expression in `mine_get` that does not parse matches nothing; in stock the request fails.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use saltern_config::yaml::Node;
+use saltern_model::{MinionId, Target, TargetType};
+use saltern_wire::msgpack::Value;
+
+use super::MatchOptions;
+use crate::expression::Pattern;
+
+/// Marks an entry of a mine that says whom it is for.
+const ACL_MARK: &str = "__saltmine_acl__";
+
+/// Where such an entry keeps its data.
+const ACL_DATA: &str = "__data__";
+
+/// The master's option `mine_get`, ready for use.
+#[derive(Default)]
+pub struct MineAccess(Rules);
+
+#[derive(Default)]
+enum Rules {
+    /// No option: everybody may ask for everything.
+    #[default]
+    Open,
+    /// Not a mapping: nobody may ask for anything.
+    Closed,
+    /// Expressions over ids, each with expressions over functions.
+    Listed(Vec<(Pattern, Vec<Pattern>)>),
+}
+
+impl MineAccess {
+    /// Reads the option as it stands in the configuration; `None` when it is not there.
+    pub fn from_option(option: Option<&Node>) -> Self {
+        let Some(option) = option else {
+            return Self(Rules::Open);
+        };
+        let Some(entries) = option.as_map() else {
+            return Self(Rules::Closed);
+        };
+        let compiled = |text: &str| match Pattern::regex_at_start(text) {
+            Ok(pattern) => Some(pattern),
+            Err(error) => {
+                tracing::error!(%error, "an expression in \"mine_get\" matches nothing");
+                None
+            }
+        };
+        let rules = entries.iter().filter_map(|(minions, entry)| {
+            let functions = entry.value.as_seq()?.iter().filter_map(Node::as_str);
+            Some((
+                compiled(minions.as_str()?)?,
+                functions.filter_map(compiled).collect(),
+            ))
+        });
+        Self(Rules::Listed(rules.collect()))
+    }
+
+    /// Whether the master lets this minion ask for this function of a mine.
+    pub fn allows(&self, id: &MinionId, function: &str) -> bool {
+        match &self.0 {
+            Rules::Open => true,
+            Rules::Closed => false,
+            Rules::Listed(rules) => rules.iter().any(|(minions, functions)| {
+                minions.matches(id.as_str()) && functions.iter().any(|fun| fun.matches(function))
+            }),
+        }
+    }
+}
+
+/// What a minion asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MineRequest {
+    /// Who asks; authenticated by the caller.
+    pub id: MinionId,
+    /// Whose mines.
+    pub target: Target,
+    /// Whether pillars are compared exactly for this target.
+    pub exact_pillar: bool,
+    /// Which functions.
+    pub functions: Vec<String>,
+    /// Whether the answer has a level for the functions.
+    pub by_function: bool,
+}
+
+impl MineRequest {
+    /// Reads the load of `_mine_get`; nothing when it is incomplete or of a wrong kind, which stock
+    /// answers with an empty mapping.
+    pub fn read(id: &MinionId, load: &Value) -> Option<Self> {
+        let (functions, by_function) = match load.get("fun")? {
+            Value::Str(names) => {
+                let mut functions: Vec<String> = names.split(',').map(str::to_owned).collect();
+                functions.sort_unstable();
+                functions.dedup();
+                let by_function = functions.len() > 1;
+                (functions, by_function)
+            }
+            Value::Array(names) => {
+                let names = names.iter().filter_map(Value::as_str);
+                (names.map(str::to_owned).collect(), true)
+            }
+            _ => return None,
+        };
+        let kind = match (load.get("tgt_type"), load.get("expr_form")) {
+            (Some(kind), _) => kind.as_str()?,
+            (None, Some(old)) if !old.is_nil() => old.as_str()?,
+            (None, _) => "glob",
+        };
+        let exact_kind = match kind.to_lowercase().as_str() {
+            "pillar" | "pillar_pcre" => "pillar_exact",
+            "compound" | "compound_pillar_exact" => "compound",
+            _ => kind,
+        };
+        Some(Self {
+            id: id.clone(),
+            target: target(load.get("tgt")?, exact_kind)?,
+            exact_pillar: true,
+            functions,
+            by_function,
+        })
+    }
+
+    /// What the minion gets: minions and their data, or functions, minions and their data.
+    ///
+    /// `resolve` finds the minions of a target, nobody for a target in error; `mine` reads a
+    /// minion's mine.
+    pub fn answer(
+        &self,
+        access: &MineAccess,
+        resolve: impl Fn(&Target, &MatchOptions<'_>) -> Vec<MinionId>,
+        mine: impl Fn(&MinionId) -> Option<Arc<Value>>,
+    ) -> Value {
+        let is_allowed = |function: &&String| access.allows(&self.id, function);
+        let functions: Vec<&String> = self.functions.iter().filter(is_allowed).collect();
+        if functions.is_empty() {
+            return Value::Map(Vec::new());
+        }
+        let options = MatchOptions {
+            greedy: false,
+            exact_pillar: self.exact_pillar,
+            ..MatchOptions::default()
+        };
+        let mut permissions = Permissions::new(&self.id, &resolve);
+        let mut found: Vec<Vec<(Value, Value)>> = functions.iter().map(|_| Vec::new()).collect();
+        for minion in resolve(&self.target, &options) {
+            let Some(mine) = mine(&minion) else { continue };
+            for (function, found) in functions.iter().zip(&mut found) {
+                if let Some(data) = mine.get(function).and_then(|entry| permissions.open(entry)) {
+                    found.push((minion.as_str().into(), data.clone()));
+                }
+            }
+        }
+        let mut found = functions.iter().zip(found);
+        if self.by_function {
+            let found = found.filter(|(_, minions)| !minions.is_empty());
+            return Value::map(
+                found.map(|(function, minions)| {
+                    (Value::from(function.as_str()), Value::Map(minions))
+                }),
+            );
+        }
+        Value::Map(found.next().map(|(_, minions)| minions).unwrap_or_default())
+    }
+}
+
+/// Opens entries of mines for one minion. Many minions have the same `allow_tgt`, so each is
+/// resolved once.
+struct Permissions<'a, R> {
+    id: &'a MinionId,
+    resolve: &'a R,
+    known: HashMap<(TargetType, String), bool>,
+}
+
+impl<'a, R: Fn(&Target, &MatchOptions<'_>) -> Vec<MinionId>> Permissions<'a, R> {
+    fn new(id: &'a MinionId, resolve: &'a R) -> Self {
+        Self {
+            id,
+            resolve,
+            known: HashMap::new(),
+        }
+    }
+
+    /// The data of an entry, if this minion may have it.
+    fn open<'v>(&mut self, entry: &'v Value) -> Option<&'v Value> {
+        if entry.as_map().is_none() || entry.get(ACL_MARK).is_none() {
+            return Some(entry);
+        }
+        let data = entry.get(ACL_DATA)?;
+        let Some(allowed) = entry.get("allow_tgt") else {
+            return Some(data);
+        };
+        let kind = match entry.get("allow_tgt_type") {
+            Some(kind) => kind.as_str()?,
+            None => "glob",
+        };
+        let target = target(allowed, kind)?;
+        let (id, resolve) = (self.id, self.resolve);
+        let key = (target.kind(), target.to_string());
+        let is_allowed = self.known.entry(key).or_insert_with(|| {
+            let options = MatchOptions {
+                greedy: false,
+                ..MatchOptions::default()
+            };
+            resolve(&target, &options).contains(id)
+        });
+        is_allowed.then_some(data)
+    }
+}
+
+/// A target in a load; nothing when stock would find nobody for its kind.
+fn target(tgt: &Value, kind: &str) -> Option<Target> {
+    let kind = TargetType::from_wire(kind)?;
+    match tgt {
+        Value::Str(text) => Some(Target::Expression(kind, text.clone())),
+        Value::Nil => Some(Target::Expression(kind, String::new())),
+        Value::Array(items) if kind == TargetType::List => {
+            let names = items.iter().filter_map(Value::as_str);
+            Some(Target::List(names.map(str::to_owned).collect()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use saltern_config::yaml::{Limits, parse};
+
+    fn id(text: &str) -> MinionId {
+        MinionId::parse(text).unwrap()
+    }
+
+    fn guarded(data: &str, allow: &str) -> Value {
+        Value::map([
+            (ACL_MARK, Value::from(1_i64)),
+            (ACL_DATA, Value::from(data)),
+            ("allow_tgt", Value::from(allow)),
+        ])
+    }
+
+    fn ask(asker: &str, fun: impl Into<Value>, access: &MineAccess) -> Value {
+        let load = Value::map([("tgt", Value::from("*")), ("fun", fun.into())]);
+        let request = MineRequest::read(&id(asker), &load).unwrap();
+        let resolve = |target: &Target, options: &MatchOptions<'_>| {
+            assert!(!options.greedy);
+            match target {
+                Target::Expression(_, text) if text == "*" => vec![id("a"), id("b")],
+                Target::Expression(_, text) => text.split(',').map(id).collect(),
+                Target::List(_) => Vec::new(),
+            }
+        };
+        let mine = |minion: &MinionId| {
+            let mine = match minion.as_str() {
+                "a" => Value::map([("open", Value::from("a1")), ("shut", guarded("a2", "web"))]),
+                _ => Value::map([("open", Value::from("b1"))]),
+            };
+            Some(Arc::new(mine))
+        };
+        request.answer(access, resolve, mine)
+    }
+
+    #[test]
+    fn entries_go_to_those_whom_they_are_for() {
+        let open = MineAccess::default();
+        assert_eq!(
+            ask("x", "open", &open),
+            Value::map([("a", "a1"), ("b", "b1")])
+        );
+        assert_eq!(ask("x", "shut", &open), Value::Map(Vec::new()));
+        assert_eq!(ask("web", "shut", &open), Value::map([("a", "a2")]));
+        let both = Value::map([
+            ("open", Value::map([("a", "a1"), ("b", "b1")])),
+            ("shut", Value::map([("a", "a2")])),
+        ]);
+        assert_eq!(ask("web", "shut,open", &open), both);
+        let one = vec![Value::from("shut")];
+        assert_eq!(
+            ask("web", one, &open),
+            Value::map([("shut", Value::map([("a", "a2")]))])
+        );
+    }
+
+    #[test]
+    fn the_master_decides_who_may_ask() {
+        let access = |text: &str| {
+            MineAccess::from_option(Some(&parse(text, "test", &Limits::DEFAULT).unwrap()))
+        };
+        let rules = access("{'web.*': [op.*], 'db(': [.*], db: not-a-list}");
+        assert!(rules.allows(&id("web1"), "open"));
+        assert!(!rules.allows(&id("web1"), "shut"));
+        assert!(!rules.allows(&id("db"), "open"));
+        assert!(!access("[]").allows(&id("web1"), "open"));
+        assert_eq!(ask("web1", "shut", &rules), Value::Map(Vec::new()));
+    }
+
+    #[test]
+    fn requests_choose_no_expressions_over_pillars() {
+        let kind = |kind: &str| {
+            let load = Value::map([("tgt", "a:b"), ("fun", "f"), ("tgt_type", kind)]);
+            MineRequest::read(&id("x"), &load).map(|request| request.target.kind())
+        };
+        assert_eq!(kind("pillar"), Some(TargetType::PillarExact));
+        assert_eq!(kind("PILLAR"), Some(TargetType::PillarExact));
+        assert_eq!(kind("pillar_pcre"), Some(TargetType::PillarExact));
+        assert_eq!(kind("compound"), Some(TargetType::Compound));
+        assert_eq!(kind("nonsense"), None);
+    }
+}

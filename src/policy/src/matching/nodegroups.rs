@@ -1,0 +1,180 @@
+//! Named groups of the master's configuration, and what they expand to.
+//!
+//! Source: `nodegroup_comp` and `_nodegroup_regex` in `salt/utils/minions.py`, with their
+//! peculiarities: a group that names no other group is not put into parentheses, a group that
+//! cannot be expanded vanishes from the expression.
+
+use std::collections::HashMap;
+
+use saltern_config::yaml::Node;
+
+use super::python;
+use crate::target::TargetError;
+
+/// The option `nodegroups`.
+#[derive(Clone, Debug, Default)]
+pub struct Nodegroups {
+    groups: HashMap<String, Option<Vec<String>>>,
+}
+
+/// The words that a compound target is made of.
+pub(super) const OPERATORS: [&str; 5] = ["and", "or", "not", "(", ")"];
+
+/// The most words that one target may expand to; groups of groups multiply.
+pub(super) const MAX_WORDS: usize = 100_000;
+
+impl Nodegroups {
+    /// Reads the option as it stands in the configuration. A group that is neither a text nor a
+    /// list, or a list that holds something else than texts, is kept as unusable.
+    pub fn from_node(node: &Node) -> Self {
+        let entries = node.as_map().into_iter().flat_map(|map| map.iter());
+        let groups = entries.filter_map(|(name, entry)| {
+            let name = name.as_str()?.to_owned();
+            let words = match (entry.value.as_str(), entry.value.as_seq()) {
+                (Some(text), _) => Some(python::words(text).map(str::to_owned).collect()),
+                (None, Some(items)) => {
+                    let words = items.iter().map(|item| item.as_str().map(str::to_owned));
+                    words.collect::<Option<Vec<String>>>()
+                }
+                (None, None) => None,
+            };
+            Some((name, words))
+        });
+        Self {
+            groups: groups.collect(),
+        }
+    }
+
+    /// The words that stand for the group in a compound expression, none when there is no such
+    /// group or it contains itself.
+    pub(super) fn expand(&self, name: &str) -> Result<Vec<String>, TargetError> {
+        let mut size = 0;
+        Ok(self
+            .words(name, &mut Vec::new(), &mut size)?
+            .unwrap_or_default())
+    }
+
+    fn words<'a>(
+        &'a self,
+        name: &'a str,
+        inside: &mut Vec<&'a str>,
+        size: &mut usize,
+    ) -> Result<Option<Vec<String>>, TargetError> {
+        if inside.contains(&name) {
+            tracing::error!(nodegroup = name, "a nodegroup contains itself");
+            return Ok(None);
+        }
+        let Some(group) = self.groups.get(name) else {
+            tracing::error!(nodegroup = name, "there is no such nodegroup");
+            return Ok(None);
+        };
+        let words = group
+            .as_ref()
+            .ok_or_else(|| TargetError::Nodegroup(name.to_owned()))?;
+        let is_first = inside.is_empty();
+        let mut has_groups = false;
+        let mut expanded = Vec::new();
+        inside.push(name);
+        for word in words {
+            *size += 1;
+            if *size > MAX_WORDS {
+                return Err(TargetError::Nodegroup(name.to_owned()));
+            }
+            match word.strip_prefix("N@").filter(|inner| !inner.is_empty()) {
+                Some(inner) => {
+                    has_groups = true;
+                    expanded.extend(self.words(inner, inside, size)?.unwrap_or_default());
+                }
+                None => expanded.push(word.clone()),
+            }
+        }
+        inside.pop();
+        if has_groups && is_first {
+            return Ok(Some(in_parentheses(expanded)));
+        }
+        if let Some(joined) = as_list(words) {
+            return Ok(Some(vec![joined]));
+        }
+        Ok(Some(match is_first {
+            true => words.clone(),
+            false => in_parentheses(expanded),
+        }))
+    }
+}
+
+fn in_parentheses(mut words: Vec<String>) -> Vec<String> {
+    if !words.is_empty() {
+        words.insert(0, "(".to_owned());
+        words.push(")".to_owned());
+    }
+    words
+}
+
+/// A group without operators, wildcards and engines is a list of ids, or of expressions over ids.
+fn as_list(words: &[String]) -> Option<String> {
+    let is_engine = |word: &str| {
+        let mut bytes = word.bytes();
+        bytes.next().is_some_and(|b| b.is_ascii_uppercase()) && bytes.next() == Some(b'@')
+    };
+    let is_compound =
+        |word: &String| OPERATORS.contains(&word.as_str()) || word.contains('*') || is_engine(word);
+    if words.iter().any(is_compound) {
+        return None;
+    }
+    let is_expression = |word: &String| word.contains(['(', '[', '{', '\\', '?', '}', ']', ')']);
+    let engine = if words.iter().any(is_expression) {
+        "E@"
+    } else {
+        "L@"
+    };
+    Some(format!("{engine}{}", words.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use saltern_config::yaml::{Limits, parse};
+
+    fn groups() -> Nodegroups {
+        let text = "
+list: [web1, web2]
+text: web1 web2
+regex: web[12]
+compound: G@os:Debian or db*
+star: web*
+nested: N@list and not N@compound
+deep: N@nested or N@list
+loop: N@pool
+pool: N@loop or x*
+odd: [1, a]
+worse: {a: b}
+empty: []
+";
+        let node = parse(text, "test", &Limits::DEFAULT).unwrap();
+        Nodegroups::from_node(&node)
+    }
+
+    #[test]
+    fn groups_expand_as_in_stock() {
+        let table = [
+            ("list", "L@web1,web2"),
+            ("text", "L@web1,web2"),
+            ("regex", "E@web[12]"),
+            ("compound", "G@os:Debian or db*"),
+            ("star", "web*"),
+            ("nested", "( L@web1,web2 and not ( G@os:Debian or db* ) )"),
+            ("loop", "( ( or x* ) )"),
+            ("unknown", ""),
+            ("empty", "L@"),
+        ];
+        for (name, words) in table {
+            assert_eq!(groups().expand(name).unwrap().join(" "), words, "{name}");
+        }
+        for name in ["odd", "worse"] {
+            assert_eq!(
+                groups().expand(name),
+                Err(TargetError::Nodegroup(name.to_owned()))
+            );
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Values as Python sees them: as text, as keys of a dictionary, as indices of a list.
+//!
+//! Stock compares the text that Python prints for a value, so `True`, `1.0` and even
+//! `['a', 'b']` can be matched, and it reads a part of a path as YAML when nothing has that name.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use saltern_config::yaml::{self, NodeValue};
+use saltern_wire::msgpack::Value;
+
+/// Python's `str(value).lower()`.
+pub(super) fn lower(value: &Value) -> Cow<'_, str> {
+    let text = match value {
+        Value::Str(text) => Cow::Borrowed(text.as_str()),
+        Value::Bool(true) => Cow::Borrowed("true"),
+        Value::Bool(false) => Cow::Borrowed("false"),
+        Value::Nil => Cow::Borrowed("none"),
+        other => {
+            let mut out = String::new();
+            print(&mut out, other);
+            Cow::Owned(out)
+        }
+    };
+    let is_lower = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
+    match text.bytes().all(is_lower) {
+        true => text,
+        false => Cow::Owned(text.to_lowercase()),
+    }
+}
+
+/// Python's `repr`.
+fn print(out: &mut String, value: &Value) {
+    let written = match value {
+        Value::Nil => write!(out, "None"),
+        Value::Bool(true) => write!(out, "True"),
+        Value::Bool(false) => write!(out, "False"),
+        Value::Int(number) => write!(out, "{number}"),
+        Value::Uint(number) => write!(out, "{number}"),
+        Value::Float(number) => {
+            out.push_str(&float(*number));
+            Ok(())
+        }
+        Value::Str(text) => {
+            quote(out, text.chars(), |c| c.is_control());
+            Ok(())
+        }
+        Value::Bin(bytes) => {
+            out.push('b');
+            let chars = bytes.iter().map(|byte| char::from(*byte));
+            quote(out, chars, |c| c.is_control() || !c.is_ascii());
+            Ok(())
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
+                print(out, item);
+            }
+            out.push(']');
+            Ok(())
+        }
+        Value::Map(entries) => {
+            out.push('{');
+            for (index, (name, item)) in entries.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
+                print(out, name);
+                out.push_str(": ");
+                print(out, item);
+            }
+            out.push('}');
+            Ok(())
+        }
+        // A time or the like; grains and pillars carry none that anybody could target.
+        Value::Ext(code, _) => write!(out, "ExtType(code={code})"),
+    };
+    written.expect("invariant: a String takes every text");
+}
+
+/// Python prints the shortest digits that read back, with an exponent below 1e-4 and from 1e16 on.
+fn float(number: f64) -> String {
+    if number.is_nan() {
+        return "nan".to_owned();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let scientific = format!("{number:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    match exponent {
+        -4..=15 => format!("{number:?}"),
+        negative if negative < 0 => format!("{digits}e-{:02}", -negative),
+        positive => format!("{digits}e+{positive:02}"),
+    }
+}
+
+fn quote(
+    out: &mut String,
+    text: impl Iterator<Item = char> + Clone,
+    is_escaped: impl Fn(char) -> bool,
+) {
+    let has = |wanted: char| text.clone().any(|c| c == wanted);
+    let mark = if has('\'') && !has('"') { '"' } else { '\'' };
+    out.push(mark);
+    for c in text {
+        let code = u32::from(c);
+        let written = match c {
+            '\n' => write!(out, "\\n"),
+            '\r' => write!(out, "\\r"),
+            '\t' => write!(out, "\\t"),
+            '\\' => write!(out, "\\\\"),
+            c if c == mark => write!(out, "\\{c}"),
+            c if !is_escaped(c) && (c == ' ' || !c.is_whitespace()) => write!(out, "{c}"),
+            _ if code <= 0xff => write!(out, "\\x{code:02x}"),
+            _ if code <= 0xffff => write!(out, "\\u{code:04x}"),
+            _ => write!(out, "\\U{code:08x}"),
+        };
+        written.expect("invariant: a String takes every text");
+    }
+    out.push(mark);
+}
+
+/// Words as Python's `str.split()` without an argument makes them.
+pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_space = |c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c);
+    text.split(is_space).filter(|word| !word.is_empty())
+}
+
+/// What a part of a path is after `yamlify_arg` (`salt/utils/args.py`), when that is something else
+/// than its own text and can be a key.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Loaded {
+    Nil,
+    /// A whole number, or a boolean, which is the same key in Python.
+    Int(i64),
+    Float(f64),
+    Str(String),
+}
+
+impl Loaded {
+    /// Reads `text` as stock does for a name that a dictionary does not have.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let trimmed = text.trim();
+        let is_number_with_gaps =
+            text.contains('_') && trimmed.bytes().all(|b| b.is_ascii_digit() || b == b'_');
+        if matches!(trimmed, "" | "---" | "...")
+            || is_number_with_gaps
+            || text.contains(['\t', '\r', '\n'])
+        {
+            return None;
+        }
+        if text == "None" {
+            return Some(Self::Nil);
+        }
+        const LIMITS: yaml::Limits = yaml::Limits {
+            depth: 8,
+            nodes: 64,
+            bytes: 4096,
+        };
+        let node = yaml::parse(text, "a part of a target", &LIMITS).ok()?;
+        let loaded = match node.value {
+            NodeValue::Null => Self::Nil,
+            NodeValue::Bool(flag) => Self::Int(i64::from(flag)),
+            NodeValue::Int(number) => Self::Int(number),
+            // `1.0` and `True` are one key too.
+            NodeValue::Float(number) if number as i64 as f64 == number => Self::Int(number as i64),
+            NodeValue::Float(number) => Self::Float(number),
+            NodeValue::Str(loaded) => Self::Str(loaded),
+            // A date stays text; lists and mappings cannot be keys.
+            _ => return None,
+        };
+        let is_refused = match &loaded {
+            Self::Nil => trimmed.starts_with('#') || text == "!" || text.contains('#'),
+            Self::Str(loaded) => {
+                loaded == text || text.contains('#') || (loaded.is_empty() && text == "|")
+            }
+            Self::Int(_) | Self::Float(_) => false,
+        };
+        (!is_refused).then_some(loaded)
+    }
+
+    /// Whether a dictionary finds `key` under this one.
+    pub(super) fn is_key(&self, key: &Value) -> bool {
+        match self {
+            Self::Nil => key.is_nil(),
+            Self::Int(number) => key_is_int(key, *number),
+            Self::Float(number) => matches!(key, Value::Float(other) if other == number),
+            Self::Str(text) => matches!(key, Value::Str(other) if other == text),
+        }
+    }
+}
+
+/// Whether a key of a dictionary equals a whole number: `1`, `1.0` and `True` are one key.
+pub(super) fn key_is_int(key: &Value, number: i64) -> bool {
+    match key {
+        Value::Int(other) => *other == number,
+        Value::Bool(flag) => i64::from(*flag) == number,
+        Value::Float(other) => *other == number as f64,
+        _ => false,
+    }
+}
+
+/// What Python's `int(text)` makes of a part of a path that meets a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Index {
+    At(i64),
+    /// A number that no list is long enough for.
+    Beyond,
+}
+
+impl Index {
+    /// Nothing when the text is no whole number.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let is_number = !digits.is_empty()
+            && digits
+                .split('_')
+                .all(|group| !group.is_empty() && group.bytes().all(|b| b.is_ascii_digit()));
+        if !is_number {
+            return None;
+        }
+        let plain = text.replace('_', "");
+        Some(plain.parse().map_or(Self::Beyond, Self::At))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_print_as_in_python() {
+        let table = [
+            (Value::from("Größe"), "größe"),
+            (Value::from(true), "true"),
+            (Value::Nil, "none"),
+            (Value::Float(1.0), "1.0"),
+            (Value::Float(1e16), "1e+16"),
+            (Value::Float(1.5e-7), "1.5e-07"),
+            (Value::Float(0.0001), "0.0001"),
+            (Value::Float(123_456_789.25), "123456789.25"),
+            (
+                Value::from(vec![Value::from("A"), 1_i64.into()]),
+                "['a', 1]",
+            ),
+            (Value::map([("K", Value::Nil)]), "{'k': none}"),
+        ];
+        for (value, text) in table {
+            assert_eq!(lower(&value), text);
+        }
+    }
+
+    #[test]
+    fn parts_of_paths_are_read_as_yaml_when_they_must() {
+        let table = [
+            ("1", Some(Loaded::Int(1))),
+            ("010", Some(Loaded::Int(10))),
+            ("yes", Some(Loaded::Int(1))),
+            ("1.5", Some(Loaded::Float(1.5))),
+            ("1.0", Some(Loaded::Int(1))),
+            ("~", Some(Loaded::Nil)),
+            ("None", Some(Loaded::Nil)),
+            ("'a'", Some(Loaded::Str("a".to_owned()))),
+            ("a", None),
+            ("1_0", None),
+            ("", None),
+            ("# x", None),
+            ("[a]", None),
+            ("a: b", None),
+            ("2020-01-01", None),
+        ];
+        for (text, loaded) in table {
+            assert_eq!(Loaded::read(text), loaded, "{text}");
+        }
+    }
+
+    #[test]
+    fn indices_are_read_as_python_reads_them() {
+        let table = [
+            ("0", Some(Index::At(0))),
+            ("-1", Some(Index::At(-1))),
+            (" 7 ", Some(Index::At(7))),
+            ("1_0", Some(Index::At(10))),
+            ("99999999999999999999", Some(Index::Beyond)),
+            ("1__0", None),
+            ("", None),
+            ("1.0", None),
+        ];
+        for (text, index) in table {
+            assert_eq!(Index::read(text), index, "{text}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Range expressions: `node[01-10].example.com`, `web1..5,-web3`, `{db,app}1..4`.
+//!
+//! Stock asks a range server through `seco.range`, which no release of Salt installs, so in stock
+//! such a target is an error nearly everywhere. What can be said without a server is understood
+//! here: names, sequences, braces, parentheses and the set operators. Whatever needs a server
+//! (clusters such as `%web`, groups such as `@dc1`, functions) is an error that says so.
+
+use std::collections::HashSet;
+
+/// The most names that one expression may stand for.
+const MAX_NAMES: usize = 100_000;
+
+/// The deepest nesting of braces and parentheses.
+const MAX_DEPTH: usize = 16;
+
+/// Why a range expression cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RangeError {
+    /// Only a range server knows what this means.
+    #[error("\"{0}\" can only be resolved by a range server, which this master does not ask")]
+    NeedsServer(String),
+    /// The expression does not parse.
+    #[error("\"{0}\" is not a range expression")]
+    Syntax(String),
+    /// It stands for more names than are allowed.
+    #[error("a range expression may stand for at most 100000 names")]
+    TooMany,
+}
+
+/// The names that an expression stands for, in its order, each once.
+pub(super) fn expand(text: &str) -> Result<Vec<String>, RangeError> {
+    union(text, 0)
+}
+
+/// `term`, `term,term`, `term,-term`, `term,&term`, from left to right.
+fn union(text: &str, depth: usize) -> Result<Vec<String>, RangeError> {
+    if depth > MAX_DEPTH {
+        return Err(syntax(text));
+    }
+    let mut names: Vec<String> = Vec::new();
+    for (at, (is_intersection, term)) in terms(text)?.into_iter().enumerate() {
+        let (is_difference, term) = match term.strip_prefix('-') {
+            Some(term) => (true, term.trim_start()),
+            None => (false, term),
+        };
+        if term.is_empty() || (at == 0 && (is_intersection || is_difference)) {
+            return Err(syntax(text));
+        }
+        let other = expand_term(term, depth)?;
+        if is_intersection || is_difference {
+            let other: HashSet<String> = other.into_iter().collect();
+            names.retain(|name| other.contains(name) == is_intersection);
+        } else {
+            names.extend(other);
+        }
+        if names.len() > MAX_NAMES {
+            return Err(RangeError::TooMany);
+        }
+    }
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    Ok(names)
+}
+
+/// Splits at commas and ampersands that are in no brackets; tells which terms an ampersand
+/// precedes.
+fn terms(text: &str) -> Result<Vec<(bool, &str)>, RangeError> {
+    let mut terms = Vec::new();
+    let mut open: Vec<char> = Vec::new();
+    let (mut start, mut is_intersection, mut is_after_comma) = (0, false, true);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '{' | '[' => open.push(c),
+            ')' | '}' | ']' => {
+                let opening = open.pop();
+                if !matches!(
+                    (opening, c),
+                    (Some('('), ')') | (Some('{'), '}') | (Some('['), ']')
+                ) {
+                    return Err(syntax(text));
+                }
+            }
+            ',' | '&' if open.is_empty() => {
+                let term = text.get(start..at).unwrap_or_default().trim();
+                // In `a,&b` nothing stands between the comma and the ampersand.
+                if !(c == '&' && is_after_comma && term.is_empty()) {
+                    terms.push((is_intersection, term));
+                }
+                is_intersection = c == '&';
+                is_after_comma = c == ',';
+                start = at + 1;
+                continue;
+            }
+            _ => {}
+        }
+        is_after_comma = is_after_comma && c.is_whitespace();
+    }
+    if !open.is_empty() {
+        return Err(syntax(text));
+    }
+    let last = text.get(start..).unwrap_or_default().trim();
+    terms.push((is_intersection, last));
+    Ok(terms)
+}
+
+fn expand_term(term: &str, depth: usize) -> Result<Vec<String>, RangeError> {
+    if let Some(inner) = term.strip_prefix('(').and_then(|t| t.strip_suffix(')')) {
+        return union(inner, depth + 1);
+    }
+    if term.starts_with(['%', '@', '*', '^', '?', '!', '$', '/', '"', '\'']) || term.contains('(') {
+        return Err(RangeError::NeedsServer(shown(term)));
+    }
+    let is_part = |c: char| c.is_alphanumeric() || "-_.:{}[],".contains(c);
+    if !term.chars().all(is_part) {
+        return Err(syntax(term));
+    }
+    let mut names = vec![String::new()];
+    let mut rest = term;
+    while let Some(at) = rest.find(['{', '[']) {
+        let (before, bracket) = rest.split_at(at);
+        let end = closing(bracket).ok_or_else(|| syntax(term))?;
+        let inner = bracket.get(1..end).unwrap_or_default();
+        let choices = match bracket.starts_with('{') {
+            true => union(inner, depth + 1)?,
+            false => numbers(inner).ok_or_else(|| syntax(term))?,
+        };
+        names = product(&names, before, &choices)?;
+        rest = bracket.get(end + 1..).unwrap_or_default();
+    }
+    names = product(&names, rest, &[String::new()])?;
+    let mut expanded = Vec::new();
+    for name in names {
+        sequence(&name, &mut expanded)?;
+    }
+    Ok(expanded)
+}
+
+/// Where the bracket that `text` begins with is closed.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    text.char_indices().find_map(|(at, c)| {
+        match c {
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        (depth == 0).then_some(at)
+    })
+}
+
+fn product(names: &[String], middle: &str, choices: &[String]) -> Result<Vec<String>, RangeError> {
+    if names.len().saturating_mul(choices.len()) > MAX_NAMES {
+        return Err(RangeError::TooMany);
+    }
+    let with = |name: &String| {
+        let start = format!("{name}{middle}");
+        choices
+            .iter()
+            .map(move |choice| format!("{start}{choice}"))
+            .collect::<Vec<_>>()
+    };
+    Ok(names.iter().flat_map(with).collect())
+}
+
+/// The inside of square brackets: `01-10`, `1,3,7-9`.
+fn numbers(text: &str) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        count(first, last, "", "", &mut all)?;
+    }
+    Some(all)
+}
+
+/// A name with `..` in it, as in `node01..10.example.com` or `node1..node5`, or without.
+fn sequence(name: &str, into: &mut Vec<String>) -> Result<(), RangeError> {
+    let Some((start, end)) = name.split_once("..") else {
+        into.push(name.to_owned());
+        return Ok(());
+    };
+    let prefix = start.trim_end_matches(|c: char| c.is_ascii_digit());
+    let first = start.get(prefix.len()..).unwrap_or_default();
+    let end = end.strip_prefix(prefix).unwrap_or(end);
+    let digits = end.bytes().take_while(u8::is_ascii_digit).count();
+    let (last, suffix) = end.split_at(digits);
+    if !suffix.is_empty() && !suffix.starts_with('.') {
+        return Err(syntax(name));
+    }
+    // `100..5` counts to 105.
+    let missing = first.len().saturating_sub(last.len());
+    let last = format!("{}{last}", first.get(..missing).unwrap_or_default());
+    count(first, &last, prefix, suffix, into).ok_or_else(|| syntax(name))?;
+    match into.len() > MAX_NAMES {
+        true => Err(RangeError::TooMany),
+        false => Ok(()),
+    }
+}
+
+/// Counts with as many digits as the first number has.
+fn count(
+    first: &str,
+    last: &str,
+    prefix: &str,
+    suffix: &str,
+    into: &mut Vec<String>,
+) -> Option<()> {
+    let number = |text: &str| -> Option<u64> {
+        let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        is_number.then(|| text.parse().ok()).flatten()
+    };
+    let (low, high, width) = (number(first)?, number(last)?, first.len());
+    if high < low {
+        return None;
+    }
+    // One too many is enough for the caller to notice.
+    let names = (low..=high).take(MAX_NAMES + 1);
+    into.extend(names.map(|number| format!("{prefix}{number:0width$}{suffix}")));
+    Some(())
+}
+
+fn syntax(text: &str) -> RangeError {
+    RangeError::Syntax(shown(text))
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_and_what_they_stand_for() {
+        let table = [
+            ("web1", "web1"),
+            ("web1,web2,web1", "web1 web2"),
+            (
+                "node[08-10].example.com",
+                "node08.example.com node09.example.com node10.example.com",
+            ),
+            ("n[1,3-4]", "n1 n3 n4"),
+            ("node08..10.a.b", "node08.a.b node09.a.b node10.a.b"),
+            ("web1..web3", "web1 web2 web3"),
+            ("web100..2", "web100 web101 web102"),
+            ("{web,db}1..2.x", "web1.x web2.x db1.x db2.x"),
+            ("web1..4,-web2..3", "web1 web4"),
+            ("web1..4,&web3..6", "web3 web4"),
+            ("web1..4 & web3..6", "web3 web4"),
+            ("web-1, db-1", "web-1 db-1"),
+            ("(a,b),-(b,c)", "a"),
+            ("a,-a", ""),
+        ];
+        for (text, names) in table {
+            assert_eq!(
+                expand(text).map(|names| names.join(" ")),
+                Ok(names.to_owned()),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_resolved_says_why() {
+        for text in ["%web", "a,%web:key", "@dc1", "*a", "/web/", "clusters(a)"] {
+            assert!(
+                matches!(expand(text), Err(RangeError::NeedsServer(_))),
+                "{text}"
+            );
+        }
+        for text in [
+            "", "a,", "-a", "&a", "a[1", "a]1", "a[x]", "a[3-1]", "a b", "{a", "a1..b2",
+        ] {
+            assert!(matches!(expand(text), Err(RangeError::Syntax(_))), "{text}");
+        }
+        for text in ["a0..9999999", "[0-999][0-999]", "a[0-18446744073709551615]"] {
+            assert_eq!(expand(text), Err(RangeError::TooMany), "{text}");
+        }
+        assert!(expand(&"(".repeat(5000)).is_err());
+        assert!(expand(&("{".repeat(40) + &"}".repeat(40))).is_err());
+    }
+}
