@@ -4,16 +4,14 @@
 //! cannot be decrypted is an error, or stays as it is where the site allows that
 //! (`gpg_decrypt_must_succeed`).
 
-use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use saltern_wire::msgpack::Value;
-use tokio::time::Instant;
 
 use super::error::{ErrorClass, RenderError};
+use super::process;
 
 const START: &str = "-----BEGIN PGP MESSAGE-----";
 const END: &str = "-----END PGP MESSAGE-----";
@@ -112,53 +110,15 @@ fn decrypt_text(text: &str, gpg: &Gpg, name: &str) -> Result<String, RenderError
 }
 
 fn run(message: &str, gpg: &Gpg) -> Result<String, String> {
-    let mut child = Command::new(&gpg.program)
+    let mut command = Command::new(&gpg.program);
+    command
         .arg("--homedir")
         .arg(&gpg.key_directory)
-        .args(["--status-fd", "2", "--no-tty", "--batch", "-d"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("cannot start \"{}\": {error}", gpg.program.display()))?;
-    let mut input = child.stdin.take().ok_or("gpg has no input")?;
-    let output = child.stdout.take().ok_or("gpg has no output")?;
-    let message = message.to_owned();
-    // Threads of their own, so that neither pipe can block the other; both end with the child.
-    let writer = thread::spawn(move || input.write_all(message.as_bytes()));
-    let reader = thread::spawn(move || {
-        let mut plain = Vec::new();
-        output
-            .take(LONGEST + 1)
-            .read_to_end(&mut plain)
-            .map(|_| plain)
-    });
-    let deadline = Instant::now() + gpg.time;
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break Some(status),
-            Ok(None) if Instant::now() < deadline && !reader.is_finished() => {
-                thread::sleep(Duration::from_millis(2));
-            }
-            Ok(None) if reader.is_finished() && Instant::now() < deadline => {
-                break child.wait().ok();
-            }
-            _ => {
-                let _ = child.kill();
-                let _ = child.wait();
-                break None;
-            }
-        }
-    };
-    let _ = writer.join();
-    let plain = reader
-        .join()
-        .map_err(|_| "reading failed")?
-        .map_err(|error| error.to_string())?;
-    match status {
-        None => Err(format!("gpg took longer than {} ms", gpg.time.as_millis())),
-        Some(status) if !status.success() => Err("gpg refused the message".to_owned()),
-        Some(_) if plain.len() as u64 > LONGEST => Err("the plain text is too long".to_owned()),
-        Some(_) => String::from_utf8(plain).map_err(|_| "the plain text is not UTF-8".to_owned()),
+        .args(["--no-tty", "--batch", "-d"])
+        .stderr(Stdio::null());
+    let done = process::run(command, message.as_bytes().to_vec(), gpg.time, LONGEST)?;
+    if done.code != Some(0) {
+        return Err("gpg refused the message".to_owned());
     }
+    String::from_utf8(done.output).map_err(|_| "the plain text is not UTF-8".to_owned())
 }

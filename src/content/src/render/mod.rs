@@ -8,6 +8,7 @@ mod gpg;
 pub mod jinja;
 pub mod json;
 pub mod modules;
+mod process;
 mod sls;
 
 pub use error::{ErrorClass, RenderError};

@@ -313,3 +313,88 @@ fn truthy(value: &Value) -> bool {
         Value::Uint(_) | Value::Bin(_) | Value::Ext(..) => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use saltern_wire::msgpack::Value;
+
+    use super::{Facts, grains_and_pillar};
+    use crate::render::functions::{CallArgs, Functions as _, Registry};
+    use crate::render::json::parse;
+
+    fn call(name: &str, positional: &[&str], named: &[(&str, &str)]) -> Result<Value, String> {
+        let data = |text: &str| Arc::new(parse(text).expect("JSON"));
+        let facts = Facts {
+            grains: data(r#"{"os_family": "Debian", "roles": ["web", "db"], "n": {"a": 1}}"#),
+            pillar: data(r#"{"app": {"port": 80, "hosts": [{"name": "x"}, {"ip": 2}]}}"#),
+            opts: data(r#"{"id": "master", "port": 4506}"#),
+        };
+        let mut registry = Registry::new();
+        grains_and_pillar(&mut registry, &facts);
+        let args = CallArgs {
+            positional: positional
+                .iter()
+                .map(|text| parse(text).expect("JSON"))
+                .collect(),
+            named: named
+                .iter()
+                .map(|(name, text)| ((*name).to_owned(), parse(text).expect("JSON")))
+                .collect(),
+        };
+        registry.call(name, args).map_err(|error| error.to_string())
+    }
+
+    fn json(text: &str) -> Result<Value, String> {
+        parse(text)
+    }
+
+    #[test]
+    fn values_are_found_by_their_path() {
+        assert_eq!(call("pillar.get", &["\"app:port\""], &[]), json("80"));
+        assert_eq!(call("pillar.get", &["\"app:hosts:ip\""], &[]), json("2"));
+        assert_eq!(call("pillar.get", &["\"app:hosts:-1:ip\""], &[]), json("2"));
+        assert_eq!(call("pillar.get", &["\"no\""], &[]), json("\"\""));
+        assert_eq!(call("pillar.get", &["\"no\"", "[1]"], &[]), json("[1]"));
+        assert_eq!(
+            call("pillar.get", &["\"app|port\""], &[("delimiter", "\"|\"")]),
+            json("80")
+        );
+        let merged = call(
+            "pillar.get",
+            &["\"app\"", r#"{"x": 1}"#],
+            &[("merge", "true")],
+        );
+        let wanted = r#"{"x": 1, "port": 80, "hosts": [{"name": "x"}, {"ip": 2}]}"#;
+        assert_eq!(merged, json(wanted));
+        assert_eq!(call("grains.get", &["\"n:a\""], &[]), json("1"));
+        assert_eq!(call("config.get", &["\"port\""], &[]), json("4506"));
+        assert_eq!(call("config.get", &["\"app:port\""], &[]), json("80"));
+        assert!(call("pillar.get", &[], &[]).is_err());
+    }
+
+    #[test]
+    fn tables_are_filtered_by_grains() {
+        let table = r#"{"Deb*": {"a": 1}, "default": {"a": 2}, "base": {"a": 0, "b": 3}}"#;
+        assert_eq!(call("grains.filter_by", &[table], &[]), json(r#"{"a": 1}"#));
+        let other = call("grains.filter_by", &[table], &[("grain", "\"nothere\"")]);
+        assert_eq!(other, json(r#"{"a": 2}"#));
+        let based = call("grains.filter_by", &[table], &[("base", "\"base\"")]);
+        assert_eq!(based, json(r#"{"a": 1, "b": 3}"#));
+        let merged = call("grains.filter_by", &[table], &[("merge", r#"{"c": 4}"#)]);
+        assert_eq!(merged, json(r#"{"a": 1, "c": 4}"#));
+    }
+
+    #[test]
+    fn mappings_are_merged() {
+        let (a, b) = (
+            r#"{"x": {"y": 1}, "l": [1]}"#,
+            r#"{"x": {"z": 2}, "l": [2]}"#,
+        );
+        let merged = call("defaults.merge", &[a, b], &[]);
+        assert_eq!(merged, json(r#"{"x": {"y": 1, "z": 2}, "l": [2]}"#));
+        let lists = call("defaults.merge", &[a, b], &[("merge_lists", "true")]);
+        assert_eq!(lists, json(r#"{"x": {"y": 1, "z": 2}, "l": [1, 2]}"#));
+    }
+}
