@@ -13,6 +13,7 @@ pub mod error;
 pub mod files;
 pub mod jobs;
 pub mod master_keys;
+pub mod minion_data;
 pub mod mirror;
 pub mod options;
 pub mod pki;
@@ -27,6 +28,7 @@ pub use jobs::{
     Written, set_aside,
 };
 pub use master_keys::MasterKeys;
+pub use minion_data::MinionDataStore;
 pub use mirror::{JobFiles, Mirror, MirrorLag};
 pub use options::{MirrorMode, StoreOptions};
 pub use pki::{AcceptedIds, AcceptedKey, PkiTree};

@@ -1,0 +1,488 @@
+//! What the master keeps of each minion: grains, pillar and mine, in the files in which stock's
+//! tools look for them.
+//!
+//! The disk is the truth, in the banks of the version (`salt/cache/localfs.py`): 3006 and 3007 have
+//! a directory for each minion, `minions/<id>/data.p` with `{grains, pillar}` and `mine.p`; 3008
+//! has a directory for each kind, `grains/<id>.p`, `pillar/<id>.p` and `mine/<id>.p`. What is read
+//! is remembered within a bound, and every look at it costs one `stat`.
+//!
+//! Whoever keeps an index of all minions' data asks [`MinionDataStore::changes`] what is new. Own
+//! writes are in it at once; what other programs do to the files is found when the entry is read,
+//! or by [`MinionDataStore::refresh`], which looks at all of them and is for a quiet moment.
+//!
+//! Not here: who may read whose mine (`policy`), whether data is kept at all (the options
+//! `minion_data_cache`, `enforce_mine_cache` and `preserve_minion_cache` are the caller's).
+
+mod known;
+mod memory;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use saltern_model::{Compat, MinionId};
+use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
+
+pub use known::{Changed, Changes};
+
+use crate::error::{Result, StoreError};
+use crate::files::{self, Create, Stat, Version};
+use crate::options::StoreOptions;
+use known::{Known, Stamps};
+use memory::{Memory, Remembered};
+
+/// The largest file that is read, in bytes.
+const FILE_BYTES: usize = 64 << 20;
+
+/// Stock nests no deeper than its own packer can.
+const LIMITS: Limits = Limits {
+    bytes: FILE_BYTES,
+    ..Limits::WIRE
+};
+
+/// How many writers can work at a time.
+const WRITERS: usize = 64;
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Bank {
+    /// Grains and pillar together, 3006 and 3007.
+    Data,
+    Grains,
+    Pillar,
+    Mine,
+}
+
+/// Grains, pillars and mines of all minions.
+pub struct MinionDataStore {
+    cachedir: PathBuf,
+    compat: Compat,
+    memory: Mutex<Memory>,
+    known: RwLock<Known>,
+    /// Held while a minion's files are written or removed, and while its mine is read, changed and
+    /// written back; by hash of the id.
+    writers: [Mutex<()>; WRITERS],
+}
+
+impl MinionDataStore {
+    /// Opens the cache below `cachedir`. Nothing is read yet.
+    pub fn with_options(options: &StoreOptions) -> Self {
+        Self {
+            cachedir: options.cachedir.clone(),
+            compat: options.compat,
+            memory: Mutex::default(),
+            known: RwLock::default(),
+            writers: std::array::from_fn(|_| Mutex::new(())),
+        }
+    }
+
+    /// The cached grains; nothing when there are none.
+    pub fn grains(&self, id: &MinionId) -> Result<Option<Arc<Value>>> {
+        let read = self.read(id, self.bank_of(Bank::Grains))?;
+        Ok(read.and_then(|parts| parts.grains.clone()))
+    }
+
+    /// The cached pillar.
+    pub fn pillar(&self, id: &MinionId) -> Result<Option<Arc<Value>>> {
+        let read = self.read(id, self.bank_of(Bank::Pillar))?;
+        Ok(read.and_then(|parts| parts.pillar.clone()))
+    }
+
+    /// The minion's mine: functions and their results.
+    pub fn mine(&self, id: &MinionId) -> Result<Option<Arc<Value>>> {
+        let read = self.read(id, Bank::Mine)?;
+        Ok(read.and_then(|parts| parts.mine.clone()))
+    }
+
+    /// Keeps what the master has just rendered for a minion (`_pillar` in `salt/master.py`).
+    pub fn store_grains_and_pillar(
+        &self,
+        id: &MinionId,
+        grains: &Value,
+        pillar: &Value,
+    ) -> Result<()> {
+        let _writing = self.writer(id).lock();
+        if self.has_banks() {
+            self.write(id, Bank::Grains, grains)?;
+            return self.write(id, Bank::Pillar, pillar);
+        }
+        let data = Value::map([("grains", grains.clone()), ("pillar", pillar.clone())]);
+        self.write(id, Bank::Data, &data)
+    }
+
+    /// Keeps grains and the pillar of an environment of its own (`pillarenv`). 3008 keeps such a
+    /// pillar under a name of its own, where no target finds it; the others make no difference.
+    ///
+    /// # Errors
+    /// Also when the environment's name cannot be part of a file name.
+    pub fn store_with_pillarenv(
+        &self,
+        id: &MinionId,
+        grains: &Value,
+        pillar: &Value,
+        pillarenv: &str,
+    ) -> Result<()> {
+        if !self.has_banks() || pillarenv.is_empty() {
+            return self.store_grains_and_pillar(id, grains, pillar);
+        }
+        let dir = self.cachedir.join("pillar");
+        let path = files::child(&dir, &format!("{}:{pillarenv}.p", id.as_str()))?;
+        let _writing = self.writer(id).lock();
+        self.write(id, Bank::Grains, grains)?;
+        files::ensure_dir(&dir, 0o755)?;
+        let packed = encode(pillar, Dialect::Bin);
+        files::write_atomic(&path, &packed, Create::PRIVATE.derived())?;
+        self.known.write().add_environment(id, pillarenv);
+        Ok(())
+    }
+
+    /// Adds functions to a mine, or with `clear` replaces it (`_mine` in
+    /// `salt/daemons/masterapi.py`, whose `clear` fails). `false` when `data` is no mapping.
+    pub fn mine_update(&self, id: &MinionId, data: &Value, clear: bool) -> Result<bool> {
+        let Some(new) = data.as_map() else {
+            return Ok(false);
+        };
+        let _writing = self.writer(id).lock();
+        let old = match clear {
+            true => None,
+            false => self.mine(id)?,
+        };
+        let old = old.as_deref().and_then(Value::as_map).unwrap_or_default();
+        let mut mine = old.to_vec();
+        for (function, result) in new {
+            match mine.iter_mut().find(|(known, _)| known == function) {
+                Some((_, known)) => *known = result.clone(),
+                None => mine.push((function.clone(), result.clone())),
+            }
+        }
+        self.write(id, Bank::Mine, &Value::Map(mine))?;
+        Ok(true)
+    }
+
+    /// Takes a function out of a mine. `false` when the mine is damaged; that the function was not
+    /// there is no failure, as in stock.
+    pub fn mine_delete(&self, id: &MinionId, function: &Value) -> Result<bool> {
+        let _writing = self.writer(id).lock();
+        let Some(mine) = self.mine(id)? else {
+            return Ok(true);
+        };
+        let Some(entries) = mine.as_map() else {
+            return Ok(false);
+        };
+        let keep = |(known, _): &&(Value, Value)| known != function;
+        let rest: Vec<(Value, Value)> = entries.iter().filter(keep).cloned().collect();
+        if rest.len() < entries.len() {
+            self.write(id, Bank::Mine, &Value::Map(rest))?;
+        }
+        Ok(true)
+    }
+
+    /// Removes a mine; `false` when there was none.
+    pub fn mine_flush(&self, id: &MinionId) -> Result<bool> {
+        let _writing = self.writer(id).lock();
+        let removed = files::remove(&self.path(id, Bank::Mine)?)?;
+        self.memory.lock().forget(id);
+        Ok(removed)
+    }
+
+    /// Forgets everything about a minion: its key was deleted, or another key took its name.
+    ///
+    /// Call it after the key is gone, so that no request of the old owner stores anything later.
+    ///
+    /// Stock 3008 leaves the mine behind, so that the next owner of the name answers with it; here
+    /// it goes too. In the layout of 3006 and 3007 the minion's whole directory goes, with the
+    /// files that it pushed, as in stock.
+    pub fn purge(&self, id: &MinionId) -> Result<()> {
+        let _writing = self.writer(id).lock();
+        if self.has_banks() {
+            self.load_known()?;
+            let environments = self.known.read().environments(id);
+            for environment in environments {
+                let name = format!("{}:{environment}.p", id.as_str());
+                files::remove(&files::child(&self.cachedir.join("pillar"), &name)?)?;
+            }
+            for bank in [Bank::Grains, Bank::Pillar, Bank::Mine] {
+                files::remove(&self.path(id, bank)?)?;
+            }
+        } else {
+            let dir = files::child(&self.cachedir.join("minions"), id.as_str())?;
+            match fs::remove_dir_all(&dir) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(StoreError::io("remove", dir, source)),
+            }
+        }
+        self.memory.lock().forget(id);
+        self.known.write().remove(id);
+        Ok(())
+    }
+
+    /// Forgets all minions but those that `keep` says yes to (`check_minion_cache` in
+    /// `salt/key.py`); gives their number.
+    pub fn purge_all_but(&self, keep: impl Fn(&MinionId) -> bool) -> Result<usize> {
+        self.refresh()?;
+        let mut ids: Vec<MinionId> = self.known.write().all().to_vec();
+        if self.has_banks() {
+            ids.extend(self.list("mine")?);
+            ids.extend(self.list("pillar")?);
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        let mut purged = 0;
+        for id in ids.iter().filter(|id| !keep(id)) {
+            self.purge(id)?;
+            purged += 1;
+        }
+        Ok(purged)
+    }
+
+    /// The minions with an entry, sorted, as stock's `cache.list` counts them: in 3008 those with
+    /// grains, before those with a directory.
+    pub fn known(&self) -> Result<Arc<[MinionId]>> {
+        self.load_known()?;
+        Ok(self.known.write().all())
+    }
+
+    /// What has changed in grains, pillars and the list of minions since a generation.
+    pub fn changes(&self, since: Option<u64>) -> Result<Changes> {
+        self.load_known()?;
+        Ok(self.known.read().changes(since))
+    }
+
+    /// Looks at every file for changes that other programs made; gives the number of minions that
+    /// have changed. Costs one or two `stat` for each minion: for a thread that may wait.
+    pub fn refresh(&self) -> Result<usize> {
+        let mut present = Vec::new();
+        for id in self.list_known()? {
+            let stamps = self.stamps(&id)?;
+            present.push((id, stamps));
+        }
+        let environments = match self.has_banks() {
+            true => self.list_environments()?,
+            false => Vec::new(),
+        };
+        Ok(self.known.write().take_over(present, environments))
+    }
+
+    fn load_known(&self) -> Result<()> {
+        if !self.known.read().is_loaded() {
+            self.refresh()?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, id: &MinionId, bank: Bank) -> Result<Option<Arc<Parts>>> {
+        let path = self.path(id, bank)?;
+        let stat = Version::of(&path, true)?.filter(Stat::is_file);
+        let Some(stat) = stat else {
+            self.memory.lock().forget_one(id, bank);
+            self.notice(id, bank, None);
+            return Ok(None);
+        };
+        if let Some(parts) = self.memory.lock().get(id, bank, &stat.version) {
+            return Ok(Some(parts));
+        }
+        // Asked before reading: what changes from here on has another stamp.
+        let settled = stat.version.is_settled();
+        let Some(packed) = files::read(&path, FILE_BYTES)? else {
+            return Ok(None);
+        };
+        let value = decode_exact(&packed, &LIMITS).map_err(|_| StoreError::Malformed {
+            path,
+            reason: "it is not msgpack",
+        })?;
+        let parts = Arc::new(Parts::new(bank, value));
+        let remembered = Remembered::new(stat.version, packed.len(), Arc::clone(&parts));
+        if settled {
+            self.memory.lock().put(id, bank, remembered);
+        }
+        self.notice(id, bank, Some(stat.version));
+        Ok(Some(parts))
+    }
+
+    fn write(&self, id: &MinionId, bank: Bank, value: &Value) -> Result<()> {
+        let path = self.path(id, bank)?;
+        if let Some(dir) = path.parent() {
+            files::ensure_dir(dir, 0o755)?;
+        }
+        let packed = encode(value, Dialect::Bin);
+        files::write_atomic(&path, &packed, Create::PRIVATE.derived())?;
+        self.memory.lock().forget_one(id, bank);
+        let is_listed = bank == Bank::Grains || !self.has_banks();
+        let version = Version::of(&path, true)?.map(|stat| stat.version);
+        self.known
+            .write()
+            .written(id, place(bank), version, is_listed);
+        Ok(())
+    }
+
+    /// Tells the list of changes when a file is not the one that was last seen.
+    fn notice(&self, id: &MinionId, bank: Bank, version: Option<Version>) {
+        let Some(place) = place(bank) else { return };
+        if self.known.read().is_current(id, place, version) {
+            return;
+        }
+        let mut known = self.known.write();
+        // Looked at once more: a writer may have been at work since, and has told its part.
+        let Ok(stat) = self
+            .path(id, bank)
+            .and_then(|path| Version::of(&path, true))
+        else {
+            return;
+        };
+        let version = stat.filter(Stat::is_file).map(|stat| stat.version);
+        if version.is_none() && bank == Bank::Grains {
+            return known.unlist(id);
+        }
+        let is_listed = version.is_some() && bank != Bank::Pillar;
+        known.written(id, Some(place), version, is_listed);
+    }
+
+    fn stamps(&self, id: &MinionId) -> Result<Stamps> {
+        let banks: &[Bank] = match self.has_banks() {
+            true => &[Bank::Grains, Bank::Pillar],
+            false => &[Bank::Data],
+        };
+        let mut stamps = Stamps::default();
+        for bank in banks {
+            let stat = Version::of(&self.path(id, *bank)?, true)?;
+            if let Some(stamp) = place(*bank).and_then(|place| stamps.get_mut(place)) {
+                *stamp = stat.filter(Stat::is_file).map(|stat| stat.version);
+            }
+        }
+        Ok(stamps)
+    }
+
+    fn has_banks(&self) -> bool {
+        self.compat == Compat::V3008
+    }
+
+    fn bank_of(&self, bank: Bank) -> Bank {
+        if self.has_banks() { bank } else { Bank::Data }
+    }
+
+    fn path(&self, id: &MinionId, bank: Bank) -> Result<PathBuf> {
+        let name = match bank {
+            Bank::Data => "data",
+            Bank::Grains => "grains",
+            Bank::Pillar => "pillar",
+            Bank::Mine => "mine",
+        };
+        if self.has_banks() {
+            return files::child(&self.cachedir.join(name), &format!("{}.p", id.as_str()));
+        }
+        let dir = files::child(&self.cachedir.join("minions"), id.as_str())?;
+        Ok(dir.join(format!("{name}.p")))
+    }
+
+    fn list_known(&self) -> Result<Vec<MinionId>> {
+        if self.has_banks() {
+            return self.list("grains");
+        }
+        let mut ids = Vec::new();
+        each_entry(&self.cachedir.join("minions"), |name, entry| {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                ids.extend(MinionId::parse(name));
+            }
+        })?;
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The ids in a bank of 3008, sorted.
+    fn list(&self, bank: &str) -> Result<Vec<MinionId>> {
+        let mut ids = Vec::new();
+        each_entry(&self.cachedir.join(bank), |name, _| {
+            let stem = name.strip_suffix(".p").filter(|stem| !stem.contains(':'));
+            ids.extend(stem.and_then(|stem| MinionId::parse(stem).ok()));
+        })?;
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The pillars of 3008 that lie under `<id>:<pillarenv>`.
+    fn list_environments(&self) -> Result<Vec<(MinionId, String)>> {
+        let mut found = Vec::new();
+        each_entry(&self.cachedir.join("pillar"), |name, _| {
+            let parts = name
+                .strip_suffix(".p")
+                .and_then(|stem| stem.split_once(':'));
+            if let Some((id, environment)) = parts
+                && let Ok(id) = MinionId::parse(id)
+            {
+                found.push((id, environment.to_owned()));
+            }
+        })?;
+        Ok(found)
+    }
+
+    fn writer(&self, id: &MinionId) -> &Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        let at = hasher.finish() as usize % WRITERS;
+        self.writers.get(at).unwrap_or(&self.writers[0])
+    }
+}
+
+/// Which of a minion's two stamps belongs to a bank; a mine has none.
+fn place(bank: Bank) -> Option<usize> {
+    match bank {
+        Bank::Data | Bank::Grains => Some(0),
+        Bank::Pillar => Some(1),
+        Bank::Mine => None,
+    }
+}
+
+/// Calls `each` for every entry of a directory whose name is text; no directory, no entries.
+fn each_entry(dir: &Path, mut each: impl FnMut(&str, &fs::DirEntry)) -> Result<()> {
+    let failed = |source| StoreError::io("list", dir, source);
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(failed(source)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if let Some(name) = entry.file_name().to_str() {
+            each(name, &entry);
+        }
+    }
+    Ok(())
+}
+
+/// What one file holds.
+#[derive(Default)]
+struct Parts {
+    grains: Option<Arc<Value>>,
+    pillar: Option<Arc<Value>>,
+    mine: Option<Arc<Value>>,
+}
+
+impl Parts {
+    fn new(bank: Bank, value: Value) -> Self {
+        let mut parts = Self::default();
+        match bank {
+            Bank::Grains => parts.grains = Some(Arc::new(value)),
+            Bank::Pillar => parts.pillar = Some(Arc::new(value)),
+            Bank::Mine => parts.mine = Some(Arc::new(value)),
+            Bank::Data => {
+                let Value::Map(entries) = value else {
+                    return parts;
+                };
+                for (name, value) in entries {
+                    match name.as_str() {
+                        Some("grains") => parts.grains = Some(Arc::new(value)),
+                        Some("pillar") => parts.pillar = Some(Arc::new(value)),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        parts
+    }
+}

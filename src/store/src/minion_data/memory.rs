@@ -1,0 +1,100 @@
+//! Files that were read lately, decoded, within a bound.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use saltern_model::MinionId;
+
+use super::{Bank, Parts};
+use crate::files::Version;
+
+/// The most that is kept, in bytes of memory as estimated by [`WEIGHT`].
+const LIMIT: usize = 128 << 20;
+
+/// A decoded value takes about so many times the bytes of its file.
+const WEIGHT: usize = 6;
+
+/// One file as it was read.
+pub(super) struct Remembered {
+    version: Version,
+    weight: usize,
+    parts: Arc<Parts>,
+    used: u64,
+}
+
+impl Remembered {
+    /// `bytes` is the size of the file.
+    pub(super) fn new(version: Version, bytes: usize, parts: Arc<Parts>) -> Self {
+        Self {
+            version,
+            weight: bytes.saturating_mul(WEIGHT) + 256,
+            parts,
+            used: 0,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Memory {
+    files: HashMap<(MinionId, Bank), Remembered>,
+    weight: usize,
+    uses: u64,
+}
+
+impl Memory {
+    /// The file, if it is still the one that was read.
+    pub(super) fn get(
+        &mut self,
+        id: &MinionId,
+        bank: Bank,
+        version: &Version,
+    ) -> Option<Arc<Parts>> {
+        self.uses += 1;
+        let known = self.files.get_mut(&(id.clone(), bank))?;
+        known.used = self.uses;
+        (known.version == *version).then(|| Arc::clone(&known.parts))
+    }
+
+    pub(super) fn put(&mut self, id: &MinionId, bank: Bank, mut file: Remembered) {
+        if file.weight > LIMIT / 4 {
+            return;
+        }
+        self.uses += 1;
+        file.used = self.uses;
+        self.weight += file.weight;
+        if let Some(old) = self.files.insert((id.clone(), bank), file) {
+            self.weight -= old.weight;
+        }
+        if self.weight > LIMIT {
+            self.shrink();
+        }
+    }
+
+    pub(super) fn forget_one(&mut self, id: &MinionId, bank: Bank) {
+        if let Some(old) = self.files.remove(&(id.clone(), bank)) {
+            self.weight -= old.weight;
+        }
+    }
+
+    pub(super) fn forget(&mut self, id: &MinionId) {
+        for bank in [Bank::Data, Bank::Grains, Bank::Pillar, Bank::Mine] {
+            self.forget_one(id, bank);
+        }
+    }
+
+    /// Drops what was not used for the longest time, half of all: rarely, and then thoroughly.
+    fn shrink(&mut self) {
+        let mut by_use: Vec<(u64, (MinionId, Bank))> = self
+            .files
+            .iter()
+            .map(|(key, file)| (file.used, key.clone()))
+            .collect();
+        by_use.sort_unstable_by_key(|(used, _)| *used);
+        for (_, (id, bank)) in by_use {
+            if self.weight <= LIMIT / 2 {
+                return;
+            }
+            self.forget_one(&id, bank);
+        }
+    }
+}
