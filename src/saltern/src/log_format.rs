@@ -162,12 +162,41 @@ struct Message {
     fields: String,
 }
 
+/// The most of a field that is printed, in characters: peers that have proved nothing yet name
+/// users and ids of any length.
+const LONGEST_FIELD: usize = 1024;
+
+impl Message {
+    /// Adds ` name=value`. Values come from outside: they must not end the line, steer a terminal
+    /// or fill the disk.
+    fn field(&mut self, field: &Field, value: &str) {
+        let _ = write!(self.fields, " {}=", field.name());
+        push_plain(&mut self.fields, value);
+    }
+}
+
+/// Appends `value` with its control characters escaped, cut after [`LONGEST_FIELD`].
+fn push_plain(out: &mut String, value: &str) {
+    let mut rest = value.chars();
+    for c in rest.by_ref().take(LONGEST_FIELD) {
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    let cut = rest.as_str().len();
+    if cut > 0 {
+        let _ = write!(out, "… ({cut} bytes more)");
+    }
+}
+
 impl Visit for Message {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
             self.text.push_str(value);
         } else {
-            let _ = write!(self.fields, " {}={value}", field.name());
+            self.field(field, value);
         }
     }
 
@@ -175,17 +204,12 @@ impl Visit for Message {
         if field.name() == "message" {
             let _ = write!(self.text, "{value:?}");
         } else {
-            let _ = write!(self.fields, " {}={value:?}", field.name());
+            self.field(field, &format!("{value:?}"));
         }
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        let _ = write!(
-            self.fields,
-            " {}={}",
-            field.name(),
-            crate::commands::chain(value)
-        );
+        self.field(field, &crate::commands::chain(value));
     }
 }
 
@@ -226,6 +250,23 @@ mod tests {
         let t = civil(1_795_244_782_637_714);
         assert_eq!(strftime("%Y-%m-%d %H:%M:%S", &t), "2026-11-21 07:06:22");
         assert_eq!(strftime("%T %q%", &t), "07:06:22 %q%");
+    }
+
+    #[test]
+    fn a_field_from_outside_stays_on_its_line() {
+        let shown = |value: &str| {
+            let mut out = String::new();
+            push_plain(&mut out, value);
+            out
+        };
+        assert_eq!(shown("mü \"x\""), "mü \"x\"");
+        assert_eq!(
+            shown("evil\n[CRITICAL] \u{1b}[31m"),
+            "evil\\n[CRITICAL] \\u{1b}[31m"
+        );
+        let long = shown(&"ü".repeat(LONGEST_FIELD + 5));
+        assert!(long.ends_with("ü… (10 bytes more)"));
+        assert_eq!(long.chars().filter(|c| *c == 'ü').count(), LONGEST_FIELD);
     }
 
     #[test]
