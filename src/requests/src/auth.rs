@@ -26,6 +26,10 @@ enum Negative {
     Full,
 }
 
+/// The longest public key that is looked at, in bytes; one of 16,384 bits has 2,800. Unknown peers
+/// make us keep their keys on disk, so stock's "of any length" is an invitation to fill it.
+const LONGEST_KEY: usize = 16 * 1024;
+
 /// What the answers have in common.
 struct Asker<'a> {
     services: &'a Services,
@@ -49,6 +53,10 @@ pub(crate) fn handle(load: &MapView, version: i64, services: &Services) -> Outco
     let Some(presented) = load.str("pub").map(|text| presented_key(text, services)) else {
         return Outcome::reply(reply::no_answer());
     };
+    if presented.len() > LONGEST_KEY {
+        tracing::warn!(%minion, bytes = presented.len(), "request refused: that is no public key");
+        return asker.negative(Negative::Refused, "bad_key");
+    }
     if is_full(&minion, services) {
         let event = auth_event(services, &minion, &presented, false, Some("full"));
         return with_event(asker.negative(Negative::Full, "full"), event);

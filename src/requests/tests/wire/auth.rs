@@ -170,6 +170,20 @@ fn a_key_is_the_same_whatever_its_line_ends() {
 }
 
 #[test]
+fn a_key_too_long_to_be_one_is_not_kept() {
+    let site = Site::new("auto_accept: True\n");
+    let minion = Minion::new("m1", "minion");
+    let long = "k".repeat(16 * 1024 + 1);
+    let outcome = site.ask(clear(minion.auth().set("pub", long.as_str()), 3));
+    let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
+    assert_eq!(inner.get("ret"), Some(&false.into()));
+    assert!(outcome.effects.is_empty(), "no event either");
+    for state in ["minions", "minions_pre", "minions_denied"] {
+        assert!(!site.path(&format!("pki/{state}/m1")).exists(), "{state}");
+    }
+}
+
+#[test]
 fn max_minions_counts_those_connected() {
     let site = Site::new("max_minions: 1\nauto_accept: True\n");
     let minion = Minion::new("m1", "minion");
