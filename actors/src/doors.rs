@@ -51,6 +51,7 @@ impl Doors {
         // Fallible and without traces outside, so before the files.
         let requests = ReqListener::new(requests, request_limits(config), registry)?;
         let publish = PubListener::new(publish, publish_limits(config), registry)?;
+        EventSockets::refuse_if_served(&config.sock_dir)?;
         let (events, control) = Self::open_sockets(config, registry)
             .inspect_err(|_| EventSockets::remove(&config.sock_dir))?;
         Ok(Self {

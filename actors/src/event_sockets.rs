@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener as StdUnixListener;
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,8 +107,21 @@ pub struct SocketError {
 }
 
 impl EventSockets {
-    /// Binds both sockets and makes the two files. What a dead master left behind is replaced; who
-    /// holds the ports is the master, so nobody alive is robbed of a socket.
+    /// Fails if a master, ours or stock's, is listening in `directory`: that it has other ports does
+    /// not make it another place.
+    pub(crate) fn refuse_if_served(directory: &Path) -> Result<(), SocketError> {
+        let path = directory.join(PUB);
+        match StdUnixStream::connect(&path) {
+            Ok(_) => Err(SocketError {
+                path,
+                source: io::Error::new(io::ErrorKind::AddrInUse, "another master listens there"),
+            }),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Binds both sockets and makes the two files. What a dead master left behind is replaced; that
+    /// nobody alive is robbed of a socket, [`EventSockets::refuse_if_served`] has seen to.
     pub(crate) fn bind(options: SocketOptions, registry: &Registry) -> Result<Self, SocketError> {
         let directory = options.directory.as_path();
         let at = |path: &Path| {

@@ -103,6 +103,19 @@ fn a_second_master_on_the_same_files_is_refused() -> TestResult {
         |site| {
             let run = refused(site, UNAVAILABLE, &[])?;
             ensure!(!run.stderr.is_empty(), "it said nothing\n{run}");
+            site.step("with ports of its own too");
+            let ports = ["ret_port", "publish_port"];
+            let taken = [site.ret_port(), site.publish_port()];
+            for name in ports {
+                let free = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+                site.config().set(name, free);
+            }
+            site.write_config()?;
+            refused(site, UNAVAILABLE, &["another master"])?;
+            for (name, port) in ports.into_iter().zip(taken) {
+                site.config().set(name, port);
+            }
+            site.write_config()?;
             site.step("and the first one is none the worse");
             site.bring_up(&[("m1", MinionKind::Native)])?;
             site.salt(&["*", "test.ping"])?

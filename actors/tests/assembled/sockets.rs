@@ -1,7 +1,9 @@
 //! The event sockets as local programs see them.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 
+use saltern_actors::{Master, StartError};
 use saltern_model::Compat;
 use saltern_wire::ipc::{EventFrame, Framing};
 use saltern_wire::msgpack::{Dialect, Value, encode};
@@ -56,6 +58,22 @@ fn modes_are_those_of_each_line_of_stock() {
             running.master.shutdown().await;
         });
     }
+}
+
+#[test]
+fn the_sockets_of_a_living_master_are_left_alone() {
+    in_system(async {
+        let site = Site::new("");
+        let running = site.start();
+        let second = Master::start(site.parts(&Arc::new(site.config())));
+        assert!(matches!(second, Err(StartError::Socket(_))));
+        let mut listener = Listener::connect(&site.socket("master_event_pub.ipc"))
+            .await
+            .unwrap();
+        let _sender = fire(&site, &event("t", 1).bytes(Framing::Bare)).await;
+        listener.wait_for("t").await;
+        running.master.shutdown().await;
+    });
 }
 
 #[test]

@@ -3,6 +3,9 @@
 //! Everything that can be wrong is found before the first port is bound, and each kind of failure
 //! has an exit code of its own.
 
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -60,6 +63,11 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         }
     }
     let config = Arc::new(loaded.config);
+    // Held until the process ends.
+    let _claim = match claim(&config.cachedir) {
+        Ok(claim) => claim,
+        Err(exit) => return exit,
+    };
     match open(&config) {
         Ok(parts) => actix_rt::System::new().block_on(serve(parts)),
         Err(error) => {
@@ -68,6 +76,37 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             exit
         }
     }
+}
+
+/// Keeps a second master away from a cache directory, whatever its ports: two would write one job
+/// database and count up one serial. The system gives the lock back however this process ends.
+fn claim(cachedir: &Path) -> Result<File, Exit> {
+    let directory = cachedir.join("saltern");
+    saltern_store::files::ensure_dir(&directory, 0o700).map_err(|error| {
+        complain(&chain(&error));
+        exit_of(&error)
+    })?;
+    let path = directory.join("lock");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let locked = options
+        .open(&path)
+        .and_then(|file| file.try_lock().map_err(io::Error::from).map(|()| file));
+    locked.map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => {
+            let cachedir = cachedir.display();
+            complain(&format!("another master is using \"{cachedir}\""));
+            Exit::Unavailable
+        }
+        ErrorKind::PermissionDenied => {
+            complain(&format!("cannot lock \"{}\": {error}", path.display()));
+            Exit::NoPermission
+        }
+        _ => {
+            complain(&format!("cannot lock \"{}\": {error}", path.display()));
+            Exit::CannotCreate
+        }
+    })
 }
 
 fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, StoreError> {
@@ -115,6 +154,9 @@ async fn serve(parts: MasterParts) -> Exit {
             complain(&chain(&error));
             return match error {
                 StartError::Port { .. } | StartError::Listener(_) => Exit::Unavailable,
+                StartError::Socket(error) if error.source.kind() == ErrorKind::AddrInUse => {
+                    Exit::Unavailable
+                }
                 StartError::Socket(_) | StartError::Control(_) => Exit::CannotCreate,
                 StartError::Store(error) => exit_of(&error),
             };
