@@ -83,24 +83,24 @@ pub(super) const HONOURED: &[&str] = &[
     // Network.
     "interface", "ipv6", "pub_hwm", "publish_drain_timeout", "publish_port", "ret_port",
     "tcp_keepalive", "tcp_keepalive_cnt", "tcp_keepalive_idle", "tcp_keepalive_intvl", "transport",
-    "zmq_backlog", "zmq_filtering", "pub_server_write_queue_size",
+    "zmq_backlog", "zmq_filtering",
     // Process.
     "append_domain", "cachedir", "conf_file", "default_include", "id", "include", "loop_interval",
     "max_open_files", "pidfile", "pki_dir", "root_dir", "sock_dir", "user", "worker_threads",
     // Log.
-    "log_datefmt", "log_datefmt_logfile", "log_dir", "log_file", "log_fmt_console", "log_fmt_jid",
+    "log_datefmt", "log_datefmt_logfile", "log_dir", "log_file", "log_fmt_console",
     "log_fmt_logfile", "log_level", "log_level_logfile",
     // Jobs and events.
     "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
     "keep_jobs_seconds", "max_event_size", "timeout", "unique_jid",
     // Keys and authentication.
-    "allow_minion_key_revoke", "auto_accept", "autoreject_file", "autosign_file",
+    "auto_accept", "autoreject_file", "autosign_file",
     "autosign_grains_dir", "autosign_timeout", "drop_messages_signature_fail", "hash_type",
     "key_pass", "keysize", "master_pubkey_signature", "master_sign_key_name",
     "master_sign_pubkey", "master_use_pubkey_signature", "max_minions", "minimum_auth_version",
     "open_mode", "permissive_pki_access", "ping_on_rotate", "publish_session",
-    "publish_signing_algorithm", "request_server_aes_session", "request_server_ttl",
-    "require_minion_sign_messages", "rotate_aes_key", "sign_pub_messages", "signing_key_pass",
+    "publish_signing_algorithm", "request_server_ttl",
+    "require_minion_sign_messages", "sign_pub_messages", "signing_key_pass",
 ];
 
 /// Options of which only the default can be used.
@@ -159,6 +159,10 @@ const MINION: &str = "it is an option for minions";
 
 /// Options whose value cannot make a difference.
 pub(super) const NO_EFFECT: &[(&str, &str)] = &[
+    (
+        "allow_minion_key_revoke",
+        "no minion can revoke its key: revoke_auth is not served yet",
+    ),
     ("archive_jobs", "only the returner pgjsonb uses it"),
     (
         "auth_mode",
@@ -227,8 +231,17 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ("mworker_queue_niceness", NICENESS),
     ("optimization_order", "no Python runs here"),
     ("pub_server_niceness", NICENESS),
+    (
+        "pub_server_write_queue_size",
+        "saltern_event_queue_length bounds what waits for a listener",
+    ),
     ("reactor_niceness", NICENESS),
     ("req_server_niceness", NICENESS),
+    ("request_server_aes_session", RETIRED),
+    (
+        "rotate_aes_key",
+        "stock's salt-key, which asks for the rotation, reads it from the same file",
+    ),
     ("search", RETIRED),
     ("sock_pool_size", THREADS),
     ("tcp_master_pub_port", PORTS),
@@ -358,7 +371,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "event_match_type", "master_stats", "master_stats_event_iter", "metrics",
         "presence_events", "tracing",
     ]),
-    (NotYet::Logging, &["log_granular_levels", "log_rotate_backup_count", "log_rotate_max_bytes"]),
+    (NotYet::Logging, &["log_fmt_jid", "log_granular_levels", "log_rotate_backup_count", "log_rotate_max_bytes"]),
     (NotYet::Output, &[
         "cli_summary", "color", "force_color", "output", "output_file", "show_jid",
         "show_timeout", "state_compress_ids", "state_output", "state_output_diff",
