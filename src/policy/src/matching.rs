@@ -27,7 +27,10 @@ mod bits;
 mod compound;
 #[cfg(test)]
 mod differential;
+mod glob;
 mod index;
+#[cfg(test)]
+mod index_tests;
 mod ipcidr;
 pub mod mine;
 mod nodegroups;
@@ -36,9 +39,10 @@ mod python;
 mod range;
 mod subdict;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
@@ -49,7 +53,8 @@ use crate::expression::PatternCache;
 use crate::target::{Candidates, Resolved, TargetError, Targeting};
 use bits::Bits;
 use compound::Word;
-use index::{Index, Kind, Question};
+use glob::Stars;
+use index::{Index, Kind, Question, Test};
 use ipcidr::Network;
 use subdict::{How, Subdict};
 
@@ -140,6 +145,8 @@ struct Search<'a> {
     patterns: &'a PatternCache,
     ids: &'a [MinionId],
     options: MatchOptions<'a>,
+    /// Locked from the first word that needs it to the last, so that one search sees one state.
+    index: RefCell<Option<MutexGuard<'a, Index>>>,
 }
 
 impl Targeting {
@@ -172,6 +179,7 @@ impl Targeting {
             patterns: &self.patterns,
             ids: candidates.ids(),
             options: *options,
+            index: RefCell::new(None),
         };
         let (found, missing) = match kind {
             TargetType::Compound => search.compound(compound::words(text))?,
@@ -296,8 +304,13 @@ impl Search<'_> {
         let alike = self.ids.get(start..).unwrap_or_default();
         let alike = alike.partition_point(is_alike);
         let mut found = Bits::none(self.ids.len());
+        let stars = Stars::read(text);
+        let matches = |id: &str| match &stars {
+            Some(stars) => stars.matches(id),
+            None => pattern.matches(id),
+        };
         for (at, id) in self.ids.iter().enumerate().skip(start).take(alike) {
-            if rest == "*" || pattern.matches(id.as_str()) {
+            if rest == "*" || matches(id.as_str()) {
                 found.insert(at);
             }
         }
@@ -316,10 +329,10 @@ impl Search<'_> {
             delimiter,
             how,
         };
-        let mut index = self.site.index.lock();
-        index.refresh(data.as_ref());
-        Ok(index.matching(kind, question, self.ids, || {
-            Subdict::compile(text, delimiter, how, self.patterns)
+        Ok(self.with_index(data.as_ref(), |index| {
+            index.matching(kind, question, || {
+                Subdict::compile(text, delimiter, how, self.patterns).map(Test::Subdict)
+            })
         }))
     }
 
@@ -335,17 +348,33 @@ impl Search<'_> {
             );
             return Ok(Bits::none(self.ids.len()));
         };
-        let mut index = self.site.index.lock();
-        index.refresh(data.as_ref());
-        let found = index.with_grain(network.grain(), self.ids, |value| network.holds(value));
-        if !self.options.greedy {
-            return Ok(found);
-        }
-        // Whoever has no cached data might have the address.
-        let mut greedy = Bits::all(self.ids.len());
-        greedy.subtract(&index.known(self.ids));
-        greedy.unite(&found);
-        Ok(greedy)
+        let question = Question {
+            text,
+            delimiter: "",
+            how: How::Network,
+        };
+        Ok(self.with_index(data.as_ref(), |index| {
+            let found = index.matching(Kind::Grains, question, || Some(Test::Network(network)));
+            if !self.options.greedy {
+                return found;
+            }
+            // Whoever has no cached data might have the address.
+            let mut greedy = Bits::all(self.ids.len());
+            greedy.subtract(&index.known());
+            greedy.unite(&found);
+            greedy
+        }))
+    }
+
+    fn with_index<T>(&self, data: &dyn MinionData, ask: impl FnOnce(&mut Index) -> T) -> T {
+        let mut index = self.index.borrow_mut();
+        let index = index.get_or_insert_with(|| {
+            let mut index = self.site.index.lock();
+            index.refresh(data);
+            index.arrange(self.ids);
+            index
+        });
+        ask(index)
     }
 
     /// Without a cache every minion may match, or none.

@@ -50,6 +50,21 @@ impl Bits {
         }
     }
 
+    /// Takes a number out.
+    pub(super) fn remove(&mut self, number: usize) {
+        if let Some(word) = self.words.get_mut(number / 64) {
+            *word &= !(1 << (number % 64));
+        }
+    }
+
+    /// Makes room for numbers below a larger length.
+    pub(super) fn grow(&mut self, len: usize) {
+        if len > self.len {
+            self.words.resize(len.div_ceil(64), 0);
+            self.len = len;
+        }
+    }
+
     /// Whether the number is in the set.
     pub(super) fn contains(&self, number: usize) -> bool {
         let word = self.words.get(number / 64);

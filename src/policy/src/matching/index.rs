@@ -12,6 +12,7 @@ use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
 use super::bits::Bits;
+use super::ipcidr::Network;
 use super::pool::{NONE, Pool};
 use super::python::Loaded;
 use super::subdict::{Budget, How, Part, Rest, Subdict};
@@ -22,6 +23,9 @@ const COLUMNS: usize = 48;
 
 /// How many answers are kept, in each of grains and pillars.
 const ANSWERS: usize = 512;
+
+/// How many changes are remembered one by one, in each of grains and pillars.
+const CHANGES: usize = 4096;
 
 /// Grains or pillars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,56 +108,40 @@ impl Index {
         }
     }
 
-    /// Which of the candidates match the expression.
+    /// Takes `candidates` for the list that the following questions are about.
+    pub(super) fn arrange(&mut self, candidates: &[MinionId]) {
+        if self.order.membership == self.membership && is_same_list(&self.order.ids, candidates) {
+            return;
+        }
+        let slot = |id: &MinionId| self.slots.get(id).copied().unwrap_or(NONE);
+        self.order = Order {
+            slots: candidates.iter().map(slot).collect(),
+            ids: candidates.to_vec(),
+            membership: self.membership,
+        };
+    }
+
+    /// Which of the candidates match the question.
     pub(super) fn matching(
         &mut self,
         kind: Kind,
         question: Question<'_>,
-        candidates: &[MinionId],
-        compile: impl FnOnce() -> Option<Subdict>,
+        compile: impl FnOnce() -> Option<Test>,
     ) -> Bits {
-        let facet = self.facet(kind);
-        let answer = facet.answer(&question, |facet| match compile() {
-            Some(subdict) => facet.matching(&subdict),
-            None => Bits::none(facet.minions.len()),
-        });
-        self.standing(candidates, |slot| answer.contains(slot))
-    }
-
-    /// Which of the candidates have a top-level grain that `holds` says yes to.
-    pub(super) fn with_grain(
-        &mut self,
-        name: &str,
-        candidates: &[MinionId],
-        holds: impl Fn(&Value) -> bool,
-    ) -> Bits {
-        let facet = &mut self.grains;
-        let column = facet.column(name, None);
-        let answer = facet.holding(&column, holds);
-        self.standing(candidates, |slot| answer.contains(slot))
+        let facet = match kind {
+            Kind::Grains => &mut self.grains,
+            Kind::Pillar => &mut self.pillar,
+        };
+        let answer = facet.answer(&question, compile);
+        self.standing(|slot| answer.contains(slot))
     }
 
     /// Which of the candidates have cached data, matching or not.
-    pub(super) fn known(&mut self, candidates: &[MinionId]) -> Bits {
-        self.standing(candidates, |_| true)
+    pub(super) fn known(&self) -> Bits {
+        self.standing(|_| true)
     }
 
-    fn facet(&mut self, kind: Kind) -> &mut Facet {
-        match kind {
-            Kind::Grains => &mut self.grains,
-            Kind::Pillar => &mut self.pillar,
-        }
-    }
-
-    fn standing(&mut self, candidates: &[MinionId], holds: impl Fn(usize) -> bool) -> Bits {
-        if self.order.membership != self.membership || self.order.ids != candidates {
-            let slot = |id: &MinionId| self.slots.get(id).copied().unwrap_or(NONE);
-            self.order = Order {
-                slots: candidates.iter().map(slot).collect(),
-                ids: candidates.to_vec(),
-                membership: self.membership,
-            };
-        }
+    fn standing(&self, holds: impl Fn(usize) -> bool) -> Bits {
         let slots = &self.order.slots;
         Bits::of(slots.len(), |at| {
             slots
@@ -161,6 +149,23 @@ impl Index {
                 .is_some_and(|slot| *slot != NONE && holds(*slot as usize))
         })
     }
+}
+
+/// Whether two lists name the same minions. Mostly the ids are even the same text in memory, which
+/// is seen without looking at it.
+fn is_same_list(one: &[MinionId], other: &[MinionId]) -> bool {
+    let is_same = |(one, other): (&MinionId, &MinionId)| {
+        std::ptr::eq(one.as_str(), other.as_str()) || one == other
+    };
+    one.len() == other.len() && one.iter().zip(other).all(is_same)
+}
+
+/// What a minion's data is held against.
+pub(super) enum Test {
+    /// A path and a pattern.
+    Subdict(Subdict),
+    /// One grain with addresses.
+    Network(Network),
 }
 
 /// What an answer was given to.
@@ -179,9 +184,19 @@ struct Facet {
     names: Pool,
     values: Pool,
     columns: HashMap<String, Column>,
-    answers: HashMap<(String, String, How), Arc<Bits>>,
+    answers: HashMap<(String, String, How), Answer>,
+    /// The slots whose data has changed, oldest first.
+    changed: Vec<u32>,
+    /// How many changes stood before those in `changed`.
+    dropped: u64,
     /// Counts uses of columns, to know the one that was not used for the longest time.
     uses: u64,
+}
+
+/// Which minions matched, when the changes up to a number were known.
+struct Answer {
+    bits: Arc<Bits>,
+    at: u64,
 }
 
 /// For one top-level name the value of each minion, by slot.
@@ -199,7 +214,6 @@ impl Facet {
             for column in self.columns.values_mut() {
                 Arc::make_mut(&mut column.values).resize(slot + 1, NONE);
             }
-            self.answers.clear();
         }
         let entries = data.and_then(Value::as_map).unwrap_or_default();
         let mut pairs: Vec<(u32, u32)> = entries
@@ -231,8 +245,12 @@ impl Facet {
             self.values.give_back(value);
         }
         if is_changed {
-            self.answers.clear();
             self.update_columns(slot);
+            self.changed.push(slot as u32);
+            if self.changed.len() > CHANGES {
+                self.dropped += self.changed.len() as u64;
+                self.changed.clear();
+            }
         }
     }
 
@@ -246,33 +264,86 @@ impl Facet {
         }
     }
 
+    /// An answer that was given before is only brought up to date.
     fn answer(
         &mut self,
         question: &Question<'_>,
-        ask: impl FnOnce(&mut Self) -> Bits,
+        compile: impl FnOnce() -> Option<Test>,
     ) -> Arc<Bits> {
         let key = (
             question.text.to_owned(),
             question.delimiter.to_owned(),
             question.how,
         );
-        if let Some(known) = self.answers.get(&key) {
-            return Arc::clone(known);
-        }
-        let answer = Arc::new(ask(self));
+        let now = self.dropped + self.changed.len() as u64;
+        let old = self
+            .answers
+            .remove(&key)
+            .filter(|old| old.at >= self.dropped);
+        let bits = match old {
+            Some(old) if old.at == now => old.bits,
+            Some(old) => Arc::new(self.again(old, compile())),
+            None => Arc::new(self.matching(compile())),
+        };
         if self.answers.len() >= ANSWERS {
             self.answers.clear();
         }
-        self.answers.insert(key, Arc::clone(&answer));
-        answer
+        let answer = Answer {
+            bits: Arc::clone(&bits),
+            at: now,
+        };
+        self.answers.insert(key, answer);
+        bits
     }
 
-    fn matching(&mut self, subdict: &Subdict) -> Bits {
-        let mut matching = self.matching_under_first(subdict);
-        if let Some(everything) = subdict.over_everything() {
-            matching.unite(&self.matching_everything(everything));
+    fn matching(&mut self, test: Option<Test>) -> Bits {
+        match test {
+            Some(Test::Subdict(subdict)) => {
+                let mut matching = self.matching_under_first(&subdict);
+                if let Some(everything) = subdict.over_everything() {
+                    matching.unite(&self.matching_everything(everything));
+                }
+                matching
+            }
+            Some(Test::Network(network)) => {
+                let column = self.column(network.grain(), None);
+                self.holding(&column, |value| network.holds(value))
+            }
+            None => Bits::none(self.minions.len()),
         }
-        matching
+    }
+
+    /// Looks again at the minions that have changed since the answer was given.
+    fn again(&mut self, old: Answer, test: Option<Test>) -> Bits {
+        let mut bits = (*old.bits).clone();
+        bits.grow(self.minions.len());
+        let first_new = usize::try_from(old.at - self.dropped).unwrap_or(0);
+        let changed: Vec<u32> = self.changed.get(first_new..).unwrap_or_default().to_vec();
+        let (name, loaded) = match &test {
+            Some(Test::Subdict(subdict)) if subdict.over_everything().is_some() => {
+                return self.matching(test);
+            }
+            Some(Test::Subdict(subdict)) => {
+                let first = subdict.first();
+                (first.text.as_str(), first.loaded.clone())
+            }
+            Some(Test::Network(network)) => (network.grain(), None),
+            None => return bits,
+        };
+        let column = self.column(name, loaded);
+        for slot in changed.into_iter().map(|slot| slot as usize) {
+            let value = column.get(slot).and_then(|value| self.values.get(*value));
+            let holds = value.is_some_and(|value| match &test {
+                Some(Test::Subdict(subdict)) => subdict.matches_under_first(value, &Budget::new()),
+                Some(Test::Network(network)) => network.holds(value),
+                None => false,
+            });
+            match holds {
+                true => bits.insert(slot),
+                false => bits.remove(slot),
+            }
+        }
+        bits
     }
 
     fn matching_under_first(&mut self, subdict: &Subdict) -> Bits {

@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use saltern_wire::msgpack::Value;
 
+use super::glob::Stars;
 use super::python::{self, Index, Loaded};
 use crate::expression::{Pattern, PatternCache};
 
@@ -20,6 +21,8 @@ pub(super) enum How {
     Glob,
     Regex,
     Exact,
+    /// Not a path at all: the grain with the minion's addresses, see [`super::ipcidr`].
+    Network,
 }
 
 /// The most parts that an expression may have.
@@ -55,6 +58,7 @@ pub(super) struct Rest {
 
 enum Test {
     Exactly(String),
+    Stars(Stars),
     Pattern(Pattern),
     /// Not a regular expression: stock logs it and matches nothing.
     Never,
@@ -184,8 +188,11 @@ impl Compiler<'_> {
 
     fn test(&self, text: &str) -> Test {
         let lower = text.to_lowercase();
+        if let (How::Glob, Some(stars)) = (self.how, Stars::read(&lower)) {
+            return Test::Stars(stars);
+        }
         let compiled = match self.how {
-            How::Exact => return Test::Exactly(lower),
+            How::Exact | How::Network => return Test::Exactly(lower),
             How::Glob => self.patterns.glob(&lower),
             How::Regex => self.patterns.regex_at_start(&lower),
         };
@@ -236,6 +243,7 @@ impl Rest {
         budget.spend()
             && match &self.test {
                 Test::Exactly(text) => python::lower(value) == *text,
+                Test::Stars(stars) => stars.matches(&python::lower(value)),
                 Test::Pattern(pattern) => pattern.matches(&python::lower(value)),
                 Test::Never => false,
             }
