@@ -203,7 +203,7 @@ impl Search<'_> {
         match kind {
             TargetType::Glob => self.glob(text),
             TargetType::Pcre => {
-                let pattern = self.patterns.regex_at_start(text)?;
+                let pattern = self.patterns.regex_at_start(&python::regex(text))?;
                 Ok(self.matching_ids(|id| pattern.matches(id)))
             }
             TargetType::Grain => self.data(Kind::Grains, text, delimiter, How::Glob),

@@ -194,7 +194,7 @@ impl Compiler<'_> {
         let compiled = match self.how {
             How::Exact | How::Network => return Test::Exactly(lower),
             How::Glob => self.patterns.glob(&lower),
-            How::Regex => self.patterns.regex_at_start(&lower),
+            How::Regex => self.patterns.regex_at_start(&python::regex(&lower)),
         };
         compiled.map_or(Test::Never, Test::Pattern)
     }
