@@ -9,6 +9,7 @@ use saltern_actors::{Master, MasterParts};
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::{MasterConfig, load_master};
+use saltern_content::files::FileServer;
 use saltern_crypto::{Crypticle, EncAlgo, KeyString, PrivateKey, SigAlgo};
 use saltern_model::MinionId;
 use saltern_requests::Stores;
@@ -73,8 +74,9 @@ impl Site {
             stores: Stores {
                 pki: Arc::new(PkiTree::open(config, clock.clone()).unwrap()),
                 sessions: Arc::new(Sessions::open(config, clock.clone()).unwrap()),
-                shared: Arc::new(SharedKeys::open(config, clock).unwrap()),
+                shared: Arc::new(SharedKeys::open(config, clock.clone()).unwrap()),
                 users: Arc::new(UserKeys::prepare(config).unwrap()),
+                files: Arc::new(FileServer::new(config, clock).unwrap()),
                 master: Arc::new(MasterKeys::load_or_create(config).unwrap()),
             },
             database: JobDatabase::open(path, DatabaseLimits::default()).unwrap(),

@@ -7,9 +7,10 @@ use saltern_model::MinionId;
 use saltern_wire::msgpack::{Dialect, MapView, Value, encode};
 
 use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
+use crate::files::{self, FileCommand};
 use crate::{
-    Outcome, Services, auth, minion_event, pillar, ping, publish, register_resources, reply,
-    return_,
+    Outcome, Services, auth, master_opts, minion_event, pillar, ping, publish, register_resources,
+    reply, return_,
 };
 
 /// Which queue a request waits in. Told from the outside of the envelope alone, because the
@@ -151,6 +152,8 @@ fn handle_clear(load: MapView, version: i64, services: &Services) -> Handled {
 /// Commands that only an authenticated minion can send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MinionCommand {
+    File(FileCommand),
+    MasterOpts,
     MinionEvent,
     Pillar,
     RegisterResources,
@@ -160,46 +163,41 @@ enum MinionCommand {
 }
 
 /// Commands of stock's `AESFuncs` that this release does not serve.
-const NOT_SERVED: [&str; 24] = [
+const NOT_SERVED: [&str; 13] = [
     "verify_minion",
     "_master_tops",
-    "_master_opts",
     "_mine_get",
     "_mine",
     "_mine_delete",
     "_mine_flush",
-    "_file_recv",
     "_syndic_return",
     "minion_runner",
     "pub_ret",
     "minion_pub",
     "minion_publish",
     "revoke_auth",
-    "_serve_file",
-    "_file_find",
-    "_file_hash",
-    "_file_hash_and_stat",
-    "_file_list",
-    "_file_list_emptydirs",
-    "_dir_list",
-    "_symlink_list",
-    "_file_envs",
     "_ext_nodes",
 ];
 
 impl MinionCommand {
     fn from_wire(name: &str) -> Option<Self> {
         Some(match name {
+            "_master_opts" => Self::MasterOpts,
             "_minion_event" => Self::MinionEvent,
             "_pillar" => Self::Pillar,
             "_register_resources" => Self::RegisterResources,
             "_return" => Self::Return,
-            other => Self::NotServed(NOT_SERVED.iter().find(|known| **known == other)?),
+            other => match FileCommand::from_wire(other) {
+                Some(command) => Self::File(command),
+                None => Self::NotServed(NOT_SERVED.iter().find(|known| **known == other)?),
+            },
         })
     }
 
     fn name(self) -> &'static str {
         match self {
+            Self::File(command) => command.name(),
+            Self::MasterOpts => "_master_opts",
             Self::MinionEvent => "_minion_event",
             Self::Pillar => "_pillar",
             Self::RegisterResources => "_register_resources",
@@ -232,6 +230,8 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Services) -> Handled {
         MinionCommand::Return => return_::handle(sealed, services),
         MinionCommand::MinionEvent => minion_event::handle(sealed, services),
         MinionCommand::Pillar => pillar::handle(&sealed, services),
+        MinionCommand::File(command) => files::handle(command, &sealed, services),
+        MinionCommand::MasterOpts => master_opts::handle(&sealed, services),
         MinionCommand::RegisterResources => register_resources::handle(&sealed),
         MinionCommand::NotServed(name) => {
             tracing::warn!(cmd = name, %minion, "command refused: this release does not serve it");

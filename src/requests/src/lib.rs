@@ -11,7 +11,9 @@
 mod auth;
 mod envelope;
 mod event_data;
+mod files;
 mod handle;
+mod master_opts;
 mod minion_event;
 mod outcome;
 mod pillar;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::{IntCounterVec, Registry, counter_vec};
 use saltern_config::MasterConfig;
+use saltern_content::files::FileServer;
 use saltern_model::{JidMinter, MinionId};
 use saltern_policy::autosign::{Autosign, AutosignOptions};
 use saltern_policy::target::Targeting;
@@ -37,6 +38,8 @@ pub struct Services {
     pub master: Arc<MasterKeys>,
     /// The keys of local users.
     pub users: Arc<UserKeys>,
+    /// The file server.
+    pub files: Arc<FileServer>,
     /// Rules for new keys.
     pub autosign: Autosign,
     /// Options that only requests use.
@@ -63,6 +66,8 @@ pub struct Stores {
     pub master: Arc<MasterKeys>,
     /// The keys of local users.
     pub users: Arc<UserKeys>,
+    /// The file server.
+    pub files: Arc<FileServer>,
 }
 
 impl Services {
@@ -92,6 +97,7 @@ impl Services {
             shared: stores.shared,
             master: stores.master,
             users: stores.users,
+            files: stores.files,
             surroundings,
             metrics: RequestMetrics::new(registry),
             config,

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::load_master;
+use saltern_content::files::FileServer;
 use saltern_model::{Event, MinionId};
 use saltern_requests::{Effect, Handled, Outcome, Services, Stores, Surroundings, handle};
 use saltern_store::{MasterKeys, PkiTree, Sessions, SharedKeys, UserKeys};
@@ -88,6 +89,7 @@ impl Site {
             shared: Arc::new(SharedKeys::open(&config, clock.clone()).unwrap()),
             master: Arc::new(MasterKeys::load_or_create(&config).unwrap()),
             users: Arc::new(UserKeys::prepare(&config).unwrap()),
+            files: Arc::new(FileServer::new(&config, clock.clone()).unwrap()),
         };
         let around = Arc::new(Around::default());
         let services = Services::new(

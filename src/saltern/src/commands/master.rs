@@ -14,6 +14,7 @@ use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_base::metrics::Registry;
 use saltern_config::{LogLevel, MasterConfig, Severity};
+use saltern_content::files::{FileServer, FilesError};
 use saltern_requests::Stores;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
 use saltern_store::{MasterKeys, PkiTree, Sessions, SharedKeys, StoreError, UserKeys};
@@ -70,10 +71,13 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     };
     match open(&config) {
         Ok(parts) => actix_rt::System::new().block_on(serve(parts)),
-        Err(error) => {
-            let exit = exit_of(&error);
+        Err(OpenError::Store(error)) => {
             complain(&format!("{}{}", chain(&error), advice(&error)));
-            exit
+            exit_of(&error)
+        }
+        Err(OpenError::Files(error)) => {
+            complain(&chain(&error));
+            Exit::Usage
         }
     }
 }
@@ -110,6 +114,22 @@ fn claim(cachedir: &Path) -> Result<File, Exit> {
 }
 
 fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, StoreError> {
+
+/// What keeps a master from starting before it binds a port.
+enum OpenError {
+    /// Something that lasts cannot be opened.
+    Store(StoreError),
+    /// The file server cannot do what the configuration asks for.
+    Files(FilesError),
+}
+
+impl From<StoreError> for OpenError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, OpenError> {
     let clock = Clock::system();
     let master = Arc::new(MasterKeys::load_or_create(config)?);
     let stores = Stores {
@@ -117,6 +137,7 @@ fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, StoreError> {
         sessions: Arc::new(Sessions::open(config, clock.clone())?),
         shared: Arc::new(SharedKeys::open(config, clock.clone())?),
         users: Arc::new(UserKeys::prepare(config)?),
+        files: Arc::new(FileServer::new(config, clock.clone()).map_err(OpenError::Files)?),
         master,
     };
     make_directories(config)?;

@@ -1,0 +1,163 @@
+//! The commands of the file server: `_file_envs`, `_file_find`, `_file_hash`,
+//! `_file_hash_and_stat`, `_file_list`, `_file_list_emptydirs`, `_dir_list`, `_symlink_list`,
+//! `_serve_file`, and `_file_recv`, by which a minion pushes a file.
+//!
+//! Only the arguments are taken out of the load here; what they mean is `content`'s business. A
+//! load that lacks one gets stock's empty answer, a failure its empty text
+//! (`salt/fileserver/__init__.py`).
+
+use bytes::Bytes;
+use saltern_content::files::{
+    FileServer, FilesError, no_hash, no_hash_and_stat, nothing_found, nothing_served,
+};
+use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
+
+use crate::envelope::Sealed;
+use crate::{Outcome, Services};
+
+/// The commands, named as on the wire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileCommand {
+    Envs,
+    Find,
+    Hash,
+    HashAndStat,
+    List,
+    ListEmptyDirs,
+    DirList,
+    SymlinkList,
+    Serve,
+    Receive,
+}
+
+impl FileCommand {
+    /// Every command and its name.
+    const NAMES: [(&'static str, Self); 10] = [
+        ("_file_envs", Self::Envs),
+        ("_file_find", Self::Find),
+        ("_file_hash", Self::Hash),
+        ("_file_hash_and_stat", Self::HashAndStat),
+        ("_file_list", Self::List),
+        ("_file_list_emptydirs", Self::ListEmptyDirs),
+        ("_dir_list", Self::DirList),
+        ("_symlink_list", Self::SymlinkList),
+        ("_serve_file", Self::Serve),
+        ("_file_recv", Self::Receive),
+    ];
+
+    pub(crate) fn from_wire(name: &str) -> Option<Self> {
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, command)| *command)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        let found = Self::NAMES.iter().find(|(_, command)| *command == self);
+        found.map_or("-", |(name, _)| name)
+    }
+}
+
+/// Answers a command of the file server.
+pub(crate) fn handle(command: FileCommand, sealed: &Sealed, services: &Services) -> Outcome {
+    count_hostile_path(command, sealed, services);
+    let answer = answer(command, sealed, services).unwrap_or_else(|error| {
+        let reason: &dyn std::error::Error = &error;
+        tracing::warn!(cmd = command.name(), minion = %sealed.minion, reason, "request failed");
+        packed(&Value::from(""))
+    });
+    Outcome::reply(sealed.answer.seal(&answer))
+}
+
+fn count_hostile_path(command: FileCommand, sealed: &Sealed, services: &Services) {
+    let (path, saltenv) = place(&sealed.load);
+    let (Some(path), Some(saltenv)) = (path, saltenv) else {
+        return;
+    };
+    if let Some(refusal) = FileServer::refusal(path, saltenv) {
+        services
+            .metrics
+            .refused
+            .with_label_values(&["file_path"])
+            .inc();
+        tracing::warn!(
+            cmd = command.name(), minion = %sealed.minion, reason = %refusal,
+            "a path that leads out of its root"
+        );
+    }
+}
+
+/// `path` and `saltenv` of a load.
+fn place(load: &MapView) -> (Option<&str>, Option<&str>) {
+    (load.str("path"), load.str("saltenv"))
+}
+
+fn packed(value: &Value) -> Bytes {
+    encode(value, Dialect::Raw).into()
+}
+
+fn answer(command: FileCommand, sealed: &Sealed, services: &Services) -> Result<Bytes, FilesError> {
+    let files = &services.files;
+    let load = &sealed.load;
+    let (path, saltenv) = place(load);
+    let both = path.zip(saltenv);
+    let prefix = load.str("prefix").unwrap_or_default();
+    let value = match command {
+        FileCommand::Envs => files.file_envs(),
+        FileCommand::Find => path.map_or_else(nothing_found, |path| {
+            files.file_find(path, saltenv.unwrap_or("base"))
+        }),
+        FileCommand::Hash => match both {
+            Some((path, saltenv)) => files.file_hash(path, saltenv)?,
+            None => no_hash(),
+        },
+        FileCommand::HashAndStat => match both {
+            Some((path, saltenv)) => files.file_hash_and_stat(path, saltenv)?,
+            None => no_hash_and_stat(),
+        },
+        FileCommand::Serve => serve(both, load, files)?,
+        FileCommand::Receive => Value::Bool(receive(sealed, files)?),
+        FileCommand::SymlinkList => match saltenv {
+            Some(saltenv) => files.symlink_list(saltenv, prefix)?,
+            None => Value::Map(Vec::new()),
+        },
+        FileCommand::List | FileCommand::ListEmptyDirs | FileCommand::DirList => {
+            let Some(saltenv) = saltenv else {
+                return Ok(packed(&Value::Array(Vec::new())));
+            };
+            // Packed by the file server already.
+            return match command {
+                FileCommand::List => files.file_list(saltenv, prefix),
+                FileCommand::DirList => files.dir_list(saltenv, prefix),
+                _ => files.file_list_emptydirs(saltenv, prefix),
+            };
+        }
+    };
+    Ok(packed(&value))
+}
+
+fn serve(
+    both: Option<(&str, &str)>,
+    load: &MapView,
+    files: &FileServer,
+) -> Result<Value, FilesError> {
+    let loc = load.get("loc").and_then(RawValue::as_i64);
+    let gzip = load.get("gzip").and_then(RawValue::as_i64);
+    match (both, loc) {
+        (Some((path, saltenv)), Some(loc)) => files.serve_file(path, saltenv, loc, gzip),
+        _ => Ok(nothing_served()),
+    }
+}
+
+fn receive(sealed: &Sealed, files: &FileServer) -> Result<bool, FilesError> {
+    let load = &sealed.load;
+    let parts = load.get("path").and_then(RawValue::as_array);
+    let loc = load.get("loc").and_then(RawValue::as_i64);
+    let data = load.get("data").and_then(RawValue::as_bytes);
+    let (Some(parts), Some(loc), Some(data)) = (parts, loc, data) else {
+        return Ok(false);
+    };
+    let names: Option<Vec<&str>> = parts.iter().map(RawValue::as_str).collect();
+    match names {
+        Some(names) => files.receive(&sealed.minion, &names, loc, data),
+        None => Ok(false),
+    }
+}
