@@ -6,6 +6,7 @@ mod demo;
 mod differential;
 mod durability;
 mod faults;
+mod files;
 mod keys;
 mod matrix;
 mod mixed;

@@ -9,8 +9,8 @@ use saltern_wire::msgpack::{Dialect, MapView, Value, encode};
 use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
 use crate::files::{self, FileCommand};
 use crate::{
-    Outcome, Services, auth, master_opts, minion_event, pillar, ping, publish, register_resources,
-    reply, return_,
+    Outcome, Services, auth, master_opts, master_tops, minion_event, pillar, ping, publish,
+    register_resources, reply, return_,
 };
 
 /// Which queue a request waits in. Told from the outside of the envelope alone, because the
@@ -154,6 +154,7 @@ fn handle_clear(load: MapView, version: i64, services: &Services) -> Handled {
 enum MinionCommand {
     File(FileCommand),
     MasterOpts,
+    MasterTops,
     MinionEvent,
     Pillar,
     RegisterResources,
@@ -163,9 +164,8 @@ enum MinionCommand {
 }
 
 /// Commands of stock's `AESFuncs` that this release does not serve.
-const NOT_SERVED: [&str; 13] = [
+const NOT_SERVED: [&str; 12] = [
     "verify_minion",
-    "_master_tops",
     "_mine_get",
     "_mine",
     "_mine_delete",
@@ -183,6 +183,7 @@ impl MinionCommand {
     fn from_wire(name: &str) -> Option<Self> {
         Some(match name {
             "_master_opts" => Self::MasterOpts,
+            "_master_tops" => Self::MasterTops,
             "_minion_event" => Self::MinionEvent,
             "_pillar" => Self::Pillar,
             "_register_resources" => Self::RegisterResources,
@@ -198,6 +199,7 @@ impl MinionCommand {
         match self {
             Self::File(command) => command.name(),
             Self::MasterOpts => "_master_opts",
+            Self::MasterTops => "_master_tops",
             Self::MinionEvent => "_minion_event",
             Self::Pillar => "_pillar",
             Self::RegisterResources => "_register_resources",
@@ -232,6 +234,7 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Services) -> Handled {
         MinionCommand::Pillar => pillar::handle(&sealed, services),
         MinionCommand::File(command) => files::handle(command, &sealed, services),
         MinionCommand::MasterOpts => master_opts::handle(&sealed, services),
+        MinionCommand::MasterTops => master_tops::handle(&sealed, services),
         MinionCommand::RegisterResources => register_resources::handle(&sealed),
         MinionCommand::NotServed(name) => {
             tracing::warn!(cmd = name, %minion, "command refused: this release does not serve it");

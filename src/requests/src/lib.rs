@@ -14,6 +14,7 @@ mod event_data;
 mod files;
 mod handle;
 mod master_opts;
+mod master_tops;
 mod minion_event;
 mod outcome;
 mod pillar;

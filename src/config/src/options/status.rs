@@ -57,7 +57,7 @@ impl NotYet {
     /// The part as words for "not honoured yet (…)".
     pub fn part(self) -> &'static str {
         match self {
-            NotYet::Files => "the file server",
+            NotYet::Files => "this part of the file server",
             NotYet::Remotes => "remote sources of files and pillars",
             NotYet::Pillar => "pillar",
             NotYet::States => "rendering on the master",
@@ -93,6 +93,11 @@ pub(super) const HONOURED: &[&str] = &[
     // Jobs and events.
     "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
     "keep_jobs_seconds", "max_event_size", "timeout", "unique_jid",
+    // Files.
+    "file_buffer_size", "file_ignore_glob", "file_ignore_regex", "file_recv", "file_recv_max_size",
+    "file_roots", "fileserver_backend", "fileserver_followsymlinks", "fileserver_ignoresymlinks",
+    "fileserver_list_cache_time", "minionfs_blacklist", "minionfs_env", "minionfs_mountpoint",
+    "minionfs_whitelist",
     // Keys and authentication.
     "auto_accept", "autoreject_file", "autosign_file",
     "autosign_grains_dir", "autosign_timeout", "drop_messages_signature_fail", "hash_type",
@@ -290,13 +295,9 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
 #[rustfmt::skip]
 pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
     (NotYet::Files, &[
-        "file_buffer_size", "file_client", "file_ignore_glob", "file_ignore_regex", "file_recv",
-        "file_recv_max_size", "file_roots", "fileserver_backend", "fileserver_events",
-        "fileserver_followsymlinks", "fileserver_ftp_timeout", "fileserver_ignoresymlinks",
-        "fileserver_interval", "fileserver_list_cache_time", "fileserver_verify_config",
-        "minionfs_blacklist", "minionfs_env", "minionfs_mountpoint", "minionfs_update_interval",
-        "minionfs_whitelist", "roots_update_interval", "salt_cp_chunk_size", "env_order",
-        "master_roots", "maintenance_interval",
+        "file_client", "fileserver_events", "fileserver_ftp_timeout", "fileserver_interval",
+        "fileserver_verify_config", "minionfs_update_interval", "roots_update_interval",
+        "salt_cp_chunk_size", "env_order", "master_roots", "maintenance_interval",
     ]),
     (NotYet::Pillar, &[
         "decrypt_pillar", "decrypt_pillar_default", "decrypt_pillar_delimiter",

@@ -400,8 +400,7 @@ fn sealed_commands_that_nobody_knows() {
     }
     for cmd in [
         "_mine_get",
-        "_serve_file",
-        "_master_opts",
+        "minion_runner",
         "revoke_auth",
         "_syndic_return",
     ] {
