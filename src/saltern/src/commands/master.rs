@@ -113,8 +113,6 @@ fn claim(cachedir: &Path) -> Result<File, Exit> {
     })
 }
 
-fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, StoreError> {
-
 /// What keeps a master from starting before it binds a port.
 enum OpenError {
     /// Something that lasts cannot be opened.
