@@ -62,9 +62,9 @@ const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Writes a second from which on the store counts as busy.
 const BUSY: f64 = 2_000.0;
 /// While the store is busy, the mirror rests so many times as long as it worked.
-const REST: u32 = 20;
+const REST: u32 = 100;
 /// But never longer than this, so that its lag stays a matter of speed and not of waiting.
-const LONGEST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(2);
 /// How long to wait after a failure.
 const RETRY: Duration = Duration::from_secs(5);
 /// The lowest priority there is: while anybody else has work, the mirror hardly runs.

@@ -30,6 +30,9 @@ enum Negative {
 /// make us keep their keys on disk, so stock's "of any length" is an invitation to fill it.
 const LONGEST_KEY: usize = 16 * 1024;
 
+/// A nonce comes back in the answer, so a stranger may not choose a large one. Stock's has 32 bytes.
+const LONGEST_NONCE: usize = 128;
+
 /// What the answers have in common.
 struct Asker<'a> {
     services: &'a Services,
@@ -47,14 +50,23 @@ pub(crate) fn handle(load: &MapView, version: i64, services: &Services) -> Outco
         return Outcome::reply(reply::no_answer());
     };
     let Ok(minion) = MinionId::parse(id) else {
-        tracing::warn!(cmd = "_auth", "request refused: the id is not valid");
+        complain!(
+            services,
+            cmd = "_auth",
+            "request refused: the id is not valid"
+        );
         return asker.negative(Negative::Refused, "invalid_id");
     };
     let Some(presented) = load.str("pub").map(|text| presented_key(text, services)) else {
         return Outcome::reply(reply::no_answer());
     };
     if presented.len() > LONGEST_KEY {
-        tracing::warn!(%minion, bytes = presented.len(), "request refused: that is no public key");
+        complain!(
+            services,
+            %minion,
+            bytes = presented.len(),
+            "request refused: that is no public key"
+        );
         return asker.negative(Negative::Refused, "bad_key");
     }
     if is_full(&minion, services) {
@@ -81,7 +93,10 @@ fn presented_key(text: &str, services: &Services) -> String {
 impl<'a> Asker<'a> {
     /// Nothing when the request lacks what stock needs to answer it at all.
     fn read(load: &MapView, version: i64, services: &'a Services) -> Option<Self> {
-        let nonce = load.get("nonce").and_then(|nonce| nonce.as_shared_bytes());
+        let nonce = load
+            .get("nonce")
+            .and_then(|nonce| nonce.as_shared_bytes())
+            .filter(|nonce| nonce.len() <= LONGEST_NONCE);
         if version > 1 && nonce.is_none() {
             return None;
         }
@@ -236,8 +251,11 @@ fn carry_out(
             "reject",
         ),
         Decision::Deny => {
-            tracing::warn!(%minion, "authentication refused: another key is known under this id; \
-                this may be an attack");
+            complain!(
+                services,
+                %minion,
+                "authentication refused: another key is known under this id; this may be an attack"
+            );
             (
                 pki.deny(minion, presented),
                 Negative::Refused,
@@ -318,7 +336,7 @@ fn keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId, presented: &str) -
         Err(KeysError::NoEncAlgo) => Outcome::reply(reply::no_answer()),
         Err(KeysError::BadSigAlgo) => Outcome::reply(unsigned_text("bad sig algo")),
         Err(KeysError::BadKey(reason)) => {
-            tracing::error!(%minion, reason, "authentication refused: the key cannot be used");
+            complain!(services, %minion, reason, "authentication refused: the key cannot be used");
             asker.negative(Negative::Refused, "bad_key")
         }
     }
@@ -414,7 +432,7 @@ fn echo_token(
     let plain = match services.master.private.decrypt(enc_algo, token) {
         Ok(plain) => plain,
         Err(error) => {
-            tracing::warn!(%error, "the token of an authentication does not decrypt");
+            complain!(services, %error, "the token of an authentication does not decrypt");
             return None;
         }
     };

@@ -132,7 +132,8 @@ fn handle_clear(load: MapView, version: i64, services: &Services) -> Handled {
         ClearCommand::Ping => ping::handle(&load),
         ClearCommand::Publish => publish::handle(&load, services),
         ClearCommand::NotServed(name) => {
-            tracing::warn!(
+            complain!(
+                services,
                 cmd = name,
                 "command refused: this release does not serve it"
             );

@@ -8,7 +8,17 @@
 //! genuine), `ping` (the smallest command), `return_` (the busiest one), `auth`, `publish`.
 #![warn(clippy::indexing_slicing)]
 
+/// A warning about what a stranger did, as far as [`complaints`] lets it be written.
+macro_rules! complain {
+    ($services:expr, $($line:tt)+) => {
+        if $services.complaints.may_be_written() {
+            tracing::warn!($($line)+);
+        }
+    };
+}
+
 mod auth;
+mod complaints;
 mod envelope;
 mod event_data;
 mod files;
@@ -30,6 +40,7 @@ mod signed_load;
 mod site_options;
 mod sub_events;
 
+pub use complaints::Complaints;
 pub use handle::{Class, Handled, handle, peek_class};
 pub use outcome::{Effect, Outcome, Publication, StartJob, StoreReturn, Topics};
 pub use reply::NO_ANSWER;

@@ -51,7 +51,8 @@ fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
     let is_told = !matches!(refused, Refused::Barred);
     let (name, text) = match refused {
         Refused::Malformed(missing) => {
-            tracing::warn!(
+            complain!(
+                services,
                 cmd = "publish",
                 missing,
                 "request refused: it is incomplete"
@@ -59,7 +60,7 @@ fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
             return Outcome::reply(reply::no_answer());
         }
         Refused::Because(text) => {
-            tracing::warn!(cmd = "publish", text, "request refused");
+            complain!(services, cmd = "publish", text, "request refused");
             return Outcome::reply(reply::plain_error(&text));
         }
         Refused::NotAuthenticated => ("AuthenticationError", "Authentication error occurred."),
@@ -68,7 +69,7 @@ fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
         }
     };
     let user = load.get("user").and_then(Value::as_str).unwrap_or("?");
-    tracing::warn!(cmd = "publish", user, "request refused: {text}");
+    complain!(services, cmd = "publish", user, "request refused: {text}");
     services
         .metrics
         .refused

@@ -12,6 +12,7 @@ use saltern_policy::autosign::{Autosign, AutosignOptions};
 use saltern_policy::target::Targeting;
 use saltern_store::{MasterKeys, PkiTree, Sessions, SharedKeys, UserKeys};
 
+use crate::complaints::Complaints;
 use crate::site_options::SiteOptions;
 
 /// What a request asks of the rest of the master, without knowing it.
@@ -50,6 +51,8 @@ pub struct Services {
     pub minter: JidMinter,
     /// The rest of the master.
     pub surroundings: Arc<dyn Surroundings>,
+    /// How many lines about strangers the log still takes.
+    pub complaints: Complaints,
     /// What is counted.
     pub metrics: RequestMetrics,
 }
@@ -99,6 +102,7 @@ impl Services {
             users: stores.users,
             files: stores.files,
             surroundings,
+            complaints: Complaints::new(clock.clone(), registry),
             metrics: RequestMetrics::new(registry),
             config,
             clock,

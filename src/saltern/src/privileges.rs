@@ -1,5 +1,7 @@
 //! Running as the configured user: the master starts as root where it must and goes on as `user`.
 
+use std::path::Path;
+
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
 
 /// Why the process cannot run as the configured user.
@@ -51,6 +53,26 @@ pub(crate) fn become_user(user: &str) -> Result<(), PrivilegeError> {
     initgroups(&name, wanted.gid).map_err(system)?;
     setgid(wanted.gid).map_err(system)?;
     setuid(wanted.uid).map_err(system)
+}
+
+/// Makes directories that are not there yet, as root and before root is given up, and gives those
+/// (and only those) to `user`: what is there already keeps its owner.
+pub(crate) fn make_directories_for(user: &str, directories: &[&Path]) -> std::io::Result<()> {
+    let account = User::from_name(user).ok().flatten();
+    let Some(account) = account.filter(|_| Uid::effective().is_root()) else {
+        return Ok(());
+    };
+    for directory in directories {
+        let missing: Vec<&Path> = directory
+            .ancestors()
+            .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
+            .collect();
+        std::fs::create_dir_all(directory)?;
+        for made in missing {
+            std::os::unix::fs::chown(made, Some(account.uid.as_raw()), Some(account.gid.as_raw()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Raises the limit of open files to what `max_open_files` asks for, as far as the system lets it.

@@ -45,6 +45,10 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Err(exit) => return exit,
     };
     privileges::raise_open_files(loaded.config.max_open_files);
+    if let Err(error) = make_first_directories(&loaded.config) {
+        complain(&format!("cannot make the master's directories: {error}"));
+        return Exit::CannotCreate;
+    }
     if let Err(error) = privileges::become_user(&loaded.config.user) {
         complain(&chain(&error));
         return Exit::NoPermission;
@@ -111,6 +115,23 @@ fn claim(cachedir: &Path) -> Result<File, Exit> {
             Exit::CannotCreate
         }
     })
+}
+
+/// What only root can make under `/etc` and `/var`, for the user that the master goes on as.
+fn make_first_directories(config: &MasterConfig) -> io::Result<()> {
+    let parent = |path: &'_ Path| path.parent().unwrap_or(Path::new("")).to_owned();
+    let log = parent(Path::new(&config.log_file));
+    let pid = parent(&config.pidfile);
+    privileges::make_directories_for(
+        &config.user,
+        &[
+            &config.pki_dir,
+            &config.cachedir,
+            &config.sock_dir,
+            &log,
+            &pid,
+        ],
+    )
 }
 
 /// What keeps a master from starting before it binds a port.

@@ -1,0 +1,68 @@
+//! How often what strangers do may be complained of in the log.
+//!
+//! Whoever can reach the request port can make the master refuse something, and each refusal is
+//! worth a line to an operator, but not a full disk. All refusals are counted; of the lines, a few
+//! a second are written.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+use saltern_base::clock::Clock;
+use saltern_base::metrics::{IntCounter, Registry, counter};
+
+/// Lines a second.
+const LINES: u32 = 10;
+
+/// The budget of log lines that strangers can cause; one for the whole process.
+pub struct Complaints {
+    clock: Clock,
+    second: AtomicI64,
+    written: AtomicU32,
+    suppressed: IntCounter,
+}
+
+impl Complaints {
+    pub(crate) fn new(clock: Clock, registry: &Registry) -> Self {
+        Self {
+            clock,
+            second: AtomicI64::new(i64::MIN),
+            written: AtomicU32::new(0),
+            suppressed: counter(
+                registry,
+                "saltern_log_lines_suppressed_total",
+                "Log lines about requests of strangers that were not written, because there were \
+                 too many in one second.",
+            ),
+        }
+    }
+
+    /// Whether one more line may be written now.
+    pub(crate) fn may_be_written(&self) -> bool {
+        let now = self.clock.unix();
+        if self.second.swap(now, Ordering::Relaxed) != now {
+            self.written.store(0, Ordering::Relaxed);
+        }
+        let allowed = self.written.fetch_add(1, Ordering::Relaxed) < LINES;
+        if !allowed {
+            self.suppressed.inc();
+        }
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_is_a_few_lines_a_second() {
+        let clock = Clock::manual(UNIX_EPOCH);
+        let complaints = Complaints::new(clock.clone(), &Registry::new());
+        let written = |count: u32| (0..count).filter(|_| complaints.may_be_written()).count();
+        assert_eq!(written(2_000), LINES as usize);
+        assert_eq!(complaints.suppressed.get(), 2_000 - u64::from(LINES));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(written(3), 3);
+    }
+}
