@@ -1,5 +1,6 @@
 //! Running as the configured user: the master starts as root where it must and goes on as `user`.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
@@ -56,18 +57,25 @@ pub(crate) fn become_user(user: &str) -> Result<(), PrivilegeError> {
 }
 
 /// Makes directories that are not there yet, as root and before root is given up, and gives those
-/// (and only those) to `user`: what is there already keeps its owner.
-pub(crate) fn make_directories_for(user: &str, directories: &[&Path]) -> std::io::Result<()> {
+/// (and only those) to `user`: what is there already keeps its owner. Each comes with its mode.
+pub(crate) fn make_directories_for(
+    user: &str,
+    directories: &[(&Path, u32)],
+) -> std::io::Result<()> {
     let account = User::from_name(user).ok().flatten();
-    let Some(account) = account.filter(|_| Uid::effective().is_root()) else {
+    let becomes_another = |account: &User| Uid::effective().is_root() && !account.uid.is_root();
+    let Some(account) = account.filter(becomes_another) else {
         return Ok(());
     };
-    for directory in directories {
+    for (directory, mode) in directories {
         let missing: Vec<&Path> = directory
             .ancestors()
             .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
             .collect();
-        std::fs::create_dir_all(directory)?;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(*mode)
+            .create(directory)?;
         for made in missing {
             std::os::unix::fs::chown(made, Some(account.uid.as_raw()), Some(account.gid.as_raw()))?;
         }
