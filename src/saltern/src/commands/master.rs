@@ -125,11 +125,11 @@ fn make_first_directories(config: &MasterConfig) -> io::Result<()> {
     privileges::make_directories_for(
         &config.user,
         &[
-            &config.pki_dir,
-            &config.cachedir,
-            &config.sock_dir,
-            &log,
-            &pid,
+            (&config.pki_dir, 0o700),
+            (&config.cachedir, 0o755),
+            (&config.sock_dir, 0o755),
+            (&log, 0o755),
+            (&pid, 0o755),
         ],
     )
 }
