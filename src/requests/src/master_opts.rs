@@ -1,7 +1,7 @@
 //! `_master_opts`: the options of the master that a minion's states follow
 //! (`AESFuncs._master_opts` in `salt/master.py`).
 
-use saltern_config::yaml::{Key, Node, NodeValue};
+use saltern_content::render::data::from_yaml;
 use saltern_wire::msgpack::{Dialect, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
@@ -53,36 +53,6 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
 }
 
 fn option(services: &Services, name: &str, default: Value) -> (Value, Value) {
-    let written = services.config.raw(name).map(value_of);
+    let written = services.config.raw(name).cloned().map(from_yaml);
     (name.into(), written.unwrap_or(default))
-}
-
-/// A value of the configuration as it goes over the wire; dates and numbers of any size as text.
-fn value_of(node: &Node) -> Value {
-    match &node.value {
-        NodeValue::Null => Value::Nil,
-        NodeValue::Bool(flag) => Value::Bool(*flag),
-        NodeValue::Int(number) => Value::Int(*number),
-        NodeValue::Float(number) => Value::Float(*number),
-        NodeValue::BigInt(text) | NodeValue::Str(text) | NodeValue::Timestamp(text) => {
-            Value::from(text.as_str())
-        }
-        NodeValue::Binary(bytes) => Value::Bin(bytes.clone().into()),
-        NodeValue::Seq(items) => Value::Array(items.iter().map(value_of).collect()),
-        NodeValue::Map(map) => Value::Map(
-            map.iter()
-                .map(|(key, entry)| (key_of(key), value_of(&entry.value)))
-                .collect(),
-        ),
-    }
-}
-
-fn key_of(key: &Key) -> Value {
-    match key {
-        Key::Null => Value::Nil,
-        Key::Bool(flag) => Value::Bool(*flag),
-        Key::Int(number) => Value::Int(*number),
-        Key::Float(number) => Value::Float(*number),
-        other => Value::from(other.to_string().as_str()),
-    }
 }
