@@ -120,6 +120,11 @@ wait_for() {
 }
 
 serves() { [ -S "$demo/run/master_event_pub.ipc" ] && (: <"/dev/tcp/127.0.0.1/$ret_port"); }
+# Asking earlier would wait for the answer of a minion that has not subscribed yet.
+all_connected() {
+    "$saltern" metrics -c "$demo/conf" |
+        grep -qx 'saltern_zmtp_connections{listener="publish",state="open"} 3'
+}
 all_answer() { [ "$("$saltern" cmd -c "$demo/conf" -t 1 '*' test.ping | grep -c True)" = 3 ]; }
 
 start() {
@@ -128,6 +133,7 @@ start() {
     configure
     shown=$(realpath --relative-to=. "$demo/conf")
 
+    local began=$SECONDS
     echo "Starting a master on 127.0.0.1:$publish_port and :$ret_port, and ${#minions[@]} minions"
     launch master master -c "$demo/conf"
     wait_for "the master to serve" serves
@@ -135,6 +141,7 @@ start() {
     for id in "${minions[@]}"; do
         launch "$id" minion -c "$demo/minions/$id"
     done
+    wait_for "all minions to connect" all_connected
     wait_for "all minions to answer" all_answer
 
     show '*' test.ping
@@ -144,7 +151,7 @@ start() {
 
     cat <<END
 
-The master and the minions keep running. Try:
+That took $((SECONDS - began)) s. The master and the minions keep running. Try:
   $(realpath --relative-to=. "$saltern") cmd -c $shown '*' cmd.run 'df -h /'
   salt -c $shown '*' test.ping            (stock Salt's own command, if you have it)
 The logs are in $(realpath --relative-to=. "$demo")/log. Stop everything with: make demo-stop
