@@ -1,7 +1,6 @@
 //! The request channel of one minion: a connection to port 4506, a session, and what to do when
 //! either is gone. Like stock's, it has one request under way at a time.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use parking_lot::RwLock;
 use saltern_base::clock::Clock;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
-use saltern_wire::zmtp::ReqClient;
+use saltern_wire::zmtp::{ReqClient, Route};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
@@ -37,18 +36,18 @@ pub(crate) struct Identity {
 pub(crate) struct Channel {
     identity: Identity,
     stats: Arc<Stats>,
-    address: SocketAddr,
+    route: Route,
     link: Mutex<Option<ReqClient>>,
     session: RwLock<Option<Arc<Session>>>,
 }
 
 impl Channel {
-    pub(crate) fn new(identity: Identity, address: SocketAddr, stats: Arc<Stats>) -> Self {
+    pub(crate) fn new(identity: Identity, route: Route, stats: Arc<Stats>) -> Self {
         let (link, session) = (Mutex::new(None), RwLock::new(None));
         Self {
             identity,
             stats,
-            address,
+            route,
             link,
             session,
         }
@@ -74,8 +73,9 @@ impl Channel {
         &self.identity.clock
     }
 
-    pub(crate) const fn address(&self) -> SocketAddr {
-        self.address
+    /// The master's request port, and the address that this minion connects from.
+    pub(crate) const fn route(&self) -> Route {
+        self.route
     }
 
     /// The session, if there is one.
@@ -220,7 +220,7 @@ impl Channel {
         let work = async {
             let mut client = match held {
                 Some(client) => client,
-                None => ReqClient::connect(self.address, None)
+                None => ReqClient::connect(self.route, None)
                     .await
                     .map_err(transport)?,
             };

@@ -5,6 +5,7 @@
 //! small minion, and a stock configuration says much that it cannot do.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -77,6 +78,8 @@ pub struct MinionConfig {
     pub signing_algorithm: SigAlgo,
     /// The size of a new key pair in bits.
     pub keysize: u32,
+    /// The local address that connections are made from; the kernel's choice when absent.
+    pub source_address: Option<IpAddr>,
     /// How many jids are remembered so that no job runs twice.
     pub minion_jid_queue_hwm: usize,
     /// How many jobs run at once; more wait. Stock's -1 (no limit) becomes 64 here.
@@ -168,6 +171,7 @@ impl MinionConfig {
             encryption_algorithm: EncAlgo::OaepSha1,
             signing_algorithm: SigAlgo::Pkcs1v15Sha1,
             keysize: 2048,
+            source_address: None,
             minion_jid_queue_hwm: 100,
             process_count_max: 64,
             grains: Vec::new(),
@@ -305,6 +309,7 @@ fn apply(
                 .ok_or_else(|| value.wrong("\"PKCS1v15-SHA1\" or \"PKCS1v15-SHA224\""))?;
         }
         "keysize" => config.keysize = value.count()?,
+        "source_address" => config.source_address = Some(value.address()?),
         "minion_jid_queue_hwm" => config.minion_jid_queue_hwm = value.count()? as usize,
         "process_count_max" => {
             if let Some(most @ 1..) = node.as_i64() {
@@ -360,6 +365,12 @@ impl Reader<'_> {
                 .map(str::to_owned)
                 .ok_or_else(|| self.wrong("a text")),
         }
+    }
+
+    fn address(&self) -> Result<IpAddr, ConfigError> {
+        self.text()?
+            .parse()
+            .map_err(|_| self.wrong("an IP address"))
     }
 
     fn path(&self, root: &Path) -> Result<PathBuf, ConfigError> {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use saltern_base::clock::Clock;
 use saltern_model::{Compat, stamp};
 use saltern_wire::msgpack::Value;
-use saltern_wire::zmtp::SubClient;
+use saltern_wire::zmtp::{Route, SubClient};
 use sha1::{Digest, Sha1};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -79,7 +79,10 @@ impl Minion {
         let (pki, keys, grains) = prepared
             .await
             .expect("invariant: reading keys and grains does not panic")?;
-        let address = master_address(&config).await?;
+        let route = Route {
+            to: master_address(&config).await?,
+            from: config.source_address,
+        };
         let identity = Identity {
             id: config.id.clone(),
             config: Arc::clone(&config),
@@ -89,7 +92,7 @@ impl Minion {
         };
         let jobs = Arc::new(JobTable::default());
         let mut life = Life {
-            channel: Arc::new(Channel::new(identity, address, Arc::default())),
+            channel: Arc::new(Channel::new(identity, route, Arc::default())),
             context: Arc::new(Context {
                 grains: Arc::new(grains),
                 jobs,
@@ -171,8 +174,10 @@ impl Life {
                 Some(port) => port,
                 None => session.publish_port,
             };
-            let address = SocketAddr::new(self.channel.address().ip(), port);
-            match SubClient::connect(address, &topics).await {
+            let mut route = self.channel.route();
+            route.to.set_port(port);
+            let address = route.to;
+            match SubClient::connect(route, &topics).await {
                 Ok(mut publications) => {
                     info!("subscribed to the master's publications on {address}");
                     pauses.reset();

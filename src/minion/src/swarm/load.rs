@@ -327,7 +327,7 @@ async fn ask(
 ) -> Result<(ReqClient, Bytes), RequestError> {
     let mut connection = match connection {
         Some(connection) => connection,
-        None => ReqClient::connect(member.address(), None)
+        None => ReqClient::connect(member.route(), None)
             .await
             .map_err(transport)?,
     };

@@ -8,7 +8,7 @@
 mod load;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use futures_util::stream::FuturesUnordered;
 use saltern_base::clock::Clock;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
+use saltern_wire::zmtp::Route;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -127,6 +128,22 @@ pub enum SwarmError {
     },
 }
 
+/// The address of a minion: on loopback each has one of its own, as machines have. With one for
+/// all, the kernel would look for a free port among tens of thousands that have just been used.
+fn own_address(master: SocketAddr, number: usize) -> Option<IpAddr> {
+    const FIRST: u32 = u32::from_be_bytes([127, 1, 0, 1]);
+    const LAST: u32 = u32::from_be_bytes([127, 255, 255, 254]);
+    let IpAddr::V4(to) = master.ip() else {
+        return None;
+    };
+    let number = u32::try_from(number).ok()?;
+    let address = FIRST
+        .checked_add(number)
+        .filter(|address| *address <= LAST)?;
+    to.is_loopback()
+        .then(|| Ipv4Addr::from_bits(address).into())
+}
+
 /// Many minions, signed in.
 pub struct Swarm {
     members: Vec<Arc<Channel>>,
@@ -155,11 +172,11 @@ impl Swarm {
                 store: Arc::clone(&store) as _,
                 clock: Clock::system(),
             };
-            members.push(Arc::new(Channel::new(
-                identity,
-                config.master,
-                Arc::clone(&stats),
-            )));
+            let route = Route {
+                to: config.master,
+                from: own_address(config.master, number),
+            };
+            members.push(Arc::new(Channel::new(identity, route, Arc::clone(&stats))));
         }
         let swarm = Self {
             members,

@@ -5,11 +5,11 @@
 //! of an exchange, for only the caller knows whether asking twice is harmless.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_util::codec::Decoder;
 
 use super::codec::{Codec, CodecError, HEADER_MAX, Item, put_command, put_frame_header};
@@ -60,6 +60,35 @@ pub enum ClientError {
     Abandoned(SocketAddr),
 }
 
+/// Where a connection leads, and from where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The listener.
+    pub to: SocketAddr,
+    /// Our own address (a minion's `source_address`); whatever the kernel takes when absent.
+    pub from: Option<IpAddr>,
+}
+
+impl From<SocketAddr> for Route {
+    fn from(to: SocketAddr) -> Self {
+        Self { to, from: None }
+    }
+}
+
+impl Route {
+    async fn connect(self) -> io::Result<TcpStream> {
+        let Some(from) = self.from else {
+            return TcpStream::connect(self.to).await;
+        };
+        let socket = match from {
+            IpAddr::V4(_) => TcpSocket::new_v4()?,
+            IpAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.bind(SocketAddr::new(from, 0))?;
+        socket.connect(self.to).await
+    }
+}
+
 /// One connection to a listener, from our side.
 struct End {
     stream: TcpStream,
@@ -77,13 +106,14 @@ impl End {
     /// Connects, says our greeting and READY in one piece and waits for the peer's: libzmq takes
     /// no message before it has sent its own READY.
     async fn connect(
-        address: SocketAddr,
+        route: Route,
         greeting: Greeting,
         ready: Ready,
         peers: &[SocketType],
     ) -> Result<Self, ClientError> {
+        let address = route.to;
         let connect = async {
-            let stream = TcpStream::connect(address).await?;
+            let stream = route.connect().await?;
             stream.set_nodelay(true)?;
             Ok(stream)
         };
@@ -194,6 +224,7 @@ impl End {
 /// closes it meanwhile (libzmq with heartbeats does), the next request connects anew.
 pub struct ReqClient {
     end: End,
+    route: Route,
     identity: Bytes,
     /// A request is out without its reply.
     waiting: bool,
@@ -208,24 +239,26 @@ impl ReqClient {
     ///
     /// No connection, or the peer does not answer requests.
     pub async fn connect(
-        address: SocketAddr,
+        route: impl Into<Route>,
         identity: Option<&[u8]>,
     ) -> Result<Self, ClientError> {
+        let route = route.into();
         let identity = Bytes::copy_from_slice(identity.unwrap_or_default());
-        let end = Self::open(address, &identity).await?;
+        let end = Self::open(route, &identity).await?;
         Ok(Self {
             end,
+            route,
             identity,
             waiting: false,
         })
     }
 
-    async fn open(address: SocketAddr, identity: &Bytes) -> Result<End, ClientError> {
+    async fn open(route: Route, identity: &Bytes) -> Result<End, ClientError> {
         let ready = Ready {
             socket_type: Some(SocketType::Req),
             identity: identity.clone(),
         };
-        End::connect(address, Greeting::V30, ready, &Self::PEERS).await
+        End::connect(route, Greeting::V30, ready, &Self::PEERS).await
     }
 
     /// The address connected to.
@@ -246,7 +279,7 @@ impl ReqClient {
             return Err(ClientError::Abandoned(self.end.address));
         }
         if self.closed_meanwhile() {
-            self.end = Self::open(self.end.address, &self.identity).await?;
+            self.end = Self::open(self.route, &self.identity).await?;
         }
         self.waiting = true;
         let mut head = BytesMut::with_capacity(2 + HEADER_MAX);
@@ -308,12 +341,12 @@ impl SubClient {
     /// # Errors
     ///
     /// No connection, or the peer does not publish.
-    pub async fn connect(address: SocketAddr, topics: &[&[u8]]) -> Result<Self, ClientError> {
+    pub async fn connect(route: impl Into<Route>, topics: &[&[u8]]) -> Result<Self, ClientError> {
         let ready = Ready {
             socket_type: Some(SocketType::Sub),
             identity: Bytes::new(),
         };
-        let mut end = End::connect(address, Greeting::V31, ready, &Self::PEERS).await?;
+        let mut end = End::connect(route.into(), Greeting::V31, ready, &Self::PEERS).await?;
         let commands = end.greeting.is_some_and(|greeting| greeting.minor >= 1);
         let mut bytes = BytesMut::with_capacity(128);
         for topic in topics {

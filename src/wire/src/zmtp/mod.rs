@@ -34,7 +34,7 @@ pub mod publish;
 
 pub mod client;
 
-pub use client::{ClientError, ReqClient, SubClient};
+pub use client::{ClientError, ReqClient, Route, SubClient};
 pub use limits::{Heartbeat, PeerLimits, Progress, PubLimits, Rate, ReqLimits, SizeLimits};
 pub use listen::{KeepAlive, ListenError, ListenOptions, bind};
 pub use metrics::{Close, Refusal};

@@ -4,6 +4,7 @@
 //! Needs a python with pyzmq: `SALTERN_STOCK_PYTHON`, or the one that `make test` installs.
 //! Without one these tests fail, because a skipped proof proves nothing.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -253,7 +254,7 @@ async fn our_request_client_asks_libzmq() {
             .await
             .expect("output")
             .expect("line");
-        let addr = format!("127.0.0.1:{port}").parse().expect("address");
+        let addr: SocketAddr = format!("127.0.0.1:{port}").parse().expect("address");
         let mut client = ReqClient::connect(addr, Some(b"me"))
             .await
             .expect("connect");
@@ -276,7 +277,7 @@ async fn our_subscribe_client_hears_libzmq() {
         .await
         .expect("output")
         .expect("line");
-    let addr = format!("127.0.0.1:{port}").parse().expect("address");
+    let addr: SocketAddr = format!("127.0.0.1:{port}").parse().expect("address");
     let mut client = SubClient::connect(addr, &[b"top"]).await.expect("connect");
     peer.says("b'\\x01top'").await;
     for number in 0..1000 {

@@ -3,6 +3,7 @@
 //! Longer than 500 lines because it is a list: one test a promise, none needs another.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use saltern_wire::zmtp::{
     ClientError, Heartbeat, Incoming, PeerLimits, PubLimits, PubMessage, PublishCount, ReqClient,
-    ReqLimits, RequestSink, SizeLimits, SubClient,
+    ReqLimits, RequestSink, Route, SizeLimits, SubClient,
 };
 use tokio::sync::{Notify, Semaphore};
 
@@ -48,6 +49,25 @@ async fn a_request_gets_its_reply() {
     drop(client);
     running.reaches("closed_total", "peer_closed", 1).await;
     assert_eq!(running.metric("connections", ""), 0);
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn a_client_connects_from_the_address_it_is_told() {
+    let (running, handle) = publish_listener(PubLimits::default());
+    let from: IpAddr = "127.9.8.7".parse().expect("address");
+    let route = Route {
+        to: running.addr,
+        from: Some(from),
+    };
+    let _subscriber = SubClient::connect(route, &[b""]).await.expect("connect");
+    running.reaches("messages_total", "in", 1).await;
+    let addresses: Vec<IpAddr> = handle
+        .subscribers()
+        .iter()
+        .map(|subscriber| subscriber.address.ip())
+        .collect();
+    assert_eq!(addresses, [from]);
     running.stopped().await;
 }
 

@@ -1,5 +1,6 @@
 //! Against the `zeromq` crate: an implementation that is neither libzmq nor ours.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -102,7 +103,7 @@ async fn our_clients_talk_to_its_sockets() {
     let endpoint = soon("to bind", rep.bind("tcp://127.0.0.1:0"))
         .await
         .expect("bind");
-    let address = endpoint
+    let address: SocketAddr = endpoint
         .to_string()
         .trim_start_matches("tcp://")
         .parse()
@@ -128,7 +129,7 @@ async fn our_clients_talk_to_its_sockets() {
     let endpoint = soon("to bind", publisher.bind("tcp://127.0.0.1:0"))
         .await
         .expect("bind");
-    let address = endpoint
+    let address: SocketAddr = endpoint
         .to_string()
         .trim_start_matches("tcp://")
         .parse()
