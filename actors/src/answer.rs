@@ -11,7 +11,7 @@ pub struct Answer {
     reply: ReplyHandle,
     done: Bytes,
     failed: Bytes,
-    _place: Ticket,
+    _place: Option<Ticket>,
 }
 
 impl Answer {
@@ -21,8 +21,24 @@ impl Answer {
             reply,
             done,
             failed,
-            _place: place,
+            _place: Some(place),
         }
+    }
+
+    /// An answer that keeps no worker's place: it waits elsewhere, and what it says on success is
+    /// not known yet ([`Answer::saying`]).
+    pub(crate) fn without_place(reply: ReplyHandle, failed: Bytes) -> Self {
+        Self {
+            reply,
+            done: failed.clone(),
+            failed,
+            _place: None,
+        }
+    }
+
+    /// The same answer with other words for success.
+    pub(crate) fn saying(self, done: Bytes) -> Self {
+        Self { done, ..self }
     }
 
     /// Tells the peer that all is done.

@@ -21,6 +21,7 @@ pub mod messages;
 mod mworker;
 mod presence;
 mod publisher;
+mod renderer;
 mod req_router;
 mod send;
 #[cfg(test)]

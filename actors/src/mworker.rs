@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::messages::{BeginJob, Fire, TakeReturn, Work};
+use crate::renderer::{RenderQueue, Rendering};
 use crate::send::{Outbox, Sends};
 use crate::window::Ticket;
 
@@ -24,6 +25,7 @@ pub(crate) struct Seed {
     pub(crate) begin_job: Recipient<BeginJob>,
     pub(crate) take_return: Recipient<TakeReturn>,
     pub(crate) bus: Recipient<Fire>,
+    pub(crate) renderings: Arc<RenderQueue>,
     pub(crate) metrics: WorkerMetrics,
 }
 
@@ -94,7 +96,15 @@ impl Handler<Work> for MWorker {
         if handled.minion.is_some() {
             request.reply.authenticated();
         }
-        self.carry_out(handled.outcome, request.reply, ticket, context);
+        let mut outcome = handled.outcome;
+        match outcome.later.take() {
+            Some(work) => self.seed.renderings.push(Rendering {
+                command: handled.command,
+                work,
+                answer: Answer::without_place(request.reply, outcome.reply),
+            }),
+            None => self.carry_out(outcome, request.reply, ticket, context),
+        }
         let took = began.elapsed().as_secs_f64();
         self.seed
             .metrics

@@ -8,6 +8,7 @@
 //! | JobMirror | mirror | permanent | job-cache files lag |
 //! | JobStore | jobs | permanent | the batch at hand is refused; its peers send again |
 //! | JobTracker | jobs | permanent | open jobs are read from the store again |
+//! | Renderer × n | render-n | permanent | the request at hand is answered as not handled |
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |
 //! | Maintenance | main | permanent | its timers start anew |
@@ -49,6 +50,7 @@ use crate::maintenance::{self, Maintenance, Rotation};
 use crate::mworker::{self, MWorker};
 use crate::presence::Presence;
 use crate::publisher::{self, Publisher};
+use crate::renderer::{self, RenderQueue, Renderer};
 use crate::req_router::{self, ReqRouter};
 use crate::window::Windows;
 
@@ -366,12 +368,14 @@ impl Plan {
     fn start_front(&self, requests: ReqListener, back: &Back) {
         let count = self.config.worker_threads;
         let budget = Budget::new(100, Duration::from_secs(60));
+        let renderings = self.start_renderers(back, budget);
         let pool = self.root.supervisor("workers", Strategy::OneForOne, budget);
         let seed = mworker::Seed {
             services: back.services.clone(),
             begin_job: back.tracker.clone().recipient(),
             take_return: back.tracker.clone().recipient(),
             bus: back.bus.clone().recipient(),
+            renderings,
             metrics: mworker::WorkerMetrics::new(&self.registry),
         };
         let workers = (0..count)
@@ -395,5 +399,29 @@ impl Plan {
             stop: self.stop.clone(),
         };
         let _: Addr<ReqRouter> = self.root.start_child(self.on_thread("requests"), seed, 0);
+    }
+
+    /// Those who find answers that take long, with a budget like the workers': they too meet what
+    /// comes from outside.
+    fn start_renderers(&self, back: &Back, budget: Budget) -> Arc<RenderQueue> {
+        let queue = RenderQueue::new(self.config.saltern_render_backlog, &self.registry);
+        let pool = self
+            .root
+            .supervisor("renderers", Strategy::OneForOne, budget);
+        let seed = renderer::Seed {
+            queue: queue.clone(),
+            bus: back.bus.clone().recipient(),
+        };
+        let renderers = (1..=self.config.saltern_render_threads)
+            .map(|number| {
+                let instance = u32::try_from(number).unwrap_or(u32::MAX);
+                let spec = self.on_thread(&format!("render-{instance}"));
+                let spec = spec.with_budget(budget);
+                let renderer: Addr<Renderer> = pool.start_child(spec, seed.clone(), instance);
+                renderer.recipient()
+            })
+            .collect();
+        queue.set_renderers(renderers);
+        queue
     }
 }

@@ -212,6 +212,10 @@ pub struct MasterConfig {
     pub saltern_request_backlog: usize,
     /// Time for requests in flight when stopping.
     pub saltern_stop_timeout: Duration,
+    /// Threads that compile pillars.
+    pub saltern_render_threads: usize,
+    /// Requests that may wait for one of them.
+    pub saltern_render_backlog: usize,
 
     settings: Mapping,
     defaults: Mapping,
@@ -276,6 +280,10 @@ pub fn load_master(path: &Path) -> Result<Loaded, ConfigErrors> {
 }
 
 /// `salt_compat` decides which defaults apply, so it is read before everything else.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 fn compat_of(settings: &Mapping, findings: &mut Vec<Finding>) -> Compat {
     let Some(node) = settings.get("salt_compat") else {
         return Compat::V3008;
@@ -362,7 +370,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         user: take_user(reader),
         worker_threads: match reader.written("worker_threads") {
             Some(_) => reader.usize("worker_threads", 1, 1024),
-            None => std::thread::available_parallelism().map_or(1, usize::from),
+            None => cores(),
         },
         max_open_files: u64::from(reader.u32("max_open_files", 1)),
         loop_interval: reader.seconds("loop_interval").max(Duration::from_secs(1)),
@@ -446,6 +454,11 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_event_queue_length: reader.usize("saltern_event_queue_length", 1, 1 << 30),
         saltern_request_backlog: reader.usize("saltern_request_backlog", 1, 1 << 30),
         saltern_stop_timeout: reader.seconds("saltern_stop_timeout"),
+        saltern_render_threads: match reader.usize("saltern_render_threads", 0, 1024) {
+            0 => cores(),
+            threads => threads,
+        },
+        saltern_render_backlog: reader.usize("saltern_render_backlog", 1, 1 << 30),
         settings: Mapping::default(),
         defaults: Mapping::default(),
     }

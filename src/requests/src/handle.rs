@@ -1,6 +1,7 @@
 //! The way of one request: open the envelope, find the command, run it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_model::MinionId;
@@ -64,7 +65,7 @@ pub struct Handled {
 }
 
 /// Handles one request that came from `from`.
-pub fn handle(payload: Bytes, from: IpAddr, services: &Services) -> Handled {
+pub fn handle(payload: Bytes, from: IpAddr, services: &Arc<Services>) -> Handled {
     match envelope::open(payload, services) {
         Ok(Opened::Clear { load, version }) => handle_clear(load, version, services),
         Ok(Opened::Minion(sealed)) => handle_minion(sealed, from, services),
@@ -210,7 +211,7 @@ impl MinionCommand {
     }
 }
 
-fn handle_minion(sealed: Sealed, from: IpAddr, services: &Services) -> Handled {
+fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Handled {
     let minion = sealed.minion.clone();
     services.surroundings.heard(&minion, from);
     if !sealed.load.contains("cmd") {
@@ -232,7 +233,7 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Services) -> Handled {
     let outcome = match command {
         MinionCommand::Return => return_::handle(sealed, services),
         MinionCommand::MinionEvent => minion_event::handle(sealed, services),
-        MinionCommand::Pillar => pillar::handle(&sealed, services),
+        MinionCommand::Pillar => pillar::handle(sealed, services),
         MinionCommand::File(command) => files::handle(command, &sealed, services),
         MinionCommand::MasterOpts => master_opts::handle(&sealed, services),
         MinionCommand::MasterTops => master_tops::handle(&sealed, services),

@@ -42,7 +42,7 @@ mod sub_events;
 
 pub use complaints::Complaints;
 pub use handle::{Class, Handled, handle, peek_class};
-pub use outcome::{Effect, Outcome, Publication, StartJob, StoreReturn, Topics};
+pub use outcome::{Effect, Finished, Later, Outcome, Publication, StartJob, StoreReturn, Topics};
 pub use reply::NO_ANSWER;
 pub use services::{RequestMetrics, Services, Stores, Surroundings};
 pub use site_options::SiteOptions;

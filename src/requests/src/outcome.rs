@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use saltern_model::{Event, JobRecord, MinionId, ReturnRecord};
 
+use crate::reply;
+
 /// The answer to a request, and what must happen because of it.
 pub struct Outcome {
     /// The bytes to send back. When an effect is durable, only after it has been stored.
@@ -11,6 +13,9 @@ pub struct Outcome {
     pub reply_if_not_stored: Bytes,
     /// What is to be done, in order.
     pub effects: Vec<Effect>,
+    /// Work that finds the real answer; then `reply` is for when nobody does it, and there are no
+    /// effects.
+    pub later: Option<Later>,
 }
 
 impl Outcome {
@@ -21,6 +26,16 @@ impl Outcome {
             reply_if_not_stored: reply.clone(),
             reply,
             effects: Vec::new(),
+            later: None,
+        }
+    }
+
+    /// An answer that takes long to find: `work` is done beside the workers. Where nobody has time
+    /// for it, the peer is told that its request was not handled.
+    pub fn later(work: impl FnOnce() -> Finished + Send + 'static) -> Self {
+        Self {
+            later: Some(Later(Box::new(work))),
+            ..Self::reply(reply::no_answer())
         }
     }
 
@@ -29,6 +44,24 @@ impl Outcome {
         self.effects.push(Effect::Fire(event));
         self
     }
+}
+
+/// Work of a request that may take long, and is done on another thread.
+pub struct Later(Box<dyn FnOnce() -> Finished + Send>);
+
+impl Later {
+    /// Does the work; blocks for as long as it takes.
+    pub fn run(self) -> Finished {
+        (self.0)()
+    }
+}
+
+/// What came of work that took long.
+pub struct Finished {
+    /// The bytes to send back.
+    pub reply: Bytes,
+    /// Events to fire, in order, before the reply is sent.
+    pub events: Vec<Event>,
 }
 
 /// One thing to be done because of a request.

@@ -5,34 +5,38 @@
 //! would give; a site with some gets a pillar error, so that no state is applied without the
 //! pillar that it was written for.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use saltern_crypto::{Crypticle, KeyString};
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
 use crate::envelope::{Refusal, Sealed};
-use crate::{Outcome, Services, reply};
+use crate::{Finished, Outcome, Services, reply};
 
-/// Answers with the pillar.
-pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
-    let pillar = pillar_of(sealed, services);
+/// Answers with the pillar. It is compiled beside the workers: a template may run for long.
+pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     let private = sealed.load.str("ver") == Some("2") || services.site.pillar_version != 1;
-    if !private {
-        return Outcome::reply(sealed.answer.seal(&encode(&pillar, Dialect::Raw)));
-    }
-    if sealed.answer.version > 1 && sealed.answer.nonce.is_none() {
+    if private && sealed.answer.version > 1 && sealed.answer.nonce.is_none() {
         return Outcome::reply(reply::plain_error("Nonce not included in request"));
     }
-    match private_reply(sealed, &pillar, services) {
-        Ok(reply) => Outcome::reply(reply),
-        Err(refusal) => {
-            services
-                .metrics
-                .refused
-                .with_label_values(&[refusal.reason])
-                .inc();
-            Outcome::reply(refusal.reply)
+    let services = Arc::clone(services);
+    Outcome::later(move || {
+        let pillar = pillar_of(&sealed, &services);
+        let reply = if private {
+            private_reply(&sealed, &pillar, &services).unwrap_or_else(|refusal| {
+                let refused = &services.metrics.refused;
+                refused.with_label_values(&[refusal.reason]).inc();
+                refusal.reply
+            })
+        } else {
+            sealed.answer.seal(&encode(&pillar, Dialect::Raw))
+        };
+        Finished {
+            reply,
+            events: Vec::new(),
         }
-    }
+    })
 }
 
 fn pillar_of(sealed: &Sealed, services: &Services) -> Value {

@@ -318,6 +318,7 @@ fn begin(
         reply_if_not_stored: reply::plain_error(
             "the master could not store the job, so it was not published; see the master's log",
         ),
+        later: None,
         effects: vec![Effect::StartJob(Box::new(StartJob {
             job,
             announce,

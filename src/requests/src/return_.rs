@@ -24,6 +24,7 @@ pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
         Ok(effect) => Outcome {
             reply: nil,
             reply_if_not_stored: reply::no_answer(),
+            later: None,
             effects: vec![Effect::StoreReturn(Box::new(effect))],
         },
         Err(reason) => {

@@ -49,6 +49,11 @@ pub const OURS: &[OurOption] = &[
               announced to it and counted." },
     OurOption { name: "saltern_request_backlog", default: "10000",
         doc: "Requests of one class that may wait for a free worker." },
+    OurOption { name: "saltern_render_threads", default: "0",
+        doc: "Threads that compile pillars, beside the workers; 0 for one a processor core." },
+    OurOption { name: "saltern_render_backlog", default: "10000",
+        doc: "Requests for pillars that may wait for such a thread. Beyond it a minion is told \
+              that its request was not handled, and asks again." },
     OurOption { name: "saltern_stop_timeout", default: "10",
         doc: "Seconds that requests in flight have when the master is asked to stop." },
 ];

@@ -56,7 +56,7 @@ pub(crate) fn key_pair(name: &str) -> KeyPair {
 }
 
 pub(crate) struct Site {
-    pub(crate) services: Services,
+    pub(crate) services: Arc<Services>,
     pub(crate) around: Arc<Around>,
     pub(crate) clock: Clock,
     dir: tempfile::TempDir,
@@ -100,7 +100,7 @@ impl Site {
             &Registry::new(),
         );
         Self {
-            services,
+            services: Arc::new(services),
             around,
             clock,
             dir,
@@ -128,9 +128,17 @@ impl Site {
         self.write(&format!("pki/minions/{id}"), &key_pair(name).public);
     }
 
+    /// Handles a request, the part that is done beside the workers included.
     pub(crate) fn handle(&self, payload: impl Into<Bytes>) -> Handled {
         let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        handle(payload.into(), from, &self.services)
+        let mut handled = handle(payload.into(), from, &self.services);
+        if let Some(later) = handled.outcome.later.take() {
+            let finished = later.run();
+            let fire = finished.events.into_iter().map(Effect::Fire);
+            handled.outcome = Outcome::reply(finished.reply);
+            handled.outcome.effects.extend(fire);
+        }
+        handled
     }
 
     pub(crate) fn ask(&self, payload: impl Into<Bytes>) -> Outcome {
