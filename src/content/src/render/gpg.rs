@@ -48,11 +48,20 @@ impl Default for Gpg {
 ///
 /// # Errors
 /// If a message cannot be decrypted and must be.
-pub fn decrypt(data: Value, gpg: &Gpg, name: &str) -> Result<Value, RenderError> {
+pub fn decrypt(mut data: Value, gpg: &Gpg, name: &str) -> Result<Value, RenderError> {
+    decrypt_in_place(&mut data, gpg, name)?;
+    Ok(data)
+}
+
+/// The same on data that stays where it is; what stands before a failure is decrypted.
+///
+/// # Errors
+/// If a message cannot be decrypted and must be.
+pub(super) fn decrypt_in_place(data: &mut Value, gpg: &Gpg, name: &str) -> Result<(), RenderError> {
     decrypt_at(data, gpg, name, 0)
 }
 
-fn decrypt_at(data: Value, gpg: &Gpg, name: &str, depth: usize) -> Result<Value, RenderError> {
+fn decrypt_at(data: &mut Value, gpg: &Gpg, name: &str, depth: usize) -> Result<(), RenderError> {
     if depth > DEEPEST {
         return Err(RenderError::new(
             ErrorClass::Limit,
@@ -60,37 +69,43 @@ fn decrypt_at(data: Value, gpg: &Gpg, name: &str, depth: usize) -> Result<Value,
             "the data is nested too deeply",
         ));
     }
-    Ok(match data {
-        Value::Str(text) if text.contains(START) => Value::Str(decrypt_text(&text, gpg, name)?),
-        Value::Array(items) => Value::Array(
-            items
-                .into_iter()
-                .map(|item| decrypt_at(item, gpg, name, depth + 1))
-                .collect::<Result<_, _>>()?,
-        ),
-        Value::Map(entries) => Value::Map(
-            entries
-                .into_iter()
-                .map(|(key, value)| Ok((key, decrypt_at(value, gpg, name, depth + 1)?)))
-                .collect::<Result<_, RenderError>>()?,
-        ),
-        other => other,
-    })
+    match data {
+        Value::Str(text) if text.contains(START) => {
+            if let Some(plain) = decrypt_text(text, gpg, name)? {
+                *data = plain;
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                decrypt_at(item, gpg, name, depth + 1)?;
+            }
+        }
+        Value::Map(entries) => {
+            for (_, value) in entries {
+                decrypt_at(value, gpg, name, depth + 1)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
-/// Replaces each message in a text.
-fn decrypt_text(text: &str, gpg: &Gpg, name: &str) -> Result<String, RenderError> {
-    let mut out = String::new();
+/// Replaces each message in a text, and takes the line ends off its end: a message in a block of
+/// YAML has one behind it that nobody wanted. `None` for a text without a whole message.
+fn decrypt_text(text: &str, gpg: &Gpg, name: &str) -> Result<Option<Value>, RenderError> {
+    let mut out = Vec::new();
     let mut rest = text;
+    let mut found = false;
     while let Some(start) = rest.find(START) {
         let (before, from) = rest.split_at(start);
         let Some(end) = from.find(END).map(|end| end + END.len()) else {
             break;
         };
         let (message, after) = from.split_at(end);
-        out.push_str(before);
+        found = true;
+        out.extend_from_slice(before.as_bytes());
         match run(message, gpg) {
-            Ok(plain) => out.push_str(&plain),
+            Ok(plain) => out.extend_from_slice(&plain),
             Err(reason) if gpg.must_succeed => {
                 return Err(RenderError::new(
                     ErrorClass::Data,
@@ -100,25 +115,38 @@ fn decrypt_text(text: &str, gpg: &Gpg, name: &str) -> Result<String, RenderError
             }
             Err(reason) => {
                 tracing::warn!(template = name, reason, "could not decrypt a PGP message");
-                out.push_str(message);
+                out.extend_from_slice(message.replace("\\n", "\n").as_bytes());
             }
         }
         rest = after;
     }
-    out.push_str(rest);
-    Ok(out)
+    if !found {
+        return Ok(None);
+    }
+    out.extend_from_slice(rest.as_bytes());
+    while out.last() == Some(&b'\n') {
+        out.pop();
+    }
+    Ok(Some(match String::from_utf8(out) {
+        Ok(text) => Value::Str(text),
+        Err(binary) => Value::Bin(binary.into_bytes().into()),
+    }))
 }
 
-fn run(message: &str, gpg: &Gpg) -> Result<String, String> {
+/// The plain text of one message. As in stock a plain text is good whatever the exit code, which
+/// also tells of signatures that cannot be checked.
+fn run(message: &str, gpg: &Gpg) -> Result<Vec<u8>, String> {
     let mut command = Command::new(&gpg.program);
     command
         .arg("--homedir")
         .arg(&gpg.key_directory)
         .args(["--no-tty", "--batch", "-d"])
         .stderr(Stdio::null());
-    let done = process::run(command, message.as_bytes().to_vec(), gpg.time, LONGEST)?;
-    if done.code != Some(0) {
+    // A message on one line has its line ends written out.
+    let message = message.replace("\\n", "\n").into_bytes();
+    let done = process::run(command, message, gpg.time, LONGEST)?;
+    if done.output.is_empty() {
         return Err("gpg refused the message".to_owned());
     }
-    String::from_utf8(done.output).map_err(|_| "the plain text is not UTF-8".to_owned())
+    Ok(done.output)
 }

@@ -2,6 +2,7 @@
 //! configuration names (`salt/template.py`).
 
 pub mod data;
+mod decrypt;
 mod error;
 pub mod functions;
 mod gpg;
@@ -11,6 +12,7 @@ pub mod modules;
 mod process;
 mod sls;
 
+pub use decrypt::{DecryptRules, decrypt_pillar};
 pub use error::{ErrorClass, RenderError};
 pub use gpg::{Gpg, decrypt};
 pub use sls::set_sls_context;

@@ -4,6 +4,8 @@
 //! matching) are added to the same [`Registry`] by whoever owns it.
 
 mod commands;
+mod cp;
+pub mod site;
 mod small;
 mod values;
 
