@@ -14,7 +14,8 @@ use saltern_crypto::{Crypticle, EncAlgo, KeyString, PrivateKey, SigAlgo};
 use saltern_model::MinionId;
 use saltern_requests::Stores;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobReader};
-use saltern_store::{MasterKeys, PkiTree, Sessions, SharedKeys, UserKeys, files::ensure_dir};
+use saltern_store::files::ensure_dir;
+use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, SharedKeys, UserKeys};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, decode_wire, encode};
 use saltern_wire::zmtp::ReqClient;
 use tokio::io::AsyncReadExt;
@@ -77,6 +78,7 @@ impl Site {
                 shared: Arc::new(SharedKeys::open(config, clock.clone()).unwrap()),
                 users: Arc::new(UserKeys::prepare(config).unwrap()),
                 files: Arc::new(FileServer::new(config, clock).unwrap()),
+                minion_data: Arc::new(MinionDataStore::open(config)),
                 master: Arc::new(MasterKeys::load_or_create(config).unwrap()),
             },
             database: JobDatabase::open(path, DatabaseLimits::default()).unwrap(),

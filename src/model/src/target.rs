@@ -78,6 +78,9 @@ pub enum Target {
     Expression(TargetType, String),
     /// A list of ids, as they came: they need not be valid ids, only known ones match.
     List(Vec<String>),
+    /// A compound expression that its sender has split into words already, as clients do with
+    /// nodegroups; a word may hold spaces then.
+    Words(Vec<String>),
 }
 
 impl Target {
@@ -86,6 +89,7 @@ impl Target {
         match self {
             Self::Expression(kind, _) => *kind,
             Self::List(_) => TargetType::List,
+            Self::Words(_) => TargetType::Compound,
         }
     }
 }
@@ -95,6 +99,7 @@ impl fmt::Display for Target {
         match self {
             Self::Expression(_, text) => f.write_str(text),
             Self::List(ids) => f.write_str(&ids.join(",")),
+            Self::Words(words) => f.write_str(&words.join(" ")),
         }
     }
 }

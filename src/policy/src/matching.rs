@@ -165,6 +165,7 @@ impl Targeting {
                 return self.resolve_ids(target, candidates);
             }
             Target::Expression(kind, text) => (*kind, text.as_str()),
+            Target::Words(_) => (TargetType::Compound, ""),
         };
         let Some(site) = &self.site else {
             return self.resolve_ids(target, candidates);
@@ -182,7 +183,10 @@ impl Targeting {
             index: RefCell::new(None),
         };
         let (found, missing) = match kind {
-            TargetType::Compound => search.compound(compound::words(text))?,
+            TargetType::Compound => search.compound(match target {
+                Target::Words(words) => words.clone(),
+                _ => compound::words(text),
+            })?,
             TargetType::Nodegroup => {
                 let words = site.nodegroups.expand(text)?;
                 search.compound(words)?

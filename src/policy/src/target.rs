@@ -108,7 +108,7 @@ impl Targeting {
                         .filter(|id| pattern.matches(id.as_str())),
                 ))
             }
-            Target::Expression(other, _) => Err(TargetError::Unsupported(*other)),
+            other => Err(TargetError::Unsupported(other.kind())),
         }
     }
 }

@@ -39,6 +39,7 @@ mod services;
 mod signed_load;
 mod site_options;
 mod sub_events;
+mod targets;
 
 pub use complaints::Complaints;
 pub use handle::{Class, Handled, handle, peek_class};

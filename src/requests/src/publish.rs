@@ -3,27 +3,16 @@
 //! Stored first, then announced, then published, then answered: a jid that a client holds is in
 //! the store.
 
-use saltern_model::{Compat, Event, Jid, JobRecord, MinionId, Packed, Tag, Target, TargetType};
-use saltern_policy::target::{Candidates, Resolved, TargetError};
-use saltern_store::{AcceptedIds, KeyProof};
+use saltern_model::{Compat, Event, Jid, JobRecord, Packed, Tag, Target, TargetType};
+use saltern_policy::matching::MatchOptions;
+use saltern_policy::target::Resolved;
+use saltern_store::KeyProof;
 use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value, decode_wire, encode};
 
 use crate::envelope::LOAD_LIMITS;
 use crate::outcome::{Publication, StartJob, Topics};
-use crate::{Effect, Outcome, Services, event_data, publish_load, python_text, reply};
-
-/// The accepted minions as the candidates of a target.
-struct Accepted<'a>(&'a AcceptedIds);
-
-impl Candidates for Accepted<'_> {
-    fn ids(&self) -> &[MinionId] {
-        self.0.sorted()
-    }
-
-    fn find(&self, id: &str) -> Option<&MinionId> {
-        self.0.get(id)
-    }
-}
+use crate::publish_load::DEFAULT_DELIMITER;
+use crate::{Effect, Outcome, Services, event_data, publish_load, python_text, reply, targets};
 
 /// Why nothing is published.
 enum Refused {
@@ -112,7 +101,7 @@ fn without_secrets(load: &Value) -> Vec<(Value, Value)> {
 }
 
 fn start(load: &Value, services: &Services) -> Result<Outcome, Refused> {
-    let request = Request::read(load)?;
+    let request = Request::read(load, services.config.salt_compat)?;
     let blacklist = &services.site.blacklist;
     if blacklist.bars_user(request.user)
         || blacklist.bars_any_function(request.functions.iter().map(String::as_str))
@@ -123,7 +112,7 @@ fn start(load: &Value, services: &Services) -> Result<Outcome, Refused> {
     let Some(target) = &request.target else {
         return Ok(Outcome::reply(no_match(load)));
     };
-    let resolved = resolve(target, services)?;
+    let resolved = resolve(load, target, services)?;
     if resolved.minions.is_empty() {
         return Ok(Outcome::reply(no_match(load)));
     }
@@ -158,7 +147,7 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn read(load: &'a Value) -> Result<Self, Refused> {
+    fn read(load: &'a Value, compat: Compat) -> Result<Self, Refused> {
         let user = load.get("user").and_then(Value::as_str);
         let kwargs = load.get("kwargs");
         if kwargs.is_some_and(|kwargs| kwargs.as_map().is_none()) {
@@ -167,7 +156,11 @@ impl<'a> Request<'a> {
         Ok(Self {
             user: user.ok_or(Refused::Malformed("user"))?,
             functions: functions(load.get("fun").unwrap_or(&Value::Nil))?,
-            target: target(load)?,
+            target: targets::of_load(
+                load.get("tgt").ok_or(Refused::Malformed("tgt"))?,
+                load.get("tgt_type"),
+                compat,
+            ),
             nocache: kwargs
                 .and_then(|kwargs| kwargs.get("nocache"))
                 .and_then(Value::as_bool)
@@ -189,24 +182,6 @@ fn functions(fun: &Value) -> Result<Vec<String>, Refused> {
             .collect(),
         _ => Err(Refused::Malformed("fun")),
     }
-}
-
-fn target(load: &Value) -> Result<Option<Target>, Refused> {
-    let kind = match load.get("tgt_type") {
-        None => Some(TargetType::Glob),
-        Some(name) => name.as_str().and_then(TargetType::from_wire),
-    };
-    let Some(target) = load.get("tgt") else {
-        return Err(Refused::Malformed("tgt"));
-    };
-    Ok(match (kind, target) {
-        (Some(kind), Value::Str(text)) => Some(Target::Expression(kind, text.clone())),
-        (Some(_), Value::Array(names)) => {
-            let names = names.iter().filter_map(Value::as_str);
-            Some(Target::List(names.map(str::to_owned).collect()))
-        }
-        _ => None,
-    })
 }
 
 /// Local users authenticate by the key in their key file. Tokens and eauth are refused as wrong
@@ -231,20 +206,22 @@ fn authenticate(load: &Value, request: &Request<'_>, services: &Services) -> Res
     }
 }
 
-fn resolve(target: &Target, services: &Services) -> Result<Resolved, Refused> {
-    let accepted = services.pki.accepted().map_err(|error| {
+fn resolve(load: &Value, target: &Target, services: &Services) -> Result<Resolved, Refused> {
+    let options = MatchOptions {
+        delimiter: match load
+            .get("kwargs")
+            .and_then(|kwargs| kwargs.get("delimiter"))
+        {
+            None => DEFAULT_DELIMITER,
+            // What is no text separates nothing, like the empty one: an error, so nobody.
+            Some(delimiter) => delimiter.as_str().unwrap_or_default(),
+        },
+        ..MatchOptions::default()
+    };
+    targets::resolve(services, target, &options).map_err(|error| {
         tracing::error!(%error, "accepted keys cannot be listed");
         Refused::Because("the accepted keys cannot be listed; see the master's log".to_owned())
-    })?;
-    match services.targeting.resolve(target, &Accepted(&accepted)) {
-        Ok(resolved) => Ok(resolved),
-        // Stock: any exception in matching is an empty result.
-        Err(TargetError::Expression(error)) => {
-            tracing::warn!(cmd = "publish", %error, "target matches nobody");
-            Ok(Resolved::default())
-        }
-        Err(error) => Err(Refused::Because(error.to_string())),
-    }
+    })
 }
 
 fn no_match(load: &Value) -> bytes::Bytes {

@@ -17,7 +17,7 @@ const PASSED_ON: [&str; 5] = [
 ];
 
 /// The separator of grain and pillar paths that is not worth saying.
-const DEFAULT_DELIMITER: &str = ":";
+pub(crate) const DEFAULT_DELIMITER: &str = ":";
 
 /// The entries of the publish load, without `serial`.
 pub(crate) fn entries(load: &Value, jid: &str, services: &Services) -> Vec<(Value, Value)> {

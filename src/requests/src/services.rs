@@ -10,10 +10,11 @@ use saltern_content::files::FileServer;
 use saltern_model::{JidMinter, MinionId};
 use saltern_policy::autosign::{Autosign, AutosignOptions};
 use saltern_policy::target::Targeting;
-use saltern_store::{MasterKeys, PkiTree, Sessions, SharedKeys, UserKeys};
+use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, SharedKeys, UserKeys};
 
 use crate::complaints::Complaints;
 use crate::site_options::SiteOptions;
+use crate::targets;
 
 /// What a request asks of the rest of the master, without knowing it.
 pub trait Surroundings: Send + Sync {
@@ -41,11 +42,13 @@ pub struct Services {
     pub users: Arc<UserKeys>,
     /// The file server.
     pub files: Arc<FileServer>,
+    /// Grains, pillars and mines of the minions.
+    pub minion_data: Arc<MinionDataStore>,
     /// Rules for new keys.
     pub autosign: Autosign,
     /// Options that only requests use.
     pub site: SiteOptions,
-    /// Targets and their compiled patterns.
+    /// Targets of every kind, their compiled patterns and the index of cached data.
     pub targeting: Targeting,
     /// Makes jids.
     pub minter: JidMinter,
@@ -71,6 +74,8 @@ pub struct Stores {
     pub users: Arc<UserKeys>,
     /// The file server.
     pub files: Arc<FileServer>,
+    /// Grains, pillars and mines of the minions.
+    pub minion_data: Arc<MinionDataStore>,
 }
 
 impl Services {
@@ -90,10 +95,12 @@ impl Services {
             permissive_pki_access: config.permissive_pki_access,
         });
         let unique_suffix = config.unique_jid.then(std::process::id);
+        let site = SiteOptions::read(&config);
+        let targeting = targets::of_site(&config, site.minion_data_cache, &stores.minion_data);
         Self {
             autosign,
-            site: SiteOptions::read(&config),
-            targeting: Targeting::default(),
+            site,
+            targeting,
             minter: JidMinter::new(clock.clone(), unique_suffix),
             pki: stores.pki,
             sessions: stores.sessions,
@@ -101,6 +108,7 @@ impl Services {
             master: stores.master,
             users: stores.users,
             files: stores.files,
+            minion_data: stores.minion_data,
             surroundings,
             complaints: Complaints::new(clock.clone(), registry),
             metrics: RequestMetrics::new(registry),

@@ -19,6 +19,8 @@ pub struct SiteOptions {
     pub pillar_version: i64,
     /// `master_id`.
     pub master_id: Option<String>,
+    /// `minion_data_cache`: grains, pillars and mines are kept.
+    pub minion_data_cache: bool,
     /// `signing_algorithm`: how minions sign their messages.
     pub signing_algorithm: SigAlgo,
 }
@@ -31,6 +33,7 @@ impl SiteOptions {
     pub fn read(config: &MasterConfig) -> Self {
         let text = |name: &str| config.raw(name).and_then(Node::as_str);
         let is_on = |name: &str| config.raw(name).is_some_and(Node::is_truthy);
+        let is_on_by_default = |name: &str| config.raw(name).is_none_or(Node::is_truthy);
         Self {
             blacklist: blacklist(config),
             sudo_is_limited: is_on("sudo_acl") && is_on("publisher_acl"),
@@ -40,6 +43,7 @@ impl SiteOptions {
                 .and_then(Node::as_i64)
                 .unwrap_or(2),
             master_id: text("master_id").map(str::to_owned),
+            minion_data_cache: is_on_by_default("minion_data_cache"),
             signing_algorithm: text("signing_algorithm")
                 .and_then(SigAlgo::from_wire)
                 .unwrap_or(SigAlgo::Pkcs1v15Sha1),

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use saltern_config::MasterConfig;
 use saltern_model::{Compat, MinionId};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
@@ -70,6 +71,11 @@ pub struct MinionDataStore {
 }
 
 impl MinionDataStore {
+    /// Opens the cache of this configuration. Nothing is read yet.
+    pub fn open(config: &MasterConfig) -> Self {
+        Self::with_options(&StoreOptions::from(config))
+    }
+
     /// Opens the cache below `cachedir`. Nothing is read yet.
     pub fn with_options(options: &StoreOptions) -> Self {
         Self {

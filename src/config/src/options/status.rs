@@ -27,7 +27,7 @@ pub enum NotYet {
     Pillar,
     /// Rendering and states on the master.
     States,
-    /// Node groups, ranges and compound targets.
+    /// Range servers, and minions of other masters.
     Targeting,
     /// Permissions of users and of external authentication.
     Permissions,
@@ -61,7 +61,7 @@ impl NotYet {
             NotYet::Remotes => "remote sources of files and pillars",
             NotYet::Pillar => "pillar",
             NotYet::States => "rendering on the master",
-            NotYet::Targeting => "targeting beyond glob, list and pcre",
+            NotYet::Targeting => "this way to find minions",
             NotYet::Permissions => "access control beyond the user keys",
             NotYet::MinionData => "the store of minion data, mine and peer calls",
             NotYet::Automation => "reactor, engines and schedule",
@@ -93,6 +93,8 @@ pub(super) const HONOURED: &[&str] = &[
     // Jobs and events.
     "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
     "keep_jobs_seconds", "max_event_size", "timeout", "unique_jid",
+    // Targets and what is kept of minions.
+    "minion_data_cache", "nodegroups",
     // Files.
     "file_buffer_size", "file_ignore_glob", "file_ignore_regex", "file_recv", "file_recv_max_size",
     "file_roots", "fileserver_backend", "fileserver_followsymlinks", "fileserver_ignoresymlinks",
@@ -318,7 +320,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "state_top_saltenv", "test", "top_file_merging_strategy", "enable_gpu_grains",
     ]),
     (NotYet::Targeting, &[
-        "nodegroups", "range_server", "detect_remote_minions", "remote_minions_port",
+        "range_server", "detect_remote_minions", "remote_minions_port",
     ]),
     (NotYet::Permissions, &[
         "auth.enable_expanded_auth_matching", "django_auth_path", "django_auth_settings",
@@ -328,7 +330,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "sudo_acl", "token_expire", "token_expire_user_override",
     ]),
     (NotYet::MinionData, &[
-        "enforce_mine_cache", "mine_get", "minion_data_cache", "minion_data_cache_events", "peer",
+        "enforce_mine_cache", "mine_get", "minion_data_cache_events", "peer",
         "peer_run", "preserve_minion_cache",
     ]),
     (NotYet::Automation, &[

@@ -231,6 +231,10 @@ fn target(tgt: &Value, kind: &str) -> Option<Target> {
             let names = items.iter().filter_map(Value::as_str);
             Some(Target::List(names.map(str::to_owned).collect()))
         }
+        Value::Array(items) if kind == TargetType::Compound => {
+            let words = items.iter().map(|item| item.as_str().map(str::to_owned));
+            words.collect::<Option<Vec<String>>>().map(Target::Words)
+        }
         _ => None,
     }
 }
@@ -260,7 +264,7 @@ mod tests {
             match target {
                 Target::Expression(_, text) if text == "*" => vec![id("a"), id("b")],
                 Target::Expression(_, text) => text.split(',').map(id).collect(),
-                Target::List(_) => Vec::new(),
+                Target::List(_) | Target::Words(_) => Vec::new(),
             }
         };
         let mine = |minion: &MinionId| {

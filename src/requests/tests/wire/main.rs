@@ -15,3 +15,4 @@ mod pillar;
 mod publish;
 mod returns;
 mod site;
+mod targets;

@@ -14,7 +14,7 @@ use saltern_config::load_master;
 use saltern_content::files::FileServer;
 use saltern_model::{Event, MinionId};
 use saltern_requests::{Effect, Handled, Outcome, Services, Stores, Surroundings, handle};
-use saltern_store::{MasterKeys, PkiTree, Sessions, SharedKeys, UserKeys};
+use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, SharedKeys, UserKeys};
 use saltern_wire::msgpack::{Limits, Value, decode_wire};
 
 /// The time at which every test begins.
@@ -90,6 +90,7 @@ impl Site {
             master: Arc::new(MasterKeys::load_or_create(&config).unwrap()),
             users: Arc::new(UserKeys::prepare(&config).unwrap()),
             files: Arc::new(FileServer::new(&config, clock.clone()).unwrap()),
+            minion_data: Arc::new(MinionDataStore::open(&config)),
         };
         let around = Arc::new(Around::default());
         let services = Services::new(

@@ -17,7 +17,9 @@ use saltern_config::{LogLevel, MasterConfig, Severity};
 use saltern_content::files::{FileServer, FilesError};
 use saltern_requests::Stores;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
-use saltern_store::{MasterKeys, PkiTree, Sessions, SharedKeys, StoreError, UserKeys};
+use saltern_store::{
+    MasterKeys, MinionDataStore, PkiTree, Sessions, SharedKeys, StoreError, UserKeys,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{chain, complain, load_config};
@@ -157,6 +159,7 @@ fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, OpenError> {
         shared: Arc::new(SharedKeys::open(config, clock.clone())?),
         users: Arc::new(UserKeys::prepare(config)?),
         files: Arc::new(FileServer::new(config, clock.clone()).map_err(OpenError::Files)?),
+        minion_data: Arc::new(MinionDataStore::open(config)),
         master,
     };
     make_directories(config)?;

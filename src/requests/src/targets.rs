@@ -1,0 +1,145 @@
+//! Whom a target means, for everybody here who has to know: the accepted minions, what the master
+//! has cached of them, and the rules of the version.
+//!
+//! The matching itself is `policy`'s business. A target that cannot be used means nobody, as in
+//! stock, where any exception ends so (`CkMinions.check_minions` in `salt/utils/minions.py`).
+
+use std::sync::Arc;
+
+use saltern_config::MasterConfig;
+use saltern_model::{Compat, MinionId, Target, TargetType};
+use saltern_policy::matching::{
+    Changed, Changes, MatchOptions, MinionData, Nodegroups, Site as TargetSite,
+};
+use saltern_policy::target::{Candidates, Resolved, Targeting};
+use saltern_store::minion_data;
+use saltern_store::{AcceptedIds, MinionDataStore, StoreError};
+use saltern_wire::msgpack::Value;
+
+use crate::Services;
+
+/// The accepted minions as the candidates of a target.
+struct Accepted<'a>(&'a AcceptedIds);
+
+impl Candidates for Accepted<'_> {
+    fn ids(&self) -> &[MinionId] {
+        self.0.sorted()
+    }
+
+    fn find(&self, id: &str) -> Option<&MinionId> {
+        self.0.get(id)
+    }
+}
+
+/// The cache of minion data, as matching wants to see it. What cannot be read counts as absent.
+struct Cached(Arc<MinionDataStore>);
+
+impl Cached {
+    fn or_nothing<T>(read: Result<Option<T>, StoreError>, id: &MinionId) -> Option<T> {
+        read.unwrap_or_else(|error| {
+            tracing::warn!(minion = %id, %error, "cached data cannot be read: it counts as absent");
+            None
+        })
+    }
+}
+
+impl MinionData for Cached {
+    fn grains(&self, id: &MinionId) -> Option<Arc<Value>> {
+        Self::or_nothing(self.0.grains(id), id)
+    }
+
+    fn pillar(&self, id: &MinionId) -> Option<Arc<Value>> {
+        Self::or_nothing(self.0.pillar(id), id)
+    }
+
+    fn known(&self) -> Arc<[MinionId]> {
+        self.0.known().unwrap_or_else(|error| {
+            tracing::error!(%error, "the cache of minion data cannot be listed");
+            Arc::default()
+        })
+    }
+
+    fn changes(&self, since: Option<u64>) -> Changes {
+        match self.0.changes(since) {
+            Ok(changes) => Changes {
+                generation: changes.generation,
+                changed: match changes.changed {
+                    minion_data::Changed::These(ids) => Changed::These(ids),
+                    minion_data::Changed::Everything => Changed::Everything,
+                },
+            },
+            Err(error) => {
+                tracing::error!(%error, "the cache of minion data cannot be listed");
+                // The store never counts down to this number, so the next question asks again.
+                Changes {
+                    generation: 0,
+                    changed: Changed::Everything,
+                }
+            }
+        }
+    }
+}
+
+/// Targets of this site.
+pub(crate) fn of_site(
+    config: &MasterConfig,
+    is_cached: bool,
+    data: &Arc<MinionDataStore>,
+) -> Targeting {
+    let nodegroups = config.raw("nodegroups");
+    let cached = || Arc::new(Cached(data.clone())) as Arc<dyn MinionData>;
+    Targeting::of(TargetSite::new(
+        config.salt_compat,
+        nodegroups.map(Nodegroups::from_node).unwrap_or_default(),
+        is_cached.then(cached),
+    ))
+}
+
+/// The target of a load; nothing for one that means nobody in stock, because its kind is unknown
+/// or takes no list.
+pub(crate) fn of_load(tgt: &Value, tgt_type: Option<&Value>, compat: Compat) -> Option<Target> {
+    let kind = match tgt_type {
+        None => TargetType::Glob,
+        Some(name) => TargetType::from_wire(name.as_str()?)?,
+    };
+    let texts = |items: &[Value]| -> Vec<String> {
+        let texts = items.iter().filter_map(Value::as_str);
+        texts.map(str::to_owned).collect()
+    };
+    match tgt {
+        Value::Str(text) => Some(Target::Expression(kind, text.clone())),
+        Value::Nil => Some(Target::Expression(kind, String::new())),
+        Value::Array(names) => match kind {
+            TargetType::List => Some(Target::List(texts(names))),
+            TargetType::Compound if names.iter().all(|name| name.as_str().is_some()) => {
+                Some(Target::Words(texts(names)))
+            }
+            // 3008 takes a list of wildcards, and a text with commas for one (`glob_match` in
+            // `salt/key.py`).
+            TargetType::Glob if compat == Compat::V3008 => {
+                Some(Target::Expression(kind, texts(names).join(",")))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The accepted minions that the target means; nobody for a target in error.
+///
+/// # Errors
+/// When the accepted keys cannot be listed.
+pub(crate) fn resolve(
+    services: &Services,
+    target: &Target,
+    options: &MatchOptions<'_>,
+) -> Result<Resolved, StoreError> {
+    let accepted = services.pki.accepted()?;
+    let resolved = services
+        .targeting
+        .resolve_with(target, &Accepted(&accepted), options);
+    Ok(resolved.unwrap_or_else(|error| {
+        complain!(services, tgt_type = %target.kind(), %error, "a target matches nobody");
+        Resolved::default()
+    }))
+}
