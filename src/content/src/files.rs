@@ -40,6 +40,7 @@ pub use error::FilesError;
 use found::Found;
 use hash::Hashes;
 use minionfs::MinionFs;
+pub(crate) use options::expand as expand_glob;
 use options::{BackendName, Options};
 use path::{Refusal, Relative, Wanted};
 use roots::Roots;

@@ -219,8 +219,8 @@ fn has_magic(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// Python's `glob.glob` for one root, sorted; Python leaves the order to the directory.
-fn expand(pattern: &str) -> Vec<String> {
+/// Python's `glob.glob`, sorted; Python leaves the order to the directory.
+pub(crate) fn expand(pattern: &str) -> Vec<String> {
     let mut found = vec![if pattern.starts_with('/') { "/" } else { "" }.to_owned()];
     for part in pattern.split('/').filter(|part| !part.is_empty()) {
         let mut next = Vec::new();

@@ -9,7 +9,7 @@ mod gpg;
 pub mod jinja;
 pub mod json;
 pub mod modules;
-mod process;
+pub(crate) mod process;
 mod sls;
 
 pub use decrypt::{DecryptRules, decrypt_pillar};

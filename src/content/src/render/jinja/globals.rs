@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use minijinja::value::{Object, ObjectRepr, Value};
 use parking_lot::Mutex;
+use saltern_wire::msgpack::Value as Data;
 
 use super::args::Args;
 use super::fault::{Fault, Outcome};
 use super::salt::Builtin;
 use super::value::{Dict, Entries, Key, Namespace, dict, int, none};
 use super::{Py, methods, ops, text};
+use crate::render::data::{from_template, to_template};
+use crate::render::modules;
 
 const GLOBALS: [&str; 10] = [
     "range",
@@ -25,6 +28,9 @@ const GLOBALS: [&str; 10] = [
     "show_full_context",
 ];
 
+/// The function in `__stack__`.
+const TRAVERSE: &str = "traverse";
+
 /// The longest `range`; stock's sandbox has the same bound.
 const LONGEST_RANGE: i128 = 100_000;
 
@@ -32,6 +38,31 @@ const LONGEST_RANGE: i128 = 100_000;
 pub(crate) fn find(name: &str) -> Option<Value> {
     let name = GLOBALS.iter().find(|found| **found == name)?;
     Some(Value::from_object(Builtin(name)))
+}
+
+/// `__stack__` of the external pillar `stack`: what the caller gives, and a function.
+pub(crate) fn stack(data: &Data) -> Value {
+    let mut entries = Entries::new();
+    for (name, value) in data.as_map().unwrap_or_default() {
+        if let Some(name) = name.as_str() {
+            entries.insert(Key::text(name), (Value::from(name), to_template(value)));
+        }
+    }
+    let traverse = Value::from_object(Builtin(TRAVERSE));
+    entries.insert(Key::text(TRAVERSE), (Value::from(TRAVERSE), traverse));
+    dict(entries)
+}
+
+/// `__stack__.traverse(data, key, default=None, delimiter=":")`.
+fn traverse(args: Args) -> Outcome<Value> {
+    let bound = args.bind(TRAVERSE, &["data", "key", "default", "delimiter"])?;
+    let data = from_template(bound.need(0)?)?;
+    let key = text::str_of(bound.need(1)?)?;
+    let delimiter = bound.get(3).and_then(Value::as_str).unwrap_or(":");
+    Ok(match modules::traverse(&data, &key, delimiter) {
+        Some(value) => to_template(value),
+        None => bound.get(2).cloned().unwrap_or_else(none),
+    })
 }
 
 /// What `joiner(sep)` gives: nothing when it is called first, then the separator.
@@ -155,6 +186,7 @@ pub(crate) fn call(py: &mut Py<'_, '_, '_>, name: &str, args: Args) -> Outcome<V
             });
             Ok(dict(entries.collect()))
         }
+        TRAVERSE => traverse(args),
         _ => Err(Fault::other(format!("'{name}' is not available here"))),
     }
 }

@@ -45,6 +45,7 @@ use saltern_wire::msgpack::Value as Data;
 use tokio::time::Instant;
 
 pub(crate) use self::filters::glob;
+pub(crate) use self::text::str_of as text_of;
 
 use self::fault::{Fault, Outcome, Raised};
 use self::options::Syntax;
@@ -157,6 +158,8 @@ pub(crate) struct Run {
     syntax: Syntax,
     /// Without `allow_undefined`, using what is undefined is an error.
     strict: bool,
+    /// The names are those of the external pillar `stack`.
+    of_stack: bool,
     limits: Limits,
     deadline: Instant,
     steps: AtomicU64,
@@ -242,9 +245,11 @@ impl Run {
         if let Some(value) = self.converted.lock().get(name) {
             return Some(value.clone());
         }
+        let functions = if self.of_stack { "__salt__" } else { "salt" };
         let value = match self.values.get(name) {
+            Some(data) if self.of_stack && name == "__stack__" => globals::stack(data),
             Some(data) => to_template(data),
-            None if name == "salt" => Value::from_object(salt::Table {
+            None if name == functions => Value::from_object(salt::Table {
                 functions: self.functions.clone(),
             }),
             None => return globals::find(name),
@@ -381,6 +386,54 @@ pub fn render(source: &str, name: &str, context: &Context) -> Result<String, Ren
     let newline = source.ends_with('\n');
     let shifted = syntax.take_header(source);
     let source = shifted.as_deref().unwrap_or(source);
+    let rules = Rules {
+        syntax,
+        strict: !opts
+            .and_then(|opts| opts.get("allow_undefined"))
+            .and_then(Data::as_bool)
+            .unwrap_or(false),
+        of_stack: false,
+    };
+    let mut text = render_by(source, name, context, rules)?;
+    if newline {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// Renders a template of the external pillar `stack`, which is plain Jinja2 and not Salt's: the
+/// options do not change its syntax, what is undefined is empty, the functions are `__salt__`, and
+/// `__stack__` has `traverse`.
+///
+/// # Errors
+/// As [`render`].
+pub(crate) fn render_plain(
+    source: &str,
+    name: &str,
+    context: &Context,
+) -> Result<String, RenderError> {
+    let rules = Rules {
+        syntax: Syntax::default(),
+        strict: false,
+        of_stack: true,
+    };
+    render_by(source, name, context, rules)
+}
+
+/// What differs between the templates of Salt and those of `stack`.
+struct Rules {
+    syntax: Syntax,
+    /// Without `allow_undefined`, using what is undefined is an error.
+    strict: bool,
+    of_stack: bool,
+}
+
+fn render_by(
+    source: &str,
+    name: &str,
+    context: &Context,
+    rules: Rules,
+) -> Result<String, RenderError> {
     let text = |name: &str| {
         let value = context.get(name).and_then(Data::as_str);
         value.unwrap_or_default().to_owned()
@@ -391,10 +444,8 @@ pub fn render(source: &str, name: &str, context: &Context) -> Result<String, Ren
         functions: context.functions.clone(),
         loader: context.loader.clone(),
         clock: context.clock.clone(),
-        strict: !opts
-            .and_then(|opts| opts.get("allow_undefined"))
-            .and_then(Data::as_bool)
-            .unwrap_or(false),
+        strict: rules.strict,
+        of_stack: rules.of_stack,
         limits: context.limits,
         deadline: Instant::now() + context.limits.time,
         steps: AtomicU64::new(0),
@@ -406,7 +457,7 @@ pub fn render(source: &str, name: &str, context: &Context) -> Result<String, Ren
             dot: text("tpldot"),
         }),
         loaded: Mutex::default(),
-        syntax,
+        syntax: rules.syntax,
     });
     let translated = translate::translate(source, &run.syntax, MAIN).map_err(|fault| {
         RenderError::new(ErrorClass::Syntax, name, fault.message).at(fault.line)
@@ -421,12 +472,8 @@ pub fn render(source: &str, name: &str, context: &Context) -> Result<String, Ren
         .template_from_named_str(&main, &translated)
         .and_then(|template| template.render_captured_to((), &mut output).map(drop))
         .map_err(|error| explain(error, name))?;
-    let mut text = String::from_utf8(output.text)
-        .map_err(|_| RenderError::new(ErrorClass::Other, name, "the output is not text"))?;
-    if newline {
-        text.push('\n');
-    }
-    Ok(text)
+    String::from_utf8(output.text)
+        .map_err(|_| RenderError::new(ErrorClass::Other, name, "the output is not text"))
 }
 
 /// An engine for one rendering.

@@ -14,6 +14,7 @@ use super::functions::Registry;
 pub use commands::{Commands, commands};
 pub use small::small;
 pub use values::{Facts, grains_and_pillar};
+pub(crate) use values::{merge, traverse};
 
 /// Adds everything that is here. `facts` is what the functions look into; programs are started
 /// only if `programs` says how.

@@ -24,7 +24,7 @@ pub struct Facts {
 type Called = Result<Value, CallError>;
 
 /// The value at the end of a path; lists are entered by index or through the mappings in them.
-fn traverse<'a>(data: &'a Value, path: &str, delimiter: &str) -> Option<&'a Value> {
+pub(crate) fn traverse<'a>(data: &'a Value, path: &str, delimiter: &str) -> Option<&'a Value> {
     let parts: Vec<&str> = if delimiter.is_empty() {
         vec![path]
     } else {

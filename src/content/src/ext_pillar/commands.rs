@@ -1,0 +1,185 @@
+//! `cmd_yaml` and `cmd_json`: what a program prints (`salt/pillar/cmd_yaml.py`, `cmd_json.py`).
+//!
+//! `%s` in the command stands for the minion's id, without quotes of ours: sites write their own
+//! where they want them. `cmd_yaml` runs in a shell and `cmd_json` does not, as in stock. Ids are
+//! chosen by minions and may hold nearly every letter, so an id with one that a shell would read
+//! ([`is_plain`]) is an error of the pillar; stock runs what such an id says.
+//!
+//! Time and output of a program are bounded, which stock's are not.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use saltern_wire::msgpack::Value;
+
+use super::arguments::Arguments;
+use super::{Call, Source, yaml};
+use crate::render::{json, process};
+
+/// The parameters of both.
+pub(super) const PARAMETERS: &[&str] = &["command"];
+
+/// The longest time of a program.
+const TIME: Duration = Duration::from_secs(60);
+/// The most bytes that a program may print.
+const OUTPUT: u64 = 64 << 20;
+
+/// `cmd_yaml`.
+pub(super) struct CmdYaml(String);
+
+/// `cmd_json`.
+pub(super) struct CmdJson(String);
+
+impl CmdYaml {
+    pub(super) fn new(arguments: Arguments) -> Result<Self, String> {
+        arguments.need_text("command").map(Self)
+    }
+}
+
+impl CmdJson {
+    pub(super) fn new(arguments: Arguments) -> Result<Self, String> {
+        arguments.need_text("command").map(Self)
+    }
+}
+
+impl Source for CmdYaml {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+        let text = command_for(&self.0, call)?;
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(&text).stderr(Stdio::null());
+        let printed = run(command)?;
+        Ok(read(yaml(&printed, "cmd_yaml"), &text))
+    }
+}
+
+impl Source for CmdJson {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+        let text = command_for(&self.0, call)?;
+        let words = words(&text);
+        let Ok(words) = words else {
+            return Ok(read(Err("a quote is not closed".to_owned()), &text));
+        };
+        let mut command = Command::new("/bin/sh");
+        // The shell only joins the two outputs, as `cmd.run` does; the words are its arguments and
+        // not its text.
+        command.args(["-c", "exec \"$@\" 2>&1", "sh"]).args(words);
+        let printed = run(command)?;
+        Ok(read(json::parse(&printed), &text))
+    }
+}
+
+/// The command for a minion.
+fn command_for(command: &str, call: &Call<'_>) -> Result<String, String> {
+    let id = call.input.minion.as_str();
+    if command.contains("%s") && !is_plain(id) {
+        return Err(format!(
+            "the minion id \"{id}\" may not be part of a command"
+        ));
+    }
+    Ok(command.replace("%s", id))
+}
+
+/// Whether an id means nothing but itself to a shell, inside quotes and outside.
+fn is_plain(id: &str) -> bool {
+    !id.starts_with('-')
+        && id.chars().all(|letter| {
+            letter.is_alphanumeric() || matches!(letter, '.' | '_' | '-' | '@' | ':' | '+' | ',')
+        })
+}
+
+/// What a program prints, without the white space at its end. Its exit code does not matter.
+fn run(mut command: Command) -> Result<String, String> {
+    command.env("LC_ALL", "C");
+    if let Some(home) = std::env::home_dir().filter(|home| home.is_dir()) {
+        command.current_dir(home);
+    }
+    let done = process::run(command, Vec::new(), TIME, OUTPUT)?;
+    let text = String::from_utf8_lossy(&done.output);
+    Ok(text.trim_end().to_owned())
+}
+
+/// What stock does with output that it cannot read: it logs that, and the source gives nothing.
+fn read(parsed: Result<Value, String>, command: &str) -> Value {
+    parsed.unwrap_or_else(|problem| {
+        tracing::error!(
+            command,
+            problem,
+            "the output of an ext_pillar command cannot be read"
+        );
+        Value::Map(Vec::new())
+    })
+}
+
+/// The words of a command, by the rules of Python's `shlex.split`.
+fn words(text: &str) -> Result<Vec<String>, ()> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            ' ' | '\t' | '\r' | '\n' => words.extend(word.take()),
+            '\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match letters.next().ok_or(())? {
+                        '\'' => break,
+                        other => word.push(other),
+                    }
+                }
+            }
+            '"' => quoted(&mut letters, word.get_or_insert_default())?,
+            '\\' => word.get_or_insert_default().push(letters.next().ok_or(())?),
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// The rest of a text in double quotes, where a backslash only counts before a quote or itself.
+fn quoted(letters: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), ()> {
+    loop {
+        match letters.next().ok_or(())? {
+            '"' => return Ok(()),
+            '\\' => match letters.next().ok_or(())? {
+                escaped @ ('"' | '\\') => word.push(escaped),
+                other => word.extend(['\\', other]),
+            },
+            other => word.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_plain, words};
+
+    #[test]
+    fn words_are_those_of_python() {
+        let cases: [(&str, Result<&[&str], ()>); 7] = [
+            ("a  b\tc", Ok(&["a", "b", "c"])),
+            ("echo '{\"a\": 1}'", Ok(&["echo", "{\"a\": 1}"])),
+            (r#"echo "a\"b\n" c\ d"#, Ok(&["echo", "a\"b\\n", "c d"])),
+            ("a''b '' x", Ok(&["ab", "", "x"])),
+            ("a | b", Ok(&["a", "|", "b"])),
+            ("'open", Err(())),
+            ("open\\", Err(())),
+        ];
+        for (text, expected) in cases {
+            let expected = expected.map(|words| words.iter().map(ToString::to_string).collect());
+            assert_eq!(words(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn ids_that_a_shell_would_read_are_refused() {
+        for id in ["web1", "web-1.example.com", "dbä", "a@b", "a:b"] {
+            assert!(is_plain(id), "{id}");
+        }
+        for id in [
+            "-rf", "a;b", "$(id)", "a b", "`id`", "a'b", "a\"b", "a*", "a\nb", "a|b", "~",
+        ] {
+            assert!(!is_plain(id), "{id}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! `http_json` and `http_yaml`: what a server answers (`salt/pillar/http_json.py`, `http_yaml.py`).
+//!
+//! In the URL `%s` stands for the minion's id, and with `with_grains` `<name>` for a grain; both
+//! are encoded, so that neither can change the host or add parameters. As in stock, an answer that
+//! is an error gives nothing and is logged, one that cannot be read is an error of the pillar.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use saltern_config::MasterConfig;
+use saltern_config::yaml::Node;
+use saltern_wire::msgpack::Value;
+
+use super::arguments::Arguments;
+use super::web::{self, Credentials, Request};
+use super::{Call, Source, is_truthy, yaml};
+use crate::render::data::to_template;
+use crate::render::jinja::text_of;
+use crate::render::json;
+use crate::render::modules::traverse;
+
+/// The parameters of `http_json`.
+pub(super) const JSON_PARAMETERS: &[&str] = &[
+    "url",
+    "with_grains",
+    "header_dict",
+    "auth",
+    "username",
+    "password",
+    "namespace",
+];
+/// The parameters of `http_yaml`.
+pub(super) const YAML_PARAMETERS: &[&str] = &[
+    "url",
+    "with_grains",
+    "header_dict",
+    "auth",
+    "username",
+    "password",
+];
+
+/// The longest time of a request, whatever `http_request_timeout` says: a pillar waits for it.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The largest answer, whatever `http_max_body` says.
+const LARGEST: u64 = 64 << 20;
+
+/// What an answer is read as.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    Json,
+    Yaml,
+}
+
+/// The source.
+pub(super) struct Http {
+    form: Form,
+    url: String,
+    with_grains: bool,
+    headers: Vec<(String, String)>,
+    credentials: Option<Credentials>,
+    namespace: Option<String>,
+    tls: web::Tls,
+    time: Duration,
+    connect_time: Duration,
+    largest: u64,
+}
+
+impl Http {
+    pub(super) fn new(
+        arguments: &Arguments,
+        form: Form,
+        config: &MasterConfig,
+    ) -> Result<Self, String> {
+        if config.raw("proxy_host").is_some_and(Node::is_truthy) {
+            return Err("the option \"proxy_host\" is not supported by this master".to_owned());
+        }
+        if arguments.is_on("auth") {
+            return Err("the argument \"auth\" is not supported; use username and password".into());
+        }
+        let username = arguments.text("username")?.filter(|name| !name.is_empty());
+        let password = arguments.text("password")?;
+        let credentials = username
+            .map(|username| Credentials::new(&username, password.as_deref().unwrap_or_default()));
+        let ca_bundle = config.raw("ca_bundle").and_then(Node::as_str);
+        Ok(Self {
+            form,
+            url: arguments.need_text("url")?,
+            with_grains: arguments.is_on("with_grains"),
+            headers: headers(arguments.get("header_dict"))?,
+            credentials,
+            namespace: arguments.text("namespace")?.filter(|name| !name.is_empty()),
+            tls: web::Tls {
+                verify: config.raw("verify_ssl").is_none_or(Node::is_truthy),
+                ca_bundle: ca_bundle.map(PathBuf::from),
+            },
+            time: seconds(config, "http_request_timeout").unwrap_or(LONGEST),
+            connect_time: seconds(config, "http_connect_timeout").unwrap_or(LONGEST),
+            largest: config
+                .raw("http_max_body")
+                .and_then(Node::as_i64)
+                .and_then(|bytes| u64::try_from(bytes).ok())
+                .map_or(LARGEST, |bytes| bytes.min(LARGEST)),
+        })
+    }
+
+    /// The URL for a minion; nothing if a grain is missing.
+    fn url_for(&self, call: &Call<'_>) -> Option<String> {
+        let url = self.url.replace("%s", &quoted(call.input.minion.as_str()));
+        if !self.with_grains {
+            return Some(url);
+        }
+        let mut filled = url.clone();
+        let mut rest = url.as_str();
+        while let Some((name, after)) = rest
+            .split_once('<')
+            .and_then(|(_, rest)| rest.split_once('>'))
+        {
+            rest = after;
+            let value = traverse(call.input.grains, name, ":").filter(|value| is_truthy(value));
+            let Some(value) = value.and_then(|value| text_of(&to_template(value)).ok()) else {
+                tracing::error!(minion = %call.input.minion, grain = name, "the grain is missing");
+                return None;
+            };
+            filled = filled.replace(&format!("<{name}>"), &quoted(&value));
+        }
+        Some(filled)
+    }
+}
+
+fn seconds(config: &MasterConfig, name: &str) -> Option<Duration> {
+    let seconds = config.raw(name)?.as_f64()?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .map(|time| time.min(LONGEST))
+}
+
+fn headers(node: Option<&Node>) -> Result<Vec<(String, String)>, String> {
+    let Some(node) = node else {
+        return Ok(Vec::new());
+    };
+    let map = node
+        .as_map()
+        .ok_or_else(|| format!("\"header_dict\" is {}, not a mapping", node.kind()))?;
+    let headers = map.iter().map(|(name, entry)| {
+        let value = match (entry.value.as_str(), entry.value.as_i64()) {
+            (Some(text), _) => text.to_owned(),
+            (None, Some(number)) => number.to_string(),
+            (None, None) => return Err(format!("the header \"{name}\" is no text")),
+        };
+        Ok((name.to_string(), value))
+    });
+    headers.collect()
+}
+
+impl Source for Http {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+        let nothing = Ok(Value::Map(Vec::new()));
+        let Some(url) = self.url_for(call) else {
+            return nothing;
+        };
+        let answer = web::get(&Request {
+            url: &url,
+            headers: &self.headers,
+            credentials: self.credentials.as_ref(),
+            tls: &self.tls,
+            time: self.time,
+            connect_time: self.connect_time,
+            largest: self.largest,
+        });
+        let body = match answer {
+            Ok(body) => body,
+            Err(error) => {
+                let minion = call.input.minion;
+                tracing::error!(%minion, %error, "the server of an ext_pillar gave no pillar");
+                return nothing;
+            }
+        };
+        let text = String::from_utf8(body).map_err(|_| "the answer is not UTF-8 text")?;
+        let data = match self.form {
+            Form::Json => json::parse(&text)?,
+            Form::Yaml => yaml(&text, "http_yaml")?,
+        };
+        Ok(match &self.namespace {
+            Some(name) => Value::map([(name.as_str(), data)]),
+            None => data,
+        })
+    }
+}
+
+/// Python's `urllib.parse.quote`.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"_.-~/".contains(&byte) {
+            quoted.push(char::from(byte));
+        } else {
+            quoted.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn what_a_stranger_says_stays_one_part_of_the_url() {
+        assert_eq!(quoted("web1.example.com"), "web1.example.com");
+        assert_eq!(
+            quoted("a b&c=d?e#f@g:é"),
+            "a%20b%26c%3Dd%3Fe%23f%40g%3A%C3%A9"
+        );
+    }
+}

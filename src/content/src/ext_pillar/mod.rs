@@ -1,0 +1,244 @@
+//! The external pillars: sources of pillar data beside the SLS files (`ext_pillar`).
+//!
+//! Each source is a module of stock by the same name (`salt/pillar/*.py`), built in; sources of a
+//! site's own need Python and are refused at the start, by name. A source gives a mapping, which
+//! the caller's strategy merges into the pillar; one that fails leaves a text for `_errors` and
+//! the others run on, as in stock. Calls block: whoever compiles pillars has threads for it.
+//!
+//! Nothing here decides which minion may have what, nor compiles SLS files: [`ExtInput`] brings
+//! the template context, the node groups and the compiler of directories along.
+
+mod arguments;
+mod commands;
+mod file_tree;
+mod http;
+mod nodegroups;
+mod stack;
+mod web;
+
+use std::path::PathBuf;
+
+use saltern_base::clock::Clock;
+use saltern_config::MasterConfig;
+use saltern_config::yaml::{Key, Node};
+use saltern_model::MinionId;
+use saltern_wire::msgpack::Value;
+
+use crate::render::Renderers;
+use crate::render::jinja::Context;
+
+use arguments::Arguments;
+
+/// What compiles directories as `pillar_roots`, without external pillars: for each environment its
+/// directories in order. Gives the pillar and the texts of its failures.
+pub type CompileRoots<'a> = dyn Fn(&[(String, Vec<PathBuf>)]) -> (Value, Vec<String>) + 'a;
+
+/// What a compilation hands to the sources.
+pub struct ExtInput<'a> {
+    /// Whose pillar it is.
+    pub minion: &'a MinionId,
+    /// Its grains.
+    pub grains: &'a Value,
+    /// The options that templates see as `opts`.
+    pub opts: &'a Value,
+    /// `saltenv` of the minion.
+    pub saltenv: Option<&'a str>,
+    /// `pillarenv` of the minion.
+    pub pillarenv: Option<&'a str>,
+    /// What templates of the pillar are rendered with; sources change copies of it.
+    pub context: &'a Context,
+    /// The renderers of the pillar.
+    pub renderers: &'a Renderers,
+    /// Whether the minion is in a node group of the configuration: stock's
+    /// `CkMinions.check_minions(nodegroups[name], "compound")`, greedy.
+    pub in_nodegroup: &'a dyn Fn(&str) -> bool,
+    /// For `git`, whose repositories hold SLS files.
+    pub compile_roots: &'a CompileRoots<'a>,
+}
+
+/// Why external pillars cannot be used as they are configured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExtPillarError {
+    /// There is no source by this name here.
+    #[error(
+        "ext_pillar \"{0}\" is not available: built in are cmd_json, cmd_yaml, file_tree, http_json, \
+         http_yaml, nodegroups and stack"
+    )]
+    Unknown(String),
+}
+
+/// A call of a source.
+struct Call<'a> {
+    input: &'a ExtInput<'a>,
+    /// The pillar as far as it is known.
+    pillar: &'a Value,
+}
+
+/// One module. What cannot be decided before it is called comes as a text for `_errors`.
+trait Source: Send + Sync {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, String>;
+}
+
+/// An entry of the option: names with their sources, mostly one.
+type Entry = Vec<(String, Result<Box<dyn Source>, String>)>;
+
+/// All external pillars of the configuration. Shared by all threads that compile.
+pub struct ExtPillars {
+    entries: Vec<Entry>,
+    /// Says that the option has not the form that it should have; then nothing runs after it.
+    malformed: bool,
+}
+
+impl ExtPillars {
+    /// The external pillars that the configuration names, in its order.
+    ///
+    /// # Errors
+    /// [`ExtPillarError`] for a source that this master does not have. Wrong arguments of a source
+    /// are an error of each pillar, as in stock.
+    pub fn new(config: &MasterConfig, clock: Clock) -> Result<Self, ExtPillarError> {
+        let _ = clock;
+        let mut entries = Vec::new();
+        let Some(option) = config.raw("ext_pillar").filter(|node| !node.is_null()) else {
+            return Ok(Self {
+                entries,
+                malformed: false,
+            });
+        };
+        let excluded = config.raw("exclude_ext_pillar").and_then(Node::as_seq);
+        let excluded: Vec<&str> = excluded
+            .into_iter()
+            .flatten()
+            .filter_map(Node::as_str)
+            .collect();
+        let mut malformed = false;
+        for item in option.as_seq().unwrap_or_default() {
+            let Some(map) = item.as_map().filter(|map| !map.is_empty()) else {
+                malformed = true;
+                break;
+            };
+            let mut entry: Entry = Vec::new();
+            for (key, value) in map.iter() {
+                let name = key.to_string();
+                if entry.is_empty() && excluded.contains(&name.as_str()) {
+                    break;
+                }
+                let source = source(key, &value.value, config)?;
+                entry.push((name, source));
+            }
+            entries.push(entry);
+        }
+        Ok(Self {
+            entries,
+            malformed: malformed || option.as_seq().is_none(),
+        })
+    }
+
+    /// Whether there is nothing to apply.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && !self.malformed
+    }
+
+    /// Runs all sources in order; what each gives is merged into `pillar` by `merge`. The texts of
+    /// failures come beside it.
+    pub fn apply(
+        &self,
+        mut pillar: Value,
+        input: &ExtInput<'_>,
+        merge: &dyn Fn(Value, Value) -> Value,
+    ) -> (Value, Vec<String>) {
+        let mut errors = Vec::new();
+        for entry in &self.entries {
+            // Of several names in one entry, stock merges only what the last one gave.
+            let mut given = None;
+            for (name, source) in entry {
+                let call = Call {
+                    input,
+                    pillar: &pillar,
+                };
+                let result = match source {
+                    Ok(source) => source.pillar(&call),
+                    Err(problem) => Err(problem.clone()),
+                };
+                match result {
+                    Ok(value) => given = Some((name, value)),
+                    Err(problem) => {
+                        tracing::error!(minion = %input.minion, name, problem, "ext_pillar failed");
+                        errors.push(format!("Failed to load ext_pillar {name}: {problem}"));
+                    }
+                }
+            }
+            match given {
+                Some((_, value)) if !is_truthy(&value) => {}
+                Some((_, value @ Value::Map(_))) => pillar = merge(pillar, value),
+                // Stock fails the whole pillar here, and says nothing that names the source.
+                Some((name, _)) => {
+                    errors.push(format!(
+                        "Failed to load ext_pillar {name}: it gave no mapping"
+                    ));
+                }
+                None => {}
+            }
+        }
+        if self.malformed {
+            errors.push("The \"ext_pillar\" option is malformed".to_owned());
+            if !self.entries.is_empty() {
+                pillar = Value::Map(Vec::new());
+            }
+        }
+        (pillar, errors)
+    }
+}
+
+/// The source of a name; an inner error is one of its arguments.
+fn source(
+    name: &Key,
+    value: &Node,
+    config: &MasterConfig,
+) -> Result<Result<Box<dyn Source>, String>, ExtPillarError> {
+    fn boxed<S: Source + 'static>(source: Result<S, String>) -> Result<Box<dyn Source>, String> {
+        source.map(|source| Box::new(source) as Box<dyn Source>)
+    }
+    let named = |names: &'static [&'static str]| Arguments::of(value, names);
+    Ok(match name.to_string().as_str() {
+        "cmd_yaml" => boxed(named(commands::PARAMETERS).and_then(commands::CmdYaml::new)),
+        "cmd_json" => boxed(named(commands::PARAMETERS).and_then(commands::CmdJson::new)),
+        "file_tree" => boxed(named(file_tree::PARAMETERS).and_then(file_tree::FileTree::new)),
+        "stack" => boxed(stack::Stack::new(value)),
+        "nodegroups" => boxed(
+            named(nodegroups::PARAMETERS)
+                .map(|arguments| nodegroups::Nodegroups::new(&arguments, config)),
+        ),
+        "http_json" => boxed(
+            named(http::JSON_PARAMETERS)
+                .and_then(|arguments| http::Http::new(&arguments, http::Form::Json, config)),
+        ),
+        "http_yaml" => boxed(
+            named(http::YAML_PARAMETERS)
+                .and_then(|arguments| http::Http::new(&arguments, http::Form::Yaml, config)),
+        ),
+        other => return Err(ExtPillarError::Unknown(other.to_owned())),
+    })
+}
+
+/// Python's truth of a value.
+fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Nil => false,
+        Value::Bool(flag) => *flag,
+        Value::Int(number) => *number != 0,
+        Value::Uint(_) | Value::Ext(..) => true,
+        Value::Float(number) => *number != 0.0,
+        Value::Str(text) => !text.is_empty(),
+        Value::Bin(bytes) => !bytes.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Map(entries) => !entries.is_empty(),
+    }
+}
+
+/// Reads a YAML document as `salt.utils.yaml.safe_load` does.
+fn yaml(text: &str, name: &str) -> Result<Value, String> {
+    use saltern_config::yaml::{Limits, parse};
+    parse(text, name, &Limits::DEFAULT)
+        .map(crate::render::data::from_yaml)
+        .map_err(|error| error.to_string())
+}

@@ -1,0 +1,527 @@
+//! A small HTTP client for the sources that ask a server: one GET, its redirects, an answer with
+//! bounds.
+//!
+//! It is here because a client crate would bring a second TLS library: this one is on the `openssl`
+//! that the workspace has, blocks, keeps no connection and no cookies, and speaks HTTP/1.1 only.
+//! Credentials go to the host that was asked and not where it redirects to.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::{GzDecoder, ZlibDecoder};
+use openssl::ssl::{HandshakeError, SslConnector, SslMethod, SslVerifyMode};
+use tokio::time::Instant;
+
+/// How many redirects are followed; as many as stock's client.
+const REDIRECTS: usize = 5;
+/// The most bytes of the status line and all headers.
+const HEADERS: u64 = 64 << 10;
+
+/// A name and a password as they are sent. They cannot be printed.
+pub(super) struct Credentials(String);
+
+impl Credentials {
+    pub(super) fn new(name: &str, password: &str) -> Self {
+        Self(STANDARD.encode(format!("{name}:{password}")))
+    }
+}
+
+/// How a server proves who it is.
+pub(super) struct Tls {
+    pub(super) verify: bool,
+    /// Certificates to trust in the place of the system's.
+    pub(super) ca_bundle: Option<PathBuf>,
+}
+
+/// What to ask, and the bounds.
+pub(super) struct Request<'a> {
+    pub(super) url: &'a str,
+    pub(super) headers: &'a [(String, String)],
+    pub(super) credentials: Option<&'a Credentials>,
+    pub(super) tls: &'a Tls,
+    /// For everything, redirects included.
+    pub(super) time: Duration,
+    pub(super) connect_time: Duration,
+    /// Bytes of the answer, unpacked.
+    pub(super) largest: u64,
+}
+
+/// Why there is no answer. Texts have the host, but neither path nor credentials.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WebError {
+    #[error("the URL is not of the form http://host/path")]
+    Url,
+    #[error("the header \"{0}\" has letters that a header cannot have")]
+    Header(String),
+    #[error("cannot ask \"{host}\": {error}")]
+    Io { host: String, error: io::Error },
+    #[error("no TLS with \"{host}\": {error}")]
+    Tls { host: String, error: String },
+    #[error("\"{host}\" gave no HTTP answer: {problem}")]
+    Answer { host: String, problem: &'static str },
+    #[error("\"{host}\" answered with the status {status}")]
+    Status { host: String, status: u16 },
+    #[error("more than {REDIRECTS} redirects")]
+    Redirects,
+    #[error("the answer of \"{host}\" has more than {largest} bytes")]
+    TooLarge { host: String, largest: u64 },
+}
+
+/// Gets the body of a successful answer.
+pub(super) fn get(request: &Request<'_>) -> Result<Vec<u8>, WebError> {
+    let deadline = Instant::now() + request.time;
+    let first = Url::parse(request.url).ok_or(WebError::Url)?;
+    let mut url = first.clone();
+    for _ in 0..=REDIRECTS {
+        let credentials = request.credentials.filter(|_| url.is_same_server(&first));
+        match ask(request, &url, credentials, deadline)? {
+            Answer::Body(body) => return Ok(body),
+            Answer::Moved(to) => url = url.joined(&to).ok_or(WebError::Url)?,
+        }
+    }
+    Err(WebError::Redirects)
+}
+
+enum Answer {
+    Body(Vec<u8>),
+    Moved(String),
+}
+
+/// The parts of a URL that a request needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Url {
+    secure: bool,
+    /// Without the brackets of an IPv6 address.
+    host: String,
+    port: u16,
+    /// Path and query, with the slash at their start.
+    path: String,
+}
+
+impl Url {
+    fn parse(text: &str) -> Option<Self> {
+        let (scheme, rest) = text.split_once("://")?;
+        let secure = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        // A name and a password in the URL are arguments of their own here.
+        if authority.contains('@') || path.chars().any(|letter| letter.is_control()) {
+            return None;
+        }
+        let default = if secure { 443 } else { 80 };
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => {
+                let (host, after) = rest.split_once(']')?;
+                (host, after.strip_prefix(':'))
+            }
+            None => match authority.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (authority, None),
+            },
+        };
+        let port = match port {
+            Some(port) if !port.is_empty() => port.parse().ok()?,
+            _ => default,
+        };
+        if host.is_empty() || host.contains(|letter: char| letter.is_control() || letter == ' ') {
+            return None;
+        }
+        let path = match path.strip_prefix('/') {
+            Some(_) => path.replace(' ', "%20"),
+            None => format!("/{}", path.replace(' ', "%20")),
+        };
+        Some(Self {
+            secure,
+            host: host.to_owned(),
+            port,
+            path,
+        })
+    }
+
+    fn is_same_server(&self, other: &Self) -> bool {
+        (self.secure, &self.host, self.port) == (other.secure, &other.host, other.port)
+    }
+
+    /// Where a redirect leads to.
+    fn joined(&self, to: &str) -> Option<Self> {
+        if to.contains("://") {
+            return Self::parse(to);
+        }
+        let scheme = if self.secure { "https" } else { "http" };
+        if let Some(rest) = to.strip_prefix("//") {
+            return Self::parse(&format!("{scheme}://{rest}"));
+        }
+        let path = if to.starts_with('/') {
+            to.to_owned()
+        } else {
+            let path = self.path.split('?').next().unwrap_or_default();
+            let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+            format!("{directory}/{to}")
+        };
+        Self::parse(&format!("{scheme}://{}{path}", self.authority()))
+    }
+
+    fn authority(&self) -> String {
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        match (self.secure, self.port) {
+            (true, 443) | (false, 80) => host,
+            (_, port) => format!("{host}:{port}"),
+        }
+    }
+
+    fn failed(&self, error: io::Error) -> WebError {
+        WebError::Io {
+            host: self.host.clone(),
+            error,
+        }
+    }
+
+    fn wrong(&self, problem: &'static str) -> WebError {
+        WebError::Answer {
+            host: self.host.clone(),
+            problem,
+        }
+    }
+}
+
+/// A connection that is given only so much time in all.
+struct Timed {
+    stream: TcpStream,
+    deadline: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(Some(left))
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn ask(
+    request: &Request<'_>,
+    url: &Url,
+    credentials: Option<&Credentials>,
+    deadline: Instant,
+) -> Result<Answer, WebError> {
+    let connection = connect(request, url, deadline)?;
+    let head = head(request, url, credentials)?;
+    if url.secure {
+        converse(request, url, secured(request.tls, url, connection)?, &head)
+    } else {
+        converse(request, url, connection, &head)
+    }
+}
+
+fn connect(request: &Request<'_>, url: &Url, deadline: Instant) -> Result<Timed, WebError> {
+    let addresses = (url.host.as_str(), url.port)
+        .to_socket_addrs()
+        .map_err(|error| url.failed(error))?;
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in addresses {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let time = left.min(request.connect_time);
+        if time.is_zero() {
+            last = io::ErrorKind::TimedOut.into();
+            break;
+        }
+        match TcpStream::connect_timeout(&address, time) {
+            Ok(stream) => return Ok(Timed { stream, deadline }),
+            Err(error) => last = error,
+        }
+    }
+    Err(url.failed(last))
+}
+
+fn secured(tls: &Tls, url: &Url, connection: Timed) -> Result<impl Read + Write, WebError> {
+    let failed = |error: String| WebError::Tls {
+        host: url.host.clone(),
+        error,
+    };
+    let mut builder = SslConnector::builder(SslMethod::tls_client())
+        .map_err(|error| failed(error.to_string()))?;
+    if let Some(bundle) = &tls.ca_bundle {
+        builder
+            .set_ca_file(bundle)
+            .map_err(|error| failed(error.to_string()))?;
+    }
+    if !tls.verify {
+        builder.set_verify(SslVerifyMode::NONE);
+    }
+    let mut options = builder
+        .build()
+        .configure()
+        .map_err(|error| failed(error.to_string()))?;
+    options.set_verify_hostname(tls.verify);
+    options.connect(&url.host, connection).map_err(|error| {
+        failed(match error {
+            HandshakeError::SetupFailure(error) => error.to_string(),
+            HandshakeError::Failure(stream) | HandshakeError::WouldBlock(stream) => {
+                stream.error().to_string()
+            }
+        })
+    })
+}
+
+/// The text of the request. HTTP/1.0 answers without a length end with the connection.
+fn head(
+    request: &Request<'_>,
+    url: &Url,
+    credentials: Option<&Credentials>,
+) -> Result<String, WebError> {
+    let mut head = format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nUser-Agent: Saltern\r\n",
+        url.path,
+        url.authority()
+    );
+    for (name, value) in request.headers {
+        let is_name = |letter: char| letter.is_ascii_graphic() && letter != ':';
+        if name.is_empty() || !name.chars().all(is_name) || value.contains(['\r', '\n', '\0']) {
+            return Err(WebError::Header(name.clone()));
+        }
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if let Some(Credentials(encoded)) = credentials {
+        head.push_str(&format!("Authorization: Basic {encoded}\r\n"));
+    }
+    head.push_str("\r\n");
+    Ok(head)
+}
+
+/// What the headers of an answer say.
+#[derive(Default)]
+struct Headers {
+    length: Option<u64>,
+    chunked: bool,
+    coding: Option<String>,
+    location: Option<String>,
+}
+
+fn converse(
+    request: &Request<'_>,
+    url: &Url,
+    mut connection: impl Read + Write,
+    head: &str,
+) -> Result<Answer, WebError> {
+    connection
+        .write_all(head.as_bytes())
+        .and_then(|()| connection.flush())
+        .map_err(|error| url.failed(error))?;
+    let mut reader = BufReader::new(connection);
+    let mut limited = (&mut reader).take(HEADERS);
+    let (status, headers) = loop {
+        let (status, headers) = read_head(&mut limited, url)?;
+        // "100 Continue" and its like come before the answer.
+        if !(100..200).contains(&status) {
+            break (status, headers);
+        }
+    };
+    match (status, headers.location.clone()) {
+        (200..=299, _) => {}
+        (301 | 302 | 303 | 307 | 308, Some(to)) => return Ok(Answer::Moved(to)),
+        (status, _) => {
+            let host = url.host.clone();
+            return Err(WebError::Status { host, status });
+        }
+    }
+    let body = body(&mut reader, &headers, request, url)?;
+    let unpacked = match headers.coding.as_deref() {
+        Some("gzip") => limited_read(GzDecoder::new(body.as_slice()), request, url)?,
+        Some("deflate") => limited_read(ZlibDecoder::new(body.as_slice()), request, url)?,
+        _ => body,
+    };
+    Ok(Answer::Body(unpacked))
+}
+
+fn read_head(reader: &mut impl BufRead, url: &Url) -> Result<(u16, Headers), WebError> {
+    let status = line(reader, url)?;
+    let status = status
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.split(' ').nth(1))
+        .and_then(|code| code.parse().ok())
+        .ok_or_else(|| url.wrong("the first line is no status"))?;
+    let mut headers = Headers::default();
+    loop {
+        let line = line(reader, url)?;
+        if line.is_empty() {
+            return Ok((status, headers));
+        }
+        let Some((name, value)) = line.split_once(':') else {
+            return Err(url.wrong("a header has no colon"));
+        };
+        let value = value.trim();
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => {
+                let length = value.parse();
+                headers.length = Some(length.map_err(|_| url.wrong("the length is no number"))?);
+            }
+            "transfer-encoding" => {
+                if !value.eq_ignore_ascii_case("chunked") {
+                    return Err(url.wrong("the transfer encoding is unknown"));
+                }
+                headers.chunked = true;
+            }
+            "content-encoding" => headers.coding = Some(value.to_ascii_lowercase()),
+            "location" => headers.location = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+}
+
+/// A line without its end.
+fn line(reader: &mut impl BufRead, url: &Url) -> Result<String, WebError> {
+    let mut line = Vec::new();
+    reader
+        .read_until(b'\n', &mut line)
+        .map_err(|error| url.failed(error))?;
+    if line.pop() != Some(b'\n') {
+        return Err(url.wrong("a line does not end"));
+    }
+    if line.last() == Some(&b'\r') {
+        line.pop();
+    }
+    String::from_utf8(line).map_err(|_| url.wrong("a line is not text"))
+}
+
+fn body(
+    reader: &mut impl BufRead,
+    headers: &Headers,
+    request: &Request<'_>,
+    url: &Url,
+) -> Result<Vec<u8>, WebError> {
+    if headers.chunked {
+        return chunks(reader, request, url);
+    }
+    let Some(length) = headers.length else {
+        return limited_read(reader, request, url);
+    };
+    let body = limited_read(reader.take(length), request, url)?;
+    if body.len() as u64 != length {
+        return Err(url.wrong("the answer ends too early"));
+    }
+    Ok(body)
+}
+
+fn chunks(
+    reader: &mut impl BufRead,
+    request: &Request<'_>,
+    url: &Url,
+) -> Result<Vec<u8>, WebError> {
+    let mut body = Vec::new();
+    loop {
+        let size = line(&mut reader.take(HEADERS), url)?;
+        let size = size.split(';').next().unwrap_or_default().trim();
+        let size = u64::from_str_radix(size, 16).map_err(|_| url.wrong("a chunk has no size"))?;
+        if size == 0 {
+            return Ok(body);
+        }
+        if size > request.largest.saturating_sub(body.len() as u64) {
+            return Err(too_large(request, url));
+        }
+        let before = body.len() as u64;
+        reader
+            .take(size)
+            .read_to_end(&mut body)
+            .map_err(|error| url.failed(error))?;
+        if body.len() as u64 != before + size || !line(&mut reader.take(HEADERS), url)?.is_empty() {
+            return Err(url.wrong("a chunk is not as long as it says"));
+        }
+    }
+}
+
+/// Reads to the end, or to the bound.
+fn limited_read(reader: impl Read, request: &Request<'_>, url: &Url) -> Result<Vec<u8>, WebError> {
+    let mut body = Vec::new();
+    reader
+        .take(request.largest.saturating_add(1))
+        .read_to_end(&mut body)
+        .map_err(|error| url.failed(error))?;
+    if body.len() as u64 > request.largest {
+        return Err(too_large(request, url));
+    }
+    Ok(body)
+}
+
+fn too_large(request: &Request<'_>, url: &Url) -> WebError {
+    WebError::TooLarge {
+        host: url.host.clone(),
+        largest: request.largest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Url;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let cases = [
+            ("http://a", Some((false, "a", 80, "/"))),
+            (
+                "https://a.b:8443/x?y=1#z",
+                Some((true, "a.b", 8443, "/x?y=1")),
+            ),
+            ("http://[::1]:8/", Some((false, "::1", 8, "/"))),
+            ("http://a?x y", Some((false, "a", 80, "/?x%20y"))),
+            ("ftp://a/", None),
+            ("http:///x", None),
+            ("http://user:word@a/", None),
+            ("http://a/\r\nX: y", None),
+            ("http://a:99999/", None),
+        ];
+        for (text, expected) in cases {
+            let expected = expected.map(|(secure, host, port, path)| Url {
+                secure,
+                host: host.to_owned(),
+                port,
+                path: path.to_owned(),
+            });
+            assert_eq!(Url::parse(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn redirects_are_joined() {
+        let base = Url::parse("http://a:1/x/y?z").expect("a URL");
+        for (to, expected) in [
+            ("/b", "http://a:1/b"),
+            ("b", "http://a:1/x/b"),
+            ("//c/d", "http://c/d"),
+            ("https://e/", "https://e/"),
+        ] {
+            assert_eq!(base.joined(to), Url::parse(expected), "{to}");
+        }
+    }
+}
