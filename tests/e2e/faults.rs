@@ -11,9 +11,10 @@ use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 use crate::durability::connections;
 
 /// The actors that must be in the tree; `saltern debug actors` may list more.
-const ACTORS: [&str; 7] = [
+const ACTORS: [&str; 8] = [
     "req_router",
     "mworker",
+    "renderer",
     "event_publisher",
     "publisher",
     "job_tracker",

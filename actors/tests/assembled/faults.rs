@@ -12,7 +12,7 @@ use crate::site::{Listener, Minion, Site, jid_of};
 use crate::{in_system, until};
 
 /// Every actor of a master with two workers.
-const ACTORS: [(&str, u32); 9] = [
+const ACTORS: [(&str, u32); 10] = [
     ("event_publisher", 0),
     ("publisher", 0),
     ("job_mirror", 0),
@@ -20,6 +20,7 @@ const ACTORS: [(&str, u32); 9] = [
     ("job_tracker", 0),
     ("mworker", 1),
     ("mworker", 2),
+    ("renderer", 1),
     ("req_router", 0),
     ("maintenance", 0),
 ];
