@@ -3,6 +3,8 @@
 //! Has no `Debug`, `Display` or `Clone`; OpenSSL wipes the numbers when it is dropped.
 //! Never asks anyone for a passphrase: OpenSSL would do so on the terminal if let.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use openssl::pkey::{PKey, Private};
 use openssl::pkey_ctx::PkeyCtx;
 use openssl::rsa::{Padding, Rsa};
@@ -17,6 +19,7 @@ pub struct PrivateKey {
     rsa: Rsa<Private>,
     pkey: PKey<Private>,
     public: PublicKey,
+    operations: AtomicU64,
 }
 
 impl PrivateKey {
@@ -77,6 +80,15 @@ impl PrivateKey {
         &self.public
     }
 
+    /// How often this value has decrypted or signed: the dear operations, which a master counts.
+    pub fn operations(&self) -> u64 {
+        self.operations.load(Ordering::Relaxed)
+    }
+
+    fn count(&self) {
+        self.operations.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The key as stock writes it: PKCS#1 (`RSA PRIVATE KEY`), with a passphrase encrypted
     /// the traditional way with AES-256-CBC. An empty passphrase counts as none.
     ///
@@ -111,6 +123,7 @@ impl PrivateKey {
         // Room for the whole block, so that OpenSSL does the dear operation once only and the
         // secret is never moved to a second buffer.
         let mut plain = vec![0; self.rsa.size() as usize];
+        self.count();
         match context.decrypt(message, Some(&mut plain)) {
             Ok(len) => {
                 plain.truncate(len);
@@ -127,6 +140,7 @@ impl PrivateKey {
     pub fn sign(&self, algo: SigAlgo, message: &[u8]) -> Result<Vec<u8>, RsaError> {
         let mut signature = vec![0; self.rsa.size() as usize];
         let info = algo.digest_info(message);
+        self.count();
         let len = self
             .rsa
             .private_encrypt(&info, &mut signature, Padding::PKCS1)?;
@@ -147,12 +161,18 @@ impl PrivateKey {
                 bits: self.public.bits(),
             });
         }
+        self.count();
         Ok(x931::sign(&self.rsa, message)?)
     }
 
     fn build(rsa: Rsa<Private>, pkey: PKey<Private>) -> Result<Self, KeyError> {
         check_limits(&rsa)?;
         let public = PublicKey::of(&rsa)?;
-        Ok(Self { rsa, pkey, public })
+        Ok(Self {
+            rsa,
+            pkey,
+            public,
+            operations: AtomicU64::new(0),
+        })
     }
 }

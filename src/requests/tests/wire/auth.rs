@@ -48,6 +48,38 @@ fn each_protocol_version_gets_its_form() {
     assert_eq!(reply, &b"\x82\xa3enc\xa5clear\xa4load\x81\xa3ret\xc3"[..]);
 }
 
+/// What is constant for the AES key and for a minion's key is computed once: after that, an
+/// authentication costs opening the minion's token and signing the reply, and a request nothing.
+#[test]
+fn an_authentication_costs_two_private_operations_and_a_request_none() {
+    let site = Site::new("");
+    site.accept("m1", "minion");
+    let minion = Minion::new("m1", "minion");
+    let token = master_key().encrypt(EncAlgo::OaepSha1, b"proof").unwrap();
+    let auth = || minion.auth().set("token", Value::Bin(token.clone().into()));
+    site.ask(clear(auth(), 3));
+    let mut spent = site.services.master.private.operations();
+    for _ in 0..5 {
+        let keys = site.ask(clear(auth(), 3)).reply;
+        minion.verified(&keys, SigAlgo::Pkcs1v15Sha1);
+        let now = site.services.master.private.operations();
+        assert_eq!(now - spent, 2);
+        spent = now;
+    }
+    let signed_in = Minion::signed_in(&site, "m2");
+    spent = site.services.master.private.operations();
+    for number in 0..5 {
+        let load = signed_in
+            .load("_return")
+            .set("jid", format!("2026010203040506070{number}"))
+            .set("fun", "test.ping")
+            .set("return", true);
+        let outcome = site.ask(signed_in.sealed(load, 3));
+        assert_eq!(signed_in.open(&outcome.reply, 3), Value::Nil);
+    }
+    assert_eq!(site.services.master.private.operations(), spent);
+}
+
 #[test]
 fn algorithms_and_tokens() {
     let site = Site::new("");
