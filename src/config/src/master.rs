@@ -216,6 +216,8 @@ pub struct MasterConfig {
     pub saltern_render_threads: usize,
     /// Requests that may wait for one of them.
     pub saltern_render_backlog: usize,
+    /// Whether minions are kept from tags of the master and of each other.
+    pub saltern_strict_minion_events: bool,
 
     settings: Mapping,
     defaults: Mapping,
@@ -459,6 +461,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
             threads => threads,
         },
         saltern_render_backlog: reader.usize("saltern_render_backlog", 1, 1 << 30),
+        saltern_strict_minion_events: reader.bool("saltern_strict_minion_events"),
         settings: Mapping::default(),
         defaults: Mapping::default(),
     }

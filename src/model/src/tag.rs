@@ -73,6 +73,21 @@ impl Tag {
         Self::trusted("salt/auth".to_owned())
     }
 
+    /// `salt/key`: a key was accepted, rejected or deleted.
+    pub fn key() -> Self {
+        Self::trusted("salt/key".to_owned())
+    }
+
+    /// `minion/refresh/<id>`: the cached grains and pillar are new.
+    pub fn minion_refresh(id: &crate::MinionId) -> Self {
+        Self::trusted(format!("minion/refresh/{id}"))
+    }
+
+    /// `resource/refresh/<id>`: the resources of a minion are new (3008).
+    pub fn resource_refresh(id: &crate::MinionId) -> Self {
+        Self::trusted(format!("resource/refresh/{id}"))
+    }
+
     /// `key`: the shared AES key was rotated.
     pub fn key_rotated() -> Self {
         Self::trusted("key".to_owned())

@@ -14,7 +14,7 @@ use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value};
 
 use crate::envelope::algorithm;
 use crate::handle::value_of;
-use crate::{Outcome, Services, event_data, python_text, reply};
+use crate::{Outcome, Services, data_cache, event_data, python_text, reply};
 
 /// An answer that is not the keys.
 enum Negative {
@@ -231,17 +231,22 @@ fn carry_out(
     let (stored, negative, result, act) = match decision {
         Decision::Proceed => return keys(asker, load, minion, presented),
         Decision::Accept => {
+            // What is kept under this id belongs to the owner of another key.
+            data_cache::forget(services, minion);
             return match pki.accept(minion, presented) {
                 Ok(()) => keys(asker, load, minion, presented),
                 Err(error) => not_stored(asker, minion, &error),
             };
         }
-        Decision::Pend => (
-            pki.pend(minion, presented),
-            Negative::Pending,
-            "pend",
-            "pend",
-        ),
+        Decision::Pend => {
+            data_cache::forget(services, minion);
+            (
+                pki.pend(minion, presented),
+                Negative::Pending,
+                "pend",
+                "pend",
+            )
+        }
         Decision::StillPending => (Ok(()), Negative::Pending, "pend", "pend"),
         Decision::Rejected => (Ok(()), Negative::Refused, "rejected", "reject"),
         Decision::Reject => (
@@ -304,7 +309,7 @@ fn auth_event(
     }
     data.push(("id".into(), minion.as_str().into()));
     data.push(("pub".into(), presented.into()));
-    Some(event_data::event(services, Tag::auth(), Value::Map(data)))
+    Some(event_data::event(services, Tag::auth(), data))
 }
 
 fn with_event(outcome: Outcome, event: Option<saltern_model::Event>) -> Outcome {

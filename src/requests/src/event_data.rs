@@ -9,11 +9,17 @@ use crate::Services;
 /// What stands in the place of a value that made its event too large (`salt/utils/dicttrim.py`).
 const TRIMMED: &str = "VALUE_TRIMMED";
 
+/// The entries of an event's data.
+pub(crate) type Fields = Vec<(Value, Value)>;
+
+/// Names and values as the data of an event.
+pub(crate) fn fields<const N: usize>(entries: [(&str, Value); N]) -> Fields {
+    entries.map(|(name, value)| (name.into(), value)).into()
+}
+
 /// An event whose data is built here.
-pub(crate) fn event(services: &Services, tag: Tag, data: Value) -> Event {
-    let Value::Map(mut entries) = data else {
-        unreachable!("event data is built as a map by its caller");
-    };
+pub(crate) fn event(services: &Services, tag: Tag, data: Fields) -> Event {
+    let mut entries = data;
     entries.push(("_stamp".into(), now(services).into()));
     let packed = encode(&Value::Map(entries), Dialect::Bin);
     Event {

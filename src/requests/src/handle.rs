@@ -9,9 +9,10 @@ use saltern_wire::msgpack::{Dialect, MapView, Value, encode};
 
 use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
 use crate::files::{self, FileCommand};
+use crate::mine::{self, MineCommand};
 use crate::{
     Outcome, Services, auth, master_opts, master_tops, minion_event, pillar, ping, publish,
-    register_resources, reply, return_,
+    register_resources, reply, return_, revoke_auth,
 };
 
 /// Which queue a request waits in. Told from the outside of the envelope alone, because the
@@ -155,30 +156,26 @@ fn handle_clear(load: MapView, version: i64, services: &Services) -> Handled {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MinionCommand {
     File(FileCommand),
+    Mine(MineCommand),
     MasterOpts,
     MasterTops,
     MinionEvent,
     Pillar,
     RegisterResources,
     Return,
+    RevokeAuth,
+    VerifyMinion,
     /// Known to stock; not served by this release.
     NotServed(&'static str),
 }
 
 /// Commands of stock's `AESFuncs` that this release does not serve.
-const NOT_SERVED: [&str; 12] = [
-    "verify_minion",
-    "_mine_get",
-    "_mine",
-    "_mine_delete",
-    "_mine_flush",
+const NOT_SERVED: [&str; 5] = [
     "_syndic_return",
     "minion_runner",
     "pub_ret",
     "minion_pub",
     "minion_publish",
-    "revoke_auth",
-    "_ext_nodes",
 ];
 
 impl MinionCommand {
@@ -190,9 +187,12 @@ impl MinionCommand {
             "_pillar" => Self::Pillar,
             "_register_resources" => Self::RegisterResources,
             "_return" => Self::Return,
-            other => match FileCommand::from_wire(other) {
-                Some(command) => Self::File(command),
-                None => Self::NotServed(NOT_SERVED.iter().find(|known| **known == other)?),
+            "revoke_auth" => Self::RevokeAuth,
+            "verify_minion" => Self::VerifyMinion,
+            other => match (FileCommand::from_wire(other), MineCommand::from_wire(other)) {
+                (Some(command), _) => Self::File(command),
+                (None, Some(command)) => Self::Mine(command),
+                _ => Self::NotServed(NOT_SERVED.iter().find(|known| **known == other)?),
             },
         })
     }
@@ -200,12 +200,15 @@ impl MinionCommand {
     fn name(self) -> &'static str {
         match self {
             Self::File(command) => command.name(),
+            Self::Mine(command) => command.name(),
             Self::MasterOpts => "_master_opts",
             Self::MasterTops => "_master_tops",
             Self::MinionEvent => "_minion_event",
             Self::Pillar => "_pillar",
             Self::RegisterResources => "_register_resources",
             Self::Return => "_return",
+            Self::RevokeAuth => "revoke_auth",
+            Self::VerifyMinion => "verify_minion",
             Self::NotServed(name) => name,
         }
     }
@@ -235,6 +238,12 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
         MinionCommand::MinionEvent => minion_event::handle(sealed, services),
         MinionCommand::Pillar => pillar::handle(sealed, services),
         MinionCommand::File(command) => files::handle(command, &sealed, services),
+        MinionCommand::Mine(command) => mine::handle(command, &sealed, services),
+        MinionCommand::RevokeAuth => revoke_auth::handle(&sealed, services),
+        // Stock's handler wants two arguments and always gets one, so it always fails.
+        MinionCommand::VerifyMinion => {
+            Outcome::reply(sealed.answer.seal(&encode(&Value::from(""), Dialect::Raw)))
+        }
         MinionCommand::MasterOpts => master_opts::handle(&sealed, services),
         MinionCommand::MasterTops => master_tops::handle(&sealed, services),
         MinionCommand::RegisterResources => register_resources::handle(&sealed),

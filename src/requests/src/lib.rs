@@ -19,12 +19,15 @@ macro_rules! complain {
 
 mod auth;
 mod complaints;
+mod data_cache;
 mod envelope;
 mod event_data;
+mod event_rules;
 mod files;
 mod handle;
 mod master_opts;
 mod master_tops;
+mod mine;
 mod minion_event;
 mod outcome;
 mod pillar;
@@ -35,6 +38,7 @@ mod python_text;
 mod register_resources;
 mod reply;
 mod return_;
+mod revoke_auth;
 mod services;
 mod signed_load;
 mod site_options;

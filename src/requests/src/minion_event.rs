@@ -1,12 +1,14 @@
 //! `_minion_event`: events that a minion or a syndic puts on the master's bus.
 //!
 //! Two forms, as in stock (`RemoteFuncs._minion_event` in `salt/daemons/masterapi.py`): one event
-//! whose data is the whole load, or a list of events, which is filtered by a blacklist of tags.
+//! whose data is the whole load, or a list of events, which stock filters by a blacklist of tags.
+//! Which tags a minion may use is said in `event_rules`.
 
 use saltern_model::{Compat, Event, Tag};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
+use crate::event_rules::{self, Refusal};
 use crate::{Effect, Outcome, Services, event_data};
 
 /// At most so many events of one request are fired.
@@ -29,7 +31,14 @@ fn single(sealed: &mut Sealed, services: &Services) -> Option<Event> {
     if !sealed.load.contains("data") {
         return None;
     }
-    let tag = usable_tag(sealed.load.str("tag")?, sealed)?;
+    let tag = usable_tag(sealed.load.str("tag")?, sealed, services)?;
+    if let Some(refusal) = strict_refusal(&tag, sealed, services) {
+        refuse(refusal, &tag, sealed, services);
+        return None;
+    }
+    if tag.as_str() == "_salt_error" {
+        tell_of_error(sealed, services);
+    }
     Some(event_data::event_of_load(services, tag, &mut sealed.load))
 }
 
@@ -40,7 +49,8 @@ fn listed(sealed: &Sealed, services: &Services) -> Vec<Event> {
         .and_then(RawValue::as_array)
         .unwrap_or_default();
     if items.len() > MAX_EVENTS {
-        tracing::warn!(
+        complain!(
+            services,
             minion = %sealed.minion,
             events = items.len(),
             "only the first {MAX_EVENTS} events of one request are fired"
@@ -55,15 +65,18 @@ fn listed(sealed: &Sealed, services: &Services) -> Vec<Event> {
         .collect()
 }
 
-/// The event of one list item, and its copy under `pretag`. 3008 fires the copy also when the tag
-/// itself is on the blacklist.
+/// The event of one list item, and its copy under `pretag`, in the order of each version. 3008
+/// fires the copy also when the tag itself is on the blacklist.
 fn of_item(
     item: MapView,
     pretag: Option<&str>,
     sealed: &Sealed,
     services: &Services,
 ) -> Vec<Event> {
-    let Some(tag) = item.str("tag").and_then(|tag| usable_tag(tag, sealed)) else {
+    let tag = item
+        .str("tag")
+        .and_then(|tag| usable_tag(tag, sealed, services));
+    let Some(tag) = tag else {
         return Vec::new();
     };
     let data = match item.get("data") {
@@ -73,83 +86,83 @@ fn of_item(
     let Some(mut data) = data else {
         return Vec::new();
     };
-    let barred = is_barred(tag.as_str());
-    let copy_is_due = !barred || services.config.salt_compat == Compat::V3008;
+    let is_newest = services.config.salt_compat == Compat::V3008;
+    let is_blacklisted = event_rules::is_blacklisted(&tag);
+    let refusal = is_blacklisted
+        .then_some(Refusal::Blacklisted)
+        .or_else(|| strict_refusal(&tag, sealed, services));
     let copy_tag = pretag
-        .filter(|_| copy_is_due)
+        .filter(|_| is_newest || !is_blacklisted)
         .and_then(|pretag| match pretag {
             "" => Some(tag.clone()),
-            _ => usable_tag(&format!("{pretag}/{tag}"), sealed),
-        });
-    let mut events = Vec::new();
-    if let Some(copy_tag) = copy_tag {
-        events.push(event_data::event_of_load(services, copy_tag, &mut data));
+            _ => usable_tag(&format!("{pretag}/{tag}"), sealed, services),
+        })
+        .filter(
+            |copy_tag| match strict_refusal(copy_tag, sealed, services) {
+                None => true,
+                Some(refusal) => {
+                    refuse(refusal, copy_tag, sealed, services);
+                    false
+                }
+            },
+        );
+    let mut tags = Vec::new();
+    match refusal {
+        Some(refusal) => refuse(refusal, &tag, sealed, services),
+        None => tags.push(tag),
     }
-    if barred {
-        tracing::warn!(minion = %sealed.minion, %tag, "event dropped: minions may not use this tag");
-        services
-            .metrics
-            .refused
-            .with_label_values(&["event_tag"])
-            .inc();
-    } else {
-        events.push(event_data::event_of_load(services, tag, &mut data));
+    tags.extend(copy_tag);
+    if is_newest {
+        tags.reverse();
     }
-    events
+    tags.into_iter()
+        .map(|tag| event_data::event_of_load(services, tag, &mut data))
+        .collect()
 }
 
-fn usable_tag(text: &str, sealed: &Sealed) -> Option<Tag> {
+fn strict_refusal(tag: &Tag, sealed: &Sealed, services: &Services) -> Option<Refusal> {
+    let is_strict = services.config.saltern_strict_minion_events;
+    let order_masters = services.site.order_masters;
+    is_strict
+        .then(|| event_rules::strict_refusal(tag, &sealed.minion, order_masters))
+        .flatten()
+}
+
+fn refuse(refusal: Refusal, tag: &Tag, sealed: &Sealed, services: &Services) {
+    count(refusal.reason(), services);
+    complain!(
+        services,
+        minion = %sealed.minion,
+        ?tag,
+        reason = refusal.reason(),
+        "event dropped: this minion may not use this tag"
+    );
+}
+
+fn count(reason: &str, services: &Services) {
+    services.metrics.refused.with_label_values(&[reason]).inc();
+}
+
+fn usable_tag(text: &str, sealed: &Sealed, services: &Services) -> Option<Tag> {
     match Tag::parse(text) {
         Ok(tag) => Some(tag),
         Err(error) => {
-            tracing::warn!(minion = %sealed.minion, %error, "event dropped");
+            count("event_tag", services);
+            complain!(services, minion = %sealed.minion, %error, "event dropped");
             None
         }
     }
 }
 
-/// Stock's `MINION_EVENT_BLACKLIST`, where `*` spans slashes.
-fn is_barred(tag: &str) -> bool {
-    let between = |prefix: &str, suffix: &str| {
-        tag.strip_prefix(prefix)
-            .is_some_and(|rest| rest.ends_with(suffix))
-    };
-    between("salt/job/", "/publish")
-        || between("salt/job/", "/new")
-        || between("salt/job/", "/return")
-        || between("salt/wheel/", "/new")
-        || between("salt/wheel/", "/return")
-        || tag == "salt/key"
-        || ["salt/cloud/", "salt/run/", "salt/cluster/"]
-            .iter()
-            .any(|p| tag.starts_with(p))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_barred;
-
-    #[test]
-    fn reserved_tags() {
-        for barred in [
-            "salt/job/20261121070622637714/new",
-            "salt/job/x/y/publish",
-            "salt/job//return",
-            "salt/key",
-            "salt/run/1/ret",
-            "salt/cloud/vm/created",
-            "salt/cluster/x",
-            "salt/wheel/1/new",
-        ] {
-            assert!(is_barred(barred), "{barred}");
-        }
-        for free in [
-            "salt/job/1/ret/m1",
-            "salt/keys",
-            "my/own/tag",
-            "salt/job/new",
-        ] {
-            assert!(!is_barred(free), "{free}");
-        }
-    }
+/// A minion that could not read what the master published says so under this tag; stock writes it
+/// into the master's log.
+fn tell_of_error(sealed: &Sealed, services: &Services) {
+    let data = sealed.load.get("data").and_then(RawValue::as_map);
+    let message = data.as_ref().and_then(|data| data.str("message"));
+    complain!(
+        services,
+        minion = %sealed.minion,
+        message = ?message.unwrap_or("?"),
+        "a minion tells of an error"
+    );
 }

@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_crypto::{Crypticle, KeyString};
+use saltern_model::Event;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
 use crate::envelope::{Refusal, Sealed};
-use crate::{Finished, Outcome, Services, reply};
+use crate::handle::value_of;
+use crate::{Finished, Outcome, Services, data_cache, reply};
 
 /// Answers with the pillar. It is compiled beside the workers: a template may run for long.
 pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
@@ -24,19 +26,38 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     Outcome::later(move || {
         let pillar = pillar_of(&sealed, &services);
         let reply = if private {
-            private_reply(&sealed, &pillar, &services).unwrap_or_else(|refusal| {
-                let refused = &services.metrics.refused;
-                refused.with_label_values(&[refusal.reason]).inc();
-                refusal.reply
-            })
+            match private_reply(&sealed, &pillar, &services) {
+                Ok(reply) => reply,
+                Err(refusal) => return refused(refusal, &services),
+            }
         } else {
             sealed.answer.seal(&encode(&pillar, Dialect::Raw))
         };
-        Finished {
-            reply,
-            events: Vec::new(),
-        }
+        let events = remember(&sealed, &pillar, &services).into_iter().collect();
+        Finished { reply, events }
     })
+}
+
+fn refused(refusal: Refusal, services: &Services) -> Finished {
+    let refused = &services.metrics.refused;
+    refused.with_label_values(&[refusal.reason]).inc();
+    Finished {
+        reply: refusal.reply,
+        events: Vec::new(),
+    }
+}
+
+/// Keeps what came and what was answered, for targets; the event that tells of it.
+fn remember(sealed: &Sealed, pillar: &Value, services: &Services) -> Option<Event> {
+    let Value::Map(mut grains) = value_of(&sealed.load, "grains") else {
+        return None;
+    };
+    // The id is the channel's, whatever the grains say.
+    grains.retain(|(name, _)| name.as_str() != Some("id"));
+    grains.push(("id".into(), sealed.minion.as_str().into()));
+    let grains = Value::Map(grains);
+    let pillarenv = sealed.load.str("pillarenv");
+    data_cache::remember(services, &sealed.minion, &grains, pillar, pillarenv)
 }
 
 fn pillar_of(sealed: &Sealed, services: &Services) -> Value {

@@ -10,6 +10,7 @@ use saltern_store::KeyProof;
 use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value, decode_wire, encode};
 
 use crate::envelope::LOAD_LIMITS;
+use crate::event_data::fields;
 use crate::outcome::{Publication, StartJob, Topics};
 use crate::publish_load::DEFAULT_DELIMITER;
 use crate::{Effect, Outcome, Services, event_data, publish_load, python_text, reply, targets};
@@ -83,7 +84,7 @@ fn error_event(load: &Value, name: &str, text: &str, services: &Services) -> Opt
     let error = Value::map([("name", name), ("message", text)]);
     let mut entries = without_secrets(load);
     entries.push(("error".into(), error));
-    Some(event_data::event(services, tag, Value::Map(entries)))
+    Some(event_data::event(services, tag, entries))
 }
 
 fn without_secrets(load: &Value) -> Vec<(Value, Value)> {
@@ -324,14 +325,14 @@ fn announcement(
     let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
     let mut events = Vec::new();
     if compat < Compat::V3008 {
-        let who = Value::map([("minions", minions.clone())]);
+        let who = fields([("minions", minions.clone())]);
         events.push(event_data::event(services, Tag::bare_jid(jid), who));
     }
     let tgt_type = load
         .get("tgt_type")
         .cloned()
         .unwrap_or_else(|| "glob".into());
-    let new = Value::map([
+    let new = fields([
         ("jid", Value::from(jid.as_str())),
         ("tgt_type", tgt_type),
         ("tgt", part("tgt")),
@@ -343,7 +344,7 @@ fn announcement(
     ]);
     events.push(event_data::event(services, Tag::job_new(jid), new));
     if compat > Compat::V3006 {
-        let whole = Value::Map(entries.to_vec());
+        let whole = entries.to_vec();
         events.push(event_data::event(services, Tag::job_publish(jid), whole));
     }
     events

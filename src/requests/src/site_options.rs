@@ -6,6 +6,7 @@ use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
 use saltern_crypto::SigAlgo;
 use saltern_policy::blacklist::Blacklist;
+use saltern_policy::matching::mine::MineAccess;
 
 /// See the fields.
 pub struct SiteOptions {
@@ -19,8 +20,18 @@ pub struct SiteOptions {
     pub pillar_version: i64,
     /// `master_id`.
     pub master_id: Option<String>,
-    /// `minion_data_cache`: grains, pillars and mines are kept.
+    /// `minion_data_cache`: grains and pillars are kept.
     pub minion_data_cache: bool,
+    /// `minion_data_cache_events`: that they were kept is told. Only a literal `True` counts.
+    pub minion_data_cache_events: bool,
+    /// `preserve_minion_cache`: they outlast the minion's key.
+    pub preserve_minion_cache: bool,
+    /// `minion_data_cache` or `enforce_mine_cache`: mines are kept.
+    pub keeps_mine: bool,
+    /// `mine_get`: which minions may ask for what.
+    pub mine_access: MineAccess,
+    /// `order_masters`: syndics send events on that belong to jobs.
+    pub order_masters: bool,
     /// `signing_algorithm`: how minions sign their messages.
     pub signing_algorithm: SigAlgo,
 }
@@ -44,6 +55,13 @@ impl SiteOptions {
                 .unwrap_or(2),
             master_id: text("master_id").map(str::to_owned),
             minion_data_cache: is_on_by_default("minion_data_cache"),
+            minion_data_cache_events: config
+                .raw("minion_data_cache_events")
+                .is_none_or(|node| node.as_bool() == Some(true)),
+            preserve_minion_cache: is_on("preserve_minion_cache"),
+            keeps_mine: is_on_by_default("minion_data_cache") || is_on("enforce_mine_cache"),
+            mine_access: MineAccess::from_option(config.raw("mine_get")),
+            order_masters: is_on("order_masters"),
             signing_algorithm: text("signing_algorithm")
                 .and_then(SigAlgo::from_wire)
                 .unwrap_or(SigAlgo::Pkcs1v15Sha1),

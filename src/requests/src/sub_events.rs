@@ -104,7 +104,7 @@ impl Job<'_> {
         let short = format!("{module}.{function}");
         let mut data = state.to_vec();
         set(&mut data, "retcode", retcode.clone());
-        let bare = Value::Map(data.clone());
+        let bare = data.clone();
         set(&mut data, "jid", self.jid.into());
         set(&mut data, "id", self.minion.as_str().into());
         set(&mut data, "success", false.into());
@@ -118,7 +118,7 @@ impl Job<'_> {
             set(&mut data, "user", user.clone());
         }
         let long = format!("salt/job/{}/sub/{}/error/{fun}", self.jid, self.minion);
-        [(short, bare), (long, Value::Map(data))]
+        [(short, bare), (long, data)]
             .into_iter()
             .filter_map(|(tag, data)| {
                 let tag = Tag::parse(&tag).ok()?;

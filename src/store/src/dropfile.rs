@@ -1,4 +1,5 @@
-//! The file by which stock's `salt-key` asks the master for a new shared key.
+//! The file by which stock's `salt-key`, and a minion that gives up its key, ask the master for a new
+//! shared key.
 //!
 //! `cachedir/.dfn`, mode 0400. 3006 looks at the mode only and removes the file whatever it says;
 //! 3007 and 3008 also want the master's id in it and remove it only when they act on it
@@ -10,7 +11,7 @@ use saltern_config::MasterConfig;
 use saltern_model::Compat;
 
 use crate::error::Result;
-use crate::files::{self, Version};
+use crate::files::{self, Create, Version};
 use crate::options::StoreOptions;
 
 /// A regular file that only its owner may read: `S_IFREG | 0400`.
@@ -35,6 +36,11 @@ pub fn check(config: &MasterConfig) -> Result<Dropfile> {
 /// Looks at the dropfile and removes it when this version of Salt would.
 pub fn take(config: &MasterConfig) -> Result<Dropfile> {
     take_with(&StoreOptions::from(config))
+}
+
+/// Asks for a new shared key, as stock's `salt-key` does after it has deleted or rejected a key.
+pub fn request(config: &MasterConfig) -> Result<()> {
+    request_with(&StoreOptions::from(config))
 }
 
 /// Removes the dropfile; `false` when there was none.
@@ -76,6 +82,16 @@ pub fn take_with(options: &StoreOptions) -> Result<Dropfile> {
         files::remove(&path(options))?;
     }
     Ok(found)
+}
+
+/// [`request`] with this crate's options.
+pub fn request_with(options: &StoreOptions) -> Result<()> {
+    let content = match options.compat {
+        Compat::V3006 => "",
+        Compat::V3007 | Compat::V3008 => options.id.as_str(),
+    };
+    let create = Create::PRIVATE.mode(MODE & 0o777);
+    files::write_atomic(&path(options), content.as_bytes(), create)
 }
 
 fn path(options: &StoreOptions) -> PathBuf {

@@ -203,29 +203,35 @@ impl MinionDataStore {
     /// Stock 3008 leaves the mine behind, so that the next owner of the name answers with it; here
     /// it goes too. In the layout of 3006 and 3007 the minion's whole directory goes, with the
     /// files that it pushed, as in stock.
-    pub fn purge(&self, id: &MinionId) -> Result<()> {
+    ///
+    /// `false`: there was nothing. Strangers cause that for any id, so it leaves no mark.
+    pub fn purge(&self, id: &MinionId) -> Result<bool> {
         let _writing = self.writer(id).lock();
+        let mut had_any = false;
         if self.has_banks() {
             self.load_known()?;
             let environments = self.known.read().environments(id);
             for environment in environments {
                 let name = format!("{}:{environment}.p", id.as_str());
-                files::remove(&files::child(&self.cachedir.join("pillar"), &name)?)?;
+                let path = files::child(&self.cachedir.join("pillar"), &name)?;
+                had_any |= files::remove(&path)?;
             }
             for bank in [Bank::Grains, Bank::Pillar, Bank::Mine] {
-                files::remove(&self.path(id, bank)?)?;
+                had_any |= files::remove(&self.path(id, bank)?)?;
             }
         } else {
             let dir = files::child(&self.cachedir.join("minions"), id.as_str())?;
             match fs::remove_dir_all(&dir) {
-                Ok(()) => {}
+                Ok(()) => had_any = true,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(source) => return Err(StoreError::io("remove", dir, source)),
             }
         }
-        self.memory.lock().forget(id);
-        self.known.write().remove(id);
-        Ok(())
+        if had_any {
+            self.memory.lock().forget(id);
+            self.known.write().remove(id);
+        }
+        Ok(had_any)
     }
 
     /// Forgets all minions but those that `keep` says yes to (`check_minion_cache` in
@@ -241,8 +247,7 @@ impl MinionDataStore {
         }
         let mut purged = 0;
         for id in ids.iter().filter(|id| !keep(id)) {
-            self.purge(id)?;
-            purged += 1;
+            purged += usize::from(self.purge(id)?);
         }
         Ok(purged)
     }
@@ -317,6 +322,11 @@ impl MinionDataStore {
             files::ensure_dir(dir, 0o755)?;
         }
         let packed = encode(value, Dialect::Bin);
+        // What could not be read again is not written.
+        if packed.len() > FILE_BYTES {
+            let limit = FILE_BYTES;
+            return Err(StoreError::TooLarge { path, limit });
+        }
         files::write_atomic(&path, &packed, Create::PRIVATE.derived())?;
         self.memory.lock().forget_one(id, bank);
         let is_listed = bank == Bank::Grains || !self.has_banks();

@@ -56,4 +56,8 @@ pub const OURS: &[OurOption] = &[
               that its request was not handled, and asks again." },
     OurOption { name: "saltern_stop_timeout", default: "10",
         doc: "Seconds that requests in flight have when the master is asked to stop." },
+    OurOption { name: "saltern_strict_minion_events", default: "true",
+        doc: "Whether events of minions are refused whose tag belongs to the master (salt/job/*, \
+              salt/key, salt/auth, salt/run/* and the like) or bears another minion's name. Stock \
+              refuses a few of these, and only in one of two forms." },
 ];

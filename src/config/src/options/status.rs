@@ -31,8 +31,8 @@ pub enum NotYet {
     Targeting,
     /// Permissions of users and of external authentication.
     Permissions,
-    /// The mine, peer calls and minion data.
-    MinionData,
+    /// Calls from minion to minion and to runners.
+    Peer,
     /// Reactor, engines, thorium and schedule.
     Automation,
     /// Returners for events and jobs.
@@ -63,7 +63,7 @@ impl NotYet {
             NotYet::States => "rendering on the master",
             NotYet::Targeting => "this way to find minions",
             NotYet::Permissions => "access control beyond the user keys",
-            NotYet::MinionData => "the store of minion data, mine and peer calls",
+            NotYet::Peer => "peer calls",
             NotYet::Automation => "reactor, engines and schedule",
             NotYet::Returners => "returners",
             NotYet::Syndic => "the syndic",
@@ -94,7 +94,8 @@ pub(super) const HONOURED: &[&str] = &[
     "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
     "keep_jobs_seconds", "max_event_size", "timeout", "unique_jid",
     // Targets and what is kept of minions.
-    "minion_data_cache", "nodegroups",
+    "allow_minion_key_revoke", "enforce_mine_cache", "mine_get", "minion_data_cache",
+    "minion_data_cache_events", "nodegroups", "preserve_minion_cache", "rotate_aes_key",
     // Files.
     "file_buffer_size", "file_ignore_glob", "file_ignore_regex", "file_recv", "file_recv_max_size",
     "file_roots", "fileserver_backend", "fileserver_followsymlinks", "fileserver_ignoresymlinks",
@@ -166,10 +167,6 @@ const MINION: &str = "it is an option for minions";
 
 /// Options whose value cannot make a difference.
 pub(super) const NO_EFFECT: &[(&str, &str)] = &[
-    (
-        "allow_minion_key_revoke",
-        "no minion can revoke its key: revoke_auth is not served yet",
-    ),
     ("archive_jobs", "only the returner pgjsonb uses it"),
     (
         "auth_mode",
@@ -245,10 +242,6 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ("reactor_niceness", NICENESS),
     ("req_server_niceness", NICENESS),
     ("request_server_aes_session", RETIRED),
-    (
-        "rotate_aes_key",
-        "stock's salt-key, which asks for the rotation, reads it from the same file",
-    ),
     ("search", RETIRED),
     ("sock_pool_size", THREADS),
     ("tcp_master_pub_port", PORTS),
@@ -329,9 +322,8 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "keep_acl_in_token", "permissive_acl", "publisher_acl", "publisher_acl_blacklist",
         "sudo_acl", "token_expire", "token_expire_user_override",
     ]),
-    (NotYet::MinionData, &[
-        "enforce_mine_cache", "mine_get", "minion_data_cache_events", "peer",
-        "peer_run", "preserve_minion_cache",
+    (NotYet::Peer, &[
+        "peer", "peer_run",
     ]),
     (NotYet::Automation, &[
         "engines", "ext_processes", "reactor", "reactor_refresh_interval", "reactor_worker_hwm",

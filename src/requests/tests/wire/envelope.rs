@@ -399,9 +399,9 @@ fn sealed_commands_that_nobody_knows() {
         assert_eq!(m1.open(&reply, 3), Value::Map(Vec::new()));
     }
     for cmd in [
-        "_mine_get",
+        "minion_publish",
         "minion_runner",
-        "revoke_auth",
+        "pub_ret",
         "_syndic_return",
     ] {
         let reply = site.ask_in_vain(cmd, m1.sealed(m1.load(cmd), 3));

@@ -30,13 +30,9 @@ fn a_single_event_carries_the_whole_load() {
     let load = event(&site)
         .set("pretag", Value::Nil)
         .set("data", "text")
-        .set("tag", "salt/job/1/new");
+        .set("tag", "my/tag");
     let outcome = ask(&site, load);
-    assert_eq!(
-        tags(&outcome),
-        ["salt/job/1/new"],
-        "this form is not filtered"
-    );
+    assert_eq!(tags(&outcome), ["my/tag"]);
     let told = data(&events(&outcome)[0]);
     assert_eq!(
         names(&told),
@@ -66,7 +62,7 @@ fn listed_events_are_filtered_and_copied_as_each_release_does() {
             Value::map([("tag", "bare")]),
         ])
     };
-    let older = ["p/mine", "mine", "p/bare", "bare"];
+    let older = ["mine", "p/mine", "bare", "p/bare"];
     let newer = [
         "p/mine",
         "mine",
@@ -81,11 +77,10 @@ fn listed_events_are_filtered_and_copied_as_each_release_does() {
         let outcome = ask(&site, load);
         assert_eq!(tags(&outcome), expected, "{compat}");
         let events = events(&outcome);
-        assert_eq!(
-            data(&events[0]),
-            Value::map([("of", "mine")]),
-            "the item's data alone"
-        );
+        for event in &events[..2] {
+            let of_mine = Value::map([("of", "mine")]);
+            assert_eq!(data(event), of_mine, "the item's data alone");
+        }
     }
     let site = Site::new("");
     let load = event(&site).set("events", Value::Array(vec![item("mine")]));
@@ -116,5 +111,51 @@ fn malformed_items_do_not_keep_the_others_back() {
     for wrong in [Value::Nil, 5_i64.into(), "x".into()] {
         let outcome = ask(&site, event(&site).set("events", wrong));
         assert_eq!(tags(&outcome), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_minion_cannot_speak_for_the_master_or_for_another_minion() {
+    let forged = [
+        ("salt/job/20260102030405060708/ret/m2", "event_reserved"),
+        ("salt/auth", "event_reserved"),
+        ("20260102030405060708", "event_reserved"),
+        ("salt/minion/m2/start", "event_foreign"),
+        ("minion/refresh/m2", "event_foreign"),
+        ("salt/key", "event_reserved"),
+    ];
+    let site = Site::new("");
+    let refused = |reason: &str| {
+        let metrics = &site.services.metrics.refused;
+        metrics.with_label_values(&[reason]).get()
+    };
+    for (tag, reason) in forged {
+        let before = refused(reason);
+        let single = event(&site).set("data", "x").set("tag", tag);
+        assert_eq!(tags(&ask(&site, single)), Vec::<String>::new(), "{tag}");
+        assert_eq!(refused(reason), before + 1, "{tag}");
+        let listed = Value::Array(vec![item(tag), item("own")]);
+        let listed = event(&site).set("events", listed);
+        assert_eq!(tags(&ask(&site, listed)), ["own"], "{tag}");
+        // The tag in two halves, which only 3008 puts together unseen.
+        if let Some((head, tail)) = tag.rsplit_once('/').filter(|(_, tail)| *tail != "key") {
+            let halves = event(&site)
+                .set("events", Value::Array(vec![item(tail)]))
+                .set("pretag", head);
+            assert_eq!(tags(&ask(&site, halves)), [tail], "{tag}");
+        }
+    }
+    let own = event(&site)
+        .set("data", "x")
+        .set("tag", "salt/minion/m1/start");
+    assert_eq!(tags(&ask(&site, own)), ["salt/minion/m1/start"]);
+    let lax = Site::new("saltern_strict_minion_events: False\n");
+    for (tag, _) in forged {
+        let single = event(&lax).set("data", "x").set("tag", tag);
+        assert_eq!(
+            tags(&ask(&lax, single)),
+            [tag],
+            "as in stock: this form is not filtered"
+        );
     }
 }

@@ -11,6 +11,7 @@ mod auth_decisions;
 mod client;
 mod envelope;
 mod events;
+mod minion_data;
 mod pillar;
 mod publish;
 mod returns;

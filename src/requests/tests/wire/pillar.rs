@@ -43,7 +43,7 @@ fn verified(minion: &Minion, reply: &[u8], enc: EncAlgo, sig: SigAlgo) -> Value 
 
 #[test]
 fn a_site_without_pillar_gives_the_empty_one_in_a_private_answer() {
-    let site = Site::new("minimum_auth_version: 0\n");
+    let site = Site::new("minimum_auth_version: 0\nminion_data_cache: False\n");
     let m1 = Minion::signed_in(&site, "m1");
     let ask = |payload| site.ask_in_vain("pillar", payload);
     let (enc, sig) = (EncAlgo::OaepSha1, SigAlgo::Pkcs1v15Sha1);
@@ -82,7 +82,7 @@ fn a_site_without_pillar_gives_the_empty_one_in_a_private_answer() {
 
 #[test]
 fn the_old_form_is_given_where_the_site_allows_it() {
-    let site = Site::new("pillar_version: 1\n");
+    let site = Site::new("pillar_version: 1\nminion_data_cache: False\n");
     let m1 = Minion::signed_in(&site, "m1");
     let reply = site.ask_in_vain("old", m1.sealed(pillar_load(&m1).without("ver"), 3));
     assert_eq!(m1.open(&reply, 3), Value::Map(Vec::new()));

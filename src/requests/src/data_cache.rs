@@ -1,0 +1,52 @@
+//! What the master keeps of a minion for which it has just compiled a pillar: the grains that came
+//! with the request, and the pillar (`_pillar` in `salt/master.py`). Targets live from it.
+
+use saltern_model::{Event, MinionId, Tag};
+use saltern_wire::msgpack::Value;
+
+use crate::event_data::fields;
+use crate::{Services, event_data};
+
+/// Keeps grains and pillar, as `minion_data_cache` asks; gives the event that is to be fired then
+/// (`minion_data_cache_events`).
+///
+/// `pillarenv` is the environment that the minion asked for, if it did: 3008 keeps such a pillar
+/// apart from the one that targets look at. What cannot be kept is logged; the pillar is answered
+/// all the same, as it is in stock when the cache fails.
+pub(crate) fn remember(
+    services: &Services,
+    minion: &MinionId,
+    grains: &Value,
+    pillar: &Value,
+    pillarenv: Option<&str>,
+) -> Option<Event> {
+    if !services.site.minion_data_cache {
+        return None;
+    }
+    let data = &services.minion_data;
+    let kept = match pillarenv {
+        Some(environment) => data.store_with_pillarenv(minion, grains, pillar, environment),
+        None => data.store_grains_and_pillar(minion, grains, pillar),
+    };
+    if let Err(error) = kept {
+        tracing::error!(%minion, %error, "grains and pillar cannot be kept for targeting");
+        return None;
+    }
+    if !services.site.minion_data_cache_events {
+        return None;
+    }
+    let tag = Tag::minion_refresh(minion);
+    let told = fields([("Minion data cache refresh", minion.as_str().into())]);
+    Some(event_data::event(services, tag, told))
+}
+
+/// Forgets what is kept of a minion whose key was deleted or replaced, unless the site wants it
+/// kept (`preserve_minion_cache`).
+pub(crate) fn forget(services: &Services, minion: &MinionId) {
+    if services.site.preserve_minion_cache {
+        return;
+    }
+    if let Err(error) = services.minion_data.purge(minion) {
+        tracing::error!(%minion, %error, "the data of a former minion cannot be removed");
+    }
+}

@@ -1,0 +1,130 @@
+//! The mine: `_mine` (a minion stores results of its functions), `_mine_get` (it asks for those of
+//! others), `_mine_delete` and `_mine_flush` (it takes its own back).
+//!
+//! The sources are `AESFuncs` in `salt/master.py` and `RemoteFuncs` in
+//! `salt/daemons/masterapi.py`. Who may read what is `policy`'s business, where mines lie the
+//! store's. A mine belongs to the minion of the channel: no load can name another one.
+
+use bytes::Bytes;
+use saltern_policy::matching::MatchOptions;
+use saltern_policy::matching::mine::MineRequest;
+use saltern_store::StoreError;
+use saltern_wire::msgpack::{Dialect, RawValue, Value, decode_wire, encode};
+
+use crate::envelope::{LOAD_LIMITS, Sealed};
+use crate::handle::value_of;
+use crate::{Outcome, Services, targets};
+
+/// The commands, named as on the wire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MineCommand {
+    Get,
+    Store,
+    Delete,
+    Flush,
+}
+
+impl MineCommand {
+    /// Every command and its name.
+    const NAMES: [(&'static str, Self); 4] = [
+        ("_mine_get", Self::Get),
+        ("_mine", Self::Store),
+        ("_mine_delete", Self::Delete),
+        ("_mine_flush", Self::Flush),
+    ];
+
+    pub(crate) fn from_wire(name: &str) -> Option<Self> {
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, command)| *command)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        let found = Self::NAMES.iter().find(|(_, command)| *command == self);
+        found.map_or("-", |(name, _)| name)
+    }
+
+    /// The entries without which stock answers with an empty map.
+    fn needs(self) -> &'static [&'static str] {
+        match self {
+            Self::Get => &["tgt", "fun"],
+            Self::Store => &["data"],
+            Self::Delete => &["fun"],
+            Self::Flush => &[],
+        }
+    }
+}
+
+/// Answers a command of the mine.
+pub(crate) fn handle(command: MineCommand, sealed: &Sealed, services: &Services) -> Outcome {
+    let lacks = |name: &&str| !sealed.load.contains(name);
+    let answer = if command.needs().iter().any(lacks) {
+        Value::Map(Vec::new())
+    } else {
+        answer(command, sealed, services).unwrap_or_else(|failure| {
+            complain!(
+                services,
+                cmd = command.name(), minion = %sealed.minion, reason = %failure,
+                "request failed"
+            );
+            // Stock's answer to a handler that raised.
+            Value::from("")
+        })
+    };
+    let answer: Bytes = encode(&answer, Dialect::Raw).into();
+    Outcome::reply(sealed.answer.seal(&answer))
+}
+
+/// Why a command of the mine failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("the data is no mapping of functions to results")]
+    NoMapping,
+    #[error("the load cannot be decoded")]
+    Undecodable,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn answer(command: MineCommand, sealed: &Sealed, services: &Services) -> Result<Value, Failure> {
+    let (id, data) = (&sealed.minion, &services.minion_data);
+    if command == MineCommand::Get {
+        return get(sealed, services);
+    }
+    if !services.site.keeps_mine {
+        return Ok(Value::Bool(true));
+    }
+    let done = match command {
+        MineCommand::Get | MineCommand::Flush => data.mine_flush(id)?,
+        MineCommand::Delete => data.mine_delete(id, &value_of(&sealed.load, "fun"))?,
+        MineCommand::Store => {
+            let clear = sealed.load.get("clear").and_then(RawValue::as_bool);
+            let new = value_of(&sealed.load, "data");
+            if !data.mine_update(id, &new, clear == Some(true))? {
+                return Err(Failure::NoMapping);
+            }
+            true
+        }
+    };
+    Ok(Value::Bool(done))
+}
+
+fn get(sealed: &Sealed, services: &Services) -> Result<Value, Failure> {
+    let load = decode_wire(&sealed.load.pack(), &LOAD_LIMITS).map_err(|_| Failure::Undecodable)?;
+    let Some(request) = MineRequest::read(&sealed.minion, &load) else {
+        return Ok(Value::Map(Vec::new()));
+    };
+    // Listed once: if it fails, nobody is found and nothing is given away.
+    services.pki.accepted()?;
+    let resolve = |target: &_, options: &MatchOptions<'_>| {
+        targets::resolve(services, target, options)
+            .map(|resolved| resolved.minions)
+            .unwrap_or_default()
+    };
+    let mine = |id: &_| {
+        services.minion_data.mine(id).unwrap_or_else(|error| {
+            complain!(services, minion = %id, %error, "a mine cannot be read: it counts as empty");
+            None
+        })
+    };
+    Ok(request.answer(&services.site.mine_access, resolve, mine))
+}

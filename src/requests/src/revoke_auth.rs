@@ -1,0 +1,61 @@
+//! `revoke_auth`: a minion asks for its own key to be deleted (`saltutil.revoke_auth`).
+//!
+//! Stock takes the minion's id for a wildcard over all keys (`RemoteFuncs.revoke_auth`,
+//! `Key.delete_key`); here it is this id and no other.
+
+use bytes::Bytes;
+use saltern_model::{KeyState, Tag};
+use saltern_store::{StoreError, dropfile};
+use saltern_wire::msgpack::{Dialect, Value, encode};
+
+use crate::envelope::Sealed;
+use crate::event_data::fields;
+use crate::{Effect, Outcome, Services, data_cache, event_data};
+
+/// Deletes the key and answers `True`; where that is not allowed, answers with the load.
+pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
+    let minion = &sealed.minion;
+    if !services.config.allow_minion_key_revoke {
+        complain!(
+            services,
+            %minion,
+            "a minion asked for its key to be deleted, but allow_minion_key_revoke is off"
+        );
+        return Outcome::reply(sealed.answer.seal(&sealed.load.pack()));
+    }
+    let (answer, deleted) = match delete(sealed, services) {
+        Ok(deleted) => (Value::Bool(true), deleted),
+        Err(error) => {
+            tracing::error!(%minion, %error, "the key of a minion that asked for it is not deleted");
+            (Value::from(""), 0)
+        }
+    };
+    let packed: Bytes = encode(&answer, Dialect::Raw).into();
+    let mut outcome = Outcome::reply(sealed.answer.seal(&packed));
+    let told = || {
+        fields([
+            ("result", Value::Bool(true)),
+            ("act", "delete".into()),
+            ("id", minion.as_str().into()),
+        ])
+    };
+    let events = (0..deleted).map(|_| event_data::event(services, Tag::key(), told()));
+    outcome.effects.extend(events.map(Effect::Fire));
+    outcome
+}
+
+/// Deletes the minion's key wherever it lies, then what is kept of the minion; asks for a new
+/// shared key, which the minion would still have. Gives the number of key files.
+fn delete(sealed: &Sealed, services: &Services) -> Result<usize, StoreError> {
+    let minion = &sealed.minion;
+    let mut deleted = 0;
+    for state in KeyState::ALL {
+        deleted += usize::from(services.pki.remove(minion, state)?);
+    }
+    tracing::info!(%minion, "the key was deleted, as the minion asked");
+    data_cache::forget(services, minion);
+    if services.config.rotate_aes_key {
+        dropfile::request(&services.config)?;
+    }
+    Ok(deleted)
+}

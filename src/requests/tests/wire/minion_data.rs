@@ -1,0 +1,290 @@
+//! What the master keeps of minions: the mine with its four commands, the cache behind targets, and
+//! what becomes of both when a key goes.
+
+use saltern_model::MinionId;
+use saltern_requests::Outcome;
+use saltern_wire::msgpack::{Dialect, Value, encode};
+
+use crate::client::{Load, Minion, clear};
+use crate::site::{Site, data, events, tags};
+
+fn ask(site: &Site, id: &str, cmd: &str, change: impl FnOnce(Load) -> Load) -> Value {
+    let minion = Minion::signed_in(site, id);
+    let outcome = site.ask(minion.sealed(change(minion.load(cmd)), 3));
+    assert!(outcome.effects.is_empty(), "{cmd}");
+    minion.open(&outcome.reply, 3)
+}
+
+fn send(site: &Site, id: &str, data: Value) -> Value {
+    ask(site, id, "_mine", |load| load.set("data", data))
+}
+
+fn get(site: &Site, id: &str, tgt: &str, fun: impl Into<Value>) -> Value {
+    let fun = fun.into();
+    ask(site, id, "_mine_get", |load| {
+        load.set("tgt", tgt).set("fun", fun)
+    })
+}
+
+fn of<const N: usize>(entries: [(&str, &str); N]) -> Value {
+    Value::map(entries)
+}
+
+fn guarded(data: &str, allow_tgt: impl Into<Value>, kind: &str) -> Value {
+    Value::map([
+        ("__saltmine_acl__", Value::from(1_i64)),
+        ("__data__", data.into()),
+        ("allow_tgt", allow_tgt.into()),
+        ("allow_tgt_type", kind.into()),
+    ])
+}
+
+#[test]
+fn a_mine_from_its_first_entry_to_its_last() {
+    for (compat, file) in [
+        ("3006", "cache/minions/m1/mine.p"),
+        ("3007", "cache/minions/m1/mine.p"),
+        ("3008", "cache/mine/m1.p"),
+    ] {
+        let site = Site::new(&format!("salt_compat: {compat}\n"));
+        assert_eq!(send(&site, "m1", of([("a", "1"), ("b", "2")])), true.into());
+        assert_eq!(send(&site, "m1", of([("b", "3")])), true.into());
+        let stored = std::fs::read(site.path(file)).expect("where stock keeps it");
+        assert_eq!(stored, encode(&of([("a", "1"), ("b", "3")]), Dialect::Bin));
+        assert_eq!(get(&site, "m2", "*", "a"), of([("m1", "1")]));
+        assert_eq!(get(&site, "m2", "m1", "b"), of([("m1", "3")]));
+        let both = Value::map([("a", of([("m1", "1")])), ("b", of([("m1", "3")]))]);
+        assert_eq!(get(&site, "m2", "*", "a,b"), both);
+        let delete = |fun: &str| ask(&site, "m1", "_mine_delete", |load| load.set("fun", fun));
+        assert_eq!(delete("a"), true.into());
+        assert_eq!(delete("a"), true.into(), "what is not there is no failure");
+        assert_eq!(get(&site, "m2", "*", "a"), of([]));
+        let cleared = |load: Load| load.set("data", of([("c", "4")])).set("clear", true);
+        assert_eq!(ask(&site, "m1", "_mine", cleared), true.into());
+        assert_eq!(get(&site, "m1", "*", "b"), of([]), "stock fails here");
+        assert_eq!(ask(&site, "m1", "_mine_flush", |load| load), true.into());
+        assert_eq!(ask(&site, "m1", "_mine_flush", |load| load), false.into());
+        assert_eq!(get(&site, "m2", "*", "c"), of([]));
+        assert!(!site.path(file).exists());
+    }
+}
+
+#[test]
+fn loads_that_lack_something_or_make_no_sense() {
+    let site = Site::new("");
+    let bare = |cmd: &str| ask(&site, "m1", cmd, |load| load);
+    for cmd in ["_mine", "_mine_get", "_mine_delete"] {
+        assert_eq!(bare(cmd), of([]), "{cmd}");
+    }
+    for data in [Value::Nil, "text".into(), Value::Array(Vec::new())] {
+        assert_eq!(send(&site, "m1", data), "".into());
+    }
+    for fun in [Value::Nil, 5_i64.into(), of([])] {
+        assert_eq!(get(&site, "m1", "*", fun), of([]));
+    }
+    assert_eq!(bare("verify_minion"), "".into());
+    assert_eq!(bare("_ext_nodes"), of([]), "no version since 3006 has it");
+}
+
+#[test]
+fn the_owner_says_whom_an_entry_is_for() {
+    let site = Site::new("");
+    let grains = |id: &str, role: &str| {
+        let grains = Value::map([("role", role)]);
+        let id = MinionId::parse(id).unwrap();
+        let store = &site.services.minion_data;
+        store
+            .store_grains_and_pillar(&id, &grains, &of([]))
+            .unwrap();
+    };
+    grains("web1", "web");
+    grains("db1", "db");
+    site.accept("bare", "minion");
+    let mine = Value::map([
+        ("open", "o".into()),
+        ("byname", guarded("n", "web*", "glob")),
+        ("bygrain", guarded("g", "role:web", "grain")),
+        (
+            "bylist",
+            guarded("l", Value::Array(vec!["db1".into()]), "list"),
+        ),
+        ("byaddress", guarded("s", "10.0.0.0/8", "ipcidr")),
+        ("nobody", guarded("x", "ghost", "glob")),
+        ("odd", guarded("x", 5_i64, "glob")),
+    ]);
+    assert_eq!(send(&site, "owner", mine), true.into());
+    let all = "open,byname,bygrain,bylist,byaddress,nobody,odd";
+    for (asker, functions) in [
+        ("web1", &["bygrain", "byname", "open"][..]),
+        ("db1", &["bylist", "open"]),
+        ("bare", &["open"]),
+        ("owner", &["open"]),
+    ] {
+        let answer = get(&site, asker, "owner", all);
+        let entries = answer.as_map().unwrap().iter();
+        let got: Vec<&str> = entries.map(|(name, _)| name.as_str().unwrap()).collect();
+        assert_eq!(got, functions, "{asker}");
+    }
+}
+
+#[test]
+fn the_master_says_who_may_ask_for_what() {
+    let site = Site::new("mine_get: {'web.*': [op.*], db1: [shut]}\n");
+    send(&site, "owner", of([("open", "o"), ("shut", "s")]));
+    let got = |asker: &str, fun: &str| get(&site, asker, "*", fun);
+    assert_eq!(got("web1", "open"), of([("owner", "o")]));
+    assert_eq!(got("web1", "shut"), of([]));
+    assert_eq!(got("db1", "shut"), of([("owner", "s")]));
+    assert_eq!(got("other", "open"), of([]));
+}
+
+#[test]
+fn targets_that_a_minion_chooses() {
+    let site = Site::new("");
+    let m1 = MinionId::parse("m1").unwrap();
+    let pillar = Value::map([("secret", "s3cret")]);
+    let grains = Value::map([("os", "Debian")]);
+    site.services
+        .minion_data
+        .store_grains_and_pillar(&m1, &grains, &pillar)
+        .unwrap();
+    send(&site, "m1", of([("f", "1")]));
+    let ask = |kind: &str, tgt: &str| {
+        let load = |load: Load| load.set("tgt", tgt).set("fun", "f").set("tgt_type", kind);
+        self::ask(&site, "m2", "_mine_get", load) == of([("m1", "1")])
+    };
+    assert!(ask("grain", "os:Deb*"));
+    assert!(ask("compound", "G@os:Debian and not m2"));
+    assert!(ask("pillar", "secret:s3cret"));
+    for guess in [
+        ("pillar", "secret:s*"),
+        ("pillar_pcre", "secret:s.*"),
+        ("compound", "I@secret:s*"),
+    ] {
+        assert!(!ask(guess.0, guess.1), "{guess:?}: a guess is not answered");
+    }
+    assert!(!ask("nonsense", "m1") && !ask("compound", "m1 and ("));
+}
+
+#[test]
+fn without_a_cache_mines_are_kept_only_when_asked_for() {
+    let site = Site::new("minion_data_cache: False\n");
+    assert_eq!(send(&site, "m1", of([("f", "1")])), true.into());
+    assert_eq!(get(&site, "m2", "*", "f"), of([]));
+    let site = Site::new("minion_data_cache: False\nenforce_mine_cache: True\n");
+    assert_eq!(send(&site, "m1", of([("f", "1")])), true.into());
+    assert_eq!(get(&site, "m2", "*", "f"), of([("m1", "1")]));
+}
+
+fn pillar(site: &Site, id: &str) -> Outcome {
+    let minion = Minion::signed_in(site, id);
+    let grains = Value::map([("os", "Debian"), ("id", "forged")]);
+    site.ask(minion.sealed(minion.load("_pillar").set("grains", grains), 3))
+}
+
+#[test]
+fn a_pillar_request_leaves_the_grains_for_targets() {
+    let site = Site::new("");
+    let outcome = pillar(&site, "m1");
+    assert_eq!(tags(&outcome), ["minion/refresh/m1"]);
+    let told = data(&events(&outcome)[0]);
+    assert_eq!(told, of([("Minion data cache refresh", "m1")]));
+    let m1 = MinionId::parse("m1").unwrap();
+    let grains = site.services.minion_data.grains(&m1).unwrap().unwrap();
+    assert_eq!(
+        *grains,
+        of([("os", "Debian"), ("id", "m1")]),
+        "the id is the channel's"
+    );
+    let quiet = Site::new("minion_data_cache_events: False\n");
+    assert_eq!(tags(&pillar(&quiet, "m1")), Vec::<String>::new());
+    assert!(quiet.services.minion_data.grains(&m1).unwrap().is_some());
+    let none = Site::new("minion_data_cache: False\n");
+    assert_eq!(tags(&pillar(&none, "m1")), Vec::<String>::new());
+    assert!(none.services.minion_data.grains(&m1).unwrap().is_none());
+}
+
+#[test]
+fn a_minion_gives_up_its_key() {
+    for (compat, content) in [
+        ("3006", ""),
+        ("3007", "host_master"),
+        ("3008", "host_master"),
+    ] {
+        let site = Site::new(&format!("salt_compat: {compat}\n"));
+        let m1 = Minion::signed_in(&site, "m1");
+        // Stock takes the id for a wildcard; these two would go with "m*".
+        for id in ["m10", "m2"] {
+            site.accept(id, "large");
+        }
+        pillar(&site, "m1");
+        send(&site, "m1", of([("f", "1")]));
+        let outcome = site.ask(m1.sealed(m1.load("revoke_auth"), 3));
+        assert_eq!(m1.open(&outcome.reply, 3), true.into());
+        assert_eq!(tags(&outcome), ["salt/key"]);
+        let told = data(&events(&outcome)[0]);
+        assert_eq!(told.get("id"), Some(&"m1".into()));
+        assert_eq!(told.get("act"), Some(&"delete".into()));
+        assert!(site.read("pki/minions/m1").is_none());
+        assert!(site.read("pki/minions/m10").is_some() && site.read("pki/minions/m2").is_some());
+        assert_eq!(site.read("cache/.dfn").as_deref(), Some(content));
+        let id = MinionId::parse("m1").unwrap();
+        let kept = &site.services.minion_data;
+        assert!(kept.grains(&id).unwrap().is_none() && kept.mine(&id).unwrap().is_none());
+        let again = site.ask(m1.sealed(m1.load("_mine").set("data", of([])), 3));
+        assert!(again.effects.is_empty());
+        assert!(
+            kept.mine(&id).unwrap().is_none(),
+            "the next message is refused already"
+        );
+    }
+    let site = Site::new("allow_minion_key_revoke: False\n");
+    let m1 = Minion::signed_in(&site, "m1");
+    let outcome = site.ask(m1.sealed(m1.load("revoke_auth"), 3));
+    let answer = m1.open(&outcome.reply, 3);
+    assert_eq!(
+        answer.get("cmd"),
+        Some(&"revoke_auth".into()),
+        "stock answers with the load"
+    );
+    assert!(site.read("pki/minions/m1").is_some() && outcome.effects.is_empty());
+    let kept = Site::new("rotate_aes_key: False\npreserve_minion_cache: True\n");
+    send(&kept, "m1", of([("f", "1")]));
+    let m1 = Minion::signed_in(&kept, "m1");
+    kept.ask(m1.sealed(m1.load("revoke_auth"), 3));
+    assert!(kept.read("cache/.dfn").is_none());
+    let id = MinionId::parse("m1").unwrap();
+    assert!(kept.services.minion_data.mine(&id).unwrap().is_some());
+}
+
+#[test]
+fn a_new_key_under_an_old_name_inherits_nothing() {
+    for options in [
+        "",
+        "open_mode: True\n",
+        "auto_accept: True\n",
+        "salt_compat: 3007\n",
+    ] {
+        let site = Site::new(options);
+        send(&site, "m1", of([("f", "1")]));
+        pillar(&site, "m1");
+        if !options.starts_with("open_mode") {
+            std::fs::remove_file(site.path("pki/minions/m1")).unwrap();
+        }
+        let stranger = Minion::new("m1", "large");
+        site.ask(clear(stranger.auth(), 3));
+        let id = MinionId::parse("m1").unwrap();
+        let kept = &site.services.minion_data;
+        assert!(kept.grains(&id).unwrap().is_none(), "{options}");
+        assert!(kept.mine(&id).unwrap().is_none(), "{options}");
+    }
+}
+
+#[test]
+fn a_stranger_who_is_denied_removes_nothing() {
+    let site = Site::new("");
+    send(&site, "m1", of([("f", "1")]));
+    site.ask(clear(Minion::new("m1", "large").auth(), 3));
+    let id = MinionId::parse("m1").unwrap();
+    assert!(site.services.minion_data.mine(&id).unwrap().is_some());
+}
