@@ -230,6 +230,19 @@ impl MasterConfig {
         self.settings.get(name).or_else(|| self.defaults.get(name))
     }
 
+    /// All options that have a value: as they were written, then the defaults of the others.
+    /// Passphrases are not among them.
+    pub fn all_raw(&self) -> impl Iterator<Item = (&str, &Node)> {
+        let written = self.settings.iter();
+        let others = self.defaults.iter().filter(|(key, _)| {
+            let name = key.as_str().unwrap_or_default();
+            self.settings.get(name).is_none()
+        });
+        written
+            .chain(others)
+            .filter_map(|(key, entry)| Some((key.as_str()?, &entry.value)))
+    }
+
     /// Whether an option was written in a file.
     pub fn is_written(&self, name: &str) -> bool {
         self.settings.get(name).is_some()

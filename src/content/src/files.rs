@@ -15,15 +15,15 @@
 mod error;
 mod found;
 mod hash;
-mod ignore;
+pub(crate) mod ignore;
 mod listing;
 mod minionfs;
-mod options;
+pub(crate) mod options;
 pub mod path;
 mod receive;
 pub mod root;
 mod roots;
-mod tree;
+pub(crate) mod tree;
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

@@ -37,6 +37,7 @@ mod nodegroups;
 mod pool;
 mod python;
 mod range;
+pub mod single;
 mod subdict;
 
 use std::cell::RefCell;

@@ -61,7 +61,7 @@ impl Options {
         let megabytes = number(config, "file_recv_max_size", 100)?;
         Ok(Self {
             backends: backends(config, receives)?,
-            file_roots: file_roots(config.raw("file_roots"))?,
+            file_roots: environment_roots("file_roots", config.raw("file_roots"), "/srv/salt")?,
             ignore: IgnoreRules::new(
                 config.raw("file_ignore_regex"),
                 config.raw("file_ignore_glob"),
@@ -95,7 +95,8 @@ impl Options {
     }
 }
 
-fn is_on(config: &MasterConfig, name: &str) -> bool {
+/// Whether an option has a value that Python calls true.
+pub(crate) fn is_on(config: &MasterConfig, name: &str) -> bool {
     config.raw(name).is_some_and(Node::is_truthy)
 }
 
@@ -157,11 +158,15 @@ fn backends(config: &MasterConfig, receives: bool) -> Result<Vec<BackendName>, F
     Ok(backends)
 }
 
-fn file_roots(node: Option<&Node>) -> Result<Vec<(String, Vec<String>)>, FilesError> {
-    const NAME: &str = "file_roots";
+/// The option `file_roots` or `pillar_roots`: the roots of each environment, wildcards expanded.
+pub(crate) fn environment_roots(
+    name: &'static str,
+    node: Option<&Node>,
+    default: &str,
+) -> Result<Vec<(String, Vec<String>)>, FilesError> {
     let Some(map) = node.and_then(Node::as_map) else {
-        tracing::warn!("file_roots is no mapping: /srv/salt is served as base");
-        return Ok(vec![("base".to_owned(), vec!["/srv/salt".to_owned()])]);
+        tracing::warn!("{name} is no mapping: {default} is served as base");
+        return Ok(vec![("base".to_owned(), vec![default.to_owned()])]);
     };
     let mut environments = Vec::new();
     for (key, entry) in map.iter() {
@@ -170,7 +175,7 @@ fn file_roots(node: Option<&Node>) -> Result<Vec<(String, Vec<String>)>, FilesEr
         for item in entry.value.as_seq().unwrap_or_default() {
             let root = item
                 .as_str()
-                .ok_or_else(|| FilesError::option(NAME, format!("{} is no path", item.kind())))?;
+                .ok_or_else(|| FilesError::option(name, format!("{} is no path", item.kind())))?;
             if has_magic(root) {
                 roots.extend(expand(root));
             } else {

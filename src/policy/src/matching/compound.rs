@@ -12,7 +12,7 @@ use crate::target::TargetError;
 use saltern_model::Compat;
 
 /// The deepest nesting of parentheses; that of Python's own parser.
-const MAX_DEPTH: usize = 200;
+pub(super) const MAX_DEPTH: usize = 200;
 
 /// One word with an engine before its `@`, or a wildcard over ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

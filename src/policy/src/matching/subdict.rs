@@ -130,8 +130,7 @@ impl Subdict {
     }
 
     /// Whether it matches the data.
-    #[cfg(test)]
-    fn matches(&self, data: &Value, budget: &Budget) -> bool {
+    pub(super) fn matches(&self, data: &Value, budget: &Budget) -> bool {
         let under_first =
             step(data, self.first()).is_some_and(|value| self.matches_under_first(value, budget));
         under_first

@@ -1,0 +1,568 @@
+//! One compilation: the order in which top files, SLS files, external pillars and the override
+//! make a pillar (`Pillar.compile_pillar` in `salt/pillar/__init__.py`).
+//!
+//! A failure never ends it without an answer: what stock collects in `_errors` is collected here,
+//! and what is an exception in stock, or goes beyond a bound, ends up there too. How SLS files are
+//! found and merged stands in `sls.rs`, top files in `top.rs`.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_model::Compat;
+use saltern_policy::matching::single::Single;
+use saltern_wire::msgpack::Value;
+use tokio::time::Instant;
+
+use super::merge::merge;
+use super::options::{ANY_ENVIRONMENT, Options};
+use super::opts::{self, OfMinion};
+use super::sources::{Environment, Place};
+use super::top::is_truthy;
+use super::{Limits, PillarRequest, Pillars};
+use crate::ext_pillar::ExtInput;
+use crate::files::path::is_plain_environment;
+use crate::render::functions::Registry;
+use crate::render::jinja::{self, Context, NoTemplates};
+use crate::render::modules::site::add_site;
+use crate::render::modules::{Commands, Facts, add_all};
+use crate::render::{decrypt_pillar, render, set_sls_context};
+
+/// Why a compilation was given up before its end.
+pub(super) struct Halt(pub(super) String);
+
+/// The roots of each environment.
+pub(super) type Roots = Vec<(String, Vec<String>)>;
+
+/// The most bytes that a program may print which a template starts.
+const PROGRAM_OUTPUT: u64 = 16 << 20;
+
+/// Names that stock passes to templates itself; as `defaults` of an include they are an error.
+const RESERVED: [&str; 16] = [
+    "template",
+    "renderers",
+    "default",
+    "blacklist",
+    "whitelist",
+    "saltenv",
+    "sls",
+    "input_data",
+    "_pillar_rend",
+    "salt",
+    "grains",
+    "opts",
+    "pillar",
+    "proxy",
+    "context",
+    "from_str",
+];
+
+/// One pillar being made.
+pub(super) struct Compilation<'a> {
+    pub(super) pillars: &'a Pillars,
+    pub(super) request: &'a PillarRequest,
+    pub(super) roots: Roots,
+    pub(super) pillarenv: Option<String>,
+    /// The pillar that templates and matchers see: nothing, or what came from outside first.
+    pub(super) seen: Arc<Value>,
+    /// SLS names that may be missing, by environment.
+    pub(super) ignored: HashMap<String, Vec<String>>,
+    opts: Arc<Value>,
+    environments: HashMap<String, Option<Arc<Environment>>>,
+    /// What every rendering starts from.
+    context: Context,
+    override_data: Value,
+    /// Whether external pillars are asked.
+    has_ext: bool,
+    deadline: Instant,
+    files_left: usize,
+    bytes_left: usize,
+}
+
+impl<'a> Compilation<'a> {
+    /// `roots` stand in the place of `pillar_roots`, and then there are no external pillars.
+    pub(super) fn new(
+        pillars: &'a Pillars,
+        request: &'a PillarRequest,
+        limits: &Limits,
+        roots: Option<Roots>,
+    ) -> Self {
+        let options = &pillars.options;
+        let pillarenv = pillarenv(options, request).map(str::to_owned);
+        let saltenv = request.saltenv.as_ref().or(options.saltenv.as_ref());
+        let environment = pillarenv
+            .as_deref()
+            .or_else(|| saltenv.map(String::as_str).filter(|name| !name.is_empty()))
+            .unwrap_or("base");
+        let has_ext = roots.is_none();
+        let roots = roots.unwrap_or_else(|| roots_for(&options.roots, environment));
+        let minion = OfMinion {
+            id: request.minion.as_str(),
+            grains: &request.grains,
+            saltenv: saltenv.map(String::as_str),
+            pillarenv: pillarenv.as_deref(),
+            state_top: &options.state_top,
+            roots: &roots,
+        };
+        let opts = Arc::new(opts::of_minion(&pillars.opts, &minion));
+        let seen = Arc::new(Value::Map(Vec::new()));
+        let mut compilation = Self {
+            pillars,
+            request,
+            roots,
+            pillarenv,
+            seen: Arc::clone(&seen),
+            ignored: HashMap::new(),
+            environments: HashMap::new(),
+            context: Context {
+                values: vec![
+                    ("grains".to_owned(), Arc::clone(&request.grains)),
+                    ("opts".to_owned(), Arc::clone(&opts)),
+                ],
+                functions: Arc::new(Registry::new()),
+                loader: Arc::new(NoTemplates),
+                clock: pillars.clock.clone(),
+                limits: jinja::Limits::DEFAULT,
+            },
+            opts,
+            override_data: override_of(request),
+            has_ext,
+            deadline: Instant::now() + limits.time,
+            files_left: limits.files,
+            bytes_left: limits.bytes,
+        };
+        compilation.see(seen);
+        compilation
+    }
+
+    /// Lets templates, functions and matchers see this pillar.
+    fn see(&mut self, pillar: Arc<Value>) {
+        let functions_opts = match self.pillars.options.compat {
+            // Functions run with the options of the master itself.
+            Compat::V3008 => &self.pillars.opts,
+            _ => &self.opts,
+        };
+        let facts = Facts {
+            grains: Arc::clone(&self.request.grains),
+            pillar: Arc::clone(&pillar),
+            opts: Arc::clone(functions_opts),
+        };
+        let mut registry = Registry::new();
+        let programs = Commands {
+            time: self.time_left(),
+            output: PROGRAM_OUTPUT,
+        };
+        add_all(&mut registry, &facts, Some(programs));
+        add_site(
+            &mut registry,
+            &self.request.minion,
+            self.request.saltenv.as_deref().unwrap_or("base"),
+            Arc::clone(&self.pillars.files),
+            Arc::clone(&self.pillars.site),
+            &facts,
+        );
+        self.context.functions = Arc::new(registry);
+        self.context.values.retain(|(name, _)| name != "pillar");
+        self.context
+            .values
+            .push(("pillar".to_owned(), Arc::clone(&pillar)));
+        self.seen = pillar;
+    }
+
+    /// Makes the pillar.
+    pub(super) fn run(mut self) -> Value {
+        let mut errors = Vec::new();
+        let mut top_errors = Vec::new();
+        let mut pillar = empty();
+        let halted = self.compile(&mut pillar, &mut errors, &mut top_errors);
+        errors.append(&mut top_errors);
+        if let Err(Halt(reason)) = halted {
+            errors.push(reason);
+        }
+        let minion = &self.request.minion;
+        for error in &errors {
+            tracing::error!(%minion, error, "pillar render error");
+        }
+        if self.pillars.options.shows_opts {
+            set(&mut pillar, "master", self.shown_opts());
+        }
+        if !errors.is_empty() {
+            let errors = errors.into_iter().map(Value::from).collect();
+            set(&mut pillar, "_errors", Value::Array(errors));
+        }
+        pillar = self.with_override(pillar);
+        self.decrypted(pillar)
+    }
+
+    fn compile(
+        &mut self,
+        pillar: &mut Value,
+        errors: &mut Vec<String>,
+        top_errors: &mut Vec<String>,
+    ) -> Result<(), Halt> {
+        let top = self.top(top_errors)?;
+        let is_first = self.pillars.options.ext_first && self.has_ext;
+        let outside = match is_first {
+            true => self.external(self.override_data.clone(), errors),
+            false => empty(),
+        };
+        if is_first {
+            self.see(Arc::new(outside.clone()));
+        }
+        let matched = self.matched(&top, errors);
+        *pillar = self.override_data.clone();
+        self.render_matched(&matched, pillar, errors)?;
+        let rendered = std::mem::replace(pillar, Value::Nil);
+        *pillar = match (is_first, self.has_ext) {
+            (true, _) => self.merged(outside, rendered),
+            (false, true) => self.external(rendered, errors),
+            (false, false) => rendered,
+        };
+        Ok(())
+    }
+
+    /// Adds the override and what external pillars give.
+    fn external(&self, pillar: Value, errors: &mut Vec<String>) -> Value {
+        let pillar = self.with_override(pillar);
+        self.refuse_on_demand(errors);
+        if self.pillars.ext.is_empty() {
+            return pillar;
+        }
+        let mut context = self.context.clone();
+        context.limits.time = context.limits.time.min(self.time_left());
+        let input = ExtInput {
+            minion: &self.request.minion,
+            grains: &self.request.grains,
+            opts: &self.opts,
+            saltenv: self.request.saltenv.as_deref(),
+            pillarenv: self.pillarenv.as_deref(),
+            context: &context,
+            renderers: &self.pillars.options.renderers,
+            in_nodegroup: &|name| {
+                let group = Value::from(name);
+                self.single().matches("nodegroup", &group).unwrap_or(false)
+            },
+            compile_roots: &|roots| self.compile_roots(roots),
+        };
+        let merge = |base, update| self.merged(base, update);
+        let (pillar, problems) = self.pillars.ext.apply(pillar, &input, &merge);
+        errors.extend(problems);
+        pillar
+    }
+
+    /// External pillars that the minion asks for: stock runs those that `on_demand_ext_pillar`
+    /// lists and refuses the others in the log. Here there are none that could run.
+    fn refuse_on_demand(&self, errors: &mut Vec<String>) {
+        let Some(wanted) = self.request.ext.as_ref().filter(|ext| is_truthy(ext)) else {
+            return;
+        };
+        let names: Option<Vec<&str>> = wanted
+            .as_map()
+            .map(|entries| entries.iter().filter_map(|(key, _)| key.as_str()).collect());
+        let minion = &self.request.minion;
+        let allowed = &self.pillars.options.on_demand;
+        match names {
+            Some(names) if names.iter().all(|name| allowed.iter().any(|n| n == name)) => {
+                errors.extend(names.iter().map(|name| {
+                    format!("Failed to load ext_pillar {name}: it is not available on demand")
+                }));
+            }
+            Some(names) => tracing::error!(%minion, ?names, "on-demand ext_pillar not allowed"),
+            None => tracing::error!(%minion, "on-demand ext_pillar is no dictionary"),
+        }
+    }
+
+    /// Compiles other directories in the place of `pillar_roots`, without external pillars and
+    /// without the override (`ext_pillar` in `salt/pillar/git_pillar.py`).
+    fn compile_roots(&self, roots: &[(String, Vec<PathBuf>)]) -> (Value, Vec<String>) {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let roots: Roots = roots
+            .iter()
+            .map(|(name, paths)| (name.clone(), paths.iter().map(text).collect()))
+            .collect();
+        let request = PillarRequest {
+            saltenv: roots.first().map(|(name, _)| name.clone()),
+            pillarenv: self.request.pillarenv.clone(),
+            pillar_override: None,
+            ext: None,
+            ..self.request.clone()
+        };
+        let limits = Limits {
+            time: self.time_left(),
+            files: self.files_left,
+            bytes: self.bytes_left,
+        };
+        let mut inner = Compilation::new(self.pillars, &request, &limits, Some(roots));
+        inner.see(Arc::clone(&self.seen));
+        let (mut pillar, mut errors, mut top_errors) = (empty(), Vec::new(), Vec::new());
+        let halted = inner.compile(&mut pillar, &mut errors, &mut top_errors);
+        errors.append(&mut top_errors);
+        errors.extend(halted.err().map(|Halt(reason)| reason));
+        (pillar, errors)
+    }
+
+    /// The minion, to be matched.
+    pub(super) fn single(&self) -> Single<'_> {
+        let options = &self.pillars.options;
+        Single {
+            id: self.request.minion.as_str(),
+            grains: &self.request.grains,
+            pillar: &self.seen,
+            nodegroups: &options.nodegroups,
+            compat: options.compat,
+            patterns: &self.pillars.patterns,
+        }
+    }
+
+    fn with_override(&self, pillar: Value) -> Value {
+        match &self.override_data {
+            Value::Map(entries) if entries.is_empty() => pillar,
+            update => self.merged(pillar, update.clone()),
+        }
+    }
+
+    /// Merges as the configuration has it.
+    pub(super) fn merged(&self, base: Value, update: Value) -> Value {
+        let options = &self.pillars.options;
+        merge(base, update, options.strategy, options.merge_lists)
+    }
+
+    /// What `pillar_opts` shows.
+    fn shown_opts(&self) -> Value {
+        let mut shown = self.opts.as_ref().clone();
+        if let (Value::Map(entries), false) = (&mut shown, self.is_3008()) {
+            entries.retain(|(key, _)| key.as_str() != Some("grains"));
+        }
+        // The line of Salt that this master stands in for.
+        let line = self.pillars.options.compat.to_string();
+        set(&mut shown, "saltversion", Value::from(line));
+        shown
+    }
+
+    fn is_3008(&self) -> bool {
+        self.pillars.options.compat == Compat::V3008
+    }
+
+    fn decrypted(&self, pillar: Value) -> Value {
+        let rules = &self.pillars.decrypt;
+        if rules.is_empty() {
+            return pillar;
+        }
+        let mut context = self.context.clone();
+        context.limits.time = self.time_left();
+        let kept = pillar.clone();
+        match decrypt_pillar(pillar, rules, &self.pillars.options.renderers, &context) {
+            Ok(pillar) => pillar,
+            Err(error) => add_error(kept, &error.to_string()),
+        }
+    }
+
+    /// The environment of this name, if there is one. `base` always is.
+    pub(super) fn environment(&mut self, name: &str) -> Option<Arc<Environment>> {
+        if let Some(known) = self.environments.get(name) {
+            return known.clone();
+        }
+        let roots = self.roots.iter().find(|(found, _)| found == name);
+        let roots = match roots {
+            Some((_, roots)) => Some(roots.as_slice()),
+            None if name == "base" => Some(&[][..]),
+            None => None,
+        };
+        let opened = roots.map(|roots| Arc::new(Environment::open(&self.pillars.sources, roots)));
+        self.environments.insert(name.to_owned(), opened.clone());
+        opened
+    }
+
+    /// Renders a file to data. The inner error says what is wrong with the file.
+    pub(super) fn render(
+        &mut self,
+        environment: &Arc<Environment>,
+        place: &Place<'_>,
+        saltenv: &str,
+        sls: &str,
+        defaults: &[(Value, Value)],
+    ) -> Result<Result<Value, String>, Halt> {
+        self.files_left = self
+            .files_left
+            .checked_sub(1)
+            .ok_or_else(|| Halt("the pillar needs more SLS files than are allowed".to_owned()))?;
+        let limits = self.rendering_limits()?;
+        let text = match environment.text(place) {
+            Ok(text) => text,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let mut context = self.context.clone();
+        context.loader = Arc::clone(environment) as Arc<dyn jinja::Loader>;
+        context.limits = limits;
+        context.set("saltenv", Value::from(saltenv));
+        context.set("sls", Value::from(sls));
+        if let Err(problem) = add_defaults(&mut context, defaults) {
+            return Ok(Err(problem));
+        }
+        set_sls_context(&mut context, &place.path, sls);
+        let renderers = &self.pillars.options.renderers;
+        // Stock reads with universal line ends.
+        let rendered = match text.contains('\r') {
+            true => {
+                let text = text.replace("\r\n", "\n").replace('\r', "\n");
+                render(&text, &place.path, renderers, &context)
+            }
+            false => render(&text, &place.path, renderers, &context),
+        };
+        if let Ok(value) = &rendered {
+            self.charge(value)?;
+        }
+        Ok(rendered.map_err(|error| error.to_string()))
+    }
+
+    fn rendering_limits(&self) -> Result<jinja::Limits, Halt> {
+        let left = self.time_left();
+        if left.is_zero() {
+            return Err(Halt("the pillar took too long to compile".to_owned()));
+        }
+        let most = jinja::Limits::DEFAULT;
+        Ok(jinja::Limits {
+            time: left.min(most.time),
+            output: (self.bytes_left as u64).min(most.output),
+            ..most
+        })
+    }
+
+    fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Counts data that goes into the pillar; includes of includes multiply.
+    pub(super) fn charge(&mut self, value: &Value) -> Result<(), Halt> {
+        match self.bytes_left.checked_sub(weight(value)) {
+            Some(left) => {
+                self.bytes_left = left;
+                Ok(())
+            }
+            None => Err(Halt("the pillar is larger than is allowed".to_owned())),
+        }
+    }
+}
+
+/// The environment of the pillar: what the minion asks for goes before what is configured.
+pub(super) fn pillarenv<'a>(options: &'a Options, request: &'a PillarRequest) -> Option<&'a str> {
+    let configured = match options.pillarenv_from_saltenv {
+        true => request.saltenv.as_ref(),
+        false => options.pillarenv.as_ref(),
+    };
+    let name = request.pillarenv.as_ref().or(configured)?;
+    (!name.is_empty()).then_some(name.as_str())
+}
+
+/// Puts the environment in the place of `__env__`. A name that would lead out of its place gets
+/// no roots; stock puts in whatever the minion sends.
+fn roots_for(configured: &[(String, Vec<String>)], environment: &str) -> Roots {
+    let any = configured.iter().find(|(name, _)| name == ANY_ENVIRONMENT);
+    let Some((_, any)) = any else {
+        return configured.to_vec();
+    };
+    let is_configured = |name: &String| name != ANY_ENVIRONMENT;
+    let own = configured.iter().filter(|(name, _)| is_configured(name));
+    let mut roots: Roots = own.cloned().collect();
+    if roots.iter().any(|(name, _)| name == environment) {
+        return roots;
+    }
+    if !is_plain_environment(environment) {
+        tracing::warn!(
+            environment,
+            "this cannot be the name of a pillar environment"
+        );
+        return roots;
+    }
+    let any = any
+        .iter()
+        .map(|root| root.replace(ANY_ENVIRONMENT, environment));
+    roots.push((environment.to_owned(), any.collect()));
+    roots
+}
+
+/// The override of the request; of equal keys the last counts. What is no mapping is nothing.
+fn override_of(request: &PillarRequest) -> Value {
+    let given = request.pillar_override.as_ref();
+    match given {
+        Some(Value::Map(_)) => without_doubles(given.cloned().unwrap_or(Value::Nil)),
+        Some(Value::Nil) | None => Value::Map(Vec::new()),
+        Some(_) => {
+            tracing::error!(minion = %request.minion, "pillar data must be a dictionary");
+            Value::Map(Vec::new())
+        }
+    }
+}
+
+/// Mappings from the wire may hold a key twice.
+fn without_doubles(value: Value) -> Value {
+    match value {
+        Value::Map(entries) => {
+            let entries = entries
+                .into_iter()
+                .map(|(key, value)| (key, without_doubles(value)));
+            let unmerged = Value::Map(Vec::new());
+            entries.fold(unmerged, |map, entry| {
+                let update = Value::Map(vec![entry]);
+                merge(map, update, super::merge::Strategy::Overwrite, false)
+            })
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_doubles).collect()),
+        other => other,
+    }
+}
+
+fn add_defaults(context: &mut Context, defaults: &[(Value, Value)]) -> Result<(), String> {
+    for (name, value) in defaults {
+        match name.as_str() {
+            None => return Err("keywords must be strings".to_owned()),
+            Some("env") => {}
+            Some(name) if RESERVED.contains(&name) => {
+                return Err(format!(
+                    "\"{name}\" cannot be among the defaults of an include"
+                ));
+            }
+            Some(name) => context.set(name, value.clone()),
+        }
+    }
+    Ok(())
+}
+
+fn empty() -> Value {
+    Value::Map(Vec::new())
+}
+
+/// Sets an entry of a mapping.
+fn set(map: &mut Value, name: &str, value: Value) {
+    let Value::Map(entries) = map else { return };
+    match entries
+        .iter_mut()
+        .find(|(key, _)| key.as_str() == Some(name))
+    {
+        Some((_, there)) => *there = value,
+        None => entries.push((Value::from(name), value)),
+    }
+}
+
+fn add_error(mut pillar: Value, error: &str) -> Value {
+    let mut errors = match pillar.get("_errors") {
+        Some(Value::Array(errors)) => errors.clone(),
+        _ => Vec::new(),
+    };
+    errors.push(Value::from(error));
+    set(&mut pillar, "_errors", Value::Array(errors));
+    pillar
+}
+
+/// About how many bytes a value takes in memory.
+fn weight(value: &Value) -> usize {
+    let inside = match value {
+        Value::Str(text) => text.len(),
+        Value::Bin(bytes) | Value::Ext(_, bytes) => bytes.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Map(entries) => entries.iter().map(|(k, v)| weight(k) + weight(v)).sum(),
+        _ => 0,
+    };
+    inside + size_of::<Value>()
+}

@@ -1,0 +1,326 @@
+//! Merging one mapping into another: `salt/utils/dictupdate.py`, by value.
+//!
+//! Only mappings are merged; what a pillar is before and after is decided elsewhere. Keys and
+//! items are compared as Python compares them (`1`, `1.0` and `True` are one key).
+
+use std::collections::HashMap;
+
+use saltern_wire::msgpack::Value;
+
+/// How two pillars become one: `pillar_source_merging_strategy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// Stock chooses by the renderer: [`Strategy::Recurse`] for all but `yamlex`, which only
+    /// Python can run.
+    Smart,
+    /// Stock aggregates what `yamlex` marked; without it the update replaces whole values of the
+    /// outermost mapping.
+    Aggregate,
+    /// Mappings are merged at every depth.
+    Recurse,
+    /// Values of the outermost mapping are replaced.
+    Overwrite,
+    /// Two values under one key become a list of both. Keys that only the update has are dropped,
+    /// as in stock.
+    List,
+    /// As [`Strategy::Recurse`], but lists are never merged. Stock also reads one environment
+    /// only, which is not this file's business.
+    None,
+}
+
+impl Strategy {
+    /// The strategy of this name. Stock takes an unknown one for `recurse` without merging of
+    /// lists, and so does the caller with the `None` that is given here.
+    pub fn parse(name: &str) -> Option<Strategy> {
+        Some(match name {
+            "smart" => Strategy::Smart,
+            "aggregate" => Strategy::Aggregate,
+            "recurse" => Strategy::Recurse,
+            "overwrite" => Strategy::Overwrite,
+            "list" => Strategy::List,
+            "none" => Strategy::None,
+            _ => return None,
+        })
+    }
+}
+
+/// Merges `update` into `base`. With `merge_lists`, the strategies that recurse add the items of a
+/// list that are not in the other yet. If one of the two is no mapping, `base` is given back:
+/// stock raises an error, so callers look first.
+pub fn merge(base: Value, update: Value, strategy: Strategy, merge_lists: bool) -> Value {
+    let (mut base, update) = match (base, update) {
+        (Value::Map(base), Value::Map(update)) => (base, update),
+        (base, _) => return base,
+    };
+    match strategy {
+        Strategy::Smart | Strategy::Recurse => recurse(&mut base, update, merge_lists),
+        Strategy::None => recurse(&mut base, update, false),
+        Strategy::Aggregate | Strategy::Overwrite => replace(&mut base, update),
+        Strategy::List => both(&mut base, update),
+    }
+    Value::Map(base)
+}
+
+type Entries = Vec<(Value, Value)>;
+
+/// From this many entries on, keys are found through a table.
+const INDEXED: usize = 24;
+
+/// Finds the place of a key among the entries of a mapping that grows.
+struct Places {
+    texts: Option<HashMap<String, usize>>,
+}
+
+impl Places {
+    fn of(entries: &[(Value, Value)], searches: usize) -> Places {
+        let is_worth_it = entries.len() > INDEXED && searches > 2;
+        let texts = is_worth_it.then(|| {
+            let texts = entries.iter().enumerate();
+            texts
+                .filter_map(|(at, (key, _))| Some((key.as_str()?.to_owned(), at)))
+                .collect()
+        });
+        Places { texts }
+    }
+
+    fn find(&self, entries: &[(Value, Value)], key: &Value) -> Option<usize> {
+        match (&self.texts, key) {
+            (Some(texts), Value::Str(text)) => texts.get(text).copied(),
+            _ => entries.iter().position(|(found, _)| equal(found, key)),
+        }
+    }
+}
+
+fn recurse(base: &mut Entries, update: Entries, merge_lists: bool) {
+    let places = Places::of(base, update.len());
+    let known = base.len();
+    for (key, value) in update {
+        let place = places.find(base.get(..known).unwrap_or_default(), &key);
+        let Some((_, there)) = place.and_then(|at| base.get_mut(at)) else {
+            base.push((key, value));
+            continue;
+        };
+        match (there, value) {
+            (Value::Map(there), Value::Map(value)) => recurse(there, value, merge_lists),
+            (Value::Array(there), Value::Array(value)) if merge_lists => {
+                let before = there.len();
+                for item in value {
+                    // Items that the update holds twice come twice, as in stock.
+                    let known = there.get(..before).unwrap_or_default();
+                    if !known.iter().any(|found| equal(found, &item)) {
+                        there.push(item);
+                    }
+                }
+            }
+            (there, value) => *there = value,
+        }
+    }
+}
+
+fn replace(base: &mut Entries, update: Entries) {
+    let places = Places::of(base, update.len());
+    let known = base.len();
+    for (key, value) in update {
+        let place = places.find(base.get(..known).unwrap_or_default(), &key);
+        match place.and_then(|at| base.get_mut(at)) {
+            Some((_, there)) => *there = value,
+            None => base.push((key, value)),
+        }
+    }
+}
+
+fn both(base: &mut Entries, update: Entries) {
+    let places = Places::of(base, update.len());
+    for (key, value) in update {
+        let place = places.find(base, &key);
+        if let Some((_, there)) = place.and_then(|at| base.get_mut(at)) {
+            let first = std::mem::replace(there, Value::Nil);
+            *there = Value::Array(vec![first, value]);
+        }
+    }
+}
+
+/// Whether Python calls two values equal.
+pub(crate) fn equal(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Str(one), Value::Str(other)) => one == other,
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(a, b)| equal(a, b))
+        }
+        (Value::Map(one), Value::Map(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(key, value)| {
+                    let found = other.iter().find(|(found, _)| equal(found, key));
+                    found.is_some_and(|(_, found)| equal(found, value))
+                })
+        }
+        _ => match (number(one), number(other)) {
+            (Some(one), Some(other)) => one == other,
+            _ => one == other,
+        },
+    }
+}
+
+/// Numbers of all kinds on one scale; integers that a float cannot hold are told apart by their
+/// own comparison.
+#[derive(PartialEq)]
+enum Number {
+    Whole(i128),
+    Broken(f64),
+}
+
+fn number(value: &Value) -> Option<Number> {
+    Some(match value {
+        Value::Bool(flag) => Number::Whole(i128::from(*flag)),
+        Value::Int(number) => Number::Whole(i128::from(*number)),
+        Value::Uint(number) => Number::Whole(i128::from(*number)),
+        Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e30 => {
+            Number::Whole(*number as i128)
+        }
+        Value::Float(number) => Number::Broken(*number),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
+    use proptest::strategy::Strategy as _;
+    use saltern_wire::msgpack::Value;
+
+    use super::{Strategy, equal, merge};
+    use crate::render::json::parse;
+
+    fn json(text: &str) -> Value {
+        parse(text).expect("JSON")
+    }
+
+    #[test]
+    fn strategies_merge_as_stock_merges() {
+        let base = r#"{"a": {"x": 1, "l": [1, 2]}, "l": [1, {"b": 1}], "n": 1, "k": null}"#;
+        let update =
+            r#"{"l": [{"b": 1}, 2, 2], "a": {"y": 2, "l": [2, 3]}, "n": {"m": 1}, "z": 0}"#;
+        let table = [
+            (
+                Strategy::Smart,
+                false,
+                r#"{"a": {"x": 1, "l": [2, 3], "y": 2}, "l": [{"b": 1}, 2, 2], "n": {"m": 1},
+                    "k": null, "z": 0}"#,
+            ),
+            (
+                Strategy::Recurse,
+                true,
+                r#"{"a": {"x": 1, "l": [1, 2, 3], "y": 2}, "l": [1, {"b": 1}, 2, 2],
+                    "n": {"m": 1}, "k": null, "z": 0}"#,
+            ),
+            (
+                Strategy::None,
+                true,
+                r#"{"a": {"x": 1, "l": [2, 3], "y": 2}, "l": [{"b": 1}, 2, 2], "n": {"m": 1},
+                    "k": null, "z": 0}"#,
+            ),
+            (
+                Strategy::Overwrite,
+                true,
+                r#"{"a": {"y": 2, "l": [2, 3]}, "l": [{"b": 1}, 2, 2], "n": {"m": 1}, "k": null,
+                    "z": 0}"#,
+            ),
+            (
+                Strategy::List,
+                false,
+                r#"{"a": [{"x": 1, "l": [1, 2]}, {"y": 2, "l": [2, 3]}],
+                    "l": [[1, {"b": 1}], [{"b": 1}, 2, 2]], "n": [1, {"m": 1}], "k": null}"#,
+            ),
+        ];
+        for (strategy, lists, expected) in table {
+            let merged = merge(json(base), json(update), strategy, lists);
+            assert_eq!(merged, json(expected), "{strategy:?} {lists}");
+        }
+    }
+
+    #[test]
+    fn keys_are_equal_when_python_says_so() {
+        let base = Value::Map(vec![(Value::Int(1), Value::from("a"))]);
+        for key in [Value::Int(1), Value::Float(1.0), Value::Bool(true)] {
+            let update = Value::Map(vec![(key, Value::from("b"))]);
+            let merged = merge(base.clone(), update, Strategy::Smart, false);
+            assert_eq!(merged, Value::Map(vec![(Value::Int(1), Value::from("b"))]));
+        }
+        assert!(!equal(&Value::from("1"), &Value::Int(1)));
+        assert!(!equal(&Value::Float(f64::NAN), &Value::Float(f64::NAN)));
+    }
+
+    fn value() -> impl proptest::strategy::Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Nil),
+            any::<bool>().prop_map(Value::Bool),
+            (-3i64..3).prop_map(Value::Int),
+            "[a-c]{0,2}".prop_map(Value::Str),
+        ];
+        leaf.prop_recursive(4, 48, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
+                prop::collection::btree_map("[a-f]", inner, 0..5).prop_map(Value::map),
+            ]
+        })
+    }
+
+    fn mapping() -> impl proptest::strategy::Strategy<Value = Value> {
+        prop::collection::btree_map("[a-z]{1,2}", value(), 0..40).prop_map(Value::map)
+    }
+
+    const ALL: [Strategy; 6] = [
+        Strategy::Smart,
+        Strategy::Aggregate,
+        Strategy::Recurse,
+        Strategy::Overwrite,
+        Strategy::List,
+        Strategy::None,
+    ];
+
+    proptest! {
+        #[test]
+        fn merging_keeps_the_order_and_the_keys(base in mapping(), update in mapping()) {
+            for strategy in ALL {
+                for lists in [false, true] {
+                    let merged = merge(base.clone(), update.clone(), strategy, lists);
+                    let keys = |value: &Value| -> Vec<Value> {
+                        value.as_map().unwrap_or_default().iter().map(|(k, _)| k.clone()).collect()
+                    };
+                    let (old, new, all) = (keys(&base), keys(&update), keys(&merged));
+                    let mut expected = old.clone();
+                    if strategy != Strategy::List {
+                        expected.extend(new.into_iter().filter(|key| !old.contains(key)));
+                    }
+                    prop_assert_eq!(all, expected);
+                }
+            }
+        }
+
+        #[test]
+        fn merging_the_same_again_changes_nothing(base in mapping(), update in mapping()) {
+            for strategy in ALL.into_iter().filter(|s| *s != Strategy::List) {
+                let once = merge(base.clone(), update.clone(), strategy, true);
+                let twice = merge(once.clone(), update.clone(), strategy, true);
+                prop_assert_eq!(&once, &twice, "{:?}", strategy);
+            }
+        }
+
+        #[test]
+        fn what_the_update_says_is_found_afterwards(base in mapping(), update in mapping()) {
+            fn is_in(update: &Value, merged: &Value) -> bool {
+                match (update, merged) {
+                    (Value::Map(entries), Value::Map(_)) => entries.iter().all(|(key, value)| {
+                        let found = key.as_str().and_then(|key| merged.get(key));
+                        found.is_some_and(|found| is_in(value, found))
+                    }),
+                    _ => update == merged,
+                }
+            }
+            for strategy in ALL.into_iter().filter(|s| *s != Strategy::List) {
+                let merged = merge(base.clone(), update.clone(), strategy, false);
+                prop_assert!(is_in(&update, &merged), "{:?}", strategy);
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The pillar of a minion: what its site keeps for it, made of SLS files.
+//!
+//! [`Pillars::compile`] does what stock's `Pillar` does (`salt/pillar/__init__.py`): it reads the
+//! top files of `pillar_roots`, matches them against the minion, renders the SLS files that are
+//! meant for it and merges them. It knows neither the request that asked nor the reply; calls
+//! block for as long as rendering takes, at most [`Limits::time`], so whoever calls has threads
+//! for it. `DIFFERENCES.md` lists where pillars differ from stock's; `tests/pillar_stock` compares
+//! the rest.
+
+mod compile;
+pub mod merge;
+mod options;
+mod opts;
+mod sls;
+mod sources;
+mod top;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_base::clock::Clock;
+use saltern_config::MasterConfig;
+use saltern_model::MinionId;
+use saltern_policy::expression::PatternCache;
+use saltern_wire::msgpack::Value;
+
+use crate::ext_pillar::ExtPillars;
+use crate::files::{FileServer, FilesError};
+use crate::render::DecryptRules;
+use crate::render::modules::site::SiteFunctions;
+
+use compile::Compilation;
+use options::Options;
+use sources::Sources;
+
+/// Why pillars cannot be made with this configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum PillarError {
+    /// An option has a value that cannot work.
+    #[error("option \"{name}\": {problem}")]
+    Option {
+        /// The option as it is written in the configuration.
+        name: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An option that the file server shares.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+}
+
+/// What pillars need of the rest of the master.
+pub struct Parts {
+    /// Wall-clock time.
+    pub clock: Clock,
+    /// The file server, for `cp.*` in templates.
+    pub files: Arc<FileServer>,
+    /// The external pillars.
+    pub ext: ExtPillars,
+    /// What templates ask the master: mines, caches, runners.
+    pub site: Arc<dyn SiteFunctions>,
+}
+
+/// Whose pillar is asked for, and how.
+#[derive(Clone, Debug)]
+pub struct PillarRequest {
+    /// The minion, whose key is accepted.
+    pub minion: MinionId,
+    /// Its grains, with its true id as `id`.
+    pub grains: Arc<Value>,
+    /// The environment of its states.
+    pub saltenv: Option<String>,
+    /// The environment of its pillar.
+    pub pillarenv: Option<String>,
+    /// Data that wins over the pillar: `pillar=` of the command line.
+    pub pillar_override: Option<Value>,
+    /// Parts of the minion's configuration, for external pillars.
+    pub extra_minion_data: Option<Value>,
+    /// External pillars on demand: names with their arguments.
+    pub ext: Option<Value>,
+    /// Whether a kept pillar is to be made again.
+    pub clean_cache: bool,
+}
+
+/// Bounds on one compilation.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The longest time of all renderings and sources together.
+    pub time: Duration,
+    /// The most files that are rendered, top files included.
+    pub files: usize,
+    /// About how many bytes of data may come together.
+    pub bytes: usize,
+}
+
+impl Limits {
+    /// More than any sane pillar needs: a minute, ten thousand files, 64 MiB.
+    pub const DEFAULT: Limits = Limits {
+        time: Duration::from_secs(60),
+        files: 10_000,
+        bytes: 64 << 20,
+    };
+}
+
+/// Makes pillars. Shared by all threads; what it remembers has locks of its own.
+pub struct Pillars {
+    options: Options,
+    /// The master's options as templates see them, less what belongs to one minion.
+    opts: Arc<Value>,
+    decrypt: DecryptRules,
+    clock: Clock,
+    files: Arc<FileServer>,
+    ext: ExtPillars,
+    site: Arc<dyn SiteFunctions>,
+    sources: Arc<Sources>,
+    patterns: PatternCache,
+}
+
+impl Pillars {
+    /// Reads the options.
+    ///
+    /// # Errors
+    /// [`PillarError`] that names the option which cannot work.
+    pub fn new(config: &MasterConfig, parts: Parts) -> Result<Self, PillarError> {
+        let options = Options::new(config)?;
+        let opts = opts::of_master(config);
+        Ok(Self {
+            decrypt: DecryptRules::from_opts(&opts),
+            sources: Arc::new(Sources::new(parts.clock.clone())),
+            options,
+            opts: Arc::new(opts),
+            clock: parts.clock,
+            files: parts.files,
+            ext: parts.ext,
+            site: parts.site,
+            patterns: PatternCache::default(),
+        })
+    }
+
+    /// Whether nobody can get anything but what he brings along: no external pillar is configured,
+    /// and no root is there at this moment.
+    pub fn is_empty(&self) -> bool {
+        let mut roots = self.options.roots.iter().flat_map(|(_, roots)| roots);
+        self.ext.is_empty()
+            && !self.options.shows_opts
+            && !roots.any(|root| root.contains(options::ANY_ENVIRONMENT) || is_directory(root))
+    }
+
+    /// Makes the pillar of a minion. Blocks, within [`Limits::DEFAULT`]. Failures are texts in
+    /// `_errors`, as in stock.
+    pub fn compile(&self, request: &PillarRequest) -> Value {
+        Compilation::new(self, request, &Limits::DEFAULT, None).run()
+    }
+}
+
+fn is_directory(path: &str) -> bool {
+    std::path::Path::new(path).is_dir()
+}
