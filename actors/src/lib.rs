@@ -27,6 +27,7 @@ mod send;
 #[cfg(test)]
 mod testing;
 mod tree;
+mod upkeep;
 mod window;
 
 pub use tree::{Master, MasterParts, StartError};

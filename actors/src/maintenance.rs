@@ -15,7 +15,7 @@ use saltern_store::dropfile::{self, Dropfile};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
-use crate::messages::{CleanJobFiles, CloseOlderThan, ExpireJobs, Fire, Publish};
+use crate::messages::{CleanJobFiles, CloseOlderThan, ExpireJobs, Fire, LookOver, Publish};
 use crate::presence::Presence;
 use crate::send::{Outbox, Sends};
 
@@ -28,6 +28,7 @@ pub(crate) struct Seed {
     pub(crate) tracker: Recipient<CloseOlderThan>,
     pub(crate) store: Recipient<ExpireJobs>,
     pub(crate) mirror: Option<Recipient<CleanJobFiles>>,
+    pub(crate) upkeep: Recipient<LookOver>,
     pub(crate) presence: Arc<Presence>,
     pub(crate) rotation: Rotation,
 }
@@ -128,6 +129,8 @@ impl Actor for Maintenance {
         context.run_interval(round, |duties, _| {
             duties.expire_jobs();
             duties.forget_minions();
+            // A look that is still going on sees what this one would.
+            let _ = duties.seed.upkeep.try_send(LookOver);
         });
     }
 }

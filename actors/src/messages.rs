@@ -152,6 +152,13 @@ pub struct FollowUp;
 #[rtype(result = "()")]
 pub struct CleanJobFiles;
 
+// ---- to Upkeep ------------------------------------------------------------------------------
+
+/// Look over what lies on disk and is kept in memory too. From Maintenance.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct LookOver;
+
 // ---- to Publisher ---------------------------------------------------------------------------
 
 /// Number, encrypt, sign and send a load. From JobStore and Maintenance.

@@ -11,6 +11,7 @@
 //! | Renderer × n | render-n | permanent | the request at hand is answered as not handled |
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |
+//! | Upkeep | upkeep | permanent | it looks over the disk once more |
 //! | Maintenance | main | permanent | its timers start anew |
 //!
 //! All are restarted one for one. More restarts than the budget allows end the process with exit
@@ -52,6 +53,7 @@ use crate::presence::Presence;
 use crate::publisher::{self, Publisher};
 use crate::renderer::{self, RenderQueue, Renderer};
 use crate::req_router::{self, ReqRouter};
+use crate::upkeep::{self, Upkeep, UpkeepMetrics};
 use crate::window::Windows;
 
 /// What a master is made of, opened and checked by the binary.
@@ -276,6 +278,14 @@ impl Plan {
             store,
             tracker,
         };
+        let upkeep: Addr<Upkeep> = self.root.start_child(
+            self.on_thread("upkeep"),
+            upkeep::Seed {
+                services: back.services.clone(),
+                metrics: UpkeepMetrics::new(&self.registry),
+            },
+            0,
+        );
         self.start_front(requests, &back);
         let _: Addr<Maintenance> = self.root.start_child(
             ChildSpec::permanent(),
@@ -286,6 +296,7 @@ impl Plan {
                 tracker: back.tracker.recipient(),
                 store: back.store.recipient(),
                 mirror: back.mirror.map(Addr::recipient),
+                upkeep: upkeep.recipient(),
                 presence,
                 rotation,
             },

@@ -12,7 +12,7 @@ use crate::site::{Listener, Minion, Site, jid_of};
 use crate::{in_system, until};
 
 /// Every actor of a master with two workers.
-const ACTORS: [(&str, u32); 10] = [
+const ACTORS: [(&str, u32); 11] = [
     ("event_publisher", 0),
     ("publisher", 0),
     ("job_mirror", 0),
@@ -23,6 +23,7 @@ const ACTORS: [(&str, u32); 10] = [
     ("renderer", 1),
     ("req_router", 0),
     ("maintenance", 0),
+    ("upkeep", 0),
 ];
 
 /// Returns one job after the other until told to stop; the jobs that were acknowledged. Its one

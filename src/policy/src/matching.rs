@@ -202,6 +202,17 @@ impl Targeting {
     }
 }
 
+impl Targeting {
+    /// Takes over now what has changed in the cached data, so that the next target need not. Reads
+    /// every minion that has changed: for a thread that may wait.
+    pub fn refresh(&self) {
+        let site = self.site.as_ref();
+        if let Some((site, data)) = site.and_then(|site| Some((site, site.data.as_ref()?))) {
+            site.index.lock().refresh(data.as_ref());
+        }
+    }
+}
+
 impl Search<'_> {
     fn simple(&self, kind: TargetType, text: &str, delimiter: &str) -> Result<Bits, TargetError> {
         let exact = self.options.exact_pillar;

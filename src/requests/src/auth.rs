@@ -232,14 +232,14 @@ fn carry_out(
         Decision::Proceed => return keys(asker, load, minion, presented),
         Decision::Accept => {
             // What is kept under this id belongs to the owner of another key.
-            data_cache::forget(services, minion);
+            data_cache::forget_minion(services, minion);
             return match pki.accept(minion, presented) {
                 Ok(()) => keys(asker, load, minion, presented),
                 Err(error) => not_stored(asker, minion, &error),
             };
         }
         Decision::Pend => {
-            data_cache::forget(services, minion);
+            data_cache::forget_minion(services, minion);
             (
                 pki.pend(minion, presented),
                 Negative::Pending,

@@ -2,6 +2,7 @@
 //! with the request, and the pillar (`_pillar` in `salt/master.py`). Targets live from it.
 
 use saltern_model::{Event, MinionId, Tag};
+use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 
 use crate::event_data::fields;
@@ -23,14 +24,13 @@ pub(crate) fn remember(
     if !services.site.minion_data_cache {
         return None;
     }
-    let data = &services.minion_data;
-    let kept = match pillarenv {
-        Some(environment) => data.store_with_pillarenv(minion, grains, pillar, environment),
-        None => data.store_grains_and_pillar(minion, grains, pillar),
-    };
-    if let Err(error) = kept {
-        tracing::error!(%minion, %error, "grains and pillar cannot be kept for targeting");
-        return None;
+    match keep(services, minion, grains, pillar, pillarenv) {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(error) => {
+            tracing::error!(%minion, %error, "grains and pillar cannot be kept for targeting");
+            return None;
+        }
     }
     if !services.site.minion_data_cache_events {
         return None;
@@ -40,13 +40,33 @@ pub(crate) fn remember(
     Some(event_data::event(services, tag, told))
 }
 
+/// `false`: the key is gone since the request came, and what was kept of the minion with it.
+fn keep(
+    services: &Services,
+    minion: &MinionId,
+    grains: &Value,
+    pillar: &Value,
+    pillarenv: Option<&str>,
+) -> Result<bool, StoreError> {
+    let data = &services.minion_data;
+    if services.pki.accepted_key(minion)?.is_none() {
+        return Ok(false);
+    }
+    match pillarenv {
+        Some(environment) => data.store_with_pillarenv(minion, grains, pillar, environment)?,
+        None => data.store_grains_and_pillar(minion, grains, pillar)?,
+    }
+    Ok(true)
+}
+
 /// Forgets what is kept of a minion whose key was deleted or replaced, unless the site wants it
-/// kept (`preserve_minion_cache`).
-pub(crate) fn forget(services: &Services, minion: &MinionId) {
+/// kept (`preserve_minion_cache`). `true` when there was something to forget.
+pub fn forget_minion(services: &Services, minion: &MinionId) -> bool {
     if services.site.preserve_minion_cache {
-        return;
+        return false;
     }
-    if let Err(error) = services.minion_data.purge(minion) {
+    services.minion_data.purge(minion).unwrap_or_else(|error| {
         tracing::error!(%minion, %error, "the data of a former minion cannot be removed");
-    }
+        false
+    })
 }

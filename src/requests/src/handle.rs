@@ -238,14 +238,14 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
         MinionCommand::MinionEvent => minion_event::handle(sealed, services),
         MinionCommand::Pillar => pillar::handle(sealed, services),
         MinionCommand::File(command) => files::handle(command, &sealed, services),
-        MinionCommand::Mine(command) => mine::handle(command, &sealed, services),
+        MinionCommand::Mine(command) => mine::handle(command, sealed, services),
         MinionCommand::RevokeAuth => revoke_auth::handle(&sealed, services),
         // Stock's handler wants two arguments and always gets one, so it always fails.
         MinionCommand::VerifyMinion => {
             Outcome::reply(sealed.answer.seal(&encode(&Value::from(""), Dialect::Raw)))
         }
         MinionCommand::MasterOpts => master_opts::handle(&sealed, services),
-        MinionCommand::MasterTops => master_tops::handle(&sealed, services),
+        MinionCommand::MasterTops => master_tops::handle(sealed, services),
         MinionCommand::RegisterResources => register_resources::handle(&sealed),
         MinionCommand::NotServed(name) => {
             tracing::warn!(cmd = name, %minion, "command refused: this release does not serve it");

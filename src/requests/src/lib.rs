@@ -46,6 +46,7 @@ mod sub_events;
 mod targets;
 
 pub use complaints::Complaints;
+pub use data_cache::forget_minion;
 pub use handle::{Class, Handled, handle, peek_class};
 pub use outcome::{Effect, Finished, Later, Outcome, Publication, StartJob, StoreReturn, Topics};
 pub use reply::NO_ANSWER;

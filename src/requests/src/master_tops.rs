@@ -1,23 +1,41 @@
 //! `_master_tops`: states that the master adds to a minion's top file.
 //!
-//! This release asks no `master_tops` module. A site without any (the usual case) gives every
-//! minion nothing, as stock does; with some, the minion gets stock's answer to a handler that
-//! failed, because applying only half of its states would be worse.
+//! What they are is `content`'s business. A site that uses a `master_tops` module which this master
+//! does not have gets stock's answer to a handler that failed: applying only half of a minion's
+//! states would be worse than none.
 
-use saltern_config::yaml::Node;
+use std::sync::Arc;
+
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::envelope::Sealed;
-use crate::{Outcome, Services};
+use crate::{Finished, Outcome, Services};
 
-/// Answers with nothing to add.
-pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
-    let configured = services.config.raw("master_tops");
-    let answer = if configured.is_some_and(Node::is_truthy) {
-        tracing::warn!(minion = %sealed.minion, "master_tops refused: this release asks no module");
-        Value::from("")
-    } else {
-        Value::Map(Vec::new())
-    };
-    Outcome::reply(sealed.answer.seal(&encode(&answer, Dialect::Raw)))
+/// Answers with the states, by environment; a classifier runs beside the workers.
+pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
+    let seal = |sealed: &Sealed, answer: &Value| sealed.answer.seal(&encode(answer, Dialect::Raw));
+    let tops = &services.tops;
+    if !tops.not_served().is_empty() {
+        tracing::error!(
+            minion = %sealed.minion,
+            modules = tops.not_served().join(", "),
+            "no states for a minion: this master does not have these master_tops modules"
+        );
+        return Outcome::reply(seal(&sealed, &Value::from("")));
+    }
+    if tops.is_empty() {
+        return Outcome::reply(seal(&sealed, &Value::Map(Vec::new())));
+    }
+    let services = Arc::clone(services);
+    Outcome::later(move || {
+        let minion = &sealed.minion;
+        let states = services.tops.states(minion).unwrap_or_else(|error| {
+            tracing::error!(%minion, %error, "master_tops gives no states");
+            Value::Map(Vec::new())
+        });
+        Finished {
+            reply: seal(&sealed, &states),
+            events: Vec::new(),
+        }
+    })
 }

@@ -5,6 +5,8 @@
 //! `salt/daemons/masterapi.py`. Who may read what is `policy`'s business, where mines lie the
 //! store's. A mine belongs to the minion of the channel: no load can name another one.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::matching::mine::MineRequest;
@@ -13,7 +15,7 @@ use saltern_wire::msgpack::{Dialect, RawValue, Value, decode_wire, encode};
 
 use crate::envelope::{LOAD_LIMITS, Sealed};
 use crate::handle::value_of;
-use crate::{Outcome, Services, targets};
+use crate::{Finished, Outcome, Services, targets};
 
 /// The commands, named as on the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,8 +56,20 @@ impl MineCommand {
     }
 }
 
-/// Answers a command of the mine.
-pub(crate) fn handle(command: MineCommand, sealed: &Sealed, services: &Services) -> Outcome {
+/// Answers a command of the mine. Asking may read the mines of all minions, so it is done beside
+/// the workers.
+pub(crate) fn handle(command: MineCommand, sealed: Sealed, services: &Arc<Services>) -> Outcome {
+    if command != MineCommand::Get {
+        return Outcome::reply(reply(command, &sealed, services));
+    }
+    let services = Arc::clone(services);
+    Outcome::later(move || Finished {
+        reply: reply(command, &sealed, &services),
+        events: Vec::new(),
+    })
+}
+
+fn reply(command: MineCommand, sealed: &Sealed, services: &Services) -> Bytes {
     let lacks = |name: &&str| !sealed.load.contains(name);
     let answer = if command.needs().iter().any(lacks) {
         Value::Map(Vec::new())
@@ -70,8 +84,7 @@ pub(crate) fn handle(command: MineCommand, sealed: &Sealed, services: &Services)
             Value::from("")
         })
     };
-    let answer: Bytes = encode(&answer, Dialect::Raw).into();
-    Outcome::reply(sealed.answer.seal(&answer))
+    sealed.answer.seal(&encode(&answer, Dialect::Raw))
 }
 
 /// Why a command of the mine failed.

@@ -53,7 +53,7 @@ fn delete(sealed: &Sealed, services: &Services) -> Result<usize, StoreError> {
         deleted += usize::from(services.pki.remove(minion, state)?);
     }
     tracing::info!(%minion, "the key was deleted, as the minion asked");
-    data_cache::forget(services, minion);
+    data_cache::forget_minion(services, minion);
     if services.config.rotate_aes_key {
         dropfile::request(&services.config)?;
     }

@@ -7,6 +7,7 @@ use saltern_base::clock::Clock;
 use saltern_base::metrics::{IntCounterVec, Registry, counter_vec};
 use saltern_config::MasterConfig;
 use saltern_content::files::FileServer;
+use saltern_content::tops::MasterTops;
 use saltern_model::{JidMinter, MinionId};
 use saltern_policy::autosign::{Autosign, AutosignOptions};
 use saltern_policy::target::Targeting;
@@ -50,6 +51,8 @@ pub struct Services {
     pub site: SiteOptions,
     /// Targets of every kind, their compiled patterns and the index of cached data.
     pub targeting: Targeting,
+    /// States that are added to minions' top files.
+    pub tops: MasterTops,
     /// Makes jids.
     pub minter: JidMinter,
     /// The rest of the master.
@@ -101,6 +104,7 @@ impl Services {
             autosign,
             site,
             targeting,
+            tops: MasterTops::new(&config),
             minter: JidMinter::new(clock.clone(), unique_suffix),
             pki: stores.pki,
             sessions: stores.sessions,

@@ -96,6 +96,8 @@ pub(super) const HONOURED: &[&str] = &[
     // Targets and what is kept of minions.
     "allow_minion_key_revoke", "enforce_mine_cache", "mine_get", "minion_data_cache",
     "minion_data_cache_events", "nodegroups", "preserve_minion_cache", "rotate_aes_key",
+    // States.
+    "master_tops",
     // Files.
     "file_buffer_size", "file_ignore_glob", "file_ignore_regex", "file_recv", "file_recv_max_size",
     "file_roots", "fileserver_backend", "fileserver_followsymlinks", "fileserver_ignoresymlinks",
@@ -307,7 +309,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
     (NotYet::States, &[
         "clean_dynamic_modules", "default_top", "extension_modules", "extmod_blacklist",
         "extmod_whitelist", "failhard", "jinja_env", "jinja_lstrip_blocks", "jinja_sls_env",
-        "jinja_trim_blocks", "local", "master_tops", "master_tops_first", "module_dirs",
+        "jinja_trim_blocks", "local", "master_tops_first", "module_dirs",
         "renderer", "renderer_blacklist", "renderer_whitelist", "saltenv", "state_aggregate",
         "state_auto_order", "state_events", "state_max_parallel", "state_top",
         "state_top_saltenv", "test", "top_file_merging_strategy", "enable_gpu_grains",

@@ -16,6 +16,8 @@ mod nodegroups;
 mod stack;
 mod web;
 
+pub(crate) use commands::words;
+
 use std::path::PathBuf;
 
 use saltern_base::clock::Clock;

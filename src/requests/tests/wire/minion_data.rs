@@ -288,3 +288,24 @@ fn a_stranger_who_is_denied_removes_nothing() {
     let id = MinionId::parse("m1").unwrap();
     assert!(site.services.minion_data.mine(&id).unwrap().is_some());
 }
+
+#[test]
+fn the_master_adds_states_to_a_top_file() {
+    let tops = |options: &str| {
+        let site = Site::new(options);
+        ask(&site, "m1", "_master_tops", |load| {
+            // What the minion says of itself is not asked.
+            load.set("opts", of([("id", "forged")]))
+        })
+    };
+    assert_eq!(tops(""), of([]));
+    assert_eq!(tops("master_tops: {}\n"), of([]));
+    let classifier = "sh -c \"echo classes: [common, only-$1]\" sh";
+    let answer = tops(&format!("master_tops: {{ext_nodes: '{classifier}'}}\n"));
+    let states = Value::Array(vec!["common".into(), "only-m1".into()]);
+    assert_eq!(answer, Value::map([("base", states)]));
+    let failing = "master_tops: {ext_nodes: /no/such/program}\n";
+    assert_eq!(tops(failing), of([]), "as stock, which logs the error");
+    let other = "master_tops: {ext_nodes: 'true', reclass: {}}\n";
+    assert_eq!(tops(other), "".into(), "half of the states is none");
+}

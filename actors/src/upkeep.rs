@@ -1,0 +1,187 @@
+//! Looks over what lies on disk and is kept in memory too: cached minion data, lists of files, keys.
+//!
+//! Other programs change all three (`salt-key`, `salt-run cache.clear_*`, whoever edits states),
+//! and a look at everything costs a `stat` for each file. That is done here, on a thread of low
+//! priority, once each round of maintenance, so that no request has to. Requests notice most changes
+//! themselves; what is found here is what nobody asked for.
+//!
+//! A minion whose key has vanished is forgotten, as stock's `salt-key` does it; 3008's leaves the
+//! mine behind, which the next owner of the name would answer with.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use actix::{Actor, AsyncContext, Context, Handler};
+use saltern_base::metrics::{
+    HistogramVec, IntCounter, IntGauge, Registry, SECONDS, counter, gauge, histogram_vec,
+};
+use saltern_model::{KeyState, MinionId};
+use saltern_requests::{Services, forget_minion};
+use saltern_store::StoreError;
+use saltern_supervise::Child;
+use tokio::time::Instant;
+
+use crate::messages::LookOver;
+
+/// Behind everything else: nobody waits for it.
+const NICENESS: i32 = 10;
+
+/// What upkeep is built from.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    pub(crate) services: Arc<Services>,
+    pub(crate) metrics: UpkeepMetrics,
+}
+
+/// What upkeep measures.
+#[derive(Clone)]
+pub(crate) struct UpkeepMetrics {
+    taking: HistogramVec,
+    changed: IntCounter,
+    known: IntGauge,
+    forgotten: IntCounter,
+    failed: IntCounter,
+}
+
+impl UpkeepMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            taking: histogram_vec(
+                registry,
+                "saltern_upkeep_seconds",
+                "Time of one look over the disk, by what was looked at.",
+                &["what"],
+                SECONDS,
+            ),
+            changed: counter(
+                registry,
+                "saltern_minion_data_changed_outside_total",
+                "Minions whose cached grains or pillar another program changed.",
+            ),
+            known: gauge(
+                registry,
+                "saltern_minion_data_minions",
+                "Minions with cached grains.",
+            ),
+            forgotten: counter(
+                registry,
+                "saltern_minions_forgotten_total",
+                "Minions whose data was removed because their key was gone.",
+            ),
+            failed: counter(
+                registry,
+                "saltern_upkeep_failures_total",
+                "Looks over the disk that failed; the log says why.",
+            ),
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Upkeep {
+    seed: Seed,
+    /// The minions with a key of any state, as of the last look; nothing before the first.
+    keys: Option<HashSet<MinionId>>,
+}
+
+impl Child for Upkeep {
+    type Seed = Seed;
+
+    const NAME: &'static str = "upkeep";
+    const MAILBOX: usize = 2;
+
+    fn build(seed: &Seed) -> Self {
+        Self {
+            seed: seed.clone(),
+            keys: None,
+        }
+    }
+}
+
+impl Actor for Upkeep {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        let thread = Some(rustix::thread::gettid());
+        if let Err(error) = rustix::process::setpriority_process(thread, NICENESS) {
+            tracing::debug!(%error, "upkeep keeps its priority");
+        }
+        // So that the first target after a start finds everything read.
+        context.notify(LookOver);
+    }
+}
+
+impl Handler<LookOver> for Upkeep {
+    type Result = ();
+
+    fn handle(&mut self, _: LookOver, _: &mut Self::Context) {
+        self.timed("keys", Self::forget_former_minions);
+        self.timed("minion_data", |upkeep| upkeep.look_over_minion_data());
+        self.timed("files", |upkeep| {
+            let files = &upkeep.seed.services.files;
+            if let Err(error) = files.refresh_lists() {
+                upkeep.seed.metrics.failed.inc();
+                tracing::error!(%error, "the files cannot be listed");
+            }
+        });
+    }
+}
+
+impl Upkeep {
+    fn timed(&mut self, what: &str, duty: impl FnOnce(&mut Self)) {
+        let began = Instant::now();
+        duty(self);
+        let taking = &self.seed.metrics.taking;
+        let took = began.elapsed().as_secs_f64();
+        taking.with_label_values(&[what]).observe(took);
+    }
+
+    fn look_over_minion_data(&self) {
+        let (services, metrics) = (&self.seed.services, &self.seed.metrics);
+        let data = &services.minion_data;
+        match data
+            .refresh()
+            .and_then(|changed| Ok((changed, data.known()?)))
+        {
+            Ok((changed, known)) => {
+                metrics.changed.inc_by(changed as u64);
+                metrics.known.set(known.len() as i64);
+            }
+            Err(error) => {
+                metrics.failed.inc();
+                tracing::error!(%error, "the cached minion data cannot be looked over");
+            }
+        }
+        services.targeting.refresh();
+    }
+
+    fn forget_former_minions(&mut self) {
+        let keys = match self.list_keys() {
+            Ok(keys) => keys,
+            Err(error) => {
+                self.seed.metrics.failed.inc();
+                tracing::error!(%error, "the keys cannot be listed");
+                return;
+            }
+        };
+        let services = &self.seed.services;
+        let former = self.keys.iter().flatten();
+        for minion in former.filter(|minion| !keys.contains(*minion)) {
+            // Once more: between two looks at four directories a key may have moved.
+            let is_gone = matches!(services.pki.state(minion), Ok(None));
+            if is_gone && forget_minion(services, minion) {
+                self.seed.metrics.forgotten.inc();
+                tracing::info!(%minion, "the key is gone, and so is what was kept of the minion");
+            }
+        }
+        self.keys = Some(keys);
+    }
+
+    fn list_keys(&self) -> Result<HashSet<MinionId>, StoreError> {
+        let mut keys = HashSet::new();
+        for state in KeyState::ALL {
+            keys.extend(self.seed.services.pki.list(state)?);
+        }
+        Ok(keys)
+    }
+}
