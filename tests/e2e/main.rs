@@ -10,4 +10,5 @@ mod files;
 mod keys;
 mod matrix;
 mod mixed;
+mod pillar;
 mod probe;

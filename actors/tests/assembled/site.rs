@@ -9,13 +9,12 @@ use saltern_actors::{Master, MasterParts};
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::{MasterConfig, load_master};
-use saltern_content::files::FileServer;
 use saltern_crypto::{Crypticle, EncAlgo, KeyString, PrivateKey, SigAlgo};
 use saltern_model::MinionId;
 use saltern_requests::Stores;
+use saltern_store::PkiTree;
 use saltern_store::files::ensure_dir;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobReader};
-use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, SharedKeys, UserKeys};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, decode_wire, encode};
 use saltern_wire::zmtp::ReqClient;
 use tokio::io::AsyncReadExt;
@@ -71,16 +70,8 @@ impl Site {
         let path = &config.saltern_job_database;
         MasterParts {
             config: config.clone(),
-            clock: clock.clone(),
-            stores: Stores {
-                pki: Arc::new(PkiTree::open(config, clock.clone()).unwrap()),
-                sessions: Arc::new(Sessions::open(config, clock.clone()).unwrap()),
-                shared: Arc::new(SharedKeys::open(config, clock.clone()).unwrap()),
-                users: Arc::new(UserKeys::prepare(config).unwrap()),
-                files: Arc::new(FileServer::new(config, clock).unwrap()),
-                minion_data: Arc::new(MinionDataStore::open(config)),
-                master: Arc::new(MasterKeys::load_or_create(config).unwrap()),
-            },
+            stores: Stores::open(config, &clock).unwrap(),
+            clock,
             database: JobDatabase::open(path, DatabaseLimits::default()).unwrap(),
             registry: Registry::new(),
         }

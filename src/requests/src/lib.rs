@@ -41,7 +41,9 @@ mod return_;
 mod revoke_auth;
 mod services;
 mod signed_load;
+mod site_functions;
 mod site_options;
+mod stores;
 mod sub_events;
 mod targets;
 
@@ -50,5 +52,6 @@ pub use data_cache::forget_minion;
 pub use handle::{Class, Handled, handle, peek_class};
 pub use outcome::{Effect, Finished, Later, Outcome, Publication, StartJob, StoreReturn, Topics};
 pub use reply::NO_ANSWER;
-pub use services::{RequestMetrics, Services, Stores, Surroundings};
+pub use services::{RequestMetrics, Services, Surroundings};
 pub use site_options::SiteOptions;
+pub use stores::{OpenError, Stores};

@@ -1,15 +1,14 @@
 //! `_pillar`: the pillar of a minion, in a reply that only this minion can read and that is bound
 //! to its request.
 //!
-//! This release renders no pillar. A site without pillar files gets the empty pillar that stock
-//! would give; a site with some gets a pillar error, so that no state is applied without the
-//! pillar that it was written for.
+//! What is in it is `content`'s business. Compiling may take long, so it is done beside the
+//! workers; the checks that need no pillar come before.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use saltern_content::pillar::PillarRequest;
 use saltern_crypto::{Crypticle, KeyString};
-use saltern_model::Event;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
 use crate::envelope::{Refusal, Sealed};
@@ -24,7 +23,12 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     }
     let services = Arc::clone(services);
     Outcome::later(move || {
-        let pillar = pillar_of(&sealed, &services);
+        let request = request_of(&sealed);
+        let pillar = match &request {
+            Some(request) => services.pillars.compile(request),
+            // As in stock, nobody gets a pillar without showing grains.
+            None => Value::Bool(false),
+        };
         let reply = if private {
             match private_reply(&sealed, &pillar, &services) {
                 Ok(reply) => reply,
@@ -33,7 +37,17 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         } else {
             sealed.answer.seal(&encode(&pillar, Dialect::Raw))
         };
-        let events = remember(&sealed, &pillar, &services).into_iter().collect();
+        let event = request.and_then(|request| {
+            let pillarenv = request.pillarenv.as_deref();
+            data_cache::remember(
+                &services,
+                &sealed.minion,
+                &request.grains,
+                &pillar,
+                pillarenv,
+            )
+        });
+        let events = event.into_iter().collect();
         Finished { reply, events }
     })
 }
@@ -47,29 +61,35 @@ fn refused(refusal: Refusal, services: &Services) -> Finished {
     }
 }
 
-/// Keeps what came and what was answered, for targets; the event that tells of it.
-fn remember(sealed: &Sealed, pillar: &Value, services: &Services) -> Option<Event> {
+/// What is asked for; nothing for a load without grains.
+fn request_of(sealed: &Sealed) -> Option<PillarRequest> {
     let Value::Map(mut grains) = value_of(&sealed.load, "grains") else {
         return None;
     };
     // The id is the channel's, whatever the grains say.
-    grains.retain(|(name, _)| name.as_str() != Some("id"));
-    grains.push(("id".into(), sealed.minion.as_str().into()));
-    let grains = Value::Map(grains);
-    let pillarenv = sealed.load.str("pillarenv");
-    data_cache::remember(services, &sealed.minion, &grains, pillar, pillarenv)
-}
-
-fn pillar_of(sealed: &Sealed, services: &Services) -> Value {
-    if !services.site.has_pillar {
-        return Value::Map(Vec::new());
+    let id = Value::from(sealed.minion.as_str());
+    match grains
+        .iter_mut()
+        .find(|(name, _)| name.as_str() == Some("id"))
+    {
+        Some((_, said)) => *said = id,
+        None => grains.push(("id".into(), id)),
     }
-    tracing::error!(
-        minion = %sealed.minion,
-        "pillar refused: this release renders no pillar, but pillar_roots or ext_pillar has one"
-    );
-    let text = "this Saltern release renders no pillar yet, but this master is configured with one";
-    Value::map([("_errors", Value::Array(vec![text.into()]))])
+    let given = |name: &str| match value_of(&sealed.load, name) {
+        Value::Nil => None,
+        value => Some(value),
+    };
+    let text = |name: &str| sealed.load.str(name).map(str::to_owned);
+    Some(PillarRequest {
+        minion: sealed.minion.clone(),
+        grains: Arc::new(Value::Map(grains)),
+        saltenv: text("saltenv").or_else(|| text("env")),
+        pillarenv: text("pillarenv"),
+        pillar_override: given("pillar_override"),
+        extra_minion_data: given("extra_minion_data"),
+        ext: given("ext"),
+        clean_cache: given("clean_cache").and_then(|flag| flag.as_bool()) == Some(true),
+    })
 }
 
 /// `{"key": …, "pillar": …}`: a fresh key for this minion alone, and under it the pillar with the

@@ -7,6 +7,7 @@ use saltern_base::clock::Clock;
 use saltern_base::metrics::{IntCounterVec, Registry, counter_vec};
 use saltern_config::MasterConfig;
 use saltern_content::files::FileServer;
+use saltern_content::pillar::Pillars;
 use saltern_content::tops::MasterTops;
 use saltern_model::{JidMinter, MinionId};
 use saltern_policy::autosign::{Autosign, AutosignOptions};
@@ -15,7 +16,7 @@ use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, SharedKeys, 
 
 use crate::complaints::Complaints;
 use crate::site_options::SiteOptions;
-use crate::targets;
+use crate::stores::Stores;
 
 /// What a request asks of the rest of the master, without knowing it.
 pub trait Surroundings: Send + Sync {
@@ -50,9 +51,11 @@ pub struct Services {
     /// Options that only requests use.
     pub site: SiteOptions,
     /// Targets of every kind, their compiled patterns and the index of cached data.
-    pub targeting: Targeting,
+    pub targeting: Arc<Targeting>,
     /// States that are added to minions' top files.
     pub tops: MasterTops,
+    /// Makes pillars.
+    pub pillars: Arc<Pillars>,
     /// Makes jids.
     pub minter: JidMinter,
     /// The rest of the master.
@@ -61,24 +64,6 @@ pub struct Services {
     pub complaints: Complaints,
     /// What is counted.
     pub metrics: RequestMetrics,
-}
-
-/// The stores that [`Services`] are made of.
-pub struct Stores {
-    /// The minions' keys.
-    pub pki: Arc<PkiTree>,
-    /// The minions' session keys.
-    pub sessions: Arc<Sessions>,
-    /// The AES key that all minions share.
-    pub shared: Arc<SharedKeys>,
-    /// The master's own keys.
-    pub master: Arc<MasterKeys>,
-    /// The keys of local users.
-    pub users: Arc<UserKeys>,
-    /// The file server.
-    pub files: Arc<FileServer>,
-    /// Grains, pillars and mines of the minions.
-    pub minion_data: Arc<MinionDataStore>,
 }
 
 impl Services {
@@ -99,12 +84,12 @@ impl Services {
         });
         let unique_suffix = config.unique_jid.then(std::process::id);
         let site = SiteOptions::read(&config);
-        let targeting = targets::of_site(&config, site.minion_data_cache, &stores.minion_data);
         Self {
             autosign,
             site,
-            targeting,
             tops: MasterTops::new(&config),
+            targeting: stores.targeting,
+            pillars: stores.pillars,
             minter: JidMinter::new(clock.clone(), unique_suffix),
             pki: stores.pki,
             sessions: stores.sessions,

@@ -1,7 +1,5 @@
 //! The options that only requests use, read out of the configuration once.
 
-use std::path::Path;
-
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
 use saltern_crypto::SigAlgo;
@@ -14,8 +12,6 @@ pub struct SiteOptions {
     pub blacklist: Blacklist,
     /// `sudo_acl` together with `publisher_acl`: a `sudo_` user is limited like any other.
     pub sudo_is_limited: bool,
-    /// There is a pillar to render: a top file under `pillar_roots`, or an `ext_pillar`.
-    pub has_pillar: bool,
     /// `pillar_version`.
     pub pillar_version: i64,
     /// `master_id`.
@@ -36,9 +32,6 @@ pub struct SiteOptions {
     pub signing_algorithm: SigAlgo,
 }
 
-/// The default of `pillar_roots`.
-const PILLAR_ROOTS: [&str; 2] = ["/srv/pillar", "/srv/spm/pillar"];
-
 impl SiteOptions {
     /// Reads them.
     pub fn read(config: &MasterConfig) -> Self {
@@ -48,7 +41,6 @@ impl SiteOptions {
         Self {
             blacklist: blacklist(config),
             sudo_is_limited: is_on("sudo_acl") && is_on("publisher_acl"),
-            has_pillar: is_on("ext_pillar") || has_top_file(config),
             pillar_version: config
                 .raw("pillar_version")
                 .and_then(Node::as_i64)
@@ -80,18 +72,4 @@ fn blacklist(config: &MasterConfig) -> Blacklist {
     let map = config.raw("publisher_acl_blacklist").and_then(Node::as_map);
     let list = |name: &str| texts(map.and_then(|map| map.get(name)));
     Blacklist::new(list("users"), list("modules"))
-}
-
-fn has_top_file(config: &MasterConfig) -> bool {
-    let top = config
-        .raw("state_top")
-        .and_then(Node::as_str)
-        .unwrap_or("top.sls");
-    let has_top = |root: &str| Path::new(root).join(top).exists();
-    match config.raw("pillar_roots").and_then(Node::as_map) {
-        Some(roots) => roots
-            .iter()
-            .any(|(_, entry)| texts(Some(&entry.value)).any(has_top)),
-        None => PILLAR_ROOTS.into_iter().any(has_top),
-    }
 }

@@ -19,7 +19,7 @@ use saltern_wire::msgpack::Value;
 use crate::Services;
 
 /// The accepted minions as the candidates of a target.
-struct Accepted<'a>(&'a AcceptedIds);
+pub(crate) struct Accepted<'a>(pub(crate) &'a AcceptedIds);
 
 impl Candidates for Accepted<'_> {
     fn ids(&self) -> &[MinionId] {

@@ -11,10 +11,8 @@ use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::load_master;
-use saltern_content::files::FileServer;
 use saltern_model::{Event, MinionId};
 use saltern_requests::{Effect, Handled, Outcome, Services, Stores, Surroundings, handle};
-use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, SharedKeys, UserKeys};
 use saltern_wire::msgpack::{Limits, Value, decode_wire};
 
 /// The time at which every test begins.
@@ -83,15 +81,7 @@ impl Site {
             Err(errors) => panic!("the options of this test are wrong: {errors}"),
         };
         let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(START));
-        let stores = Stores {
-            pki: Arc::new(PkiTree::open(&config, clock.clone()).unwrap()),
-            sessions: Arc::new(Sessions::open(&config, clock.clone()).unwrap()),
-            shared: Arc::new(SharedKeys::open(&config, clock.clone()).unwrap()),
-            master: Arc::new(MasterKeys::load_or_create(&config).unwrap()),
-            users: Arc::new(UserKeys::prepare(&config).unwrap()),
-            files: Arc::new(FileServer::new(&config, clock.clone()).unwrap()),
-            minion_data: Arc::new(MinionDataStore::open(&config)),
-        };
+        let stores = Stores::open(&config, &clock).unwrap();
         let around = Arc::new(Around::default());
         let services = Services::new(
             config,

@@ -14,12 +14,9 @@ use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_base::metrics::Registry;
 use saltern_config::{LogLevel, MasterConfig, Severity};
-use saltern_content::files::{FileServer, FilesError};
-use saltern_requests::Stores;
+use saltern_requests::{OpenError, Stores};
+use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
-use saltern_store::{
-    MasterKeys, MinionDataStore, PkiTree, Sessions, SharedKeys, StoreError, UserKeys,
-};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{chain, complain, load_config};
@@ -81,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             complain(&format!("{}{}", chain(&error), advice(&error)));
             exit_of(&error)
         }
-        Err(OpenError::Files(error)) => {
+        Err(error) => {
             complain(&chain(&error));
             Exit::Usage
         }
@@ -136,32 +133,9 @@ fn make_first_directories(config: &MasterConfig) -> io::Result<()> {
     )
 }
 
-/// What keeps a master from starting before it binds a port.
-enum OpenError {
-    /// Something that lasts cannot be opened.
-    Store(StoreError),
-    /// The file server cannot do what the configuration asks for.
-    Files(FilesError),
-}
-
-impl From<StoreError> for OpenError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
 fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, OpenError> {
     let clock = Clock::system();
-    let master = Arc::new(MasterKeys::load_or_create(config)?);
-    let stores = Stores {
-        pki: Arc::new(PkiTree::open(config, clock.clone())?),
-        sessions: Arc::new(Sessions::open(config, clock.clone())?),
-        shared: Arc::new(SharedKeys::open(config, clock.clone())?),
-        users: Arc::new(UserKeys::prepare(config)?),
-        files: Arc::new(FileServer::new(config, clock.clone()).map_err(OpenError::Files)?),
-        minion_data: Arc::new(MinionDataStore::open(config)),
-        master,
-    };
+    let stores = Stores::open(config, &clock)?;
     make_directories(config)?;
     let database = JobDatabase::open(&config.saltern_job_database, DatabaseLimits::default())?;
     Ok(MasterParts {

@@ -1,0 +1,96 @@
+//! What [`Services`](crate::Services) are made of: everything that lasts or is shared, opened once
+//! and in order, so that whatever is wrong with it is said before the first port is bound.
+
+use std::sync::Arc;
+
+use saltern_base::clock::Clock;
+use saltern_config::MasterConfig;
+use saltern_content::ext_pillar::{ExtPillarError, ExtPillars};
+use saltern_content::files::{FileServer, FilesError};
+use saltern_content::pillar::{Parts, PillarError, Pillars};
+use saltern_policy::target::Targeting;
+use saltern_store::{
+    MasterKeys, MinionDataStore, PkiTree, Sessions, SharedKeys, StoreError, UserKeys,
+};
+
+use crate::site_functions::MasterSite;
+use crate::{SiteOptions, targets};
+
+/// The parts of [`Services`](crate::Services) that can fail to open.
+pub struct Stores {
+    /// The minions' keys.
+    pub pki: Arc<PkiTree>,
+    /// The minions' session keys.
+    pub sessions: Arc<Sessions>,
+    /// The AES key that all minions share.
+    pub shared: Arc<SharedKeys>,
+    /// The master's own keys.
+    pub master: Arc<MasterKeys>,
+    /// The keys of local users.
+    pub users: Arc<UserKeys>,
+    /// The file server.
+    pub files: Arc<FileServer>,
+    /// Grains, pillars and mines of the minions.
+    pub minion_data: Arc<MinionDataStore>,
+    /// Targets, with an index of the minions' data.
+    pub targeting: Arc<Targeting>,
+    /// Makes pillars.
+    pub pillars: Arc<Pillars>,
+}
+
+/// Why the parts of a master cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Something that lasts.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file server cannot do what the configuration asks for.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// Nor can the pillars.
+    #[error(transparent)]
+    Pillar(#[from] PillarError),
+    /// Nor can their external sources.
+    #[error(transparent)]
+    ExtPillar(#[from] ExtPillarError),
+}
+
+impl Stores {
+    /// Opens everything; makes what a first start needs, such as the master's keys.
+    ///
+    /// # Errors
+    /// The first part that cannot be opened.
+    pub fn open(config: &MasterConfig, clock: &Clock) -> Result<Self, OpenError> {
+        let pki = Arc::new(PkiTree::open(config, clock.clone())?);
+        let files = Arc::new(FileServer::new(config, clock.clone())?);
+        let minion_data = Arc::new(MinionDataStore::open(config));
+        let site = SiteOptions::read(config);
+        let targeting = targets::of_site(config, site.minion_data_cache, &minion_data);
+        let targeting = Arc::new(targeting);
+        let pillars = Pillars::new(
+            config,
+            Parts {
+                clock: clock.clone(),
+                files: files.clone(),
+                ext: ExtPillars::new(config, clock.clone())?,
+                site: Arc::new(MasterSite::new(
+                    pki.clone(),
+                    minion_data.clone(),
+                    targeting.clone(),
+                    site.mine_access,
+                )),
+            },
+        )?;
+        Ok(Self {
+            pki,
+            sessions: Arc::new(Sessions::open(config, clock.clone())?),
+            shared: Arc::new(SharedKeys::open(config, clock.clone())?),
+            master: Arc::new(MasterKeys::load_or_create(config)?),
+            users: Arc::new(UserKeys::prepare(config)?),
+            files,
+            minion_data,
+            targeting,
+            pillars: Arc::new(pillars),
+        })
+    }
+}
