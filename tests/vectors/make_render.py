@@ -67,6 +67,11 @@ def render(text, opts):
         "tpldir": "site",
         "tplfile": "site/web.sls",
     }
+    return render_with(text, context)
+
+
+def render_with(text, context):
+    """What stock prints, or the class of its error."""
     try:
         return {"output": salt.utils.templates.render_jinja_tmpl(text, context)}
     except salt.exceptions.SaltRenderError as error:

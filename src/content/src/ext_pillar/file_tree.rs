@@ -154,7 +154,7 @@ impl FileTree {
             let is_group = configured.is_some_and(|groups| groups.get(&name).is_some());
             if is_group && (call.input.in_nodegroup)(&name) {
                 let data = reader.directory(&groups.join(&name), ".", 0, budget)?;
-                pillar = merge(pillar, &data, false, 0);
+                pillar = merge(pillar, &data, false);
             }
         }
         let host = root.join("hosts").join(call.input.minion.as_str());
@@ -165,7 +165,7 @@ impl FileTree {
             return Ok(pillar);
         }
         let data = reader.directory(&host, ".", 0, budget)?;
-        Ok(merge(pillar, &data, false, 0))
+        Ok(merge(pillar, &data, false))
     }
 }
 
@@ -178,7 +178,7 @@ impl Source for FileTree {
         let mut pillar = Value::Map(Vec::new());
         for root in self.roots(call) {
             let data = self.below(&root, call, &mut budget)?;
-            pillar = merge(pillar, &data, false, 0);
+            pillar = merge(pillar, &data, false);
         }
         Ok(pillar)
     }

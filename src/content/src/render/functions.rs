@@ -88,6 +88,12 @@ pub trait Functions: Send + Sync {
     /// Whether any function of the module exists.
     fn has_module(&self, module: &str) -> bool;
 
+    /// The name of the first parameter, if the function changes the mapping that it is given
+    /// there: what it returns is put in its place.
+    fn updates(&self, _name: &str) -> Option<&'static str> {
+        None
+    }
+
     /// Calls a function that exists.
     ///
     /// # Errors
@@ -101,6 +107,7 @@ type Function = Arc<dyn Fn(CallArgs) -> Result<Value, CallError> + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct Registry {
     functions: BTreeMap<String, Function>,
+    updating: BTreeMap<String, &'static str>,
 }
 
 impl Registry {
@@ -116,6 +123,18 @@ impl Registry {
         function: impl Fn(CallArgs) -> Result<Value, CallError> + Send + Sync + 'static,
     ) {
         self.functions.insert(name.to_owned(), Arc::new(function));
+    }
+
+    /// Adds a function that changes the mapping in its first parameter, which has the name
+    /// `parameter`, to what it returns.
+    pub fn add_updating(
+        &mut self,
+        name: &str,
+        parameter: &'static str,
+        function: impl Fn(CallArgs) -> Result<Value, CallError> + Send + Sync + 'static,
+    ) {
+        self.add(name, function);
+        self.updating.insert(name.to_owned(), parameter);
     }
 
     /// The names of all functions, in order.
@@ -135,6 +154,10 @@ impl Functions for Registry {
             .range(start.clone()..)
             .next()
             .is_some_and(|(name, _)| name.starts_with(&start))
+    }
+
+    fn updates(&self, name: &str) -> Option<&'static str> {
+        self.updating.get(name).copied()
     }
 
     fn call(&self, name: &str, args: CallArgs) -> Result<Value, CallError> {

@@ -11,6 +11,7 @@ pub mod json;
 pub mod modules;
 pub(crate) mod process;
 mod sls;
+mod twister;
 
 pub use decrypt::{DecryptRules, decrypt_pillar};
 pub use error::{ErrorClass, RenderError};

@@ -1,10 +1,10 @@
 //! Runs a program with bounds: it gets its input, and so much time and output; then it and all
 //! that it started are killed.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, PipeReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -12,10 +12,25 @@ use tokio::time::Instant;
 
 /// What a program left.
 pub(crate) struct Finished {
+    /// Its id while it ran.
+    pub(crate) pid: u32,
     /// The exit code; `None` if a signal ended it.
     pub(crate) code: Option<i32>,
     /// What it printed.
     pub(crate) output: Vec<u8>,
+    /// What it printed as errors, if that was kept apart.
+    pub(crate) errors: Vec<u8>,
+}
+
+/// What becomes of what a program prints as errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Errors {
+    /// What the command says.
+    AsSet,
+    /// It is part of the output.
+    Mixed,
+    /// It is kept apart.
+    Apart,
 }
 
 /// Runs a program to its end.
@@ -23,42 +38,73 @@ pub(crate) struct Finished {
 /// # Errors
 /// A text: it cannot be started, takes too long or prints too much.
 pub(crate) fn run(
-    mut command: Command,
+    command: Command,
     input: Vec<u8>,
     time: Duration,
     longest: u64,
 ) -> Result<Finished, String> {
+    run_with(command, input, time, longest, Errors::AsSet)
+}
+
+/// Runs a program to its end; `errors` says what becomes of its errors. `longest` holds for each
+/// of output and errors.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_with(
+    mut command: Command,
+    input: Vec<u8>,
+    time: Duration,
+    longest: u64,
+    errors: Errors,
+) -> Result<Finished, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let deadline = Instant::now() + time;
+    let (stdout, writer) = io::pipe().map_err(|error| error.to_string())?;
+    let stderr = match errors {
+        Errors::AsSet => None,
+        Errors::Mixed => {
+            command.stderr(writer.try_clone().map_err(|error| error.to_string())?);
+            None
+        }
+        Errors::Apart => {
+            let (stderr, writer) = io::pipe().map_err(|error| error.to_string())?;
+            command.stderr(writer);
+            Some(stderr)
+        }
+    };
     let mut child = command
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+        .stdout(writer)
         .process_group(0)
         .spawn()
         .map_err(|error| format!("cannot start \"{name}\": {error}"))?;
+    // Our ends of the pipes are in the command; the readers wait for the last one to close.
+    drop(command);
     let mut stdin = child.stdin.take().ok_or("the program has no input")?;
-    let stdout = child.stdout.take().ok_or("the program has no output")?;
-    // Threads of their own, so that neither pipe can block the other. Both end when the pipes do,
-    // which the kill below brings about at the latest.
+    // Threads of their own, so that no pipe can block another. They end when the pipes do, which
+    // the kill below brings about at the latest.
     let writer = thread::spawn(move || stdin.write_all(&input));
-    let reader = thread::spawn(move || {
-        let mut output = Vec::new();
-        stdout
-            .take(longest + 1)
-            .read_to_end(&mut output)
-            .map(|_| output)
-    });
+    let reader = thread::spawn(move || read_up_to(stdout, longest));
+    let error_reader = stderr.map(|stderr| thread::spawn(move || read_up_to(stderr, longest)));
+    let is_read = || {
+        reader.is_finished()
+            && error_reader
+                .as_ref()
+                .is_none_or(|reader| reader.is_finished())
+    };
     let status = loop {
         let exited = child.try_wait().map_err(|error| error.to_string())?;
         match exited {
             // A program in the background may still hold the output.
-            Some(status) if reader.is_finished() => break Some(status),
+            Some(status) if is_read() => break Some(status),
             _ if Instant::now() >= deadline => break None,
             _ => thread::sleep(Duration::from_millis(1)),
         }
     };
+    let pid = child.id();
     if status.is_none() {
-        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
         if let Some(group) = group {
             // It may be gone already, which is what is wanted.
             let _ = kill_process_group(group, Signal::KILL);
@@ -66,21 +112,34 @@ pub(crate) fn run(
         let _ = child.wait();
     }
     let _ = writer.join();
-    let output = reader.join().map_err(|_| "reading the output failed")?;
-    let output = output.map_err(|error| error.to_string())?;
+    let read = |reader: JoinHandle<io::Result<Vec<u8>>>| {
+        let bytes = reader.join().map_err(|_| "reading the output failed")?;
+        bytes.map_err(|error| error.to_string())
+    };
+    let output = read(reader)?;
+    let errors = error_reader.map(read).transpose()?.unwrap_or_default();
     match status {
         None => Err(format!(
             "\"{name}\" took longer than {} ms",
             time.as_millis()
         )),
-        Some(_) if output.len() as u64 > longest => {
+        Some(_) if output.len().max(errors.len()) as u64 > longest => {
             Err(format!("\"{name}\" printed more than {longest} bytes"))
         }
         Some(status) => Ok(Finished {
+            pid,
             code: status.code(),
             output,
+            errors,
         }),
     }
+}
+
+/// One byte more than allowed tells that there was more.
+fn read_up_to(pipe: PipeReader, longest: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    pipe.take(longest + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -88,7 +147,7 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
-    use super::run;
+    use super::{Errors, run, run_with};
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("/bin/sh");
@@ -101,6 +160,24 @@ mod tests {
         let long = Duration::from_secs(30);
         let done = run(shell("cat; exit 3"), b"abc".to_vec(), long, 100).expect("it runs");
         assert_eq!((done.code, done.output.as_slice()), (Some(3), &b"abc"[..]));
+    }
+
+    #[test]
+    fn errors_go_where_they_are_wanted() {
+        let script = "echo a; echo b >&2; echo c";
+        let run = |errors| {
+            let done = run_with(
+                shell(script),
+                Vec::new(),
+                Duration::from_secs(30),
+                100,
+                errors,
+            );
+            let done = done.expect("it runs");
+            (done.output, done.errors)
+        };
+        assert_eq!(run(Errors::Mixed), (b"a\nb\nc\n".to_vec(), Vec::new()));
+        assert_eq!(run(Errors::Apart), (b"a\nc\n".to_vec(), b"b\n".to_vec()));
     }
 
     #[test]

@@ -404,9 +404,30 @@ fn call_function(function: &Function, args: Args) -> Outcome<Value> {
         call.named.push((name.clone(), from_template(value)?));
     }
     match function.functions.call(&function.name, call) {
-        Ok(value) => Ok(to_template(&value)),
+        Ok(value) => Ok(updated(function, &args, to_template(&value))),
         Err(CallError::Refused(text)) => Err(Fault::function(text)),
         Err(CallError::Failed(text)) => Err(Fault::other(text)),
+    }
+}
+
+/// What a function returned; if it changes its first argument, that mapping with what it returned
+/// in it.
+fn updated(function: &Function, args: &Args, result: Value) -> Value {
+    let Some(parameter) = function.functions.updates(&function.name) else {
+        return result;
+    };
+    let by_name = || args.named.iter().find(|(name, _)| name == parameter);
+    let first = args.positional.first();
+    let Some(target) = first.or_else(|| by_name().map(|(_, value)| value)) else {
+        return result;
+    };
+    match (Kind::of(target), Kind::of(&result)) {
+        (Kind::Dict(target_entries), Kind::Dict(entries)) => {
+            let entries = entries.0.lock().clone();
+            *target_entries.0.lock() = entries;
+            target.clone()
+        }
+        _ => result,
     }
 }
 

@@ -19,7 +19,7 @@ mod globals;
 mod helpers;
 mod lexer;
 mod methods;
-mod network;
+pub(crate) mod network;
 pub(crate) mod ops;
 mod options;
 pub(crate) mod salt;
@@ -44,7 +44,7 @@ use saltern_base::clock::Clock;
 use saltern_wire::msgpack::Value as Data;
 use tokio::time::Instant;
 
-pub(crate) use self::filters::glob;
+pub(crate) use self::filters::{glob, normal};
 pub(crate) use self::text::str_of as text_of;
 
 use self::fault::{Fault, Outcome, Raised};

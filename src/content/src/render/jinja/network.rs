@@ -83,14 +83,14 @@ pub(super) const FILTERS: &[Row] = &[
 ];
 
 /// An address, perhaps with a prefix: `10.0.0.1`, `10.0.0.1/24`.
-struct Address {
-    ip: IpAddr,
-    prefix: u8,
+pub(crate) struct Address {
+    pub(crate) ip: IpAddr,
+    pub(crate) prefix: u8,
     text: String,
 }
 
 impl Address {
-    fn parse(text: &str) -> Option<Address> {
+    pub(crate) fn parse(text: &str) -> Option<Address> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text, None),
@@ -123,11 +123,11 @@ impl Address {
         })
     }
 
-    fn width(&self) -> u32 {
+    pub(crate) fn width(&self) -> u32 {
         if self.ip.is_ipv4() { 32 } else { 128 }
     }
 
-    fn bits(&self) -> u128 {
+    pub(crate) fn bits(&self) -> u128 {
         match self.ip {
             IpAddr::V4(ip) => u128::from(u32::from(ip)),
             IpAddr::V6(ip) => u128::from(ip),
@@ -135,14 +135,14 @@ impl Address {
     }
 
     /// The first and the last address of its network.
-    fn range(&self) -> (u128, u128) {
+    pub(crate) fn range(&self) -> (u128, u128) {
         let free = self.width() - u32::from(self.prefix);
         let mask = 1_u128.checked_shl(free).map_or(u128::MAX, |size| size - 1);
         let first = self.bits() & !mask;
         (first, first | mask)
     }
 
-    fn holds(&self, ip: IpAddr) -> bool {
+    pub(crate) fn holds(&self, ip: IpAddr) -> bool {
         let other = Address {
             ip,
             prefix: 0,
@@ -158,7 +158,7 @@ impl Address {
             .any(|network| Address::parse(network).is_some_and(|n| n.holds(self.ip)))
     }
 
-    fn is_private(&self) -> bool {
+    pub(crate) fn is_private(&self) -> bool {
         self.within(&[
             "0.0.0.0/8",
             "10.0.0.0/8",

@@ -196,6 +196,8 @@ struct Emitter {
     whitespace: bool,
     indention: bool,
     flow: bool,
+    /// Whether what holds only scalars is in flow style.
+    mixed: bool,
     fold: bool,
     flow_level: usize,
 }
@@ -207,6 +209,21 @@ pub(crate) fn dump(value: &Value, flow: bool) -> Outcome<String> {
     Ok(emitter.out.trim().to_owned())
 }
 
+/// `safe_dump(value, default_flow_style=None)`: what holds only scalars is in flow style.
+pub(crate) fn dump_mixed(value: &Value) -> Outcome<String> {
+    let mut emitter = Emitter::new(false);
+    emitter.mixed = true;
+    emitter.node(value, Place::Root, 0)?;
+    Ok(emitter.out.trim().to_owned())
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !matches!(
+        Kind::of(value),
+        Kind::List(_) | Kind::Tuple(_) | Kind::Dict(_)
+    )
+}
+
 impl Emitter {
     fn new(flow: bool) -> Emitter {
         Emitter {
@@ -216,6 +233,7 @@ impl Emitter {
             whitespace: true,
             indention: true,
             flow,
+            mixed: false,
             fold: true,
             flow_level: 0,
         }
@@ -267,10 +285,7 @@ impl Emitter {
         let key = place == Place::Key;
         // Scalars that need several lines are indented deeper than what holds them.
         let before = self.indent;
-        if !matches!(
-            Kind::of(value),
-            Kind::List(_) | Kind::Tuple(_) | Kind::Dict(_)
-        ) {
+        if is_scalar(value) {
             self.deeper(true);
         }
         match Kind::of(value) {
@@ -301,6 +316,10 @@ impl Emitter {
         Ok(())
     }
 
+    fn is_flow<'a>(&self, mut items: impl ExactSizeIterator<Item = &'a Value>) -> bool {
+        self.flow || self.flow_level > 0 || items.len() == 0 || (self.mixed && items.all(is_scalar))
+    }
+
     fn deeper(&mut self, flow: bool) -> Option<usize> {
         let before = self.indent;
         self.indent = Some(match before {
@@ -312,7 +331,7 @@ impl Emitter {
     }
 
     fn sequence(&mut self, items: &[Value], place: Place, depth: usize) -> Outcome<()> {
-        let flow = self.flow || self.flow_level > 0 || items.is_empty();
+        let flow = self.is_flow(items.iter());
         let before = self.indent;
         // A list below a key stands at the key's own column.
         if flow || place != Place::Value || self.indention {
@@ -344,7 +363,7 @@ impl Emitter {
     }
 
     fn mapping(&mut self, entries: Vec<(Value, Value)>, depth: usize) -> Outcome<()> {
-        let flow = self.flow || self.flow_level > 0 || entries.is_empty();
+        let flow = self.is_flow(entries.iter().map(|(_, value)| value));
         let pairs = entries
             .iter()
             .enumerate()

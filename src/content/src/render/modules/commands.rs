@@ -1,8 +1,11 @@
 //! `cmd.run`, `cmd.shell` and their relatives, for sites whose templates start programs on the
-//! master.
+//! master (`salt/modules/cmdmod.py`).
 //!
-//! The text goes to `/bin/sh` as the template wrote it; nothing is added to it from elsewhere.
-//! Time and output are bounded, and what the program started ends with it.
+//! As in stock a template's `cmd.run` starts the program itself and no shell: without
+//! `python_shell` a pipe or a variable in the text is an argument like any other. `cmd.shell` and
+//! `python_shell=True` give the text to a shell as it stands; nothing is added to it. Time and
+//! output are bounded, and what the program started ends with it. Another user (`runas`), a
+//! template in the text and a terminal are refused by name.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +13,29 @@ use std::time::Duration;
 use saltern_wire::msgpack::Value;
 
 use crate::render::functions::{CallArgs, CallError, Registry};
-use crate::render::process::{self, Finished};
+use crate::render::process::{self, Errors, Finished};
+
+use super::{users, words};
+
+/// What stock calls the default shell.
+const SHELL: &str = "/bin/sh";
+
+/// Where the locale is set to `C`, as stock does unless it is told not to.
+const LOCALE: [&str; 13] = [
+    "LC_CTYPE",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "LC_COLLATE",
+    "LC_MONETARY",
+    "LC_MESSAGES",
+    "LC_PAPER",
+    "LC_NAME",
+    "LC_ADDRESS",
+    "LC_TELEPHONE",
+    "LC_MEASUREMENT",
+    "LC_IDENTIFICATION",
+    "LANGUAGE",
+];
 
 /// Bounds on the programs that templates start.
 #[derive(Debug, Clone, Copy)]
@@ -21,48 +46,162 @@ pub struct Commands {
     pub output: u64,
 }
 
-/// Adds `cmd.run`, `cmd.shell`, `cmd.run_stdout` and `cmd.retcode`.
-pub fn commands(registry: &mut Registry, bounds: Commands) {
-    for name in ["cmd.run", "cmd.shell"] {
+/// Adds `cmd.run`, `cmd.shell`, `cmd.run_stdout`, `cmd.run_stderr`, `cmd.run_all`, `cmd.retcode`,
+/// `cmd.which`, `cmd.which_bin` and `cmd.has_exec`.
+pub(super) fn commands(registry: &mut Registry, bounds: Commands) {
+    for (name, by_shell) in [("cmd.run", false), ("cmd.shell", true)] {
         registry.add(name, move |args| {
-            started(&args, bounds, true).and_then(|d| text(&d))
+            let done = started(&args, bounds, Errors::Mixed, by_shell)?;
+            if done.code != Some(0) && flag(&args, "raise_err", false) {
+                return Err(CallError::Refused(text(&done.output, &args)));
+            }
+            let hidden = flag(&args, "hide_output", false);
+            Ok(Value::from(if hidden {
+                String::new()
+            } else {
+                text(&done.output, &args)
+            }))
         });
     }
     registry.add("cmd.run_stdout", move |args| {
-        started(&args, bounds, false).and_then(|done| text(&done))
+        let done = started(&args, bounds, Errors::Apart, false)?;
+        Ok(Value::from(text(&done.output, &args)))
+    });
+    registry.add("cmd.run_stderr", move |args| {
+        let done = started(&args, bounds, Errors::Apart, false)?;
+        Ok(Value::from(text(&done.errors, &args)))
+    });
+    registry.add("cmd.run_all", move |args| {
+        let errors = if flag(&args, "redirect_stderr", false) {
+            Errors::Mixed
+        } else {
+            Errors::Apart
+        };
+        Ok(all_of(&started(&args, bounds, errors, false)?))
     });
     registry.add("cmd.retcode", move |args| {
-        let done = started(&args, bounds, true)?;
+        let done = started(&args, bounds, Errors::Mixed, false)?;
         Ok(Value::from(i64::from(done.code.unwrap_or(-1))))
+    });
+    registry.add("cmd.which", |args| {
+        let found = which(&args.need_text(0, "cmd")?);
+        Ok(found.map_or(Value::Nil, Value::from))
+    });
+    registry.add("cmd.has_exec", |args| {
+        Ok(Value::Bool(which(&args.need_text(0, "cmd")?).is_some()))
+    });
+    registry.add("cmd.which_bin", |args| {
+        let names = args.need(0, "cmds")?.as_array().unwrap_or_default();
+        let found = names.iter().filter_map(Value::as_str).find_map(which);
+        Ok(found.map_or(Value::Nil, Value::from))
     });
 }
 
-/// The output as text without the white space at its end.
-fn text(done: &Finished) -> Result<Value, CallError> {
-    let text = String::from_utf8_lossy(&done.output);
-    Ok(Value::from(text.trim_end().to_owned()))
+/// What `cmd.run_all` tells of a program.
+pub(super) fn all_of(done: &Finished) -> Value {
+    let text = |bytes| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    Value::map([
+        ("pid", Value::Int(i64::from(done.pid))),
+        ("retcode", Value::Int(i64::from(done.code.unwrap_or(-1)))),
+        ("stdout", Value::from(text(&done.output))),
+        ("stderr", Value::from(text(&done.errors))),
+    ])
 }
 
-fn started(args: &CallArgs, bounds: Commands, errors: bool) -> Result<Finished, CallError> {
-    let script = args.need_text(0, "cmd")?;
-    let named = |name: &str| args.get(usize::MAX, name).filter(|value| !value.is_nil());
-    if named("runas").is_some() {
-        let message = "\"runas\" is not possible in a template of the master";
-        return Err(CallError::Refused(message.to_owned()));
-    }
-    let mut command = Command::new("/bin/sh");
-    // Stock mixes what is printed as an error into the output.
-    let head = if errors {
-        "exec 2>&1\n"
+fn flag(args: &CallArgs, name: &str, default: bool) -> bool {
+    args.flag(usize::MAX, name, default)
+}
+
+fn named<'a>(args: &'a CallArgs, name: &str) -> Option<&'a Value> {
+    args.get(usize::MAX, name).filter(|value| !value.is_nil())
+}
+
+/// The output as text, without the white space at its end unless that is wanted.
+fn text(bytes: &[u8], args: &CallArgs) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    if flag(args, "rstrip", true) {
+        text.trim_end().to_owned()
     } else {
-        "exec 2>/dev/null\n"
-    };
-    command.arg("-c").arg(format!("{head}{script}"));
-    command.env("LC_ALL", "C");
-    if let Some(directory) = named("cwd").and_then(Value::as_str) {
-        command.current_dir(directory);
+        text.into_owned()
     }
-    let pairs: Vec<(Value, Value)> = match named("env") {
+}
+
+fn started(
+    args: &CallArgs,
+    bounds: Commands,
+    errors: Errors,
+    by_shell: bool,
+) -> Result<Finished, CallError> {
+    for name in ["runas", "group", "template", "use_vt", "bg"] {
+        let is_asked = named(args, name).is_some_and(|value| *value != Value::Bool(false));
+        if is_asked {
+            return Err(CallError::Refused(format!(
+                "\"{name}\" is not possible in a template of the master"
+            )));
+        }
+    }
+    let shell = args.text(usize::MAX, "shell");
+    let by_shell = flag(args, "python_shell", by_shell);
+    let (mut command, program) = command(args, by_shell, shell.as_deref().unwrap_or(SHELL))?;
+    environment(&mut command, args);
+    let home = || users::home("").filter(|home| std::path::Path::new(home).is_dir());
+    command.current_dir(match args.text(1, "cwd").filter(|cwd| !cwd.is_empty()) {
+        Some(directory) => directory,
+        None => home().unwrap_or_else(|| "/".to_owned()),
+    });
+    let asked = named(args, "timeout").and_then(seconds);
+    let time = asked.map_or(bounds.time, |asked| bounds.time.min(asked));
+    let input = args.text(2, "stdin").unwrap_or_default().into_bytes();
+    process::run_with(command, input, time, bounds.output, errors).map_err(|reason| {
+        CallError::Refused(format!("Unable to run command '{program}': {reason}"))
+    })
+}
+
+/// A time that a template gives in seconds; one that is no time is none.
+fn seconds(value: &Value) -> Option<Duration> {
+    match value {
+        Value::Int(seconds) => u64::try_from(*seconds).ok().map(Duration::from_secs),
+        Value::Float(seconds) => Duration::try_from_secs_f64(*seconds).ok(),
+        _ => None,
+    }
+}
+
+/// The program of a call, and its text for messages.
+fn command(args: &CallArgs, by_shell: bool, shell: &str) -> Result<(Command, String), CallError> {
+    let (parts, shown) = match args.need(0, "cmd")? {
+        Value::Array(parts) => {
+            let parts: Vec<String> = parts.iter().map(super::lookup::plain_text).collect();
+            let shown = parts.join(" ");
+            (parts, shown)
+        }
+        _ => {
+            let text = args.need_text(0, "cmd")?;
+            if by_shell {
+                let mut command = Command::new(shell);
+                command.arg("-c").arg(&text);
+                return Ok((command, text));
+            }
+            (words::split(&text).map_err(CallError::Failed)?, text)
+        }
+    };
+    let Some((program, rest)) = parts.split_first() else {
+        return Err(CallError::Refused("there is no command".to_owned()));
+    };
+    let mut command = Command::new(program);
+    command.args(rest);
+    Ok((command, shown))
+}
+
+fn environment(command: &mut Command, args: &CallArgs) {
+    if flag(args, "clean_env", false) {
+        command.env_clear();
+    }
+    if flag(args, "reset_system_locale", true) {
+        for name in LOCALE {
+            command.env(name, "C");
+        }
+    }
+    let pairs: Vec<(Value, Value)> = match named(args, "env") {
         Some(Value::Map(entries)) => entries.clone(),
         Some(Value::Array(items)) => items
             .iter()
@@ -73,19 +212,34 @@ fn started(args: &CallArgs, bounds: Commands, errors: bool) -> Result<Finished, 
         _ => Vec::new(),
     };
     for (key, value) in &pairs {
-        if let (Some(key), Some(value)) = (key.as_str(), value.as_str()) {
-            command.env(key, value);
-        }
+        let value = match value {
+            Value::Nil => String::new(),
+            value => super::lookup::plain_text(value),
+        };
+        command.env(super::lookup::plain_text(key), value);
     }
-    let asked = named("timeout")
-        .and_then(Value::as_i64)
-        .and_then(|time| u64::try_from(time).ok());
-    let time = asked.map_or(bounds.time, |time| {
-        bounds.time.min(Duration::from_secs(time))
-    });
-    let input = named("stdin").and_then(Value::as_str).unwrap_or_default();
-    process::run(command, input.as_bytes().to_vec(), time, bounds.output)
-        .map_err(CallError::Refused)
+    if let Some(path) = args.text(usize::MAX, "prepend_path") {
+        let old = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{path}:{old}"));
+    }
+}
+
+/// The path of a program, as a shell would find it.
+fn which(name: &str) -> Option<String> {
+    let is_program = |path: &str| {
+        std::path::Path::new(path).is_file()
+            && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    };
+    if name.contains('/') {
+        return is_program(name).then(|| name.to_owned());
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    let rest = ["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin"];
+    path.split(':')
+        .chain(rest)
+        .filter(|directory| !directory.is_empty())
+        .map(|directory| format!("{}/{name}", directory.trim_end_matches('/')))
+        .find(|path| is_program(path))
 }
 
 #[cfg(test)]
@@ -95,48 +249,102 @@ mod tests {
     use saltern_wire::msgpack::Value;
 
     use super::{Commands, commands};
-    use crate::render::functions::{CallArgs, Functions as _, Registry};
+    use crate::render::functions::{CallArgs, CallError, Functions as _, Registry};
 
-    #[test]
-    fn programs_run_as_the_template_says() {
+    fn call(name: &str, script: Value, named: &[(&str, Value)]) -> Result<Value, CallError> {
         let mut registry = Registry::new();
         let bounds = Commands {
             time: Duration::from_secs(30),
             output: 1000,
         };
         commands(&mut registry, bounds);
-        let call = |name: &str, script: &str, named: &[(&str, Value)]| {
-            let named = named
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), value.clone()));
-            let positional = vec![Value::from(script)];
-            registry.call(
-                name,
-                CallArgs {
-                    positional,
-                    named: named.collect(),
-                },
-            )
-        };
+        let named = named
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone()));
+        registry.call(
+            name,
+            CallArgs {
+                positional: vec![script],
+                named: named.collect(),
+            },
+        )
+    }
+
+    #[test]
+    fn programs_run_without_a_shell_unless_one_is_asked_for() {
+        let shell = [("python_shell", Value::Bool(true))];
+        type Case<'a> = (&'a str, &'a str, &'a [(&'a str, Value)], &'a str);
+        let table: [Case<'_>; 6] = [
+            ("cmd.run", "echo a | tr a b", &[], "a | tr a b"),
+            ("cmd.run", "echo 'a  b' \"$HOME\"", &[], "a  b $HOME"),
+            ("cmd.run", "echo a | tr a b", &shell, "b"),
+            ("cmd.shell", "echo a; echo b >&2", &[], "a\nb"),
+            ("cmd.run_stdout", "echo a; echo b >&2", &shell, "a"),
+            ("cmd.run_stderr", "echo a; echo b >&2", &shell, "b"),
+        ];
+        for (name, script, named, wanted) in table {
+            let done = call(name, Value::from(script), named);
+            assert_eq!(done, Ok(Value::from(wanted)), "{name} {script}");
+        }
+        let list = Value::Array(vec![Value::from("echo"), Value::from("a  b")]);
+        assert_eq!(call("cmd.run", list, &[]), Ok(Value::from("a  b")));
+    }
+
+    #[test]
+    fn what_a_call_sets_is_what_the_program_sees() {
         assert_eq!(
-            call("cmd.run", "echo a; echo b >&2", &[]),
-            Ok(Value::from("a\nb"))
-        );
-        assert_eq!(
-            call("cmd.run_stdout", "echo a; echo b >&2", &[]),
-            Ok(Value::from("a"))
-        );
-        assert_eq!(call("cmd.retcode", "exit 7", &[]), Ok(Value::Int(7)));
-        assert_eq!(
-            call("cmd.shell", "pwd", &[("cwd", Value::from("/"))]),
+            call("cmd.shell", "pwd".into(), &[("cwd", Value::from("/"))]),
             Ok(Value::from("/"))
         );
-        let variables = Value::map([("X", Value::from("y"))]);
+        let variables = Value::map([("X", Value::Int(5))]);
         assert_eq!(
-            call("cmd.run", "echo $X", &[("env", variables)]),
-            Ok(Value::from("y"))
+            call(
+                "cmd.shell",
+                "echo $X $LC_TIME".into(),
+                &[("env", variables)]
+            ),
+            Ok(Value::from("5 C"))
         );
-        assert!(call("cmd.run", "yes", &[]).is_err());
-        assert!(call("cmd.run", "id", &[("runas", Value::from("root"))]).is_err());
+        let input = [("stdin", Value::from("x"))];
+        assert_eq!(call("cmd.run", "cat".into(), &input), Ok(Value::from("x")));
+        let kept = [("rstrip", Value::Bool(false))];
+        assert_eq!(
+            call("cmd.run", "echo a".into(), &kept),
+            Ok(Value::from("a\n"))
+        );
+    }
+
+    #[test]
+    fn programs_that_fail_tell_it() {
+        assert_eq!(call("cmd.retcode", "false".into(), &[]), Ok(Value::Int(1)));
+        let done = call("cmd.run_all", "ls /nonexistent".into(), &[]).expect("it runs");
+        assert_eq!(done.get("stdout"), Some(&Value::from("")));
+        assert_ne!(done.get("retcode"), Some(&Value::Int(0)));
+        assert!(
+            call(
+                "cmd.run",
+                "false".into(),
+                &[("raise_err", Value::Bool(true))]
+            )
+            .is_err()
+        );
+        for (script, named) in [
+            ("yes", None),
+            ("exit 2", None),
+            ("'open", None),
+            ("id", Some(("runas", Value::from("nobody")))),
+            ("id", Some(("template", Value::from("jinja")))),
+        ] {
+            let named: Vec<_> = named.into_iter().collect();
+            assert!(call("cmd.run", script.into(), &named).is_err(), "{script}");
+        }
+        assert_eq!(
+            call("cmd.which", "nosuchprogram".into(), &[]),
+            Ok(Value::Nil)
+        );
+        assert_eq!(
+            call("cmd.has_exec", "sh".into(), &[]),
+            Ok(Value::Bool(true))
+        );
     }
 }

@@ -38,11 +38,7 @@ pub(super) fn cp(registry: &mut Registry, files: Arc<FileServer>, saltenv: &str)
         let Some(path) = path_of(&args.need_text(0, "path")?)? else {
             return Ok(Value::Map(Vec::new()));
         };
-        let hash = files.file_hash(&path, &saltenv).map_err(failed)?;
-        Ok(match hash {
-            found @ Value::Map(_) => found,
-            _ => Value::Map(Vec::new()),
-        })
+        files.file_hash(&path, &saltenv).map_err(failed)
     });
     add("cp.stat_file", |files, saltenv, args| {
         let saltenv = environment(args, 1, saltenv);
@@ -126,7 +122,8 @@ fn text(files: &FileServer, url: &str, saltenv: &str) -> Called {
     }
 }
 
-fn unpack(packed: &[u8]) -> Called {
+/// A list of the file server, which comes packed.
+pub(super) fn unpack(packed: &[u8]) -> Called {
     decode(packed, &Limits::default()).map_err(failed)
 }
 

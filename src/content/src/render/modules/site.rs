@@ -13,7 +13,7 @@ use saltern_wire::msgpack::Value;
 use crate::files::FileServer;
 use crate::render::functions::{CallArgs, CallError, Registry};
 
-use super::values::Facts;
+use super::lookup::Facts;
 
 /// What functions need of the master.
 pub trait SiteFunctions: Send + Sync {
@@ -73,6 +73,7 @@ pub fn add_site(
     site: Arc<dyn SiteFunctions>,
     facts: &Facts,
 ) {
+    super::slsutil::with_files(registry, &files, saltenv);
     super::cp::cp(registry, files, saltenv);
     registry.add("mine.get", |args| {
         args.need(0, "tgt")?;

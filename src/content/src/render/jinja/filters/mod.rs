@@ -8,7 +8,7 @@ mod lists;
 mod pretty;
 mod salt;
 
-pub(crate) use self::salt::glob;
+pub(crate) use self::salt::{glob, normal};
 
 use fancy_regex::Regex;
 use minijinja::value::Value;

@@ -21,6 +21,7 @@ use super::lists::dict_from;
 use super::{Row, pattern};
 use crate::render::data::{from_yaml, to_template};
 use crate::render::json;
+use crate::render::twister::Twister;
 
 const KEY: &str = "91633EBF1C865E33935A28061F4B480E";
 
@@ -249,13 +250,12 @@ pub(super) const FILTERS: &[Row] = &[
         Ok(Value::from(text))
     }),
     ("random_sample", &["value", "size", "seed"], |_, args| {
-        let size = usize::try_from(args.int(1, 0)?).unwrap_or(0);
-        sample(ops::items(args.need(0)?)?, size)
+        let size = usize::try_from(args.int(1, 0)?).unwrap_or(usize::MAX);
+        sample(&ops::items(args.need(0)?)?, size, args.get(2))
     }),
     ("random_shuffle", &["value", "seed"], |_, args| {
         let items = ops::items(args.need(0)?)?;
-        let size = items.len();
-        sample(items, size)
+        sample(&items, items.len(), args.get(1))
     }),
     ("to_bytes", &["s", "encoding", "errors"], |_, args| {
         Ok(Value::from_bytes(bytes_of(args, 0)?))
@@ -775,16 +775,17 @@ pub(super) fn random_below(bound: usize) -> Outcome<usize> {
     Ok(usize::try_from(number % (bound.max(1) as u128)).unwrap_or(0))
 }
 
-fn sample(mut items: Vec<Value>, size: usize) -> Outcome<Value> {
+/// With a seed what Python's generator gives, so that a list comes out the same each time.
+fn sample(items: &[Value], size: usize, seed: Option<&Value>) -> Outcome<Value> {
     if size > items.len() {
         return Err(Fault::other("Sample larger than population or is negative"));
     }
-    for index in 0..size {
-        let other = index + random_below(items.len() - index)?;
-        items.swap(index, other);
-    }
-    items.truncate(size);
-    Ok(list(items))
+    let mut twister = match seed.map(Kind::of) {
+        None | Some(Kind::None) => Twister::unseen().map_err(Fault::other)?,
+        Some(Kind::Str(seed)) => Twister::of_digest(seed),
+        Some(_) => return Err(Fault::other("object supporting the buffer API required")),
+    };
+    Ok(list(twister.sample(items, size)))
 }
 
 fn random_hash(args: &Bound) -> Outcome<Value> {
@@ -1096,7 +1097,7 @@ fn grow(args: &Bound, how: &str) -> Outcome<Value> {
 }
 
 /// `os.path.normpath`.
-fn normal(path: &str) -> String {
+pub(crate) fn normal(path: &str) -> String {
     let root = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

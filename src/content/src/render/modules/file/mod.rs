@@ -1,0 +1,85 @@
+//! `file.*`: what a pillar reads of the master's disk.
+//!
+//! As in stock these read with the rights of the master; whoever may write a pillar is trusted
+//! with them. Only functions that read are here; one that writes is unknown, and an error names
+//! it. What is read, hashed and listed is bounded.
+
+mod find;
+mod paths;
+mod read;
+mod stats;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use crate::render::functions::{CallArgs, CallError, Registry};
+
+/// The longest file that is read whole.
+const LONGEST: u64 = 16 << 20;
+/// The longest file that is hashed.
+const LONGEST_HASHED: u64 = 1 << 30;
+/// The most entries that a directory may list, or a search go through.
+const MOST_ENTRIES: usize = 100_000;
+
+/// Adds the functions.
+pub(super) fn file(registry: &mut Registry) {
+    read::add(registry);
+    paths::add(registry);
+    stats::add(registry);
+    find::add(registry);
+}
+
+fn refused(text: impl Into<String>) -> CallError {
+    CallError::Refused(text.into())
+}
+
+/// An error of the system as Python prints it.
+fn io_error(error: &std::io::Error, path: &Path) -> CallError {
+    let number = error.raw_os_error();
+    let text = match number {
+        Some(number) => {
+            let text = rustix::io::Errno::from_raw_os_error(number).to_string();
+            let text = text.split(" (os error").next().unwrap_or(&text).to_owned();
+            format!("[Errno {number}] {text}: '{}'", path.display())
+        }
+        None => format!("{error}: '{}'", path.display()),
+    };
+    CallError::Failed(text)
+}
+
+/// The path of a call, with `~` and `~user` replaced.
+fn path_of(args: &CallArgs) -> Result<PathBuf, CallError> {
+    Ok(PathBuf::from(expanded(&args.need_text(0, "path")?)))
+}
+
+/// Python's `expanduser`: a home that is not known leaves the text as it is.
+fn expanded(text: &str) -> String {
+    let Some(rest) = text.strip_prefix('~') else {
+        return text.to_owned();
+    };
+    let (user, below) = match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    };
+    match super::users::home(user) {
+        Some(home) => format!("{}{below}", home.trim_end_matches('/')),
+        None => text.to_owned(),
+    }
+}
+
+/// Reads a file whole, if it is not too long.
+pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, CallError> {
+    let file = File::open(path).map_err(|error| io_error(&error, path))?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| io_error(&error, path))?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(refused(format!(
+            "the file \"{}\" has more than {LONGEST} bytes",
+            path.display()
+        )));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,230 @@
+//! What functions look into, and how: paths through values (`traverse_dict_and_list` in
+//! `salt/utils/data.py`) and the merging of mappings (`update` in `salt/utils/dictupdate.py`).
+
+use std::sync::Arc;
+
+use saltern_config::yaml;
+use saltern_wire::msgpack::Value;
+
+use crate::render::data::from_yaml;
+use crate::render::functions::{CallArgs, CallError};
+use crate::render::jinja::{glob, text};
+
+/// How deep mappings are merged.
+const DEEPEST: usize = 100;
+
+/// The result of a function.
+pub(super) type Called = Result<Value, CallError>;
+
+/// What the functions look into.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The grains of the minion.
+    pub grains: Arc<Value>,
+    /// Its pillar as far as it is known.
+    pub pillar: Arc<Value>,
+    /// The options of the master as functions see them: `id` is the master's own in 3008, that of
+    /// the minion before.
+    pub opts: Arc<Value>,
+}
+
+impl Default for Facts {
+    fn default() -> Facts {
+        let nothing = Arc::new(Value::Map(Vec::new()));
+        Facts {
+            grains: nothing.clone(),
+            pillar: nothing.clone(),
+            opts: nothing,
+        }
+    }
+}
+
+/// The value at the end of a path; lists are entered by index or through the mappings in them.
+pub(crate) fn traverse<'a>(data: &'a Value, path: &str, delimiter: &str) -> Option<&'a Value> {
+    let parts: Vec<&str> = if delimiter.is_empty() {
+        vec![path]
+    } else {
+        path.split(delimiter).collect()
+    };
+    parts.iter().try_fold(data, |value, part| match value {
+        Value::Map(entries) => of_key(entries, part),
+        Value::Array(items) => of_list(items, part),
+        _ => None,
+    })
+}
+
+/// The entry of a mapping: by the text, else by what YAML makes of it.
+fn of_key<'a>(entries: &'a [(Value, Value)], part: &str) -> Option<&'a Value> {
+    let find = |wanted: &Value| {
+        let found = entries.iter().find(|(key, _)| key == wanted);
+        found.map(|(_, value)| value)
+    };
+    let by_text = entries.iter().find(|(key, _)| key.as_str() == Some(part));
+    if let Some((_, value)) = by_text {
+        return Some(value);
+    }
+    if entries.iter().all(|(key, _)| matches!(key, Value::Str(_))) {
+        return None;
+    }
+    let loaded = yaml::parse(part, "key", &yaml::Limits::DEFAULT).ok()?;
+    find(&from_yaml(loaded))
+}
+
+fn of_list<'a>(items: &'a [Value], part: &str) -> Option<&'a Value> {
+    let mappings = || items.iter().filter_map(Value::as_map);
+    let Ok(index) = part.trim().parse::<i64>() else {
+        return mappings().find_map(|entries| {
+            let found = entries.iter().find(|(key, _)| key.as_str() == Some(part));
+            found.map(|(_, value)| value)
+        });
+    };
+    let by_number = mappings().find_map(|entries| {
+        let found = entries.iter().find(|(key, _)| *key == Value::Int(index));
+        found.map(|(_, value)| value)
+    });
+    by_number.or_else(|| {
+        let length = i64::try_from(items.len()).ok()?;
+        let index = if index < 0 { index + length } else { index };
+        items.get(usize::try_from(index).ok()?)
+    })
+}
+
+/// Merges a mapping into another, recursively; lists are joined if `lists`.
+pub(crate) fn merge(into: Value, from: &Value, lists: bool) -> Value {
+    merge_at(into, from, lists, 0)
+}
+
+fn merge_at(into: Value, from: &Value, lists: bool, depth: usize) -> Value {
+    if depth > DEEPEST {
+        return into;
+    }
+    match (into, from) {
+        (Value::Map(mut entries), Value::Map(more)) => {
+            for (key, value) in more {
+                match entries.iter_mut().find(|(found, _)| found == key) {
+                    Some((_, old)) => {
+                        let before = std::mem::replace(old, Value::Nil);
+                        *old = merge_at(before, value, lists, depth + 1);
+                    }
+                    None => entries.push((key.clone(), value.clone())),
+                }
+            }
+            Value::Map(entries)
+        }
+        (Value::Array(items), Value::Array(more)) if lists => Value::Array(joined(items, more)),
+        (_, from) => from.clone(),
+    }
+}
+
+/// A list and those items of another that it has not.
+pub(super) fn joined(mut items: Vec<Value>, more: &[Value]) -> Vec<Value> {
+    let new: Vec<Value> = more
+        .iter()
+        .filter(|item| !items.contains(item))
+        .cloned()
+        .collect();
+    items.extend(new);
+    items
+}
+
+/// The merging that needs two mappings.
+///
+/// # Errors
+/// If one of them is none.
+pub(super) fn update(into: &Value, from: &Value, lists: bool) -> Called {
+    match (into, from) {
+        (Value::Map(_), Value::Map(_)) => Ok(merge(into.clone(), from, lists)),
+        _ => Err(CallError::Failed(
+            "Cannot update using non-dict types in dictupdate.update()".to_owned(),
+        )),
+    }
+}
+
+/// The `default` of a call.
+pub(super) fn default_of(args: &CallArgs, index: usize, missing: Value) -> Value {
+    args.get(index, "default").cloned().unwrap_or(missing)
+}
+
+/// The `delimiter` of a call.
+pub(super) fn delimiter_of(args: &CallArgs, index: usize) -> String {
+    args.text(index, "delimiter")
+        .unwrap_or_else(|| ":".to_owned())
+}
+
+/// `grains.filter_by` and `pillar.filter_by`: the row of a table that a grain or pillar chooses.
+pub(super) fn filter_by(data: &Value, args: &CallArgs, lookup: &str) -> Called {
+    let failed = |text: &str| CallError::Failed(text.to_owned());
+    let table = args.need(0, "lookup_dict")?;
+    let Value::Map(rows) = table else {
+        return Err(failed("lookup_dict must be a dictionary"));
+    };
+    let wanted: Vec<&Value> = match traverse(data, lookup, ":") {
+        Some(Value::Array(items)) => items.iter().collect(),
+        Some(value) => vec![value],
+        None => Vec::new(),
+    };
+    let chosen = wanted.iter().find_map(|value| {
+        let text = plain_text(value);
+        let is_meant = |key: &Value| glob(&text, &plain_text(key));
+        rows.iter()
+            .find(|(key, row)| is_meant(key) && !row.is_nil())
+            .map(|(_, row)| row)
+    });
+    let default = args
+        .text(3, "default")
+        .unwrap_or_else(|| "default".to_owned());
+    let mut result = chosen.or_else(|| table.get(&default)).cloned();
+    result = result.filter(|row| !row.is_nil());
+    if let Some(base) = args.text(4, "base").and_then(|base| table.get(&base)) {
+        result = Some(match (result, base) {
+            (None, base) => base.clone(),
+            (Some(found @ Value::Map(_)), Value::Map(_)) => merge(base.clone(), &found, false),
+            (Some(_), Value::Map(_)) => {
+                return Err(failed(
+                    "filter_by default and look-up values must both be dictionaries.",
+                ));
+            }
+            (Some(found), _) => found,
+        });
+    }
+    match args.get(2, "merge") {
+        None | Some(Value::Nil) => {}
+        Some(Value::Map(entries)) if entries.is_empty() => {}
+        Some(more @ Value::Map(_)) => {
+            result = Some(match result {
+                Some(found) => update(&found, more, false)?,
+                None => more.clone(),
+            });
+        }
+        Some(_) => return Err(failed("filter_by merge argument must be a dictionary.")),
+    }
+    Ok(result.unwrap_or(Value::Nil))
+}
+
+/// A scalar as `str()` writes it; nothing for what is none.
+pub(super) fn plain_text(value: &Value) -> String {
+    match value {
+        Value::Nil => "None".to_owned(),
+        Value::Bool(flag) => if *flag { "True" } else { "False" }.to_owned(),
+        Value::Int(number) => number.to_string(),
+        Value::Uint(number) => number.to_string(),
+        Value::Float(number) => text::float(*number),
+        Value::Str(text) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// What Python takes for true.
+pub(super) fn truthy(value: &Value) -> bool {
+    match value {
+        Value::Nil => false,
+        Value::Bool(flag) => *flag,
+        Value::Int(number) => *number != 0,
+        Value::Uint(number) => *number != 0,
+        Value::Float(number) => *number != 0.0,
+        Value::Str(text) => !text.is_empty(),
+        Value::Bin(bytes) | Value::Ext(_, bytes) => !bytes.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Map(entries) => !entries.is_empty(),
+    }
+}

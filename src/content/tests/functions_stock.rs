@@ -1,0 +1,173 @@
+//! The functions of templates beside stock's, as a pillar on a master has them.
+//!
+//! `tests/vectors/make_functions.py` renders the templates of `function_snippets.py` with stock, in
+//! a directory of this test; then they are rendered here, over the same tree and on the same
+//! machine. Stock is the interpreter named by `SALTERN_STOCK_PYTHON`, else that of the environment
+//! which `make test` installs. Templates that differ stand in [`KNOWN`], with the reason.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_base::clock::Clock;
+use saltern_config::load_master;
+use saltern_content::files::FileServer;
+use saltern_content::render::functions::Registry;
+use saltern_content::render::jinja::{self, Context, Limits, NoTemplates};
+use saltern_content::render::modules::site::{NoSite, add_site};
+use saltern_content::render::modules::{Commands, Facts, add_all};
+use saltern_content::render::{ErrorClass, json};
+use saltern_model::MinionId;
+use saltern_wire::msgpack::Value;
+
+/// Templates that differ, and why.
+const KNOWN: &[(&str, &str)] = &[];
+
+fn stock_python() -> PathBuf {
+    let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
+        Some(python) => PathBuf::from(python),
+        None => PathBuf::from(std::env::var_os("HOME").expect("HOME is set"))
+            .join(".cache/saltern/stock/3008.3/bin/python"),
+    };
+    assert!(
+        python.exists(),
+        "stock Salt is needed: {} is missing; set SALTERN_STOCK_PYTHON to the interpreter of an \
+         environment with Salt",
+        python.display()
+    );
+    python
+}
+
+/// What stock makes of all templates, as its script prints it.
+fn ask_stock(root: &Path) -> Value {
+    let script =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/make_functions.py");
+    let output = Command::new(stock_python())
+        .arg(script)
+        .arg(root)
+        .output()
+        .expect("stock's Python starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "stock's side failed: {errors}");
+    json::parse(&String::from_utf8_lossy(&output.stdout)).expect("stock prints JSON")
+}
+
+/// Mappings come as lists of pairs, because JSON has only texts as keys.
+fn unpaired(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.iter().map(unpaired).collect()),
+        Value::Map(entries) => {
+            let pairs = entries.first().and_then(|(_, pairs)| pairs.as_array());
+            let pair = |pair: &Value| {
+                let pair = pair.as_array()?;
+                Some((unpaired(pair.first()?), unpaired(pair.get(1)?)))
+            };
+            Value::Map(pairs.into_iter().flatten().filter_map(pair).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+fn class(class: ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::Undefined => "undefined",
+        ErrorClass::Syntax => "syntax",
+        ErrorClass::Function => "function",
+        ErrorClass::Other => "other",
+        ErrorClass::Data => "data",
+        ErrorClass::Renderer => "renderer",
+        ErrorClass::Limit => "limit",
+    }
+}
+
+fn context(document: &Value, root: &Path) -> Context {
+    let part = |name: &str| document.get(name).expect("a part of the document");
+    let facts = Facts {
+        grains: Arc::new(unpaired(part("grains"))),
+        pillar: Arc::new(unpaired(part("pillar"))),
+        opts: Arc::new(part("opts").clone()),
+    };
+    let file = root.join("saltern.conf");
+    let text = format!(
+        "root_dir: {0}\nfile_roots:\n  base: [{0}/tree/files]\n",
+        root.display()
+    );
+    std::fs::write(&file, text).expect("the directory is ours");
+    let config = load_master(&file)
+        .expect("the configuration is good")
+        .config;
+    let files = FileServer::new(&config, Clock::system()).expect("the file server starts");
+    let mut registry = Registry::new();
+    let programs = Commands {
+        time: Duration::from_secs(30),
+        output: 1 << 20,
+    };
+    add_all(&mut registry, &facts, Some(programs));
+    let minion = MinionId::parse("web1.example.com").expect("an id");
+    let site = Arc::new(NoSite);
+    add_site(
+        &mut registry,
+        &minion,
+        "base",
+        Arc::new(files),
+        site,
+        &facts,
+    );
+    let mut context = Context {
+        values: Vec::new(),
+        functions: Arc::new(registry),
+        loader: Arc::new(NoTemplates),
+        clock: Clock::system(),
+        limits: Limits::DEFAULT,
+    };
+    context.values.push(("grains".to_owned(), facts.grains));
+    context.values.push(("pillar".to_owned(), facts.pillar));
+    context.set("saltenv", Value::from("base"));
+    context
+}
+
+#[test]
+fn functions_answer_as_in_stock() {
+    let root = tempfile::tempdir().expect("a directory");
+    let document = ask_stock(root.path());
+    let context = context(&document, root.path());
+    let rows = document
+        .get("rows")
+        .and_then(Value::as_array)
+        .expect("rows");
+    assert!(rows.len() >= 120, "{} templates are not enough", rows.len());
+    let mut different = Vec::new();
+    let mut agreed = Vec::new();
+    for row in rows {
+        let text = |name: &str| row.get(name).and_then(Value::as_str);
+        let template = text("template").expect("a template");
+        let ours = jinja::render(template, "site.sls", &context);
+        let same = match (&ours, text("output"), text("error")) {
+            (Ok(ours), Some(stock), _) => ours == stock,
+            (Err(ours), _, Some(stock)) => class(ours.class) == stock,
+            _ => false,
+        };
+        let shown = template.replace(&format!("{}/tree", root.path().display()), "ROOT");
+        match (same, KNOWN.iter().any(|(known, _)| *known == shown)) {
+            (false, false) => different.push(format!(
+                "{shown}\n  stock: {:?} {}\n  ours:  {ours:?}",
+                text("output").or(text("error")),
+                text("message").unwrap_or_default()
+            )),
+            (true, true) => agreed.push(shown),
+            _ => {}
+        }
+    }
+    let count = different.len();
+    assert!(
+        count == 0,
+        "{count} of {} differ:\n{}",
+        rows.len(),
+        different.join("\n")
+    );
+    assert!(
+        agreed.is_empty(),
+        "listed as different, but the same: {agreed:?}"
+    );
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Renders templates that call functions, with stock: `PYTHON_OF_SALT make_functions.py ROOT`.
+
+`ROOT` is an empty directory; the tree of `function_snippets.py` is made in its directory `tree`. The functions are
+those that `salt.pillar.Pillar` loads on a master. What comes out is printed as JSON, with the
+document that the templates were rendered on; `src/content/tests/functions_stock.rs` runs this and
+compares. Interfaces and disks differ from machine to machine, so nothing is kept.
+"""
+
+import json
+import logging
+import pathlib
+import sys
+
+logging.disable(logging.CRITICAL)
+
+import function_snippets as given
+import salt.config
+import salt.pillar
+from make_render import render_with
+
+try:
+    # Values of the pillar are shown as stars outside of a compilation, since 3008.
+    import salt.utils.secret as secret
+except ImportError:
+    secret = None
+
+
+def main():
+    state = sys.argv[1] + "/state"
+    root = sys.argv[1] + "/tree"
+    for name, text in given.TREE.items():
+        path = pathlib.Path(root, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o644)
+    opts = salt.config.master_config(None)
+    opts.update(json.loads(json.dumps(given.OPTS).replace("ROOT", root)))
+    opts.update(
+        {
+            "id": "salt.example.com_master", "root_dir": state, "cachedir": state + "/cache", "pki_dir": state + "/pki",
+            "sock_dir": state + "/sock", "extension_modules": state + "/ext", "conf_file": state + "/master",
+            "file_roots": {"base": [root + "/files"]}, "pillar_roots": {"base": [root + "/files"]},
+        }
+    )
+    shown = {name: opts[name] for name in (*given.OPTS, "id", "file_roots")}
+    pillar = salt.pillar.Pillar(opts, given.GRAINS, given.MINION, "base")
+    pillar.functions.pack["__pillar__"].update(given.PILLAR)
+    if secret is not None:
+        secret.mask_pillar.set(False)
+    # The releases do not agree whose id functions run with.
+    shown["id"] = pillar.functions["config.get"]("id")
+    # Some functions of stock change what they look into.
+    document = {"grains": pairs(given.GRAINS), "pillar": pairs(given.PILLAR), "opts": shown, "rows": []}
+    for snippet in given.SNIPPETS:
+        text = snippet.replace("ROOT", root)
+        context = {
+            "opts": pillar.opts, "saltenv": "base", "sls": "site", "grains": given.GRAINS,
+            "pillar": given.PILLAR, "salt": pillar.functions, "_pillar_rend": True,
+        }
+        document["rows"].append({"template": text, **render_with(text, context)})
+    print(json.dumps(document))
+
+
+def pairs(value):
+    """Mappings as lists of pairs, because JSON has only texts as keys."""
+    if isinstance(value, dict):
+        return {"pairs": [[pairs(key), pairs(item)] for key, item in value.items()]}
+    if isinstance(value, list):
+        return [pairs(item) for item in value]
+    return value
+
+
+if __name__ == "__main__":
+    main()
