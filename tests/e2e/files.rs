@@ -2,7 +2,7 @@
 //! `file.recurse`, single files, whole directories; and what they push.
 //!
 //! The bytes and the kinds of files are compared with stock in `saltern-content`; here the real
-//! minion is the judge. A pillar is not rendered by this release, so none is configured.
+//! minion is the judge.
 
 use std::fs;
 
@@ -43,6 +43,19 @@ fn stock_minions_of_every_release_apply_states_and_fetch_files() -> TestResult {
                 .expect_code(0)?;
             let (sent, came) = (fs::read(site.path("srv/large.bin"))?, fs::read(&copy)?);
             ensure!(sent == came, "the copy differs from the file");
+            site.step("a directory of a thousand files");
+            for id in ["m6", "m8"] {
+                let target = site.path(format!("out/{id}/dir"));
+                fs::create_dir_all(&target)?;
+                let shown = target.to_str().context("a path that is text")?;
+                site.salt(&["-t", "120", id, "cp.get_dir", "salt://many", shown])?
+                    .expect_code(0)?;
+                for number in 0..MANY {
+                    let name = many(number);
+                    let copy = fs::read_to_string(target.join("many").join(&name))?;
+                    ensure!(copy == name, "{id} wrote {copy:?} as {name}");
+                }
+            }
             site.step("a file that a minion pushes");
             let source = site.path("out/m7/hello.txt");
             let source = source.to_str().context("a path that is text")?;
@@ -53,8 +66,20 @@ fn stock_minions_of_every_release_apply_states_and_fetch_files() -> TestResult {
     )
 }
 
+/// The files of the large directory.
+const MANY: usize = 1000;
+
+fn many(number: usize) -> String {
+    format!("d{}/f{number}", number % 10)
+}
+
 fn write_tree(site: &Site) -> Result<()> {
     let root = site.path("srv");
+    for number in 0..MANY {
+        let file = root.join("many").join(many(number));
+        fs::create_dir_all(file.parent().context("a file has a directory")?)?;
+        fs::write(file, many(number))?;
+    }
     let out = site.path("out");
     let out = out.display();
     fs::create_dir_all(root.join("sub"))?;
