@@ -15,7 +15,7 @@ use super::value::{
     Entries, Key, Kind, Namespace, dict, is_silent, is_undefined, list, none, silent, tuple,
     type_name, undefined, undefined_fault,
 };
-use super::{MAIN, PART, Py, Run, compare, filters, globals, methods, ops, tests, text};
+use super::{MAIN, Py, Run, compare, filters, globals, methods, ops, parts_of, tests, text};
 use crate::render::data::{from_template, to_template};
 use crate::render::functions::{CallArgs, CallError};
 
@@ -225,6 +225,13 @@ pub(crate) fn install(engine: &mut Environment<'_>, run: &Arc<Run>) {
     }
 }
 
+/// Takes the operations away again, and with them what they hold of a rendering.
+pub(crate) fn remove(engine: &mut Environment<'_>) {
+    for (name, _) in OPERATIONS {
+        engine.remove_global(name);
+    }
+}
+
 /// What `{{ value }}` prints.
 pub(crate) fn print(run: &Run, value: &Value) -> Outcome<String> {
     let text = if is_undefined(value) && !run.strict() {
@@ -256,11 +263,7 @@ fn name(py: &mut Py<'_, '_, '_>, args: &[Value]) -> Outcome<Value> {
         return Ok(value.clone());
     }
     let name = arg(args, 1).as_str().unwrap_or_default();
-    let main = py
-        .state
-        .name()
-        .split_once(PART)
-        .is_some_and(|(_, prefix)| prefix == MAIN);
+    let main = parts_of(py.state.name()).is_some_and(|(_, prefix)| prefix == MAIN);
     Ok(match py.run.global(name, main) {
         Some(value) => value,
         None => undefined(format!("'{name}' is undefined")),
@@ -318,10 +321,8 @@ fn make_dict(py: &mut Py<'_, '_, '_>, args: &[Value]) -> Outcome<Value> {
 }
 
 fn prefix_of(name: &Value) -> String {
-    let name = name.as_str().unwrap_or_default();
-    name.split_once(PART)
-        .map_or("", |(_, prefix)| prefix)
-        .to_owned()
+    let parts = parts_of(name.as_str().unwrap_or_default());
+    parts.map_or("", |(_, prefix)| prefix).to_owned()
 }
 
 fn template(py: &mut Py<'_, '_, '_>, args: &[Value]) -> Outcome<Value> {

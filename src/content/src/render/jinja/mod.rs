@@ -2,8 +2,8 @@
 //!
 //! A template is translated (`translate.rs`) to the dialect of the engine, which runs control
 //! flow, scopes, macros, imports and blocks; each operation on a value is a helper of ours
-//! (`helpers.rs`) that does what Python does. One engine environment lives for one rendering, as
-//! in stock, so nothing that a template changes outlives it.
+//! (`helpers.rs`) that does what Python does. What is compiled is kept (`compiled.rs`); what a
+//! template changes lives for one rendering, as in stock.
 //!
 //! Bounds: a deadline, a number of steps and of loop rounds, bytes printed, and depth. They hold
 //! in the engine (its fuel) as well as in the helpers, so neither an endless macro nor a filter
@@ -13,6 +13,8 @@
 
 mod args;
 mod compare;
+mod compiled;
+mod engine;
 pub(crate) mod fault;
 pub(crate) mod filters;
 mod globals;
@@ -31,14 +33,12 @@ pub(crate) mod value;
 pub(crate) mod yaml_text;
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
-use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
+use minijinja::{Error, ErrorKind, State};
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_wire::msgpack::Value as Data;
@@ -47,6 +47,7 @@ use tokio::time::Instant;
 pub(crate) use self::filters::{glob, normal};
 pub(crate) use self::text::str_of as text_of;
 
+use self::engine::Output;
 use self::fault::{Fault, Outcome, Raised};
 use self::options::Syntax;
 use super::data::to_template;
@@ -166,8 +167,10 @@ pub(crate) struct Run {
     rounds: AtomicU64,
     printed: AtomicU64,
     place: Mutex<Place>,
-    /// The texts of loaded templates; the index of one is in the prefix of its variables.
+    /// The texts of loaded templates by their paths.
     loaded: Mutex<Vec<(String, Arc<str>)>>,
+    /// Whether the engine compiled a template that it did not know.
+    has_new: AtomicBool,
 }
 
 impl Run {
@@ -277,9 +280,10 @@ impl Run {
             .loaded
             .lock()
             .iter()
-            .position(|(found, _)| *found == path);
-        let index = match known {
-            Some(index) => index,
+            .find(|(found, _)| *found == path)
+            .map(|(_, text)| text.clone());
+        let text = match known {
+            Some(text) => text,
             None => {
                 let Some(text) = self.loader.load(&path).map_err(Fault::other)? else {
                     return Ok(None);
@@ -295,20 +299,23 @@ impl Run {
                 }
                 place.dot = dir.replace('/', ".");
                 drop(place);
-                let mut loaded = self.loaded.lock();
-                loaded.push((path.clone(), Arc::from(text)));
-                loaded.len() - 1
+                let text: Arc<str> = Arc::from(text);
+                self.loaded.lock().push((path.clone(), text.clone()));
+                text
             }
         };
-        let prefix = prefix.map_or_else(|| format!("i{index}_"), str::to_owned);
-        Ok(Some(format!("{path}{PART}{prefix}")))
+        // What stands for the text is part of the name, so that the engine may keep the template.
+        let mark = compiled::mark(&path, &text);
+        let prefix = prefix.map_or_else(|| format!("i{mark:x}_"), str::to_owned);
+        Ok(Some(format!("{path}{PART}{prefix}{PART}{mark:x}")))
     }
 
     /// The engine asks for a template that [`Run::template`] named.
     fn source(&self, name: &str) -> Result<Option<String>, Error> {
-        let Some((path, prefix)) = name.split_once(PART) else {
+        let Some((path, prefix)) = parts_of(name) else {
             return Ok(None);
         };
+        self.has_new.store(true, Ordering::Relaxed);
         let text = {
             let loaded = self.loaded.lock();
             match loaded.iter().find(|(found, _)| found == path) {
@@ -326,6 +333,12 @@ impl Run {
                 })),
         }
     }
+}
+
+/// The path and the prefix in the name that the engine knows a template by.
+fn parts_of(name: &str) -> Option<(&str, &str)> {
+    let (path, rest) = name.split_once(PART)?;
+    Some((path, rest.split(PART).next().unwrap_or(rest)))
 }
 
 /// A path without `.`, `..` and doubled slashes; `None` if it leaves the root.
@@ -348,26 +361,6 @@ fn normal_path(path: &str) -> Option<String> {
 pub(crate) struct Py<'a, 'state, 'env> {
     pub(crate) run: &'a Run,
     pub(crate) state: &'a mut State<'state, 'env>,
-}
-
-/// The output of the main template, which ends when it is too long.
-struct Output<'a> {
-    run: &'a Run,
-    text: Vec<u8>,
-}
-
-impl io::Write for Output<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.text.len() as u64 + bytes.len() as u64 > self.run.limits.output {
-            return Err(io::Error::other(self.run.too_long().into_engine()));
-        }
-        self.text.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Renders a template. `name` is its path, for messages.
@@ -457,96 +450,18 @@ fn render_by(
             dot: text("tpldot"),
         }),
         loaded: Mutex::default(),
+        has_new: AtomicBool::new(false),
         syntax: rules.syntax,
     });
-    let translated = translate::translate(source, &run.syntax, MAIN).map_err(|fault| {
-        RenderError::new(ErrorClass::Syntax, name, fault.message).at(fault.line)
-    })?;
-    let engine = engine(&run).map_err(|error| explain(error, name))?;
-    let mut output = Output {
-        run: &run,
-        text: Vec::with_capacity(source.len()),
-    };
-    let main = format!("{name}{PART}{MAIN}");
-    engine
-        .template_from_named_str(&main, &translated)
-        .and_then(|template| template.render_captured_to((), &mut output).map(drop))
-        .map_err(|error| explain(error, name))?;
-    String::from_utf8(output.text)
-        .map_err(|_| RenderError::new(ErrorClass::Other, name, "the output is not text"))
-}
-
-/// An engine for one rendering.
-fn engine<'a>(run: &Arc<Run>) -> Result<Environment<'a>, Error> {
-    let mut engine = Environment::empty();
-    engine.set_syntax(
-        SyntaxConfig::builder()
-            .block_delimiters(translate::BLOCK.0, translate::BLOCK.1)
-            .variable_delimiters(translate::PRINT.0, translate::PRINT.1)
-            .comment_delimiters(translate::COMMENT.0, translate::COMMENT.1)
-            .keep_trailing_newline(true)
-            .build()?,
-    );
-    engine.set_undefined_behavior(UndefinedBehavior::Lenient);
-    engine.set_auto_reload(false);
-    engine.set_fuel(Some(run.limits.steps));
-    engine.set_recursion_limit(run.limits.depth);
-    let sources = run.clone();
-    engine.set_loader(move |name| sources.source(name));
-    let printer = run.clone();
-    engine.set_formatter(move |out, _state, value| {
-        let text = helpers::print(&printer, value).map_err(Fault::into_engine)?;
-        out.write_str(&text).map_err(Error::from)
-    });
-    helpers::install(&mut engine, run);
-    Ok(engine)
-}
-
-/// The engine's error in the terms of Salt.
-fn explain(error: Error, name: &str) -> RenderError {
-    // The innermost error knows the most: includes wrap the error of what they include.
-    let mut line = error.line();
-    let mut template = error.name().map(str::to_owned);
-    let mut message = error.detail().map(str::to_owned);
-    let mut class = match error.kind() {
-        ErrorKind::SyntaxError => ErrorClass::Syntax,
-        ErrorKind::OutOfFuel => ErrorClass::Limit,
-        _ => ErrorClass::Other,
-    };
-    if error.detail() == Some("recursion limit exceeded") {
-        class = ErrorClass::Limit;
+    let compiled = compiled::of(source, name, &run.syntax)?;
+    let engine = engine::of_run(&compiled, &run);
+    let mut output = Output::new(&run, source.len());
+    let done = engine
+        .get_template(&compiled.main)
+        .and_then(|template| template.render_captured_to((), &mut output).map(drop));
+    if run.has_new.load(Ordering::Relaxed) {
+        compiled.learn(&engine);
     }
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        if let Some(inner) = inner.downcast_ref::<Error>() {
-            line = inner.line().or(line);
-            template = inner.name().map(str::to_owned).or(template);
-            message = inner.detail().map(str::to_owned).or(message);
-            if inner.kind() == ErrorKind::OutOfFuel
-                || inner.detail() == Some("recursion limit exceeded")
-            {
-                class = ErrorClass::Limit;
-            }
-        } else if let Some(raised) = inner.downcast_ref::<Raised>() {
-            class = raised.class;
-            message = Some(raised.text.clone());
-            if let Some((place, at)) = &raised.place {
-                template = Some(place.clone());
-                line = Some(*at);
-            }
-        }
-        cause = inner.source();
-    }
-    let template = template.map_or_else(
-        || name.to_owned(),
-        |template| {
-            let end = template.find(PART).unwrap_or(template.len());
-            template.get(..end).unwrap_or_default().to_owned()
-        },
-    );
-    let message = message.unwrap_or_else(|| match error.kind() {
-        ErrorKind::OutOfFuel => "the template takes too many steps".to_owned(),
-        _ => error.to_string(),
-    });
-    RenderError::new(class, &template, message).at(line.unwrap_or(0))
+    done.map_err(|error| engine::explain(error, name))?;
+    output.text(name)
 }

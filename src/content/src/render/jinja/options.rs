@@ -3,7 +3,7 @@
 use saltern_wire::msgpack::Value;
 
 /// The marks and white-space rules of a template.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Syntax {
     pub(crate) block_start: String,
     pub(crate) block_end: String,
