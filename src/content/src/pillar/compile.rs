@@ -315,7 +315,7 @@ impl<'a> Compilation<'a> {
         }
     }
 
-    fn with_override(&self, pillar: Value) -> Value {
+    pub(super) fn with_override(&self, pillar: Value) -> Value {
         match &self.override_data {
             Value::Map(entries) if entries.is_empty() => pillar,
             update => self.merged(pillar, update.clone()),
@@ -483,7 +483,7 @@ fn roots_for(configured: &[(String, Vec<String>)], environment: &str) -> Roots {
 }
 
 /// The override of the request; of equal keys the last counts. What is no mapping is nothing.
-fn override_of(request: &PillarRequest) -> Value {
+pub(super) fn override_of(request: &PillarRequest) -> Value {
     let given = request.pillar_override.as_ref();
     match given {
         Some(Value::Map(_)) => without_doubles(given.cloned().unwrap_or(Value::Nil)),
@@ -556,7 +556,7 @@ fn add_error(mut pillar: Value, error: &str) -> Value {
 }
 
 /// About how many bytes a value takes in memory.
-fn weight(value: &Value) -> usize {
+pub(super) fn weight(value: &Value) -> usize {
     let inside = match value {
         Value::Str(text) => text.len(),
         Value::Bin(bytes) | Value::Ext(_, bytes) => bytes.len(),

@@ -7,6 +7,7 @@
 //! for it. `DIFFERENCES.md` lists where pillars differ from stock's; `tests/pillar_stock` compares
 //! the rest.
 
+mod cache;
 mod compile;
 pub mod merge;
 mod options;
@@ -29,7 +30,9 @@ use crate::files::{FileServer, FilesError};
 use crate::render::DecryptRules;
 use crate::render::modules::site::SiteFunctions;
 
-use compile::Compilation;
+use cache::PillarCache;
+use compile::{Compilation, override_of, pillarenv};
+use merge::merge;
 use options::Options;
 use sources::Sources;
 
@@ -114,6 +117,7 @@ pub struct Pillars {
     site: Arc<dyn SiteFunctions>,
     sources: Arc<Sources>,
     patterns: PatternCache,
+    cache: Option<PillarCache>,
 }
 
 impl Pillars {
@@ -127,6 +131,7 @@ impl Pillars {
         Ok(Self {
             decrypt: DecryptRules::from_opts(&opts),
             sources: Arc::new(Sources::new(parts.clock.clone())),
+            cache: PillarCache::new(config, parts.clock.clone())?,
             options,
             opts: Arc::new(opts),
             clock: parts.clock,
@@ -146,10 +151,42 @@ impl Pillars {
             && !roots.any(|root| root.contains(options::ANY_ENVIRONMENT) || is_directory(root))
     }
 
-    /// Makes the pillar of a minion. Blocks, within [`Limits::DEFAULT`]. Failures are texts in
-    /// `_errors`, as in stock.
+    /// Makes the pillar of a minion, or gives one that was kept (`pillar_cache`). Blocks, within
+    /// [`Limits::DEFAULT`]. Failures are texts in `_errors`, as in stock.
     pub fn compile(&self, request: &PillarRequest) -> Value {
-        Compilation::new(self, request, &Limits::DEFAULT, None).run()
+        let Some(cache) = &self.cache else {
+            return Compilation::new(self, request, &Limits::DEFAULT, None).run();
+        };
+        let (minion, pillarenv) = (&request.minion, pillarenv(&self.options, request));
+        if request.clean_cache {
+            cache.forget(minion);
+        }
+        let own = PillarRequest {
+            pillar_override: None,
+            ..request.clone()
+        };
+        let pillar = cache.get(minion, pillarenv).unwrap_or_else(|| {
+            let pillar = Compilation::new(self, &own, &Limits::DEFAULT, None).run();
+            if pillar.get("_errors").is_none() {
+                cache.put(minion, pillarenv, &pillar);
+            }
+            pillar
+        });
+        let update = override_of(request);
+        match update.as_map() {
+            Some([]) | None => pillar,
+            Some(_) => {
+                let (strategy, lists) = (self.options.strategy, self.options.merge_lists);
+                merge(pillar, update, strategy, lists)
+            }
+        }
+    }
+
+    /// Forgets the kept pillars of a minion; the next one is made anew.
+    pub fn forget(&self, minion: &MinionId) {
+        if let Some(cache) = &self.cache {
+            cache.forget(minion);
+        }
     }
 }
 
