@@ -61,6 +61,18 @@ impl Site {
         Session::start(&mut command, &self.path(format!("log/session-{id}")))
     }
 
+    /// Opens a session of stock's client with the site's master.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn client(&self) -> Result<Session> {
+        let mut command = Command::new(self.server.release().program("python"));
+        command
+            .arg(peer("local_client.py"))
+            .arg(self.path("conf/master"));
+        Session::start(&mut command, &self.path("log/client"))
+    }
+
     /// Runs a program of our own: `saltern ARGUMENTS… -c CONF`.
     ///
     /// # Errors

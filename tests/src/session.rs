@@ -1,12 +1,14 @@
-//! A minion's session with the master in a program of its own (`peers/send_event.py`).
+//! A session with the master in a program of its own: a minion's (`peers/send_event.py`), or that
+//! of stock's client (`peers/local_client.py`). Many questions, one start of Python.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::process::Group;
 
@@ -39,11 +41,25 @@ impl Session {
     /// # Errors
     /// When the master refuses it or does not acknowledge it; the session is over then.
     pub fn send(&mut self, tag: &str) -> Result<()> {
-        writeln!(self.child.stdin.as_mut().expect("stdin is piped"), "{tag}")?;
+        let answer = self.ask(tag)?;
+        ensure!(answer == "ok", "event {tag:?} was not acknowledged");
+        Ok(())
+    }
+
+    /// Calls minions: `call` has what `peers/local_client.py` takes.
+    ///
+    /// # Errors
+    /// When the program ended, or its answer is no JSON.
+    pub fn call(&mut self, call: &Value) -> Result<Value> {
+        let answer = self.ask(&call.to_string())?;
+        serde_json::from_str(&answer).with_context(|| format!("{call} was answered {answer:?}"))
+    }
+
+    fn ask(&mut self, line: &str) -> Result<String> {
+        writeln!(self.child.stdin.as_mut().expect("stdin is piped"), "{line}")?;
         let mut answer = String::new();
         self.answers.read_line(&mut answer)?;
-        ensure!(answer.trim() == "ok", "event {tag:?} was not acknowledged");
-        Ok(())
+        Ok(answer.trim().to_owned())
     }
 }
 
