@@ -3,8 +3,10 @@
 //! `render_rate.py` beside this measures stock on the same file. Not a test: nothing depends on
 //! how quick a machine is.
 
+#![allow(clippy::print_stdout, reason = "a measurement for people")]
+
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use saltern_base::clock::Clock;
 use saltern_content::render::functions::Registry;
@@ -12,6 +14,7 @@ use saltern_content::render::jinja::{Context, Limits, NoTemplates};
 use saltern_content::render::modules::{Facts, add_all};
 use saltern_content::render::{Renderers, json, render, set_sls_context};
 use saltern_wire::msgpack::Value;
+use tokio::time::Instant;
 
 const SLS: &str = include_str!("render_rate.sls");
 const GRAINS: &str = include_str!("render_rate.json");
