@@ -98,6 +98,14 @@ pub(super) const HONOURED: &[&str] = &[
     "minion_data_cache_events", "nodegroups", "preserve_minion_cache", "rotate_aes_key",
     // States.
     "master_tops",
+    // Pillars.
+    "decrypt_pillar", "decrypt_pillar_default", "decrypt_pillar_delimiter",
+    "decrypt_pillar_renderers", "env_order", "ext_pillar", "ext_pillar_first",
+    "gpg_decrypt_must_succeed", "jinja_env", "jinja_lstrip_blocks", "jinja_sls_env",
+    "jinja_trim_blocks", "on_demand_ext_pillar", "pillar_cache", "pillar_cache_backend",
+    "pillar_cache_ttl", "pillar_includes_override_sls", "pillar_merge_lists", "pillar_opts",
+    "pillar_roots", "pillar_safe_render_error", "pillar_source_merging_strategy", "pillar_version",
+    "pillarenv", "renderer", "renderer_blacklist", "renderer_whitelist", "saltenv", "state_top",
     // Files.
     "file_buffer_size", "file_ignore_glob", "file_ignore_regex", "file_recv", "file_recv_max_size",
     "file_roots", "fileserver_backend", "fileserver_followsymlinks", "fileserver_ignoresymlinks",
@@ -294,24 +302,17 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
     (NotYet::Files, &[
         "file_client", "fileserver_events", "fileserver_ftp_timeout", "fileserver_interval",
         "fileserver_verify_config", "minionfs_update_interval", "roots_update_interval",
-        "salt_cp_chunk_size", "env_order", "master_roots", "maintenance_interval",
+        "salt_cp_chunk_size", "master_roots", "maintenance_interval",
     ]),
     (NotYet::Pillar, &[
-        "decrypt_pillar", "decrypt_pillar_default", "decrypt_pillar_delimiter",
-        "decrypt_pillar_renderers", "ext_pillar", "ext_pillar_first", "gpg_cache",
-        "gpg_cache_backend", "gpg_cache_ttl", "gpg_decrypt_must_succeed", "on_demand_ext_pillar",
-        "pass_dir", "pass_gnupghome", "pass_strict_fetch", "pass_to_ext_pillars",
-        "pass_variable_prefix", "pillar.cache_driver", "pillar_cache", "pillar_cache_backend",
-        "pillar_cache_ttl", "pillar_includes_override_sls", "pillar_mask_output",
-        "pillar_merge_lists", "pillar_opts", "pillar_roots", "pillar_safe_render_error",
-        "pillar_source_merging_strategy", "pillar_version", "pillarenv",
+        "gpg_cache", "gpg_cache_backend", "gpg_cache_ttl", "pass_dir", "pass_gnupghome",
+        "pass_strict_fetch", "pass_to_ext_pillars", "pass_variable_prefix", "pillar.cache_driver",
+        "pillar_mask_output",
     ]),
     (NotYet::States, &[
         "clean_dynamic_modules", "default_top", "extension_modules", "extmod_blacklist",
-        "extmod_whitelist", "failhard", "jinja_env", "jinja_lstrip_blocks", "jinja_sls_env",
-        "jinja_trim_blocks", "local", "master_tops_first", "module_dirs",
-        "renderer", "renderer_blacklist", "renderer_whitelist", "saltenv", "state_aggregate",
-        "state_auto_order", "state_events", "state_max_parallel", "state_top",
+        "extmod_whitelist", "failhard", "local", "master_tops_first", "module_dirs",
+        "state_aggregate", "state_auto_order", "state_events", "state_max_parallel",
         "state_top_saltenv", "test", "top_file_merging_strategy", "enable_gpu_grains",
     ]),
     (NotYet::Targeting, &[

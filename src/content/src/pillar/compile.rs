@@ -73,6 +73,8 @@ pub(super) struct Compilation<'a> {
     /// What every rendering starts from.
     context: Context,
     override_data: Value,
+    /// Errors that are in the log already, with their reasons.
+    pub(super) logged: Vec<String>,
     /// Whether external pillars are asked.
     has_ext: bool,
     deadline: Instant,
@@ -127,6 +129,7 @@ impl<'a> Compilation<'a> {
             },
             opts,
             override_data: override_of(request),
+            logged: Vec::new(),
             has_ext,
             deadline: Instant::now() + limits.time,
             files_left: limits.files,
@@ -181,8 +184,8 @@ impl<'a> Compilation<'a> {
             errors.push(reason);
         }
         let minion = &self.request.minion;
-        for error in &errors {
-            tracing::error!(%minion, error, "pillar render error");
+        for error in errors.iter().filter(|error| !self.logged.contains(error)) {
+            tracing::error!(%minion, error, "the pillar has an error");
         }
         if self.pillars.options.shows_opts {
             set(&mut pillar, "master", self.shown_opts());

@@ -203,14 +203,17 @@ impl Compilation<'_> {
         Vec::new()
     }
 
-    fn failure(&self, name: &str, problem: &str) -> String {
-        let minion = &self.request.minion;
-        tracing::error!(%minion, sls = name, error = problem, "rendering a pillar SLS failed");
-        if self.pillars.options.hides_errors {
-            format!("Rendering SLS '{name}' failed. Please see master log for details.")
-        } else {
-            format!("Rendering SLS '{name}' failed, render error:\n{problem}")
+    /// What is said of a file that does not render. If the minion may not know the reason, the log
+    /// has it.
+    fn failure(&mut self, name: &str, problem: &str) -> String {
+        if !self.pillars.options.hides_errors {
+            return format!("Rendering SLS '{name}' failed, render error:\n{problem}");
         }
+        let minion = &self.request.minion;
+        tracing::error!(%minion, sls = name, error = problem, "a pillar SLS does not render");
+        let text = format!("Rendering SLS '{name}' failed. Please see master log for details.");
+        self.logged.push(text.clone());
+        text
     }
 
     /// Renders what a file includes and merges it with what the file holds.

@@ -102,6 +102,7 @@ pub fn render(
         return Ok(Value::Map(Vec::new()));
     }
     let mut flow = Flow::Text(source.to_owned());
+    let mut has_run = false;
     for (renderer, argument) in stages(pipeline(source, &renderers.default)) {
         let listed = |names: &[String]| names.contains(&renderer);
         if (!renderers.whitelist.is_empty() && !listed(&renderers.whitelist))
@@ -113,9 +114,12 @@ pub fn render(
             );
             continue;
         }
+        has_run = true;
         flow = stage(&renderer, &argument, flow, name, renderers, context)?;
     }
     Ok(match flow {
+        // As in stock, a file whose renderers are all disallowed gives nothing.
+        _ if !has_run => Value::Map(Vec::new()),
         Flow::Data(data) => data,
         Flow::Text(text) => Value::Str(text),
     })

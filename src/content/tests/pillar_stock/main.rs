@@ -19,6 +19,7 @@ use saltern_base::clock::Clock;
 use saltern_config::{MasterConfig, load_master};
 use saltern_content::ext_pillar::ExtPillars;
 use saltern_content::files::FileServer;
+use saltern_content::pillar::merge::{Strategy, merge};
 use saltern_content::pillar::{Parts, PillarRequest, Pillars};
 use saltern_content::render::json;
 use saltern_content::render::modules::site::NoSite;
@@ -222,4 +223,75 @@ fn pillars_are_those_that_stock_makes() {
         cases.len(),
         different.join("\n")
     );
+}
+
+/// Numbers that are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        // xorshift64
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn mapping(&mut self, depth: u64) -> Json {
+        let count = self.below(6);
+        let entries = (0..count).map(|_| {
+            let key = ["a", "b", "c", "d", "e", "__f"][self.below(6) as usize];
+            (key.to_owned(), self.value(depth))
+        });
+        Json::Object(entries.collect())
+    }
+
+    fn value(&mut self, depth: u64) -> Json {
+        match self.below(if depth > 3 { 6 } else { 10 }) {
+            0 => Json::Null,
+            1 => json!(self.below(2) == 0),
+            2 | 3 => json!(self.below(3)),
+            4 => json!(self.below(3) as f64),
+            5 => json!(["x", "", "1"][self.below(3) as usize]),
+            6 | 7 => {
+                let count = self.below(4);
+                Json::Array((0..count).map(|_| self.value(depth + 1)).collect())
+            }
+            _ => self.mapping(depth + 1),
+        }
+    }
+}
+
+#[test]
+fn mappings_are_merged_as_stock_merges_them() {
+    let strategies = [
+        ("smart", Strategy::Smart),
+        ("aggregate", Strategy::Aggregate),
+        ("recurse", Strategy::Recurse),
+        ("overwrite", Strategy::Overwrite),
+        ("list", Strategy::List),
+        ("none", Strategy::None),
+    ];
+    let mut random = Random(0x5a17_e412);
+    let mut questions = Vec::new();
+    let mut answers = Vec::new();
+    for round in 0..1200 {
+        let (name, strategy) = strategies[round % strategies.len()];
+        let lists = random.below(2) == 0;
+        let (base, update) = (random.mapping(0).to_string(), random.mapping(0).to_string());
+        let data = |text: &str| json::parse(text).unwrap();
+        let merged = merge(data(&base), data(&update), strategy, lists);
+        answers.push(shown(&merged));
+        questions.push(json!({"merge": [base, update, name, lists]}));
+    }
+    let questions = Json::Array(questions);
+    let stock = ask_stock(&questions);
+    assert_eq!(stock.len(), answers.len());
+    for ((ours, stock), question) in answers
+        .iter()
+        .zip(&stock)
+        .zip(questions.as_array().unwrap())
+    {
+        assert_eq!(ours, &stock["pillar"], "{question}");
+    }
 }

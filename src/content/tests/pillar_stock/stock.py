@@ -1,7 +1,8 @@
 """Stock's side of the comparison: compiles the pillars of all cases, and prints them with their types.
 
 Reads a list of cases as JSON from standard input: `conf` is a master's configuration file, the
-rest is what a minion asks with. What stock raises is printed as the name of the exception.
+rest is what a minion asks with; or `merge` has two mappings, a strategy and whether lists are
+merged. What stock raises is printed as the name of the exception.
 """
 
 import json
@@ -14,6 +15,7 @@ logging.disable(logging.CRITICAL)
 
 import salt.config
 import salt.pillar
+import salt.utils.dictupdate
 
 
 def shown(value):
@@ -41,7 +43,15 @@ def parsed(text):
     return None if text is None else json.loads(text)
 
 
+def merged(base, update, strategy, merge_lists):
+    return salt.utils.dictupdate.merge(
+        parsed(base), parsed(update), strategy, "yaml", merge_lists
+    )
+
+
 def compiled(case):
+    if "merge" in case:
+        return merged(*case["merge"])
     opts = salt.config.master_config(case["conf"])
     pillar = salt.pillar.Pillar(
         opts,

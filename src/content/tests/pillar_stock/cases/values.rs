@@ -114,5 +114,12 @@ fn renderers() -> Vec<Case> {
         case("whitelist")
             .config("renderer_whitelist: [jinja, yaml]\n")
             .all("#!yaml|json\na: 1\n"),
+        case("all renderers disallowed")
+            .config("renderer_blacklist: [json]\n")
+            .all("#!json\n{\"a\": 1}\n"),
+        case("only jinja allowed")
+            .config("renderer_blacklist: [yaml]\n")
+            .all("a: 1\n")
+            .raises(),
     ]
 }
