@@ -35,7 +35,10 @@ fn build(top: &Path) -> std::path::PathBuf {
     for key in 0..15 {
         writeln!(web, "  key{key}: {{{{ grains.id }}}}-{key}").expect("text");
     }
-    web.push_str("{% for role in grains.roles %}\nrole_{{ role }}: {port: {{ port + loop.index }}, on: true}\n{% endfor %}\n");
+    web.push_str(
+        "{% for role in grains.roles %}\nrole_{{ role }}: {port: {{ port + loop.index \
+    }}, on: true}\n{% endfor %}\n",
+    );
     web.push_str("{% if grains.os == 'Debian' %}\nrepo: apt\n{% else %}\nrepo: yum\n{% endif %}\n");
     let mut app = String::new();
     for key in 0..30 {

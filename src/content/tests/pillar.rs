@@ -163,7 +163,8 @@ fn what_has_no_end_is_an_error() {
         ),
         (
             "base/l.sls",
-            "a: {% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}\n",
+            "a: {% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor \
+            %}\n",
         ),
     ];
     files.extend(

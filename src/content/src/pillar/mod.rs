@@ -9,6 +9,7 @@
 
 mod cache;
 mod compile;
+mod external;
 pub mod merge;
 mod options;
 mod opts;

@@ -30,19 +30,32 @@ const STRATEGIES: [(&str, &str); 7] = [
 fn files(name: &'static str) -> Case {
     case(name)
         .top("base: {'*': [a, b, c]}\n")
-        .file("base/a.sls", "m: {x: 1, y: {z: [1, 2], n: null}}\nl: [1, {a: 1}, x]\ns: a\nt: {u: 1}\n1: one\nk: [1]\n")
-        .file("base/b.sls", "l: [x, 2, {a: 1}, 2]\nm: {w: 0, y: {z: [2, 3], n: 1}}\nt: text\ntrue: yes\nk: {a: 1}\n")
+        .file(
+            "base/a.sls",
+            "m: {x: 1, y: {z: [1, 2], n: null}}\nl: [1, {a: 1}, x]\ns: a\n\
+             t: {u: 1}\n1: one\nk: [1]\n",
+        )
+        .file(
+            "base/b.sls",
+            "l: [x, 2, {a: 1}, 2]\nm: {w: 0, y: {z: [2, 3], n: 1}}\nt: text\n\
+             true: yes\nk: {a: 1}\n",
+        )
         .file("base/c.sls", "s: null\nt: {v: 2}\nm: {x: null}\nl: []\n")
 }
 
 /// Files and an external pillar.
 fn ext(name: &'static str, more: &'static str) -> Case {
-    let command = "ext_pillar:\n- cmd_json: 'echo ''{\"a\": {\"e\": 1, \"x\": \"ext\"}, \"l\": [9], \"role\": \"db\"}'''\n";
+    let command = "ext_pillar:\n\
+    - cmd_json: 'echo ''{\"a\": {\"e\": 1, \"x\": \"ext\"}, \"l\": [9], \"role\": \"db\"}'''\n";
     let config: &'static str = String::leak(format!("{command}{more}"));
     case(name)
         .config(config)
         .top("base: {'*': [a], 'role:db': [{match: pillar}, b], 'I@role:web or J@role:d.': [c]}\n")
-        .file("base/a.sls", "a: {x: sls, y: 1}\nl: [1]\nsaw: {{ pillar.get('role', 'nothing') }} {{ salt['pillar.get']('a:e', 'nothing') }}\n")
+        .file(
+            "base/a.sls",
+            "a: {x: sls, y: 1}\nl: [1]\n\
+             saw: {{ pillar.get('role', 'nothing') }} {{ salt['pillar.get']('a:e', 'nothing') }}\n",
+        )
         .file("base/b.sls", "b: 1\n")
         .file("base/c.sls", "c: 1\n")
 }
@@ -73,21 +86,37 @@ pub(super) fn cases() -> Vec<Case> {
         case("override without files").with(r#"{"a": {"b": [1, null, "x"]}}"#),
         ext("ext_pillar", ""),
         ext("ext_pillar and an override", "").with(r#"{"a": {"o": 1}, "new": 1}"#),
-        ext("ext_pillar and a list", "pillar_source_merging_strategy: list\n"),
+        ext(
+            "ext_pillar and a list",
+            "pillar_source_merging_strategy: list\n",
+        ),
         ext("ext_pillar_first", "ext_pillar_first: true\n"),
-        ext("ext_pillar_first and an override", "ext_pillar_first: true\n")
-            .with(r#"{"a": {"o": 1}, "new": 1}"#),
-        ext("ext_pillar_first and lists", "ext_pillar_first: true\npillar_merge_lists: true\n"),
+        ext(
+            "ext_pillar_first and an override",
+            "ext_pillar_first: true\n",
+        )
+        .with(r#"{"a": {"o": 1}, "new": 1}"#),
+        ext(
+            "ext_pillar_first and lists",
+            "ext_pillar_first: true\npillar_merge_lists: true\n",
+        ),
         case("override of _errors")
             .top("base: {'*': [nope]}\n")
             .with(r#"{"a": 1}"#),
         case("templates do not see the override")
-            .all("seen: {{ pillar.get('a', 'no') }} {{ salt['pillar.get']('a', 'no') }}\nlen: {{ pillar | length }}\n")
+            .all(
+                "seen: {{ pillar.get('a', 'no') }} {{ salt['pillar.get']('a', 'no') }}\n\
+                 len: {{ pillar | length }}\n",
+            )
             .with(r#"{"a": 1}"#),
         case("templates do not see earlier files")
             .top("base: {'*': [a, b]}\n")
             .file("base/a.sls", "a: 1\n")
-            .file("base/b.sls", "b: {{ pillar.get('a', 'no') }} {{ salt['pillar.get']('a', 'no') }}\n"),
+            .file(
+                "base/b.sls",
+                "b: {{ pillar.get('a', 'no') }} {{ salt['pillar.get']('a', 'no') \
+                 }}\n",
+            ),
     ]);
     all
 }

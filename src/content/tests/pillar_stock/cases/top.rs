@@ -5,7 +5,10 @@ use super::{Case, case};
 /// A top file with one target of each matcher and value; the SLS names are the targets' numbers.
 fn targets(name: &'static str, top: &'static str) -> Case {
     case(name)
-        .config("nodegroups: {webs: 'web*', deb: 'G@os:Debian and not db*', names: [web1, db1], inner: 'N@deb or x*', none: 'x*'}\n")
+        .config(
+            "nodegroups: {webs: 'web*', deb: 'G@os:Debian and not db*', names: [web1, db1], \
+             inner: 'N@deb or x*', none: 'x*'}\n",
+        )
         .top(top)
         .file("base/yes.sls", "yes: true\n")
         .file("base/no.sls", "no: true\n")
@@ -36,7 +39,8 @@ fn matching() -> Vec<Case> {
         ),
         targets(
             "match list",
-            "base: {'web1,db1': [{match: list}, yes], 'web10,db': [{match: list}, no], 'db,web1': [{match: list}, a]}\n",
+            "base: {'web1,db1': [{match: list}, yes], 'web10,db': [{match: list}, no], 'db,web1': \
+             [{match: list}, a]}\n",
         ),
         targets(
             "match pcre",
@@ -44,11 +48,13 @@ fn matching() -> Vec<Case> {
         ),
         targets(
             "match grain",
-            "base: {'os:deb*': [{match: grain}, yes], 'roles:app': [{match: grain}, a], 'nested:a:b:c': [{match: grain}, b], 'os:Suse': [{match: grain}, no]}\n",
+            "base: {'os:deb*': [{match: grain}, yes], 'roles:app': [{match: grain}, a], \
+             'nested:a:b:c': [{match: grain}, b], 'os:Suse': [{match: grain}, no]}\n",
         ),
         targets(
             "match grain of other types",
-            "base: {'num_cpus:4': [{match: grain}, yes], 'flag:True': [{match: grain}, a], 'nested:list:y:z': [{match: grain}, b], 'os': [{match: grain}, no]}\n",
+            "base: {'num_cpus:4': [{match: grain}, yes], 'flag:True': [{match: grain}, a], \
+             'nested:list:y:z': [{match: grain}, b], 'os': [{match: grain}, no]}\n",
         ),
         targets(
             "match grain_pcre",
@@ -61,15 +67,19 @@ fn matching() -> Vec<Case> {
         .with(r#"{"yes": true}"#),
         targets(
             "match pillar_pcre and pillar_exact",
-            "base: {'yes:t.*': [{match: pillar_pcre}, no], 'yes:true': [{match: pillar_exact}, no], '*': [yes]}\n",
+            "base: {'yes:t.*': [{match: pillar_pcre}, no], 'yes:true': [{match: pillar_exact}, \
+             no], '*': [yes]}\n",
         ),
         targets(
             "match compound",
-            "base: {'G@os:Debian and ( db* or E@web\\d )': [{match: compound}, yes], 'not web*': [{match: compound}, no], 'L@web1,web2 and not G@os:Suse': [a], 'P@os:(Debian|Suse) and S@10.1.2.3': [b]}\n",
+            "base: {'G@os:Debian and ( db* or E@web\\d )': [{match: compound}, yes], 'not web*': \
+             [{match: compound}, no], 'L@web1,web2 and not G@os:Suse': [a], 'P@os:(Debian|Suse) \
+             and S@10.1.2.3': [b]}\n",
         ),
         targets(
             "compound that is none",
-            "base: {'and web1': [no], 'web1 web1': [no], '( )': [no], 'R@web1 or web1': [no], 'web1': [yes], '( web1': [no]}\n",
+            "base: {'and web1': [no], 'web1 web1': [no], '( )': [no], 'R@web1 or web1': [no], \
+             'web1': [yes], '( web1': [no]}\n",
         ),
         targets(
             "compound with other delimiters",
@@ -77,15 +87,20 @@ fn matching() -> Vec<Case> {
         ),
         targets(
             "match nodegroup",
-            "base: {webs: [{match: nodegroup}, yes], deb: [{match: nodegroup}, a], names: [{match: nodegroup}, b], none: [{match: nodegroup}, no], missing: [{match: nodegroup}, no]}\n",
+            "base: {webs: [{match: nodegroup}, yes], deb: [{match: nodegroup}, a], names: \
+             [{match: nodegroup}, b], none: [{match: nodegroup}, no], missing: [{match: \
+             nodegroup}, no]}\n",
         ),
         targets(
             "nodegroups in compounds",
-            "base: {'N@inner': [yes], 'N@names and N@webs': [a], 'not N@none': [b], 'N@none': [no]}\n",
+            "base: {'N@inner': [yes], 'N@names and N@webs': [a], 'not N@none': [b], 'N@none': \
+             [no]}\n",
         ),
         targets(
             "match ipcidr",
-            "base: {'10.1.0.0/16': [{match: ipcidr}, yes], '10.1.2.3': [{match: ipcidr}, a], 'fe80::/10': [{match: ipcidr}, b], '10.9.0.0/16': [{match: ipcidr}, no], 'bogus': [{match: ipcidr}, no]}\n",
+            "base: {'10.1.0.0/16': [{match: ipcidr}, yes], '10.1.2.3': [{match: ipcidr}, a], \
+             'fe80::/10': [{match: ipcidr}, b], '10.9.0.0/16': [{match: ipcidr}, no], 'bogus': \
+             [{match: ipcidr}, no]}\n",
         ),
         targets(
             "match range",
@@ -98,7 +113,8 @@ fn matching() -> Vec<Case> {
         ),
         targets(
             "order moves targets",
-            "base: {'web1': [{order: 10}, b], 'w*': [{order: 2}, a], '*': [{order: '5'}, c], 'we*': [{order: x}, yes]}\n",
+            "base: {'web1': [{order: 10}, b], 'w*': [{order: 2}, a], '*': [{order: '5'}, c], \
+             'we*': [{order: x}, yes]}\n",
         ),
         targets(
             "a target twice in two tops",
@@ -117,7 +133,8 @@ fn matching() -> Vec<Case> {
         targets("a wildcard without a match", "base: {'*': ['zz*', yes]}\n"),
         targets(
             "top with jinja",
-            "base:\n  '*':\n{% for name in ['a', 'b'] %}\n    - {{ name }}\n{% endfor %}\n{% if grains.os == 'Debian' %}    - yes{% endif %}\n",
+            "base:\n  '*':\n{% for name in ['a', 'b'] %}\n    - {{ name }}\n{% endfor %}\n\
+             {% if grains.os == 'Debian' %}    - yes{% endif %}\n",
         ),
         targets(
             "a top that renders to nothing",
@@ -163,7 +180,10 @@ fn environments() -> Vec<Case> {
     };
     let any = |name| {
         case(name)
-            .config("pillar_roots: {base: ['{top}/base'], __env__: ['{top}/any', '{top}/envs/__env__']}\n")
+            .config(
+                "pillar_roots: {base: ['{top}/base'], __env__: ['{top}/any', \
+                 '{top}/envs/__env__']}\n",
+            )
             .top("base: {'*': [a]}\n")
             .file("base/a.sls", "a: base\n")
             .file("any/top.sls", "{{ saltenv }}: {'*': [e, f]}\n")
