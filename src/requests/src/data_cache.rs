@@ -1,7 +1,7 @@
 //! What the master keeps of a minion for which it has just compiled a pillar: the grains that came
 //! with the request, and the pillar (`_pillar` in `salt/master.py`). Targets live from it.
 
-use saltern_model::{Event, MinionId, Tag};
+use saltern_model::{Event, MinionId, SaltEnv, Tag};
 use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 
@@ -40,7 +40,8 @@ pub(crate) fn remember(
     Some(event_data::event(services, tag, told))
 }
 
-/// `false`: the key is gone since the request came, and what was kept of the minion with it.
+/// `false`: nothing is to be kept, because the key is gone since the request came, and what was kept
+/// of the minion with it; or because the request makes no sense.
 fn keep(
     services: &Services,
     minion: &MinionId,
@@ -50,6 +51,17 @@ fn keep(
 ) -> Result<bool, StoreError> {
     let data = &services.minion_data;
     if services.pki.accepted_key(minion)?.is_none() {
+        return Ok(false);
+    }
+    let unusable = |environment: &&str| SaltEnv::parse(environment).is_err();
+    if let Some(environment) = pillarenv.filter(unusable) {
+        services.metrics.refuse("pillarenv");
+        complain!(
+            services,
+            %minion,
+            pillarenv = environment,
+            "nothing is kept of a minion that asks for a pillar environment with no usable name"
+        );
         return Ok(false);
     }
     match pillarenv {

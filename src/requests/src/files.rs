@@ -61,7 +61,7 @@ pub(crate) fn handle(command: FileCommand, sealed: &Sealed, services: &Services)
     count_hostile_path(command, sealed, services);
     let answer = answer(command, sealed, services).unwrap_or_else(|error| {
         let reason: &dyn std::error::Error = &error;
-        tracing::warn!(cmd = command.name(), minion = %sealed.minion, reason, "request failed");
+        complain!(services, cmd = command.name(), minion = %sealed.minion, reason, "request failed");
         packed(&Value::from(""))
     });
     Outcome::reply(sealed.answer.seal(&answer))
@@ -73,12 +73,9 @@ fn count_hostile_path(command: FileCommand, sealed: &Sealed, services: &Services
         return;
     };
     if let Some(refusal) = FileServer::refusal(path, saltenv) {
-        services
-            .metrics
-            .refused
-            .with_label_values(&["file_path"])
-            .inc();
-        tracing::warn!(
+        services.metrics.refuse("file_path");
+        complain!(
+            services,
             cmd = command.name(), minion = %sealed.minion, reason = %refusal,
             "a path that leads out of its root"
         );
@@ -114,7 +111,14 @@ fn answer(command: FileCommand, sealed: &Sealed, services: &Services) -> Result<
             None => no_hash_and_stat(),
         },
         FileCommand::Serve => serve(both, load, files)?,
-        FileCommand::Receive => Value::Bool(receive(sealed, files)?),
+        FileCommand::Receive => {
+            let is_taken = receive(sealed, files)?;
+            if !is_taken {
+                services.metrics.refuse("file_recv");
+                complain!(services, minion = %sealed.minion, "a pushed file was not taken");
+            }
+            Value::Bool(is_taken)
+        }
         FileCommand::SymlinkList => match saltenv {
             Some(saltenv) => files.symlink_list(saltenv, prefix)?,
             None => Value::Map(Vec::new()),

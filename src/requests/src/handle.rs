@@ -71,11 +71,7 @@ pub fn handle(payload: Bytes, from: IpAddr, services: &Arc<Services>) -> Handled
         Ok(Opened::Clear { load, version }) => handle_clear(load, version, services),
         Ok(Opened::Minion(sealed)) => handle_minion(sealed, from, services),
         Err(refusal) => {
-            services
-                .metrics
-                .refused
-                .with_label_values(&[refusal.reason])
-                .inc();
+            services.metrics.refuse(refusal.reason);
             tracing::debug!(%from, reason = refusal.reason, "request refused");
             Handled {
                 outcome: Outcome::reply(refusal.reply),
@@ -134,6 +130,7 @@ fn handle_clear(load: MapView, version: i64, services: &Services) -> Handled {
         ClearCommand::Ping => ping::handle(&load),
         ClearCommand::Publish => publish::handle(&load, services),
         ClearCommand::NotServed(name) => {
+            services.metrics.refuse("not_served");
             complain!(
                 services,
                 cmd = name,
@@ -246,9 +243,15 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
         }
         MinionCommand::MasterOpts => master_opts::handle(&sealed, services),
         MinionCommand::MasterTops => master_tops::handle(sealed, services),
-        MinionCommand::RegisterResources => register_resources::handle(&sealed),
+        MinionCommand::RegisterResources => register_resources::handle(&sealed, services),
         MinionCommand::NotServed(name) => {
-            tracing::warn!(cmd = name, %minion, "command refused: this release does not serve it");
+            services.metrics.refuse("not_served");
+            complain!(
+                services,
+                cmd = name,
+                %minion,
+                "command refused: this release does not serve it"
+            );
             Outcome::reply(sealed.answer.seal(&encode(&Value::from(""), Dialect::Raw)))
         }
     };

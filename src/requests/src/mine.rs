@@ -75,6 +75,7 @@ fn reply(command: MineCommand, sealed: &Sealed, services: &Services) -> Bytes {
         Value::Map(Vec::new())
     } else {
         answer(command, sealed, services).unwrap_or_else(|failure| {
+            services.metrics.refuse("mine");
             complain!(
                 services,
                 cmd = command.name(), minion = %sealed.minion, reason = %failure,

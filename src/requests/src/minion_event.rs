@@ -129,7 +129,7 @@ fn strict_refusal(tag: &Tag, sealed: &Sealed, services: &Services) -> Option<Ref
 }
 
 fn refuse(refusal: Refusal, tag: &Tag, sealed: &Sealed, services: &Services) {
-    count(refusal.reason(), services);
+    services.metrics.refuse(refusal.reason());
     complain!(
         services,
         minion = %sealed.minion,
@@ -139,15 +139,11 @@ fn refuse(refusal: Refusal, tag: &Tag, sealed: &Sealed, services: &Services) {
     );
 }
 
-fn count(reason: &str, services: &Services) {
-    services.metrics.refused.with_label_values(&[reason]).inc();
-}
-
 fn usable_tag(text: &str, sealed: &Sealed, services: &Services) -> Option<Tag> {
     match Tag::parse(text) {
         Ok(tag) => Some(tag),
         Err(error) => {
-            count("event_tag", services);
+            services.metrics.refuse("event_tag");
             complain!(services, minion = %sealed.minion, %error, "event dropped");
             None
         }

@@ -60,11 +60,7 @@ fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
     };
     let user = load.get("user").and_then(Value::as_str).unwrap_or("?");
     complain!(services, cmd = "publish", user, "request refused: {text}");
-    services
-        .metrics
-        .refused
-        .with_label_values(&["publish"])
-        .inc();
+    services.metrics.refuse("publish");
     let outcome = Outcome::reply(reply::named_error(name, text));
     match error_event(load, name, text, services).filter(|_| is_told) {
         Some(event) => outcome.and_fire(event),

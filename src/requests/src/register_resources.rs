@@ -6,11 +6,11 @@
 use bytes::Bytes;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use crate::Outcome;
 use crate::envelope::Sealed;
+use crate::{Outcome, Services};
 
 /// Answers `True` when there is nothing to keep.
-pub(crate) fn handle(sealed: &Sealed) -> Outcome {
+pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
     let empty = |name: &str| {
         sealed
             .load
@@ -21,7 +21,9 @@ pub(crate) fn handle(sealed: &Sealed) -> Outcome {
         let answer: Bytes = encode(&Value::Bool(true), Dialect::Raw).into();
         return Outcome::reply(sealed.answer.seal(&answer));
     }
-    tracing::warn!(
+    services.metrics.refuse("resources");
+    complain!(
+        services,
         minion = %sealed.minion,
         "resources are not kept by this release: the registration is refused"
     );

@@ -13,11 +13,7 @@ use crate::{Effect, Outcome, Services, StoreReturn, event_data, reply, signed_lo
 pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
     let nil = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
     if !signed_load::acceptable(&sealed, services) {
-        services
-            .metrics
-            .refused
-            .with_label_values(&["signature"])
-            .inc();
+        services.metrics.refuse("signature");
         return Outcome::reply(nil);
     }
     match stored(&mut sealed, services) {
@@ -28,12 +24,8 @@ pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
             effects: vec![Effect::StoreReturn(Box::new(effect))],
         },
         Err(reason) => {
-            services
-                .metrics
-                .refused
-                .with_label_values(&["return"])
-                .inc();
-            tracing::warn!(minion = %sealed.minion, reason, "return dropped");
+            services.metrics.refuse("return");
+            complain!(services, minion = %sealed.minion, reason, "return dropped");
             Outcome::reply(nil)
         }
     }

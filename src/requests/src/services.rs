@@ -116,6 +116,11 @@ pub struct RequestMetrics {
 }
 
 impl RequestMetrics {
+    /// Counts a request, or a part of one, that was refused; `reason` is from a closed set.
+    pub(crate) fn refuse(&self, reason: &str) {
+        self.refused.with_label_values(&[reason]).inc();
+    }
+
     fn new(registry: &Registry) -> Self {
         Self {
             refused: counter_vec(

@@ -139,6 +139,7 @@ pub(crate) fn resolve(
         .targeting
         .resolve_with(target, &Accepted(&accepted), options);
     Ok(resolved.unwrap_or_else(|error| {
+        services.metrics.refuse("target");
         complain!(services, tgt_type = %target.kind(), %error, "a target matches nobody");
         Resolved::default()
     }))

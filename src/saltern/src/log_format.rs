@@ -175,11 +175,21 @@ impl Message {
     }
 }
 
-/// Appends `value` with its control characters escaped, cut after [`LONGEST_FIELD`].
+/// Whether a character would steer whoever shows it: control characters, and those of Unicode that
+/// turn the direction of a line or cannot be seen.
+fn steers(c: char) -> bool {
+    let is_invisible = matches!(
+        c,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+    );
+    c.is_control() || is_invisible
+}
+
+/// Appends `value` with the characters that steer escaped, cut after [`LONGEST_FIELD`].
 fn push_plain(out: &mut String, value: &str) {
     let mut rest = value.chars();
     for c in rest.by_ref().take(LONGEST_FIELD) {
-        if c.is_control() {
+        if steers(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
@@ -261,8 +271,8 @@ mod tests {
         };
         assert_eq!(shown("mü \"x\""), "mü \"x\"");
         assert_eq!(
-            shown("evil\n[CRITICAL] \u{1b}[31m"),
-            "evil\\n[CRITICAL] \\u{1b}[31m"
+            shown("evil\n[CRITICAL] \u{1b}[31m \u{202e}x\u{200b}"),
+            "evil\\n[CRITICAL] \\u{1b}[31m \\u{202e}x\\u{200b}"
         );
         let long = shown(&"ü".repeat(LONGEST_FIELD + 5));
         assert!(long.ends_with("ü… (10 bytes more)"));

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use saltern_config::MasterConfig;
-use saltern_model::{Compat, MinionId};
+use saltern_model::{Compat, MinionId, SaltEnv};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
 pub use known::{Changed, Changes};
@@ -35,7 +35,7 @@ use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Stat, Version};
 use crate::options::StoreOptions;
 use known::{Known, Stamps};
-use memory::{Memory, Remembered};
+use memory::{Memory, Parts, Remembered};
 
 /// The largest file that is read, in bytes.
 const FILE_BYTES: usize = 64 << 20;
@@ -45,6 +45,10 @@ const LIMITS: Limits = Limits {
     bytes: FILE_BYTES,
     ..Limits::WIRE
 };
+
+/// The most environments whose pillars are kept of one minion. It chooses their names, so they could
+/// be any number; nothing but the minion's next request reads them.
+const ENVIRONMENTS: usize = 64;
 
 /// How many writers can work at a time.
 const WRITERS: usize = 64;
@@ -121,7 +125,8 @@ impl MinionDataStore {
         self.write(id, Bank::Data, &data)
     }
 
-    /// Keeps grains and the pillar of an environment of its own (`pillarenv`). 3008 keeps such a
+    /// Keeps grains and the pillar of an environment of its own (`pillarenv`). 3008 keeps, for so many
+    /// environments of a minion, such a
     /// pillar under a name of its own, where no target finds it; the others make no difference.
     ///
     /// # Errors
@@ -137,9 +142,24 @@ impl MinionDataStore {
             return self.store_grains_and_pillar(id, grains, pillar);
         }
         let dir = self.cachedir.join("pillar");
-        let path = files::child(&dir, &format!("{}:{pillarenv}.p", id.as_str()))?;
+        // The branches of git have slashes; stock fails with them.
+        let is_branch = pillarenv.contains('/') && SaltEnv::parse(pillarenv).is_ok();
+        let name = match is_branch {
+            true => None,
+            false => Some(files::child(
+                &dir,
+                &format!("{}:{pillarenv}.p", id.as_str()),
+            )?),
+        };
+        self.load_known()?;
         let _writing = self.writer(id).lock();
         self.write(id, Bank::Grains, grains)?;
+        let kept = self.known.read().environments(id);
+        let is_one_too_many =
+            kept.len() >= ENVIRONMENTS && !kept.iter().any(|known| known == pillarenv);
+        let Some(path) = name.filter(|_| !is_one_too_many) else {
+            return Ok(());
+        };
         files::ensure_dir(&dir, 0o755)?;
         let packed = encode(pillar, Dialect::Bin);
         files::write_atomic(&path, &packed, Create::PRIVATE.derived())?;
@@ -469,36 +489,4 @@ fn each_entry(dir: &Path, mut each: impl FnMut(&str, &fs::DirEntry)) -> Result<(
         }
     }
     Ok(())
-}
-
-/// What one file holds.
-#[derive(Default)]
-struct Parts {
-    grains: Option<Arc<Value>>,
-    pillar: Option<Arc<Value>>,
-    mine: Option<Arc<Value>>,
-}
-
-impl Parts {
-    fn new(bank: Bank, value: Value) -> Self {
-        let mut parts = Self::default();
-        match bank {
-            Bank::Grains => parts.grains = Some(Arc::new(value)),
-            Bank::Pillar => parts.pillar = Some(Arc::new(value)),
-            Bank::Mine => parts.mine = Some(Arc::new(value)),
-            Bank::Data => {
-                let Value::Map(entries) = value else {
-                    return parts;
-                };
-                for (name, value) in entries {
-                    match name.as_str() {
-                        Some("grains") => parts.grains = Some(Arc::new(value)),
-                        Some("pillar") => parts.pillar = Some(Arc::new(value)),
-                        _ => {}
-                    }
-                }
-            }
-        }
-        parts
-    }
 }

@@ -6,6 +6,7 @@
 //! `tests/e2e/probe.rs`, so the replies here are facts, not expectations of our own.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod attacks;
 mod auth;
 mod auth_decisions;
 mod client;

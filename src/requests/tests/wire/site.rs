@@ -57,6 +57,7 @@ pub(crate) struct Site {
     pub(crate) services: Arc<Services>,
     pub(crate) around: Arc<Around>,
     pub(crate) clock: Clock,
+    registry: Registry,
     dir: tempfile::TempDir,
 }
 
@@ -83,19 +84,33 @@ impl Site {
         let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(START));
         let stores = Stores::open(&config, &clock).unwrap();
         let around = Arc::new(Around::default());
-        let services = Services::new(
-            config,
-            clock.clone(),
-            stores,
-            around.clone(),
-            &Registry::new(),
-        );
+        let registry = Registry::new();
+        let services = Services::new(config, clock.clone(), stores, around.clone(), &registry);
         Self {
             services: Arc::new(services),
             around,
             clock,
+            registry,
             dir,
         }
+    }
+
+    /// How many requests, or parts of requests, were refused so far.
+    pub(crate) fn refused(&self) -> u64 {
+        let mut count = 0.0;
+        for family in self.registry.gather() {
+            let is_authentication = family.name() == "saltern_authentications_total";
+            if !is_authentication && family.name() != "saltern_requests_refused_total" {
+                continue;
+            }
+            for metric in family.get_metric() {
+                let label = metric.get_label().first().map_or("", |label| label.value());
+                if !(is_authentication && label == "accept") {
+                    count += metric.get_counter().get_value();
+                }
+            }
+        }
+        count as u64
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -1,11 +1,12 @@
-//! Files that were read lately, decoded, within a bound.
+//! What the files hold, and those that were read lately, decoded, within a bound.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use saltern_model::MinionId;
+use saltern_wire::msgpack::Value;
 
-use super::{Bank, Parts};
+use super::Bank;
 use crate::files::Version;
 
 /// The most that is kept, in bytes of memory as estimated by [`WEIGHT`].
@@ -96,5 +97,38 @@ impl Memory {
             }
             self.forget_one(&id, bank);
         }
+    }
+}
+
+/// What one file holds.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub(super) grains: Option<Arc<Value>>,
+    pub(super) pillar: Option<Arc<Value>>,
+    pub(super) mine: Option<Arc<Value>>,
+}
+
+impl Parts {
+    /// Takes the content of a file apart.
+    pub(super) fn new(bank: Bank, value: Value) -> Self {
+        let mut parts = Self::default();
+        match bank {
+            Bank::Grains => parts.grains = Some(Arc::new(value)),
+            Bank::Pillar => parts.pillar = Some(Arc::new(value)),
+            Bank::Mine => parts.mine = Some(Arc::new(value)),
+            Bank::Data => {
+                let Value::Map(entries) = value else {
+                    return parts;
+                };
+                for (name, value) in entries {
+                    match name.as_str() {
+                        Some("grains") => parts.grains = Some(Arc::new(value)),
+                        Some("pillar") => parts.pillar = Some(Arc::new(value)),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        parts
     }
 }

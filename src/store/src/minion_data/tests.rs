@@ -8,7 +8,7 @@ use saltern_model::{Compat, MinionId};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tempfile::TempDir;
 
-use super::{Changed, MinionDataStore};
+use super::{Changed, ENVIRONMENTS, MinionDataStore};
 use crate::options::StoreOptions;
 
 fn place(compat: Compat) -> (TempDir, PathBuf, MinionDataStore) {
@@ -222,11 +222,28 @@ fn changes_of_others_are_noticed() {
 fn names_from_outside_stay_inside() {
     let (dir, _, store) = place(Compat::V3008);
     let empty = Value::Map(Vec::new());
-    for environment in ["../x", "a/b", "a\0b"] {
+    for environment in ["../x", "a/../b", "a\0b"] {
         let stored = store.store_with_pillarenv(&id("web1"), &empty, &empty, environment);
         assert!(stored.is_err(), "{environment}");
     }
     assert!(!dir.path().join("cache/grains").exists());
+    let branch = store.store_with_pillarenv(&id("web1"), &empty, &empty, "feature/x");
+    assert!(branch.is_ok() && !dir.path().join("cache/pillar").exists());
+}
+
+#[test]
+fn a_minion_chooses_only_so_many_names() {
+    let (_dir, cachedir, store) = place(Compat::V3008);
+    let empty = Value::Map(Vec::new());
+    for number in 0..ENVIRONMENTS + 10 {
+        let name = format!("e{number}");
+        let stored = store.store_with_pillarenv(&id("web1"), &empty, &empty, &name);
+        stored.unwrap();
+    }
+    let kept = fs::read_dir(cachedir.join("pillar")).unwrap().count();
+    assert_eq!(kept, ENVIRONMENTS);
+    store.purge(&id("web1")).unwrap();
+    assert_eq!(fs::read_dir(cachedir.join("pillar")).unwrap().count(), 0);
 }
 
 #[test]
