@@ -26,8 +26,6 @@ pub(crate) struct Files {
     pub(crate) findings: Vec<Finding>,
     /// A file could not be read, as opposed to being wrong.
     pub(crate) unreadable: bool,
-    /// Every file that was read, in order.
-    pub(crate) read: Vec<PathBuf>,
 }
 
 /// Reads a configuration. `path` is the file, or the directory that has a file `master`.
@@ -102,7 +100,6 @@ impl Files {
                 return None;
             }
         };
-        self.read.push(path.to_path_buf());
         let node = match yaml::parse_bytes(&bytes, &name, &Limits::DEFAULT) {
             Ok(node) => node,
             Err(problem) => {

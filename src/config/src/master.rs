@@ -36,8 +36,6 @@ pub struct MasterConfig {
     pub salt_compat: Compat,
     /// The file that was asked for, whether it exists or not.
     pub conf_file: PathBuf,
-    /// Every file that was read, in order.
-    pub files_read: Vec<PathBuf>,
 
     // The network.
     /// The address that both ports are bound to.
@@ -64,8 +62,6 @@ pub struct MasterConfig {
     pub tcp_keepalive_intvl: Option<Duration>,
     /// How long a subscriber may take for what it was sent before it counts as stuck.
     pub publish_drain_timeout: Duration,
-    /// How many events may wait for the publisher itself.
-    pub pub_server_write_queue_size: usize,
 
     // The process.
     /// The name of this master; without `id` in the file it ends in `_master`.
@@ -104,8 +100,6 @@ pub struct MasterConfig {
     pub log_fmt_console: String,
     /// Python's format of a line in the file.
     pub log_fmt_logfile: String,
-    /// Python's format of the jid in a line.
-    pub log_fmt_jid: String,
     /// strftime's format of the time on the console.
     pub log_datefmt: String,
     /// strftime's format of the time in the file.
@@ -178,8 +172,6 @@ pub struct MasterConfig {
     pub minimum_auth_version: u8,
     /// The oldest request that is served; `None` for no limit.
     pub request_server_ttl: Option<Duration>,
-    /// How long a minion's session key is used; `None` for as long as the AES key.
-    pub request_server_aes_session: Option<Duration>,
     /// Whether returns must be signed by the minion.
     pub require_minion_sign_messages: bool,
     /// Whether a return with a wrong signature is dropped.
@@ -260,7 +252,6 @@ pub fn load_master(path: &Path) -> Result<Loaded, ConfigErrors> {
         settings,
         mut findings,
         unreadable,
-        read,
     } = files;
     let compat = compat_of(&settings, &mut findings);
     let defaults = defaults(compat);
@@ -285,7 +276,6 @@ pub fn load_master(path: &Path) -> Result<Loaded, ConfigErrors> {
         });
     }
     config.conf_file = conf_file;
-    config.files_read = read;
     config.settings = settings;
     for secret in ["key_pass", "signing_key_pass"] {
         config.settings.remove(secret);
@@ -359,7 +349,6 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
     MasterConfig {
         salt_compat: compat,
         conf_file: PathBuf::new(),
-        files_read: Vec::new(),
         interface: reader
             .address("interface")
             .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
@@ -380,7 +369,6 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         tcp_keepalive_cnt: reader.unless_negative("tcp_keepalive_cnt"),
         tcp_keepalive_intvl: reader.unless_negative("tcp_keepalive_intvl").map(seconds),
         publish_drain_timeout: reader.seconds("publish_drain_timeout"),
-        pub_server_write_queue_size: pub_queue(reader),
         id,
         user: take_user(reader),
         worker_threads: match reader.written("worker_threads") {
@@ -407,7 +395,6 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
             .unwrap_or(log_level),
         log_fmt_console: reader.text("log_fmt_console"),
         log_fmt_logfile: reader.text("log_fmt_logfile"),
-        log_fmt_jid: reader.text("log_fmt_jid"),
         log_datefmt: reader.text("log_datefmt"),
         log_datefmt_logfile: reader.text("log_datefmt_logfile"),
         timeout: reader.seconds("timeout"),
@@ -448,7 +435,6 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
             .unwrap_or(SigningAlgorithm::Pkcs1v15Sha1),
         minimum_auth_version: u8::try_from(reader.int("minimum_auth_version", 0, 3)).unwrap_or(3),
         request_server_ttl: seconds_or_none(reader.seconds("request_server_ttl")),
-        request_server_aes_session: seconds_or_none(reader.seconds("request_server_aes_session")),
         require_minion_sign_messages: reader.bool("require_minion_sign_messages"),
         drop_messages_signature_fail: reader.bool("drop_messages_signature_fail"),
         local_cache_mirror: reader
@@ -482,14 +468,6 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
 
 fn seconds(number: u32) -> Duration {
     Duration::from_secs(number.into())
-}
-
-/// Only 3008 has the option; the others have the same bound of ours.
-fn pub_queue(reader: &mut Reader<'_>) -> usize {
-    match reader.applies("pub_server_write_queue_size") {
-        Some(_) => reader.usize("pub_server_write_queue_size", 1, i64::from(u32::MAX)),
-        None => 10_000,
-    }
 }
 
 /// `keep_jobs` in hours counts for 3006 and 3007 if `keep_jobs_seconds` was left alone

@@ -93,7 +93,7 @@ const CASES: &[&[(&str, &str)]] = &[
         "master_pubkey_signature: given\nrotate_aes_key: no\nping_on_rotate: yes\n\
                   sign_pub_messages: false\npublish_session: 100\nrequest_server_ttl: 60\n\
                   publish_signing_algorithm: PKCS1v15-SHA224\nminimum_auth_version: 1\n\
-                  request_server_aes_session: 30\nrequire_minion_sign_messages: yes\n\
+                  require_minion_sign_messages: yes\n\
                   drop_messages_signature_fail: yes\n",
     )],
     // Include files: sorted, hidden ones left out, later ones over earlier ones and over the main.
@@ -231,7 +231,6 @@ fn ours(config: &MasterConfig) -> Vec<(&'static str, Value)> {
         ("log_level", json!(config.log_level.name())),
         ("log_fmt_console", json!(config.log_fmt_console)),
         ("log_fmt_logfile", json!(config.log_fmt_logfile)),
-        ("log_fmt_jid", json!(config.log_fmt_jid)),
         ("log_datefmt", json!(config.log_datefmt)),
         ("log_datefmt_logfile", json!(config.log_datefmt_logfile)),
         ("timeout", seconds(config.timeout)),
@@ -264,8 +263,6 @@ fn ours(config: &MasterConfig) -> Vec<(&'static str, Value)> {
         ("publish_signing_algorithm", json!(config.publish_signing_algorithm.name())),
         ("minimum_auth_version", json!(config.minimum_auth_version)),
         ("request_server_ttl", json!(config.request_server_ttl.map_or(0, |t| t.as_secs()))),
-        ("request_server_aes_session",
-            json!(config.request_server_aes_session.map_or(0, |t| t.as_secs()))),
         ("require_minion_sign_messages", json!(config.require_minion_sign_messages)),
         ("drop_messages_signature_fail", json!(config.drop_messages_signature_fail)),
     ]
