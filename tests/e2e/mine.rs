@@ -1,8 +1,9 @@
 //! The mine with stock minions: sent, asked for, kept from others, deleted, flushed.
 
 use anyhow::{Result, ensure};
-use saltern_tests::Site;
 use saltern_tests::session::Session;
+use saltern_tests::site::SOON;
+use saltern_tests::{Site, wait_until};
 use serde_json::{Value, json};
 
 /// Runs the steps on a site whose minions m6, m7 and m8 are in.
@@ -53,4 +54,18 @@ pub(crate) fn check(site: &mut Site, client: &mut Session) -> Result<()> {
     let got = call("m8", "mine.get", json!(["*", "ids"]))?;
     ensure!(got == json!({"m8": {"m8": "m8"}}), "{got}");
     Ok(())
+}
+
+/// 3008's `salt-key` leaves the mine of a deleted key behind; our master removes it.
+pub(crate) fn is_forgotten_with_the_key(site: &Site) -> Result<()> {
+    site.step("what is kept of a minion goes with its key");
+    let kept = ["grains", "pillar", "mine"].map(|bank| site.path(format!("cache/{bank}/m6.p")));
+    ensure!(
+        kept.iter().all(|file| file.exists()),
+        "nothing is kept of m6"
+    );
+    site.salt_key(&["-y", "-d", "m6"])?.expect_code(0)?;
+    wait_until("what is kept of m6 to go", SOON, || {
+        (!kept.iter().any(|file| file.exists())).then_some(())
+    })
 }

@@ -5,6 +5,8 @@
 //! Single rules are in `saltern-policy` (also compared with stock, expression by expression) and in
 //! the wire tests of `saltern-requests`; here the data comes the whole way from real minions.
 
+use std::fs;
+
 use anyhow::{Context, Result, ensure};
 use saltern_tests::session::Session;
 use saltern_tests::site::MinionKind;
@@ -45,11 +47,14 @@ fn everything(server: Server) -> TestResult {
     Site::run(
         server,
         |config| {
+            let root = config.get("root_dir").unwrap_or_default().to_owned();
             config
+                .set("pillar_roots", format!("{{base: [{root}/pillar]}}"))
                 .set("nodegroups", NODEGROUPS)
                 .set("gather_job_timeout", 3);
         },
         |site| {
+            write_pillar(site)?;
             for (id, release, grains) in MINIONS {
                 site.prepare_minion(id, MinionKind::Stock(release), |config| {
                     config.set("grains", grains).set("mine_interval", 60);
@@ -67,9 +72,22 @@ fn everything(server: Server) -> TestResult {
             every_kind_reaches_the_right_minions(site, &mut client)?;
             the_command_line_says_what_it_reached(site)?;
             mine::check(site, &mut client)?;
-            minion_events::check(site, &mut client)
+            minion_events::check(site, &mut client)?;
+            if site.server().is_ours() {
+                mine::is_forgotten_with_the_key(site)?;
+            }
+            Ok(())
         },
     )
+}
+
+fn write_pillar(site: &Site) -> Result<()> {
+    let dir = site.path("pillar");
+    fs::create_dir_all(&dir)?;
+    fs::write(dir.join("top.sls"), "base:\n  '*':\n    - app\n")?;
+    let text = "app:\n  role: {{ grains['role'] }}\n  ports: [80, 443]\n";
+    fs::write(dir.join("app.sls"), text)?;
+    Ok(())
 }
 
 fn every_kind_reaches_the_right_minions(site: &mut Site, client: &mut Session) -> Result<()> {
@@ -86,6 +104,16 @@ fn every_kind_reaches_the_right_minions(site: &mut Site, client: &mut Session) -
         ("grain", "id:m8", &["m8"]),
         ("grain", "role:none", &[]),
         ("grain_pcre", "place:(New|Old).*", &["m6"]),
+        ("pillar", "app:role:w*", &["m6", "m7"]),
+        ("pillar", "app:ports:443", &["m6", "m7", "m8"]),
+        ("pillar_pcre", "app:role:(db|x)", &["m8"]),
+        ("pillar_exact", "app:role:web", &["m6", "m7"]),
+        ("pillar_exact", "app:role:w*", &[]),
+        (
+            "compound",
+            "I@app:role:web and J@app:role:w.. and not m6",
+            &["m7"],
+        ),
         ("ipcidr", "127.0.0.0/8", &["m6", "m7", "m8"]),
         ("ipcidr", "192.0.2.1", &[]),
         ("nodegroup", "webs", &["m6", "m7"]),
@@ -111,6 +139,7 @@ fn every_kind_reaches_the_right_minions(site: &mut Site, client: &mut Session) -
     site.step("who answers: the minions see their own grains");
     for (kind, tgt, minions) in [
         ("grain", "role:web", json!({"m6": true, "m7": true})),
+        ("pillar", "app:role:db", json!({"m8": true})),
         ("nodegroup", "listed", json!({"m6": true, "m8": true})),
         (
             "compound",
@@ -127,7 +156,8 @@ fn every_kind_reaches_the_right_minions(site: &mut Site, client: &mut Session) -
 
 fn the_command_line_says_what_it_reached(site: &Site) -> Result<()> {
     site.step("stock's command line: what it prints, and its exit code");
-    let reached: [(&[&str], &[&str]); 4] = [
+    let reached: [(&[&str], &[&str]); 5] = [
+        (&["-I", "app:role:db"], &["m8"]),
         (&["-G", "role:web"], &["m6", "m7"]),
         (&["-C", "G@role:web and not m7"], &["m6"]),
         (&["-N", "listed"], &["m6", "m8"]),

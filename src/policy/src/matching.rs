@@ -17,9 +17,8 @@
 //!   3008 fails and means nobody.
 //! - A value costs a bounded number of steps, and an expression has bounds on its length, its
 //!   parts and its nesting. Beyond them nothing matches.
-//! - `T@` means nobody: this master keeps no resources of minions. Stock 3008 would return the
-//!   resource's id, which is no minion. `M@` is a wildcard over minion ids, as in stock.
-//! - The `resource_grains` of 3008 are not searched, for the same reason.
+//! - `T@type:id` of a resource that nobody has registered means nobody; stock 3008 waits for it all
+//!   the same. A resource never has the name of an accepted minion.
 //! - Regular expressions are those of `fancy-regex`; Python's rarer syntax (`(?(1)a|b)` on
 //!   names, `\N{…}`) is an error.
 
@@ -37,18 +36,20 @@ mod nodegroups;
 mod pool;
 mod python;
 mod range;
+mod resources;
 pub mod single;
 mod subdict;
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
 pub use nodegroups::Nodegroups;
 pub use range::RangeError;
+pub use resources::{Inventory, Resource};
 
 use crate::expression::PatternCache;
 use crate::target::{Candidates, Resolved, TargetError, Targeting};
@@ -57,7 +58,8 @@ use compound::Word;
 use glob::Stars;
 use index::{Index, Kind, Question, Test};
 use ipcidr::Network;
-use subdict::{How, Subdict};
+use resources::Universe;
+use subdict::{Budget, How, Subdict};
 
 /// The grains and pillars that the master has cached.
 pub trait MinionData: Send + Sync {
@@ -101,6 +103,8 @@ pub struct Site {
     pub nodegroups: Nodegroups,
     /// The cached grains and pillars; nothing with `minion_data_cache: False`.
     pub data: Option<Arc<dyn MinionData>>,
+    /// The resources that minions have registered; only 3008 looks at them.
+    pub resources: RwLock<Arc<Inventory>>,
     index: Mutex<Index>,
 }
 
@@ -111,6 +115,7 @@ impl Site {
             compat,
             nodegroups,
             data,
+            resources: RwLock::default(),
             index: Mutex::default(),
         }
     }
@@ -128,6 +133,9 @@ pub struct MatchOptions<'a> {
     /// Pillars are compared exactly, also by `I@`, `J@`, `pillar` and `pillar_pcre`: stock's
     /// `pillar_exact` and `compound_pillar_exact`, for targets that minions choose.
     pub exact_pillar: bool,
+    /// Minions answer for their resources in one return (`state.apply` and its kin), so a wildcard
+    /// means the minions alone.
+    pub merges_resources: bool,
 }
 
 impl Default for MatchOptions<'_> {
@@ -136,6 +144,7 @@ impl Default for MatchOptions<'_> {
             delimiter: ":",
             greedy: true,
             exact_pillar: false,
+            merges_resources: false,
         }
     }
 }
@@ -145,6 +154,8 @@ struct Search<'a> {
     site: &'a Site,
     patterns: &'a PatternCache,
     ids: &'a [MinionId],
+    /// With resources among the ids.
+    universe: Option<&'a Universe<'a>>,
     options: MatchOptions<'a>,
     /// Locked from the first word that needs it to the last, so that one search sees one state.
     index: RefCell<Option<MutexGuard<'a, Index>>>,
@@ -161,15 +172,38 @@ impl Targeting {
         candidates: &impl Candidates,
         options: &MatchOptions<'_>,
     ) -> Result<Resolved, TargetError> {
+        let Some(site) = &self.site else {
+            return self.resolve_ids(target, candidates);
+        };
+        let inventory = match site.compat {
+            Compat::V3008 => Arc::clone(&site.resources.read()),
+            Compat::V3006 | Compat::V3007 => Arc::default(),
+        };
+        if inventory.is_empty() {
+            return self.resolve_among(site, None, target, candidates, options);
+        }
+        let universe = Universe::new(&inventory, candidates.ids());
+        self.resolve_among(site, Some(&universe), target, candidates, options)
+    }
+
+    fn resolve_among(
+        &self,
+        site: &Site,
+        universe: Option<&Universe<'_>>,
+        target: &Target,
+        candidates: &impl Candidates,
+        options: &MatchOptions<'_>,
+    ) -> Result<Resolved, TargetError> {
         let (kind, text) = match target {
             Target::List(_) | Target::Expression(TargetType::List, _) => {
-                return self.resolve_ids(target, candidates);
+                let resolved = self.resolve_ids(target, candidates)?;
+                return Ok(match universe {
+                    Some(universe) => universe.found_among_missing(resolved),
+                    None => resolved,
+                });
             }
             Target::Expression(kind, text) => (*kind, text.as_str()),
             Target::Words(_) => (TargetType::Compound, ""),
-        };
-        let Some(site) = &self.site else {
-            return self.resolve_ids(target, candidates);
         };
         if kind == TargetType::Range {
             let names = range::expand(text)?;
@@ -179,7 +213,8 @@ impl Targeting {
         let search = Search {
             site,
             patterns: &self.patterns,
-            ids: candidates.ids(),
+            ids: universe.map_or(candidates.ids(), |universe| &universe.ids),
+            universe,
             options: *options,
             index: RefCell::new(None),
         };
@@ -192,6 +227,7 @@ impl Targeting {
                 let words = site.nodegroups.expand(text)?;
                 search.compound(words)?
             }
+            TargetType::Glob => (search.glob_with_resources(text)?, Vec::new()),
             other => (search.simple(other, text, options.delimiter)?, Vec::new()),
         };
         let minions = found.iter().filter_map(|at| search.ids.get(at).cloned());
@@ -215,6 +251,43 @@ impl Targeting {
 
 impl Search<'_> {
     fn simple(&self, kind: TargetType, text: &str, delimiter: &str) -> Result<Bits, TargetError> {
+        // A resource answers to its bare name, which only a glob can be.
+        let found = self.search(kind, text, delimiter)?;
+        let Some(universe) = self.universe.filter(|_| kind != TargetType::Glob) else {
+            return Ok(found);
+        };
+        let mut found = universe.only_minions(found);
+        let how = match kind {
+            TargetType::Grain => How::Glob,
+            TargetType::GrainPcre => How::Regex,
+            _ => return Ok(found),
+        };
+        let test = Subdict::compile(text, delimiter, how, self.patterns);
+        if let Some(test) = test.filter(|_| self.site.data.is_some()) {
+            found.unite(&universe.with_grains(|grains| test.matches(grains, &Budget::new())));
+        }
+        Ok(found)
+    }
+
+    /// A wildcard over minions stands for what they manage, too; a name stands for itself.
+    fn glob_with_resources(&self, text: &str) -> Result<Bits, TargetError> {
+        let mut found = self.glob(text)?;
+        let universe = self.universe.filter(|_| !self.options.merges_resources);
+        if let Some(universe) = universe.filter(|_| text.contains(['*', '?', '['])) {
+            found.unite(&universe.managed_by(&found));
+        }
+        Ok(found)
+    }
+
+    /// Every minion, without their resources.
+    fn everybody(&self) -> Bits {
+        match self.universe {
+            Some(universe) => universe.minions(),
+            None => Bits::all(self.ids.len()),
+        }
+    }
+
+    fn search(&self, kind: TargetType, text: &str, delimiter: &str) -> Result<Bits, TargetError> {
         let exact = self.options.exact_pillar;
         match kind {
             TargetType::Glob => self.glob(text),
@@ -241,13 +314,13 @@ impl Search<'_> {
 
     fn compound(&self, words: Vec<String>) -> Result<(Bits, Vec<String>), TargetError> {
         if self.site.data.is_none() {
-            return Ok((Bits::all(self.ids.len()), Vec::new()));
+            return Ok((self.everybody(), Vec::new()));
         }
         compound::resolve(
             words,
             &self.site.nodegroups,
             self.site.compat,
-            self.ids.len(),
+            &self.everybody(),
             |word, ignores_missing| self.word(word, ignores_missing),
         )
     }
@@ -277,8 +350,14 @@ impl Search<'_> {
                 let names = range::expand(word.pattern)?;
                 return Ok((self.list(names.iter().map(String::as_str)).0, Vec::new()));
             }
-            // Resources; there are none.
-            Some(_) => return Ok((Bits::none(self.ids.len()), Vec::new())),
+            // `T@`; without resources nobody.
+            Some(_) => {
+                let named = self.universe.map(|universe| universe.named(word.pattern));
+                return Ok((
+                    named.unwrap_or_else(|| Bits::none(self.ids.len())),
+                    Vec::new(),
+                ));
+            }
         };
         Ok((self.simple(kind, word.pattern, delimiter)?, Vec::new()))
     }
@@ -330,7 +409,10 @@ impl Search<'_> {
                 found.insert(at);
             }
         }
-        Ok(found)
+        Ok(match self.universe {
+            Some(universe) => universe.only_minions(found),
+            None => found,
+        })
     }
 
     fn data(&self, kind: Kind, text: &str, delimiter: &str, how: How) -> Result<Bits, TargetError> {

@@ -475,7 +475,7 @@ fn place(bank: Bank) -> Option<usize> {
 }
 
 /// Calls `each` for every entry of a directory whose name is text; no directory, no entries.
-fn each_entry(dir: &Path, mut each: impl FnMut(&str, &fs::DirEntry)) -> Result<()> {
+pub(crate) fn each_entry(dir: &Path, mut each: impl FnMut(&str, &fs::DirEntry)) -> Result<()> {
     let failed = |source| StoreError::io("list", dir, source);
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,

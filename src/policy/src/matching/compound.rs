@@ -83,12 +83,12 @@ enum Token {
 
 /// The minions that the words mean, and the names that lists did not find.
 ///
-/// `engine` answers one word; its flag says that names which are not found shall not count.
+/// `minions` are all of them, which `not` takes away from. `engine` answers one word; its flag says that names which are not found shall not count.
 pub(super) fn resolve(
     words: Vec<String>,
     nodegroups: &Nodegroups,
     compat: Compat,
-    minions: usize,
+    minions: &Bits,
     mut engine: impl FnMut(Word<'_>, bool) -> Result<(Bits, Vec<String>), TargetError>,
 ) -> Result<(Bits, Vec<String>), TargetError> {
     let malformed = || TargetError::Compound("its words make no expression");
@@ -125,7 +125,11 @@ pub(super) fn resolve(
     let value = alternatives(&mut tokens, minions).ok_or_else(malformed)?;
     match (value, tokens.next()) {
         (Operand::Set(set), None) => Ok((set, missing)),
-        (Operand::Nothing, None) => Ok((Bits::none(minions), missing)),
+        (Operand::Nothing, None) => {
+            let mut nobody = minions.clone();
+            nobody.subtract(minions);
+            Ok((nobody, missing))
+        }
         (_, Some(_)) => Err(malformed()),
     }
 }
@@ -180,7 +184,7 @@ enum Operand {
 
 type Tokens = std::iter::Peekable<std::vec::IntoIter<Token>>;
 
-fn alternatives(tokens: &mut Tokens, minions: usize) -> Option<Operand> {
+fn alternatives(tokens: &mut Tokens, minions: &Bits) -> Option<Operand> {
     let mut left = conjunction(tokens, minions)?;
     while tokens.next_if(|token| matches!(token, Token::Or)).is_some() {
         let (Operand::Set(mut set), Operand::Set(right)) = (left, conjunction(tokens, minions)?)
@@ -193,7 +197,7 @@ fn alternatives(tokens: &mut Tokens, minions: usize) -> Option<Operand> {
     Some(left)
 }
 
-fn conjunction(tokens: &mut Tokens, minions: usize) -> Option<Operand> {
+fn conjunction(tokens: &mut Tokens, minions: &Bits) -> Option<Operand> {
     let mut left = operand(tokens, minions)?;
     while tokens
         .next_if(|token| matches!(token, Token::And))
@@ -208,12 +212,12 @@ fn conjunction(tokens: &mut Tokens, minions: usize) -> Option<Operand> {
     Some(left)
 }
 
-fn operand(tokens: &mut Tokens, minions: usize) -> Option<Operand> {
+fn operand(tokens: &mut Tokens, minions: &Bits) -> Option<Operand> {
     match tokens.next()? {
         Token::Set(set) => Some(Operand::Set(set)),
         Token::AllBut => match operand(tokens, minions)? {
             Operand::Set(set) => {
-                let mut rest = Bits::all(minions);
+                let mut rest = minions.clone();
                 rest.subtract(&set);
                 Some(Operand::Set(rest))
             }
@@ -281,7 +285,7 @@ mod tests {
         };
         let groups = Nodegroups::default();
         let (set, missing) =
-            resolve(words(text), &groups, Compat::V3008, 4, engine).map_err(|_| ())?;
+            resolve(words(text), &groups, Compat::V3008, &Bits::all(4), engine).map_err(|_| ())?;
         let ids: String = set.iter().map(|at| ["a", "b", "c", "d"][at]).collect();
         Ok(ids + &missing.concat())
     }

@@ -122,6 +122,7 @@ fn compare(answers: &Json) -> (usize, Vec<String>) {
                 delimiter: text(&question[2]),
                 greedy: question[3].as_bool().unwrap(),
                 exact_pillar,
+                ..MatchOptions::default()
             };
             let resolved = targeting.resolve_with(&target, &accepted, &options);
             let error = resolved.as_ref().err().map(ToString::to_string);
