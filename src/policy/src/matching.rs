@@ -104,7 +104,7 @@ pub struct Site {
     /// The cached grains and pillars; nothing with `minion_data_cache: False`.
     pub data: Option<Arc<dyn MinionData>>,
     /// The resources that minions have registered; only 3008 looks at them.
-    pub resources: RwLock<Arc<Inventory>>,
+    resources: RwLock<Arc<Inventory>>,
     index: Mutex<Index>,
 }
 
@@ -239,6 +239,22 @@ impl Targeting {
 }
 
 impl Targeting {
+    /// From now on these are the resources of minions. `inventory` is asked while nobody else can
+    /// set them, so the last one to be set is the newest.
+    ///
+    /// # Errors
+    /// Those of `inventory`; then nothing has changed.
+    pub fn set_resources<E>(
+        &self,
+        inventory: impl FnOnce() -> Result<Inventory, E>,
+    ) -> Result<(), E> {
+        if let Some(site) = &self.site {
+            let mut resources = site.resources.write();
+            *resources = Arc::new(inventory()?);
+        }
+        Ok(())
+    }
+
     /// Takes over now what has changed in the cached data, so that the next target need not. Reads
     /// every minion that has changed: for a thread that may wait.
     pub fn refresh(&self) {

@@ -6,7 +6,7 @@ use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 
 use crate::event_data::fields;
-use crate::{Services, event_data};
+use crate::{Services, event_data, register_resources};
 
 /// Keeps grains and pillar, as `minion_data_cache` asks; gives the event that is to be fired then
 /// (`minion_data_cache_events`).
@@ -77,7 +77,11 @@ pub fn forget_minion(services: &Services, minion: &MinionId) -> bool {
     if services.site.preserve_minion_cache {
         return false;
     }
-    services.minion_data.purge(minion).unwrap_or_else(|error| {
+    let forgotten = services.minion_data.purge(minion).and_then(|had_any| {
+        register_resources::replace(services, minion, Vec::new())?;
+        Ok(had_any)
+    });
+    forgotten.unwrap_or_else(|error| {
         tracing::error!(%minion, %error, "the data of a former minion cannot be removed");
         false
     })

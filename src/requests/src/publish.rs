@@ -109,7 +109,7 @@ fn start(load: &Value, services: &Services) -> Result<Outcome, Refused> {
     let Some(target) = &request.target else {
         return Ok(Outcome::reply(no_match(load)));
     };
-    let resolved = resolve(load, target, services)?;
+    let resolved = resolve(load, &request.functions, target, services)?;
     if resolved.minions.is_empty() {
         return Ok(Outcome::reply(no_match(load)));
     }
@@ -203,7 +203,21 @@ fn authenticate(load: &Value, request: &Request<'_>, services: &Services) -> Res
     }
 }
 
-fn resolve(load: &Value, target: &Target, services: &Services) -> Result<Resolved, Refused> {
+/// Functions of which a minion returns once, for its resources too (3008).
+const MERGING: [&str; 5] = [
+    "state.apply",
+    "state.highstate",
+    "state.sls",
+    "state.sls_id",
+    "state.single",
+];
+
+fn resolve(
+    load: &Value,
+    functions: &[String],
+    target: &Target,
+    services: &Services,
+) -> Result<Resolved, Refused> {
     let options = MatchOptions {
         delimiter: match load
             .get("kwargs")
@@ -213,6 +227,7 @@ fn resolve(load: &Value, target: &Target, services: &Services) -> Result<Resolve
             // What is no text separates nothing, like the empty one: an error, so nobody.
             Some(delimiter) => delimiter.as_str().unwrap_or_default(),
         },
+        merges_resources: matches!(functions, [one] if MERGING.contains(&one.as_str())),
         ..MatchOptions::default()
     };
     targets::resolve(services, target, &options).map_err(|error| {
@@ -265,7 +280,7 @@ fn begin(
     );
     let entries = publish_load::entries(load, jid.as_str(), services);
     let announce = announcement(load, &jid, &minions, &missing, &entries, services);
-    let publication = publication(&entries, target, &resolved);
+    let publication = publication(&entries, target, &resolved, services);
     let answer = Value::map([
         ("jid", Value::from(jid.as_str())),
         ("minions", minions),
@@ -346,14 +361,24 @@ fn announcement(
     events
 }
 
-fn publication(entries: &[(Value, Value)], target: &Target, resolved: &Resolved) -> Publication {
+fn publication(
+    entries: &[(Value, Value)],
+    target: &Target,
+    resolved: &Resolved,
+    services: &Services,
+) -> Publication {
     let mut packed = Vec::new();
     let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
     for (name, value) in entries {
         encoder.value(name).value(value);
     }
+    // A resource listens with the ears of its minion.
+    let has_resources = services.pki.accepted().is_ok_and(|accepted| {
+        let mut minions = resolved.minions.iter();
+        !minions.all(|id| accepted.contains(id.as_str()))
+    });
     let topics = match target.kind() {
-        TargetType::Glob | TargetType::List | TargetType::Pcre => {
+        TargetType::Glob | TargetType::List | TargetType::Pcre if !has_resources => {
             Topics::Minions(resolved.minions.clone())
         }
         _ => Topics::Broadcast,

@@ -12,7 +12,9 @@ use saltern_content::tops::MasterTops;
 use saltern_model::{JidMinter, MinionId};
 use saltern_policy::autosign::{Autosign, AutosignOptions};
 use saltern_policy::target::Targeting;
-use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, SharedKeys, UserKeys};
+use saltern_store::{
+    MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, UserKeys,
+};
 
 use crate::complaints::Complaints;
 use crate::site_options::SiteOptions;
@@ -46,6 +48,8 @@ pub struct Services {
     pub files: Arc<FileServer>,
     /// Grains, pillars and mines of the minions.
     pub minion_data: Arc<MinionDataStore>,
+    /// What the minions manage.
+    pub resources: Arc<ResourceStore>,
     /// Rules for new keys.
     pub autosign: Autosign,
     /// Options that only requests use.
@@ -98,6 +102,7 @@ impl Services {
             users: stores.users,
             files: stores.files,
             minion_data: stores.minion_data,
+            resources: stores.resources,
             surroundings,
             complaints: Complaints::new(clock.clone(), registry),
             metrics: RequestMetrics::new(registry),

@@ -10,11 +10,11 @@ use saltern_content::files::{FileServer, FilesError};
 use saltern_content::pillar::{Parts, PillarError, Pillars};
 use saltern_policy::target::Targeting;
 use saltern_store::{
-    MasterKeys, MinionDataStore, PkiTree, Sessions, SharedKeys, StoreError, UserKeys,
+    MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, StoreError, UserKeys,
 };
 
 use crate::site_functions::MasterSite;
-use crate::{SiteOptions, targets};
+use crate::{SiteOptions, register_resources, targets};
 
 /// The parts of [`Services`](crate::Services) that can fail to open.
 pub struct Stores {
@@ -32,6 +32,8 @@ pub struct Stores {
     pub files: Arc<FileServer>,
     /// Grains, pillars and mines of the minions.
     pub minion_data: Arc<MinionDataStore>,
+    /// What the minions manage.
+    pub resources: Arc<ResourceStore>,
     /// Targets, with an index of the minions' data.
     pub targeting: Arc<Targeting>,
     /// Makes pillars.
@@ -66,6 +68,8 @@ impl Stores {
         let minion_data = Arc::new(MinionDataStore::open(config));
         let site = SiteOptions::read(config);
         let targeting = targets::of_site(config, site.minion_data_cache, &minion_data);
+        let resources = Arc::new(ResourceStore::open(config));
+        targeting.set_resources(|| register_resources::inventory(&resources))?;
         let targeting = Arc::new(targeting);
         let pillars = Pillars::new(
             config,
@@ -89,6 +93,7 @@ impl Stores {
             users: Arc::new(UserKeys::prepare(config)?),
             files,
             minion_data,
+            resources,
             targeting,
             pillars: Arc::new(pillars),
         })

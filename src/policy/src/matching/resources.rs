@@ -204,14 +204,17 @@ mod tests {
 
     fn targeting(compat: Compat) -> Targeting {
         let site = Site::new(compat, Nodegroups::default(), Some(Arc::new(Data)));
-        *site.resources.write() = Arc::new(Inventory::new(vec![
+        let targeting = Targeting::of(site);
+        let inventory = Inventory::new(vec![
             resource("sw1", "switch", "m1", Some("core")),
             resource("sw2", "switch", "m2", Some("edge")),
             resource("host", "esx", "m2", None),
             // An impostor under the name of a minion.
             resource("m1", "switch", "m2", Some("edge")),
-        ]));
-        Targeting::of(site)
+        ]);
+        let set = targeting.set_resources(|| Ok::<_, ()>(inventory));
+        assert_eq!(set, Ok(()));
+        targeting
     }
 
     fn found(targeting: &Targeting, kind: TargetType, text: &str, merges: bool) -> String {

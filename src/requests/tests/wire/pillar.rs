@@ -1,4 +1,4 @@
-//! `_pillar` and `_register_resources`, the answers verified as a stock minion does.
+//! `_pillar`, the answers verified as a stock minion does.
 
 use saltern_crypto::{Crypticle, EncAlgo, KeyString, SigAlgo};
 use saltern_requests::NO_ANSWER;
@@ -89,19 +89,4 @@ fn the_old_form_is_given_where_the_site_allows_it() {
     let reply = site.ask_in_vain("new", m1.sealed(pillar_load(&m1), 3));
     let pillar = verified(&m1, &reply, EncAlgo::OaepSha1, SigAlgo::Pkcs1v15Sha1);
     assert_eq!(pillar, Value::Map(Vec::new()));
-}
-
-#[test]
-fn a_minion_without_resources_is_told_that_all_is_well() {
-    let site = Site::new("");
-    let m1 = Minion::signed_in(&site, "m1");
-    let load = || {
-        let load = m1.load("_register_resources").set("resources", Load::new());
-        load.set("resource_grains", Load::new())
-    };
-    let reply = site.ask_in_vain("none", m1.sealed(load(), 3));
-    assert_eq!(m1.open(&reply, 3), Value::Bool(true));
-    let some = load().set("resources", Value::map([("a", "b")]));
-    let reply = site.ask_in_vain("some", m1.sealed(some, 3));
-    assert_eq!(m1.open(&reply, 3), Value::from(""));
 }

@@ -5,8 +5,8 @@ use saltern_model::MinionId;
 use saltern_requests::{Effect, Topics};
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, clear};
-use crate::site::{Site, decode};
+use crate::client::{Load, Minion, clear};
+use crate::site::{Site, decode, tags};
 
 const NODEGROUPS: &str = "nodegroups:\n  webs: L@web1,web2\n  nested: N@webs and not G@os:Debian\n  \
                           spaced: ['G@place:New York', or, db1]\n";
@@ -227,4 +227,61 @@ fn changed_and_deleted_minions_count_at_once() {
     assert_eq!(debian(), "db1,web1,web2");
     std::fs::remove_file(site.path("pki/minions/web1")).unwrap();
     assert_eq!(debian(), "db1,web2");
+}
+
+#[test]
+fn resources_that_a_minion_registers_are_targets() {
+    let site = site("");
+    let web1 = Minion::signed_in(&site, "web1");
+    let list = |texts: &[&str]| {
+        Value::from(
+            texts
+                .iter()
+                .map(|text| Value::from(*text))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let register = |resources: Value, grains: Value| {
+        let load = web1.load("_register_resources").set("resources", resources);
+        let outcome = site.ask(web1.sealed(load.set("resource_grains", grains), 3));
+        (web1.open(&outcome.reply, 3), tags(&outcome))
+    };
+    let told = vec!["resource/refresh/web1".to_owned()];
+    let nothing = || Value::map::<&str, Value>([]);
+    assert_eq!(register(nothing(), nothing()), (true.into(), told.clone()));
+    let switches = || Value::map([("switch", list(&["sw1", "sw2"]))]);
+    let grains = Value::map([("switch:sw1", Value::map([("os", "Debian")]))]);
+    assert_eq!(register(switches(), grains), (true.into(), told));
+    let ask = |kind: &str, tgt: &str| found(&site, publish(&site, kind, tgt));
+    assert_eq!(ask("compound", "T@switch"), "sw1,sw2");
+    assert_eq!(ask("compound", "T@switch:sw2 or db1"), "db1,sw2");
+    assert_eq!(ask("grain", "os:Debian"), "db1,sw1,web1");
+    assert_eq!(ask("glob", "web1*"), "sw1,sw2,web1");
+    assert_eq!(ask("glob", "sw1"), "sw1");
+    let state = publish(&site, "glob", "web1*").set("fun", "state.apply");
+    assert_eq!(found(&site, state), "web1");
+    let outcome = site.ask(clear(publish(&site, "glob", "sw1"), 3));
+    let Some(Effect::StartJob(start)) = outcome.effects.first() else {
+        panic!("it starts no job");
+    };
+    assert_eq!(
+        start.publication.topics,
+        Topics::Broadcast,
+        "its minion listens"
+    );
+    // Nobody registers a minion, or a path.
+    for bad in [
+        Value::map([("switch", list(&["db1"]))]),
+        Value::map([("../x", list(&["a"]))]),
+        Value::map([("switch", list(&["../a"]))]),
+    ] {
+        assert_eq!(register(bad, nothing()), ("".into(), Vec::new()));
+    }
+    assert_eq!(
+        ask("compound", "T@switch"),
+        "sw1,sw2",
+        "what was registered stays"
+    );
+    site.ask(web1.sealed(web1.load("revoke_auth"), 3));
+    assert_eq!(ask("compound", "T@switch"), "", "it goes with the minion");
 }
