@@ -112,4 +112,12 @@ CMD = [
     "{{ salt['cmd.run']('nosuchprogram x') }}", "{{ salt['cmd.run']('false', raise_err=True) }}", "{{ salt['cmd.has_exec']('sh') }} {{ salt['cmd.which']('nosuchprogram') }} {{ salt['cmd.has_exec']('nosuchprogram') }}", "{{ salt['cmd.run']('exit 2') }}", "{{ salt['cmd.run'](\"echo 'a\") }}", "{{ salt['cmd.shell']('echo a; echo b >&2') }}", "{{ salt['cmd.run']('printf \"a\\\\n\\\\n\"') }}|",
     "{{ salt['cmd.shell'](\"printf 'a b\\\\n'\", rstrip=False) }}|{{ salt['cmd.run']('echo a', hide_output=True) }}|",
 ]
-SNIPPETS = [*FILE, *NETWORK, *MATCH, *VALUES, *SITE, *CMD]
+FILTERS = [
+    "{{ {'root': {'a': 1, 'b': {'c': 'x & <y>'}, 'l': [{'n': 1}, {'n': 2}]}} | xml }}", "{{ {'r': 'text'} | xml }}", "{{ {'r': {'p': ['a', 'b']}} | xml }}", "{{ {'r': {'p': ['aa', 'bb'], 'q': {}}} | xml }}", "{{ 5 | xml }}",
+    "<a{{ {'href': '/x?a=1&b', 'id': none, 'n': 5} | xmlattr }}>{{ {} | xmlattr }}{{ {'a': 1} | xmlattr(false) }}", "{{ {'a b': 1} | xmlattr }}",
+    "{{ 'see http://example.com/a?b=c, (www.example.org) and <me@example.com>.' | urlize }}", "{{ 'https://example.com/very/long/path example.net' | urlize(12, true, target='_blank') }}", "{{ 'mailto:me@example.com tel:123 (http://example.com/a_(b))' | urlize(extra_schemes=['tel:']) }}",
+    "{{ 'ROOT/f' | file_hashsum }} {{ 'ROOT/f' | file_hashsum('md5') }}", "{{ 'ROOT/none' | file_hashsum }}", "{{ 'ROOT/f' | is_text_file }} {{ 'ROOT/f' | is_bin_file }} {{ '/bin/sh' | is_text_file }} {{ '/bin/sh' | is_bin_file }} {{ 'ROOT/none' | is_text_file }}",
+    "{{ 'ROOT/sub/deep/i.conf' | is_empty }} {{ 'ROOT/f' | is_empty }} {{ 'ROOT/none' | is_empty }}", "{{ 'ROOT/sub' | list_files | sort }}", "{{ 'sh' | which }} {{ 'nosuchprogram' | which }} {{ '/bin/sh' | which }}", "{{ 'root' | get_uid }} {{ 'nosuchuser' | get_uid }}",
+    "{{ ['+---+---+', '| id | name |', '| 1 | a |', '| 2 | b |', ''] | mysql_to_dict('id') }}", "{{ ('AC:DE:48' | gen_mac) | length }}",
+]
+SNIPPETS = [*FILE, *FILTERS, *NETWORK, *MATCH, *VALUES, *SITE, *CMD]

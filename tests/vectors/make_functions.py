@@ -7,16 +7,22 @@ document that the templates were rendered on; `src/content/tests/functions_stock
 compares. Interfaces and disks differ from machine to machine, so nothing is kept.
 """
 
+import inspect
 import json
 import logging
 import pathlib
+import re
 import sys
 
 logging.disable(logging.CRITICAL)
 
 import function_snippets as given
+import jinja2
 import salt.config
 import salt.pillar
+import salt.utils.decorators.jinja
+import salt.utils.jinja
+import salt.utils.templates
 from make_render import render_with
 
 try:
@@ -59,7 +65,20 @@ def main():
             "pillar": given.PILLAR, "salt": pillar.functions, "_pillar_rend": True,
         }
         document["rows"].append({"template": text, **render_with(text, context)})
+    document["filters"], document["tests"] = names()
     print(json.dumps(document))
+
+
+def names():
+    """The filters and tests of Jinja2 with Salt's: those of its extension, those that decorators
+    made, and those that are set where a template is rendered."""
+    source = inspect.getsource(salt.utils.templates.render_jinja_tmpl)
+    extension = salt.utils.jinja.SerializerExtension
+    engine = jinja2.Environment(extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols", extension])
+    decorators = salt.utils.decorators.jinja
+    filters = {*engine.filters, *decorators.JinjaFilter.salt_jinja_filters, *re.findall(r'filters\["(\w+)"\]', source)}
+    tests = {*engine.tests, *decorators.JinjaTest.salt_jinja_tests, *re.findall(r'tests\["(\w+)"\]', source)}
+    return sorted(filters), sorted(tests)
 
 
 def pairs(value):

@@ -225,7 +225,7 @@ fn environment(command: &mut Command, args: &CallArgs) {
 }
 
 /// The path of a program, as a shell would find it.
-fn which(name: &str) -> Option<String> {
+pub(crate) fn which(name: &str) -> Option<String> {
     let is_program = |path: &str| {
         std::path::Path::new(path).is_file()
             && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()

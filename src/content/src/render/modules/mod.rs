@@ -8,7 +8,7 @@ mod addresses;
 mod commands;
 mod config;
 mod cp;
-mod file;
+pub(crate) mod file;
 mod grains;
 mod hashutil;
 mod lookup;
@@ -20,12 +20,13 @@ mod sdb;
 pub mod site;
 mod slsutil;
 mod small;
-mod users;
+pub(crate) mod users;
 mod words;
 
 use super::functions::Registry;
 
 pub use commands::Commands;
+pub(crate) use commands::which;
 pub use lookup::Facts;
 pub(crate) use lookup::{merge, traverse};
 

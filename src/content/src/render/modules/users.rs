@@ -17,7 +17,7 @@ pub(super) fn home(user: &str) -> Option<String> {
     Some(found.dir.to_string_lossy().into_owned())
 }
 
-pub(super) fn uid(name: &str) -> Option<i64> {
+pub(crate) fn uid(name: &str) -> Option<i64> {
     let found = User::from_name(name).ok()??;
     Some(i64::from(found.uid.as_raw()))
 }

@@ -1,10 +1,13 @@
 //! The filters of templates: Jinja2's own (`builtin.rs`), Salt's (`salt.rs`), those that go
-//! through lists with other filters and tests (`lists.rs`), and those for addresses
+//! through lists with other filters and tests (`lists.rs`), those that write markup
+//! (`markup.rs`), those that look at the master (`machine.rs`), and those for addresses
 //! (`../network.rs`).
 
 mod builtin;
 mod dates;
 mod lists;
+mod machine;
+mod markup;
 mod pretty;
 mod salt;
 
@@ -30,6 +33,8 @@ fn find(name: &str) -> Option<&'static Row> {
         lists::FILTERS,
         network::FILTERS,
         dates::FILTERS,
+        markup::FILTERS,
+        machine::FILTERS,
     ]
     .into_iter()
     .flatten()

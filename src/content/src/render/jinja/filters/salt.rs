@@ -760,7 +760,7 @@ fn expand(out: &mut String, captures: &Captures<'_, str>, template: &str) -> Out
     Ok(())
 }
 
-fn random_bytes(count: usize) -> Outcome<Vec<u8>> {
+pub(super) fn random_bytes(count: usize) -> Outcome<Vec<u8>> {
     let mut bytes = vec![0; count];
     getrandom::fill(&mut bytes).map_err(|error| Fault::other(error.to_string()))?;
     Ok(bytes)
@@ -803,7 +803,7 @@ fn random_hash(args: &Bound) -> Outcome<Value> {
     })
 }
 
-fn number_of(value: &Value) -> Outcome<Value> {
+pub(super) fn number_of(value: &Value) -> Outcome<Value> {
     ops::defined(value)?;
     Ok(match Kind::of(value) {
         Kind::Str(text) => match super::builtin::parse_int(text, 10) {

@@ -250,7 +250,7 @@ impl Search {
                     .map_or(Value::Int(it.uid().into()), Value::from),
                 "group" => users::group_name(it.gid().into())
                     .map_or(Value::Int(it.gid().into()), Value::from),
-                "md5" if it.is_file() => super::read::hash(Path::new(path), "md5")?,
+                "md5" if it.is_file() => Value::from(super::read::hash(Path::new(path), "md5")?),
                 "md5" => Value::from(""),
                 _ => continue,
             });

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 use crate::render::functions::{CallArgs, CallError, Registry};
 
+pub(crate) use read::hash;
+
 /// The longest file that is read whole.
 const LONGEST: u64 = 16 << 20;
 /// The longest file that is hashed.

@@ -54,7 +54,7 @@ pub(super) fn add(registry: &mut Registry) {
     registry.add("file.grep", |args| grep(&args));
     registry.add("file.get_hash", |args| {
         let form = args.text(1, "form").unwrap_or_else(|| "sha256".to_owned());
-        hash(&path_of(&args)?, &form)
+        hash(&path_of(&args)?, &form).map(Value::from)
     });
     registry.add("file.get_sum", |args| {
         let form = args.text(1, "form").unwrap_or_else(|| "sha256".to_owned());
@@ -62,7 +62,7 @@ pub(super) fn add(registry: &mut Registry) {
         if !path.is_file() {
             return Ok(Value::from("File not found"));
         }
-        hash(&path, &form)
+        hash(&path, &form).map(Value::from)
     });
     registry.add("file.check_hash", |args| check_hash(&args));
 }
@@ -152,7 +152,7 @@ fn seek_read(args: &CallArgs) -> Called {
 }
 
 /// The digest of a file, as hexadecimal digits.
-pub(super) fn hash(path: &Path, form: &str) -> Called {
+pub(crate) fn hash(path: &Path, form: &str) -> Result<String, CallError> {
     let mut hasher =
         Hasher::new(form).ok_or_else(|| CallError::Failed(format!("Invalid hash type: {form}")))?;
     let mut file = File::open(path).map_err(|error| io_error(&error, path))?;
@@ -163,7 +163,7 @@ pub(super) fn hash(path: &Path, form: &str) -> Called {
             .read(&mut buffer)
             .map_err(|error| io_error(&error, path))?;
         if count == 0 {
-            return Ok(Value::from(hasher.finish()));
+            return Ok(hasher.finish());
         }
         left = left.checked_sub(count as u64).ok_or_else(|| {
             let name = path.display();
@@ -201,5 +201,5 @@ fn check_hash(args: &CallArgs) -> Called {
             }
         }
     };
-    Ok(Value::Bool(hash(&path, form)? == Value::from(digest)))
+    Ok(Value::Bool(hash(&path, form)? == digest))
 }

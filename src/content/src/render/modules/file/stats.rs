@@ -122,7 +122,7 @@ fn stats(path: &Path, form: Option<String>, follow: bool) -> Called {
         ),
     ];
     if let Some(form) = form {
-        fields.push(("sum", super::read::hash(path, &form)?));
+        fields.push(("sum", Value::from(super::read::hash(path, &form)?)));
     }
     let target = if follow {
         real(path)
