@@ -170,7 +170,7 @@ pub(super) const FILTERS: &[Row] = &[
     }),
     ("random", &["seq"], |py, args| {
         let all = items(py, args)?;
-        let index = super::salt::random_below(all.len())?;
+        let index = super::digests::random_below(all.len())?;
         let chosen = all.get(index).cloned();
         Ok(chosen.unwrap_or_else(|| undefined("No random item, sequence was empty.")))
     }),

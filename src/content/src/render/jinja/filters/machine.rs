@@ -11,7 +11,8 @@ use super::super::fault::{Fault, Outcome};
 use super::super::text::str_of;
 use super::super::value::{Entries, Key, dict, list, none};
 use super::Row;
-use super::salt::{number_of, random_bytes};
+use super::digests::random_bytes;
+use super::words::number_of;
 use crate::render::functions::CallError;
 use crate::render::modules::{file, users, which};
 

@@ -1,17 +1,23 @@
-//! The filters of templates: Jinja2's own (`builtin.rs`), Salt's (`salt.rs`), those that go
+//! The filters of templates: Jinja2's own (`builtin.rs`), Salt's (`serial.rs`, `dicts.rs`,
+//! `words.rs`, `patterns.rs`, `digests.rs`, `dates.rs`), those that go
 //! through lists with other filters and tests (`lists.rs`), those that write markup
 //! (`markup.rs`), those that look at the master (`machine.rs`), and those for addresses
 //! (`../network.rs`).
 
 mod builtin;
 mod dates;
+mod dicts;
+mod digests;
 mod lists;
 mod machine;
 mod markup;
+mod patterns;
 mod pretty;
-mod salt;
+mod serial;
+mod words;
 
-pub(crate) use self::salt::{glob, normal};
+pub(crate) use self::patterns::glob;
+pub(crate) use self::words::normal;
 
 use fancy_regex::Regex;
 use minijinja::value::Value;
@@ -28,8 +34,12 @@ pub(super) type Row = (&'static str, &'static [&'static str], Filter);
 
 fn find(name: &str) -> Option<&'static Row> {
     [
-        salt::FILTERS,
+        serial::FILTERS,
         builtin::FILTERS,
+        dicts::FILTERS,
+        words::FILTERS,
+        patterns::FILTERS,
+        digests::FILTERS,
         lists::FILTERS,
         network::FILTERS,
         dates::FILTERS,

@@ -1,0 +1,222 @@
+//! Salt's filters with patterns: Python's regular expressions and wildcards.
+
+use fancy_regex::{Captures, Regex};
+use minijinja::value::Value;
+
+use super::super::args::Bound;
+use super::super::fault::{Fault, Outcome};
+use super::super::ops;
+use super::super::text::str_of;
+use super::super::value::{none, tuple};
+use super::digests::text_of;
+use super::{Row, pattern};
+
+pub(super) const FILTERS: &[Row] = &[
+    ("regex_escape", &["value"], |_, args| {
+        let mut out = String::new();
+        for letter in text_of(args, 0)?.chars() {
+            if "()[]{}?*+-|^$\\.&~# \t\n\r\u{b}\u{c}".contains(letter) {
+                out.push('\\');
+            }
+            out.push(letter);
+        }
+        Ok(Value::from(out))
+    }),
+    (
+        "regex_search",
+        &["txt", "rgx", "ignorecase", "multiline"],
+        |_, args| regex(args, false),
+    ),
+    (
+        "regex_match",
+        &["txt", "rgx", "ignorecase", "multiline"],
+        |_, args| regex(args, true),
+    ),
+    (
+        "regex_replace",
+        &["txt", "rgx", "val", "ignorecase", "multiline"],
+        |_, args| {
+            let pattern = pattern(args, 1, 3, 4)?;
+            let text = text_of(args, 0)?;
+            let template = text_of(args, 2)?;
+            substitute(&pattern, &text, &template).map(Value::from)
+        },
+    ),
+    (
+        "check_whitelist_blacklist",
+        &["value", "whitelist", "blacklist"],
+        |_, args| {
+            let text = text_of(args, 0)?;
+            let listed = |index: usize| -> Outcome<Option<bool>> {
+                let Some(names) = args.get(index).filter(|names| names.is_true()) else {
+                    return Ok(None);
+                };
+                let names = match names.as_str() {
+                    Some(name) => vec![Value::from(name)],
+                    None => ops::items(names)?,
+                };
+                for name in names {
+                    if expression_matches(&text, &str_of(&name)?) {
+                        return Ok(Some(true));
+                    }
+                }
+                Ok(Some(false))
+            };
+            let (white, black) = (listed(1)?, listed(2)?);
+            Ok(Value::from(match (white, black) {
+                (_, Some(true)) => false,
+                (Some(white), _) => white,
+                (None, _) => true,
+            }))
+        },
+    ),
+];
+
+fn groups(captures: &Captures<'_, str>) -> Value {
+    let mut found = Vec::new();
+    for index in 1..captures.len() {
+        found.push(
+            captures
+                .get(index)
+                .map_or_else(none, |group| Value::from(group.as_str())),
+        );
+    }
+    if found.is_empty() {
+        // 3006 gives an empty tuple here.
+        found.push(
+            captures
+                .get(0)
+                .map_or_else(none, |group| Value::from(group.as_str())),
+        );
+    }
+    tuple(found)
+}
+
+fn regex(args: &Bound, anchored: bool) -> Outcome<Value> {
+    let pattern = pattern(args, 1, 2, 3)?;
+    let text = text_of(args, 0)?;
+    let found = pattern
+        .captures(text.as_str())
+        .map_err(|error| Fault::other(error.to_string()))?;
+    Ok(match found {
+        Some(found) if !anchored || found.get(0).is_some_and(|all| all.start() == 0) => {
+            groups(&found)
+        }
+        _ => none(),
+    })
+}
+
+/// `pattern.sub(template, text)` with Python's `\1` and `\g<name>`.
+fn substitute(pattern: &Regex, text: &str, template: &str) -> Outcome<String> {
+    let mut out = String::new();
+    let mut last = 0;
+    for captures in pattern.captures_iter(text) {
+        let captures = captures.map_err(|error| Fault::other(error.to_string()))?;
+        let Some(all) = captures.get(0) else { continue };
+        out.push_str(text.get(last..all.start()).unwrap_or_default());
+        expand(&mut out, &captures, template)?;
+        last = all.end();
+        if out.len() > 64 << 20 {
+            return Err(Fault::limit("the result is too large"));
+        }
+    }
+    out.push_str(text.get(last..).unwrap_or_default());
+    Ok(out)
+}
+
+fn expand(out: &mut String, captures: &Captures<'_, str>, template: &str) -> Outcome<()> {
+    let mut letters = template.chars().peekable();
+    let group = |index: usize| -> Outcome<&str> {
+        if index >= captures.len() {
+            return Err(Fault::other(format!("invalid group reference {index}")));
+        }
+        Ok(captures.get(index).map_or("", |group| group.as_str()))
+    };
+    while let Some(letter) = letters.next() {
+        if letter != '\\' {
+            out.push(letter);
+            continue;
+        }
+        match letters.next() {
+            Some(digit @ '0'..='9') => {
+                let mut index = digit.to_digit(10).unwrap_or(0) as usize;
+                if let Some(more) = letters.peek().and_then(|letter| letter.to_digit(10)) {
+                    letters.next();
+                    index = index * 10 + more as usize;
+                }
+                out.push_str(group(index)?);
+            }
+            Some('g') if letters.peek() == Some(&'<') => {
+                letters.next();
+                let name: String = letters
+                    .by_ref()
+                    .take_while(|letter| *letter != '>')
+                    .collect();
+                match name.parse() {
+                    Ok(index) => out.push_str(group(index)?),
+                    Err(_) => match captures.name(&name) {
+                        Some(found) => out.push_str(found.as_str()),
+                        None => return Err(Fault::other(format!("unknown group name '{name}'"))),
+                    },
+                }
+            }
+            Some('n') => out.push('\n'),
+            Some('t') => out.push('\t'),
+            Some('r') => out.push('\r'),
+            Some('\\') => out.push('\\'),
+            Some(other) if other.is_ascii_alphabetic() => {
+                return Err(Fault::other(format!("bad escape \\{other}")));
+            }
+            Some(other) => {
+                out.push('\\');
+                out.push(other);
+            }
+            None => return Err(Fault::other("bad escape (end of pattern)")),
+        }
+    }
+    Ok(())
+}
+
+/// A glob or a whole-line regular expression.
+fn expression_matches(text: &str, expression: &str) -> bool {
+    glob(text, expression)
+        || Regex::new(&format!(r"\A(?:{expression})\z"))
+            .is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))
+}
+
+/// `fnmatch` with `*`, `?` and `[…]`.
+pub(crate) fn glob(text: &str, expression: &str) -> bool {
+    let mut pattern = String::from(r"(?s)\A");
+    let letters: Vec<char> = expression.chars().collect();
+    let mut at = 0;
+    while let Some(letter) = letters.get(at) {
+        at += 1;
+        match letter {
+            '*' => pattern.push_str(".*"),
+            '?' => pattern.push('.'),
+            '[' => {
+                let rest = letters.get(at + 1..).unwrap_or_default();
+                match rest.iter().position(|letter| *letter == ']') {
+                    Some(end) => {
+                        let class: String = letters
+                            .get(at..at + 1 + end)
+                            .unwrap_or_default()
+                            .iter()
+                            .collect();
+                        let class = class.replace('\\', r"\\").replace('[', r"\[");
+                        let class = match class.strip_prefix('!') {
+                            Some(rest) => format!("^{rest}"),
+                            None => class,
+                        };
+                        pattern.push_str(&format!("[{class}]"));
+                        at += end + 2;
+                    }
+                    None => pattern.push_str(r"\["),
+                }
+            }
+            other => pattern.push_str(&fancy_regex::escape(&other.to_string())),
+        }
+    }
+    pattern.push_str(r"\z");
+    Regex::new(&pattern).is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))
+}
