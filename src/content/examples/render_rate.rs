@@ -3,7 +3,7 @@
 //! `render_rate.py` beside this measures stock on the same file. Not a test: nothing depends on
 //! how quick a machine is.
 
-#![allow(clippy::print_stdout, reason = "a measurement for people")]
+#![allow(clippy::print_stdout, reason = "what it measures is its output")]
 
 use std::sync::Arc;
 use std::time::Duration;
