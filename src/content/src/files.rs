@@ -10,10 +10,12 @@
 //! they lead wherever whoever may write below a root lets them lead.
 //!
 //! `files/DIFFERENCES.md` lists where answers differ from stock's; `tests/files_stock` compares the
-//! rest. Calls block for as long as the disk does. There is no gitfs.
+//! rest. Calls block for as long as the disk does; only [`FileServer::refresh_remotes`] waits for
+//! the network.
 
 mod error;
 mod found;
+mod gitfs;
 mod hash;
 pub(crate) mod ignore;
 mod listing;
@@ -38,10 +40,11 @@ use saltern_wire::msgpack::Value;
 pub use error::FilesError;
 
 use found::Found;
+use gitfs::GitFs;
 use hash::Hashes;
 use minionfs::MinionFs;
-pub(crate) use options::expand as expand_glob;
 use options::{BackendName, Options};
+pub(crate) use options::{expand as expand_glob, without_scheme};
 use path::{Refusal, Relative, Wanted};
 use roots::Roots;
 
@@ -57,6 +60,7 @@ pub struct FileServer {
 enum Backend {
     Roots(Roots),
     MinionFs(MinionFs),
+    Git(Box<GitFs>),
 }
 
 /// The lists that there are.
@@ -78,11 +82,14 @@ impl FileServer {
         let backends = options
             .backends
             .iter()
-            .map(|name| match name {
-                BackendName::Roots => Backend::Roots(Roots::new(Arc::clone(&options))),
-                BackendName::MinionFs => Backend::MinionFs(MinionFs::new(Arc::clone(&options))),
+            .map(|name| {
+                Ok(match name {
+                    BackendName::Roots => Backend::Roots(Roots::new(Arc::clone(&options))),
+                    BackendName::MinionFs => Backend::MinionFs(MinionFs::new(Arc::clone(&options))),
+                    BackendName::Git => Backend::Git(Box::new(GitFs::new(config)?)),
+                })
             })
-            .collect();
+            .collect::<Result<_, FilesError>>()?;
         let hashes = Hashes::new(options.hash_type);
         Ok(Self {
             options,
@@ -95,14 +102,16 @@ impl FileServer {
     /// `_file_envs`: the environments of all backends. Stock's order is that of a Python set, ours
     /// is sorted.
     pub fn file_envs(&self) -> Value {
-        let names: BTreeSet<&str> = self
-            .backends
-            .iter()
-            .flat_map(|backend| match backend {
-                Backend::Roots(roots) => roots.environments().collect::<Vec<_>>(),
-                Backend::MinionFs(minionfs) => vec![minionfs.environment()],
-            })
-            .collect();
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        for backend in &self.backends {
+            match backend {
+                Backend::Roots(roots) => names.extend(roots.environments().map(str::to_owned)),
+                Backend::MinionFs(minionfs) => {
+                    names.insert(minionfs.environment().to_owned());
+                }
+                Backend::Git(gitfs) => names.extend(gitfs.environments().iter().cloned()),
+            }
+        }
         Value::Array(names.into_iter().map(Value::from).collect())
     }
 
@@ -159,6 +168,7 @@ impl FileServer {
         match backend {
             Backend::Roots(roots) => roots.serve(&found, saltenv, loc, gzip),
             Backend::MinionFs(minionfs) => minionfs.serve(&found, loc, gzip),
+            Backend::Git(_) => found.serve(loc, gzip, self.options.chunk),
         }
     }
 
@@ -195,16 +205,18 @@ impl FileServer {
         let prefix = prefix.trim_matches('/');
         let mut entries = Vec::new();
         for backend in &self.backends {
-            // Only this backend has links.
-            if let Backend::Roots(roots) = backend {
-                let listing = roots.listing(saltenv, self.clock.now())?;
-                entries = listing
-                    .links
-                    .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
-                    .take_while(|(link, _)| link.starts_with(prefix))
-                    .map(|(link, target)| (Value::from(link), Value::from(target)))
-                    .collect();
-            }
+            let listing = match backend {
+                Backend::Roots(roots) => roots.listing(saltenv, self.clock.now())?,
+                Backend::Git(gitfs) => gitfs.links(saltenv)?,
+                Backend::MinionFs(_) => continue,
+            };
+            // Of several backends with links, the last one answers.
+            entries = listing
+                .links
+                .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+                .take_while(|(link, _)| link.starts_with(prefix))
+                .map(|(link, target)| (Value::from(link), Value::from(target)))
+                .collect();
         }
         Ok(Value::Map(entries))
     }
@@ -226,6 +238,20 @@ impl FileServer {
             }
         }
         result
+    }
+
+    /// Fetches the git remotes whose `update_interval` has passed; a remote that cannot be fetched
+    /// is told in the log, and what was fetched before is served on. For periodic duties, and for
+    /// the start; never for a request, because it waits for the network. Says whether anything is
+    /// different.
+    pub fn refresh_remotes(&self) -> bool {
+        let mut changed = false;
+        for backend in &self.backends {
+            if let Backend::Git(gitfs) = backend {
+                changed |= gitfs.refresh();
+            }
+        }
+        changed
     }
 
     /// The whole of a file, for templates; `None` if there is no such file.
@@ -296,6 +322,7 @@ impl FileServer {
             let found = match backend {
                 Backend::Roots(roots) => roots.find(&wanted, saltenv),
                 Backend::MinionFs(minionfs) => minionfs.find(&wanted, saltenv),
+                Backend::Git(gitfs) => gitfs.find(&wanted, saltenv),
             };
             Some((found?, backend))
         })
@@ -337,6 +364,10 @@ impl FileServer {
                     merged.extend(minionfs.directories(saltenv, prefix, now)?);
                 }
                 (Backend::MinionFs(_), Form::EmptyDirectories) => {}
+                (Backend::Git(gitfs), _) => {
+                    let listing = gitfs.listing(saltenv)?;
+                    merged.extend(form.of(&listing).below(prefix).iter().cloned());
+                }
             }
         }
         let merged: Vec<Box<str>> = merged

@@ -8,6 +8,7 @@
 
 pub mod ext_pillar;
 pub mod files;
+pub mod git;
 pub mod pillar;
 pub mod render;
 pub mod tops;

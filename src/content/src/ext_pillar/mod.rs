@@ -11,6 +11,7 @@
 mod arguments;
 mod commands;
 mod file_tree;
+mod git_pillar;
 mod http;
 mod nodegroups;
 mod stack;
@@ -20,12 +21,12 @@ pub(crate) use commands::words;
 
 use std::path::PathBuf;
 
-use saltern_base::clock::Clock;
 use saltern_config::MasterConfig;
 use saltern_config::yaml::{Key, Node};
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
+use crate::git::{Clones, GitError};
 use crate::render::Renderers;
 use crate::render::jinja::Context;
 
@@ -63,10 +64,13 @@ pub struct ExtInput<'a> {
 pub enum ExtPillarError {
     /// There is no source by this name here.
     #[error(
-        "ext_pillar \"{0}\" is not available: built in are cmd_json, cmd_yaml, file_tree, http_json, \
-         http_yaml, nodegroups and stack"
+        "ext_pillar \"{0}\" is not available: built in are cmd_json, cmd_yaml, file_tree, git, \
+         http_json, http_yaml, nodegroups and stack"
     )]
     Unknown(String),
+    /// A remote of `git` cannot be used, or there is no git.
+    #[error("ext_pillar \"git\": {0}")]
+    Git(#[from] GitError),
 }
 
 /// A call of a source.
@@ -74,6 +78,8 @@ struct Call<'a> {
     input: &'a ExtInput<'a>,
     /// The pillar as far as it is known.
     pillar: &'a Value,
+    /// The strategy by which sources are merged.
+    merge: &'a dyn Fn(Value, Value) -> Value,
 }
 
 /// One module. What cannot be decided before it is called comes as a text for `_errors`.
@@ -89,6 +95,8 @@ pub struct ExtPillars {
     entries: Vec<Entry>,
     /// Says that the option has not the form that it should have; then nothing runs after it.
     malformed: bool,
+    /// Those of all `git` entries.
+    clones: Option<Clones>,
 }
 
 impl ExtPillars {
@@ -97,13 +105,14 @@ impl ExtPillars {
     /// # Errors
     /// [`ExtPillarError`] for a source that this master does not have. Wrong arguments of a source
     /// are an error of each pillar, as in stock.
-    pub fn new(config: &MasterConfig, clock: Clock) -> Result<Self, ExtPillarError> {
-        let _ = clock;
+    pub fn new(config: &MasterConfig) -> Result<Self, ExtPillarError> {
         let mut entries = Vec::new();
+        let mut clones = None;
         let Some(option) = config.raw("ext_pillar").filter(|node| !node.is_null()) else {
             return Ok(Self {
                 entries,
                 malformed: false,
+                clones,
             });
         };
         let excluded = config.raw("exclude_ext_pillar").and_then(Node::as_seq);
@@ -124,7 +133,7 @@ impl ExtPillars {
                 if entry.is_empty() && excluded.contains(&name.as_str()) {
                     break;
                 }
-                let source = source(key, &value.value, config)?;
+                let source = source(key, &value.value, config, &mut clones)?;
                 entry.push((name, source));
             }
             entries.push(entry);
@@ -132,7 +141,16 @@ impl ExtPillars {
         Ok(Self {
             entries,
             malformed: malformed || option.as_seq().is_none(),
+            clones,
         })
+    }
+
+    /// Fetches the remotes of `git` whose `git_pillar_update_interval` has passed; a remote that
+    /// cannot be fetched is told in the log, and what was fetched before is used on. For periodic
+    /// duties, and for the start; never for a request, because it waits for the network. Says
+    /// whether anything is different.
+    pub fn refresh(&self) -> bool {
+        self.clones.as_ref().is_some_and(Clones::refresh)
     }
 
     /// Whether there is nothing to apply.
@@ -156,6 +174,7 @@ impl ExtPillars {
                 let call = Call {
                     input,
                     pillar: &pillar,
+                    merge,
                 };
                 let result = match source {
                     Ok(source) => source.pillar(&call),
@@ -196,6 +215,7 @@ fn source(
     name: &Key,
     value: &Node,
     config: &MasterConfig,
+    clones: &mut Option<Clones>,
 ) -> Result<Result<Box<dyn Source>, String>, ExtPillarError> {
     fn boxed<S: Source + 'static>(source: Result<S, String>) -> Result<Box<dyn Source>, String> {
         source.map(|source| Box::new(source) as Box<dyn Source>)
@@ -205,6 +225,11 @@ fn source(
         "cmd_yaml" => boxed(named(commands::PARAMETERS).and_then(commands::CmdYaml::new)),
         "cmd_json" => boxed(named(commands::PARAMETERS).and_then(commands::CmdJson::new)),
         "file_tree" => boxed(named(file_tree::PARAMETERS).and_then(file_tree::FileTree::new)),
+        // Stock's function takes no arguments by name.
+        "git" if value.as_map().is_some() => {
+            Err("ext_pillar() got an unexpected keyword argument".to_owned())
+        }
+        "git" => Ok(Box::new(git_pillar::GitPillar::new(value, config, clones)?)),
         "stack" => boxed(stack::Stack::new(value)),
         "nodegroups" => boxed(
             named(nodegroups::PARAMETERS)

@@ -6,6 +6,8 @@
 
 use std::io;
 
+use crate::git::GitError;
+
 /// Why the file server cannot be made, or cannot answer.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
@@ -42,6 +44,9 @@ pub enum FilesError {
         /// The bound.
         limit: usize,
     },
+    /// A git remote cannot be used or read.
+    #[error(transparent)]
+    Git(#[from] GitError),
     /// An environment holds directories nested deeper than the walk goes.
     #[error("environment \"{saltenv}\" has directories nested deeper than {limit}")]
     TooDeep {

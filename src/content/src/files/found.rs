@@ -20,6 +20,8 @@ pub(crate) struct Found {
     /// The path as the minion knows it.
     pub(crate) rel: String,
     pub(crate) stat: Stat,
+    /// The mode in git, where that is the only thing that is told of the status.
+    pub(crate) git_mode: Option<u32>,
     /// The name of the backend that has it.
     pub(crate) back: &'static str,
     /// The environment in which it was found.
@@ -44,7 +46,11 @@ impl Found {
 
     /// `list(os.stat(…))`: mode, inode, device, links, uid, gid, size, and the times of access,
     /// change of content and change of state in whole seconds.
+    /// Of a file in git only the mode.
     pub(crate) fn stat_value(&self) -> Value {
+        if let Some(mode) = self.git_mode {
+            return Value::Array(vec![Value::from(mode)]);
+        }
         let stat = &self.stat;
         Value::Array(vec![
             Value::from(stat.st_mode),

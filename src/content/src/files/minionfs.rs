@@ -76,6 +76,7 @@ impl MinionFs {
             path,
             rel: rel.to_owned(),
             stat,
+            git_mode: None,
             back: NAME,
             saltenv: saltenv.to_owned(),
             by_index: false,

@@ -25,6 +25,7 @@ const MAX_CHUNK: i64 = 256 * 1024 * 1024;
 pub(crate) enum BackendName {
     Roots,
     MinionFs,
+    Git,
 }
 
 /// Everything the file server is configured by.
@@ -141,13 +142,9 @@ fn backends(config: &MasterConfig, receives: bool) -> Result<Vec<BackendName>, F
                 continue;
             }
             "minion" | "minionfs" => BackendName::MinionFs,
-            "git" | "gitfs" => {
-                let problem = "this master has no gitfs; serve a checkout of the repository \
-                               through file_roots instead";
-                return Err(FilesError::option(NAME, problem));
-            }
+            "git" | "gitfs" => BackendName::Git,
             other => {
-                let problem = format!("\"{other}\" is not among roots and minionfs");
+                let problem = format!("\"{other}\" is not among roots, gitfs and minionfs");
                 return Err(FilesError::option(NAME, problem));
             }
         };
@@ -213,7 +210,7 @@ fn minionfs(config: &MasterConfig) -> Result<MinionFsOptions, FilesError> {
 }
 
 /// `salt.utils.url.strip_proto`.
-fn without_scheme(url: &str) -> &str {
+pub(crate) fn without_scheme(url: &str) -> &str {
     match url.split_once("://") {
         Some((scheme, rest)) if !scheme.is_empty() && !scheme.contains([':', '/']) => rest,
         _ => url,

@@ -94,6 +94,7 @@ impl Roots {
             path,
             rel: relative.as_str().to_owned(),
             stat,
+            git_mode: None,
             back: NAME,
             saltenv: saltenv.to_owned(),
             by_index: false,

@@ -1,9 +1,10 @@
 //! Runs a program with bounds: it gets its input, and so much time and output; then it and all
 //! that it started are killed.
 
+use std::fs::File;
 use std::io::{self, PipeReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -59,7 +60,6 @@ pub(crate) fn run_with(
     errors: Errors,
 ) -> Result<Finished, String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let deadline = Instant::now() + time;
     let (stdout, writer) = io::pipe().map_err(|error| error.to_string())?;
     let stderr = match errors {
         Errors::AsSet => None,
@@ -73,12 +73,7 @@ pub(crate) fn run_with(
             Some(stderr)
         }
     };
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(writer)
-        .process_group(0)
-        .spawn()
-        .map_err(|error| format!("cannot start \"{name}\": {error}"))?;
+    let mut child = start(command.stdin(Stdio::piped()).stdout(writer))?;
     // Our ends of the pipes are in the command; the readers wait for the last one to close.
     drop(command);
     let mut stdin = child.stdin.take().ok_or("the program has no input")?;
@@ -93,24 +88,8 @@ pub(crate) fn run_with(
                 .as_ref()
                 .is_none_or(|reader| reader.is_finished())
     };
-    let status = loop {
-        let exited = child.try_wait().map_err(|error| error.to_string())?;
-        match exited {
-            // A program in the background may still hold the output.
-            Some(status) if is_read() => break Some(status),
-            _ if Instant::now() >= deadline => break None,
-            _ => thread::sleep(Duration::from_millis(1)),
-        }
-    };
     let pid = child.id();
-    if status.is_none() {
-        let group = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        if let Some(group) = group {
-            // It may be gone already, which is what is wanted.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        let _ = child.wait();
-    }
+    let status = wait(&mut child, Instant::now() + time, is_read)?;
     let _ = writer.join();
     let read = |reader: JoinHandle<io::Result<Vec<u8>>>| {
         let bytes = reader.join().map_err(|_| "reading the output failed")?;
@@ -119,10 +98,7 @@ pub(crate) fn run_with(
     let output = read(reader)?;
     let errors = error_reader.map(read).transpose()?.unwrap_or_default();
     match status {
-        None => Err(format!(
-            "\"{name}\" took longer than {} ms",
-            time.as_millis()
-        )),
+        None => Err(too_long(&name, time)),
         Some(_) if output.len().max(errors.len()) as u64 > longest => {
             Err(format!("\"{name}\" printed more than {longest} bytes"))
         }
@@ -133,6 +109,80 @@ pub(crate) fn run_with(
             errors,
         }),
     }
+}
+
+/// The most bytes of errors that [`run_into`] keeps.
+const ERRORS: u64 = 64 << 10;
+
+/// Runs a program without input to its end. Its output goes into `file`, or nowhere; its errors
+/// come back, cut at a bound.
+///
+/// # Errors
+/// A text: it cannot be started, or takes too long.
+pub(crate) fn run_into(
+    mut command: Command,
+    file: Option<File>,
+    time: Duration,
+) -> Result<Finished, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let (mut stderr, writer) = io::pipe().map_err(|error| error.to_string())?;
+    let stdout = file.map_or_else(Stdio::null, Stdio::from);
+    let mut child = start(command.stdin(Stdio::null()).stdout(stdout).stderr(writer))?;
+    drop(command);
+    let reader: JoinHandle<io::Result<Vec<u8>>> = thread::spawn(move || {
+        let mut errors = Vec::new();
+        stderr.by_ref().take(ERRORS).read_to_end(&mut errors)?;
+        // The program must not stop because nobody reads on.
+        io::copy(&mut stderr, &mut io::sink())?;
+        Ok(errors)
+    });
+    let pid = child.id();
+    let status = wait(&mut child, Instant::now() + time, || reader.is_finished())?;
+    let errors = reader.join().map_err(|_| "reading the errors failed")?;
+    let errors = errors.map_err(|error| error.to_string())?;
+    let status = status.ok_or_else(|| too_long(&name, time))?;
+    Ok(Finished {
+        pid,
+        code: status.code(),
+        output: Vec::new(),
+        errors,
+    })
+}
+
+fn too_long(name: &str, time: Duration) -> String {
+    format!("\"{name}\" took longer than {} ms", time.as_millis())
+}
+
+/// Starts a program as the leader of a group.
+fn start(command: &mut Command) -> Result<Child, String> {
+    command.process_group(0).spawn().map_err(|error| {
+        let name = command.get_program().to_string_lossy().into_owned();
+        format!("cannot start \"{name}\": {error}")
+    })
+}
+
+/// Waits until the program has ended and its output is read; a program in the background may still
+/// hold that. At the deadline the whole group is killed, and there is no status.
+fn wait(
+    child: &mut Child,
+    deadline: Instant,
+    is_read: impl Fn() -> bool,
+) -> Result<Option<ExitStatus>, String> {
+    loop {
+        let exited = child.try_wait().map_err(|error| error.to_string())?;
+        match exited {
+            Some(status) if is_read() => return Ok(Some(status)),
+            _ if Instant::now() >= deadline => break,
+            _ => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(group) = group {
+        // It may be gone already, which is what is wanted.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.wait();
+    Ok(None)
 }
 
 /// One byte more than allowed tells that there was more.

@@ -158,7 +158,7 @@ fn ours(top: &Path, case: &Case, ext_pillar: &str) -> (Value, Vec<String>) {
     let conf = top.join("ours");
     fs::write(&conf, configuration(top, ext_pillar)).unwrap();
     let loaded = load_master(&conf).unwrap_or_else(|error| panic!("{ext_pillar}: {error}"));
-    let sources = ExtPillars::new(&loaded.config, Clock::system()).unwrap();
+    let sources = ExtPillars::new(&loaded.config).unwrap();
     let at = top.to_str().unwrap();
     let opts = from_json(&json!({
         "pillar_roots": {"base": [format!("{at}/pillar")],
@@ -264,6 +264,6 @@ fn a_source_that_is_not_here_is_refused_by_name() {
     )
     .unwrap();
     let loaded = load_master(&conf).unwrap();
-    let refused = ExtPillars::new(&loaded.config, Clock::system()).err();
+    let refused = ExtPillars::new(&loaded.config).err();
     assert_eq!(refused, Some(ExtPillarError::Unknown("mysql".to_owned())));
 }

@@ -45,7 +45,7 @@ use saltern_wire::msgpack::Value as Data;
 use tokio::time::Instant;
 
 pub(crate) use self::filters::{glob, normal};
-pub(crate) use self::text::str_of as text_of;
+pub(crate) use self::text::{float as float_text, str_of as text_of};
 
 use self::engine::Output;
 use self::fault::{Fault, Outcome, Raised};

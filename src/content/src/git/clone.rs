@@ -1,0 +1,464 @@
+//! One clone: a bare repository below `cachedir`, and what was taken out of it.
+//!
+//! Its directory has `repository` (bare), `files` (single files by the name of their object),
+//! `trees` (checkouts by the name of their commit) and `lock`. All of it can be deleted while no
+//! master runs; the next refresh fetches it again. Bounds: files and checkouts that no ref names
+//! any more are removed by the refresh that noticed; lists of trees are kept for a few commits.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{FlockOperation, flock};
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use super::command::{self, FETCH_TIME, Git, LOCAL_TIME};
+use super::error::GitError;
+use super::origin::Origin;
+use super::refs::{FORMAT, Oid, Refs};
+use super::tree::{MAX_ENTRIES, Tree};
+
+/// How many lists of trees are kept; commits can be asked for by their name.
+const KEPT_TREES: usize = 64;
+
+/// The clones of one kind of remotes. Remotes of the same source share one.
+pub(crate) struct Clones {
+    directory: PathBuf,
+    clones: Vec<Arc<Clone>>,
+}
+
+impl Clones {
+    /// No clones yet, below this directory.
+    ///
+    /// # Errors
+    /// [`GitError::Missing`] if there is no git that can be used.
+    pub(crate) fn new(directory: PathBuf) -> Result<Self, GitError> {
+        command::check()?;
+        Ok(Self {
+            directory,
+            clones: Vec::new(),
+        })
+    }
+
+    /// The clone of a source, to be fetched no more often than `interval`.
+    pub(crate) fn of(&mut self, origin: Origin, interval: Duration) -> Arc<Clone> {
+        if let Some(clone) = self.clones.iter().find(|clone| clone.origin == origin) {
+            let mut shortest = clone.interval.lock();
+            *shortest = interval.min(*shortest);
+            return Arc::clone(clone);
+        }
+        let clone = Arc::new(Clone::new(&self.directory, origin, interval));
+        self.clones.push(Arc::clone(&clone));
+        clone
+    }
+
+    /// Fetches every clone whose time has come. One that fails is told in the log, and the others
+    /// are fetched nevertheless. Says whether anything is different.
+    pub(crate) fn refresh(&self) -> bool {
+        let mut changed = false;
+        for clone in self.clones.iter().filter(|clone| clone.is_due()) {
+            match clone.refresh() {
+                Ok(different) => changed |= different,
+                Err(error) => tracing::error!(%error, "a git remote cannot be fetched"),
+            }
+        }
+        changed
+    }
+}
+
+/// A clone. Shared by all threads.
+pub(crate) struct Clone {
+    origin: Origin,
+    directory: PathBuf,
+    interval: Mutex<Duration>,
+    fetched: Mutex<Option<Instant>>,
+    refs: RwLock<Arc<Refs>>,
+    /// Grows when the refs change.
+    generation: AtomicU64,
+    trees: Mutex<HashMap<Oid, Arc<Tree>>>,
+    checkouts: Mutex<HashMap<Oid, Arc<Checkout>>>,
+    /// For the names of what is being written.
+    serial: AtomicU64,
+}
+
+/// A commit as a directory. It stays while this is held.
+pub(crate) struct Checkout {
+    path: PathBuf,
+}
+
+impl Checkout {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A directory in which `target`, a directory of this checkout, stands at `mountpoint`, by way
+    /// of a link.
+    pub(crate) fn mounted(&self, target: &Path, mountpoint: &str) -> Result<PathBuf, GitError> {
+        let name = Sha256::digest(format!("{}\0{mountpoint}", target.display()));
+        let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        let top = self.path.with_extension("mounts").join(name);
+        let link = top.join(mountpoint);
+        let failed = |error: io::Error| GitError::io(&link, error);
+        create_directories(link.parent().unwrap_or(&top)).map_err(failed)?;
+        match symlink(target, &link) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed(error)),
+            _ => Ok(top),
+        }
+    }
+}
+
+impl Clone {
+    fn new(below: &Path, origin: Origin, interval: Duration) -> Self {
+        let clone = Self {
+            directory: below.join(origin.directory()),
+            origin,
+            interval: Mutex::new(interval),
+            fetched: Mutex::new(None),
+            refs: RwLock::default(),
+            generation: AtomicU64::new(0),
+            trees: Mutex::default(),
+            checkouts: Mutex::default(),
+            serial: AtomicU64::new(0),
+        };
+        // What an earlier master fetched is served until this one has.
+        if clone.repository().join("HEAD").is_file()
+            && let Err(error) = clone.read_refs()
+        {
+            tracing::warn!(%error, "what was fetched earlier cannot be read");
+        }
+        clone
+    }
+
+    fn repository(&self) -> PathBuf {
+        self.directory.join("repository")
+    }
+
+    /// Where [`Clone::file`] puts files.
+    pub(crate) fn files(&self) -> PathBuf {
+        self.directory.join("files")
+    }
+
+    fn is_due(&self) -> bool {
+        // A caller whose pause is just the interval should not come a moment too early each time.
+        let tolerance = Duration::from_secs(1);
+        let interval = *self.interval.lock();
+        let fetched = *self.fetched.lock();
+        fetched.is_none_or(|at| at.elapsed() + tolerance >= interval)
+    }
+
+    fn failed(&self, action: &'static str, problem: &str) -> GitError {
+        GitError::Failed {
+            action,
+            remote: self.origin.shown(),
+            problem: self.origin.redacted(problem),
+        }
+    }
+
+    /// The branches and tags.
+    pub(crate) fn refs(&self) -> Arc<Refs> {
+        Arc::clone(&self.refs.read())
+    }
+
+    /// A number that is different after the refs have changed.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Fetches. Says whether the refs are different now; `false` also if another master is at it.
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] and [`GitError::Io`].
+    pub(crate) fn refresh(&self) -> Result<bool, GitError> {
+        *self.fetched.lock() = Some(Instant::now());
+        create_directories(&self.directory)
+            .map_err(|error| GitError::io(&self.directory, error))?;
+        let Some(_lock) = self.lock()? else {
+            tracing::info!(remote = self.origin.shown(), "another process is fetching");
+            return Ok(false);
+        };
+        let repository = self.repository();
+        if !repository.join("HEAD").is_file() {
+            Git::on(&repository)
+                .args(["init", "--quiet", "--bare"])
+                .run(None, LOCAL_TIME)
+                .map_err(|problem| self.failed("init", &problem))?;
+        }
+        remove_stale_locks(&repository);
+        self.origin
+            .fetch(Git::on(&repository))
+            .run(None, FETCH_TIME)
+            .map_err(|problem| self.failed("fetch", &problem))?;
+        let changed = self.read_refs()?;
+        if changed {
+            self.remove_unused();
+        }
+        Ok(changed)
+    }
+
+    /// The lock on the clone, which ends with the process that holds it; `None` if another does.
+    fn lock(&self) -> Result<Option<File>, GitError> {
+        let path = self.directory.join("lock");
+        let failed = |error: io::Error| GitError::io(&path, error);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+
+    fn read_refs(&self) -> Result<bool, GitError> {
+        let printed = Git::on(&self.repository())
+            .args(["for-each-ref", FORMAT, "refs/remotes/origin", "refs/tags"])
+            .output(Vec::new())
+            .map_err(|problem| self.failed("for-each-ref", &problem))?;
+        let refs = Refs::parse(&String::from_utf8_lossy(&printed));
+        let mut current = self.refs.write();
+        if **current == refs {
+            return Ok(false);
+        }
+        *current = Arc::new(refs);
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(true)
+    }
+
+    /// The commit with this name, which may be shortened; `None` if there is none.
+    pub(crate) fn commit(&self, name: &str) -> Option<Oid> {
+        if name.len() < 4 || name.len() > 64 || !name.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        let wanted = format!("{name}^{{commit}}");
+        let printed = Git::on(&self.repository())
+            .args([
+                "rev-parse",
+                "--verify",
+                "--quiet",
+                "--end-of-options",
+                &wanted,
+            ])
+            .output(Vec::new())
+            .ok()?;
+        Oid::parse(String::from_utf8_lossy(&printed).trim())
+    }
+
+    /// The tree of a commit, or of a tag of one.
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] and [`GitError::TooLarge`].
+    pub(crate) fn tree(&self, commit: &Oid) -> Result<Arc<Tree>, GitError> {
+        if let Some(tree) = self.trees.lock().get(commit) {
+            return Ok(Arc::clone(tree));
+        }
+        let repository = self.repository();
+        let listed = Git::on(&repository)
+            .args(["ls-tree", "-r", "-t", "-z", "--full-tree", commit.as_str()])
+            .output(Vec::new())
+            .map_err(|problem| self.failed("ls-tree", &problem))?;
+        let (mut tree, links) = Tree::parse(&listed).ok_or_else(|| GitError::TooLarge {
+            remote: self.origin.shown(),
+            limit: MAX_ENTRIES,
+        })?;
+        if !links.is_empty() {
+            let names: String = links
+                .iter()
+                .map(|link| format!("{}\n", link.oid.as_str()))
+                .collect();
+            let printed = Git::on(&repository)
+                .args(["cat-file", "--batch"])
+                .output(names.into_bytes())
+                .map_err(|problem| self.failed("cat-file", &problem))?;
+            tree.links(links, &printed);
+        }
+        let tree = Arc::new(tree);
+        let mut trees = self.trees.lock();
+        if trees.len() >= KEPT_TREES {
+            let refs = self.refs();
+            let named = named(&refs);
+            trees.retain(|oid, _| named.contains(oid));
+            if trees.len() >= KEPT_TREES {
+                trees.clear();
+            }
+        }
+        trees.insert(commit.clone(), Arc::clone(&tree));
+        Ok(tree)
+    }
+
+    /// Puts a file on disk, if it is not there yet, and gives its path below [`Clone::files`].
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] and [`GitError::Io`].
+    pub(crate) fn file(&self, oid: &Oid) -> Result<String, GitError> {
+        let (start, rest) = oid.as_str().split_at(2);
+        let name = format!("{start}/{rest}");
+        let path = self.files().join(&name);
+        if path.is_file() {
+            return Ok(name);
+        }
+        let directory = self.files().join(start);
+        let failed = |error: io::Error| GitError::io(&directory, error);
+        create_directories(&directory).map_err(failed)?;
+        let fresh = directory.join(self.fresh_name());
+        let file = OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(&fresh)
+            .map_err(failed)?;
+        let written = Git::on(&self.repository())
+            .args(["cat-file", "blob", oid.as_str()])
+            .run(Some(file), LOCAL_TIME)
+            .map_err(|problem| self.failed("cat-file", &problem))
+            .and_then(|()| fs::rename(&fresh, &path).map_err(failed));
+        if written.is_err() {
+            // What is left of it would never be read.
+            let _ = fs::remove_file(&fresh);
+        }
+        written.map(|()| name)
+    }
+
+    /// A name that nothing else has.
+    fn fresh_name(&self) -> String {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        format!("new.{}.{serial}", std::process::id())
+    }
+
+    /// A commit as a directory.
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] and [`GitError::Io`].
+    pub(crate) fn checkout(&self, commit: &Oid) -> Result<Arc<Checkout>, GitError> {
+        // Others wait here: they want the same, mostly.
+        let mut checkouts = self.checkouts.lock();
+        if let Some(checkout) = checkouts.get(commit) {
+            return Ok(Arc::clone(checkout));
+        }
+        let trees = self.directory.join("trees");
+        let path = trees.join(commit.as_str());
+        if !path.is_dir() {
+            let fresh = trees.join(self.fresh_name());
+            let made = self.check_out(commit, &fresh).and_then(|tree| {
+                fs::rename(tree, &path).map_err(|error| GitError::io(&path, error))
+            });
+            // Its index, and what is left of it after a failure.
+            let _ = fs::remove_dir_all(&fresh);
+            made?;
+        }
+        let checkout = Arc::new(Checkout { path });
+        checkouts.insert(commit.clone(), Arc::clone(&checkout));
+        Ok(checkout)
+    }
+
+    /// Checks a commit out below a fresh directory, and gives the directory of its files.
+    fn check_out(&self, commit: &Oid, fresh: &Path) -> Result<PathBuf, GitError> {
+        let (index, tree) = (fresh.join("index"), fresh.join("tree"));
+        create_directories(&tree).map_err(|error| GitError::io(&tree, error))?;
+        let git = || Git::on(&self.repository()).env("GIT_INDEX_FILE", &index);
+        git()
+            .args(["read-tree", commit.as_str()])
+            .run(None, LOCAL_TIME)
+            .map_err(|problem| self.failed("read-tree", &problem))?;
+        git()
+            .env("GIT_WORK_TREE", &tree)
+            .in_directory(&tree)
+            .args(["checkout-index", "--all", "--force", "--quiet"])
+            .run(None, LOCAL_TIME)
+            .map_err(|problem| self.failed("checkout-index", &problem))?;
+        Ok(tree)
+    }
+
+    /// Removes files and checkouts that nothing names any more.
+    fn remove_unused(&self) {
+        let refs = self.refs();
+        let named = named(&refs);
+        let mut trees = self.trees.lock();
+        trees.retain(|oid, _| named.contains(oid));
+        let files: HashSet<&Oid> = trees.values().flat_map(|tree| tree.files()).collect();
+        remove_files(&self.files(), |oid| files.contains(oid));
+        let mut checkouts = self.checkouts.lock();
+        checkouts.retain(|oid, held| named.contains(oid) || Arc::strong_count(held) > 1);
+        let trees = self.directory.join("trees");
+        for path in entries(&trees) {
+            let name = path.file_stem().and_then(|name| name.to_str());
+            let oid = name.and_then(Oid::parse);
+            if oid.is_none_or(|oid| !checkouts.contains_key(&oid)) {
+                remove(&path);
+            }
+        }
+    }
+}
+
+/// The objects that refs name.
+fn named(refs: &Refs) -> HashSet<&Oid> {
+    refs.branches.values().chain(refs.tags.values()).collect()
+}
+
+/// Removes what stands in the store of files and is not to be kept.
+fn remove_files(files: &Path, is_kept: impl Fn(&Oid) -> bool) {
+    for directory in entries(files) {
+        let start = directory.file_name().unwrap_or_default().to_string_lossy();
+        for file in entries(&directory) {
+            let rest = file.file_name().unwrap_or_default().to_string_lossy();
+            // What is being written just now has another kind of name, and is left alone.
+            match Oid::parse(&format!("{start}{rest}")) {
+                Some(oid) if !is_kept(&oid) => remove(&file),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The entries of a directory; none if it cannot be read.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect()
+}
+
+fn remove(path: &Path) {
+    let removed = if path.is_dir() && !path.is_symlink() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
+    if let Err(error) = removed {
+        tracing::warn!(path = %path.display(), %error, "cannot remove what is no longer used");
+    }
+}
+
+/// Removes the lock files that a git left behind that was killed. Whoever holds the lock on the
+/// clone is the only one who writes in it.
+fn remove_stale_locks(repository: &Path) {
+    let mut directories = vec![repository.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for path in entries(&directory) {
+            let is_objects = path.ends_with("objects");
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "lock")
+            {
+                remove(&path);
+            } else if path.is_dir() && !path.is_symlink() && !is_objects {
+                directories.push(path);
+            }
+        }
+    }
+}
+
+/// Makes directories that only this user can enter.
+fn create_directories(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}

@@ -1,0 +1,183 @@
+//! How `git` is started: with an environment in which it asks nobody, runs no hooks, and knows no
+//! transport but those that fetch from a repository.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::error::GitError;
+use crate::render::process;
+
+/// The oldest git: it knows `GIT_CONFIG_COUNT`, by which secrets stay out of arguments and files.
+const OLDEST: (&str, u32, u32) = ("2.31", 2, 31);
+
+/// The longest time of a call that only reads the clone.
+pub(super) const LOCAL_TIME: Duration = Duration::from_secs(120);
+/// The longest time of a fetch.
+pub(super) const FETCH_TIME: Duration = Duration::from_secs(900);
+/// The most bytes that a call may print where they are held in memory.
+const OUTPUT: u64 = 512 << 20;
+
+/// Settings of git for every call.
+const SETTINGS: &[(&str, &str)] = &[
+    ("protocol.allow", "never"),
+    ("protocol.file.allow", "always"),
+    ("protocol.git.allow", "always"),
+    ("protocol.http.allow", "always"),
+    ("protocol.https.allow", "always"),
+    ("protocol.ssh.allow", "always"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.quotePath", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    ("remote.origin.followRemoteHEAD", "never"),
+    // What tidies up must have ended when the lock on the clone is given back.
+    ("gc.autoDetach", "false"),
+    ("maintenance.autoDetach", "false"),
+];
+
+/// Variables of the master's environment that git may see; the others of git would change which
+/// repository it works on, or print its traffic.
+const KEPT: &[&str] = &[
+    "GIT_EXEC_PATH",
+    "GIT_PROXY_COMMAND",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSH_VARIANT",
+    "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH",
+];
+
+/// A call that is being put together.
+pub(super) struct Git {
+    command: Command,
+    settings: Vec<(String, String)>,
+}
+
+impl Git {
+    /// A call on a bare repository.
+    pub(super) fn on(repository: &Path) -> Self {
+        let mut git = Self::bare();
+        git.command.arg("--git-dir").arg(repository);
+        git
+    }
+
+    fn bare() -> Self {
+        let mut command = Command::new("git");
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("GIT_") && !KEPT.contains(&text.as_ref()) {
+                command.env_remove(&name);
+            }
+        }
+        if std::env::var_os("HOME").is_none()
+            && let Some(home) = std::env::home_dir()
+        {
+            command.env("HOME", home);
+        }
+        command
+            .env("LC_ALL", "C")
+            .env("LANGUAGE", "C")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_ASKPASS", "false")
+            .env("SSH_ASKPASS_REQUIRE", "never")
+            .env_remove("SSH_ASKPASS");
+        let settings = SETTINGS
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Self {
+            command,
+            settings: settings.collect(),
+        }
+    }
+
+    pub(super) fn args<'a>(mut self, args: impl IntoIterator<Item = &'a str>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    /// A setting for this call only. It is in the environment, which other users cannot read.
+    pub(super) fn setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((name.into(), value.into()));
+        self
+    }
+
+    pub(super) fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(super) fn in_directory(mut self, directory: &Path) -> Self {
+        self.command.current_dir(directory);
+        self
+    }
+
+    fn command(mut self) -> Command {
+        self.command
+            .env("GIT_CONFIG_COUNT", self.settings.len().to_string());
+        for (index, (name, value)) in self.settings.iter().enumerate() {
+            self.command.env(format!("GIT_CONFIG_KEY_{index}"), name);
+            self.command.env(format!("GIT_CONFIG_VALUE_{index}"), value);
+        }
+        self.command
+    }
+
+    /// What the call prints. Its errors are not kept: a call on the clone has no other than that
+    /// the object is not there.
+    ///
+    /// # Errors
+    /// A text.
+    pub(super) fn output(self, input: Vec<u8>) -> Result<Vec<u8>, String> {
+        let mut command = self.command();
+        command.stderr(Stdio::null());
+        let done = process::run(command, input, LOCAL_TIME, OUTPUT)?;
+        match done.code {
+            Some(0) => Ok(done.output),
+            code => Err(ended(code)),
+        }
+    }
+
+    /// Runs the call; what it prints goes into `file`, or nowhere.
+    ///
+    /// # Errors
+    /// A text: what git said.
+    pub(super) fn run(self, file: Option<File>, time: Duration) -> Result<(), String> {
+        let done = process::run_into(self.command(), file, time)?;
+        if done.code == Some(0) {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&done.errors);
+        match said.trim() {
+            "" => Err(ended(done.code)),
+            said => Err(said.replace('\n', "; ")),
+        }
+    }
+}
+
+fn ended(code: Option<i32>) -> String {
+    match code {
+        Some(code) => format!("it ended with {code}"),
+        None => "it was killed".to_owned(),
+    }
+}
+
+/// Checks that there is a git that can be used.
+///
+/// # Errors
+/// [`GitError::Missing`].
+pub(super) fn check() -> Result<(), GitError> {
+    let (oldest, major, minor) = OLDEST;
+    let missing = |problem: String| GitError::Missing(oldest, problem);
+    let said = Git::bare()
+        .args(["version"])
+        .output(Vec::new())
+        .map_err(missing)?;
+    let said = String::from_utf8_lossy(&said);
+    let number = said.trim().strip_prefix("git version ").unwrap_or_default();
+    let mut parts = number.split('.').map(|part| part.parse::<u32>().ok());
+    match (parts.next().flatten(), parts.next().flatten()) {
+        (Some(found), Some(after)) if (found, after) >= (major, minor) => Ok(()),
+        _ => Err(missing(format!("\"{}\" was found", said.trim()))),
+    }
+}

@@ -1,0 +1,28 @@
+//! Git repositories as sources of files and pillars, by the system's `git`.
+//!
+//! Each remote has one bare clone below `cachedir`, which [`Clone::refresh`] fetches: that is for
+//! whoever does periodic duties, never for a request. A request sees the refs of the last fetch
+//! ([`Refs`]), the tree of a commit as a list in memory ([`Tree`]), and single files or whole
+//! checkouts that are written below `cachedir` when they are first wanted. Those are named by the
+//! object that they hold, so they never change and nobody waits for a lock.
+//!
+//! `git` is run as a bounded subprocess. Only the transports file, git, http, https and ssh are
+//! possible; nothing asks for a password on a terminal; credentials and URLs travel in the
+//! environment of the subprocess, not in its arguments or in the clone's configuration.
+//!
+//! This module knows neither environments of Salt nor minions.
+
+mod clone;
+mod command;
+mod error;
+mod options;
+mod origin;
+mod refs;
+mod tree;
+
+pub(crate) use clone::{Checkout, Clone, Clones};
+pub use error::GitError;
+pub(crate) use options::{AUTH_PARAMETERS, Parameters, pairs, text_of};
+pub(crate) use origin::Origin;
+pub(crate) use refs::{Oid, Refs};
+pub(crate) use tree::{Entry, Tree};

@@ -1,0 +1,405 @@
+//! gitfs and the external pillar `git` beside stock's, which use GitPython, over the same
+//! repositories and the same configuration.
+//!
+//! Stock is the interpreter named by `SALTERN_STOCK_PYTHON`, else that of the environment which
+//! `make test` installs. What is known to differ stands in the `DIFFERENCES.md` of the two parts.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod pillar;
+mod remotes;
+mod repository;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use flate2::read::GzDecoder;
+use saltern_base::clock::Clock;
+use saltern_config::{MasterConfig, load_master};
+use saltern_content::files::{FileServer, FilesError};
+use saltern_wire::msgpack::{Limits, Value, decode};
+use serde_json::{Value as Json, json};
+
+use repository::{Repository, What};
+
+fn stock_python() -> PathBuf {
+    let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
+        Some(python) => PathBuf::from(python),
+        None => PathBuf::from(std::env::var_os("HOME").expect("HOME is set"))
+            .join(".cache/saltern/stock/3008.3/bin/python"),
+    };
+    assert!(
+        python.exists(),
+        "stock Salt is needed: {} is missing; set SALTERN_STOCK_PYTHON to the interpreter of an \
+         environment with Salt and GitPython",
+        python.display()
+    );
+    python
+}
+
+fn ask_stock(steps: &Json) -> Vec<Vec<Json>> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gitfs_stock/stock.py");
+    let mut child = Command::new(stock_python())
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(steps.to_string().as_bytes()).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        output.status.success(),
+        "stock's side failed; it needs GitPython beside Salt"
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Writes the configuration of a master that lives in `top`.
+fn configure(top: &Path, config: &str) -> PathBuf {
+    fs::create_dir_all(top).unwrap();
+    let at = top.to_str().unwrap();
+    let conf = top.join("master");
+    let text = format!(
+        "root_dir: {at}\ncachedir: {at}/cache\npki_dir: {at}/pki\nsock_dir: {at}/run\n\
+         conf_file: {at}/master\nlog_file: {at}/log\nfileserver_list_cache_time: 0\n\
+         gitfs_provider: gitpython\ngit_pillar_provider: gitpython\n{config}"
+    );
+    fs::write(&conf, text).unwrap();
+    conf
+}
+
+fn load(conf: &Path) -> MasterConfig {
+    let loaded = load_master(conf);
+    loaded
+        .unwrap_or_else(|error| panic!("{} is no good: {error}", conf.display()))
+        .config
+}
+
+fn server(conf: &Path) -> FileServer {
+    FileServer::new(&load(conf), Clock::system()).unwrap()
+}
+
+fn as_json(value: &Value) -> Json {
+    match value {
+        Value::Nil => Json::Null,
+        Value::Bool(flag) => json!(flag),
+        Value::Int(number) => json!(number),
+        Value::Uint(number) => json!(number),
+        Value::Float(number) => json!(number),
+        Value::Str(text) => json!(text),
+        Value::Bin(bytes) => json!({"hex": hex(bytes)}),
+        Value::Array(items) => items.iter().map(as_json).collect(),
+        Value::Map(entries) => entries
+            .iter()
+            .map(|(key, value)| (key.as_str().unwrap().to_owned(), as_json(value)))
+            .collect(),
+        Value::Ext(..) => panic!("no answer has an extension type"),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn list(packed: Result<bytes::Bytes, FilesError>) -> Result<Value, FilesError> {
+    packed.map(|packed| decode(&packed, &Limits::WIRE).unwrap())
+}
+
+fn ask_us(server: &FileServer, call: &Json) -> Json {
+    let text = |at: usize| call[at].as_str().unwrap_or_default();
+    let number = |at: usize| call[at].as_i64().unwrap_or_default();
+    let answer = match text(0) {
+        "file_envs" => Ok(server.file_envs()),
+        "file_find" => Ok(server.file_find(text(1), text(2))),
+        "file_hash" => server.file_hash(text(1), text(2)),
+        "file_hash_and_stat" => server.file_hash_and_stat(text(1), text(2)),
+        "serve_file" => server
+            .serve_file(text(1), text(2), number(3), Some(number(4)))
+            .map(inflated),
+        "file_list" => list(server.file_list(text(1), text(2))),
+        "file_list_emptydirs" => list(server.file_list_emptydirs(text(1), text(2))),
+        "dir_list" => list(server.dir_list(text(1), text(2))),
+        "symlink_list" => server.symlink_list(text(1), text(2)),
+        other => panic!("{other}"),
+    };
+    answer.map_or_else(|_| json!({"exception": true}), |value| as_json(&value))
+}
+
+/// Data is compared as bytes, unpacked.
+fn inflated(mut answer: Value) -> Value {
+    let is_zipped = answer.get("gzip").is_some();
+    if let Value::Map(entries) = &mut answer {
+        for (_, data) in entries
+            .iter_mut()
+            .filter(|(key, _)| key.as_str() == Some("data"))
+        {
+            let mut bytes = data.as_bytes().unwrap().to_vec();
+            if is_zipped {
+                let mut plain = Vec::new();
+                GzDecoder::new(bytes.as_slice())
+                    .read_to_end(&mut plain)
+                    .unwrap();
+                bytes = plain;
+            }
+            *data = Value::Bin(bytes.into());
+        }
+    }
+    answer
+}
+
+const PREFIXES: &[&str] = &[
+    "", "web", "web/", "/we", "mnt", "mnt/web", "none", "one.sls",
+];
+
+const PATHS: &[&str] = &[
+    "",
+    ".",
+    "..",
+    "one.sls",
+    "/one.sls",
+    "./one.sls",
+    "one.sls/",
+    "web",
+    "web/init.sls",
+    "web//init.sls",
+    "web/../one.sls",
+    "web/sub/../init.sls",
+    "../one.sls",
+    "web/sub/deep.txt",
+    "run.sh",
+    "empty",
+    "binary",
+    "link",
+    "absolute",
+    "up/link",
+    "chain",
+    "loop",
+    "outside",
+    "to_dir",
+    "to_dir/init.sls",
+    "dangling",
+    "ünï",
+    "only_dev",
+    "only_two",
+    "init.sls",
+    "sub/deep.txt",
+    "mnt/one.sls",
+    "mnt/web/init.sls",
+    "mnt/x/web/init.sls",
+    "mnt",
+    "mnt/",
+    "mnt//one.sls",
+    "mntone.sls",
+    "one.sls?saltenv=dev",
+    "one.sls?saltenv=none",
+    "|one.sls",
+    "salt://one.sls",
+];
+
+/// The repositories that all cases use.
+struct Site {
+    directory: tempfile::TempDir,
+    one: Repository,
+    two: Repository,
+    /// A commit that no ref names.
+    commit: String,
+}
+
+fn site() -> Site {
+    let directory = tempfile::tempdir().unwrap();
+    let one = Repository::new(directory.path().join("one"));
+    let commit = one.commit("master", &[("one.sls", What::File("first\n"))]);
+    one.commit(
+        "master",
+        &[
+            ("one.sls", What::File("of master\n")),
+            ("web/init.sls", What::File("web\n")),
+            (
+                "web/sub/deep.txt",
+                What::File("deep text, longer than a few bytes\n"),
+            ),
+            ("run.sh", What::Program("#!/bin/sh\n")),
+            ("empty", What::File("")),
+            ("binary", What::File("\u{0}\u{1}\n")),
+            ("link", What::Link("web/init.sls")),
+            ("absolute", What::Link("/web/init.sls")),
+            ("up/link", What::Link("../one.sls")),
+            ("chain", What::Link("link")),
+            ("loop", What::Link("loop")),
+            ("outside", What::Link("../../etc/passwd")),
+            ("to_dir", What::Link("web")),
+            ("dangling", What::Link("nowhere")),
+            ("ünï", What::File("ü\n")),
+        ],
+    );
+    one.git(&["tag", "v1", &commit]);
+    one.git(&["tag", "--annotate", "--message", "t", "v2", "master"]);
+    one.commit(
+        "dev",
+        &[
+            ("one.sls", What::File("of dev\n")),
+            ("only_dev", What::File("dev\n")),
+            ("ünï", What::Gone),
+        ],
+    );
+    one.commit("feature/x", &[("one.sls", What::File("of a feature\n"))]);
+    let two = Repository::new(directory.path().join("two"));
+    two.commit(
+        "main",
+        &[
+            ("one.sls", What::File("of two\n")),
+            ("only_two", What::File("two\n")),
+            ("web/init.sls", What::File("web of two\n")),
+        ],
+    );
+    Site {
+        directory,
+        one,
+        two,
+        commit,
+    }
+}
+
+/// Configurations, with `{one}` and `{two}` for the URLs and `{commit}` for the commit.
+const CONFIGS: &[&str] = &[
+    "gitfs_remotes: ['{one}']",
+    "gitfs_remotes: ['{one}', '{two}']\ngitfs_base: main",
+    "gitfs_remotes:\n- '{one}':\n  - root: web\n- '{two}':\n  - base: main\n  - mountpoint: 'salt://mnt/'",
+    "gitfs_remotes:\n- '{one}':\n  - mountpoint: mnt/x\n  - root: ./\n",
+    "gitfs_remotes:\n- '{one}':\n  - root: none\n- '{two}':\n  - fallback: main",
+    "gitfs_remotes: ['{one}']\ngitfs_fallback: master\ngitfs_root: web/\ngitfs_mountpoint: mnt",
+    "gitfs_remotes:\n- '{one}':\n  - saltenv_whitelist: 'base,d*'\n- '{two}':\n  - saltenv_blacklist: [dev]",
+    "gitfs_remotes: ['{one}']\ngitfs_saltenv_blacklist: ['v.*', base]",
+    "gitfs_remotes: ['{one}']\ngitfs_ref_types: [tag]",
+    "gitfs_remotes: ['{one}']\ngitfs_ref_types: [branch, sha]",
+    "gitfs_remotes: ['{one}']\ngitfs_base: '{commit}'",
+    "gitfs_remotes: ['{one}']\ngitfs_disable_saltenv_mapping: true\ngitfs_saltenv:\n\
+     - qa:\n  - ref: dev\n  - root: web\n- none:\n  - ref: feature/x",
+    "gitfs_remotes:\n- '{one}':\n  - saltenv:\n    - qa:\n      - ref: dev\n      - mountpoint: 'salt://mnt'\n    - base:\n      - ref: dev\n    - v1:\n      - root: web\ngitfs_saltenv:\n- qa:\n  - ref: v1\n- master:\n  - ref: master\n",
+    "gitfs_remotes:\n- '{one}':\n  - all_saltenvs: dev\n- '{two}':\n  - name: second\n  - base: main",
+    "gitfs_remotes:\n- '{one}':\n  - name: a\n- '{one}':\n  - name: b\n  - mountpoint: mnt\n  - base: dev",
+    "gitfs_remotes: ['{one}']\ngitfs_refspecs: ['+refs/heads/dev:refs/remotes/origin/dev']",
+    "gitfs_remotes: ['{two}']\nfileserver_backend: [roots, gitfs]\nfile_roots: {base: ['{one_path}']}\ngitfs_base: main",
+    "gitfs_remotes: ['{two}']\nfileserver_backend: [git, roots]\nfile_roots: {base: ['{one_path}'], dev: ['{one_path}/web']}\ngitfs_base: main",
+];
+
+fn environments(commit: &str) -> Vec<String> {
+    let named = [
+        "base",
+        "master",
+        "main",
+        "dev",
+        "feature/x",
+        "v1",
+        "v2",
+        "qa",
+        "none",
+    ];
+    let mut all: Vec<String> = named.iter().map(ToString::to_string).collect();
+    all.extend([
+        commit.to_owned(),
+        commit[..8].to_owned(),
+        "abcdef12".to_owned(),
+    ]);
+    all
+}
+
+fn calls(commit: &str) -> Vec<Json> {
+    let mut calls = vec![json!(["file_envs"])];
+    for saltenv in environments(commit) {
+        for prefix in PREFIXES {
+            for list in [
+                "file_list",
+                "file_list_emptydirs",
+                "dir_list",
+                "symlink_list",
+            ] {
+                calls.push(json!([list, saltenv, prefix]));
+            }
+        }
+        for path in PATHS {
+            for function in ["file_find", "file_hash", "file_hash_and_stat"] {
+                calls.push(json!([function, path, saltenv]));
+            }
+            for (loc, gzip) in [(0, 0), (3, 0), (0, 9)] {
+                calls.push(json!(["serve_file", path, saltenv, loc, gzip]));
+            }
+        }
+    }
+    calls
+}
+
+fn written(site: &Site, config: &str) -> String {
+    let config = config
+        .replace("{one}", &site.one.url())
+        .replace("{two}", &site.two.url())
+        .replace("{one_path}", site.one.path.to_str().unwrap())
+        .replace("{commit}", &site.commit);
+    if config.contains("fileserver_backend") {
+        config
+    } else {
+        format!("fileserver_backend: [gitfs]\n{config}")
+    }
+}
+
+/// Both sides without what no two calls have in common: the time of access of a file of roots, and
+/// which exception.
+fn comparable(function: &str, mut answer: Json) -> Json {
+    if answer.get("exception").is_some() {
+        return json!({"exception": true});
+    }
+    let stat = match function {
+        "file_hash_and_stat" => answer.get_mut(1),
+        _ => answer.get_mut("stat"),
+    };
+    if let Some(accessed) = stat.and_then(|stat| stat.get_mut(7)) {
+        *accessed = Json::Null;
+    }
+    answer
+}
+
+#[test]
+fn every_answer_is_that_of_stock() {
+    let site = site();
+    let mut steps = Vec::new();
+    for (index, config) in CONFIGS.iter().enumerate() {
+        let top = site.directory.path().join(format!("master{index}"));
+        let conf = configure(&top, &written(&site, config));
+        steps.push(json!({"config": conf, "calls": calls(&site.commit)}));
+    }
+    let answers = ask_stock(&json!(steps));
+    let (mut compared, mut different) = (0, Vec::new());
+    for (step, answers) in steps.iter().zip(answers) {
+        let conf = PathBuf::from(step["config"].as_str().unwrap());
+        let server = server(&conf);
+        assert!(server.refresh_remotes(), "nothing was fetched");
+        for (call, stock) in step["calls"].as_array().unwrap().iter().zip(answers) {
+            let function = call[0].as_str().unwrap();
+            let ours = comparable(function, ask_us(&server, call));
+            let stock = comparable(function, stock);
+            compared += 1;
+            if ours != stock {
+                different.push(format!(
+                    "{}: {call}\n  ours  {ours}\n  stock {stock}",
+                    conf.display()
+                ));
+            }
+        }
+    }
+    assert!(compared > 40_000, "{compared}");
+    assert!(
+        different.is_empty(),
+        "{} of {compared} answers differ:\n{}",
+        different.len(),
+        different
+            .iter()
+            .step_by(different.len().div_ceil(40))
+            .cloned()
+            .collect::<Vec<_>>()
+            .join("\n")
+    );
+}
