@@ -27,6 +27,9 @@ use super::tree::{MAX_ENTRIES, Tree};
 
 /// How many lists of trees are kept; commits can be asked for by their name.
 const KEPT_TREES: usize = 64;
+/// How many names of commits are remembered, those that name nothing among them: they come from
+/// minions.
+const KEPT_COMMITS: usize = 1024;
 
 /// The clones of one kind of remotes. Remotes of the same source share one.
 pub(crate) struct Clones {
@@ -83,6 +86,8 @@ pub(crate) struct Clone {
     /// Grows when the refs change.
     generation: AtomicU64,
     trees: Mutex<HashMap<Oid, Arc<Tree>>>,
+    /// Names of commits that were asked for, since the refs have changed.
+    commits: Mutex<HashMap<String, Option<Oid>>>,
     checkouts: Mutex<HashMap<Oid, Arc<Checkout>>>,
     /// For the names of what is being written.
     serial: AtomicU64,
@@ -124,6 +129,7 @@ impl Clone {
             refs: RwLock::default(),
             generation: AtomicU64::new(0),
             trees: Mutex::default(),
+            commits: Mutex::default(),
             checkouts: Mutex::default(),
             serial: AtomicU64::new(0),
         };
@@ -231,6 +237,7 @@ impl Clone {
             return Ok(false);
         }
         *current = Arc::new(refs);
+        self.commits.lock().clear();
         self.generation.fetch_add(1, Ordering::Release);
         Ok(true)
     }
@@ -239,6 +246,9 @@ impl Clone {
     pub(crate) fn commit(&self, name: &str) -> Option<Oid> {
         if name.len() < 4 || name.len() > 64 || !name.bytes().all(|b| b.is_ascii_hexdigit()) {
             return None;
+        }
+        if let Some(known) = self.commits.lock().get(name) {
+            return known.clone();
         }
         let wanted = format!("{name}^{{commit}}");
         let printed = Git::on(&self.repository())
@@ -249,9 +259,16 @@ impl Clone {
                 "--end-of-options",
                 &wanted,
             ])
-            .output(Vec::new())
-            .ok()?;
-        Oid::parse(String::from_utf8_lossy(&printed).trim())
+            .output(Vec::new());
+        let found = printed
+            .ok()
+            .and_then(|printed| Oid::parse(String::from_utf8_lossy(&printed).trim()));
+        let mut commits = self.commits.lock();
+        if commits.len() >= KEPT_COMMITS {
+            commits.clear();
+        }
+        commits.insert(name.to_owned(), found.clone());
+        found
     }
 
     /// The tree of a commit, or of a tag of one.

@@ -90,7 +90,7 @@ def answers(case):
         try:
             yield as_json(call(opts, server, function, arguments))
         except Exception as error:  # whatever it is, a handler would answer ""
-            yield {"exception": type(error).__name__}
+            yield {"exception": type(error).__name__ + str(error)}
 
 
 json.dump([list(answers(case)) for case in json.load(sys.stdin)], sys.stdout)

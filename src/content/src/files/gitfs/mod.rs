@@ -105,7 +105,7 @@ impl GitFs {
             return None;
         }
         // Stock joins the path to that of its cache, and refuses one that leads out of there.
-        let relative = Relative::parse(path).ok()?;
+        Relative::parse(path).ok()?;
         self.remotes.iter().find_map(|remote| {
             let below = match remote.mountpoint(saltenv) {
                 "" => path,
@@ -121,7 +121,7 @@ impl GitFs {
             };
             let tree = tree(remote, saltenv)?;
             let (oid, mode) = file_at(&tree, below)?;
-            self.found(remote, &oid, mode, path, &relative, saltenv)
+            self.found(remote, &oid, mode, path, saltenv)
         })
     }
 
@@ -131,7 +131,6 @@ impl GitFs {
         oid: &Oid,
         mode: u32,
         path: &str,
-        relative: &Relative,
         saltenv: &str,
     ) -> Option<Found> {
         let failed = |error: &dyn std::fmt::Display| {
@@ -149,7 +148,7 @@ impl GitFs {
             .inspect_err(|error| failed(error))
             .ok()?;
         Some(Found {
-            path: join(&join(&self.shown, saltenv), relative.as_str()),
+            path: join(&join(&self.shown, saltenv), path),
             rel: path.to_owned(),
             stat,
             git_mode: Some(mode),
@@ -283,21 +282,17 @@ fn list(
     directories: &mut Vec<Box<str>>,
     links: &mut BTreeMap<String, String>,
 ) {
-    let root = match remote.root(saltenv) {
-        "" => String::new(),
-        root => match normalise(root) {
-            // What stands there in stock is the whole tree as well.
-            top if top == "." => String::new(),
-            root if matches!(tree.get(&root), Some(Entry::Directory)) => root,
-            _ => return,
-        },
-    };
+    let root = remote.root(saltenv);
+    // Stock looks the root up as it is written, so that `.` is no directory here.
+    if !root.is_empty() && !matches!(tree.get(root), Some(Entry::Directory)) {
+        return;
+    }
     let mountpoint = remote.mountpoint(saltenv);
     let mounted = |path: &str| match mountpoint {
         "" => path.to_owned(),
         mountpoint => join(mountpoint, path),
     };
-    for (path, entry) in tree.below(&root) {
+    for (path, entry) in tree.below(root) {
         let path = mounted(path);
         match entry {
             Entry::Directory => directories.push(path.into()),
