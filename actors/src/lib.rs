@@ -21,6 +21,7 @@ pub mod messages;
 mod mworker;
 mod presence;
 mod publisher;
+mod remotes;
 mod renderer;
 mod req_router;
 mod send;

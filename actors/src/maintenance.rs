@@ -15,7 +15,9 @@ use saltern_store::dropfile::{self, Dropfile};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
-use crate::messages::{CleanJobFiles, CloseOlderThan, ExpireJobs, Fire, LookOver, Publish};
+use crate::messages::{
+    CleanJobFiles, CloseOlderThan, ExpireJobs, FetchRemotes, Fire, LookOver, Publish,
+};
 use crate::presence::Presence;
 use crate::send::{Outbox, Sends};
 
@@ -29,6 +31,7 @@ pub(crate) struct Seed {
     pub(crate) store: Recipient<ExpireJobs>,
     pub(crate) mirror: Option<Recipient<CleanJobFiles>>,
     pub(crate) upkeep: Recipient<LookOver>,
+    pub(crate) remotes: Recipient<FetchRemotes>,
     pub(crate) presence: Arc<Presence>,
     pub(crate) rotation: Rotation,
 }
@@ -131,6 +134,7 @@ impl Actor for Maintenance {
             duties.forget_minions();
             // A look that is still going on sees what this one would.
             let _ = duties.seed.upkeep.try_send(LookOver);
+            let _ = duties.seed.remotes.try_send(FetchRemotes);
         });
     }
 }

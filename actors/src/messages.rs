@@ -152,6 +152,13 @@ pub struct FollowUp;
 #[rtype(result = "()")]
 pub struct CleanJobFiles;
 
+// ---- to Remotes -----------------------------------------------------------------------------
+
+/// Fetch the git remotes that are due. From Maintenance.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct FetchRemotes;
+
 // ---- to Upkeep ------------------------------------------------------------------------------
 
 /// Look over what lies on disk and is kept in memory too. From Maintenance.

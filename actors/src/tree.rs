@@ -12,6 +12,7 @@
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |
 //! | Upkeep | upkeep | permanent | it looks over the disk once more |
+//! | Remotes | remotes | permanent | a fetch is tried again |
 //! | Maintenance | main | permanent | its timers start anew |
 //!
 //! All are restarted one for one. More restarts than the budget allows end the process with exit
@@ -51,6 +52,7 @@ use crate::maintenance::{self, Maintenance, Rotation};
 use crate::mworker::{self, MWorker};
 use crate::presence::Presence;
 use crate::publisher::{self, Publisher};
+use crate::remotes::{self, Remotes, RemotesMetrics};
 use crate::renderer::{self, RenderQueue, Renderer};
 use crate::req_router::{self, ReqRouter};
 use crate::upkeep::{self, Upkeep, UpkeepMetrics};
@@ -286,6 +288,14 @@ impl Plan {
             },
             0,
         );
+        let remotes: Addr<Remotes> = self.root.start_child(
+            self.on_thread("remotes"),
+            remotes::Seed {
+                services: back.services.clone(),
+                metrics: RemotesMetrics::new(&self.registry),
+            },
+            0,
+        );
         self.start_front(requests, &back);
         let _: Addr<Maintenance> = self.root.start_child(
             ChildSpec::permanent(),
@@ -297,6 +307,7 @@ impl Plan {
                 store: back.store.recipient(),
                 mirror: back.mirror.map(Addr::recipient),
                 upkeep: upkeep.recipient(),
+                remotes: remotes.recipient(),
                 presence,
                 rotation,
             },

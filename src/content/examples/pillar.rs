@@ -106,7 +106,7 @@ fn main() {
     let parts = Parts {
         clock: clock.clone(),
         files: Arc::new(FileServer::new(&config, clock.clone()).expect("a file server")),
-        ext: ExtPillars::new(&config, clock).expect("external pillars"),
+        ext: ExtPillars::new(&config).expect("external pillars"),
         site: Arc::new(NoSite),
     };
     let pillars = Pillars::new(&config, parts).expect("pillars");

@@ -66,7 +66,7 @@ impl Master {
         let parts = Parts {
             clock: self.clock.clone(),
             files: Arc::new(FileServer::new(&config, self.clock.clone()).unwrap()),
-            ext: ExtPillars::new(&config, self.clock.clone()).unwrap(),
+            ext: ExtPillars::new(&config).unwrap(),
             site: Arc::new(NoSite),
         };
         Pillars::new(&config, parts)

@@ -74,6 +74,7 @@ fn keep(
 /// Forgets what is kept of a minion whose key was deleted or replaced, unless the site wants it
 /// kept (`preserve_minion_cache`). `true` when there was something to forget.
 pub fn forget_minion(services: &Services, minion: &MinionId) -> bool {
+    services.pillars.forget(minion);
     if services.site.preserve_minion_cache {
         return false;
     }

@@ -76,7 +76,7 @@ impl Stores {
             Parts {
                 clock: clock.clone(),
                 files: files.clone(),
-                ext: ExtPillars::new(config, clock.clone())?,
+                ext: ExtPillars::new(config)?,
                 site: Arc::new(MasterSite::new(
                     pki.clone(),
                     minion_data.clone(),

@@ -152,6 +152,12 @@ impl Pillars {
             && !roots.any(|root| root.contains(options::ANY_ENVIRONMENT) || is_directory(root))
     }
 
+    /// Fetches the git remotes of external pillars that are due; whether anything is different.
+    /// For periodic duties: it waits for the network.
+    pub fn refresh_remotes(&self) -> bool {
+        self.ext.refresh()
+    }
+
     /// Makes the pillar of a minion, or gives one that was kept (`pillar_cache`). Blocks, within
     /// [`Limits::DEFAULT`]. Failures are texts in `_errors`, as in stock.
     pub fn compile(&self, request: &PillarRequest) -> Value {

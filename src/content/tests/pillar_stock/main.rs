@@ -91,7 +91,7 @@ fn ours(config: &MasterConfig, case: &Case) -> Value {
     let parts = Parts {
         clock: clock.clone(),
         files: Arc::new(FileServer::new(config, clock).unwrap()),
-        ext: ExtPillars::new(config, Clock::system()).unwrap(),
+        ext: ExtPillars::new(config).unwrap(),
         site: Arc::new(NoSite),
     };
     let pillars = Pillars::new(config, parts).unwrap();
