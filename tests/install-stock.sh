@@ -36,6 +36,8 @@ missing_packages() {
     command -v cc >/dev/null || echo gcc libc6-dev
     command -v make >/dev/null || echo make
     command -v pkg-config >/dev/null || echo pkg-config
+    command -v gpg >/dev/null || echo gnupg
+    command -v ip >/dev/null || echo iproute2
     { command -v pkg-config >/dev/null && pkg-config --exists openssl; } || echo libssl-dev
 }
 

@@ -1,13 +1,17 @@
 //! Runs a program with bounds: it gets its input, and so much time and output; then it and all
 //! that it started are killed.
+//!
+//! One thread serves all pipes and waits for no longer than the time. A grandchild that left the
+//! program's group may outlive it, but nothing here waits for such a one.
 
 use std::fs::File;
-use std::io::{self, PipeReader, Read as _, Write as _};
+use std::io::{self, ErrorKind, PipeReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::{self, JoinHandle};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::time::Instant;
 
@@ -74,41 +78,18 @@ pub(crate) fn run_with(
         }
     };
     let mut child = start(command.stdin(Stdio::piped()).stdout(writer))?;
-    // Our ends of the pipes are in the command; the readers wait for the last one to close.
+    // Our copies of the pipes' other ends are in the command; the pipes end when all are closed.
     drop(command);
-    let mut stdin = child.stdin.take().ok_or("the program has no input")?;
-    // Threads of their own, so that no pipe can block another. They end when the pipes do, which
-    // the kill below brings about at the latest.
-    let writer = thread::spawn(move || stdin.write_all(&input));
-    let reader = thread::spawn(move || read_up_to(stdout, longest));
-    let error_reader = stderr.map(|stderr| thread::spawn(move || read_up_to(stderr, longest)));
-    let is_read = || {
-        reader.is_finished()
-            && error_reader
-                .as_ref()
-                .is_none_or(|reader| reader.is_finished())
-    };
-    let pid = child.id();
-    let status = wait(&mut child, Instant::now() + time, is_read)?;
-    let _ = writer.join();
-    let read = |reader: JoinHandle<io::Result<Vec<u8>>>| {
-        let bytes = reader.join().map_err(|_| "reading the output failed")?;
-        bytes.map_err(|error| error.to_string())
-    };
-    let output = read(reader)?;
-    let errors = error_reader.map(read).transpose()?.unwrap_or_default();
-    match status {
-        None => Err(too_long(&name, time)),
-        Some(_) if output.len().max(errors.len()) as u64 > longest => {
-            Err(format!("\"{name}\" printed more than {longest} bytes"))
-        }
-        Some(status) => Ok(Finished {
-            pid,
-            code: status.code(),
-            output,
-            errors,
-        }),
-    }
+    let input = child.stdin.take().map(|stdin| Input {
+        pipe: stdin,
+        rest: input,
+    });
+    let outputs = [Some(stdout), stderr].map(|pipe| Output {
+        pipe,
+        bytes: Vec::new(),
+        is_cut: false,
+    });
+    finish(child, Pipes { input, outputs }, &name, time, longest)
 }
 
 /// The most bytes of errors that [`run_into`] keeps.
@@ -125,32 +106,20 @@ pub(crate) fn run_into(
     time: Duration,
 ) -> Result<Finished, String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let (mut stderr, writer) = io::pipe().map_err(|error| error.to_string())?;
+    let (stderr, writer) = io::pipe().map_err(|error| error.to_string())?;
     let stdout = file.map_or_else(Stdio::null, Stdio::from);
-    let mut child = start(command.stdin(Stdio::null()).stdout(stdout).stderr(writer))?;
+    let child = start(command.stdin(Stdio::null()).stdout(stdout).stderr(writer))?;
     drop(command);
-    let reader: JoinHandle<io::Result<Vec<u8>>> = thread::spawn(move || {
-        let mut errors = Vec::new();
-        stderr.by_ref().take(ERRORS).read_to_end(&mut errors)?;
-        // The program must not stop because nobody reads on.
-        io::copy(&mut stderr, &mut io::sink())?;
-        Ok(errors)
+    let outputs = [None, Some(stderr)].map(|pipe| Output {
+        pipe,
+        bytes: Vec::new(),
+        is_cut: true,
     });
-    let pid = child.id();
-    let status = wait(&mut child, Instant::now() + time, || reader.is_finished())?;
-    let errors = reader.join().map_err(|_| "reading the errors failed")?;
-    let errors = errors.map_err(|error| error.to_string())?;
-    let status = status.ok_or_else(|| too_long(&name, time))?;
-    Ok(Finished {
-        pid,
-        code: status.code(),
-        output: Vec::new(),
-        errors,
-    })
-}
-
-fn too_long(name: &str, time: Duration) -> String {
-    format!("\"{name}\" took longer than {} ms", time.as_millis())
+    let pipes = Pipes {
+        input: None,
+        outputs,
+    };
+    finish(child, pipes, &name, time, ERRORS)
 }
 
 /// Starts a program as the leader of a group.
@@ -161,35 +130,185 @@ fn start(command: &mut Command) -> Result<Child, String> {
     })
 }
 
-/// Waits until the program has ended and its output is read; a program in the background may still
-/// hold that. At the deadline the whole group is killed, and there is no status.
-fn wait(
-    child: &mut Child,
-    deadline: Instant,
-    is_read: impl Fn() -> bool,
-) -> Result<Option<ExitStatus>, String> {
-    loop {
-        let exited = child.try_wait().map_err(|error| error.to_string())?;
-        match exited {
-            Some(status) if is_read() => return Ok(Some(status)),
-            _ if Instant::now() >= deadline => break,
-            _ => thread::sleep(Duration::from_millis(1)),
+/// Serves a program to its end, or ends it.
+fn finish(
+    mut child: Child,
+    mut pipes: Pipes,
+    name: &str,
+    time: Duration,
+    longest: u64,
+) -> Result<Finished, String> {
+    let deadline = Instant::now() + time;
+    let status = pipes
+        .exchange(deadline, longest)
+        .and_then(|()| exit_of(&mut child, deadline));
+    let status = status.map_err(|failure| {
+        kill(&mut child);
+        match failure {
+            Failure::Time => format!("\"{name}\" took longer than {} ms", time.as_millis()),
+            Failure::Output => format!("\"{name}\" printed more than {longest} bytes"),
+            Failure::System(error) => format!("\"{name}\" cannot be run: {error}"),
+        }
+    })?;
+    let [output, errors] = pipes.outputs;
+    Ok(Finished {
+        pid: child.id(),
+        code: status.code(),
+        output: output.bytes,
+        errors: errors.bytes,
+    })
+}
+
+enum Failure {
+    Time,
+    Output,
+    System(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::System(error)
+    }
+}
+
+/// What the program is still to be given.
+struct Input {
+    pipe: ChildStdin,
+    rest: Vec<u8>,
+}
+
+/// What the program has printed; its pipe until that ends.
+struct Output {
+    pipe: Option<PipeReader>,
+    bytes: Vec<u8>,
+    /// Whether what is too much is thrown away, instead of being an error.
+    is_cut: bool,
+}
+
+impl Output {
+    /// Takes what is there.
+    fn read(&mut self, longest: u64) -> Result<(), Failure> {
+        let Some(pipe) = &mut self.pipe else {
+            return Ok(());
+        };
+        let mut buffer = [0; 1 << 14];
+        match pipe.read(&mut buffer) {
+            Ok(0) => self.pipe = None,
+            Ok(count) => {
+                let read = buffer.get(..count).unwrap_or_default();
+                self.bytes.extend_from_slice(read);
+                let is_too_long = self.bytes.len() as u64 > longest;
+                match self.is_cut {
+                    true => self
+                        .bytes
+                        .truncate(usize::try_from(longest).unwrap_or(usize::MAX)),
+                    false if is_too_long => return Err(Failure::Output),
+                    false => {}
+                }
+            }
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+struct Pipes {
+    input: Option<Input>,
+    outputs: [Output; 2],
+}
+
+impl Pipes {
+    /// Gives and takes until the program has closed its outputs.
+    fn exchange(&mut self, deadline: Instant, longest: u64) -> Result<(), Failure> {
+        if let Some(input) = &self.input {
+            rustix::io::ioctl_fionbio(&input.pipe, true).map_err(io::Error::from)?;
+        }
+        for pipe in self
+            .outputs
+            .iter()
+            .filter_map(|output| output.pipe.as_ref())
+        {
+            rustix::io::ioctl_fionbio(pipe, true).map_err(io::Error::from)?;
+        }
+        while self.outputs.iter().any(|output| output.pipe.is_some()) {
+            self.write();
+            self.wait(deadline)?;
+            for output in &mut self.outputs {
+                output.read(longest)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&self, deadline: Instant) -> Result<(), Failure> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Failure::Time);
+        }
+        let left = Timespec::try_from(left).map_err(|_| Failure::Time)?;
+        let input = self
+            .input
+            .iter()
+            .map(|input| PollFd::new(&input.pipe, PollFlags::OUT));
+        let outputs = self
+            .outputs
+            .iter()
+            .filter_map(|output| output.pipe.as_ref());
+        let outputs = outputs.map(|pipe| PollFd::new(pipe, PollFlags::IN));
+        let mut waiting: Vec<PollFd<'_>> = input.chain(outputs).collect();
+        match poll(&mut waiting, Some(&left)).map_err(io::Error::from) {
+            Ok(0) => Err(Failure::Time),
+            Ok(_) => Ok(()),
+            Err(error) if is_passing(&error) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
+
+    /// Gives as much as the program takes; it need not take everything.
+    fn write(&mut self) {
+        let Some(input) = &mut self.input else { return };
+        if !input.rest.is_empty() {
+            match input.pipe.write(&input.rest) {
+                Ok(count) => {
+                    input.rest.drain(..count);
+                }
+                Err(error) if is_passing(&error) => return,
+                Err(_) => input.rest.clear(),
+            }
+        }
+        if input.rest.is_empty() {
+            self.input = None;
+        }
+    }
+}
+
+/// The exit of a program that has closed its outputs, which it mostly does by exiting.
+fn exit_of(child: &mut Child, deadline: Instant) -> Result<ExitStatus, Failure> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::Time);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Ends the program and what it started.
+fn kill(child: &mut Child) {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(group) = group {
         // It may be gone already, which is what is wanted.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
-    Ok(None)
-}
-
-/// One byte more than allowed tells that there was more.
-fn read_up_to(pipe: PipeReader, longest: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    pipe.take(longest + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -213,6 +332,20 @@ mod tests {
     }
 
     #[test]
+    fn large_inputs_and_outputs_pass_each_other() {
+        let long = Duration::from_secs(30);
+        let input = vec![b'x'; 1 << 20];
+        let done = run(shell("cat"), input.clone(), long, 1 << 20).expect("it runs");
+        assert!(
+            done.output == input,
+            "{} bytes came back",
+            done.output.len()
+        );
+        let done = run(shell("echo a"), input, long, 100).expect("it need not read");
+        assert_eq!(done.output, b"a\n");
+    }
+
+    #[test]
     fn errors_go_where_they_are_wanted() {
         let script = "echo a; echo b >&2; echo c";
         let run = |errors| {
@@ -233,7 +366,14 @@ mod tests {
     #[test]
     fn a_program_that_goes_on_is_killed_with_its_children() {
         let short = Duration::from_millis(100);
-        for script in ["sleep 600", "sleep 600 & exit 0", "yes"] {
+        // The last one leaves the group and keeps the output open.
+        let scripts = [
+            "sleep 600",
+            "sleep 600 & exit 0",
+            "yes",
+            "setsid sleep 5 & exit 0",
+        ];
+        for script in scripts {
             assert!(
                 run(shell(script), Vec::new(), short, 100).is_err(),
                 "{script}"
