@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_policy::matching::MatchOptions;
-use saltern_policy::matching::mine::MineRequest;
+use saltern_policy::matching::mine::{AnswerTooLarge, MineRequest};
 use saltern_store::StoreError;
 use saltern_wire::msgpack::{Dialect, RawValue, Value, decode_wire, encode};
 
@@ -96,6 +96,8 @@ enum Failure {
     #[error("the load cannot be decoded")]
     Undecodable,
     #[error(transparent)]
+    TooLarge(#[from] AnswerTooLarge),
+    #[error(transparent)]
     Store(#[from] StoreError),
 }
 
@@ -140,5 +142,5 @@ fn get(sealed: &Sealed, services: &Services) -> Result<Value, Failure> {
             None
         })
     };
-    Ok(request.answer(&services.site.mine_access, resolve, mine))
+    Ok(request.answer(&services.site.mine_access, resolve, mine)?)
 }

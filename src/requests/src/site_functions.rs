@@ -95,7 +95,11 @@ impl SiteFunctions for MasterSite {
                 None
             })
         };
-        request.answer(&self.access, resolve, mine)
+        let answer = request.answer(&self.access, resolve, mine);
+        answer.unwrap_or_else(|error| {
+            tracing::error!(minion = %asking, %error, "a template gets no mines");
+            Value::Map(Vec::new())
+        })
     }
 
     fn cached_grains(&self, target: &Target) -> Value {

@@ -11,6 +11,7 @@
 //!   expression a minion could find out other minions' pillars. Stock forgets `pillar_pcre`.
 //! - A colon in an id or in a function's name makes no difference; in stock it opens the entry to
 //!   everybody.
+//! - An answer takes at most 256 MiB, and a request at most 1,000 functions.
 //! - An expression in `mine_get` that does not parse matches nothing; in stock the request fails.
 
 use std::collections::HashMap;
@@ -28,6 +29,17 @@ const ACL_MARK: &str = "__saltmine_acl__";
 
 /// Where such an entry keeps its data.
 const ACL_DATA: &str = "__data__";
+
+/// The largest answer, in bytes of memory as [`weight`] estimates them.
+const LARGEST_ANSWER: usize = 256 << 20;
+
+/// The most functions that one request asks for.
+const MOST_FUNCTIONS: usize = 1_000;
+
+/// The mines that a request asks for are too large to be sent in one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the mines that are asked for take more than 256 MiB")]
+pub struct AnswerTooLarge;
 
 /// The master's option `mine_get`, ready for use.
 #[derive(Default)]
@@ -115,6 +127,9 @@ impl MineRequest {
             }
             _ => return None,
         };
+        if functions.len() > MOST_FUNCTIONS {
+            return None;
+        }
         let kind = match (load.get("tgt_type"), load.get("expr_form")) {
             (Some(kind), _) => kind.as_str()?,
             (None, Some(old)) if !old.is_nil() => old.as_str()?,
@@ -138,17 +153,21 @@ impl MineRequest {
     ///
     /// `resolve` finds the minions of a target, nobody for a target in error; `mine` reads a
     /// minion's mine.
+    ///
+    /// # Errors
+    /// [`AnswerTooLarge`]: the mines of all minions together have no bound of their own.
     pub fn answer(
         &self,
         access: &MineAccess,
         resolve: impl Fn(&Target, &MatchOptions<'_>) -> Vec<MinionId>,
         mine: impl Fn(&MinionId) -> Option<Arc<Value>>,
-    ) -> Value {
+    ) -> Result<Value, AnswerTooLarge> {
         let is_allowed = |function: &&String| access.allows(&self.id, function);
         let functions: Vec<&String> = self.functions.iter().filter(is_allowed).collect();
         if functions.is_empty() {
-            return Value::Map(Vec::new());
+            return Ok(Value::Map(Vec::new()));
         }
+        let mut room = LARGEST_ANSWER;
         let options = MatchOptions {
             greedy: false,
             exact_pillar: self.exact_pillar,
@@ -160,6 +179,7 @@ impl MineRequest {
             let Some(mine) = mine(&minion) else { continue };
             for (function, found) in functions.iter().zip(&mut found) {
                 if let Some(data) = mine.get(function).and_then(|entry| permissions.open(entry)) {
+                    room = room.checked_sub(weight(data)).ok_or(AnswerTooLarge)?;
                     found.push((minion.as_str().into(), data.clone()));
                 }
             }
@@ -167,14 +187,28 @@ impl MineRequest {
         let mut found = functions.iter().zip(found);
         if self.by_function {
             let found = found.filter(|(_, minions)| !minions.is_empty());
-            return Value::map(
-                found.map(|(function, minions)| {
-                    (Value::from(function.as_str()), Value::Map(minions))
-                }),
-            );
+            return Ok(Value::map(found.map(|(function, minions)| {
+                (Value::from(function.as_str()), Value::Map(minions))
+            })));
         }
-        Value::Map(found.next().map(|(_, minions)| minions).unwrap_or_default())
+        let minions = found.next().map(|(_, minions)| minions);
+        Ok(Value::Map(minions.unwrap_or_default()))
     }
+}
+
+/// About how many bytes of memory a value takes.
+fn weight(value: &Value) -> usize {
+    let inner = match value {
+        Value::Str(text) => text.len(),
+        Value::Bin(bytes) | Value::Ext(_, bytes) => bytes.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Map(entries) => entries
+            .iter()
+            .map(|(name, value)| weight(name) + weight(value))
+            .sum(),
+        _ => 0,
+    };
+    inner + size_of::<Value>()
 }
 
 /// Opens entries of mines for one minion. Many minions have the same `allow_tgt`, so each is
@@ -274,7 +308,8 @@ mod tests {
             };
             Some(Arc::new(mine))
         };
-        request.answer(access, resolve, mine)
+        let answer = request.answer(access, resolve, mine);
+        answer.expect("the mines of this test are small")
     }
 
     #[test]
@@ -296,6 +331,24 @@ mod tests {
             ask("web", one, &open),
             Value::map([("shut", Value::map([("a", "a2")]))])
         );
+    }
+
+    #[test]
+    fn an_answer_has_a_bound() {
+        let large = Arc::new(Value::map([("f", "x".repeat(1 << 20).as_str())]));
+        let load = Value::map([("tgt", "*"), ("fun", "f")]);
+        let request = MineRequest::read(&id("m"), &load).unwrap();
+        let answer = |minions: usize| {
+            let fleet: Vec<MinionId> = (0..minions).map(|n| id(&format!("m{n}"))).collect();
+            let resolve = |_: &Target, _: &MatchOptions<'_>| fleet.clone();
+            let mine = |_: &MinionId| Some(Arc::clone(&large));
+            request.answer(&MineAccess::default(), resolve, mine)
+        };
+        assert!(answer(100).is_ok());
+        assert_eq!(answer(300), Err(AnswerTooLarge));
+        let names = vec![Value::from("f"); MOST_FUNCTIONS + 1];
+        let load = Value::map([("tgt", Value::from("*")), ("fun", names.into())]);
+        assert!(MineRequest::read(&id("m"), &load).is_none());
     }
 
     #[test]
