@@ -26,7 +26,9 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         let request = request_of(&sealed);
         let pillar = match &request {
             Some(request) => services.pillars.compile(request),
-            // As in stock, nobody gets a pillar without showing grains.
+            // Nobody gets a pillar without showing grains; stock's private answer says so with an
+            // empty one (`_encrypt_private` in `salt/channel/server.py`).
+            None if private => Value::Map(Vec::new()),
             None => Value::Bool(false),
         };
         let reply = if private {

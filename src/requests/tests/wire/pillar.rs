@@ -90,3 +90,15 @@ fn the_old_form_is_given_where_the_site_allows_it() {
     let pillar = verified(&m1, &reply, EncAlgo::OaepSha1, SigAlgo::Pkcs1v15Sha1);
     assert_eq!(pillar, Value::Map(Vec::new()));
 }
+
+#[test]
+fn without_grains_the_pillar_is_empty() {
+    let site = Site::new("pillar_version: 1\n");
+    let m1 = Minion::signed_in(&site, "m1");
+    let load = || pillar_load(&m1).without("grains");
+    let reply = site.ask_in_vain("private", m1.sealed(load(), 3));
+    let pillar = verified(&m1, &reply, EncAlgo::OaepSha1, SigAlgo::Pkcs1v15Sha1);
+    assert_eq!(pillar, Value::Map(Vec::new()));
+    let reply = site.ask_in_vain("old", m1.sealed(load().without("ver"), 3));
+    assert_eq!(m1.open(&reply, 3), Value::Bool(false));
+}
