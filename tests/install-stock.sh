@@ -34,6 +34,7 @@ find_python() {
 missing_packages() {
     find_python >/dev/null || echo python3 python3-venv
     command -v cc >/dev/null || echo gcc libc6-dev
+    command -v git >/dev/null || echo git
     command -v make >/dev/null || echo make
     command -v pkg-config >/dev/null || echo pkg-config
     command -v gpg >/dev/null || echo gnupg

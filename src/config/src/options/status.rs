@@ -111,6 +111,16 @@ pub(super) const HONOURED: &[&str] = &[
     "file_roots", "fileserver_backend", "fileserver_followsymlinks", "fileserver_ignoresymlinks",
     "fileserver_list_cache_time", "minionfs_blacklist", "minionfs_env", "minionfs_mountpoint",
     "minionfs_whitelist",
+    // Remotes.
+    "git_pillar_base", "git_pillar_branch", "git_pillar_depth", "git_pillar_env",
+    "git_pillar_fallback", "git_pillar_includes", "git_pillar_insecure_auth", "git_pillar_password",
+    "git_pillar_privkey", "git_pillar_proxy", "git_pillar_refspecs", "git_pillar_root",
+    "git_pillar_ssl_verify", "git_pillar_update_interval", "git_pillar_user", "gitfs_base",
+    "gitfs_depth", "gitfs_disable_saltenv_mapping", "gitfs_fallback", "gitfs_insecure_auth",
+    "gitfs_mountpoint", "gitfs_password", "gitfs_privkey", "gitfs_proxy", "gitfs_ref_types",
+    "gitfs_refspecs", "gitfs_remotes", "gitfs_root", "gitfs_saltenv", "gitfs_saltenv_blacklist",
+    "gitfs_saltenv_whitelist", "gitfs_ssl_verify", "gitfs_update_interval", "gitfs_user",
+    "http_connect_timeout", "http_max_body", "http_request_timeout",
     // Keys and authentication.
     "auto_accept", "autoreject_file", "autosign_file",
     "autosign_grains_dir", "autosign_timeout", "drop_messages_signature_fail", "hash_type",
@@ -120,6 +130,9 @@ pub(super) const HONOURED: &[&str] = &[
     "publish_signing_algorithm", "request_server_ttl",
     "require_minion_sign_messages", "sign_pub_messages", "signing_key_pass",
 ];
+
+const PASSPHRASE: &str =
+    "system git cannot be given it; use an ssh-agent, or a key without a passphrase";
 
 /// Options of which only the default can be used.
 pub(super) const REFUSED: &[(&str, &str)] = &[
@@ -164,9 +177,12 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
         "fips_mode",
         "this program has no FIPS-validated cryptography",
     ),
+    ("gitfs_passphrase", PASSPHRASE),
+    ("git_pillar_passphrase", PASSPHRASE),
     ("serial", "only \"msgpack\" can be used"),
 ];
 
+const CLONES: &str = "each clone has a lock of its own, which ends with whoever holds it";
 const CLUSTER: &str = "clusters of masters are not built, and nothing else uses it";
 const NICENESS: &str = "there is one process; set its priority where it is started";
 const PORTS: &str = "the event sockets are Unix sockets";
@@ -204,6 +220,22 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ("con_cache", "the connected minions are always known here"),
     ("cython_enable", "no Python runs here"),
     ("dummy_pub", RETIRED),
+    ("gitfs_global_lock", CLONES),
+    ("gitfs_pubkey", "ssh needs only the private key"),
+    (
+        "git_pillar_disable_saltenv_mapping",
+        "stock does not use it for pillars either",
+    ),
+    ("git_pillar_global_lock", CLONES),
+    ("git_pillar_pubkey", "ssh needs only the private key"),
+    (
+        "git_pillar_ref_types",
+        "stock looks for branches and tags whatever it says",
+    ),
+    (
+        "git_pillar_verify_config",
+        "the remotes are always checked at the start",
+    ),
     ("event_publisher_niceness", NICENESS),
     ("event_return_niceness", NICENESS),
     ("fileserver_update_niceness", NICENESS),
@@ -357,7 +389,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "rest_tornado",
     ]),
     (NotYet::Runners, &[
-        "http_connect_timeout", "http_max_body", "http_request_timeout", "outputter_dirs",
+        "outputter_dirs",
         "queue_dirs", "runner_dirs", "runner_returns", "sqlite_queue_dir", "no_proxy",
         "winrepo_branch", "winrepo_cachefile", "winrepo_depth", "winrepo_dir", "winrepo_dir_ng",
         "winrepo_fallback", "winrepo_insecure_auth", "winrepo_passphrase", "winrepo_password",
@@ -378,14 +410,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
 ];
 
 /// Families of names that are decided together.
-const REMOTES: &[&str] = &[
-    "gitfs_",
-    "git_pillar_",
-    "hgfs_",
-    "svnfs_",
-    "s3fs_",
-    "azurefs_",
-];
+const REMOTES: &[&str] = &["hgfs_", "svnfs_", "s3fs_", "azurefs_"];
 
 /// What is done with an option of stock; `None` for a name that is not one.
 pub fn status(name: &str) -> Option<Status> {

@@ -1,7 +1,7 @@
 //! The external pillars: sources of pillar data beside the SLS files (`ext_pillar`).
 //!
 //! Each source is a module of stock by the same name (`salt/pillar/*.py`), built in; sources of a
-//! site's own need Python and are refused at the start, by name. A source gives a mapping, which
+//! site's own need Python and are an error that names them. A source gives a mapping, which
 //! the caller's strategy merges into the pillar; one that fails leaves a text for `_errors` and
 //! the others run on, as in stock. Calls block: whoever compiles pillars has threads for it.
 //!
@@ -62,12 +62,6 @@ pub struct ExtInput<'a> {
 /// Why external pillars cannot be used as they are configured.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExtPillarError {
-    /// There is no source by this name here.
-    #[error(
-        "ext_pillar \"{0}\" is not available: built in are cmd_json, cmd_yaml, file_tree, git, \
-         http_json, http_yaml, nodegroups and stack"
-    )]
-    Unknown(String),
     /// A remote of `git` cannot be used, or there is no git.
     #[error("ext_pillar \"git\": {0}")]
     Git(#[from] GitError),
@@ -103,8 +97,9 @@ impl ExtPillars {
     /// The external pillars that the configuration names, in its order.
     ///
     /// # Errors
-    /// [`ExtPillarError`] for a source that this master does not have. Wrong arguments of a source
-    /// are an error of each pillar, as in stock.
+    /// [`ExtPillarError`] for remotes of `git` that cannot be used. Wrong arguments of a source are an
+    /// error of each pillar, as in stock, and so are sources that this master does not have, which
+    /// stock tells only in the log.
     pub fn new(config: &MasterConfig) -> Result<Self, ExtPillarError> {
         let mut entries = Vec::new();
         let mut clones = None;
@@ -243,7 +238,10 @@ fn source(
             named(http::YAML_PARAMETERS)
                 .and_then(|arguments| http::Http::new(&arguments, http::Form::Yaml, config)),
         ),
-        other => return Err(ExtPillarError::Unknown(other.to_owned())),
+        other => Err(format!(
+            "\"{other}\" is not available: built in are cmd_json, cmd_yaml, file_tree, git, \
+             http_json, http_yaml, nodegroups and stack"
+        )),
     })
 }
 

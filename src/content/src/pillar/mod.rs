@@ -143,6 +143,13 @@ impl Pillars {
         })
     }
 
+    /// Fetches the git remotes of external pillars whose `git_pillar_update_interval` has passed.
+    /// For periodic duties, and for the start; never for a request, because it waits for the
+    /// network. Says whether anything is different.
+    pub fn refresh_remotes(&self) -> bool {
+        self.ext.refresh()
+    }
+
     /// Whether nobody can get anything but what he brings along: no external pillar is configured,
     /// and no root is there at this moment.
     pub fn is_empty(&self) -> bool {
@@ -150,12 +157,6 @@ impl Pillars {
         self.ext.is_empty()
             && !self.options.shows_opts
             && !roots.any(|root| root.contains(options::ANY_ENVIRONMENT) || is_directory(root))
-    }
-
-    /// Fetches the git remotes of external pillars that are due; whether anything is different.
-    /// For periodic duties: it waits for the network.
-    pub fn refresh_remotes(&self) -> bool {
-        self.ext.refresh()
     }
 
     /// Makes the pillar of a minion, or gives one that was kept (`pillar_cache`). Blocks, within

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use saltern_base::clock::Clock;
 use saltern_config::load_master;
-use saltern_content::ext_pillar::{ExtInput, ExtPillarError, ExtPillars};
+use saltern_content::ext_pillar::{ExtInput, ExtPillars};
 use saltern_content::render::functions::Registry;
 use saltern_content::render::jinja::{Context, Limits, NoTemplates};
 use saltern_content::render::modules::{Facts, add_all};
@@ -255,15 +255,18 @@ fn sources_give_what_stock_gives() {
 }
 
 #[test]
-fn a_source_that_is_not_here_is_refused_by_name() {
+fn a_source_that_is_not_here_is_an_error_that_names_it() {
     let site = site();
-    let conf = site.path().join("ours");
-    fs::write(
-        &conf,
-        configuration(site.path(), "ext_pillar: [{mysql: {}}]"),
-    )
-    .unwrap();
-    let loaded = load_master(&conf).unwrap();
-    let refused = ExtPillars::new(&loaded.config).err();
-    assert_eq!(refused, Some(ExtPillarError::Unknown("mysql".to_owned())));
+    let case = Case {
+        ext_pillar: "",
+        saltenv: None,
+        pillarenv: None,
+    };
+    let option = "ext_pillar: [{mysql: {}}, {cmd_yaml: 'echo a: 1'}]";
+    let (pillar, errors) = ours(site.path(), &case, option);
+    assert_eq!(pillar.get("a"), Some(&Value::Int(1)));
+    assert!(
+        errors.len() == 1 && errors[0].contains("\"mysql\" is not available"),
+        "{errors:?}"
+    );
 }
