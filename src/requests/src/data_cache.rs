@@ -40,6 +40,22 @@ pub(crate) fn remember(
     Some(event_data::event(services, tag, told))
 }
 
+/// The pillar that is kept of a minion, or an empty one.
+///
+/// It is what stays kept when a pillar is made with data that the minion brought along
+/// (`pillar_override`): in 3006 and 3007 that data was kept too, and let a minion choose which
+/// pillar targets it belongs to. 3008 keeps it apart (`CachedPillar` in `salt/pillar/__init__.py`).
+pub(crate) fn pillar_of(services: &Services, minion: &MinionId) -> Value {
+    match services.minion_data.pillar(minion) {
+        Ok(Some(pillar)) => pillar.as_ref().clone(),
+        Ok(None) => Value::Map(Vec::new()),
+        Err(error) => {
+            tracing::error!(%minion, %error, "the kept pillar cannot be read");
+            Value::Map(Vec::new())
+        }
+    }
+}
+
 /// `false`: nothing is to be kept, because the key is gone since the request came, and what was kept
 /// of the minion with it; or because the request makes no sense.
 fn keep(

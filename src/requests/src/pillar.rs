@@ -40,14 +40,13 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
             sealed.answer.seal(&encode(&pillar, Dialect::Raw))
         };
         let event = request.and_then(|request| {
+            let (minion, grains) = (&sealed.minion, &request.grains);
             let pillarenv = request.pillarenv.as_deref();
-            data_cache::remember(
-                &services,
-                &sealed.minion,
-                &request.grains,
-                &pillar,
-                pillarenv,
-            )
+            let kept = match request.pillar_override {
+                None => pillar,
+                Some(_) => data_cache::pillar_of(&services, minion),
+            };
+            data_cache::remember(&services, minion, grains, &kept, pillarenv)
         });
         let events = event.into_iter().collect();
         Finished { reply, events }
@@ -79,6 +78,7 @@ fn request_of(sealed: &Sealed) -> Option<PillarRequest> {
     }
     let given = |name: &str| match value_of(&sealed.load, name) {
         Value::Nil => None,
+        Value::Map(entries) if entries.is_empty() => None,
         value => Some(value),
     };
     let text = |name: &str| sealed.load.str(name).map(str::to_owned);

@@ -1,8 +1,8 @@
 //! Git repositories as sources of files and pillars, by the system's `git`.
 //!
-//! Each remote has one bare clone below `cachedir`, which [`Clone::refresh`] fetches: that is for
+//! Each remote has one bare clone below `cachedir`, which `Clone::refresh` fetches: that is for
 //! whoever does periodic duties, never for a request. A request sees the refs of the last fetch
-//! ([`Refs`]), the tree of a commit as a list in memory ([`Tree`]), and single files or whole
+//! (`Refs`), the tree of a commit as a list in memory (`Tree`), and single files or whole
 //! checkouts that are written below `cachedir` when they are first wanted. Those are named by the
 //! object that they hold, so they never change and nobody waits for a lock.
 //!

@@ -5,7 +5,7 @@ use saltern_requests::NO_ANSWER;
 use saltern_wire::msgpack::Value;
 
 use crate::client::{Load, Minion, NONCE, master_key};
-use crate::site::{Site, decode};
+use crate::site::{Site, decode, tags};
 
 fn pillar_load(minion: &Minion) -> Load {
     let load = minion
@@ -101,4 +101,37 @@ fn without_grains_the_pillar_is_empty() {
     assert_eq!(pillar, Value::Map(Vec::new()));
     let reply = site.ask_in_vain("old", m1.sealed(load().without("ver"), 3));
     assert_eq!(m1.open(&reply, 3), Value::Bool(false));
+}
+
+/// What a minion brings along is in its own pillar, never in the one that targets look at.
+#[test]
+fn an_override_is_answered_and_not_kept() {
+    let site = Site::new("");
+    site.write("pillar/top.sls", "base:\n  '*':\n    - role\n");
+    site.write(
+        "pillar/role.sls",
+        "role: {{ grains.id }}-{{ 40 + 2 }}\nlist: [1, yes]\n",
+    );
+    let m1 = Minion::signed_in(&site, "m1");
+    let id = saltern_model::MinionId::parse("m1").unwrap();
+    let ask = |load: Load| {
+        let outcome = site.ask(m1.sealed(load, 3));
+        assert_eq!(tags(&outcome), ["minion/refresh/m1"]);
+        verified(
+            &m1,
+            &outcome.reply,
+            EncAlgo::OaepSha1,
+            SigAlgo::Pkcs1v15Sha1,
+        )
+    };
+    let own = Value::map([
+        ("role", Value::from("m1-42")),
+        ("list", Value::Array(vec![1_i64.into(), true.into()])),
+    ]);
+    assert_eq!(ask(pillar_load(&m1)), own);
+    let given = Load::new().set("role", "database");
+    let answered = ask(pillar_load(&m1).set("pillar_override", given));
+    assert_eq!(answered.get("role"), Some(&"database".into()));
+    let kept = site.services.minion_data.pillar(&id).unwrap();
+    assert_eq!(kept.as_deref(), Some(&own));
 }
