@@ -475,7 +475,7 @@ fn many_workers_may_ask_while_the_tree_changes() {
 fn options_that_cannot_work_are_named() {
     let site = Site::new();
     for (options, named) in [
-        ("fileserver_backend: [roots, gitfs]\n", "gitfs"),
+        ("fileserver_backend: [roots, hgfs]\n", "\"hgfs\""),
         ("fileserver_backend: [hgfs]\n", "fileserver_backend"),
         ("file_buffer_size: 0\n", "file_buffer_size"),
         ("file_buffer_size: -1\n", "file_buffer_size"),

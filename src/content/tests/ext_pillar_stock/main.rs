@@ -7,6 +7,7 @@
 
 mod cases;
 mod http;
+mod tls;
 
 use std::fs;
 use std::io::Write;
