@@ -42,6 +42,7 @@ pub use error::FilesError;
 use found::Found;
 use gitfs::GitFs;
 use hash::Hashes;
+use listing::Purpose;
 use minionfs::MinionFs;
 use options::{BackendName, Options};
 pub(crate) use options::{expand as expand_glob, without_scheme};
@@ -206,7 +207,9 @@ impl FileServer {
         let mut entries = Vec::new();
         for backend in &self.backends {
             let listing = match backend {
-                Backend::Roots(roots) => roots.listing(saltenv, self.clock.now())?,
+                Backend::Roots(roots) => {
+                    roots.listing(saltenv, self.clock.now(), Purpose::Answer)?
+                }
                 Backend::Git(gitfs) => gitfs.links(saltenv)?,
                 Backend::MinionFs(_) => continue,
             };
@@ -222,8 +225,8 @@ impl FileServer {
     }
 
     /// Walks every configured environment whose lists are older than they may be. Called at the
-    /// start and every now and then it keeps the walk out of the requests; without it the next
-    /// request walks. One environment that cannot be listed does not keep the others from it.
+    /// start and every now and then it leaves requests little to read: only directories that have
+    /// changed since. One environment that cannot be listed does not keep the others from it.
     ///
     /// # Errors
     /// The first of [`FilesError::TooManyEntries`] and [`FilesError::TooDeep`].
@@ -232,7 +235,9 @@ impl FileServer {
         for backend in &self.backends {
             if let Backend::Roots(roots) = backend {
                 for saltenv in roots.environments() {
-                    let listed = roots.listing(saltenv, self.clock.now()).map(|_| ());
+                    let listed = roots
+                        .listing(saltenv, self.clock.now(), Purpose::Ahead)
+                        .map(|_| ());
                     result = result.and(listed);
                 }
             }
@@ -347,14 +352,14 @@ impl FileServer {
         let now = self.clock.now();
         let prefix = prefix.trim_matches('/');
         if let [Backend::Roots(roots)] = self.backends.as_slice() {
-            let listing = roots.listing(saltenv, now)?;
+            let listing = roots.listing(saltenv, now, Purpose::Answer)?;
             return Ok(form.of(&listing).packed_below(prefix));
         }
         let mut merged: BTreeSet<Box<str>> = BTreeSet::new();
         for backend in &self.backends {
             match (backend, form) {
                 (Backend::Roots(roots), _) => {
-                    let listing = roots.listing(saltenv, now)?;
+                    let listing = roots.listing(saltenv, now, Purpose::Answer)?;
                     merged.extend(form.of(&listing).below(prefix).iter().cloned());
                 }
                 (Backend::MinionFs(minionfs), Form::Files) => {

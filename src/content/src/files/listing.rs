@@ -2,7 +2,8 @@
 //!
 //! A list is made by a walk and then serves every request for `fileserver_list_cache_time`. After
 //! that the next request walks again, which reads only directories that changed; meanwhile others
-//! get the list that is there. Lists are kept sorted, so the part below a prefix is one slice, and
+//! get the list that is there. A walk that nobody asked for only makes the next one short: the time
+//! counts from a request, as in stock, so that what was just written is seen. Lists are kept sorted, so the part below a prefix is one slice, and
 //! a whole list is packed once.
 
 use std::collections::{BTreeMap, HashMap};
@@ -77,6 +78,15 @@ pub(crate) struct Listing {
     pub(crate) links: BTreeMap<String, String>,
 }
 
+/// What a walk is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// An answer, which then serves others too.
+    Answer,
+    /// To have less to read when an answer is wanted.
+    Ahead,
+}
+
 /// The lists of all environments.
 #[derive(Default)]
 pub(crate) struct Listings {
@@ -85,7 +95,8 @@ pub(crate) struct Listings {
 
 #[derive(Default)]
 struct Environment {
-    current: RwLock<Option<(Arc<Listing>, SystemTime)>>,
+    /// The lists, and when they were made for an answer.
+    current: RwLock<Option<(Arc<Listing>, Option<SystemTime>)>>,
     /// What the last walk found, one for each root. Locked by whoever walks.
     trees: Mutex<Vec<Tree>>,
 }
@@ -99,6 +110,7 @@ impl Listings {
         configured: usize,
         keep: Duration,
         now: SystemTime,
+        purpose: Purpose,
         walk: impl FnOnce(Vec<Tree>) -> Result<(Vec<Tree>, Option<Listing>), FilesError>,
     ) -> Result<Arc<Listing>, FilesError> {
         let environment = self.environment(saltenv, configured);
@@ -107,7 +119,10 @@ impl Listings {
                 .current
                 .read()
                 .as_ref()
-                .filter(|(_, at)| now.duration_since(*at).is_ok_and(|age| age < keep))
+                .filter(|(_, at)| {
+                    let age = at.and_then(|at| now.duration_since(at).ok());
+                    age.is_some_and(|age| age < keep)
+                })
                 .map(|(listing, _)| Arc::clone(listing))
         };
         if let Some(listing) = fresh(keep) {
@@ -141,7 +156,8 @@ impl Listings {
             (None, Some((listing, _))) => listing,
             (None, None) => Arc::default(),
         };
-        *current = Some((Arc::clone(&listing), now));
+        let at = (purpose == Purpose::Answer).then_some(now);
+        *current = Some((Arc::clone(&listing), at));
         Ok(listing)
     }
 
@@ -188,14 +204,15 @@ mod tests {
         let keep = Duration::from_secs(20);
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let walks = std::cell::Cell::new(0);
-        let ask = |at: SystemTime| {
+        let walk = |at: SystemTime, purpose: Purpose| {
             listings
-                .get("base", 1, keep, at, |trees| {
+                .get("base", 1, keep, at, purpose, |trees| {
                     walks.set(walks.get() + 1);
                     Ok((trees, Some(Listing::default())))
                 })
                 .unwrap()
         };
+        let ask = |at: SystemTime| walk(at, Purpose::Answer);
         let first = ask(start);
         assert!(Arc::ptr_eq(&first, &ask(start + Duration::from_secs(19))));
         assert_eq!(walks.get(), 1);
@@ -204,6 +221,13 @@ mod tests {
         // A list from the future is not trusted.
         ask(start);
         assert_eq!(walks.get(), 3);
+        // One made ahead does not keep a request from looking, nor the other way round.
+        walk(start + keep, Purpose::Ahead);
+        assert_eq!(walks.get(), 4);
+        ask(start + keep);
+        assert_eq!(walks.get(), 5);
+        walk(start + keep, Purpose::Ahead);
+        assert_eq!(walks.get(), 5);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use saltern_wire::msgpack::Value;
 
 use super::error::FilesError;
 use super::found::Found;
-use super::listing::{Listing, Listings, Paths};
+use super::listing::{Listing, Listings, Paths, Purpose};
 use super::options::{ANY_ENVIRONMENT, Options};
 use super::path::{Relative, Wanted, is_below, is_plain_environment, join, normalise, real_path};
 use super::root::{Links, Root, is_regular};
@@ -137,6 +137,7 @@ impl Roots {
         &self,
         saltenv: &str,
         now: SystemTime,
+        purpose: Purpose,
     ) -> Result<Arc<Listing>, FilesError> {
         let Some(roots) = self.roots_of(saltenv) else {
             return Ok(Arc::default());
@@ -147,8 +148,9 @@ impl Roots {
         }
         let links = self.options.links;
         let keep = self.options.list_cache_time;
+        let environments = self.options.file_roots.len();
         self.listings
-            .get(saltenv, self.options.file_roots.len(), keep, now, |old| {
+            .get(saltenv, environments, keep, now, purpose, |old| {
                 let mut old = old.into_iter();
                 let is_first = old.len() == 0;
                 let mut trees = Vec::with_capacity(roots.len());
