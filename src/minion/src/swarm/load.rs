@@ -87,7 +87,7 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    fn new(latencies: &Latencies, failed: usize, elapsed: Duration) -> Self {
+    pub(super) fn new(latencies: &Latencies, failed: usize, elapsed: Duration) -> Self {
         let done = latencies.count();
         Self {
             done,
@@ -103,14 +103,14 @@ impl LoadReport {
 }
 
 /// The numbers from 0 to `total`, each handed to one worker.
-struct Tickets {
+pub(super) struct Tickets {
     next: AtomicUsize,
     total: usize,
     end: Instant,
 }
 
 impl Tickets {
-    fn new(total: usize, limit: Duration) -> Self {
+    pub(super) fn new(total: usize, limit: Duration) -> Self {
         Self {
             next: AtomicUsize::new(0),
             total,
@@ -118,12 +118,17 @@ impl Tickets {
         }
     }
 
-    fn take(&self) -> Option<usize> {
+    pub(super) fn take(&self) -> Option<usize> {
         if Instant::now() >= self.end {
             return None;
         }
         let ticket = self.next.fetch_add(1, Relaxed);
         (ticket < self.total).then_some(ticket)
+    }
+
+    /// When the time is up.
+    pub(super) const fn end(&self) -> Instant {
+        self.end
     }
 }
 
@@ -320,7 +325,7 @@ async fn sign_in_once(
 }
 
 /// Asks over `connection`, or over a new one.
-async fn ask(
+pub(super) async fn ask(
     member: &Channel,
     connection: Option<ReqClient>,
     request: Bytes,

@@ -5,7 +5,10 @@
 //! A swarm runs on the runtime it is started on. For more than one core start several, each on a
 //! current-thread runtime of its own, with the parts that [`SwarmConfig::split`] gives.
 
+mod fetch;
 mod load;
+mod pillars;
+mod private_reply;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -33,7 +36,9 @@ use crate::sign_in::SignInError;
 use crate::stats::Stats;
 
 pub use crate::stats::{Latencies, Stats as SwarmStats};
+pub use fetch::{Fetch, FetchError, Fetched};
 pub use load::{AuthCheck, AuthStorm, LoadReport, ReturnFlood};
+pub use pillars::{PillarStorm, WrongPillar};
 
 /// What a swarm is made of.
 #[derive(Debug, Clone)]

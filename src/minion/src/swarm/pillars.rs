@@ -1,0 +1,206 @@
+//! Asks for pillars, as many as a master can render, and looks whether they are the right ones.
+//!
+//! What a minion's grains are and what its pillar must be is the caller's to say.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use saltern_wire::msgpack::Value;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::Swarm;
+use super::load::{LoadReport, Tickets, ask};
+use super::private_reply::{PrivateReply, sealed_parts};
+use crate::channel::Channel;
+use crate::envelope::{nonce, seal};
+use crate::error::RequestError;
+use crate::sign_in::SignInError;
+use crate::stats::Latencies;
+
+/// A storm of requests for pillars.
+#[derive(Clone, Copy)]
+pub struct PillarStorm<'a> {
+    /// How many.
+    pub total: usize,
+    /// How many at a time; at most one for each minion.
+    pub in_flight: usize,
+    /// When it is over at the latest.
+    pub limit: Duration,
+    /// The grains of the minion with this number and id.
+    pub grains: &'a dyn Fn(usize, &str) -> Value,
+    /// What is wrong with the pillar of the minion with this number and id.
+    pub check: &'a dyn Fn(usize, &str, &Value) -> Result<(), String>,
+    /// So many replies are opened and checked, the first ones.
+    pub check_first: usize,
+    /// Of the others every so many-th is; of the rest only the outside is looked at, because
+    /// opening one costs this process more than some masters need to render it.
+    pub check_every: usize,
+}
+
+impl PillarStorm<'_> {
+    fn checks(&self, ticket: usize) -> bool {
+        ticket < self.check_first || ticket.is_multiple_of(self.check_every.max(1))
+    }
+}
+
+/// A pillar that is not the minion's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the pillar of \"{minion}\" is wrong: {reason}")]
+pub struct WrongPillar {
+    /// Whose it is.
+    pub minion: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// One minion of the storm.
+struct Asking<'a> {
+    number: usize,
+    member: &'a Channel,
+    grains: Value,
+}
+
+impl Swarm {
+    /// Asks for pillars over a fresh connection each, as stock minions do.
+    ///
+    /// # Errors
+    /// The first pillar that is not the right one ends the storm. A request that fails otherwise
+    /// is counted only.
+    pub async fn pillar_storm(&self, storm: &PillarStorm<'_>) -> Result<LoadReport, WrongPillar> {
+        let (tickets, latencies) = (Tickets::new(storm.total, storm.limit), Latencies::default());
+        let failed = AtomicUsize::new(0);
+        let wrong: Mutex<Option<WrongPillar>> = Mutex::default();
+        let begin = Instant::now();
+        let workers = self.askers(storm).into_iter().map(|askers| {
+            let (tickets, latencies, failed, wrong) = (&tickets, &latencies, &failed, &wrong);
+            async move {
+                for asking in askers.iter().cycle() {
+                    let Some(ticket) = tickets.take().filter(|_| wrong.lock().is_none()) else {
+                        return;
+                    };
+                    let begin = Instant::now();
+                    let work = self.pillar(asking, storm.checks(ticket));
+                    let pillar = match timeout_at(tickets.end(), work).await {
+                        Ok(Ok(pillar)) => pillar,
+                        Ok(Err(error)) => {
+                            tracing::debug!("a pillar failed: {error}");
+                            failed.fetch_add(1, Relaxed);
+                            continue;
+                        }
+                        // The time is up; what was under way counts neither way.
+                        Err(_) => return,
+                    };
+                    latencies.record(begin.elapsed());
+                    let Some(pillar) = pillar else { continue };
+                    let id = asking.member.id();
+                    if let Err(reason) = (storm.check)(asking.number, id, &pillar) {
+                        let minion = id.to_owned();
+                        *wrong.lock() = Some(WrongPillar { minion, reason });
+                        return;
+                    }
+                }
+            }
+        });
+        join_all(workers).await;
+        match wrong.into_inner() {
+            Some(wrong) => Err(wrong),
+            None => {
+                let failed = failed.load(Relaxed);
+                Ok(LoadReport::new(&latencies, failed, begin.elapsed()))
+            }
+        }
+    }
+
+    /// The minions in as many parts as there are workers. Not more than a few for each worker:
+    /// their grains stay in memory.
+    fn askers(&self, storm: &PillarStorm<'_>) -> Vec<Vec<Asking<'_>>> {
+        const FOR_EACH_WORKER: usize = 8;
+        let workers = storm.in_flight.clamp(1, self.members.len().max(1));
+        let mut parts: Vec<Vec<Asking<'_>>> = (0..workers).map(|_| Vec::new()).collect();
+        let members = self.members.iter().take(workers * FOR_EACH_WORKER);
+        for (at, member) in members.enumerate() {
+            if let Some(part) = parts.get_mut(at % workers) {
+                let number = self.config.first + at;
+                part.push(Asking {
+                    number,
+                    member,
+                    grains: (storm.grains)(number, member.id()),
+                });
+            }
+        }
+        parts
+    }
+
+    /// One pillar; `None` when only the outside of its reply was looked at.
+    async fn pillar(
+        &self,
+        asking: &Asking<'_>,
+        is_opened: bool,
+    ) -> Result<Option<Value>, RequestError> {
+        let member = asking.member;
+        let session = match member.session() {
+            Some(session) => session,
+            None => member.sign_in(None).await?,
+        };
+        let nonce = nonce();
+        let fields = fields(member.id(), &asking.grains);
+        let request = seal(&session.own, &fields, &nonce, &member.sealing());
+        let limit = self.config.request_timeout;
+        let reply = timeout(limit, ask(member, None, request))
+            .await
+            .map_err(|_| RequestError::Timeout(limit))??
+            .1;
+        let unopened = |error| RequestError::Reply(format!("{error}"));
+        if !is_opened {
+            return sealed_parts(&reply).map(|_| None).map_err(unopened);
+        }
+        let who = member.identity();
+        let master = who.store.load().map_err(SignInError::from)?;
+        let master = master.ok_or_else(|| SignInError::NoAnswer(String::new()))?;
+        let expected = PrivateReply {
+            keys: &who.keys,
+            master: &master,
+            enc_algo: who.config.encryption_algorithm,
+            sig_algo: who.config.signing_algorithm,
+        };
+        expected.open(&reply, &nonce).map(Some).map_err(unopened)
+    }
+}
+
+/// The load of a stock minion without an environment (`AsyncRemotePillar` in
+/// `salt/pillar/__init__.py`).
+fn fields(id: &str, grains: &Value) -> Vec<(&'static str, Value)> {
+    let nothing = || Value::Map(Vec::new());
+    vec![
+        ("id", id.into()),
+        ("grains", grains.clone()),
+        ("saltenv", Value::Nil),
+        ("pillarenv", Value::Nil),
+        ("pillar_override", nothing()),
+        ("extra_minion_data", nothing()),
+        ("ver", "2".into()),
+        ("cmd", "_pillar".into()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_replies_are_checked_and_then_a_share() {
+        let storm = PillarStorm {
+            total: 40,
+            in_flight: 1,
+            limit: Duration::ZERO,
+            grains: &|_, _| Value::Nil,
+            check: &|_, _, _| Ok(()),
+            check_first: 3,
+            check_every: 10,
+        };
+        let checked: Vec<usize> = (0..40).filter(|ticket| storm.checks(*ticket)).collect();
+        assert_eq!(checked, [0, 1, 2, 10, 20, 30]);
+    }
+}
