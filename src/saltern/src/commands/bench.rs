@@ -1,8 +1,16 @@
 //! `saltern bench`: the load of `make bench`. Signs a swarm in at a master, ours or stock's, and
-//! measures authentications, returns and whole jobs, each for a number of seconds.
+//! measures authentications, returns, whole jobs, pillars and files, each for a number of seconds;
+//! and how long a master of a fleet that exists only in its files looks for a target.
 //!
-//! With `--json` one line says which phase begins and one what it came to, so that whoever started
-//! this can look at what the master's processes used meanwhile.
+//! Pillars and files are those of the site that `make bench` makes (`tests/bench/site`), so these
+//! phases run only when they are asked for.
+
+mod files;
+mod fleet;
+mod pillar;
+mod progress;
+mod server;
+mod targets;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +21,7 @@ use saltern_base::exit::Exit;
 use saltern_client::{Answer, ClientConfig, ClientError, LocalClient, PublishRequest};
 use saltern_config::MasterConfig;
 use saltern_minion::swarm::{
-    AuthCheck, AuthStorm, Latencies, LoadReport, ReturnFlood, Swarm, SwarmConfig, SwarmStats,
+    AuthCheck, AuthStorm, Latencies, PillarStorm, ReturnFlood, Swarm, SwarmConfig, SwarmStats,
 };
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
@@ -22,6 +30,21 @@ use tracing_subscriber::filter::LevelFilter;
 
 use super::{chain, complain, load_config, say};
 use crate::{ConfigArgument, logging, privileges};
+use progress::{Progress, millis};
+use server::Server;
+use targets::Targets;
+
+/// What can be measured, in the order in which it is.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Phase {
+    Auth,
+    Returns,
+    Jobs,
+    Pillar,
+    Files,
+    /// Of a master with a fleet (`--fleet`); needs no swarm.
+    Targets,
+}
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -33,6 +56,21 @@ pub(crate) struct Arguments {
     /// How long each phase lasts.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
+    /// What to measure; pillar, files and targets need the site of `make bench`.
+    #[arg(long, value_delimiter = ',', default_value = "auth,returns,jobs")]
+    phases: Vec<Phase>,
+    /// Write keys and cached data of so many minions for a master that is not running, and stop.
+    #[arg(long, value_name = "MINIONS", hide = true)]
+    make_fleet: Option<usize>,
+    /// Print the nodegroups that the master of such a fleet needs, as YAML, and stop.
+    #[arg(long, hide = true)]
+    print_nodegroups: bool,
+    /// How many minions such a fleet has.
+    #[arg(long, value_name = "MINIONS", hide = true)]
+    fleet: Option<usize>,
+    /// How many seconds to wait for the answer to a target.
+    #[arg(long, default_value_t = 60, hide = true)]
+    target_cap: u64,
     /// Say what was measured as JSON, one line a message.
     #[arg(long)]
     json: bool,
@@ -58,10 +96,26 @@ enum BenchError {
     },
     #[error("a job of {minions} minions was answered by {returned}")]
     Incomplete { minions: usize, returned: usize },
+    #[error(transparent)]
+    Pillar(#[from] saltern_minion::swarm::WrongPillar),
+    #[error("no pillar came in time, and {0} requests failed")]
+    NoPillar(u64),
+    #[error(transparent)]
+    Files(#[from] files::FilesError),
+    #[error(transparent)]
+    Targets(#[from] targets::TargetsError),
+    #[error(transparent)]
+    Fleet(#[from] fleet::FleetError),
+    #[error("the phase \"targets\" needs \"--fleet\"")]
+    NoFleet,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     logging::start_plain(LevelFilter::WARN);
+    if arguments.print_nodegroups {
+        say(&nodegroups());
+        return Exit::Ok;
+    }
     privileges::raise_open_files(8 * arguments.minions as u64 + 1024);
     let loaded = match load_config(&arguments.config) {
         Ok(loaded) => loaded,
@@ -70,8 +124,13 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     let bench = Bench {
         arguments,
         config: &loaded.config,
+        progress: Progress::new(arguments.json),
     };
-    match actix_rt::System::new().block_on(bench.run()) {
+    let done = match arguments.make_fleet {
+        Some(minions) => fleet::write(&loaded.config, minions).map_err(BenchError::from),
+        None => actix_rt::System::new().block_on(bench.run()),
+    };
+    match done {
         Ok(()) => Exit::Ok,
         Err(error) => {
             complain(&chain(&error));
@@ -80,37 +139,120 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     }
 }
 
+fn nodegroups() -> String {
+    let mut text = "nodegroups:\n".to_owned();
+    for (name, target) in fleet::NODEGROUPS {
+        text.push_str(&format!("  {name}: '{target}'\n"));
+    }
+    text
+}
+
 struct Bench<'a> {
     arguments: &'a Arguments,
     config: &'a MasterConfig,
+    progress: Progress,
 }
 
 impl Bench<'_> {
     async fn run(&self) -> Result<(), BenchError> {
+        let phases = &self.arguments.phases;
+        if phases.iter().any(|phase| *phase != Phase::Targets) {
+            let swarm = self.sign_in().await?;
+            // In the order of their declaration, whatever the order of the argument.
+            for phase in <Phase as clap::ValueEnum>::value_variants() {
+                if phases.contains(phase) {
+                    self.phase(*phase, &swarm).await?;
+                }
+            }
+        } else {
+            self.targets().await?;
+        }
+        Ok(())
+    }
+
+    async fn phase(&self, phase: Phase, swarm: &Arc<Swarm>) -> Result<(), BenchError> {
+        match phase {
+            Phase::Auth => self.auth(swarm).await,
+            Phase::Returns => self.returns(swarm).await,
+            Phase::Jobs => return self.jobs(swarm).await,
+            Phase::Pillar => return self.pillars(swarm).await,
+            Phase::Files => {
+                files::run(swarm, self.config, self.limit(), &self.progress).await?;
+            }
+            Phase::Targets => return self.targets().await,
+        }
+        Ok(())
+    }
+
+    async fn sign_in(&self) -> Result<Arc<Swarm>, BenchError> {
         let master = SocketAddr::new(
             ClientConfig::from(self.config).interface,
             self.config.ret_port,
         );
         let config = SwarmConfig::new(self.arguments.minions, master);
-        self.begin("sign_in");
+        self.progress.begin("sign_in");
         let began = Instant::now();
         let swarm = Arc::new(Swarm::start(config, Arc::new(SwarmStats::default())).await?);
         let seconds = began.elapsed().as_secs_f64();
-        self.end(
-            "sign_in",
-            &[("done", swarm.len() as f64), ("seconds", seconds)],
-        );
+        let figures = [("done", swarm.len() as f64), ("seconds", seconds)];
+        self.progress.end("sign_in", &figures);
+        Ok(swarm)
+    }
 
-        self.begin("auth");
+    async fn auth(&self, swarm: &Swarm) {
+        self.progress.begin("auth");
         let report = swarm.auth_storm(&self.storm()).await;
-        self.end_load("auth", &report);
+        self.progress.end_load("auth", &report);
+    }
+
+    async fn returns(&self, swarm: &Swarm) {
         for (phase, fresh) in [("returns", false), ("returns_fresh", true)] {
-            self.begin(phase);
+            self.progress.begin(phase);
             let report = swarm.return_flood(&self.flood(fresh)).await;
-            self.end_load(phase, &report);
+            self.progress.end_load(phase, &report);
             self.let_mirror_catch_up(phase).await;
         }
-        self.jobs(&swarm).await
+    }
+
+    async fn pillars(&self, swarm: &Swarm) -> Result<(), BenchError> {
+        let storm = PillarStorm {
+            total: usize::MAX,
+            in_flight: pillar::IN_FLIGHT,
+            limit: self.limit(),
+            grains: &|number, id| Server(number).grains(id),
+            check: &pillar::check,
+            check_first: pillar::CHECK_FIRST,
+            check_every: pillar::CHECK_EVERY,
+        };
+        // Each process of a stock master takes seconds for its first pillar.
+        let warm_up = PillarStorm {
+            total: pillar::WARM_UP,
+            limit: pillar::WARM_UP_LIMIT,
+            ..storm
+        };
+        self.progress.begin("pillar_first");
+        let report = swarm.pillar_storm(&warm_up).await?;
+        self.progress.end_load("pillar_first", &report);
+        self.progress.begin("pillar");
+        let report = swarm.pillar_storm(&storm).await?;
+        self.progress.end_load("pillar", &report);
+        if report.done == 0 {
+            return Err(BenchError::NoPillar(report.failed));
+        }
+        Ok(())
+    }
+
+    async fn targets(&self) -> Result<(), BenchError> {
+        let minions = self.arguments.fleet.ok_or(BenchError::NoFleet)?;
+        let mut config = ClientConfig::from(self.config);
+        config.publish_timeout = Duration::from_secs(self.arguments.target_cap);
+        let targets = Targets {
+            client: LocalClient::new(config),
+            minions,
+            limit: self.limit(),
+            progress: &self.progress,
+        };
+        Ok(targets.run().await?)
     }
 
     fn limit(&self) -> Duration {
@@ -146,12 +288,12 @@ impl Bench<'_> {
         let Some(rows) = self.mirror_lag() else {
             return;
         };
-        self.begin(&phase);
+        self.progress.begin(&phase);
         let began = Instant::now();
         while self.mirror_lag().is_some_and(|lag| lag > 0.0) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        self.end(
+        self.progress.end(
             &phase,
             &[("done", rows), ("seconds", began.elapsed().as_secs_f64())],
         );
@@ -176,7 +318,7 @@ impl Bench<'_> {
         let client = LocalClient::new(ClientConfig::from(self.config));
         // The first job finds everything cold, and a minion that came last may still be on its way.
         self.one_job(&client, swarm).await?;
-        self.begin("jobs");
+        self.progress.begin("jobs");
         let (whole, delivery) = (Latencies::default(), Latencies::default());
         let end = Instant::now() + self.limit();
         while Instant::now() < end || whole.count() < 5 {
@@ -184,8 +326,7 @@ impl Bench<'_> {
             whole.record(took);
             delivery.record(delivered);
         }
-        let millis = |latency: Duration| latency.as_secs_f64() * 1e3;
-        self.end(
+        self.progress.end(
             "jobs",
             &[
                 ("done", whole.count() as f64),
@@ -240,40 +381,5 @@ impl Bench<'_> {
         }
         let last = swarm.stats().last_publication().unwrap_or(began);
         Ok((took, last.saturating_duration_since(began)))
-    }
-
-    fn begin(&self, phase: &str) {
-        if self.arguments.json {
-            say(&format!("{{\"begin\": \"{phase}\"}}\n"));
-        }
-    }
-
-    fn end_load(&self, phase: &str, report: &LoadReport) {
-        self.end(
-            phase,
-            &[
-                ("done", report.done as f64),
-                ("failed", report.failed as f64),
-                ("seconds", report.elapsed.as_secs_f64()),
-                ("per_second", report.per_second),
-                ("p50_ms", report.p50.as_secs_f64() * 1e3),
-                ("p99_ms", report.p99.as_secs_f64() * 1e3),
-            ],
-        );
-    }
-
-    fn end(&self, phase: &str, figures: &[(&str, f64)]) {
-        let separator = if self.arguments.json { ", " } else { "  " };
-        let quote = if self.arguments.json { "\"" } else { "" };
-        let shown: Vec<String> = figures
-            .iter()
-            .map(|(name, figure)| format!("{quote}{name}{quote}: {figure:.3}"))
-            .collect();
-        let shown = shown.join(separator);
-        if self.arguments.json {
-            say(&format!("{{\"end\": \"{phase}\", {shown}}}\n"));
-        } else {
-            say(&format!("{phase:>22}  {shown}\n"));
-        }
     }
 }
