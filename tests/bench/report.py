@@ -4,6 +4,8 @@ The plot is plain SVG, one small panel for each figure with a scale of its own: 
 by orders of magnitude, and each panel is about one comparison only.
 """
 
+import html
+
 # Name in results.json, title, unit, format, whether more is better.
 FIGURES = [
     ("authentications_per_second", "Authentications", "/s", "{:,.0f}", True),
@@ -21,7 +23,44 @@ FIGURES = [
         False,
     ),
     ("pss_megabytes", "Master memory (PSS)", "MB", "{:,.0f}", False),
+    ("pillars_per_second", "Pillars rendered (Jinja, 50 keys)", "/s", "{:,.0f}", True),
+    ("pillar_p99_ms", "Pillar, 16 asked for at once, p99", "ms", "{:,.0f}", False),
+    ("cpu_ms_per_pillar", "Master CPU per pillar", "ms", "{:,.2f}", False),
+    ("files_small_per_second", "cp.get_dir of small files, one minion", "/s", "{:,.0f}", True),
+    ("files_small_together_per_second", "… eight minions at once", "/s", "{:,.0f}", True),
+    (
+        "files_large_megabytes_per_second",
+        "cp.get_dir of a large file, one minion",
+        "MB/s",
+        "{:,.0f}",
+        True,
+    ),
+    (
+        "files_large_together_megabytes_per_second",
+        "… four minions at once",
+        "MB/s",
+        "{:,.0f}",
+        True,
+    ),
 ]
+
+
+def figures(results):
+    """All figures that both masters have; those of the fleets are named after their sizes."""
+    masters = results["masters"].values()
+    found = list(FIGURES)
+    for fleet in next(iter(masters))["fleets"]:
+        titles = {"p50": f"Target among {int(fleet):,} minions, p50", "p99": "… p99"}
+        for name, title in titles.items():
+            found.append((f"target_{fleet}_{name}_ms", title, "ms", "{:,.1f}", False))
+    return [figure for figure in found if all(figure[0] in master for master in masters)]
+
+
+def shown(master, key, unit, form):
+    """A value with its unit; one that was not waited for is at least this."""
+    more_than = "> " if key in master["capped"] else ""
+    return f"{more_than}{form.format(master[key])} {unit}"
+
 
 COLOURS = {"stock": "#9aa5b1", "saltern": "#1f7a5c"}
 
@@ -31,12 +70,15 @@ def names(results):
 
 
 def describe(results):
-    machine = results["machine"]
+    machine, site = results["machine"], results["site"]
     minions = results["masters"]["saltern"]["minions"]
     return (
         f"{minions:,} minions and their load on the same machine as the master: "
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
-        f"Linux {machine['kernel']}, {machine['date']}."
+        f"Linux {machine['kernel']}, {machine['date']}. "
+        f"`cp.get_dir` is of {site['small_files']:,} files of 1 to 20 KB, or of one of "
+        f"{site['megabytes']:,} MB. A target is compound and means about ten minions that the "
+        "master has in its cache; the time is that of the answer to `publish`."
     )
 
 
@@ -48,10 +90,11 @@ def write_markdown(results, path):
         f"| | {names(results)['stock']} | saltern | factor |",
         "| --- | ---: | ---: | ---: |",
     ]
-    for key, title, unit, form, more_is_better in FIGURES:
+    for key, title, unit, form, more_is_better in figures(results):
         high, low = (ours[key], stock[key]) if more_is_better else (stock[key], ours[key])
-        factor = f"{high / low:,.1f} ×" if low else "–"
-        cells = [f"{form.format(value[key])} {unit}" for value in (stock, ours)]
+        more_than = "> " if key in stock["capped"] and key not in ours["capped"] else ""
+        factor = f"{more_than}{high / low:,.1f} ×" if low else "–"
+        cells = [shown(master, key, unit, form) for master in (stock, ours)]
         lines.append(f"| {title} | {cells[0]} | {cells[1]} | {factor} |")
     path.write_text("\n".join(lines) + "\n")
 
@@ -71,7 +114,8 @@ def write_readme(markdown, readme):
 
 def write_svg(results, path):
     columns, width, height, margin = 2, 420, 92, 24
-    rows = -(-len(FIGURES) // columns)
+    chosen = figures(results)
+    rows = -(-len(chosen) // columns)
     top = 56
     total_width = columns * width + margin
     total_height = top + rows * height + margin
@@ -90,7 +134,7 @@ def write_svg(results, path):
         f'<text x="{margin}" y="46" fill="#666" font-size="11">{machine["cpu"]}, '
         f'{machine["cores"]} cores, {machine["date"]}</text>'
     )
-    for number, figure in enumerate(FIGURES):
+    for number, figure in enumerate(chosen):
         left = margin + (number % columns) * width
         out += panel(results, figure, left, top + (number // columns) * height)
     out.append("</svg>")
@@ -116,6 +160,6 @@ def panel(results, figure, left, top):
         )
         out.append(
             f'<text x="{left + bar + 6:.1f}" y="{y + 12}" fill="#222">'
-            f"{form.format(value)} {unit}</text>"
+            f"{html.escape(shown(results['masters'][kind], key, unit, form))}</text>"
         )
     return out

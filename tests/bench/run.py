@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Measures stock salt-master 3008.3 and our master in one run, with the same swarm.
 
-`make bench`, or `tests/bench/run.py [--minions N] [--only saltern|stock]`. The load is
-`saltern bench`, which says on standard output which phase begins and what each came to; this
-script starts the masters, gives both two listeners on the event bus, and reads from /proc what the
-master's processes cost meanwhile. Results: results.json, results.md, results.svg beside it.
+`make bench`, or `tests/bench/run.py [--minions N] [--only saltern|stock] [--phases P,…]`. The load
+is `saltern bench`, which says on standard output which phase begins and what each came to; this
+script makes the site that both masters serve (site_files.py), starts the masters, gives both two
+listeners on the event bus, and reads from /proc what the master's processes cost meanwhile. For
+targets each master is started anew with a fleet that exists only in its files.
+Results: results.json, results.md, results.svg beside it, when both masters ran all phases.
 
 Needs only Python's standard library. It does not judge: targets are in the issue, not here.
 """
@@ -26,6 +28,7 @@ import tempfile
 import time
 
 from report import write_markdown, write_readme, write_svg
+from site_files import Site
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -35,6 +38,7 @@ STOCK = pathlib.Path(
 STOCK_VERSION = "3008.3"
 SALTERN = pathlib.Path(os.environ.get("SALTERN", ROOT / "target/release/saltern"))
 TICKS = os.sysconf("SC_CLK_TCK")
+PHASES = ["auth", "returns", "jobs", "pillar", "files", "targets"]
 
 # Reads and drops everything, as cheaply as a process can: two of them stand on the bus.
 LISTENER = (
@@ -46,11 +50,11 @@ LISTENER = (
 
 
 class Master:
-    """A master of its own in a temporary directory, with everything at its defaults."""
+    """A master in a directory of its own, with everything but the site at its defaults."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, site, more=""):
         self.kind = kind
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="slt-bench-", dir="/tmp"))
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=site.top))
         self.listeners = []
         self.process = None
         (self.dir / "conf").mkdir()
@@ -69,7 +73,8 @@ class Master:
             "auto_accept": True,
         }
         lines = [f"{name}: {value}\n" for name, value in options.items()]
-        (self.dir / "conf/master").write_text("".join(lines))
+        lines.append(site.options())
+        (self.dir / "conf/master").write_text("".join(lines) + more)
 
     def __enter__(self):
         program = (
@@ -112,8 +117,6 @@ class Master:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        # A hundred thousand small files: gone in their own time, not in ours.
-        subprocess.Popen(["rm", "-rf", self.dir], start_new_session=True)
 
     def processes(self):
         """The ids of all processes of the master: it leads a session of its own."""
@@ -161,55 +164,101 @@ def wait_for(what, ready, limit=120):
         time.sleep(0.05)
 
 
-def measure(kind, minions, seconds):
-    """One master under the whole load; a map from phase to what came of it."""
+def put_load(master, arguments):
+    """Puts a load on a running master; a map from phase to what came of it."""
     results = {}
-    with Master(kind) as master:
-        command = [SALTERN, "bench", "-c", master.dir / "conf", "--json"]
-        command += ["--minions", str(minions), "--seconds", str(seconds)]
-        print(f"{kind}: {minions} minions", flush=True)
-        load = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        before = 0.0
-        for line in load.stdout:
-            message = json.loads(line)
-            if "begin" in message:
-                before = master.cpu()
-            elif "end" in message:
-                phase = message.pop("end")
-                message["master_cpu_seconds"] = round(master.cpu() - before, 3)
-                message["master_pss_bytes"] = master.pss()
-                results[phase] = message
-                print(f"  {phase}: {message}", flush=True)
-        if load.wait() != 0:
-            print((master.dir / "output").read_text()[-4000:], file=sys.stderr)
-            sys.exit(f"the load on {kind} failed")
-    return summarise(results, minions)
+    command = [SALTERN, "bench", "-c", master.dir / "conf", "--json", *map(str, arguments)]
+    load = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    before = 0.0
+    for line in load.stdout:
+        message = json.loads(line)
+        if "begin" in message:
+            before = master.cpu()
+        elif "end" in message:
+            phase = message.pop("end")
+            message["master_cpu_seconds"] = round(master.cpu() - before, 3)
+            message["master_pss_bytes"] = master.pss()
+            results[phase] = message
+            print(f"  {phase}: {message}", flush=True)
+    if load.wait() != 0:
+        print((master.dir / "output").read_text()[-4000:], file=sys.stderr)
+        sys.exit(f"the load on {master.kind} failed")
+    return results
 
 
-def summarise(phases, minions):
-    """The figures that the issue asks for, from what the phases measured."""
+def measure(kind, site, options):
+    """One master under the whole load, and one for each fleet; the figures of all of it."""
+    phases = [phase for phase in options.phases if phase != "targets"]
+    results, fleets = {}, {}
+    if phases:
+        print(f"{kind}: {options.minions} minions", flush=True)
+        with Master(kind, site) as master:
+            arguments = ["--minions", options.minions, "--seconds", options.seconds]
+            results = put_load(master, [*arguments, "--phases", ",".join(phases)])
+    if "targets" in options.phases:
+        for fleet in options.fleets:
+            print(f"{kind}: a fleet of {fleet} minions", flush=True)
+            fleets[fleet] = measure_targets(kind, site, fleet, options)
+    return summarise(results, fleets, options.minions)
 
-    def per_thousand(phase, *later):
-        """CPU seconds for a thousand returns, with what the master still did for them later."""
+
+def measure_targets(kind, site, fleet, options):
+    """A master that finds keys and cached data of its minions when it starts."""
+    nodegroups = [SALTERN, "bench", "--print-nodegroups"]
+    nodegroups = subprocess.run(nodegroups, check=True, capture_output=True, text=True).stdout
+    master = Master(kind, site, nodegroups)
+    make = [SALTERN, "bench", "-c", master.dir / "conf", "--make-fleet", str(fleet)]
+    subprocess.run(make, check=True)
+    # So that the kernel does not write a fleet to disk while something is measured.
+    os.sync()
+    with master:
+        arguments = ["--phases", "targets", "--fleet", fleet, "--seconds", options.seconds]
+        return put_load(master, [*arguments, "--target-cap", options.target_cap])
+
+
+def summarise(phases, fleets, minions):
+    """The figures that the issues ask for, from what the phases measured."""
+
+    def cpu(phase, *later):
+        """CPU seconds for each thing done, with what the master still did for them later."""
         seconds = phases[phase]["master_cpu_seconds"]
         seconds += sum(phases[name]["master_cpu_seconds"] for name in later if name in phases)
-        return 1000 * seconds / max(phases[phase]["done"], 1)
+        return seconds / max(phases[phase]["done"], 1)
 
-    ping = phases["jobs"]
-    return {
-        "minions": minions,
-        "authentications_per_second": phases["auth"]["per_second"],
-        "returns_per_second_kept": phases["returns"]["per_second"],
-        "returns_per_second_fresh": phases["returns_fresh"]["per_second"],
-        "publish_to_last_delivery_ms": ping["delivery_p50_ms"],
-        "job_p50_ms": ping["p50_ms"],
-        "job_p99_ms": ping["p99_ms"],
-        "cpu_seconds_per_1000_returns": per_thousand("returns"),
-        "cpu_seconds_per_1000_returns_mirrored": per_thousand("returns", "mirror_after_returns"),
-        "cpu_seconds_per_1000_returns_fresh": per_thousand("returns_fresh"),
-        "pss_megabytes": ping["master_pss_bytes"] / 1e6,
-        "phases": phases,
-    }
+    # At least this, because the answer was not waited for any longer.
+    found = {"minions": minions, "capped": []}
+    if "auth" in phases:
+        found["authentications_per_second"] = phases["auth"]["per_second"]
+    if "returns" in phases:
+        found["returns_per_second_kept"] = phases["returns"]["per_second"]
+        found["returns_per_second_fresh"] = phases["returns_fresh"]["per_second"]
+        found["cpu_seconds_per_1000_returns"] = 1000 * cpu("returns")
+        mirrored = cpu("returns", "mirror_after_returns")
+        found["cpu_seconds_per_1000_returns_mirrored"] = 1000 * mirrored
+        found["cpu_seconds_per_1000_returns_fresh"] = 1000 * cpu("returns_fresh")
+    if "jobs" in phases:
+        found["publish_to_last_delivery_ms"] = phases["jobs"]["delivery_p50_ms"]
+        found["job_p50_ms"] = phases["jobs"]["p50_ms"]
+        found["job_p99_ms"] = phases["jobs"]["p99_ms"]
+        found["pss_megabytes"] = phases["jobs"]["master_pss_bytes"] / 1e6
+    if "pillar" in phases:
+        found["pillars_per_second"] = phases["pillar"]["per_second"]
+        found["pillar_p50_ms"] = phases["pillar"]["p50_ms"]
+        found["pillar_p99_ms"] = phases["pillar"]["p99_ms"]
+        found["cpu_ms_per_pillar"] = 1000 * cpu("pillar")
+    if "files_small" in phases:
+        for name in ("files_small", "files_small_together"):
+            found[f"{name}_per_second"] = phases[name]["per_second"]
+        for name in ("files_large", "files_large_together"):
+            found[f"{name}_megabytes_per_second"] = phases[name]["megabytes_per_second"]
+    for fleet, measured in fleets.items():
+        for name in ("p50_ms", "p99_ms"):
+            found[f"target_{fleet}_{name}"] = measured["targets"][name]
+            if measured["targets"]["capped"]:
+                found["capped"].append(f"target_{fleet}_{name}")
+    found["phases"] = phases
+    found["fleets"] = fleets
+    return found
 
 
 def machine():
@@ -231,14 +280,37 @@ def machine():
     }
 
 
-def main():
+def choices(text):
+    phases = text.split(",")
+    unknown = set(phases) - set(PHASES)
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no phase {', '.join(sorted(unknown))}")
+    return phases
+
+
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minions", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=10, help="how long each phase lasts")
     parser.add_argument("--only", choices=["stock", "saltern"])
-    parser.add_argument("--out", type=pathlib.Path, default=HERE, help="where results.* go")
-    options = parser.parse_args()
+    parser.add_argument("--phases", type=choices, default=PHASES, help=",".join(PHASES))
+    parser.add_argument("--small-files", type=int, default=1000)
+    parser.add_argument("--megabytes", type=int, default=500, help="the size of the large file")
+    parser.add_argument(
+        "--fleets",
+        type=lambda text: [int(size) for size in text.split(",")],
+        default=[10_000, 100_000],
+        help="how many minions a target is looked for among",
+    )
+    parser.add_argument(
+        "--target-cap", type=int, default=60, help="seconds to wait for the answer to one target"
+    )
+    parser.add_argument("--out", type=pathlib.Path, help="where results.* go")
+    return parser.parse_args()
 
+
+def main():
+    options = arguments()
     busy = os.getloadavg()[0]
     if busy > 0.5:
         print(f"note: this machine is busy (load {busy:.1f}); the figures will be too low")
@@ -250,17 +322,23 @@ def main():
     results = {
         "machine": machine(),
         "stock": STOCK_VERSION,
-        "masters": {kind: measure(kind, options.minions, options.seconds) for kind in kinds},
+        "site": {"small_files": options.small_files, "megabytes": options.megabytes},
     }
-    if options.only:
+    with Site(options.small_files, options.megabytes, "files" in options.phases) as site:
+        results["masters"] = {kind: measure(kind, site, options) for kind in kinds}
+    is_whole = not options.only and options.phases == PHASES
+    if not options.out and not is_whole:
         print(json.dumps(results, indent=2))
         return
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
-    write_markdown(results, options.out / "results.md")
-    write_svg(results, options.out / "results.svg")
-    table = (options.out / "results.md").read_text()
-    if options.out == HERE:
+    out = options.out or HERE
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
+    if options.only:
+        return
+    write_markdown(results, out / "results.md")
+    write_svg(results, out / "results.svg")
+    table = (out / "results.md").read_text()
+    if out == HERE:
         write_readme(table, ROOT / "README.md")
     print(table)
 
