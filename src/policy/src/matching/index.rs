@@ -307,7 +307,10 @@ impl Facet {
             }
             Some(Test::Network(network)) => {
                 let column = self.column(network.grain(), None);
-                self.holding(&column, |value| network.holds(value))
+                let values = &self.values;
+                self.holding(&column, |value, number| {
+                    network.holds(value, || values.addresses(number))
+                })
             }
             None => Bits::none(self.minions.len()),
         }
@@ -332,10 +335,12 @@ impl Facet {
         };
         let column = self.column(name, loaded);
         for slot in changed.into_iter().map(|slot| slot as usize) {
-            let value = column.get(slot).and_then(|value| self.values.get(*value));
-            let holds = value.is_some_and(|value| match &test {
+            let number = column.get(slot).copied().unwrap_or(NONE);
+            let holds = self.values.get(number).is_some_and(|value| match &test {
                 Some(Test::Subdict(subdict)) => subdict.matches_under_first(value, &Budget::new()),
-                Some(Test::Network(network)) => network.holds(value),
+                Some(Test::Network(network)) => {
+                    network.holds(value, || self.values.addresses(number))
+                }
                 None => false,
             });
             match holds {
@@ -349,7 +354,7 @@ impl Facet {
     fn matching_under_first(&mut self, subdict: &Subdict) -> Bits {
         let Part { text, loaded, .. } = subdict.first();
         let column = self.column(text, loaded.clone());
-        self.holding(&column, |value| {
+        self.holding(&column, |value, _| {
             subdict.matches_under_first(value, &Budget::new())
         })
     }
@@ -391,16 +396,28 @@ impl Facet {
     }
 
     /// The minions whose value in the column `holds` says yes to; each value is asked for once.
-    fn holding(&self, column: &[u32], holds: impl Fn(&Value) -> bool) -> Bits {
-        let mut answers: Vec<Option<bool>> = vec![None; self.values.len()];
+    fn holding(&self, column: &[u32], holds: impl Fn(&Value, u32) -> bool) -> Bits {
+        // Sets and not a list of answers: there may be millions of values.
+        let mut asked = Bits::none(self.values.len());
+        let mut held = Bits::none(self.values.len());
         Bits::of(column.len(), |slot| {
-            let Some(value) = column.get(slot).copied().filter(|value| *value != NONE) else {
+            let number = column.get(slot).copied().unwrap_or(NONE);
+            if number == NONE {
                 return false;
-            };
-            let Some(answer) = answers.get_mut(value as usize) else {
-                return false;
-            };
-            *answer.get_or_insert_with(|| self.values.get(value).is_some_and(&holds))
+            }
+            let at = number as usize;
+            if asked.contains(at) {
+                return held.contains(at);
+            }
+            asked.insert(at);
+            let holds = self
+                .values
+                .get(number)
+                .is_some_and(|value| holds(value, number));
+            if holds {
+                held.insert(at);
+            }
+            holds
         })
     }
 

@@ -44,8 +44,13 @@ impl Network {
         if is_v6 { "ipv6" } else { "ipv4" }
     }
 
-    /// Whether the value of that grain fits.
-    pub(super) fn holds(&self, grain: &Value) -> bool {
+    /// Whether the value of that grain fits. `addresses` gives what [`addresses`] reads in it, which
+    /// may be remembered from an earlier question.
+    pub(super) fn holds<'a>(
+        &self,
+        grain: &Value,
+        addresses: impl FnOnce() -> &'a [IpAddr],
+    ) -> bool {
         match (self, grain) {
             (Self::Address { text, .. }, Value::Array(items)) => {
                 items.iter().any(|item| item.as_str() == Some(text))
@@ -56,23 +61,32 @@ impl Network {
             // A lone text is searched, not compared.
             (Self::Address { text, .. }, Value::Str(grain)) => grain.contains(text.as_str()),
             (Self::Address { .. }, _) => false,
-            (Self::Prefix { base, bits }, Value::Array(items)) => {
-                items.iter().any(|item| is_inside(*base, *bits, item))
+            (Self::Prefix { base, bits }, _) => {
+                let is_inside = |item: &IpAddr| {
+                    item.is_ipv6() == base.is_ipv6() && masked(*item, *bits) == *base
+                };
+                addresses().iter().any(is_inside)
             }
-            (Self::Prefix { base, bits }, lone) => is_inside(*base, *bits, lone),
         }
     }
 }
 
-fn is_inside(base: IpAddr, bits: u32, item: &Value) -> bool {
-    let item = match item {
+/// The addresses in the value of a grain: in a list, or the lone value. What is none is left out.
+pub(super) fn addresses(grain: &Value) -> Box<[IpAddr]> {
+    match grain {
+        Value::Array(items) => items.iter().filter_map(address_in).collect(),
+        lone => address_in(lone).into_iter().collect(),
+    }
+}
+
+fn address_in(item: &Value) -> Option<IpAddr> {
+    match item {
         Value::Str(text) => address(text).map(|(address, _)| address),
         Value::Int(number) => u32::try_from(*number)
             .ok()
             .map(|number| IpAddr::V4(Ipv4Addr::from(number))),
         _ => None,
-    };
-    item.is_some_and(|item| item.is_ipv6() == base.is_ipv6() && masked(item, bits) == base)
+    }
 }
 
 /// An address and, for version 6, its zone.
@@ -159,8 +173,10 @@ mod tests {
         ];
         for (text, addresses, expected) in table {
             let network = Network::parse(text).unwrap();
+            let grain = list(addresses);
+            let read = super::addresses(&grain);
             assert_eq!(
-                network.holds(&list(addresses)),
+                network.holds(&grain, || &read),
                 expected,
                 "{text} {addresses}"
             );

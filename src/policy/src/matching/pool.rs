@@ -1,11 +1,14 @@
 //! Values that many minions have in common, each kept once and known by a number.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
 
 use saltern_wire::msgpack::Value;
 
 use super::bits::Bits;
+use super::ipcidr;
 use super::python::Loaded;
 
 /// No minion, no value.
@@ -23,6 +26,9 @@ struct Entry {
     value: Value,
     hash: u64,
     users: u32,
+    /// The addresses in the value, once somebody has asked for them: a network is held against
+    /// every minion's, and reading them would take nearly all the time.
+    addresses: OnceCell<Box<[IpAddr]>>,
 }
 
 impl Pool {
@@ -34,6 +40,16 @@ impl Pool {
     pub(super) fn get(&self, number: u32) -> Option<&Value> {
         let entry = self.entries.get(number as usize)?.as_ref()?;
         Some(&entry.value)
+    }
+
+    /// The addresses in a value; none where there is no such value.
+    pub(super) fn addresses(&self, number: u32) -> &[IpAddr] {
+        match self.entries.get(number as usize) {
+            Some(Some(entry)) => entry
+                .addresses
+                .get_or_init(|| ipcidr::addresses(&entry.value)),
+            _ => &[],
+        }
     }
 
     fn find(&self, value: &Value, hash: u64) -> Option<u32> {
@@ -57,6 +73,7 @@ impl Pool {
             value: value.clone(),
             hash,
             users: 1,
+            addresses: OnceCell::new(),
         });
         let number = match self.free.pop() {
             Some(number) => number,

@@ -13,7 +13,7 @@ use saltern_model::Compat;
 use saltern_wire::msgpack::Value;
 
 use super::compound::{MAX_DEPTH, Word};
-use super::ipcidr::Network;
+use super::ipcidr::{self, Network};
 use super::nodegroups::{MAX_WORDS, Nodegroups, OPERATORS};
 use super::python;
 use super::subdict::{Budget, How, Subdict};
@@ -101,7 +101,10 @@ impl Single<'_> {
             "managing_minion" => text == self.id,
             "ipcidr" => Network::parse(text).is_some_and(|network| {
                 let grain = self.grains.get(network.grain());
-                grain.is_some_and(|grain| network.holds(grain))
+                grain.is_some_and(|grain| {
+                    let read = ipcidr::addresses(grain);
+                    network.holds(grain, || &read)
+                })
             }),
             _ => false,
         })
