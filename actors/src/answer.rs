@@ -41,6 +41,11 @@ impl Answer {
         Self { done, ..self }
     }
 
+    /// Whether nobody waits for the answer any more.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.reply.is_gone()
+    }
+
     /// Tells the peer that all is done.
     pub(crate) fn done(self) {
         self.reply.send(self.done);

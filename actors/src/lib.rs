@@ -22,6 +22,7 @@ mod mworker;
 mod presence;
 mod publisher;
 mod remotes;
+mod render_queue;
 mod renderer;
 mod req_router;
 mod send;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::messages::{BeginJob, Fire, TakeReturn, Work};
-use crate::renderer::{RenderQueue, Rendering};
+use crate::render_queue::{RenderQueue, Rendering};
 use crate::send::{Outbox, Sends};
 use crate::window::Ticket;
 
@@ -99,6 +99,7 @@ impl Handler<Work> for MWorker {
         let mut outcome = handled.outcome;
         match outcome.later.take() {
             Some(work) => self.seed.renderings.push(Rendering {
+                minion: handled.minion,
                 command: handled.command,
                 work,
                 answer: Answer::without_place(request.reply, outcome.reply),

@@ -57,6 +57,10 @@ impl Connection {
         }
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
     pub(super) fn is_known(&self) -> bool {
         self.known.load(Ordering::Relaxed)
     }

@@ -105,6 +105,12 @@ impl ReplyHandle {
         }
     }
 
+    /// Whether nobody waits for the reply any more: the connection is closed.
+    pub fn is_gone(&self) -> bool {
+        let connection = self.connection.as_ref();
+        connection.is_none_or(|connection| connection.is_closed())
+    }
+
     fn complete(&mut self, payload: Bytes) {
         if let Some(connection) = self.connection.take() {
             let envelope = self
