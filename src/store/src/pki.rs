@@ -19,7 +19,7 @@ use dashmap::DashMap;
 use parking_lot::RwLock;
 use saltern_base::clock::Clock;
 use saltern_config::MasterConfig;
-use saltern_crypto::PublicKey;
+use saltern_crypto::{PublicKey, clean_key};
 use saltern_model::{Compat, KeyState, MinionId};
 
 pub use accepted::{AcceptedIds, AcceptedKey};
@@ -91,6 +91,11 @@ impl PkiTree {
     /// rejected, accepted, pending in 3006 and 3007, and rejected, pending, accepted in 3008.
     /// [`KeyState::Denied`] is never the answer: a denied key is a note beside the others, see
     /// [`PkiTree::is_denied`].
+    ///
+    /// One thing is not left as it is found: a key that is accepted and, the same key, pending too.
+    /// 3008's `salt-key -a` takes the pending key away before it writes the accepted one, and a
+    /// minion that asks in between is written down as pending once more; under a stock master it
+    /// then stays out until somebody accepts it again. Here the acceptance counts.
     pub fn state(&self, id: &MinionId) -> Result<Option<KeyState>> {
         let order = match self.compat {
             Compat::V3006 | Compat::V3007 => {
@@ -100,10 +105,27 @@ impl PkiTree {
         };
         for state in order {
             if self.stat(id, state)?.is_some() {
-                return Ok(Some(state));
+                let is_left_over = state == KeyState::Pending && self.is_accepted_too(id)?;
+                return Ok(Some(match is_left_over {
+                    true => KeyState::Accepted,
+                    false => state,
+                }));
             }
         }
         Ok(None)
+    }
+
+    /// Whether the pending key is a copy of the accepted one; then it is removed.
+    fn is_accepted_too(&self, id: &MinionId) -> Result<bool> {
+        let Some(accepted) = self.stored_pem(id, KeyState::Accepted)? else {
+            return Ok(false);
+        };
+        let pending = self.stored_pem(id, KeyState::Pending)?;
+        let is_copy = pending.is_some_and(|pending| clean_key(&pending) == clean_key(&accepted));
+        if is_copy && self.remove(id, KeyState::Pending)? {
+            tracing::info!(minion = %id, "the key was accepted while the minion asked again");
+        }
+        Ok(is_copy)
     }
 
     /// Whether a key of this minion was denied.

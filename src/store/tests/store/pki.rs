@@ -88,8 +88,8 @@ fn of_several_states_the_first_in_each_versions_order_counts() {
     for compat in Compat::ALL {
         let (_dir, options) = place(compat);
         let tree = PkiTree::with_options(&options, Clock::system()).expect("a tree");
-        for dir in ["minions", "minions_pre"] {
-            fs::write(options.pki_dir.join(dir).join("m1"), pem(0)).expect("a key");
+        for (dir, key) in [("minions", pem(0)), ("minions_pre", pem(1))] {
+            fs::write(options.pki_dir.join(dir).join("m1"), key).expect("a key");
         }
         let expected = match compat {
             Compat::V3008 => KeyState::Pending,
@@ -99,6 +99,23 @@ fn of_several_states_the_first_in_each_versions_order_counts() {
         fs::write(options.pki_dir.join("minions_rejected/m1"), pem(0)).expect("a key");
         let state = tree.state(&id("m1")).expect("state");
         assert_eq!(state, Some(KeyState::Rejected));
+    }
+}
+
+/// As `salt-key -a` of 3008 leaves it when the minion asks while the key is on its way.
+#[test]
+fn a_key_that_is_accepted_and_still_pending_is_accepted() {
+    for compat in Compat::ALL {
+        let (_dir, options) = place(compat);
+        let tree = PkiTree::with_options(&options, Clock::system()).expect("a tree");
+        let accepted = format!("{}\n\n", pem(0));
+        for (dir, key) in [("minions", accepted), ("minions_pre", pem(0))] {
+            fs::write(options.pki_dir.join(dir).join("m1"), key).expect("a key");
+        }
+        let state = tree.state(&id("m1")).expect("state");
+        assert_eq!(state, Some(KeyState::Accepted));
+        let pending = tree.count(KeyState::Pending).expect("count");
+        assert_eq!(pending == 0, compat == Compat::V3008);
     }
 }
 
