@@ -36,7 +36,7 @@ impl Default for DatabaseLimits {
     fn default() -> Self {
         Self {
             max_bytes: None,
-            cache_bytes: 8 << 20,
+            cache_bytes: 4 << 20,
             check_bytes: 64 << 20,
             checkpoint_pages: 4_000,
         }
