@@ -67,15 +67,11 @@ fn request_of(sealed: &Sealed) -> Option<PillarRequest> {
     let Value::Map(mut grains) = value_of(&sealed.load, "grains") else {
         return None;
     };
-    // The id is the channel's, whatever the grains say.
-    let id = Value::from(sealed.minion.as_str());
-    match grains
-        .iter_mut()
-        .find(|(name, _)| name.as_str() == Some("id"))
-    {
-        Some((_, said)) => *said = id,
-        None => grains.push(("id".into(), id)),
-    }
+    // The id is the channel's, whatever and however often the grains say it.
+    let is_id = |(name, _): &(Value, Value)| name.as_bytes() == Some(b"id");
+    let place = grains.iter().position(is_id).unwrap_or(grains.len());
+    grains.retain(|entry| !is_id(entry));
+    grains.insert(place, ("id".into(), sealed.minion.as_str().into()));
     let given = |name: &str| match value_of(&sealed.load, name) {
         Value::Nil => None,
         Value::Map(entries) if entries.is_empty() => None,

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use saltern_wire::msgpack::Value;
+use saltern_model::MinionId;
+use saltern_wire::msgpack::{Dialect, Value, encode};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
@@ -438,4 +439,50 @@ fn a_revocation_names_nobody_but_the_sender() {
         .set("match", "m2");
     site.ask(m1.sealed(load, 3));
     assert!(site.read("pki/minions/m2").is_some());
+}
+
+/// A map may hold a key twice: one reader would see the sender's id, the other that of its victim.
+#[test]
+fn a_repeated_id_gives_nobody_the_pillar_of_another() {
+    let site = Site::new("pillar_version: 1\n");
+    site.write(
+        "pillar/top.sls",
+        "base:\n  victim:\n    - secret\n  'G@id:victim':\n    - match: compound\n    - secret\n",
+    );
+    site.write(
+        "pillar/secret.sls",
+        "password: hunter2\nof: {{ grains.id }}\n",
+    );
+    let m1 = Minion::signed_in(&site, "m1");
+    let id = |text: bool| match text {
+        true => Value::from("id"),
+        false => Value::Bin(Bytes::from_static(b"id")),
+    };
+    let mut asked = 0;
+    for keys in [[true, true], [true, false], [false, true], [false, false]] {
+        for ids in [["m1", "victim"], ["victim", "m1"], ["victim", "victim"]] {
+            for others in [0, 20] {
+                let said = keys
+                    .iter()
+                    .zip(ids)
+                    .map(|(text, said)| (id(*text), said.into()));
+                let others = (0..others).map(|other| (Value::from(other), Value::Nil));
+                let grains = Value::Map(said.chain(others).collect());
+                let load = m1.load("_pillar").set("grains", grains);
+                let packed = encode(&load.value(), Dialect::Bin);
+                let sealed = m1.crypticle(3).dumps(&packed, None);
+                let envelope = m1.envelope(Load::new(), 3);
+                let payload = envelope.set("load", Value::Bin(sealed.into())).packed();
+                let answer = m1.open(&site.ask(payload).reply, 3);
+                assert_eq!(answer, Value::Map(Vec::new()), "{keys:?} {ids:?}");
+                let minion = MinionId::parse("m1").unwrap();
+                let kept = site.services.minion_data.grains(&minion).unwrap().unwrap();
+                let kept = kept.as_map().unwrap().iter();
+                let kept = kept.filter(|(name, _)| name.as_bytes() == Some(b"id"));
+                assert_eq!(kept.collect::<Vec<_>>(), [&("id".into(), "m1".into())]);
+                asked += 1;
+            }
+        }
+    }
+    assert_eq!(asked, 24);
 }

@@ -1,9 +1,15 @@
 //! From packed bytes to a [`Value`].
+//!
+//! A peer can send one key of a map twice, also once as text and once as bytes. Stock reads maps
+//! into dictionaries, where the last one counts; so it is here, in every map and before anybody
+//! looks: code that looks for the first and code that looks for the last would otherwise see
+//! different values (see `unique`).
 
 use bytes::Bytes;
 
 use super::ext;
 use super::token::{Budget, Cursor, DecodeError, Limits, Token};
+use super::unique::unique;
 use super::value::Value;
 
 /// Reads a value as stock's `salt.payload.loads` reads what a peer sent: all that is valid UTF-8
@@ -104,7 +110,7 @@ impl Reader {
             entries.push((key, self.value(token, cursor, budget)?));
         }
         budget.close();
-        Ok(Value::Map(entries))
+        Ok(Value::Map(unique(entries)))
     }
 }
 

@@ -69,28 +69,28 @@ impl MapView {
         self.get(name).is_some()
     }
 
-    /// Takes an entry out and returns its value.
+    /// Takes an entry out and returns its value, of equal keys the last.
     pub fn remove(&mut self, name: &str) -> Option<RawValue> {
-        let mut removed = None;
-        while let Some(index) = self.entries.iter().position(|entry| is_named(entry, name)) {
-            removed = Some(self.entries.remove(index).1);
-        }
-        removed
+        let named = self.entries.extract_if(.., |entry| is_named(entry, name));
+        named.last().map(|(_, value)| value)
     }
 
     /// Sets a value: in place if there is such a key, else at the end, as a Python dictionary.
+    /// There is one such key then, however often it was sent.
     pub fn insert(&mut self, name: &str, value: RawValue) {
-        match self
-            .entries
-            .iter_mut()
-            .rev()
-            .find(|entry| is_named(entry, name))
-        {
-            Some((_, old)) => *old = value,
-            None => self
-                .entries
-                .push((RawValue::pack(&name.into(), Dialect::Raw), value)),
-        }
+        let Some(first) = self.entries.iter().position(|entry| is_named(entry, name)) else {
+            let key = RawValue::pack(&name.into(), Dialect::Raw);
+            return self.entries.push((key, value));
+        };
+        let mut at = 0;
+        self.entries.retain_mut(|entry| {
+            let is_kept = at <= first || !is_named(entry, name);
+            if at == first {
+                entry.1 = value.clone();
+            }
+            at += 1;
+            is_kept
+        });
     }
 
     /// Keys and values in wire order.
@@ -141,6 +141,6 @@ fn is_named((key, _): &(RawValue, RawValue), name: &str) -> bool {
     match key.bytes().split_first() {
         // Nearly all keys are fixraw: one header byte, the rest is the text.
         Some((0xa0..=0xbf, text)) => text == name.as_bytes(),
-        _ => key.as_bytes() == Some(name.as_bytes()),
+        _ => key.as_read_bytes() == Some(name.as_bytes()),
     }
 }

@@ -12,7 +12,7 @@
 //! whether stock could read them.
 //!
 //! Suggested reading order: `value`, `token` (one header at a time, the limits), `scan`, `decode`,
-//! `encode`, `transcode`, `raw` and `map_view`.
+//! `unique`, `encode`, `transcode`, `raw` and `map_view`.
 
 mod decode;
 mod encode;
@@ -22,6 +22,7 @@ mod raw;
 mod scan;
 mod token;
 mod transcode;
+mod unique;
 mod value;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::unique::unique;
 use super::*;
 
 fn plain() -> impl Strategy<Value = Value> {
@@ -32,7 +33,7 @@ fn value() -> impl Strategy<Value = Value> {
     plain().prop_recursive(5, 60, 20, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..20).prop_map(Value::Array),
-            vec((plain(), inner), 0..20).prop_map(Value::Map),
+            vec((plain(), inner), 0..20).prop_map(|entries| Value::Map(unique(entries))),
         ]
     })
 }
@@ -61,7 +62,13 @@ fn guessed(value: &Value) -> Value {
         Value::Bin(bytes) => text(bytes),
         Value::Ext(code, payload) if !ext::is_known(*code, payload) => text(payload),
         Value::Array(items) => Value::Array(items.iter().map(guessed).collect()),
-        Value::Map(entries) => Value::map(entries.iter().map(|(k, v)| (guessed(k), guessed(v)))),
+        // Bytes may have become the text that another key is.
+        Value::Map(entries) => {
+            let entries = entries
+                .iter()
+                .map(|(key, value)| (guessed(key), guessed(value)));
+            Value::Map(unique(entries.collect()))
+        }
         other => other.clone(),
     }
 }
@@ -164,6 +171,28 @@ proptest! {
                 prop_assert_eq!(raw.as_bool(), value.as_bool());
             }
         }
+    }
+}
+
+#[test]
+fn a_key_sent_as_text_and_as_bytes_is_one_key() {
+    let id = |victim: &[u8]| {
+        let tail = b"\xa3m-1\xc4\x02id\xa6victim";
+        [b"\x81\xa6grains", victim, b"\xa2id", tail].concat()
+    };
+    for (head, others) in [(&b"\x82"[..], 0), (b"\xde\x00\x0b", 9)] {
+        let mut packed = id(head);
+        for other in 0..others {
+            packed.extend_from_slice(&[other, 0xc0]);
+        }
+        let load = decode_wire(&packed, &Limits::WIRE).unwrap();
+        let grains = load.get("grains").and_then(Value::as_map).unwrap();
+        assert_eq!(grains.len(), 1 + usize::from(others));
+        assert_eq!(grains[0], ("id".into(), "victim".into()));
+        // In files and events bytes stay bytes, another key than the text.
+        let exact = decode_exact(&packed, &Limits::WIRE).unwrap();
+        let grains = exact.get("grains").and_then(Value::as_map).unwrap();
+        assert_eq!(grains.len(), 2 + usize::from(others));
     }
 }
 
@@ -299,4 +328,14 @@ fn a_map_view_edits_like_a_dictionary() {
     assert_eq!(view.str("b"), Some("new"));
     assert_eq!(view.str("c"), None);
     assert_eq!(view.pack(), &b"\x83\xa1b\xa3new\x05\x06\xa1c\xc0"[..]);
+}
+
+#[test]
+fn what_is_set_in_a_map_view_is_there_once() {
+    // As raw text, as bytes, and as an ext that stock does not know: all are read as "a".
+    let packed = b"\x84\x05\x06\xa1a\x01\xc4\x01a\x02\xd4\x07a\x03";
+    let mut view = MapView::parse(Bytes::from_static(packed), &Limits::WIRE).unwrap();
+    assert_eq!(view.get("a").and_then(RawValue::as_i64), Some(3));
+    view.insert("a", RawValue::pack(&4.into(), Dialect::Raw));
+    assert_eq!(view.pack(), &b"\x82\x05\x06\xa1a\x04"[..]);
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::decode::{decode_exact, decode_wire};
 use super::encode::{Dialect, encode};
+use super::ext;
 use super::map_view::MapView;
 use super::scan::{self, Traits};
 use super::token::{Budget, Cursor, DecodeError, Limits, Token};
@@ -123,6 +124,14 @@ impl RawValue {
         match self.token() {
             Token::Raw(bytes) | Token::Str8(bytes) | Token::Bin(bytes) => Some(bytes),
             _ => None,
+        }
+    }
+
+    /// The bytes of what [`decode_wire`] reads as text or bytes: also the payload of an unknown ext.
+    pub(super) fn as_read_bytes(&self) -> Option<&[u8]> {
+        match self.token() {
+            Token::Ext(code, payload) if !ext::is_known(code, payload) => Some(payload),
+            _ => self.as_bytes(),
         }
     }
 

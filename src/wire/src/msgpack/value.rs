@@ -24,7 +24,8 @@ pub enum Value {
     Bin(Bytes),
     /// A list (Python tuples and sets become lists).
     Array(Vec<Value>),
-    /// A dictionary in wire order. Of equal keys the last one counts, as in Python.
+    /// A dictionary in wire order. Of equal keys the last one counts, as in Python; what was
+    /// decoded has none.
     Map(Vec<(Value, Value)>),
     /// An extension type and its payload.
     Ext(i8, Bytes),
