@@ -36,6 +36,22 @@ pub enum StoreError {
         /// The most that is read, in bytes.
         limit: usize,
     },
+    /// More entries than a file may have.
+    #[error("\"{}\" would have more than {limit} entries", path.display())]
+    TooMany {
+        /// The file, which stays as it was.
+        path: PathBuf,
+        /// The most that it may have.
+        limit: usize,
+    },
+    /// What is to be written could not be read again.
+    #[error("what is to be in \"{}\" could not be read again", path.display())]
+    Unreadable {
+        /// The file, which stays as it was.
+        path: PathBuf,
+        /// The limit that it exceeds.
+        source: saltern_wire::msgpack::DecodeError,
+    },
     /// A name that cannot be one entry of a directory.
     #[error("\"{name}\" cannot be a file name in \"{}\"", root.display())]
     UnsafeName {

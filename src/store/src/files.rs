@@ -9,7 +9,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytes::Bytes;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
+use saltern_wire::msgpack::{Limits, RawValue};
 
 use crate::error::{Result, StoreError};
 
@@ -112,6 +114,40 @@ pub fn read_text(path: &Path, limit: usize) -> Result<Option<String>> {
             path: path.to_path_buf(),
             reason: "it is not text",
         })
+}
+
+/// Refuses what could not be read again.
+pub fn readable(packed: &Bytes, limits: &Limits, path: &Path) -> Result<()> {
+    if packed.len() > limits.bytes {
+        return Err(StoreError::TooLarge {
+            path: path.to_path_buf(),
+            limit: limits.bytes,
+        });
+    }
+    match RawValue::parse(packed.clone(), limits) {
+        Ok(_) => Ok(()),
+        Err(source) => Err(StoreError::Unreadable {
+            path: path.to_path_buf(),
+            source,
+        }),
+    }
+}
+
+/// Calls `each` for every entry of a directory whose name is text; no directory, no entries.
+pub fn each_entry(dir: &Path, mut each: impl FnMut(&str, &fs::DirEntry)) -> Result<()> {
+    let failed = |source| StoreError::io("list", dir, source);
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(failed(source)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if let Some(name) = entry.file_name().to_str() {
+            each(name, &entry);
+        }
+    }
+    Ok(())
 }
 
 /// Replaces the file's content as a whole: a reader sees the old content or the new, never a part.

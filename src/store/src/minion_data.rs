@@ -21,9 +21,10 @@ mod tests;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use saltern_config::MasterConfig;
 use saltern_model::{Compat, MinionId, SaltEnv};
@@ -46,9 +47,12 @@ const LIMITS: Limits = Limits {
     ..Limits::WIRE
 };
 
-/// The most environments whose pillars are kept of one minion. It chooses their names, so they could
-/// be any number; nothing but the minion's next request reads them.
+/// The most environments whose pillars are kept of a minion. It chooses their names, so they could be
+/// any number; nothing but the minion's next request reads them.
 const ENVIRONMENTS: usize = 64;
+
+/// The most functions in one mine.
+pub const MINE_FUNCTIONS: usize = 10_000;
 
 /// How many writers can work at a time.
 const WRITERS: usize = 64;
@@ -125,9 +129,22 @@ impl MinionDataStore {
         self.write(id, Bank::Data, &data)
     }
 
-    /// Keeps grains and the pillar of an environment of its own (`pillarenv`). 3008 keeps, for so many
-    /// environments of a minion, such a
-    /// pillar under a name of its own, where no target finds it; the others make no difference.
+    /// Keeps the grains alone: the pillar that was made for them is nobody else's business.
+    pub fn store_grains(&self, id: &MinionId, grains: &Value) -> Result<()> {
+        let _writing = self.writer(id).lock();
+        if self.has_banks() {
+            return self.write(id, Bank::Grains, grains);
+        }
+        // One file has both; the pillar in it is read and written back under the same lock.
+        let pillar = self.pillar(id)?;
+        let pillar = pillar.map_or(Value::Map(Vec::new()), |pillar| pillar.as_ref().clone());
+        let data = Value::map([("grains", grains.clone()), ("pillar", pillar)]);
+        self.write(id, Bank::Data, &data)
+    }
+
+    /// Keeps grains, and the pillar of an environment of its own (`pillarenv`). 3008 keeps such a
+    /// pillar under a name of its own, where no target finds it, for so many environments of a
+    /// minion; the other versions make no difference.
     ///
     /// # Errors
     /// Also when the environment's name cannot be part of a file name.
@@ -169,24 +186,35 @@ impl MinionDataStore {
 
     /// Adds functions to a mine, or with `clear` replaces it (`_mine` in
     /// `salt/daemons/masterapi.py`, whose `clear` fails). `false` when `data` is no mapping.
+    ///
+    /// # Errors
+    /// Also when the mine would hold more than [`MINE_FUNCTIONS`]; then it stays as it is.
     pub fn mine_update(&self, id: &MinionId, data: &Value, clear: bool) -> Result<bool> {
         let Some(new) = data.as_map() else {
             return Ok(false);
         };
+        let path = self.path(id, Bank::Mine)?;
+        let too_many = || StoreError::TooMany {
+            path: path.clone(),
+            limit: MINE_FUNCTIONS,
+        };
+        if new.len() > MINE_FUNCTIONS {
+            return Err(too_many());
+        }
         let _writing = self.writer(id).lock();
         let old = match clear {
             true => None,
             false => self.mine(id)?,
         };
         let old = old.as_deref().and_then(Value::as_map).unwrap_or_default();
-        let mut mine = old.to_vec();
-        for (function, result) in new {
-            match mine.iter_mut().find(|(known, _)| known == function) {
-                Some((_, known)) => *known = result.clone(),
-                None => mine.push((function.clone(), result.clone())),
-            }
+        let mine = [old, new].concat().into_iter().collect::<Value>();
+        if mine
+            .as_map()
+            .is_some_and(|mine| mine.len() > MINE_FUNCTIONS)
+        {
+            return Err(too_many());
         }
-        self.write(id, Bank::Mine, &Value::Map(mine))?;
+        self.write(id, Bank::Mine, &mine)?;
         Ok(true)
     }
 
@@ -341,12 +369,8 @@ impl MinionDataStore {
         if let Some(dir) = path.parent() {
             files::ensure_dir(dir, 0o755)?;
         }
-        let packed = encode(value, Dialect::Bin);
-        // What could not be read again is not written.
-        if packed.len() > FILE_BYTES {
-            let limit = FILE_BYTES;
-            return Err(StoreError::TooLarge { path, limit });
-        }
+        let packed = Bytes::from(encode(value, Dialect::Bin));
+        files::readable(&packed, &LIMITS, &path)?;
         files::write_atomic(&path, &packed, Create::PRIVATE.derived())?;
         self.memory.lock().forget_one(id, bank);
         let is_listed = bank == Bank::Grains || !self.has_banks();
@@ -421,7 +445,7 @@ impl MinionDataStore {
             return self.list("grains");
         }
         let mut ids = Vec::new();
-        each_entry(&self.cachedir.join("minions"), |name, entry| {
+        files::each_entry(&self.cachedir.join("minions"), |name, entry| {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 ids.extend(MinionId::parse(name));
             }
@@ -433,7 +457,7 @@ impl MinionDataStore {
     /// The ids in a bank of 3008, sorted.
     fn list(&self, bank: &str) -> Result<Vec<MinionId>> {
         let mut ids = Vec::new();
-        each_entry(&self.cachedir.join(bank), |name, _| {
+        files::each_entry(&self.cachedir.join(bank), |name, _| {
             let stem = name.strip_suffix(".p").filter(|stem| !stem.contains(':'));
             ids.extend(stem.and_then(|stem| MinionId::parse(stem).ok()));
         })?;
@@ -444,7 +468,7 @@ impl MinionDataStore {
     /// The pillars of 3008 that lie under `<id>:<pillarenv>`.
     fn list_environments(&self) -> Result<Vec<(MinionId, String)>> {
         let mut found = Vec::new();
-        each_entry(&self.cachedir.join("pillar"), |name, _| {
+        files::each_entry(&self.cachedir.join("pillar"), |name, _| {
             let parts = name
                 .strip_suffix(".p")
                 .and_then(|stem| stem.split_once(':'));
@@ -472,21 +496,4 @@ fn place(bank: Bank) -> Option<usize> {
         Bank::Pillar => Some(1),
         Bank::Mine => None,
     }
-}
-
-/// Calls `each` for every entry of a directory whose name is text; no directory, no entries.
-pub(crate) fn each_entry(dir: &Path, mut each: impl FnMut(&str, &fs::DirEntry)) -> Result<()> {
-    let failed = |source| StoreError::io("list", dir, source);
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(failed(source)),
-    };
-    for entry in entries {
-        let entry = entry.map_err(failed)?;
-        if let Some(name) = entry.file_name().to_str() {
-            each(name, &entry);
-        }
-    }
-    Ok(())
 }

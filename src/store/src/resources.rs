@@ -5,12 +5,19 @@
 //! own index of resources, a hash table mapped into memory (`salt/utils/resource_registry.py`), is
 //! not written: only its own processes read it.
 //!
+//! Nothing is written that could not be read again, so a bound holds for what is kept of a minion,
+//! in its file and in memory. A file that cannot be read all the same is set aside under another
+//! name: it costs its minion a registration, and nobody else anything.
+//!
 //! Not here: whether a minion may register what it says (`requests`), what a target finds
 //! (`policy`).
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
@@ -20,8 +27,15 @@ use crate::error::{Result, StoreError};
 use crate::files::{self, Create};
 use crate::options::StoreOptions;
 
-/// The largest file of a minion, in bytes.
-const FILE_BYTES: usize = 16 << 20;
+/// What one minion can register: for its file, and so for what is remembered of it.
+const LIMITS: Limits = Limits {
+    bytes: 16 << 20,
+    items: 500_000,
+    ..Limits::WIRE
+};
+
+/// What stands behind the name of a file that could not be read.
+const DAMAGED: &str = ".damaged";
 
 /// One resource of a minion.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,8 +59,48 @@ impl Registered {
 pub struct ResourceStore {
     dir: PathBuf,
     grains: PathBuf,
-    /// Nothing before the disk was looked at.
-    known: Mutex<Option<BTreeMap<MinionId, Vec<Registered>>>>,
+    /// Held while files are written and removed.
+    writing: Mutex<()>,
+    /// Nothing before the disk was looked at. Never held while the disk is busy, but that once.
+    known: Mutex<Option<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    by_owner: BTreeMap<MinionId, Arc<[Registered]>>,
+    /// How many minions have registered a resource of this name.
+    owners: HashMap<String, usize>,
+}
+
+impl Known {
+    /// Replaces what a minion has registered; gives the names that nobody has registered now.
+    fn replace(&mut self, owner: &MinionId, resources: Arc<[Registered]>) -> HashSet<String> {
+        for name in names(&resources) {
+            *self.owners.entry(name).or_default() += 1;
+        }
+        let before = match resources.is_empty() {
+            true => self.by_owner.remove(owner),
+            false => self.by_owner.insert(owner.clone(), resources),
+        };
+        let mut gone = HashSet::new();
+        for name in before.iter().flat_map(|before| names(before)) {
+            let left = self.owners.get(&name).map_or(0, |owners| owners - 1);
+            match left {
+                0 => {
+                    self.owners.remove(&name);
+                    gone.insert(name);
+                }
+                _ => {
+                    self.owners.insert(name, left);
+                }
+            }
+        }
+        gone
+    }
+}
+
+fn names(resources: &[Registered]) -> HashSet<String> {
+    resources.iter().map(Registered::name).collect()
 }
 
 impl ResourceStore {
@@ -60,6 +114,7 @@ impl ResourceStore {
         Self {
             dir: options.private_dir().join("resources"),
             grains: options.cachedir.join("resource_grains"),
+            writing: Mutex::new(()),
             known: Mutex::new(None),
         }
     }
@@ -68,50 +123,42 @@ impl ResourceStore {
     /// `false`: it was so already.
     ///
     /// # Errors
-    /// When it cannot be written; then nothing has changed in memory.
+    /// When it cannot be written, or could not be read again; then nothing has changed in memory.
     pub fn register(
         &self,
         owner: &MinionId,
         resources: Vec<Registered>,
         keeps_grains: bool,
     ) -> Result<bool> {
-        let mut known = self.known.lock();
-        let known = loaded(&mut known, || self.read_all())?;
-        let before = known.get(owner).map_or(&[][..], Vec::as_slice);
-        if before == resources {
+        let before = self.of(owner)?;
+        if resources.is_empty() && before.is_empty() {
+            return self.clear(owner).map(|()| false);
+        }
+        let _writing = self.writing.lock();
+        let before = self.of(owner)?;
+        if *before == *resources {
             return Ok(false);
         }
         self.write(owner, &resources)?;
-        let named = |resources: &[Registered], name: &str| {
-            resources.iter().any(|resource| resource.name() == name)
-        };
-        for gone in before {
-            let is_elsewhere = known
-                .iter()
-                .any(|(other, kept)| other != owner && named(kept, &gone.name()));
-            if !named(&resources, &gone.name()) && !is_elsewhere {
-                files::remove(&self.grains_file(gone)?)?;
-            }
+        let resources: Arc<[Registered]> = resources.into();
+        let gone = self.with_known(|known| known.replace(owner, Arc::clone(&resources)))?;
+        for name in gone {
+            files::remove(&self.grains_file(&name)?)?;
         }
-        for resource in resources.iter().filter(|_| keeps_grains) {
-            if let Some(grains) = &resource.grains {
-                files::ensure_dir(&self.grains, 0o755)?;
-                let packed = encode(grains, Dialect::Bin);
-                let create = Create::PRIVATE.derived();
-                files::write_atomic(&self.grains_file(resource)?, &packed, create)?;
-            }
+        if keeps_grains {
+            self.write_grains(&before, &resources)?;
         }
-        match resources.is_empty() {
-            true => known.remove(owner),
-            false => known.insert(owner.clone(), resources),
-        };
         Ok(true)
+    }
+
+    /// What a minion has registered.
+    pub fn of(&self, owner: &MinionId) -> Result<Arc<[Registered]>> {
+        self.with_known(|known| known.by_owner.get(owner).cloned().unwrap_or_default())
     }
 
     /// Everything that is registered: the minion and its resource.
     pub fn all(&self) -> Result<Vec<(MinionId, Registered)>> {
-        let mut known = self.known.lock();
-        let known = loaded(&mut known, || self.read_all())?;
+        let known = self.with_known(|known| known.by_owner.clone())?;
         let each = known.iter().flat_map(|(owner, resources)| {
             let each = resources.iter().cloned();
             each.map(|resource| (owner.clone(), resource))
@@ -119,67 +166,123 @@ impl ResourceStore {
         Ok(each.collect())
     }
 
-    fn grains_file(&self, resource: &Registered) -> Result<PathBuf> {
-        files::child(&self.grains, &format!("{}.p", resource.name()))
+    /// The minions that have registered something.
+    pub fn owners(&self) -> Result<Vec<MinionId>> {
+        self.with_known(|known| known.by_owner.keys().cloned().collect())
+    }
+
+    fn with_known<T>(&self, ask: impl FnOnce(&mut Known) -> T) -> Result<T> {
+        let mut known = self.known.lock();
+        Ok(ask(loaded(&mut known, || self.read_all())?))
+    }
+
+    fn file(&self, owner: &MinionId) -> Result<PathBuf> {
+        files::child(&self.dir, &format!("{}.p", owner.as_str()))
+    }
+
+    fn grains_file(&self, name: &str) -> Result<PathBuf> {
+        files::child(&self.grains, &format!("{name}.p"))
     }
 
     fn write(&self, owner: &MinionId, resources: &[Registered]) -> Result<()> {
-        let path = files::child(&self.dir, &format!("{}.p", owner.as_str()))?;
         if resources.is_empty() {
-            return files::remove(&path).map(|_| ());
+            return self.clear(owner);
         }
+        let path = self.file(owner)?;
         let rows = resources.iter().map(|resource| {
             let grains = resource.grains.clone().unwrap_or(Value::Nil);
             let kind = resource.kind.as_str().into();
             Value::Array(vec![kind, resource.id.as_str().into(), grains])
         });
-        let packed = encode(&Value::Array(rows.collect()), Dialect::Bin);
-        if packed.len() > FILE_BYTES {
-            let limit = FILE_BYTES;
-            return Err(StoreError::TooLarge { path, limit });
-        }
+        let packed = Bytes::from(encode(&Value::Array(rows.collect()), Dialect::Bin));
+        files::readable(&packed, &LIMITS, &path)?;
         files::ensure_dir(&self.dir, 0o700)?;
         files::write_atomic(&path, &packed, Create::PRIVATE)
     }
 
-    fn read_all(&self) -> Result<BTreeMap<MinionId, Vec<Registered>>> {
-        let mut known = BTreeMap::new();
+    /// Removes a minion's file, and one that was set aside.
+    fn clear(&self, owner: &MinionId) -> Result<()> {
+        let path = self.file(owner)?;
+        files::remove(&damaged(&path))?;
+        files::remove(&path)?;
+        Ok(())
+    }
+
+    /// Writes the grains that are new or have changed.
+    fn write_grains(&self, before: &[Registered], resources: &[Registered]) -> Result<()> {
+        let named = before.iter().map(|resource| (resource.name(), resource));
+        let before: HashMap<String, &Registered> = named.collect();
+        files::ensure_dir(&self.grains, 0o755)?;
+        for resource in resources {
+            let name = resource.name();
+            let known = before.get(&name).and_then(|known| known.grains.as_ref());
+            let grains = resource.grains.as_ref();
+            if let Some(grains) = grains.filter(|grains| known != Some(*grains)) {
+                let packed = encode(grains, Dialect::Bin);
+                let create = Create::PRIVATE.derived();
+                files::write_atomic(&self.grains_file(&name)?, &packed, create)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_all(&self) -> Result<Known> {
         let mut owners = Vec::new();
-        crate::minion_data::each_entry(&self.dir, |name, _| {
+        files::each_entry(&self.dir, |name, _| {
             let id = name.strip_suffix(".p").map(MinionId::parse);
             owners.extend(id.and_then(std::result::Result::ok));
         })?;
+        let mut known = Known::default();
         for owner in owners {
-            let resources = self.read(&owner)?;
-            known.insert(owner, resources);
+            let path = self.file(&owner)?;
+            match read(&path) {
+                Ok(resources) => {
+                    known.replace(&owner, resources.into());
+                }
+                Err(error) => set_aside(&path, &owner, &error),
+            }
         }
         Ok(known)
     }
+}
 
-    fn read(&self, owner: &MinionId) -> Result<Vec<Registered>> {
-        let path = files::child(&self.dir, &format!("{}.p", owner.as_str()))?;
-        let packed = files::read(&path, FILE_BYTES)?.unwrap_or_default();
-        let limits = Limits {
-            bytes: FILE_BYTES,
-            ..Limits::WIRE
-        };
-        let rows = decode_exact(&packed, &limits).map_err(|_| StoreError::Malformed {
-            path,
-            reason: "it is not msgpack",
-        })?;
-        let resource = |row: &Value| {
-            let [kind, id, grains] = row.as_array()? else {
-                return None;
-            };
-            Some(Registered {
-                kind: kind.as_str()?.to_owned(),
-                id: MinionId::parse(id.as_str()?).ok()?,
-                grains: (!grains.is_nil()).then(|| grains.clone()),
-            })
-        };
-        let rows = rows.as_array().unwrap_or_default();
-        Ok(rows.iter().filter_map(resource).collect())
+fn read(path: &Path) -> Result<Vec<Registered>> {
+    let packed = files::read(path, LIMITS.bytes)?.unwrap_or_default();
+    let malformed = |reason| StoreError::Malformed {
+        path: path.to_path_buf(),
+        reason,
+    };
+    let rows = decode_exact(&packed, &LIMITS).map_err(|_| malformed("it is not msgpack"))?;
+    let Value::Array(rows) = rows else {
+        return Err(malformed("it is no list"));
+    };
+    let resource = |row: Value| {
+        let Value::Array(row) = row else { return None };
+        let [kind, id, grains] = <[Value; 3]>::try_from(row).ok()?;
+        Some(Registered {
+            kind: kind.as_str()?.to_owned(),
+            id: MinionId::parse(id.as_str()?).ok()?,
+            grains: (!grains.is_nil()).then_some(grains),
+        })
+    };
+    Ok(rows.into_iter().filter_map(resource).collect())
+}
+
+fn set_aside(path: &Path, owner: &MinionId, error: &StoreError) {
+    let aside = damaged(path);
+    tracing::error!(
+        minion = %owner, %error, aside = %aside.display(),
+        "the resources of a minion cannot be read and are set aside; it will register them anew"
+    );
+    if let Err(error) = fs::rename(path, &aside) {
+        tracing::error!(path = %path.display(), %error, "the file stays where it is");
     }
+}
+
+fn damaged(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(DAMAGED);
+    PathBuf::from(name)
 }
 
 /// What is known, read at the first question.
@@ -238,5 +341,78 @@ mod tests {
         again.register(&id("m2"), Vec::new(), true).unwrap();
         assert!(!grains.exists());
         assert_eq!(again.all().unwrap(), []);
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions::below(dir.path(), Compat::V3008);
+        let store = ResourceStore::with_options(&options);
+        let small = vec![resource("switch", "sw1", Some("core"))];
+        assert!(store.register(&id("m1"), small.clone(), true).unwrap());
+        let mut deep = Value::Nil;
+        for _ in 0..LIMITS.depth {
+            deep = Value::Array(vec![deep]);
+        }
+        for grains in [
+            Value::map([("x", Value::Array(vec![Value::Nil; LIMITS.items]))]),
+            Value::map([("x", deep)]),
+            Value::map([("x", "x".repeat(LIMITS.bytes))]),
+        ] {
+            let grains = Some(grains);
+            let large = vec![Registered {
+                grains,
+                ..small[0].clone()
+            }];
+            assert!(store.register(&id("m1"), large, true).is_err());
+            assert_eq!(*store.of(&id("m1")).unwrap(), *small);
+            let again = ResourceStore::with_options(&options);
+            assert_eq!(
+                *again.of(&id("m1")).unwrap(),
+                *small,
+                "and it can be opened"
+            );
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_costs_its_minion_a_registration_and_nobody_else_anything() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions::below(dir.path(), Compat::V3008);
+        let store = ResourceStore::with_options(&options);
+        for owner in ["m1", "m2", "m3"] {
+            let own = vec![resource("switch", &format!("sw-{owner}"), None)];
+            store.register(&id(owner), own, true).unwrap();
+        }
+        let files = options.private_dir().join("resources");
+        fs::write(files.join("m1.p"), b"\xc1").unwrap();
+        fs::write(files.join("m3.p"), b"\xa1x").unwrap();
+        let again = ResourceStore::with_options(&options);
+        assert_eq!(again.owners().unwrap(), [id("m2")]);
+        assert!(files.join("m1.p.damaged").exists() && !files.join("m1.p").exists());
+        let anew = vec![resource("switch", "sw-m1", None)];
+        assert!(again.register(&id("m1"), anew, true).unwrap());
+        again.register(&id("m1"), Vec::new(), true).unwrap();
+        again.register(&id("m3"), Vec::new(), true).unwrap();
+        let left: Vec<_> = fs::read_dir(&files).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    /// So many that work for every pair of them would not end.
+    #[test]
+    fn many_resources_are_replaced_by_many_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = ResourceStore::with_options(&StoreOptions::below(dir.path(), Compat::V3008));
+        let many = |prefix: &str| {
+            let name = |number| format!("{prefix}{number}");
+            let all = (0..100_000).map(|number| resource("switch", &name(number), None));
+            all.collect::<Vec<_>>()
+        };
+        for owner in ["m1", "m2", "m3"] {
+            assert!(store.register(&id(owner), many("a"), true).unwrap());
+        }
+        assert!(store.register(&id("m1"), many("b"), true).unwrap());
+        assert!(store.register(&id("m1"), Vec::new(), true).unwrap());
+        assert_eq!(store.of(&id("m2")).unwrap().len(), 100_000);
     }
 }

@@ -8,7 +8,8 @@ use saltern_model::{Compat, MinionId};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tempfile::TempDir;
 
-use super::{Changed, ENVIRONMENTS, MinionDataStore};
+use super::{Changed, ENVIRONMENTS, LIMITS, MINE_FUNCTIONS, MinionDataStore};
+use crate::StoreError;
 use crate::options::StoreOptions;
 
 fn place(compat: Compat) -> (TempDir, PathBuf, MinionDataStore) {
@@ -270,6 +271,60 @@ fn python(version: &str) -> PathBuf {
         path.display()
     );
     path
+}
+
+#[test]
+fn a_mine_has_a_bound_and_what_cannot_be_read_again_is_not_written() {
+    let (_dir, _, store) = place(Compat::V3008);
+    let many = |prefix: &str, count: usize| {
+        Value::map((0..count).map(|number| (format!("{prefix}{number}"), 1_i64)))
+    };
+    let web = id("web1");
+    let full = many("a", MINE_FUNCTIONS);
+    assert!(store.mine_update(&web, &full, false).unwrap());
+    assert!(
+        store.mine_update(&web, &full, false).unwrap(),
+        "none is new"
+    );
+    let kept = || store.mine(&web).unwrap().unwrap();
+    // The last would take hours if each new entry were looked for among all others.
+    for (more, clear) in [
+        (many("b", 1), false),
+        (many("b", MINE_FUNCTIONS + 1), true),
+        (many("b", 900_000), false),
+    ] {
+        let refused = store.mine_update(&web, &more, clear);
+        assert!(matches!(refused, Err(StoreError::TooMany { .. })));
+        assert_eq!(*kept(), full, "it stays as it was");
+    }
+    let large = Value::map([("a0", Value::Array(vec![Value::Nil; LIMITS.items]))]);
+    let refused = store.mine_update(&web, &large, false);
+    assert!(matches!(refused, Err(StoreError::Unreadable { .. })));
+    assert_eq!(*kept(), full);
+    assert!(store.mine_update(&web, &many("b", 1), true).unwrap());
+}
+
+#[test]
+fn grains_alone_leave_every_pillar_as_it_is() {
+    for compat in [Compat::V3006, Compat::V3007, Compat::V3008] {
+        let (_dir, _, store) = place(compat);
+        let web = id("web1");
+        store.store_grains(&web, &grains("Debian")).unwrap();
+        assert_eq!(
+            store.grains(&web).unwrap().as_deref(),
+            Some(&grains("Debian"))
+        );
+        let pillar = Value::map([("role", "web")]);
+        store
+            .store_grains_and_pillar(&web, &grains("Debian"), &pillar)
+            .unwrap();
+        store.store_grains(&web, &grains("Arch")).unwrap();
+        assert_eq!(store.pillar(&web).unwrap().as_deref(), Some(&pillar));
+        assert_eq!(
+            store.grains(&web).unwrap().as_deref(),
+            Some(&grains("Arch"))
+        );
+    }
 }
 
 #[test]

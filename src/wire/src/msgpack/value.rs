@@ -5,6 +5,8 @@
 
 use bytes::Bytes;
 
+use super::unique::unique;
+
 /// One MessagePack value, held in memory of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -122,6 +124,14 @@ impl Value {
     /// Is this `None`?
     pub fn is_nil(&self) -> bool {
         matches!(self, Self::Nil)
+    }
+}
+
+impl FromIterator<(Value, Value)> for Value {
+    /// A map as a Python dictionary: of equal keys the last value counts, in the place of the
+    /// first. Takes time in proportion to the entries.
+    fn from_iter<I: IntoIterator<Item = (Value, Value)>>(entries: I) -> Self {
+        Self::Map(unique(entries.into_iter().collect()))
     }
 }
 
