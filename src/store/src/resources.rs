@@ -67,9 +67,25 @@ pub struct ResourceStore {
 
 #[derive(Default)]
 struct Known {
-    by_owner: BTreeMap<MinionId, Arc<[Registered]>>,
+    by_owner: BTreeMap<MinionId, Owned>,
     /// How many minions have registered a resource of this name.
     owners: HashMap<String, usize>,
+}
+
+/// What a minion has registered, and the names alone.
+struct Owned {
+    resources: Arc<[Registered]>,
+    ids: HashSet<MinionId>,
+}
+
+impl Owned {
+    fn new(resources: Arc<[Registered]>) -> Self {
+        let ids = resources.iter().map(|resource| resource.id.clone());
+        Self {
+            ids: ids.collect(),
+            resources,
+        }
+    }
 }
 
 impl Known {
@@ -80,10 +96,10 @@ impl Known {
         }
         let before = match resources.is_empty() {
             true => self.by_owner.remove(owner),
-            false => self.by_owner.insert(owner.clone(), resources),
+            false => self.by_owner.insert(owner.clone(), Owned::new(resources)),
         };
         let mut gone = HashSet::new();
-        for name in before.iter().flat_map(|before| names(before)) {
+        for name in before.iter().flat_map(|before| names(&before.resources)) {
             let left = self.owners.get(&name).map_or(0, |owners| owners - 1);
             match left {
                 0 => {
@@ -153,12 +169,22 @@ impl ResourceStore {
 
     /// What a minion has registered.
     pub fn of(&self, owner: &MinionId) -> Result<Arc<[Registered]>> {
-        self.with_known(|known| known.by_owner.get(owner).cloned().unwrap_or_default())
+        self.with_known(|known| match known.by_owner.get(owner) {
+            Some(owned) => Arc::clone(&owned.resources),
+            None => Arc::default(),
+        })
+    }
+
+    /// Whether a minion has registered a resource of this name.
+    pub fn has(&self, owner: &MinionId, resource: &MinionId) -> Result<bool> {
+        let ids = |owned: &Owned| owned.ids.contains(resource);
+        self.with_known(|known| known.by_owner.get(owner).is_some_and(ids))
     }
 
     /// Everything that is registered: the minion and its resource.
     pub fn all(&self) -> Result<Vec<(MinionId, Registered)>> {
-        let known = self.with_known(|known| known.by_owner.clone())?;
+        let each = |(owner, owned): (&MinionId, &Owned)| (owner.clone(), owned.resources.clone());
+        let known: Vec<_> = self.with_known(|known| known.by_owner.iter().map(each).collect())?;
         let each = known.iter().flat_map(|(owner, resources)| {
             let each = resources.iter().cloned();
             each.map(|resource| (owner.clone(), resource))
@@ -324,6 +350,9 @@ mod tests {
         ];
         assert!(store.register(&id("m1"), both.clone(), true).unwrap());
         assert!(!store.register(&id("m1"), both.clone(), true).unwrap());
+        assert!(store.has(&id("m1"), &id("sw1")).unwrap());
+        assert!(!store.has(&id("m2"), &id("sw1")).unwrap());
+        assert!(!store.has(&id("m1"), &id("m1")).unwrap());
         let again = ResourceStore::with_options(&options);
         let expected = both.iter().map(|one| (id("m1"), one.clone()));
         assert_eq!(again.all().unwrap(), expected.collect::<Vec<_>>());
