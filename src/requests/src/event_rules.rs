@@ -13,6 +13,8 @@
 
 use saltern_model::{MinionId, Tag};
 
+use crate::Services;
+
 /// Why a minion may not use a tag. The words are labels of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -36,18 +38,26 @@ impl Refusal {
 }
 
 /// Namespaces that belong to the master and to the programs beside it: the tag itself and whatever
-/// follows behind a slash.
-const RESERVED: [&str; 14] = [
+/// follows behind a slash. They are those of every `fire_event` and `tagify` in the sources of the
+/// three versions that a master, a runner or the command line calls.
+const RESERVED: [&str; 19] = [
     "salt/auth",
+    // Whoever fires its `stop` halts the batch of an administrator (3008's `batch_manager.py`).
+    "salt/batch",
     "salt/cloud",
     "salt/cluster",
+    // `salt/event/exit` ends every loop over events (`iter_events` in `salt/utils/event.py`).
+    "salt/event",
+    "salt/event_listen",
     "salt/fileserver",
     "salt/job",
     "salt/key",
     "salt/netapi",
     "salt/presence",
     "salt/queue",
+    "salt/reactors",
     "salt/run",
+    "salt/scheduler",
     "salt/stats",
     "salt/wheel",
     "cluster",
@@ -55,7 +65,11 @@ const RESERVED: [&str; 14] = [
 ];
 
 /// Tags that are the master's as they stand.
-const RESERVED_TAGS: [&str; 1] = ["key"];
+const RESERVED_TAGS: [&str; 2] = ["key", "rotate_cluster_aes_key"];
+
+/// The orders of the reactor, which obeys them under any tag that has this somewhere in it
+/// (`salt/utils/reactor.py`).
+const REACTOR_ORDERS: &str = "salt/reactors/manage";
 
 /// Namespaces in which the next part of the tag is the name of a minion.
 const BY_MINION: [&str; 6] = [
@@ -66,6 +80,9 @@ const BY_MINION: [&str; 6] = [
     "resource/refresh",
     "syndic",
 ];
+
+/// What syndics forward; without `order_masters` there are none.
+const OF_SYNDICS: &str = "syndic";
 
 /// What minions send about a job they run, by the part behind its jid: the progress of states
 /// (`state_events`) and functions, and that it begins (`start_event`).
@@ -92,13 +109,30 @@ pub(crate) fn is_blacklisted(tag: &Tag) -> bool {
             .any(|prefix| tag.starts_with(prefix))
 }
 
+/// Why the strict rules keep this minion from this tag, where the site has them.
+pub(crate) fn refusal_here(tag: &Tag, minion: &MinionId, services: &Services) -> Option<Refusal> {
+    let is_strict = services.config.saltern_strict_minion_events;
+    let order_masters = services.site.order_masters;
+    is_strict
+        .then(|| strict_refusal(tag, minion, order_masters))
+        .flatten()
+}
+
 /// Why the strict rules keep this minion from this tag, if they do.
 ///
 /// With `order_masters` syndics forward events of jobs, and nothing tells a syndic from a minion:
 /// jobs are open then, but for what stock itself refuses.
-pub(crate) fn strict_refusal(tag: &Tag, minion: &MinionId, order_masters: bool) -> Option<Refusal> {
+fn strict_refusal(tag: &Tag, minion: &MinionId, order_masters: bool) -> Option<Refusal> {
     let text = tag.as_str();
     let is_mine = |name: Option<&str>| name == Some(minion.as_str());
+    let of_syndic = below(text, OF_SYNDICS);
+    if of_syndic.is_some() && !order_masters {
+        return Some(Refusal::Reserved);
+    }
+    let is_return = of_syndic.is_none() && has_return_inside(text);
+    if is_return || text.contains(REACTOR_ORDERS) {
+        return Some(Refusal::Reserved);
+    }
     for namespace in BY_MINION {
         if let Some(rest) = below(text, namespace) {
             return (!is_mine(rest.split('/').next())).then_some(Refusal::Foreign);
@@ -116,9 +150,7 @@ pub(crate) fn strict_refusal(tag: &Tag, minion: &MinionId, order_masters: bool) 
             return None;
         }
     }
-    let is_jid =
-        text.len() >= JID_DIGITS && text.bytes().take(JID_DIGITS).all(|b| b.is_ascii_digit());
-    if is_jid && !order_masters {
+    if begins_with_jid(text) && !order_masters {
         return Some(Refusal::Reserved);
     }
     let is_reserved = RESERVED_TAGS.contains(&text)
@@ -126,6 +158,23 @@ pub(crate) fn strict_refusal(tag: &Tag, minion: &MinionId, order_masters: bool) 
             .iter()
             .any(|namespace| below(text, namespace).is_some());
     is_reserved.then_some(Refusal::Reserved)
+}
+
+/// Whether the command line would take it for a return, wherever in the tag it says so: it waits for
+/// a regular expression that may match anywhere, `(salt/job|syndic/.*)/<jid>`
+/// (`get_iter_returns` in `salt/client/__init__.py`).
+fn has_return_inside(tag: &str) -> bool {
+    let mut jobs = tag.match_indices("salt/job/").filter(|(at, _)| *at > 0);
+    if jobs.any(|(at, found)| begins_with_jid(tag.get(at + found.len()..).unwrap_or_default())) {
+        return true;
+    }
+    let behind = tag.split_once("syndic/").map_or("", |(_, behind)| behind);
+    behind.split('/').any(begins_with_jid)
+}
+
+fn begins_with_jid(text: &str) -> bool {
+    let digits = text.bytes().take(JID_DIGITS);
+    digits.filter(u8::is_ascii_digit).count() == JID_DIGITS
 }
 
 /// What follows a namespace and its slash; empty for the namespace itself.
@@ -194,8 +243,12 @@ mod tests {
             "2026/report",
             "syndic_start",
             "salt/syndic/m1/start",
-            "syndic/m1/salt/job/20261121070622637714/ret/other",
             "minion/refresh/m1",
+            "salt/deltaproxy/start",
+            "salt/beacon/m1/inotify//srv/salt/job/init.sls",
+            "myco/build/20261121070622637714",
+            "salt/events",
+            "salt/batches/done",
         ] {
             assert_eq!(strict(free, false), None, "{free}");
         }
@@ -220,6 +273,24 @@ mod tests {
             "salt/queue/q/process",
             "saltern/gap",
             "key",
+            "rotate_cluster_aes_key",
+            "salt/batch/20261121070622637714/stop",
+            "salt/batch/x/new",
+            "salt/event/exit",
+            "salt/event_listen/start",
+            "salt/scheduler/20261121070622637714",
+            "salt/reactors/manage/add",
+            "my/salt/reactors/manage/add",
+            "salt/beacon/m1/x/salt/reactors/manage/delete",
+            "salt/minion/m1/salt/reactors/manage/list",
+            "xsalt/reactors/manage/set_leader",
+            "my/salt/job/20261121070622637714/ret/other",
+            "salt/beacon/m1/x/salt/job/20261121070622637714/ret/other",
+            "salt/syndic/m1/20261121070622637714",
+            "mysyndic/x/20261121070622637714/ret",
+            "syndic/m1/salt/job/20261121070622637714/ret/other",
+            "syndic/m1/x",
+            "syndic/other/salt/job/1/new",
             "salt/job/20261121070622637714/ret/m1",
             "salt/job/20261121070622637714/ret/other",
             "salt/job/20261121070622637714/new",
@@ -247,7 +318,6 @@ mod tests {
             "salt/beacon/other/load/",
             "minion/refresh/other",
             "resource/refresh/other",
-            "syndic/other/salt/job/1/new",
             "salt/syndic/other/start",
             "salt/job/20261121070622637714/prog/other/0",
             "salt/job/20261121070622637714/start",
@@ -262,15 +332,19 @@ mod tests {
         for open in [
             "20261121070622637714",
             "salt/job/20261121070622637714/ret/below",
+            "syndic/m1/salt/job/20261121070622637714/ret/below",
         ] {
             assert_eq!(strict(open, true), None, "{open}");
         }
-        for closed in ["salt/job/20261121070622637714/new", "salt/auth"] {
+        for closed in [
+            "salt/job/20261121070622637714/new",
+            "salt/auth",
+            "syndic/m1/salt/reactors/manage/add",
+        ] {
             assert_eq!(strict(closed, true), Some(Refusal::Reserved), "{closed}");
         }
-        assert_eq!(
-            strict("salt/minion/other/start", true),
-            Some(Refusal::Foreign)
-        );
+        for foreign in ["salt/minion/other/start", "syndic/other/salt/job/1/new"] {
+            assert_eq!(strict(foreign, true), Some(Refusal::Foreign), "{foreign}");
+        }
     }
 }

@@ -121,11 +121,7 @@ fn of_item(
 }
 
 fn strict_refusal(tag: &Tag, sealed: &Sealed, services: &Services) -> Option<Refusal> {
-    let is_strict = services.config.saltern_strict_minion_events;
-    let order_masters = services.site.order_masters;
-    is_strict
-        .then(|| event_rules::strict_refusal(tag, &sealed.minion, order_masters))
-        .flatten()
+    event_rules::refusal_here(tag, &sealed.minion, services)
 }
 
 fn refuse(refusal: Refusal, tag: &Tag, sealed: &Sealed, services: &Services) {

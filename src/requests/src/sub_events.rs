@@ -4,7 +4,7 @@
 use saltern_model::{Event, MinionId, Tag};
 use saltern_wire::msgpack::{MapView, Value};
 
-use crate::{Services, event_data};
+use crate::{Services, event_data, event_rules};
 
 /// Functions whose failures are told state by state. `state.apply` is not among them in stock
 /// either.
@@ -91,7 +91,8 @@ impl Job<'_> {
             .collect()
     }
 
-    /// Two events for one failed state: one under the state's own name, and one under the job's.
+    /// Two events for one failed state: one under the state's own name, and one under the job's. The
+    /// minion chooses that name, so it is held to the tags that a minion may use.
     fn failed_state(
         &self,
         fun: &str,
@@ -118,13 +119,23 @@ impl Job<'_> {
             set(&mut data, "user", user.clone());
         }
         let long = format!("salt/job/{}/sub/{}/error/{fun}", self.jid, self.minion);
-        [(short, bare), (long, data)]
+        let short = Tag::parse(&short).ok().filter(|tag| self.is_free(tag));
+        [(short, bare), (Tag::parse(&long).ok(), data)]
             .into_iter()
-            .filter_map(|(tag, data)| {
-                let tag = Tag::parse(&tag).ok()?;
-                Some(event_data::event(self.services, tag, data))
-            })
+            .filter_map(|(tag, data)| Some(event_data::event(self.services, tag?, data)))
             .collect()
+    }
+
+    fn is_free(&self, tag: &Tag) -> bool {
+        let refusal = event_rules::refusal_here(tag, self.minion, self.services);
+        if let Some(refusal) = refusal {
+            self.services.metrics.refuse(refusal.reason());
+            complain!(
+                self.services, minion = %self.minion, ?tag, reason = refusal.reason(),
+                "event of a failed state dropped: this minion may not use this tag"
+            );
+        }
+        refusal.is_none()
     }
 }
 
