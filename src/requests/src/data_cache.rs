@@ -8,23 +8,34 @@ use saltern_wire::msgpack::Value;
 use crate::event_data::fields;
 use crate::{Services, event_data, register_resources};
 
+/// What is kept beside the grains.
+pub(crate) enum Kept<'a> {
+    /// Nothing: the pillar was made with data that the minion brought along (`pillar_override`). In
+    /// 3006 and 3007 that was kept too, and let a minion choose which pillar targets it belongs to;
+    /// 3008 keeps it apart (`CachedPillar` in `salt/pillar/__init__.py`).
+    Grains,
+    /// The pillar.
+    Pillar(&'a Value),
+    /// The pillar of an environment that the minion asked for: 3008 keeps it apart from the one that
+    /// targets look at.
+    PillarOf(&'a str, &'a Value),
+}
+
 /// Keeps grains and pillar, as `minion_data_cache` asks; gives the event that is to be fired then
 /// (`minion_data_cache_events`).
 ///
-/// `pillarenv` is the environment that the minion asked for, if it did: 3008 keeps such a pillar
-/// apart from the one that targets look at. What cannot be kept is logged; the pillar is answered
-/// all the same, as it is in stock when the cache fails.
+/// What cannot be kept is logged; the pillar is answered all the same, as it is in stock when the
+/// cache fails.
 pub(crate) fn remember(
     services: &Services,
     minion: &MinionId,
     grains: &Value,
-    pillar: &Value,
-    pillarenv: Option<&str>,
+    kept: Kept<'_>,
 ) -> Option<Event> {
     if !services.site.minion_data_cache {
         return None;
     }
-    match keep(services, minion, grains, pillar, pillarenv) {
+    match keep(services, minion, grains, kept) {
         Ok(true) => {}
         Ok(false) => return None,
         Err(error) => {
@@ -40,65 +51,52 @@ pub(crate) fn remember(
     Some(event_data::event(services, tag, told))
 }
 
-/// The pillar that is kept of a minion, or an empty one.
-///
-/// It is what stays kept when a pillar is made with data that the minion brought along
-/// (`pillar_override`): in 3006 and 3007 that data was kept too, and let a minion choose which
-/// pillar targets it belongs to. 3008 keeps it apart (`CachedPillar` in `salt/pillar/__init__.py`).
-pub(crate) fn pillar_of(services: &Services, minion: &MinionId) -> Value {
-    match services.minion_data.pillar(minion) {
-        Ok(Some(pillar)) => pillar.as_ref().clone(),
-        Ok(None) => Value::Map(Vec::new()),
-        Err(error) => {
-            tracing::error!(%minion, %error, "the kept pillar cannot be read");
-            Value::Map(Vec::new())
-        }
-    }
-}
-
 /// `false`: nothing is to be kept, because the key is gone since the request came, and what was kept
 /// of the minion with it; or because the request makes no sense.
 fn keep(
     services: &Services,
     minion: &MinionId,
     grains: &Value,
-    pillar: &Value,
-    pillarenv: Option<&str>,
+    kept: Kept<'_>,
 ) -> Result<bool, StoreError> {
     let data = &services.minion_data;
     if services.pki.accepted_key(minion)?.is_none() {
         return Ok(false);
     }
-    let unusable = |environment: &&str| SaltEnv::parse(environment).is_err();
-    if let Some(environment) = pillarenv.filter(unusable) {
-        services.metrics.refuse("pillarenv");
-        complain!(
-            services,
-            %minion,
-            pillarenv = environment,
-            "nothing is kept of a minion that asks for a pillar environment with no usable name"
-        );
-        return Ok(false);
-    }
-    match pillarenv {
-        Some(environment) => data.store_with_pillarenv(minion, grains, pillar, environment)?,
-        None => data.store_grains_and_pillar(minion, grains, pillar)?,
+    match kept {
+        Kept::Grains => data.store_grains(minion, grains)?,
+        Kept::Pillar(pillar) => data.store_grains_and_pillar(minion, grains, pillar)?,
+        Kept::PillarOf(environment, _) if SaltEnv::parse(environment).is_err() => {
+            services.metrics.refuse("pillarenv");
+            complain!(
+                services,
+                %minion,
+                pillarenv = environment,
+                "nothing is kept of a minion that asks for a pillar environment with no usable name"
+            );
+            return Ok(false);
+        }
+        Kept::PillarOf(environment, pillar) => {
+            data.store_with_pillarenv(minion, grains, pillar, environment)?;
+        }
     }
     Ok(true)
 }
 
-/// Forgets what is kept of a minion whose key was deleted or replaced, unless the site wants it
-/// kept (`preserve_minion_cache`). `true` when there was something to forget.
+/// Forgets what is kept of a minion whose key was deleted or replaced, but its grains, pillar and
+/// mine where the site wants those kept (`preserve_minion_cache`). `true` when there was something
+/// of these to forget.
+///
+/// The resources go always: their names are the next owner's to register, or nobody's.
 pub fn forget_minion(services: &Services, minion: &MinionId) -> bool {
     services.pillars.forget(minion);
+    if let Err(error) = register_resources::replace(services, minion, Vec::new()) {
+        tracing::error!(%minion, %error, "the resources of a former minion cannot be removed");
+    }
     if services.site.preserve_minion_cache {
         return false;
     }
-    let forgotten = services.minion_data.purge(minion).and_then(|had_any| {
-        register_resources::replace(services, minion, Vec::new())?;
-        Ok(had_any)
-    });
-    forgotten.unwrap_or_else(|error| {
+    services.minion_data.purge(minion).unwrap_or_else(|error| {
         tracing::error!(%minion, %error, "the data of a former minion cannot be removed");
         false
     })

@@ -243,7 +243,7 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
         }
         MinionCommand::MasterOpts => master_opts::handle(&sealed, services),
         MinionCommand::MasterTops => master_tops::handle(sealed, services),
-        MinionCommand::RegisterResources => register_resources::handle(&sealed, services),
+        MinionCommand::RegisterResources => register_resources::handle(sealed, services),
         MinionCommand::NotServed(name) => {
             services.metrics.refuse("not_served");
             complain!(

@@ -56,10 +56,14 @@ impl MineCommand {
     }
 }
 
-/// Answers a command of the mine. Asking may read the mines of all minions, so it is done beside
-/// the workers.
+/// What a worker stores itself, in bytes.
+const SMALL: usize = 64 << 10;
+
+/// Answers a command of the mine. Asking may read the mines of all minions, and a large mine takes
+/// its time: both are done beside the workers.
 pub(crate) fn handle(command: MineCommand, sealed: Sealed, services: &Arc<Services>) -> Outcome {
-    if command != MineCommand::Get {
+    let size = sealed.load.get("data").map_or(0, |data| data.bytes().len());
+    if command != MineCommand::Get && size <= SMALL {
         return Outcome::reply(reply(command, &sealed, services));
     }
     let services = Arc::clone(services);

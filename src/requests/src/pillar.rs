@@ -11,6 +11,7 @@ use saltern_content::pillar::PillarRequest;
 use saltern_crypto::{Crypticle, KeyString};
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
+use crate::data_cache::Kept;
 use crate::envelope::{Refusal, Sealed};
 use crate::handle::value_of;
 use crate::{Finished, Outcome, Services, data_cache, reply};
@@ -41,12 +42,13 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         };
         let event = request.and_then(|request| {
             let (minion, grains) = (&sealed.minion, &request.grains);
-            let pillarenv = request.pillarenv.as_deref();
-            let kept = match request.pillar_override {
-                None => pillar,
-                Some(_) => data_cache::pillar_of(&services, minion),
+            let kept = match (&request.pillar_override, &request.pillarenv) {
+                // What a minion brings along makes no pillar that targets may look at.
+                (Some(_), _) => Kept::Grains,
+                (None, Some(environment)) => Kept::PillarOf(environment, &pillar),
+                (None, None) => Kept::Pillar(&pillar),
             };
-            data_cache::remember(&services, minion, grains, &kept, pillarenv)
+            data_cache::remember(&services, minion, grains, kept)
         });
         let events = event.into_iter().collect();
         Finished { reply, events }

@@ -4,7 +4,10 @@
 //! A resource returns and is targeted under a name of its own, so it may not bear that of a minion:
 //! then the whole registration is refused, as one whose names could leave their directories.
 
-use saltern_model::{MinionId, Tag};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use saltern_model::{Event, MinionId, Tag};
 use saltern_policy::matching::{Inventory, Resource};
 use saltern_store::{Registered, ResourceStore, StoreError};
 use saltern_wire::msgpack::{Dialect, Value, encode};
@@ -12,7 +15,7 @@ use saltern_wire::msgpack::{Dialect, Value, encode};
 use crate::envelope::Sealed;
 use crate::event_data::fields;
 use crate::handle::value_of;
-use crate::{Outcome, Services, event_data};
+use crate::{Finished, Outcome, Services, event_data};
 
 /// The most resources of one minion.
 const MOST: usize = 10_000;
@@ -31,44 +34,66 @@ enum Refused {
     Type(String),
     #[error("\"{0}\" cannot be the name of a resource")]
     Name(String),
+    #[error("\"{0}\" is registered twice")]
+    Twice(String),
     #[error("\"{0}\" is the name of a minion")]
     Minion(MinionId),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Keeps the resources and answers `True`.
-pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
-    let minion = &sealed.minion;
-    let seal = |answer: Value| sealed.answer.seal(&encode(&answer, Dialect::Raw));
+/// Keeps the resources and answers `True`. Each may be a file, so it is done beside the workers.
+pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     if !sealed.load.contains("resources") {
-        return Outcome::reply(seal(Value::Map(Vec::new())));
+        let nothing = encode(&Value::Map(Vec::new()), Dialect::Raw);
+        return Outcome::reply(sealed.answer.seal(&nothing));
     }
-    if let Err(error) = register(sealed, services) {
-        services.metrics.refuse("resources");
-        complain!(services, %minion, %error, "the resources of a minion are refused");
-        return Outcome::reply(seal("".into()));
-    }
-    let outcome = Outcome::reply(seal(true.into()));
+    let services = Arc::clone(services);
+    Outcome::later(move || {
+        let (answer, events) = match register(&sealed, &services) {
+            Ok(()) => (true.into(), told(&sealed.minion, &services)),
+            Err(error) => {
+                services.metrics.refuse("resources");
+                complain!(
+                    services, minion = %sealed.minion, %error,
+                    "the resources of a minion are refused"
+                );
+                ("".into(), None)
+            }
+        };
+        Finished {
+            reply: sealed.answer.seal(&encode(&answer, Dialect::Raw)),
+            events: events.into_iter().collect(),
+        }
+    })
+}
+
+fn told(minion: &MinionId, services: &Services) -> Option<Event> {
     if !(services.site.minion_data_cache && services.site.minion_data_cache_events) {
-        return outcome;
+        return None;
     }
     let told = fields([("Resource cache refresh", minion.as_str().into())]);
     let tag = Tag::resource_refresh(minion);
-    outcome.and_fire(event_data::event(services, tag, told))
+    Some(event_data::event(services, tag, told))
 }
 
 fn register(sealed: &Sealed, services: &Services) -> Result<(), Refused> {
+    let minion = &sealed.minion;
     let resources = read(
         &value_of(&sealed.load, "resources"),
-        &value_of(&sealed.load, "resource_grains"),
+        value_of(&sealed.load, "resource_grains"),
     )?;
     for resource in &resources {
         if services.pki.state(&resource.id)?.is_some() {
             return Err(Refused::Minion(resource.id.clone()));
         }
     }
-    replace(services, &sealed.minion, resources).map_err(Refused::Store)
+    replace(services, minion, resources)?;
+    // The key may have gone since the request came, and what was registered with it.
+    if services.pki.accepted_key(minion)?.is_none() {
+        replace(services, minion, Vec::new())?;
+    }
+    Ok(())
 }
 
 /// Replaces what a minion has registered, for targets too.
@@ -98,7 +123,9 @@ pub(crate) fn inventory(store: &ResourceStore) -> Result<Inventory, StoreError> 
 }
 
 /// `{type: [name, …]}` and `{type:name: {grain: …}}`.
-fn read(resources: &Value, grains: &Value) -> Result<Vec<Registered>, Refused> {
+fn read(resources: &Value, grains: Value) -> Result<Vec<Registered>, Refused> {
+    let mut grains = by_name(grains);
+    let mut known = HashSet::new();
     let mut read = Vec::new();
     for (kind, names) in resources.as_map().ok_or(Refused::Malformed)? {
         let kind = kind.as_str().ok_or(Refused::Malformed)?;
@@ -110,20 +137,36 @@ fn read(resources: &Value, grains: &Value) -> Result<Vec<Registered>, Refused> {
             Value::Nil => &[],
             names => names.as_array().ok_or(Refused::Malformed)?,
         };
+        if read.len() + names.len() > MOST {
+            return Err(Refused::TooMany);
+        }
         for name in names {
             let name = name.as_str().ok_or(Refused::Malformed)?;
-            let shown = || Refused::Name(name.chars().take(LONGEST_TYPE).collect());
-            let id = MinionId::parse(name).map_err(|_| shown())?;
-            if read.len() == MOST {
-                return Err(Refused::TooMany);
+            let shown = || name.chars().take(LONGEST_TYPE).collect();
+            let id = MinionId::parse(name).map_err(|_| Refused::Name(shown()))?;
+            let whole = format!("{kind}:{name}");
+            // Each value of the grains goes to one resource, so they are moved and never copied.
+            let grains = grains.remove(&whole);
+            if !known.insert(whole) {
+                return Err(Refused::Twice(shown()));
             }
-            let grains = grains.get(&format!("{kind}:{name}"));
             read.push(Registered {
                 kind: kind.to_owned(),
                 id,
-                grains: grains.filter(|grains| grains.as_map().is_some()).cloned(),
+                grains,
             });
         }
     }
     Ok(read)
+}
+
+fn by_name(grains: Value) -> HashMap<String, Value> {
+    let Value::Map(entries) = grains else {
+        return HashMap::new();
+    };
+    let named = entries.into_iter().filter_map(|entry| match entry {
+        (Value::Str(name), grains @ Value::Map(_)) => Some((name, grains)),
+        _ => None,
+    });
+    named.collect()
 }

@@ -3,7 +3,7 @@
 //! The value that the minion returns is not decoded here: it goes to the event bus and into the
 //! store in the bytes that came.
 
-use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord, Tag};
+use saltern_model::{Compat, Jid, JobRecord, MinionId, ReturnRecord, Tag};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
@@ -84,16 +84,24 @@ fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'sta
     })
 }
 
-/// Whose return it is: the sender's own, or that of a resource which it manages (3008). A resource
-/// may not bear the name of another minion.
+/// Whose return it is: the sender's own, or in 3008 that of a resource which the sender has
+/// registered. A resource may not bear the name of another minion.
 fn whose(sealed: &mut Sealed, services: &Services) -> Result<MinionId, &'static str> {
+    if services.config.salt_compat != Compat::V3008 {
+        return Ok(sealed.minion.clone());
+    }
     let Some(resource) = sealed.load.remove("resource_id") else {
         return Ok(sealed.minion.clone());
     };
     let name = resource.as_str().ok_or("its resource_id is not text")?;
     let id = MinionId::parse(name).map_err(|_| "its resource_id is not an id")?;
-    if id != sealed.minion && services.pki.state(&id).ok().flatten().is_some() {
-        return Err("its resource_id is the id of another minion");
+    if id != sealed.minion {
+        if services.pki.state(&id).ok().flatten().is_some() {
+            return Err("its resource_id is the id of another minion");
+        }
+        if !services.resources.has(&sealed.minion, &id).unwrap_or(false) {
+            return Err("its resource_id is no resource that the minion has registered");
+        }
     }
     sealed
         .load

@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use saltern_model::MinionId;
-use saltern_wire::msgpack::{Dialect, Value, encode};
+use saltern_wire::msgpack::Value;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
@@ -342,7 +341,7 @@ fn evil_minions() {
             .set("fun", "test.ping");
         row(&format!("_return for {jid:?}"), load);
     }
-    for resource in ["m2", "../x", "m2/x", "a\0b", ""] {
+    for resource in ["m2", "switch-of-another", "../x", "m2/x", "a\0b", ""] {
         let load = m1
             .load("_return")
             .set("jid", "20260102030405060708")
@@ -358,6 +357,12 @@ fn evil_minions() {
         "salt/auth",
         "salt/minion/m2/start",
         "syndic/m2/x",
+        "syndic/m1/20260102030405060708",
+        "salt/batch/20260102030405060708/stop",
+        "salt/reactors/manage/add",
+        "my/salt/reactors/manage/add",
+        "salt/event/exit",
+        "my/salt/job/20260102030405060708/ret/m2",
     ] {
         let load = m1
             .load("_minion_event")
@@ -384,6 +389,11 @@ fn evil_minions() {
             &format!("_mine of {data:?}"),
             m1.load("_mine").set("data", data),
         );
+    }
+    let many = |count: usize| Value::map((0..count).map(|number| (format!("f{number}"), 1_i64)));
+    for count in [10_001, 300_000] {
+        let load = m1.load("_mine").set("data", many(count));
+        row(&format!("_mine of {count} functions"), load);
     }
     for pattern in ["(", "(a+)+$\0(", "[z-a]"] {
         let load = m1
@@ -414,14 +424,39 @@ fn evil_minions() {
         Value::from("x"),
         Value::map([("ssh", list(&["m2"]))]),
         Value::map([("../x", list(&["a"]))]),
+        Value::map([("t", list(&["r1", "r1"]))]),
     ] {
         let load = m1
             .load("_register_resources")
             .set("resources", resources.clone());
         row(&format!("_register_resources {resources:?}"), load);
     }
+    // Grains that are stored once for each time that a name is said.
+    let grains = Value::map([("t:r1", Value::map((0..128).map(|n| (n, Value::Nil))))]);
+    let load = m1
+        .load("_register_resources")
+        .set("resource_grains", grains);
+    let repeated = Value::map([("t", list(&vec!["r1"; 10_000]))]);
+    row("one resource 10,000 times", load.set("resources", repeated));
+    let names: Vec<String> = (0..10_001).map(|number| format!("r{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let load = m1.load("_register_resources");
+    row(
+        "too many resources",
+        load.set("resources", Value::map([("t", list(&names))])),
+    );
+    let large = Value::Array(vec![Value::Nil; 500_000]);
+    for (what, grain) in [("many", large), ("long", "x".repeat(17 << 20).into())] {
+        let grains = Value::map([("t:r1", Value::map([("x", grain)]))]);
+        let load = m1
+            .load("_register_resources")
+            .set("resource_grains", grains);
+        let load = load.set("resources", Value::map([("t", list(&["r1"]))]));
+        row(&format!("_register_resources with {what} grains"), load);
+    }
     all_fail(&site, attacks);
     assert_eq!(site.read("secret").as_deref(), Some("the master's own"));
+    site.opens_again();
 }
 
 #[test]
@@ -439,50 +474,4 @@ fn a_revocation_names_nobody_but_the_sender() {
         .set("match", "m2");
     site.ask(m1.sealed(load, 3));
     assert!(site.read("pki/minions/m2").is_some());
-}
-
-/// A map may hold a key twice: one reader would see the sender's id, the other that of its victim.
-#[test]
-fn a_repeated_id_gives_nobody_the_pillar_of_another() {
-    let site = Site::new("pillar_version: 1\n");
-    site.write(
-        "pillar/top.sls",
-        "base:\n  victim:\n    - secret\n  'G@id:victim':\n    - match: compound\n    - secret\n",
-    );
-    site.write(
-        "pillar/secret.sls",
-        "password: hunter2\nof: {{ grains.id }}\n",
-    );
-    let m1 = Minion::signed_in(&site, "m1");
-    let id = |text: bool| match text {
-        true => Value::from("id"),
-        false => Value::Bin(Bytes::from_static(b"id")),
-    };
-    let mut asked = 0;
-    for keys in [[true, true], [true, false], [false, true], [false, false]] {
-        for ids in [["m1", "victim"], ["victim", "m1"], ["victim", "victim"]] {
-            for others in [0, 20] {
-                let said = keys
-                    .iter()
-                    .zip(ids)
-                    .map(|(text, said)| (id(*text), said.into()));
-                let others = (0..others).map(|other| (Value::from(other), Value::Nil));
-                let grains = Value::Map(said.chain(others).collect());
-                let load = m1.load("_pillar").set("grains", grains);
-                let packed = encode(&load.value(), Dialect::Bin);
-                let sealed = m1.crypticle(3).dumps(&packed, None);
-                let envelope = m1.envelope(Load::new(), 3);
-                let payload = envelope.set("load", Value::Bin(sealed.into())).packed();
-                let answer = m1.open(&site.ask(payload).reply, 3);
-                assert_eq!(answer, Value::Map(Vec::new()), "{keys:?} {ids:?}");
-                let minion = MinionId::parse("m1").unwrap();
-                let kept = site.services.minion_data.grains(&minion).unwrap().unwrap();
-                let kept = kept.as_map().unwrap().iter();
-                let kept = kept.filter(|(name, _)| name.as_bytes() == Some(b"id"));
-                assert_eq!(kept.collect::<Vec<_>>(), [&("id".into(), "m1".into())]);
-                asked += 1;
-            }
-        }
-    }
-    assert_eq!(asked, 24);
 }

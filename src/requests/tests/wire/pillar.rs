@@ -1,8 +1,10 @@
 //! `_pillar`, the answers verified as a stock minion does.
 
+use bytes::Bytes;
 use saltern_crypto::{Crypticle, EncAlgo, KeyString, SigAlgo};
+use saltern_model::MinionId;
 use saltern_requests::NO_ANSWER;
-use saltern_wire::msgpack::Value;
+use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::client::{Load, Minion, NONCE, master_key};
 use crate::site::{Site, decode, tags};
@@ -113,7 +115,7 @@ fn an_override_is_answered_and_not_kept() {
         "role: {{ grains.id }}-{{ 40 + 2 }}\nlist: [1, yes]\n",
     );
     let m1 = Minion::signed_in(&site, "m1");
-    let id = saltern_model::MinionId::parse("m1").unwrap();
+    let id = MinionId::parse("m1").unwrap();
     let ask = |load: Load| {
         let outcome = site.ask(m1.sealed(load, 3));
         assert_eq!(tags(&outcome), ["minion/refresh/m1"]);
@@ -134,4 +136,82 @@ fn an_override_is_answered_and_not_kept() {
     assert_eq!(answered.get("role"), Some(&"database".into()));
     let kept = site.services.minion_data.pillar(&id).unwrap();
     assert_eq!(kept.as_deref(), Some(&own));
+}
+
+/// Nor is it kept under an environment, where the minion's next request would find it.
+#[test]
+fn an_override_for_an_environment_leaves_every_pillar_as_it_is() {
+    for compat in ["3006", "3007", "3008"] {
+        let site = Site::new(&format!("salt_compat: {compat}\npillar_version: 1\n"));
+        site.write("pillar/top.sls", "base:\n  '*':\n    - role\n");
+        site.write("pillar/role.sls", "role: web\n");
+        let m1 = Minion::signed_in(&site, "m1");
+        let ask = |load: Load| {
+            let load = load
+                .without("ver")
+                .set("grains", Load::new().set("os", "Arch"));
+            site.ask(m1.sealed(load, 3))
+        };
+        ask(pillar_load(&m1));
+        let environment = "cache/pillar/m1:base.p";
+        let given = || Load::new().set("role", "database");
+        ask(pillar_load(&m1)
+            .set("pillar_override", given())
+            .set("pillarenv", "base"));
+        let id = MinionId::parse("m1").unwrap();
+        let kept = site.services.minion_data.pillar(&id).unwrap();
+        let own = Value::map([("role", "web")]);
+        assert_eq!(kept.as_deref(), Some(&own), "{compat}");
+        assert!(!site.path(environment).exists(), "{compat}");
+        let grains = site.services.minion_data.grains(&id).unwrap().unwrap();
+        assert_eq!(grains.get("os"), Some(&"Arch".into()), "{compat}");
+        ask(pillar_load(&m1).set("pillarenv", "base"));
+        assert_eq!(site.path(environment).exists(), compat == "3008");
+    }
+}
+
+/// A map may hold a key twice: one reader would see the sender's id, the other that of its victim.
+#[test]
+fn a_repeated_id_gives_nobody_the_pillar_of_another() {
+    let site = Site::new("pillar_version: 1\n");
+    site.write(
+        "pillar/top.sls",
+        "base:\n  victim:\n    - secret\n  'G@id:victim':\n    - match: compound\n    - secret\n",
+    );
+    site.write(
+        "pillar/secret.sls",
+        "password: hunter2\nof: {{ grains.id }}\n",
+    );
+    let m1 = Minion::signed_in(&site, "m1");
+    let id = |text: bool| match text {
+        true => Value::from("id"),
+        false => Value::Bin(Bytes::from_static(b"id")),
+    };
+    let mut asked = 0;
+    for keys in [[true, true], [true, false], [false, true], [false, false]] {
+        for ids in [["m1", "victim"], ["victim", "m1"], ["victim", "victim"]] {
+            for others in [0, 20] {
+                let said = keys
+                    .iter()
+                    .zip(ids)
+                    .map(|(text, said)| (id(*text), said.into()));
+                let others = (0..others).map(|other| (Value::from(other), Value::Nil));
+                let grains = Value::Map(said.chain(others).collect());
+                let load = m1.load("_pillar").set("grains", grains);
+                let packed = encode(&load.value(), Dialect::Bin);
+                let sealed = m1.crypticle(3).dumps(&packed, None);
+                let envelope = m1.envelope(Load::new(), 3);
+                let payload = envelope.set("load", Value::Bin(sealed.into())).packed();
+                let answer = m1.open(&site.ask(payload).reply, 3);
+                assert_eq!(answer, Value::Map(Vec::new()), "{keys:?} {ids:?}");
+                let minion = MinionId::parse("m1").unwrap();
+                let kept = site.services.minion_data.grains(&minion).unwrap().unwrap();
+                let kept = kept.as_map().unwrap().iter();
+                let kept = kept.filter(|(name, _)| name.as_bytes() == Some(b"id"));
+                assert_eq!(kept.collect::<Vec<_>>(), [&("id".into(), "m1".into())]);
+                asked += 1;
+            }
+        }
+    }
+    assert_eq!(asked, 24);
 }

@@ -141,10 +141,19 @@ fn returns_that_are_dropped() {
     }
 }
 
+fn register(site: &Site, minion: &Minion, resource: &str) {
+    let names = Value::Array(vec![resource.into()]);
+    let load = minion.load("_register_resources");
+    let load = load.set("resources", Value::map([("switch", names)]));
+    let outcome = site.ask(minion.sealed(load, 3));
+    assert_eq!(minion.open(&outcome.reply, 3), true.into());
+}
+
 #[test]
 fn a_resource_answers_under_its_own_name() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
+    register(&site, &m1, "switch-7");
     let outcome = ask(&site, &m1, load(&m1).set("resource_id", "switch-7"));
     assert_eq!(stored(&outcome).record.minion.as_str(), "switch-7");
     assert_eq!(tags(&outcome), [format!("salt/job/{JID}/ret/switch-7")]);
@@ -153,6 +162,59 @@ fn a_resource_answers_under_its_own_name() {
     assert!(told.get("resource_id").is_none());
     let own = ask(&site, &m1, load(&m1).set("resource_id", "m1"));
     assert_eq!(stored(&own).record.minion.as_str(), "m1");
+}
+
+#[test]
+fn nobody_answers_for_the_resource_of_another() {
+    let site = Site::new("");
+    let (m1, m2) = (
+        Minion::signed_in(&site, "m1"),
+        Minion::signed_in(&site, "m2"),
+    );
+    register(&site, &m1, "switch-7");
+    for resource in ["switch-7", "switch-8", "m1"] {
+        dropped(&site, &m2, load(&m2).set("resource_id", resource));
+    }
+    // What a minion no longer has it no longer answers for.
+    register(&site, &m1, "switch-9");
+    dropped(&site, &m1, load(&m1).set("resource_id", "switch-7"));
+    // The older versions know nothing of resources: it is one more entry of the load.
+    for compat in ["3006", "3007"] {
+        let site = Site::new(&format!("salt_compat: {compat}\n"));
+        let m1 = Minion::signed_in(&site, "m1");
+        let outcome = ask(&site, &m1, load(&m1).set("resource_id", "switch-7"));
+        assert_eq!(stored(&outcome).record.minion.as_str(), "m1");
+        let told = data(&events(&outcome)[0]);
+        assert_eq!(told.get("resource_id"), Some(&"switch-7".into()));
+    }
+}
+
+#[test]
+fn the_name_of_a_failed_state_is_no_way_to_forge_a_tag() {
+    let failed = |name: &str| {
+        let state = Value::map([("result", Value::from(false))]);
+        Value::map([(format!("{name}_|-x_|-y_|-run"), state)])
+    };
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    let told = |name: &str| {
+        let load = load(&m1).set("fun", "state.sls").set("retcode", 2_i64);
+        tags(&ask(&site, &m1, load.set("return", failed(name))))
+    };
+    let of_job = [
+        format!("salt/job/{JID}/ret/m1"),
+        format!("salt/job/{JID}/sub/m1/error/state.sls"),
+    ];
+    for forged in [
+        format!("salt/job/{JID}/ret/m2"),
+        "salt/auth/x".to_owned(),
+        "salt/batch/1/stop".to_owned(),
+        JID.to_owned(),
+    ] {
+        assert_eq!(told(&forged), of_job, "{forged}");
+    }
+    let honest = [&of_job[0], "cmd.run", &of_job[1]];
+    assert_eq!(told("cmd"), honest);
 }
 
 /// A load signed as `minion_sign_messages` does: over what is left without token and nonce.

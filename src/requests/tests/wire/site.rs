@@ -95,6 +95,13 @@ impl Site {
         }
     }
 
+    /// Checks that a master can start with what this one has left on the disk.
+    pub(crate) fn opens_again(&self) {
+        if let Err(error) = Stores::open(&self.services.config, &self.clock) {
+            panic!("the master does not start again: {error}");
+        }
+    }
+
     /// How many requests, or parts of requests, were refused so far.
     pub(crate) fn refused(&self) -> u64 {
         let mut count = 0.0;
