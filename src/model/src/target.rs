@@ -72,7 +72,7 @@ impl fmt::Display for TargetType {
 }
 
 /// A target expression, not yet resolved to minions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// One text, to be read as its type says.
     Expression(TargetType, String),

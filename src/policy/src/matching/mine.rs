@@ -216,7 +216,8 @@ fn weight(value: &Value) -> usize {
 struct Permissions<'a, R> {
     id: &'a MinionId,
     resolve: &'a R,
-    known: HashMap<(TargetType, String), bool>,
+    /// By the target itself: as texts, a list of words and an expression may look the same.
+    known: HashMap<Target, bool>,
 }
 
 impl<'a, R: Fn(&Target, &MatchOptions<'_>) -> Vec<MinionId>> Permissions<'a, R> {
@@ -243,14 +244,15 @@ impl<'a, R: Fn(&Target, &MatchOptions<'_>) -> Vec<MinionId>> Permissions<'a, R> 
         };
         let target = target(allowed, kind)?;
         let (id, resolve) = (self.id, self.resolve);
-        let key = (target.kind(), target.to_string());
-        let is_allowed = self.known.entry(key).or_insert_with(|| {
-            let options = MatchOptions {
-                greedy: false,
-                ..MatchOptions::default()
-            };
-            resolve(&target, &options).contains(id)
-        });
+        if let Some(is_allowed) = self.known.get(&target) {
+            return is_allowed.then_some(data);
+        }
+        let options = MatchOptions {
+            greedy: false,
+            ..MatchOptions::default()
+        };
+        let is_allowed = resolve(&target, &options).contains(id);
+        self.known.insert(target, is_allowed);
         is_allowed.then_some(data)
     }
 }
@@ -331,6 +333,32 @@ mod tests {
             ask("web", one, &open),
             Value::map([("shut", Value::map([("a", "a2")]))])
         );
+    }
+
+    #[test]
+    fn permissions_that_look_alike_are_not_the_same() {
+        let text = "G@role:web or db*";
+        let entry = |allow: Value| {
+            Value::map([
+                (ACL_MARK, Value::from(1_i64)),
+                (ACL_DATA, Value::from("secret")),
+                ("allow_tgt", allow),
+                ("allow_tgt_type", Value::from("compound")),
+            ])
+        };
+        let as_word = entry(vec![Value::from(text)].into());
+        let as_text = entry(Value::from(text));
+        let asker = id("db1");
+        let resolve = |target: &Target, _: &MatchOptions<'_>| match target {
+            Target::Expression(..) => vec![id("db1")],
+            // One word: a grain `role` whose value would be `web or db*`.
+            _ => Vec::new(),
+        };
+        for entries in [[&as_text, &as_word], [&as_word, &as_text]] {
+            let mut permissions = Permissions::new(&asker, &resolve);
+            let opened = entries.map(|entry| permissions.open(entry).is_some());
+            assert_eq!(opened, entries.map(|entry| *entry == as_text));
+        }
     }
 
     #[test]
