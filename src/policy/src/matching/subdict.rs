@@ -25,8 +25,12 @@ pub(super) enum How {
     Network,
 }
 
-/// The most parts that an expression may have.
+/// The most parts that an expression may have, whether its own delimiter separates them or the
+/// colon, which separates them inside dictionaries. It bounds how deep what is compiled is nested.
 const MAX_PARTS: usize = 128;
+
+/// The most bytes of an expression: each of its parts begins a text that is kept.
+const MAX_BYTES: usize = 16 << 10;
 
 /// How many steps one value may cost. Nested data of a hostile minion and a nested expression
 /// multiply; stock has no limit.
@@ -34,7 +38,7 @@ const MAX_STEPS: u32 = 20_000;
 
 /// An expression such as `os_family:Debian` or `network:*:eth0`, compiled.
 pub(super) struct Subdict {
-    parts: Vec<Part>,
+    parts: Vec<Rc<Part>>,
     /// For each place where the pattern may begin (the index of its first part, from 1), the
     /// pattern. The first is left out when it would be the pattern that this belongs to.
     patterns: Vec<Option<Rc<Rest>>>,
@@ -79,25 +83,32 @@ impl Budget {
     }
 }
 
-/// Compiles expressions of one kind; patterns that occur in several places are compiled once.
+/// Compiles expressions of one kind; what occurs in several places is compiled once. Every text is
+/// an end of the whole expression, so there are at most as many as it has parts.
 struct Compiler<'a> {
     how: How,
     patterns: &'a PatternCache,
-    known: HashMap<String, Rc<Rest>>,
+    known: HashMap<&'a str, Rc<Rest>>,
+    parts: HashMap<&'a str, Rc<Part>>,
 }
 
 impl Subdict {
-    /// Nothing when the expression has no delimiter, and so can match nothing, or too many.
-    pub(super) fn compile(
-        text: &str,
+    /// Nothing when the expression has no delimiter, and so can match nothing, or when it is too
+    /// long or has too many parts.
+    pub(super) fn compile<'a>(
+        text: &'a str,
         delimiter: &str,
         how: How,
-        patterns: &PatternCache,
+        patterns: &'a PatternCache,
     ) -> Option<Self> {
+        if text.len() > MAX_BYTES || text.matches(':').take(MAX_PARTS).count() == MAX_PARTS {
+            return None;
+        }
         let mut compiler = Compiler {
             how,
             patterns,
             known: HashMap::new(),
+            parts: HashMap::new(),
         };
         compiler.subdict(text, delimiter, false)
     }
@@ -140,13 +151,13 @@ impl Subdict {
     }
 }
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
     /// `inside` says that this is what the pattern of the same text is inside a dictionary.
-    fn subdict(&mut self, text: &str, delimiter: &str, inside: bool) -> Option<Subdict> {
+    fn subdict(&mut self, text: &'a str, delimiter: &str, inside: bool) -> Option<Subdict> {
         if delimiter.is_empty() {
             return None;
         }
-        let parts: Vec<&str> = text.split(delimiter).collect();
+        let parts: Vec<&str> = text.split(delimiter).take(MAX_PARTS + 1).collect();
         if parts.len() < 2 || parts.len() > MAX_PARTS {
             return None;
         }
@@ -166,12 +177,17 @@ impl Compiler<'_> {
             patterns.push(pattern);
         }
         Some(Subdict {
-            parts: parts.into_iter().map(Part::new).collect(),
+            parts: parts.into_iter().map(|part| self.part(part)).collect(),
             patterns,
         })
     }
 
-    fn rest(&mut self, text: &str) -> Rc<Rest> {
+    fn part(&mut self, text: &'a str) -> Rc<Part> {
+        let part = self.parts.entry(text);
+        Rc::clone(part.or_insert_with(|| Rc::new(Part::new(text))))
+    }
+
+    fn rest(&mut self, text: &'a str) -> Rc<Rest> {
         if let Some(known) = self.known.get(text) {
             return Rc::clone(known);
         }
@@ -181,7 +197,7 @@ impl Compiler<'_> {
             behind_star: text.strip_prefix("*:").map(|behind| self.rest(behind)),
             nested: self.subdict(text, ":", true),
         });
-        self.known.insert(text.to_owned(), Rc::clone(&rest));
+        self.known.insert(text, Rc::clone(&rest));
         rest
     }
 
@@ -311,7 +327,7 @@ impl Rest {
 }
 
 /// Where a path leads; nothing is what stock calls the default.
-fn traverse<'a>(value: &'a Value, path: &[Part], budget: &Budget) -> Option<&'a Value> {
+fn traverse<'a>(value: &'a Value, path: &[Rc<Part>], budget: &Budget) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, part| {
         budget.spend().then_some(())?;
         step(value, part)
@@ -355,6 +371,7 @@ fn step<'a>(value: &'a Value, part: &Part) -> Option<&'a Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn data() -> Value {
         Value::map([
@@ -442,6 +459,52 @@ mod tests {
         assert!(!matches("os:deb*", ":", How::Exact));
         assert!(matches("net|eth0|mac|aa:bb", "|", How::Glob));
         assert!(!matches("net|eth0", ":", How::Glob));
+    }
+
+    /// Compiles, matches and drops on a thread whose stack is small.
+    fn ends_on_a_small_stack(text: String, delimiter: &'static str, how: How) -> bool {
+        let run = move || {
+            let patterns = PatternCache::default();
+            let subdict = Subdict::compile(&text, delimiter, how, &patterns);
+            let matched = subdict.as_ref().map(|s| s.matches(&data(), &Budget::new()));
+            matched.is_some()
+        };
+        let thread = std::thread::Builder::new().stack_size(512 << 10);
+        let thread = thread.spawn(run).expect("a thread can be started");
+        thread.join().expect("the stack suffices")
+    }
+
+    #[test]
+    fn chains_of_stars_are_bounded_whatever_the_delimiter() {
+        for delimiter in ["|", ":", "*", "*:", "@"] {
+            for how in [How::Glob, How::Regex, How::Exact] {
+                let chain = format!("G{delimiter}x{delimiter}{}a", "*:".repeat(10_000));
+                assert!(!ends_on_a_small_stack(chain, delimiter, how), "{delimiter}");
+                let most = format!("x{delimiter}{}a", "*:".repeat(60));
+                assert!(ends_on_a_small_stack(most, delimiter, how), "{delimiter}");
+            }
+        }
+        let long = format!("os:{}", "x".repeat(MAX_BYTES));
+        assert!(!ends_on_a_small_stack(long, ":", How::Glob));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_mixture_of_stars_and_delimiters_ends(
+            pieces in prop::collection::vec(
+                (prop::sample::select(vec!["*:", "*", ":", "|", "a", "net", "?", "["]), 1_usize..200),
+                1..20,
+            ),
+            delimiter in prop::sample::select(vec!["|", ":", "*", "*:"]),
+            how in prop::sample::select(vec![How::Glob, How::Regex, How::Exact]),
+        ) {
+            let text: String = pieces.iter().map(|(piece, count)| piece.repeat(*count)).collect();
+            let has_few_parts = text.matches(':').count() < MAX_PARTS
+                && (2..=MAX_PARTS).contains(&text.split(delimiter).count());
+            prop_assert_eq!(ends_on_a_small_stack(text, delimiter, how), has_few_parts);
+        }
     }
 
     #[test]
