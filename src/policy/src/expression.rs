@@ -1,6 +1,6 @@
 //! The pattern languages of Salt: Python's `fnmatch` wildcards and Python's regular expressions.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 use fancy_regex::{Regex, RegexBuilder};
@@ -28,6 +28,13 @@ pub const MAX_BYTES: usize = 65_536;
 /// an expression from a client could hold a worker for ever.
 const BACKTRACK_LIMIT: usize = 200_000;
 
+/// How many steps nearly every match makes do with. Who takes more is tried again with the full
+/// limit, and so it is known that the match was expensive: the engine itself does not count.
+const USUAL_BACKTRACKS: usize = 1_000;
+
+/// The longest text, in bytes, that a regular expression of a target is held against.
+const MAX_TEXT: usize = 16 << 10;
+
 /// A compiled pattern over minion ids and the like.
 #[derive(Clone)]
 pub struct Pattern(Kind);
@@ -38,7 +45,37 @@ enum Kind {
     Everything,
     /// A pattern without a special character.
     Exactly(Arc<str>),
-    Regex(Arc<Regex>),
+    Regex(Arc<Limited>),
+}
+
+/// A regular expression with the usual limit and, once it was needed, with the full one.
+struct Limited {
+    usual: Regex,
+    full: OnceLock<Option<Regex>>,
+}
+
+impl Limited {
+    /// Whether it matches, and whether the usual limit did not suffice to say so.
+    fn matches(&self, text: &str) -> (bool, bool) {
+        if let Ok(is_match) = self.usual.is_match(text) {
+            return (is_match, false);
+        }
+        let full = self.full.get_or_init(|| {
+            let full = build(self.usual.as_str(), BACKTRACK_LIMIT);
+            full.ok()
+        });
+        let is_match = full
+            .as_ref()
+            .map(|full| full.is_match(text).unwrap_or(false));
+        (is_match.unwrap_or(false), true)
+    }
+}
+
+fn build(regex: &str, limit: usize) -> Result<Regex, fancy_regex::Error> {
+    RegexBuilder::new(regex)
+        .backtrack_limit(limit)
+        .delegate_size_limit(4 << 20)
+        .build()
 }
 
 impl Pattern {
@@ -69,11 +106,12 @@ impl Pattern {
         if shown.len() > MAX_BYTES {
             return Err(ExpressionError::TooLong(shown.len()));
         }
-        RegexBuilder::new(regex)
-            .backtrack_limit(BACKTRACK_LIMIT)
-            .delegate_size_limit(4 << 20)
-            .build()
-            .map(|compiled| Self(Kind::Regex(Arc::new(compiled))))
+        let compiled = |usual| Limited {
+            usual,
+            full: OnceLock::new(),
+        };
+        build(regex, USUAL_BACKTRACKS)
+            .map(|usual| Self(Kind::Regex(Arc::new(compiled(usual)))))
             .map_err(|error| ExpressionError::Syntax {
                 expression: shown.chars().take(200).collect(),
                 reason: error.to_string(),
@@ -85,7 +123,25 @@ impl Pattern {
         match &self.0 {
             Kind::Everything => true,
             Kind::Exactly(exactly) => **exactly == *text,
-            Kind::Regex(regex) => regex.is_match(text).unwrap_or(false),
+            Kind::Regex(regex) => regex.matches(text).0,
+        }
+    }
+
+    /// Whether the pattern matches, and about how many steps of a thousand backtracks each it took
+    /// to find out. A regular expression does not match a text above 16 KiB.
+    pub(crate) fn matches_counting(&self, text: &str) -> (bool, usize) {
+        match &self.0 {
+            Kind::Regex(_) if text.len() > MAX_TEXT => (false, 1),
+            Kind::Regex(regex) => {
+                let (is_match, is_expensive) = regex.matches(text);
+                let steps = if is_expensive {
+                    BACKTRACK_LIMIT / USUAL_BACKTRACKS
+                } else {
+                    0
+                };
+                (is_match, 1 + text.len() / 64 + steps)
+            }
+            Kind::Everything | Kind::Exactly(_) => (self.matches(text), 1),
         }
     }
 
@@ -306,6 +362,25 @@ mod tests {
     fn a_match_that_explodes_ends_as_no_match() {
         let bomb = Pattern::regex_at_start(r"(a|a|(?=a)a)*\1b").unwrap();
         assert!(!bomb.matches(&"a".repeat(200)));
+        let (is_match, steps) = bomb.matches_counting(&"a".repeat(200));
+        assert!(!is_match && steps > BACKTRACK_LIMIT / USUAL_BACKTRACKS);
+        let (is_match, steps) = bomb.matches_counting("ab");
+        assert!(!is_match && steps == 1);
+        assert!(bomb.matches("aab"));
+    }
+
+    #[test]
+    fn what_takes_more_than_the_usual_steps_still_matches() {
+        let pattern = Pattern::regex_at_start(r"(?=(a|a)*\1c|a)a*b").unwrap();
+        let (is_match, steps) = pattern.matches_counting(&("a".repeat(12) + "b"));
+        assert!(is_match && steps > BACKTRACK_LIMIT / USUAL_BACKTRACKS);
+        let text = "a".repeat(MAX_TEXT + 1);
+        assert!(
+            !Pattern::regex_at_start("a")
+                .unwrap()
+                .matches_counting(&text)
+                .0
+        );
     }
 
     #[test]

@@ -15,14 +15,17 @@
 //!   is an error always, `range` wherever `seco.range` is not installed.
 //! - `minion_data_cache: False` with a compound target means all minions, as in 3006 and 3007;
 //!   3008 fails and means nobody.
-//! - A value costs a bounded number of steps, and an expression has bounds on its length, its
-//!   parts and its nesting. Beyond them nothing matches.
+//! - A value costs a bounded number of steps, a regular expression is held against texts of at most
+//!   16 KiB, and a path has bounds on its length, its parts and its nesting. Beyond them nothing
+//!   matches. What a search costs in all has a bound too (`budget.rs`); beyond it the target is an
+//!   error.
 //! - `T@type:id` of a resource that nobody has registered means nobody; stock 3008 waits for it all
 //!   the same. A resource never has the name of an accepted minion.
 //! - Regular expressions are those of `fancy-regex`; Python's rarer syntax (`(?(1)a|b)` on
 //!   names, `\N{…}`) is an error.
 
 mod bits;
+mod budget;
 mod compound;
 #[cfg(test)]
 mod differential;
@@ -39,11 +42,12 @@ mod range;
 mod resources;
 pub mod single;
 mod subdict;
+mod view;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
@@ -54,12 +58,14 @@ pub use resources::{Inventory, Resource};
 use crate::expression::PatternCache;
 use crate::target::{Candidates, Resolved, TargetError, Targeting};
 use bits::Bits;
+use budget::{Allowance, Budget};
 use compound::Word;
 use glob::Stars;
-use index::{Index, Kind, Question, Test};
+use index::{Index, Kind, Order, Question};
 use ipcidr::Network;
 use resources::Universe;
-use subdict::{Budget, How, Subdict};
+use subdict::{How, Subdict};
+use view::Test;
 
 /// The grains and pillars that the master has cached.
 pub trait MinionData: Send + Sync {
@@ -157,8 +163,12 @@ struct Search<'a> {
     /// With resources among the ids.
     universe: Option<&'a Universe<'a>>,
     options: MatchOptions<'a>,
-    /// Locked from the first word that needs it to the last, so that one search sees one state.
-    index: RefCell<Option<MutexGuard<'a, Index>>>,
+    /// What all words together may still cost.
+    allowance: Allowance,
+    /// Whether the index knows what had changed before the search began. Each word then sees the
+    /// index of its own moment, as in stock each word reads the cache.
+    is_refreshed: Cell<bool>,
+    order: RefCell<Option<Arc<Order>>>,
 }
 
 impl Targeting {
@@ -216,7 +226,9 @@ impl Targeting {
             ids: universe.map_or(candidates.ids(), |universe| &universe.ids),
             universe,
             options: *options,
-            index: RefCell::new(None),
+            allowance: Allowance::new(),
+            is_refreshed: Cell::new(false),
+            order: RefCell::new(None),
         };
         let (found, missing) = match kind {
             TargetType::Compound => search.compound(match target {
@@ -280,7 +292,9 @@ impl Search<'_> {
         };
         let test = Subdict::compile(text, delimiter, how, self.patterns);
         if let Some(test) = test.filter(|_| self.site.data.is_some()) {
-            found.unite(&universe.with_grains(|grains| test.matches(grains, &Budget::new())));
+            let budget = || Budget::of(&self.allowance);
+            found.unite(&universe.with_grains(|grains| test.matches(grains, &budget())));
+            self.check_allowance()?;
         }
         Ok(found)
     }
@@ -309,7 +323,12 @@ impl Search<'_> {
             TargetType::Glob => self.glob(text),
             TargetType::Pcre => {
                 let pattern = self.patterns.regex_at_start(&python::regex(text))?;
-                Ok(self.matching_ids(|id| pattern.matches(id)))
+                let found = self.matching_ids(|id| {
+                    let (is_match, steps) = pattern.matches_counting(id);
+                    self.allowance.spend(steps) && is_match
+                });
+                self.check_allowance()?;
+                Ok(found)
             }
             TargetType::Grain => self.data(Kind::Grains, text, delimiter, How::Glob),
             TargetType::GrainPcre => self.data(Kind::Grains, text, delimiter, How::Regex),
@@ -346,6 +365,10 @@ impl Search<'_> {
         word: Word<'_>,
         ignores_missing: bool,
     ) -> Result<(Bits, Vec<String>), TargetError> {
+        // Every word has a set of its own.
+        if !self.allowance.spend(1 + self.ids.len() / 64) {
+            return Err(TargetError::TooMuchWork);
+        }
         let mut buffer = [0; 4];
         let delimiter = word.delimiter.map_or(":", |c| c.encode_utf8(&mut buffer));
         let kind = match word.engine {
@@ -416,6 +439,9 @@ impl Search<'_> {
         let alike = alike.partition_point(is_alike);
         let mut found = Bits::none(self.ids.len());
         let stars = Stars::read(text);
+        if !self.allowance.spend(alike) {
+            return Err(TargetError::TooMuchWork);
+        }
         let matches = |id: &str| match &stars {
             Some(stars) => stars.matches(id),
             None => pattern.matches(id),
@@ -443,11 +469,10 @@ impl Search<'_> {
             delimiter,
             how,
         };
-        Ok(self.with_index(data.as_ref(), |index| {
-            index.matching(kind, question, || {
-                Subdict::compile(text, delimiter, how, self.patterns).map(Test::Subdict)
-            })
-        }))
+        let (_, found) = self.answer(data.as_ref(), kind, &question, || {
+            Subdict::compile(text, delimiter, how, self.patterns).map(Test::Subdict)
+        })?;
+        Ok(found)
     }
 
     fn network(&self, text: &str) -> Result<Bits, TargetError> {
@@ -467,28 +492,71 @@ impl Search<'_> {
             delimiter: "",
             how: How::Network,
         };
-        Ok(self.with_index(data.as_ref(), |index| {
-            let found = index.matching(Kind::Grains, question, || Some(Test::Network(network)));
-            if !self.options.greedy {
-                return found;
-            }
-            // Whoever has no cached data might have the address.
-            let mut greedy = Bits::all(self.ids.len());
-            greedy.subtract(&index.known());
-            greedy.unite(&found);
-            greedy
-        }))
+        let test = || Some(Test::Network(network));
+        let (order, found) = self.answer(data.as_ref(), Kind::Grains, &question, test)?;
+        if !self.options.greedy {
+            return Ok(found);
+        }
+        // Whoever has no cached data might have the address.
+        let mut greedy = Bits::all(self.ids.len());
+        greedy.subtract(&order.standing(|_| true));
+        greedy.unite(&found);
+        Ok(greedy)
     }
 
-    fn with_index<T>(&self, data: &dyn MinionData, ask: impl FnOnce(&mut Index) -> T) -> T {
-        let mut index = self.index.borrow_mut();
-        let index = index.get_or_insert_with(|| {
-            let mut index = self.site.index.lock();
-            index.refresh(data);
-            index.arrange(self.ids);
-            index
+    /// Which of the candidates match the question, and where they stand. The index is locked
+    /// before and after the work, not during it.
+    fn answer(
+        &self,
+        data: &dyn MinionData,
+        kind: Kind,
+        question: &Question<'_>,
+        compile: impl FnOnce() -> Option<Test>,
+    ) -> Result<(Arc<Order>, Bits), TargetError> {
+        let known = self.with_index(data, |index, order| {
+            let answer = index.answer(kind, question)?;
+            Some((Arc::clone(order), answer))
         });
-        ask(index)
+        let (order, answer) = match known {
+            Some(known) => known,
+            None => {
+                let test = compile();
+                let (order, view) = self.with_index(data, |index, order| {
+                    (Arc::clone(order), index.view(kind, question, test.as_ref()))
+                });
+                let answer = Arc::new(view.matching(test.as_ref(), &self.allowance));
+                self.check_allowance()?;
+                let at = view.at;
+                drop(view);
+                let mut index = self.site.index.lock();
+                index.remember(kind, question, Arc::clone(&answer), at);
+                (order, answer)
+            }
+        };
+        let found = order.standing(|slot| answer.contains(slot));
+        Ok((order, found))
+    }
+
+    fn with_index<T>(
+        &self,
+        data: &dyn MinionData,
+        ask: impl FnOnce(&mut Index, &Arc<Order>) -> T,
+    ) -> T {
+        let mut index = self.site.index.lock();
+        if !self.is_refreshed.replace(true) {
+            index.refresh(data);
+        }
+        let mut order = self.order.borrow_mut();
+        let now = index.arrange(self.ids, order.as_ref());
+        ask(&mut index, order.insert(now))
+    }
+
+    /// Half an answer is none.
+    fn check_allowance(&self) -> Result<(), TargetError> {
+        match self.allowance.is_exhausted() {
+            true => Err(TargetError::TooMuchWork),
+            false => Ok(()),
+        }
     }
 
     /// Without a cache every minion may match, or none.

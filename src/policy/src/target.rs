@@ -44,6 +44,9 @@ pub enum TargetError {
     /// The range expression does not parse or needs a server.
     #[error(transparent)]
     Range(#[from] RangeError),
+    /// The expression takes more than one search may cost.
+    #[error("the target takes too much work")]
+    TooMuchWork,
     /// An empty delimiter separates nothing.
     #[error("the delimiter may not be empty")]
     Delimiter,

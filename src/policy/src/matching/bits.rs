@@ -57,6 +57,11 @@ impl Bits {
         }
     }
 
+    /// How many bytes of memory the members take.
+    pub(super) fn size(&self) -> usize {
+        size_of_val(self.words.as_slice())
+    }
+
     /// Makes room for numbers below a larger length.
     pub(super) fn grow(&mut self, len: usize) {
         if len > self.len {

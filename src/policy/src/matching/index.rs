@@ -4,6 +4,9 @@
 //! minion is a short list of pairs of numbers (name, value). A target is then held against each
 //! different value once, not against each minion, and the answer is kept until some minion's data
 //! really changes. What has changed is asked of the [`MinionData`], which alone knows the disk.
+//!
+//! Nothing here holds an expression against data: that takes as long as others want, and all
+//! searches share one index. It hands out a [`View`] for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,17 +15,20 @@ use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
 use super::bits::Bits;
-use super::ipcidr::Network;
 use super::pool::{NONE, Pool};
 use super::python::Loaded;
-use super::subdict::{Budget, How, Part, Rest, Subdict};
+use super::subdict::How;
+use super::view::{Minions, Outdated, Test, View, lookup};
 use super::{Changed, MinionData};
 
 /// How many names are kept ready as columns, in each of grains and pillars.
 const COLUMNS: usize = 48;
 
-/// How many answers are kept, in each of grains and pillars.
-const ANSWERS: usize = 512;
+/// How many bytes the answers that are kept may take, in each of grains and pillars.
+const ANSWERS: usize = 16 << 20;
+
+/// The longest expression, in bytes, whose answer is kept: minions choose them, too.
+const LONGEST_KEPT: usize = 1024;
 
 /// How many changes are remembered one by one, in each of grains and pillars.
 const CHANGES: usize = 4096;
@@ -45,12 +51,12 @@ pub(super) struct Index {
     membership: u64,
     grains: Facet,
     pillar: Facet,
-    order: Order,
+    order: Arc<Order>,
 }
 
 /// Where in a sorted list of candidates each minion stands.
 #[derive(Default)]
-struct Order {
+pub(super) struct Order {
     ids: Vec<MinionId>,
     slots: Vec<u32>,
     membership: u64,
@@ -108,45 +114,74 @@ impl Index {
         }
     }
 
-    /// Takes `candidates` for the list that the following questions are about.
-    pub(super) fn arrange(&mut self, candidates: &[MinionId]) {
-        if self.order.membership == self.membership && is_same_list(&self.order.ids, candidates) {
-            return;
+    /// Where `candidates` stand now. `last` is what this said to the same candidates before.
+    pub(super) fn arrange(
+        &mut self,
+        candidates: &[MinionId],
+        last: Option<&Arc<Order>>,
+    ) -> Arc<Order> {
+        if let Some(last) = last.filter(|last| last.membership == self.membership) {
+            return Arc::clone(last);
         }
-        let slot = |id: &MinionId| self.slots.get(id).copied().unwrap_or(NONE);
-        self.order = Order {
-            slots: candidates.iter().map(slot).collect(),
-            ids: candidates.to_vec(),
-            membership: self.membership,
-        };
+        let is_current = self.order.membership == self.membership;
+        if !is_current || !is_same_list(&self.order.ids, candidates) {
+            let slot = |id: &MinionId| self.slots.get(id).copied().unwrap_or(NONE);
+            self.order = Arc::new(Order {
+                slots: candidates.iter().map(slot).collect(),
+                ids: candidates.to_vec(),
+                membership: self.membership,
+            });
+        }
+        Arc::clone(&self.order)
     }
 
-    /// Which of the candidates match the question.
-    pub(super) fn matching(
+    /// The answer to a question, if it was given before and nothing has changed.
+    pub(super) fn answer(&self, kind: Kind, question: &Question<'_>) -> Option<Arc<Bits>> {
+        self.facet(kind).answer(question)
+    }
+
+    /// What a test needs to answer the question.
+    pub(super) fn view(
         &mut self,
         kind: Kind,
-        question: Question<'_>,
-        compile: impl FnOnce() -> Option<Test>,
-    ) -> Bits {
-        let facet = match kind {
+        question: &Question<'_>,
+        test: Option<&Test>,
+    ) -> View {
+        self.facet_mut(kind).view(question, test)
+    }
+
+    /// Keeps an answer that was given to a view of this moment.
+    pub(super) fn remember(
+        &mut self,
+        kind: Kind,
+        question: &Question<'_>,
+        bits: Arc<Bits>,
+        at: u64,
+    ) {
+        self.facet_mut(kind).remember(question, Answer { bits, at });
+    }
+
+    fn facet(&self, kind: Kind) -> &Facet {
+        match kind {
+            Kind::Grains => &self.grains,
+            Kind::Pillar => &self.pillar,
+        }
+    }
+
+    fn facet_mut(&mut self, kind: Kind) -> &mut Facet {
+        match kind {
             Kind::Grains => &mut self.grains,
             Kind::Pillar => &mut self.pillar,
-        };
-        let answer = facet.answer(&question, compile);
-        self.standing(|slot| answer.contains(slot))
+        }
     }
+}
 
-    /// Which of the candidates have cached data, matching or not.
-    pub(super) fn known(&self) -> Bits {
-        self.standing(|_| true)
-    }
-
-    fn standing(&self, holds: impl Fn(usize) -> bool) -> Bits {
-        let slots = &self.order.slots;
-        Bits::of(slots.len(), |at| {
-            slots
-                .get(at)
-                .is_some_and(|slot| *slot != NONE && holds(*slot as usize))
+impl Order {
+    /// Which of the candidates match, where `holds` knows it of slots.
+    pub(super) fn standing(&self, holds: impl Fn(usize) -> bool) -> Bits {
+        Bits::of(self.slots.len(), |at| {
+            let slot = self.slots.get(at);
+            slot.is_some_and(|slot| *slot != NONE && holds(*slot as usize))
         })
     }
 }
@@ -160,14 +195,6 @@ fn is_same_list(one: &[MinionId], other: &[MinionId]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(is_same)
 }
 
-/// What a minion's data is held against.
-pub(super) enum Test {
-    /// A path and a pattern.
-    Subdict(Subdict),
-    /// One grain with addresses.
-    Network(Network),
-}
-
 /// What an answer was given to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question<'a> {
@@ -176,15 +203,28 @@ pub(super) struct Question<'a> {
     pub(super) how: How,
 }
 
+impl Question<'_> {
+    fn key(&self) -> (String, String, How) {
+        (self.text.to_owned(), self.delimiter.to_owned(), self.how)
+    }
+
+    /// How many bytes it takes to keep this answer.
+    fn size(&self, answer: &Answer) -> usize {
+        let texts = self.text.len() + self.delimiter.len();
+        texts + answer.bits.size() + size_of::<Answer>() + size_of::<(String, String, How)>()
+    }
+}
+
 /// The grains, or the pillars, of all minions.
 #[derive(Default)]
 struct Facet {
-    /// By slot: pairs of name and value, sorted by name.
-    minions: Vec<Box<[(u32, u32)]>>,
+    minions: Minions,
     names: Pool,
     values: Pool,
     columns: HashMap<String, Column>,
     answers: HashMap<(String, String, How), Answer>,
+    /// How many bytes the answers take.
+    kept: usize,
     /// The slots whose data has changed, oldest first.
     changed: Vec<u32>,
     /// How many changes stood before those in `changed`.
@@ -209,10 +249,10 @@ struct Column {
 impl Facet {
     fn replace(&mut self, slot: u32, data: Option<&Value>) {
         let slot = slot as usize;
-        if self.minions.len() <= slot {
-            self.minions.resize_with(slot + 1, Box::default);
+        while self.minions.len() <= slot {
+            self.minions.push(Arc::default());
             for column in self.columns.values_mut() {
-                Arc::make_mut(&mut column.values).resize(slot + 1, NONE);
+                Arc::make_mut(&mut column.values).push(NONE);
             }
         }
         let entries = data.and_then(Value::as_map).unwrap_or_default();
@@ -239,8 +279,8 @@ impl Facet {
             return;
         };
         let is_changed = **place != *pairs;
-        let old = std::mem::replace(place, pairs.into_boxed_slice());
-        for (name, value) in old {
+        let old = std::mem::replace(place, pairs.into());
+        for (name, value) in old.iter().copied() {
             self.names.give_back(name);
             self.values.give_back(value);
         }
@@ -255,7 +295,7 @@ impl Facet {
     }
 
     fn update_columns(&mut self, slot: usize) {
-        let pairs = self.minions.get(slot).map(Box::as_ref).unwrap_or_default();
+        let pairs = self.minions.get(slot).map(Arc::as_ref).unwrap_or_default();
         for (name, column) in &mut self.columns {
             let value = lookup(pairs, &self.names.keys(name, column.loaded.as_ref()));
             if let Some(place) = Arc::make_mut(&mut column.values).get_mut(slot) {
@@ -264,161 +304,59 @@ impl Facet {
         }
     }
 
-    /// An answer that was given before is only brought up to date.
-    fn answer(
-        &mut self,
-        question: &Question<'_>,
-        compile: impl FnOnce() -> Option<Test>,
-    ) -> Arc<Bits> {
-        let key = (
-            question.text.to_owned(),
-            question.delimiter.to_owned(),
-            question.how,
-        );
-        let now = self.dropped + self.changed.len() as u64;
-        let old = self
-            .answers
-            .remove(&key)
-            .filter(|old| old.at >= self.dropped);
-        let bits = match old {
-            Some(old) if old.at == now => old.bits,
-            Some(old) => Arc::new(self.again(old, compile())),
-            None => Arc::new(self.matching(compile())),
-        };
-        if self.answers.len() >= ANSWERS {
-            self.answers.clear();
-        }
-        let answer = Answer {
-            bits: Arc::clone(&bits),
-            at: now,
-        };
-        self.answers.insert(key, answer);
-        bits
+    /// How many changes there have been.
+    fn now(&self) -> u64 {
+        self.dropped + self.changed.len() as u64
     }
 
-    fn matching(&mut self, test: Option<Test>) -> Bits {
-        match test {
-            Some(Test::Subdict(subdict)) => {
-                let mut matching = self.matching_under_first(&subdict);
-                if let Some(everything) = subdict.over_everything() {
-                    matching.unite(&self.matching_everything(everything));
-                }
-                matching
-            }
-            Some(Test::Network(network)) => {
-                let column = self.column(network.grain(), None);
-                let values = &self.values;
-                self.holding(&column, |value, number| {
-                    network.holds(value, || values.addresses(number))
-                })
-            }
-            None => Bits::none(self.minions.len()),
-        }
+    fn answer(&self, question: &Question<'_>) -> Option<Arc<Bits>> {
+        let answer = self.answers.get(&question.key())?;
+        (answer.at == self.now()).then(|| Arc::clone(&answer.bits))
     }
 
-    /// Looks again at the minions that have changed since the answer was given.
-    fn again(&mut self, old: Answer, test: Option<Test>) -> Bits {
-        let mut bits = (*old.bits).clone();
-        bits.grow(self.minions.len());
-        let first_new = usize::try_from(old.at - self.dropped).unwrap_or(0);
-        let changed: Vec<u32> = self.changed.get(first_new..).unwrap_or_default().to_vec();
-        let (name, loaded) = match &test {
-            Some(Test::Subdict(subdict)) if subdict.over_everything().is_some() => {
-                return self.matching(test);
-            }
+    fn view(&mut self, question: &Question<'_>, test: Option<&Test>) -> View {
+        let column = match test {
             Some(Test::Subdict(subdict)) => {
                 let first = subdict.first();
-                (first.text.as_str(), first.loaded.clone())
+                self.column(&first.text, first.loaded.clone())
             }
-            Some(Test::Network(network)) => (network.grain(), None),
-            None => return bits,
+            Some(Test::Network(network)) => self.column(network.grain(), None),
+            None => Arc::default(),
         };
-        let column = self.column(name, loaded);
-        for slot in changed.into_iter().map(|slot| slot as usize) {
-            let number = column.get(slot).copied().unwrap_or(NONE);
-            let holds = self.values.get(number).is_some_and(|value| match &test {
-                Some(Test::Subdict(subdict)) => subdict.matches_under_first(value, &Budget::new()),
-                Some(Test::Network(network)) => {
-                    network.holds(value, || self.values.addresses(number))
-                }
-                None => false,
-            });
-            match holds {
-                true => bits.insert(slot),
-                false => bits.remove(slot),
-            }
+        let old = self.answers.get(&question.key());
+        let outdated = old.and_then(|old| {
+            let first_new = usize::try_from(old.at.checked_sub(self.dropped)?).ok()?;
+            Some(Outdated {
+                bits: Arc::clone(&old.bits),
+                changed: self.changed.get(first_new..)?.to_vec(),
+            })
+        });
+        View {
+            minions: self.minions.clone(),
+            names: self.names.values().clone(),
+            values: self.values.values().clone(),
+            column,
+            at: self.now(),
+            outdated,
         }
-        bits
     }
 
-    fn matching_under_first(&mut self, subdict: &Subdict) -> Bits {
-        let Part { text, loaded, .. } = subdict.first();
-        let column = self.column(text, loaded.clone());
-        self.holding(&column, |value, _| {
-            subdict.matches_under_first(value, &Budget::new())
-        })
-    }
-
-    /// The expression begins with a star: the data as a whole is the dictionary to match.
-    fn matching_everything(&mut self, rest: &Rest) -> Bits {
-        let core = rest.core();
-        if core.is_star() {
-            return Bits::of(self.minions.len(), |slot| {
-                self.minions
-                    .get(slot)
-                    .is_some_and(|pairs| !pairs.is_empty())
-            });
+    fn remember(&mut self, question: &Question<'_>, answer: Answer) {
+        let key = question.key();
+        let size = question.size(&answer);
+        let is_long = question.text.len() + question.delimiter.len() > LONGEST_KEPT;
+        let known = self.answers.get(&key);
+        if is_long || size > ANSWERS || known.is_some_and(|known| known.at > answer.at) {
+            return;
         }
-        let mut nested = match core.nested() {
-            Some(nested) => self.matching_under_first(nested),
-            None => Bits::none(self.minions.len()),
-        };
-        if core.is_wild() {
-            nested.unite(&self.matching_everything(core));
+        if self.kept + size > ANSWERS {
+            self.answers.clear();
+            self.kept = 0;
         }
-        let names = self
-            .names
-            .test(|name| core.matches_name(name, &Budget::new()));
-        let values = match rest.is_wild() {
-            true => {
-                let test = |value: &Value| core.matches_below_star(value, &Budget::new());
-                self.values.test(test)
-            }
-            false => Bits::none(0),
-        };
-        Bits::of(self.minions.len(), |slot| {
-            let pairs = self.minions.get(slot).map(Box::as_ref).unwrap_or_default();
-            let is_named = |(name, value): &(u32, u32)| {
-                names.contains(*name as usize) || values.contains(*value as usize)
-            };
-            nested.contains(slot) || pairs.iter().any(is_named)
-        })
-    }
-
-    /// The minions whose value in the column `holds` says yes to; each value is asked for once.
-    fn holding(&self, column: &[u32], holds: impl Fn(&Value, u32) -> bool) -> Bits {
-        // Sets and not a list of answers: there may be millions of values.
-        let mut asked = Bits::none(self.values.len());
-        let mut held = Bits::none(self.values.len());
-        Bits::of(column.len(), |slot| {
-            let number = column.get(slot).copied().unwrap_or(NONE);
-            if number == NONE {
-                return false;
-            }
-            let at = number as usize;
-            if asked.contains(at) {
-                return held.contains(at);
-            }
-            asked.insert(at);
-            let holds = self
-                .values
-                .get(number)
-                .is_some_and(|value| holds(value, number));
-            if holds {
-                held.insert(at);
-            }
-            holds
-        })
+        self.kept += size;
+        if let Some(old) = self.answers.insert(key, answer) {
+            self.kept -= question.size(&old);
+        }
     }
 
     fn column(&mut self, name: &str, loaded: Option<Loaded>) -> Arc<Vec<u32>> {
@@ -449,13 +387,4 @@ impl Facet {
         self.columns.insert(key, column);
         values
     }
-}
-
-/// The value under the first of `keys` that the minion has.
-fn lookup(pairs: &[(u32, u32)], keys: &[u32]) -> u32 {
-    let value = |key: &u32| {
-        let at = pairs.binary_search_by_key(key, |(name, _)| *name).ok()?;
-        pairs.get(at).map(|(_, value)| *value)
-    };
-    keys.iter().find_map(value).unwrap_or(NONE)
 }

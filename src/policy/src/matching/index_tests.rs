@@ -8,7 +8,13 @@ use proptest::prelude::*;
 use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
+use super::bits::Bits;
+use super::budget::Allowance;
+use super::index::{Index, Kind, Question};
+use super::subdict::{How, Subdict};
+use super::view::{Test, View};
 use super::{Changed, Changes, MatchOptions, MinionData, Nodegroups, Site};
+use crate::expression::PatternCache;
 use crate::target::{Candidates, Targeting};
 
 #[derive(Default)]
@@ -65,6 +71,109 @@ fn id(number: u8) -> MinionId {
 fn site(data: &Arc<Data>) -> Targeting {
     let data: Arc<dyn MinionData> = Arc::clone(data) as Arc<dyn MinionData>;
     Targeting::of(Site::new(Compat::V3008, Nodegroups::default(), Some(data)))
+}
+
+impl Data {
+    fn set(&self, minion: u8, grains: Option<Value>) {
+        let mut state = self.0.lock();
+        match grains {
+            Some(grains) => state.grains.insert(id(minion), grains),
+            None => state.grains.remove(&id(minion)),
+        };
+        state.changed.push(id(minion));
+    }
+}
+
+fn question(text: &str, how: How) -> Question<'_> {
+    Question {
+        text,
+        delimiter: ":",
+        how,
+    }
+}
+
+fn compiled(text: &str, how: How) -> Test {
+    Test::Subdict(Subdict::compile(text, ":", how, &PatternCache::default()).unwrap())
+}
+
+fn slots(view: &View, test: &Test) -> Vec<usize> {
+    view.matching(Some(test), &Allowance::new())
+        .iter()
+        .collect()
+}
+
+#[test]
+fn a_view_is_of_one_moment_and_its_answer_too() {
+    let (data, mut index) = (Data::default(), Index::default());
+    for minion in 0..3 {
+        data.set(minion, Some(Value::map([("os", "a")])));
+    }
+    index.refresh(&data);
+    let (ask, test) = (question("os:a", How::Glob), compiled("os:a", How::Glob));
+    let earlier = index.view(Kind::Grains, &ask, Some(&test));
+    data.set(1, None);
+    data.set(3, Some(Value::map([("os", "b")])));
+    data.set(4, Some(Value::map([("os", "a")])));
+    index.refresh(&data);
+    let later = index.view(Kind::Grains, &ask, Some(&test));
+    assert_eq!(slots(&earlier, &test), [0, 1, 2]);
+    // m3 has got the slot of m1.
+    assert_eq!(slots(&later, &test), [0, 2, 3]);
+    let bits = |view: &View| Arc::new(view.matching(Some(&test), &Allowance::new()));
+    index.remember(Kind::Grains, &ask, bits(&later), later.at);
+    index.remember(Kind::Grains, &ask, bits(&earlier), earlier.at);
+    let kept = index.answer(Kind::Grains, &ask).unwrap();
+    assert_eq!(kept.iter().collect::<Vec<_>>(), [0, 2, 3]);
+}
+
+#[test]
+fn an_expensive_expression_uses_up_its_own_allowance_only() {
+    let (data, mut index) = (Data::default(), Index::default());
+    let bombs = vec![Value::from("a".repeat(60).as_str()); 20_000];
+    data.set(0, Some(Value::map([("x", bombs)])));
+    data.set(1, Some(Value::map([("x", "aab")])));
+    index.refresh(&data);
+    let text = r"x:(?=a)(a|a)*\1b";
+    let (ask, test) = (question(text, How::Regex), compiled(text, How::Regex));
+    let view = index.view(Kind::Grains, &ask, Some(&test));
+    let few = Allowance::of_steps(1_000);
+    view.matching(Some(&test), &few);
+    assert!(few.is_exhausted());
+    // One value does not take away what the others need.
+    let enough = Allowance::of_steps(40_000);
+    let found = view.matching(Some(&test), &enough);
+    assert!(!enough.is_exhausted());
+    assert_eq!(found.iter().collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn answers_that_are_kept_have_a_bound_on_their_bytes() {
+    let mut index = Index::default();
+    let bits = Arc::new(Bits::all(8 << 20));
+    let texts: Vec<String> = (0..64).map(|number| format!("os:{number}")).collect();
+    let mut most = 0;
+    for text in &texts {
+        index.remember(
+            Kind::Grains,
+            &question(text, How::Glob),
+            Arc::clone(&bits),
+            0,
+        );
+        let is_kept = |text: &&String| {
+            index
+                .answer(Kind::Grains, &question(text, How::Glob))
+                .is_some()
+        };
+        most = most.max(texts.iter().filter(is_kept).count());
+    }
+    assert!((8..=16).contains(&most), "{most}");
+    let long = format!("os:{}", "x".repeat(1024));
+    index.remember(Kind::Grains, &question(&long, How::Glob), bits, 0);
+    assert!(
+        index
+            .answer(Kind::Grains, &question(&long, How::Glob))
+            .is_none()
+    );
 }
 
 /// What happens to a minion: it goes, or comes with these grains.

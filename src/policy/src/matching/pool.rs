@@ -1,9 +1,12 @@
 //! Values that many minions have in common, each kept once and known by a number.
+//!
+//! What a search reads of them is shared with it, so that it needs no lock while it is at work: a
+//! change that comes meanwhile copies the page that it is on.
 
-use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
 
 use saltern_wire::msgpack::Value;
 
@@ -14,49 +17,129 @@ use super::python::Loaded;
 /// No minion, no value.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// How many items a page has.
+const PAGE: usize = 1024;
+
+/// A list in pages. A clone shares them, until one of the two changes an item.
+#[derive(Clone)]
+pub(super) struct Pages<T> {
+    pages: Arc<Vec<Arc<Vec<T>>>>,
+    len: usize,
+}
+
+impl<T> Default for Pages<T> {
+    fn default() -> Self {
+        Self {
+            pages: Arc::default(),
+            len: 0,
+        }
+    }
+}
+
+impl<T: Clone> Pages<T> {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<&T> {
+        self.pages.get(at / PAGE)?.get(at % PAGE)
+    }
+
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+        if at >= self.len {
+            return None;
+        }
+        let page = Arc::make_mut(&mut self.pages).get_mut(at / PAGE)?;
+        Arc::make_mut(page).get_mut(at % PAGE)
+    }
+
+    pub(super) fn push(&mut self, item: T) {
+        let pages = Arc::make_mut(&mut self.pages);
+        match pages.get_mut(self.len / PAGE) {
+            Some(page) => Arc::make_mut(page).push(item),
+            None => {
+                let mut page = Vec::with_capacity(PAGE);
+                page.push(item);
+                pages.push(Arc::new(page));
+            }
+        }
+        self.len += 1;
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.pages.iter().flat_map(|page| page.iter())
+    }
+}
+
 /// Different values, each kept once for as long as some minion has it.
 #[derive(Default)]
 pub(super) struct Pool {
-    entries: Vec<Option<Entry>>,
+    values: Values,
+    /// How many minions have each value.
+    users: Vec<u32>,
     free: Vec<u32>,
     by_hash: HashMap<u64, Vec<u32>>,
 }
 
+/// The values by their numbers, as they were at one moment.
+#[derive(Clone, Default)]
+pub(super) struct Values(Pages<Option<Arc<Entry>>>);
+
 struct Entry {
     value: Value,
     hash: u64,
-    users: u32,
     /// The addresses in the value, once somebody has asked for them: a network is held against
     /// every minion's, and reading them would take nearly all the time.
-    addresses: OnceCell<Box<[IpAddr]>>,
+    addresses: OnceLock<Box<[IpAddr]>>,
 }
 
-impl Pool {
+impl Values {
     /// How many numbers were given out so far, at most.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.0.len()
+    }
+
+    fn entry(&self, number: u32) -> Option<&Arc<Entry>> {
+        self.0.get(number as usize)?.as_ref()
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&Value> {
-        let entry = self.entries.get(number as usize)?.as_ref()?;
-        Some(&entry.value)
+        self.entry(number).map(|entry| &entry.value)
     }
 
     /// The addresses in a value; none where there is no such value.
     pub(super) fn addresses(&self, number: u32) -> &[IpAddr] {
-        match self.entries.get(number as usize) {
-            Some(Some(entry)) => entry
+        match self.entry(number) {
+            Some(entry) => entry
                 .addresses
                 .get_or_init(|| ipcidr::addresses(&entry.value)),
-            _ => &[],
+            None => &[],
         }
+    }
+
+    /// Which of the values pass.
+    pub(super) fn test(&self, passes: impl Fn(&Value) -> bool) -> Bits {
+        let mut entries = self.0.iter();
+        Bits::of(self.len(), |_| {
+            let entry = entries.next().and_then(Option::as_ref);
+            entry.is_some_and(|entry| passes(&entry.value))
+        })
+    }
+}
+
+impl Pool {
+    /// The values as they are now.
+    pub(super) fn values(&self) -> &Values {
+        &self.values
     }
 
     fn find(&self, value: &Value, hash: u64) -> Option<u32> {
         let alike = self.by_hash.get(&hash)?;
         alike.iter().copied().find(|number| {
             // Bits, not numbers: a value that is not equal to itself must be found too.
-            self.get(*number).is_some_and(|known| is_same(known, value))
+            self.values
+                .get(*number)
+                .is_some_and(|known| is_same(known, value))
         })
     }
 
@@ -64,26 +147,29 @@ impl Pool {
     pub(super) fn take(&mut self, value: &Value) -> u32 {
         let hash = hash_of(value);
         if let Some(number) = self.find(value, hash) {
-            if let Some(Some(entry)) = self.entries.get_mut(number as usize) {
-                entry.users += 1;
+            if let Some(users) = self.users.get_mut(number as usize) {
+                *users += 1;
             }
             return number;
         }
-        let entry = Some(Entry {
+        let entry = Some(Arc::new(Entry {
             value: value.clone(),
             hash,
-            users: 1,
-            addresses: OnceCell::new(),
-        });
+            addresses: OnceLock::new(),
+        }));
         let number = match self.free.pop() {
             Some(number) => number,
             None => {
-                self.entries.push(None);
-                u32::try_from(self.entries.len() - 1).unwrap_or(NONE)
+                self.values.0.push(None);
+                self.users.push(0);
+                u32::try_from(self.values.len() - 1).unwrap_or(NONE)
             }
         };
-        if let Some(place) = self.entries.get_mut(number as usize) {
+        if let Some(place) = self.values.0.get_mut(number as usize) {
             *place = entry;
+        }
+        if let Some(users) = self.users.get_mut(number as usize) {
+            *users = 1;
         }
         self.by_hash.entry(hash).or_default().push(number);
         number
@@ -91,16 +177,18 @@ impl Pool {
 
     /// One user less.
     pub(super) fn give_back(&mut self, number: u32) {
-        let Some(place) = self.entries.get_mut(number as usize) else {
+        let Some(users) = self.users.get_mut(number as usize) else {
             return;
         };
-        let Some(entry) = place else { return };
-        entry.users -= 1;
-        if entry.users > 0 {
+        *users = users.saturating_sub(1);
+        if *users > 0 {
             return;
         }
+        let place = self.values.0.get_mut(number as usize);
+        let Some(entry) = place.and_then(Option::take) else {
+            return;
+        };
         let hash = entry.hash;
-        *place = None;
         self.free.push(number);
         if let Some(alike) = self.by_hash.get_mut(&hash) {
             alike.retain(|other| *other != number);
@@ -110,21 +198,14 @@ impl Pool {
         }
     }
 
-    /// Which of the values pass.
-    pub(super) fn test(&self, passes: impl Fn(&Value) -> bool) -> Bits {
-        Bits::of(self.entries.len(), |number| {
-            let entry = self.entries.get(number).and_then(Option::as_ref);
-            entry.is_some_and(|entry| passes(&entry.value))
-        })
-    }
-
     /// The numbers under which a dictionary finds a name: first by its text, then as YAML.
     pub(super) fn keys(&self, column: &str, loaded: Option<&Loaded>) -> Vec<u32> {
         let text = Value::from(column.strip_suffix("\0loaded").unwrap_or(column));
         let mut keys: Vec<u32> = self.find(&text, hash_of(&text)).into_iter().collect();
         if let Some(loaded) = loaded {
             keys.extend(
-                self.test(|key| loaded.is_key(key))
+                self.values
+                    .test(|key| loaded.is_key(key))
                     .iter()
                     .map(|at| at as u32),
             );

@@ -12,11 +12,12 @@
 use saltern_model::Compat;
 use saltern_wire::msgpack::Value;
 
+use super::budget::{Allowance, Budget};
 use super::compound::{MAX_DEPTH, Word};
 use super::ipcidr::{self, Network};
 use super::nodegroups::{MAX_WORDS, Nodegroups, OPERATORS};
 use super::python;
-use super::subdict::{Budget, How, Subdict};
+use super::subdict::{How, Subdict};
 use crate::expression::{ExpressionError, PatternCache};
 
 /// Why there is no answer. Stock raises an exception for these.
@@ -112,7 +113,7 @@ impl Single<'_> {
 
     fn path(&self, data: &Value, text: &str, delimiter: &str, how: How) -> bool {
         Subdict::compile(text, delimiter, how, self.patterns)
-            .is_some_and(|expression| expression.matches(data, &Budget::new()))
+            .is_some_and(|expression| expression.matches(data, &Budget::of(&Allowance::new())))
     }
 
     fn nodegroup(&self, name: &str) -> Result<bool, SingleError> {

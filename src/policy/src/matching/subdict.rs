@@ -5,12 +5,12 @@
 //! pattern begins is open (both may contain the delimiter), so every split is tried, longest path
 //! first.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use saltern_wire::msgpack::Value;
 
+use super::budget::Budget;
 use super::glob::Stars;
 use super::python::{self, Index, Loaded};
 use crate::expression::{Pattern, PatternCache};
@@ -31,10 +31,6 @@ const MAX_PARTS: usize = 128;
 
 /// The most bytes of an expression: each of its parts begins a text that is kept.
 const MAX_BYTES: usize = 16 << 10;
-
-/// How many steps one value may cost. Nested data of a hostile minion and a nested expression
-/// multiply; stock has no limit.
-const MAX_STEPS: u32 = 20_000;
 
 /// An expression such as `os_family:Debian` or `network:*:eth0`, compiled.
 pub(super) struct Subdict {
@@ -66,21 +62,6 @@ enum Test {
     Pattern(Pattern),
     /// Not a regular expression: stock logs it and matches nothing.
     Never,
-}
-
-/// Counts down while one value is looked at.
-pub(super) struct Budget(Cell<u32>);
-
-impl Budget {
-    pub(super) fn new() -> Self {
-        Self(Cell::new(MAX_STEPS))
-    }
-
-    fn spend(&self) -> bool {
-        let left = self.0.get();
-        self.0.set(left.saturating_sub(1));
-        left > 0
-    }
 }
 
 /// Compiles expressions of one kind; what occurs in several places is compiled once. Every text is
@@ -127,7 +108,7 @@ impl Subdict {
     }
 
     /// Whether it matches data in which the first part of the path leads to `value`.
-    pub(super) fn matches_under_first(&self, value: &Value, budget: &Budget) -> bool {
+    pub(super) fn matches_under_first(&self, value: &Value, budget: &Budget<'_>) -> bool {
         let starts_with_star = self.first().text == "*";
         let shortest = if starts_with_star { 2 } else { 1 };
         (shortest..self.parts.len()).rev().any(|end| {
@@ -141,7 +122,7 @@ impl Subdict {
     }
 
     /// Whether it matches the data.
-    pub(super) fn matches(&self, data: &Value, budget: &Budget) -> bool {
+    pub(super) fn matches(&self, data: &Value, budget: &Budget<'_>) -> bool {
         let under_first =
             step(data, self.first()).is_some_and(|value| self.matches_under_first(value, budget));
         under_first
@@ -240,7 +221,7 @@ impl Part {
 
 impl Rest {
     /// Whether the value that a path led to matches.
-    fn matches(&self, value: &Value, budget: &Budget) -> bool {
+    fn matches(&self, value: &Value, budget: &Budget<'_>) -> bool {
         match value {
             Value::Map(entries) => !entries.is_empty() && self.matches_dict(entries, budget),
             Value::Array(items) => items.iter().any(|item| {
@@ -254,17 +235,21 @@ impl Rest {
         }
     }
 
-    pub(super) fn matches_text(&self, value: &Value, budget: &Budget) -> bool {
-        budget.spend()
+    pub(super) fn matches_text(&self, value: &Value, budget: &Budget<'_>) -> bool {
+        if !budget.spend() {
+            return false;
+        }
+        let text = python::lower(value);
+        budget.spend_on(&text)
             && match &self.test {
-                Test::Exactly(text) => python::lower(value) == *text,
-                Test::Stars(stars) => stars.matches(&python::lower(value)),
-                Test::Pattern(pattern) => pattern.matches(&python::lower(value)),
+                Test::Exactly(exactly) => text == *exactly,
+                Test::Stars(stars) => stars.matches(&text),
+                Test::Pattern(pattern) => budget.matches(pattern, &text),
                 Test::Never => false,
             }
     }
 
-    fn matches_dict(&self, entries: &[(Value, Value)], budget: &Budget) -> bool {
+    fn matches_dict(&self, entries: &[(Value, Value)], budget: &Budget<'_>) -> bool {
         let core = self.core();
         if core.is_star()
             || entries
@@ -312,12 +297,12 @@ impl Rest {
     }
 
     /// Whether a name in a dictionary matches.
-    pub(super) fn matches_name(&self, key: &Value, budget: &Budget) -> bool {
+    pub(super) fn matches_name(&self, key: &Value, budget: &Budget<'_>) -> bool {
         matches!(key, Value::Str(name) if *name == self.text) || self.matches_text(key, budget)
     }
 
     /// Whether a value below a star matches.
-    pub(super) fn matches_below_star(&self, value: &Value, budget: &Budget) -> bool {
+    pub(super) fn matches_below_star(&self, value: &Value, budget: &Budget<'_>) -> bool {
         match value {
             Value::Map(entries) => budget.spend() && self.matches_dict(entries, budget),
             Value::Array(items) => items.iter().any(|item| self.matches_text(item, budget)),
@@ -327,7 +312,7 @@ impl Rest {
 }
 
 /// Where a path leads; nothing is what stock calls the default.
-fn traverse<'a>(value: &'a Value, path: &[Rc<Part>], budget: &Budget) -> Option<&'a Value> {
+fn traverse<'a>(value: &'a Value, path: &[Rc<Part>], budget: &Budget<'_>) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, part| {
         budget.spend().then_some(())?;
         step(value, part)
@@ -370,6 +355,7 @@ fn step<'a>(value: &'a Value, part: &Part) -> Option<&'a Value> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::budget::Allowance;
     use super::*;
     use proptest::prelude::*;
 
@@ -408,7 +394,7 @@ mod tests {
     fn matches(text: &str, delimiter: &str, how: How) -> bool {
         let patterns = PatternCache::default();
         Subdict::compile(text, delimiter, how, &patterns)
-            .is_some_and(|subdict| subdict.matches(&data(), &Budget::new()))
+            .is_some_and(|subdict| subdict.matches(&data(), &Budget::of(&Allowance::new())))
     }
 
     #[test]
@@ -466,7 +452,9 @@ mod tests {
         let run = move || {
             let patterns = PatternCache::default();
             let subdict = Subdict::compile(&text, delimiter, how, &patterns);
-            let matched = subdict.as_ref().map(|s| s.matches(&data(), &Budget::new()));
+            let matched = subdict
+                .as_ref()
+                .map(|s| s.matches(&data(), &Budget::of(&Allowance::new())));
             matched.is_some()
         };
         let thread = std::thread::Builder::new().stack_size(512 << 10);
@@ -516,6 +504,6 @@ mod tests {
         let text = vec!["a"; 60].join(":") + ":b";
         let patterns = PatternCache::default();
         let subdict = Subdict::compile(&text, ":", How::Glob, &patterns).unwrap();
-        assert!(!subdict.matches(&deep, &Budget::new()));
+        assert!(!subdict.matches(&deep, &Budget::of(&Allowance::new())));
     }
 }

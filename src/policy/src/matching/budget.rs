@@ -1,0 +1,132 @@
+//! What one target may cost: steps of all its words over all minions together, and time of the
+//! processor.
+//!
+//! Whoever may ask chooses the expression, and minions choose the values that it is held against;
+//! stock has no limit. One value has a limit of its own, so that one minion's data cannot use up
+//! what the others' need: beyond it the value does not match. Beyond the limit of the whole search
+//! nobody does, because half an answer would be a wrong one.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::expression::Pattern;
+
+/// How many steps one search may cost. A step is a short comparison, or a thousand places that a
+/// regular expression came back to.
+const MAX_STEPS: u64 = 20_000_000;
+
+/// How many steps one value may cost.
+const MAX_STEPS_OF_VALUE: u32 = 20_000;
+
+/// How long one search may keep the processor: steps are not equally long.
+const MAX_TIME: Duration = Duration::from_secs(3);
+
+/// After how many steps the time is looked at.
+const LOOK: u64 = 512;
+
+/// What is left for one search.
+pub(super) struct Allowance {
+    left: Cell<u64>,
+    /// How many steps were left when the time was looked at.
+    looked: Cell<u64>,
+    /// Time of this thread at which the search ends.
+    end: Duration,
+}
+
+impl Allowance {
+    /// For a search that begins now, on this thread.
+    pub(super) fn new() -> Self {
+        Self::of_steps(MAX_STEPS)
+    }
+
+    pub(super) fn of_steps(steps: u64) -> Self {
+        Self {
+            left: Cell::new(steps),
+            looked: Cell::new(steps),
+            end: processor_time().saturating_add(MAX_TIME),
+        }
+    }
+
+    /// Whether these steps may be taken.
+    pub(super) fn spend(&self, steps: usize) -> bool {
+        let left = self.left.get().saturating_sub(steps as u64);
+        self.left.set(left);
+        if self.looked.get() - left >= LOOK {
+            self.looked.set(left);
+            if processor_time() > self.end {
+                self.looked.set(0);
+                self.left.set(0);
+            }
+        }
+        self.left.get() > 0
+    }
+
+    /// Whether something was left undone.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.left.get() == 0
+    }
+}
+
+/// What is left for one value of one search.
+pub(super) struct Budget<'a> {
+    left: Cell<u32>,
+    search: &'a Allowance,
+}
+
+impl<'a> Budget<'a> {
+    pub(super) fn of(search: &'a Allowance) -> Self {
+        Self {
+            left: Cell::new(MAX_STEPS_OF_VALUE),
+            search,
+        }
+    }
+
+    /// Whether one more step may be taken.
+    pub(super) fn spend(&self) -> bool {
+        self.spend_many(1)
+    }
+
+    fn spend_many(&self, steps: usize) -> bool {
+        let left = self.left.get();
+        let steps_of_value = u32::try_from(steps).unwrap_or(u32::MAX);
+        self.left.set(left.saturating_sub(steps_of_value));
+        left > 0 && self.search.spend(steps)
+    }
+
+    /// Whether the pattern matches, which takes as many steps as it says.
+    pub(super) fn matches(&self, pattern: &Pattern, text: &str) -> bool {
+        let (is_match, steps) = pattern.matches_counting(text);
+        self.spend_many(steps) && is_match
+    }
+
+    /// For what is done with a text as a whole.
+    pub(super) fn spend_on(&self, text: &str) -> bool {
+        self.spend_many(text.len() / 64)
+    }
+}
+
+/// How long this thread has had the processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_counted_for_the_value_and_for_the_search() {
+        let search = Allowance::of_steps(50_000);
+        let spent = |budget: Budget<'_>| (0..40_000).filter(|_| budget.spend()).count();
+        assert_eq!(spent(Budget::of(&search)), 20_000);
+        assert!(!search.is_exhausted());
+        assert_eq!(spent(Budget::of(&search)), 20_000);
+        assert!(spent(Budget::of(&search)) < 10_000);
+        assert!(search.is_exhausted());
+        assert!(!search.spend(1));
+    }
+}
