@@ -142,6 +142,8 @@ pub struct MatchOptions<'a> {
     /// Minions answer for their resources in one return (`state.apply` and its kin), so a wildcard
     /// means the minions alone.
     pub merges_resources: bool,
+    /// The search may cost a tenth of what others may: one answer needs many.
+    pub is_brief: bool,
 }
 
 impl Default for MatchOptions<'_> {
@@ -151,6 +153,7 @@ impl Default for MatchOptions<'_> {
             greedy: true,
             exact_pillar: false,
             merges_resources: false,
+            is_brief: false,
         }
     }
 }
@@ -226,7 +229,7 @@ impl Targeting {
             ids: universe.map_or(candidates.ids(), |universe| &universe.ids),
             universe,
             options: *options,
-            allowance: Allowance::new(),
+            allowance: Allowance::of_search(options.is_brief),
             is_refreshed: Cell::new(false),
             order: RefCell::new(None),
         };

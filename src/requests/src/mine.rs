@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_policy::matching::MatchOptions;
-use saltern_policy::matching::mine::{AnswerTooLarge, MineRequest};
+use saltern_policy::matching::mine::{MineError, MineRequest};
 use saltern_store::StoreError;
 use saltern_wire::msgpack::{Dialect, RawValue, Value, decode_wire, encode};
 
@@ -100,7 +100,7 @@ enum Failure {
     #[error("the load cannot be decoded")]
     Undecodable,
     #[error(transparent)]
-    TooLarge(#[from] AnswerTooLarge),
+    Mine(#[from] MineError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -130,8 +130,13 @@ fn answer(command: MineCommand, sealed: &Sealed, services: &Services) -> Result<
 
 fn get(sealed: &Sealed, services: &Services) -> Result<Value, Failure> {
     let load = decode_wire(&sealed.load.pack(), &LOAD_LIMITS).map_err(|_| Failure::Undecodable)?;
-    let Some(request) = MineRequest::read(&sealed.minion, &load) else {
-        return Ok(Value::Map(Vec::new()));
+    let request = match MineRequest::read(&sealed.minion, &load) {
+        Ok(request) => request,
+        Err(error) => {
+            services.metrics.refuse("mine");
+            complain!(services, minion = %sealed.minion, %error, "a request for mines gets nothing");
+            return Ok(Value::Map(Vec::new()));
+        }
     };
     // Listed once: if it fails, nobody is found and nothing is given away.
     services.pki.accepted()?;

@@ -1,5 +1,5 @@
-//! What one target may cost: steps of all its words over all minions together, and time of the
-//! processor.
+//! What one target may cost, and an answer from mines: steps of all words over all minions
+//! together, and time of the processor.
 //!
 //! Whoever may ask chooses the expression, and minions choose the values that it is held against;
 //! stock has no limit. One value has a limit of its own, so that one minion's data cannot use up
@@ -16,6 +16,15 @@ use crate::expression::Pattern;
 /// How many steps one search may cost. A step is a short comparison, or a thousand places that a
 /// regular expression came back to.
 const MAX_STEPS: u64 = 20_000_000;
+
+/// How much less a search may cost of which one answer needs many.
+const BRIEF: u32 = 10;
+
+/// How many entries of mines one answer may look at.
+const MAX_ENTRIES: u64 = 100_000_000;
+
+/// How long one answer from mines may keep the processor, with all its searches.
+const MAX_TIME_OF_ANSWER: Duration = Duration::from_secs(10);
 
 /// How many steps one value may cost.
 const MAX_STEPS_OF_VALUE: u32 = 20_000;
@@ -37,15 +46,28 @@ pub(super) struct Allowance {
 
 impl Allowance {
     /// For a search that begins now, on this thread.
-    pub(super) fn new() -> Self {
-        Self::of_steps(MAX_STEPS)
+    pub(super) fn of_search(is_brief: bool) -> Self {
+        match is_brief {
+            true => Self::new(MAX_STEPS / u64::from(BRIEF), MAX_TIME / BRIEF),
+            false => Self::new(MAX_STEPS, MAX_TIME),
+        }
     }
 
+    /// For an answer from mines that begins now, on this thread.
+    pub(super) fn of_answer() -> Self {
+        Self::new(MAX_ENTRIES, MAX_TIME_OF_ANSWER)
+    }
+
+    #[cfg(test)]
     pub(super) fn of_steps(steps: u64) -> Self {
+        Self::new(steps, MAX_TIME)
+    }
+
+    fn new(steps: u64, time: Duration) -> Self {
         Self {
             left: Cell::new(steps),
             looked: Cell::new(steps),
-            end: processor_time().saturating_add(MAX_TIME),
+            end: processor_time().saturating_add(time),
         }
     }
 
@@ -54,13 +76,17 @@ impl Allowance {
         let left = self.left.get().saturating_sub(steps as u64);
         self.left.set(left);
         if self.looked.get() - left >= LOOK {
-            self.looked.set(left);
-            if processor_time() > self.end {
-                self.looked.set(0);
-                self.left.set(0);
-            }
+            self.look();
         }
         self.left.get() > 0
+    }
+
+    /// Looks at the time, after something that was not counted in steps.
+    pub(super) fn look(&self) {
+        if processor_time() > self.end {
+            self.left.set(0);
+        }
+        self.looked.set(self.left.get());
     }
 
     /// Whether something was left undone.

@@ -97,7 +97,7 @@ fn compiled(text: &str, how: How) -> Test {
 }
 
 fn slots(view: &View, test: &Test) -> Vec<usize> {
-    view.matching(Some(test), &Allowance::new())
+    view.matching(Some(test), &Allowance::of_search(false))
         .iter()
         .collect()
 }
@@ -119,7 +119,7 @@ fn a_view_is_of_one_moment_and_its_answer_too() {
     assert_eq!(slots(&earlier, &test), [0, 1, 2]);
     // m3 has got the slot of m1.
     assert_eq!(slots(&later, &test), [0, 2, 3]);
-    let bits = |view: &View| Arc::new(view.matching(Some(&test), &Allowance::new()));
+    let bits = |view: &View| Arc::new(view.matching(Some(&test), &Allowance::of_search(false)));
     index.remember(Kind::Grains, &ask, bits(&later), later.at);
     index.remember(Kind::Grains, &ask, bits(&earlier), earlier.at);
     let kept = index.answer(Kind::Grains, &ask).unwrap();

@@ -11,16 +11,18 @@
 //!   expression a minion could find out other minions' pillars. Stock forgets `pillar_pcre`.
 //! - A colon in an id or in a function's name makes no difference; in stock it opens the entry to
 //!   everybody.
-//! - An answer takes at most 256 MiB, and a request at most 1,000 functions.
+//! - An answer takes at most 256 MiB, ten seconds of the processor and 10,000 different `allow_tgt`,
+//!   and a request names at most 256 functions.
 //! - An expression in `mine_get` that does not parse matches nothing; in stock the request fails.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use saltern_config::yaml::Node;
 use saltern_model::{MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
+use super::budget::Allowance;
 use super::{MatchOptions, python};
 use crate::expression::Pattern;
 
@@ -34,12 +36,28 @@ const ACL_DATA: &str = "__data__";
 const LARGEST_ANSWER: usize = 256 << 20;
 
 /// The most functions that one request asks for.
-const MOST_FUNCTIONS: usize = 1_000;
+const MOST_FUNCTIONS: usize = 256;
 
-/// The mines that a request asks for are too large to be sent in one answer.
+/// The most different `allow_tgt` that one answer is held against: minions choose them, and each is
+/// a search.
+const MOST_PERMISSIONS: usize = 10_000;
+
+/// Why a request for mines is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the mines that are asked for take more than 256 MiB")]
-pub struct AnswerTooLarge;
+pub enum MineError {
+    /// Stock answers an incomplete request with an empty mapping.
+    #[error("the request is incomplete or of a wrong kind")]
+    Incomplete,
+    /// More functions than one request may name.
+    #[error("one request names at most 256 functions")]
+    TooManyFunctions,
+    /// The mines of all minions together have no bound of their own.
+    #[error("the mines that are asked for take more than 256 MiB")]
+    TooLarge,
+    /// They have too many entries, or too many different `allow_tgt`.
+    #[error("it takes too long to collect the mines that are asked for")]
+    TooMuchWork,
+}
 
 /// The master's option `mine_get`, ready for use.
 #[derive(Default)]
@@ -110,12 +128,16 @@ pub struct MineRequest {
 }
 
 impl MineRequest {
-    /// Reads the load of `_mine_get`; nothing when it is incomplete or of a wrong kind, which stock
-    /// answers with an empty mapping.
-    pub fn read(id: &MinionId, load: &Value) -> Option<Self> {
-        let (functions, by_function) = match load.get("fun")? {
+    /// Reads the load of `_mine_get`.
+    ///
+    /// # Errors
+    /// [`MineError::Incomplete`] and [`MineError::TooManyFunctions`].
+    pub fn read(id: &MinionId, load: &Value) -> Result<Self, MineError> {
+        let (functions, by_function) = match load.get("fun").ok_or(MineError::Incomplete)? {
             Value::Str(names) => {
-                let mut functions: Vec<String> = names.split(',').map(str::to_owned).collect();
+                let names = names.split(',').take(MOST_FUNCTIONS + 1);
+                let mut functions: Vec<String> = names.map(str::to_owned).collect();
+                check_count(&functions)?;
                 functions.sort_unstable();
                 functions.dedup();
                 let by_function = functions.len() > 1;
@@ -123,26 +145,27 @@ impl MineRequest {
             }
             Value::Array(names) => {
                 let names = names.iter().filter_map(Value::as_str);
+                let names = names.take(MOST_FUNCTIONS + 1);
                 (names.map(str::to_owned).collect(), true)
             }
-            _ => return None,
+            _ => return Err(MineError::Incomplete),
         };
-        if functions.len() > MOST_FUNCTIONS {
-            return None;
-        }
+        check_count(&functions)?;
         let kind = match (load.get("tgt_type"), load.get("expr_form")) {
-            (Some(kind), _) => kind.as_str()?,
-            (None, Some(old)) if !old.is_nil() => old.as_str()?,
-            (None, _) => "glob",
+            (Some(kind), _) => kind.as_str(),
+            (None, Some(old)) if !old.is_nil() => old.as_str(),
+            (None, _) => Some("glob"),
         };
+        let kind = kind.ok_or(MineError::Incomplete)?;
         let exact_kind = match kind.to_lowercase().as_str() {
             "pillar" | "pillar_pcre" => "pillar_exact",
             "compound" | "compound_pillar_exact" => "compound",
             _ => kind,
         };
-        Some(Self {
+        let target = load.get("tgt").and_then(|tgt| target(tgt, exact_kind));
+        Ok(Self {
             id: id.clone(),
-            target: target(load.get("tgt")?, exact_kind)?,
+            target: target.ok_or(MineError::Incomplete)?,
             exact_pillar: true,
             functions,
             by_function,
@@ -155,31 +178,43 @@ impl MineRequest {
     /// minion's mine.
     ///
     /// # Errors
-    /// [`AnswerTooLarge`]: the mines of all minions together have no bound of their own.
+    /// [`MineError::TooLarge`] and [`MineError::TooMuchWork`].
     pub fn answer(
         &self,
         access: &MineAccess,
         resolve: impl Fn(&Target, &MatchOptions<'_>) -> Vec<MinionId>,
         mine: impl Fn(&MinionId) -> Option<Arc<Value>>,
-    ) -> Result<Value, AnswerTooLarge> {
+    ) -> Result<Value, MineError> {
         let is_allowed = |function: &&String| access.allows(&self.id, function);
-        let functions: Vec<&String> = self.functions.iter().filter(is_allowed).collect();
+        let mut functions: Vec<&String> = Vec::new();
+        let mut columns: HashMap<&[u8], usize> = HashMap::new();
+        for function in self.functions.iter().filter(is_allowed) {
+            columns.entry(function.as_bytes()).or_insert_with(|| {
+                functions.push(function);
+                functions.len() - 1
+            });
+        }
         if functions.is_empty() {
             return Ok(Value::Map(Vec::new()));
         }
+        let allowance = Allowance::of_answer();
         let mut room = LARGEST_ANSWER;
         let options = MatchOptions {
             greedy: false,
             exact_pillar: self.exact_pillar,
             ..MatchOptions::default()
         };
-        let mut permissions = Permissions::new(&self.id, &resolve);
+        let mut permissions = Permissions::new(&self.id, &resolve, &allowance);
         let mut found: Vec<Vec<(Value, Value)>> = functions.iter().map(|_| Vec::new()).collect();
         for minion in resolve(&self.target, &options) {
             let Some(mine) = mine(&minion) else { continue };
-            for (function, found) in functions.iter().zip(&mut found) {
-                if let Some(data) = mine.get(function).and_then(|entry| permissions.open(entry)) {
-                    room = room.checked_sub(weight(data)).ok_or(AnswerTooLarge)?;
+            let entries = mine.as_map().unwrap_or_default();
+            if !allowance.spend(1 + entries.len()) {
+                return Err(MineError::TooMuchWork);
+            }
+            for (at, entry) in wanted(entries, &columns) {
+                if let (Some(data), Some(found)) = (permissions.open(entry)?, found.get_mut(at)) {
+                    room = room.checked_sub(weight(data)).ok_or(MineError::TooLarge)?;
                     found.push((minion.as_str().into(), data.clone()));
                 }
             }
@@ -194,6 +229,26 @@ impl MineRequest {
         let minions = found.next().map(|(_, minions)| minions);
         Ok(Value::Map(minions.unwrap_or_default()))
     }
+}
+
+fn check_count(functions: &[String]) -> Result<(), MineError> {
+    match functions.len() > MOST_FUNCTIONS {
+        true => Err(MineError::TooManyFunctions),
+        false => Ok(()),
+    }
+}
+
+/// The entries of a mine for the functions in `columns`, with their places there. A function that
+/// comes twice counts with its last entry, as in Python.
+fn wanted<'v>(
+    entries: &'v [(Value, Value)],
+    columns: &HashMap<&[u8], usize>,
+) -> BTreeMap<usize, &'v Value> {
+    let place = |(name, entry): &'v (Value, Value)| {
+        let at = columns.get(name.as_bytes()?)?;
+        Some((*at, entry))
+    };
+    entries.iter().filter_map(place).collect()
 }
 
 /// About how many bytes of memory a value takes.
@@ -216,44 +271,57 @@ fn weight(value: &Value) -> usize {
 struct Permissions<'a, R> {
     id: &'a MinionId,
     resolve: &'a R,
+    allowance: &'a Allowance,
     /// By the target itself: as texts, a list of words and an expression may look the same.
     known: HashMap<Target, bool>,
 }
 
 impl<'a, R: Fn(&Target, &MatchOptions<'_>) -> Vec<MinionId>> Permissions<'a, R> {
-    fn new(id: &'a MinionId, resolve: &'a R) -> Self {
+    fn new(id: &'a MinionId, resolve: &'a R, allowance: &'a Allowance) -> Self {
         Self {
             id,
             resolve,
+            allowance,
             known: HashMap::new(),
         }
     }
 
     /// The data of an entry, if this minion may have it.
-    fn open<'v>(&mut self, entry: &'v Value) -> Option<&'v Value> {
+    fn open<'v>(&mut self, entry: &'v Value) -> Result<Option<&'v Value>, MineError> {
         if entry.as_map().is_none() || entry.get(ACL_MARK).is_none() {
-            return Some(entry);
+            return Ok(Some(entry));
         }
-        let data = entry.get(ACL_DATA)?;
+        let data = entry.get(ACL_DATA);
         let Some(allowed) = entry.get("allow_tgt") else {
-            return Some(data);
+            return Ok(data);
         };
         let kind = match entry.get("allow_tgt_type") {
-            Some(kind) => kind.as_str()?,
-            None => "glob",
+            Some(kind) => kind.as_str(),
+            None => Some("glob"),
         };
-        let target = target(allowed, kind)?;
-        let (id, resolve) = (self.id, self.resolve);
+        let Some(target) = kind.and_then(|kind| target(allowed, kind)) else {
+            return Ok(None);
+        };
+        let is_allowed = self.allows(target)?;
+        Ok(data.filter(|_| is_allowed))
+    }
+
+    fn allows(&mut self, target: Target) -> Result<bool, MineError> {
         if let Some(is_allowed) = self.known.get(&target) {
-            return is_allowed.then_some(data);
+            return Ok(*is_allowed);
+        }
+        self.allowance.look();
+        if self.allowance.is_exhausted() || self.known.len() >= MOST_PERMISSIONS {
+            return Err(MineError::TooMuchWork);
         }
         let options = MatchOptions {
             greedy: false,
+            is_brief: true,
             ..MatchOptions::default()
         };
-        let is_allowed = resolve(&target, &options).contains(id);
+        let is_allowed = (self.resolve)(&target, &options).contains(self.id);
         self.known.insert(target, is_allowed);
-        is_allowed.then_some(data)
+        Ok(is_allowed)
     }
 }
 
@@ -349,14 +417,15 @@ mod tests {
         let as_word = entry(vec![Value::from(text)].into());
         let as_text = entry(Value::from(text));
         let asker = id("db1");
+        let allowance = Allowance::of_answer();
         let resolve = |target: &Target, _: &MatchOptions<'_>| match target {
             Target::Expression(..) => vec![id("db1")],
             // One word: a grain `role` whose value would be `web or db*`.
             _ => Vec::new(),
         };
         for entries in [[&as_text, &as_word], [&as_word, &as_text]] {
-            let mut permissions = Permissions::new(&asker, &resolve);
-            let opened = entries.map(|entry| permissions.open(entry).is_some());
+            let mut permissions = Permissions::new(&asker, &resolve, &allowance);
+            let opened = entries.map(|entry| permissions.open(entry).unwrap().is_some());
             assert_eq!(opened, entries.map(|entry| *entry == as_text));
         }
     }
@@ -373,10 +442,53 @@ mod tests {
             request.answer(&MineAccess::default(), resolve, mine)
         };
         assert!(answer(100).is_ok());
-        assert_eq!(answer(300), Err(AnswerTooLarge));
-        let names = vec![Value::from("f"); MOST_FUNCTIONS + 1];
-        let load = Value::map([("tgt", Value::from("*")), ("fun", names.into())]);
-        assert!(MineRequest::read(&id("m"), &load).is_none());
+        assert_eq!(answer(300), Err(MineError::TooLarge));
+    }
+
+    #[test]
+    fn a_request_names_a_bounded_number_of_functions() {
+        let read = |fun: Value| {
+            let load = Value::map([("tgt", Value::from("*")), ("fun", fun)]);
+            MineRequest::read(&id("m"), &load).map(|request| request.functions.len())
+        };
+        let list = |count: usize| Value::from(vec![Value::from("f"); count]);
+        assert_eq!(read(list(MOST_FUNCTIONS)), Ok(MOST_FUNCTIONS));
+        let too_many = Err(MineError::TooManyFunctions);
+        assert_eq!(read(list(MOST_FUNCTIONS + 1)), too_many);
+        assert_eq!(read("f,".repeat(900_000).as_str().into()), too_many);
+    }
+
+    #[test]
+    fn a_function_is_looked_up_once_however_often_it_is_named() {
+        let names = vec![Value::from("open"); MOST_FUNCTIONS];
+        let once = Value::map([("open", Value::map([("a", "a1"), ("b", "b1")]))]);
+        assert_eq!(ask("x", names, &MineAccess::default()), once);
+    }
+
+    #[test]
+    fn an_answer_needs_a_bounded_number_of_searches() {
+        let load = Value::map([("tgt", "*"), ("fun", "f")]);
+        let request = MineRequest::read(&id("m"), &load).unwrap();
+        let answer = |minions: usize, different: usize| {
+            let fleet: Vec<MinionId> = (0..minions).map(|n| id(&format!("m{n}"))).collect();
+            let searches = std::cell::Cell::new(0);
+            let resolve = |target: &Target, options: &MatchOptions<'_>| {
+                searches.set(searches.get() + usize::from(options.is_brief));
+                match target.to_string() == "*" {
+                    true => fleet.clone(),
+                    false => Vec::new(),
+                }
+            };
+            let mine = |minion: &MinionId| {
+                let number: usize = minion.as_str()[1..].parse().unwrap();
+                let entry = guarded("x", &format!("web{}", number % different));
+                Some(Arc::new(Value::map([("f", entry)])))
+            };
+            let answer = request.answer(&MineAccess::default(), resolve, mine);
+            (answer.is_ok(), searches.get())
+        };
+        assert_eq!(answer(11_000, 10), (true, 10));
+        assert_eq!(answer(11_000, 11_000), (false, MOST_PERMISSIONS));
     }
 
     #[test]
@@ -396,7 +508,8 @@ mod tests {
     fn requests_choose_no_expressions_over_pillars() {
         let kind = |kind: &str| {
             let load = Value::map([("tgt", "a:b"), ("fun", "f"), ("tgt_type", kind)]);
-            MineRequest::read(&id("x"), &load).map(|request| request.target.kind())
+            let request = MineRequest::read(&id("x"), &load).ok();
+            request.map(|request| request.target.kind())
         };
         assert_eq!(kind("pillar"), Some(TargetType::PillarExact));
         assert_eq!(kind("PILLAR"), Some(TargetType::PillarExact));

@@ -112,8 +112,9 @@ impl Single<'_> {
     }
 
     fn path(&self, data: &Value, text: &str, delimiter: &str, how: How) -> bool {
-        Subdict::compile(text, delimiter, how, self.patterns)
-            .is_some_and(|expression| expression.matches(data, &Budget::of(&Allowance::new())))
+        Subdict::compile(text, delimiter, how, self.patterns).is_some_and(|expression| {
+            expression.matches(data, &Budget::of(&Allowance::of_search(false)))
+        })
     }
 
     fn nodegroup(&self, name: &str) -> Result<bool, SingleError> {

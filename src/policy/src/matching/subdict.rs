@@ -393,8 +393,9 @@ mod tests {
 
     fn matches(text: &str, delimiter: &str, how: How) -> bool {
         let patterns = PatternCache::default();
-        Subdict::compile(text, delimiter, how, &patterns)
-            .is_some_and(|subdict| subdict.matches(&data(), &Budget::of(&Allowance::new())))
+        Subdict::compile(text, delimiter, how, &patterns).is_some_and(|subdict| {
+            subdict.matches(&data(), &Budget::of(&Allowance::of_search(false)))
+        })
     }
 
     #[test]
@@ -454,7 +455,7 @@ mod tests {
             let subdict = Subdict::compile(&text, delimiter, how, &patterns);
             let matched = subdict
                 .as_ref()
-                .map(|s| s.matches(&data(), &Budget::of(&Allowance::new())));
+                .map(|s| s.matches(&data(), &Budget::of(&Allowance::of_search(false))));
             matched.is_some()
         };
         let thread = std::thread::Builder::new().stack_size(512 << 10);
@@ -504,6 +505,6 @@ mod tests {
         let text = vec!["a"; 60].join(":") + ":b";
         let patterns = PatternCache::default();
         let subdict = Subdict::compile(&text, ":", How::Glob, &patterns).unwrap();
-        assert!(!subdict.matches(&deep, &Budget::of(&Allowance::new())));
+        assert!(!subdict.matches(&deep, &Budget::of(&Allowance::of_search(false))));
     }
 }
