@@ -10,6 +10,15 @@ use std::collections::HashSet;
 /// The most names that one expression may stand for.
 const MAX_NAMES: usize = 100_000;
 
+/// How many bytes the names may take that are made on the way, each with [`NAME`].
+const MAX_BYTES: usize = 64 << 20;
+
+/// What a name takes beside its text.
+const NAME: usize = 24;
+
+/// The most digits of a number.
+const MAX_DIGITS: usize = 64;
+
 /// The deepest nesting of braces and parentheses.
 const MAX_DEPTH: usize = 16;
 
@@ -25,15 +34,29 @@ pub enum RangeError {
     /// It stands for more names than are allowed.
     #[error("a range expression may stand for at most 100000 names")]
     TooMany,
+    /// Its names are too long, or too many on the way.
+    #[error("a range expression may take at most 64 MiB of names")]
+    TooLarge,
+}
+
+/// How many bytes of names may still be made.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, names: usize, bytes: usize) -> Result<(), RangeError> {
+        let wanted = names.saturating_mul(NAME).saturating_add(bytes);
+        self.0 = self.0.checked_sub(wanted).ok_or(RangeError::TooLarge)?;
+        Ok(())
+    }
 }
 
 /// The names that an expression stands for, in its order, each once.
 pub(super) fn expand(text: &str) -> Result<Vec<String>, RangeError> {
-    union(text, 0)
+    union(text, 0, &mut Room(MAX_BYTES))
 }
 
 /// `term`, `term,term`, `term,-term`, `term,&term`, from left to right.
-fn union(text: &str, depth: usize) -> Result<Vec<String>, RangeError> {
+fn union(text: &str, depth: usize, room: &mut Room) -> Result<Vec<String>, RangeError> {
     if depth > MAX_DEPTH {
         return Err(syntax(text));
     }
@@ -46,7 +69,7 @@ fn union(text: &str, depth: usize) -> Result<Vec<String>, RangeError> {
         if term.is_empty() || (at == 0 && (is_intersection || is_difference)) {
             return Err(syntax(text));
         }
-        let other = expand_term(term, depth)?;
+        let other = expand_term(term, depth, room)?;
         if is_intersection || is_difference {
             let other: HashSet<String> = other.into_iter().collect();
             names.retain(|name| other.contains(name) == is_intersection);
@@ -103,9 +126,9 @@ fn terms(text: &str) -> Result<Vec<(bool, &str)>, RangeError> {
     Ok(terms)
 }
 
-fn expand_term(term: &str, depth: usize) -> Result<Vec<String>, RangeError> {
+fn expand_term(term: &str, depth: usize, room: &mut Room) -> Result<Vec<String>, RangeError> {
     if let Some(inner) = term.strip_prefix('(').and_then(|t| t.strip_suffix(')')) {
-        return union(inner, depth + 1);
+        return union(inner, depth + 1, room);
     }
     if term.starts_with(['%', '@', '*', '^', '?', '!', '$', '/', '"', '\'']) || term.contains('(') {
         return Err(RangeError::NeedsServer(shown(term)));
@@ -121,16 +144,16 @@ fn expand_term(term: &str, depth: usize) -> Result<Vec<String>, RangeError> {
         let end = closing(bracket).ok_or_else(|| syntax(term))?;
         let inner = bracket.get(1..end).unwrap_or_default();
         let choices = match bracket.starts_with('{') {
-            true => union(inner, depth + 1)?,
-            false => numbers(inner).ok_or_else(|| syntax(term))?,
+            true => union(inner, depth + 1, room)?,
+            false => numbers(inner, room)?.ok_or_else(|| syntax(term))?,
         };
-        names = product(&names, before, &choices)?;
+        names = product(&names, before, &choices, room)?;
         rest = bracket.get(end + 1..).unwrap_or_default();
     }
-    names = product(&names, rest, &[String::new()])?;
+    names = product(&names, rest, &[String::new()], room)?;
     let mut expanded = Vec::new();
     for name in names {
-        sequence(&name, &mut expanded)?;
+        sequence(&name, &mut expanded, room)?;
     }
     Ok(expanded)
 }
@@ -148,10 +171,23 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-fn product(names: &[String], middle: &str, choices: &[String]) -> Result<Vec<String>, RangeError> {
-    if names.len().saturating_mul(choices.len()) > MAX_NAMES {
+fn product(
+    names: &[String],
+    middle: &str,
+    choices: &[String],
+    room: &mut Room,
+) -> Result<Vec<String>, RangeError> {
+    let count = names.len().saturating_mul(choices.len());
+    if count > MAX_NAMES {
         return Err(RangeError::TooMany);
     }
+    let bytes = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
+    let starts = bytes(names) + middle.len() * names.len();
+    let ends = bytes(choices).saturating_mul(names.len());
+    room.take(
+        count,
+        starts.saturating_mul(choices.len()).saturating_add(ends),
+    )?;
     let with = |name: &String| {
         let start = format!("{name}{middle}");
         choices
@@ -163,17 +199,20 @@ fn product(names: &[String], middle: &str, choices: &[String]) -> Result<Vec<Str
 }
 
 /// The inside of square brackets: `01-10`, `1,3,7-9`.
-fn numbers(text: &str) -> Option<Vec<String>> {
+fn numbers(text: &str, room: &mut Room) -> Result<Option<Vec<String>>, RangeError> {
     let mut all = Vec::new();
     for part in text.split(',').map(str::trim) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        count(first, last, "", "", &mut all)?;
+        let Some(numbers) = Numbers::read(first, last) else {
+            return Ok(None);
+        };
+        numbers.write("", "", &mut all, room)?;
     }
-    Some(all)
+    Ok(Some(all))
 }
 
 /// A name with `..` in it, as in `node01..10.example.com` or `node1..node5`, or without.
-fn sequence(name: &str, into: &mut Vec<String>) -> Result<(), RangeError> {
+fn sequence(name: &str, into: &mut Vec<String>, room: &mut Room) -> Result<(), RangeError> {
     let Some((start, end)) = name.split_once("..") else {
         into.push(name.to_owned());
         return Ok(());
@@ -186,36 +225,52 @@ fn sequence(name: &str, into: &mut Vec<String>) -> Result<(), RangeError> {
     if !suffix.is_empty() && !suffix.starts_with('.') {
         return Err(syntax(name));
     }
+    if first.len() > MAX_DIGITS {
+        return Err(syntax(name));
+    }
     // `100..5` counts to 105.
     let missing = first.len().saturating_sub(last.len());
     let last = format!("{}{last}", first.get(..missing).unwrap_or_default());
-    count(first, &last, prefix, suffix, into).ok_or_else(|| syntax(name))?;
-    match into.len() > MAX_NAMES {
-        true => Err(RangeError::TooMany),
-        false => Ok(()),
-    }
+    let numbers = Numbers::read(first, &last).ok_or_else(|| syntax(name))?;
+    numbers.write(prefix, suffix, into, room)
 }
 
-/// Counts with as many digits as the first number has.
-fn count(
-    first: &str,
-    last: &str,
-    prefix: &str,
-    suffix: &str,
-    into: &mut Vec<String>,
-) -> Option<()> {
-    let number = |text: &str| -> Option<u64> {
-        let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        is_number.then(|| text.parse().ok()).flatten()
-    };
-    let (low, high, width) = (number(first)?, number(last)?, first.len());
-    if high < low {
-        return None;
+/// Numbers that follow each other, with as many digits as the first has.
+struct Numbers {
+    low: u64,
+    high: u64,
+    width: usize,
+}
+
+impl Numbers {
+    fn read(first: &str, last: &str) -> Option<Self> {
+        let number = |text: &str| -> Option<u64> {
+            let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+            let is_short = text.len() <= MAX_DIGITS;
+            (is_number && is_short).then(|| text.parse().ok()).flatten()
+        };
+        let (low, high, width) = (number(first)?, number(last)?, first.len());
+        (low <= high).then_some(Self { low, high, width })
     }
-    // One too many is enough for the caller to notice.
-    let names = (low..=high).take(MAX_NAMES + 1);
-    into.extend(names.map(|number| format!("{prefix}{number:0width$}{suffix}")));
-    Some(())
+
+    fn write(
+        &self,
+        prefix: &str,
+        suffix: &str,
+        into: &mut Vec<String>,
+        room: &mut Room,
+    ) -> Result<(), RangeError> {
+        let Self { low, high, width } = *self;
+        let count = usize::try_from(high - low).map_or(usize::MAX, |last| last.saturating_add(1));
+        if into.len().saturating_add(count) > MAX_NAMES {
+            return Err(RangeError::TooMany);
+        }
+        let longest = prefix.len() + width.max(u64::MAX.ilog10() as usize + 1) + suffix.len();
+        room.take(count, longest.saturating_mul(count))?;
+        let names = low..=high;
+        into.extend(names.map(|number| format!("{prefix}{number:0width$}{suffix}")));
+        Ok(())
+    }
 }
 
 fn syntax(text: &str) -> RangeError {
@@ -275,6 +330,20 @@ mod tests {
         }
         for text in ["a0..9999999", "[0-999][0-999]", "a[0-18446744073709551615]"] {
             assert_eq!(expand(text), Err(RangeError::TooMany), "{text}");
+        }
+        // Names that are long, made often, or with a number of many digits.
+        let long = "x".repeat(5000) + "[1-99999]";
+        assert_eq!(expand(&long), Err(RangeError::TooLarge));
+        let often = "a1..99999,".repeat(100) + "&a1";
+        assert!(matches!(
+            expand(&often),
+            Err(RangeError::TooMany | RangeError::TooLarge)
+        ));
+        let often = format!("a1{}", ",-b1..99999".repeat(100));
+        assert_eq!(expand(&often), Err(RangeError::TooLarge));
+        for wide in ["x[Z1-3]", "xZ1..Z3", "xZ1..3"] {
+            let wide = wide.replace('Z', &"0".repeat(70_000));
+            assert!(matches!(expand(&wide), Err(RangeError::Syntax(_))));
         }
         assert!(expand(&"(".repeat(5000)).is_err());
         assert!(expand(&("{".repeat(40) + &"}".repeat(40))).is_err());
