@@ -1,5 +1,6 @@
 //! The pattern languages of Salt: Python's `fnmatch` wildcards and Python's regular expressions.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
@@ -94,12 +95,12 @@ impl Pattern {
     /// A regular expression as Python's `re.match` applies it: from the start of the text, not
     /// necessarily to its end.
     pub fn regex_at_start(expression: &str) -> Result<Self, ExpressionError> {
-        Self::compile(&format!(r"\A(?:{expression})"), expression)
+        Self::compile(&format!(r"\A(?:{})", from_python(expression)), expression)
     }
 
     /// A regular expression that must match the whole text.
     pub fn regex_whole(expression: &str) -> Result<Self, ExpressionError> {
-        Self::compile(&format!(r"\A(?:{expression})\z"), expression)
+        Self::compile(&format!(r"\A(?:{})\z", from_python(expression)), expression)
     }
 
     fn compile(regex: &str, shown: &str) -> Result<Self, ExpressionError> {
@@ -152,6 +153,41 @@ impl Pattern {
             Kind::Everything | Kind::Regex(_) => None,
         }
     }
+}
+
+/// A regular expression of Python in the syntax of this engine: inside a class of characters `[`,
+/// `&&` and `~~` stand for themselves.
+fn from_python(text: &str) -> Cow<'_, str> {
+    if !text.contains('[') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    let mut chars = text.chars().peekable();
+    // In a class, how many of its characters were seen; a `]` in the first place is a member.
+    let mut class: Option<usize> = None;
+    while let Some(c) = chars.next() {
+        match (c, class) {
+            ('\\', _) => {
+                out.push(c);
+                out.extend(chars.next());
+                class = class.map(|members| members + 1);
+                continue;
+            }
+            ('[', None) => {
+                class = Some(0);
+                out.push(c);
+                out.extend(chars.next_if_eq(&'^'));
+                continue;
+            }
+            (']', Some(members)) if members > 0 => class = None,
+            ('[', Some(_)) => out.push('\\'),
+            ('&' | '~', Some(_)) if chars.peek() == Some(&c) => out.push('\\'),
+            _ => {}
+        }
+        class = class.map(|members| members + 1);
+        out.push(c);
+    }
+    Cow::Owned(out)
 }
 
 /// Python's `fnmatch.translate`, in the syntax of this regex engine. A `[` that is never closed
@@ -356,6 +392,21 @@ mod tests {
         assert!(Pattern::regex_at_start("a|b").unwrap().matches("bc"));
         assert!(Pattern::regex_at_start("(?=w)web").unwrap().matches("web"));
         assert!(Pattern::regex_at_start("(").is_err());
+    }
+
+    #[test]
+    fn classes_of_characters_have_no_sets_inside() {
+        let table = [
+            ("a[bc]d", "a[bc]d"),
+            ("[[ab]c]", r"[\[ab]c]"),
+            ("[]a[]", r"[]a\[]"),
+            ("[^][]", r"[^]\[]"),
+            (r"[\][]x[", r"[\]\[]x["),
+            ("[a&&b]&&", r"[a\&&b]&&"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(from_python(text), expected, "{text}");
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! itself once more. Whoever wants stock's behaviour takes an error for "nobody".
 //!
 //! # Where this differs from stock, and why
-//! - Only minions with an accepted key are ever found. Stock's non-greedy searches go over the
-//!   cache, where the data of a deleted key may still lie.
+//! - Only minions with an accepted key, and what these manage, are ever found. Stock's non-greedy
+//!   searches go over the cache, where the data of a deleted key may still lie.
 //! - `ipcidr`: a grain that holds no address matches nothing. In stock it is an error, so that one
 //!   minion could make every such target mean nobody.
 //! - A cache entry that cannot be read counts as absent; in stock the whole target means nobody.
@@ -15,6 +15,7 @@
 //!   is an error always, `range` wherever `seco.range` is not installed.
 //! - `minion_data_cache: False` with a compound target means all minions, as in 3006 and 3007;
 //!   3008 fails and means nobody.
+//! - A target has at most 64 KiB, lists of ids aside, and a compound target at most 10,000 words.
 //! - A value costs a bounded number of steps, a regular expression is held against texts of at most
 //!   16 KiB, and a path has bounds on its length, its parts and its nesting. Beyond them nothing
 //!   matches. What a search costs in all has a bound too (`budget.rs`); beyond it the target is an
@@ -56,7 +57,7 @@ pub use range::RangeError;
 pub use resources::{Inventory, Resource};
 
 use crate::expression::PatternCache;
-use crate::target::{Candidates, Resolved, TargetError, Targeting};
+use crate::target::{Candidates, Problems, Resolved, TargetError, Targeting};
 use bits::Bits;
 use budget::{Allowance, Budget};
 use compound::Word;
@@ -66,6 +67,9 @@ use ipcidr::Network;
 use resources::Universe;
 use subdict::{How, Subdict};
 use view::Test;
+
+/// The most bytes that a target may have, beside lists of ids.
+const MAX_BYTES: usize = 64 << 10;
 
 /// The grains and pillars that the master has cached.
 pub trait MinionData: Send + Sync {
@@ -172,19 +176,22 @@ struct Search<'a> {
     /// index of its own moment, as in stock each word reads the cache.
     is_refreshed: Cell<bool>,
     order: RefCell<Option<Arc<Order>>>,
+    problems: RefCell<Problems>,
 }
 
 impl Targeting {
     /// The minions among `candidates` that `target` means.
     ///
     /// # Errors
-    /// Where stock logs an error and goes on with nobody.
+    /// Where stock logs an error and goes on with nobody, and beyond the limits on what a target
+    /// may be and cost.
     pub fn resolve_with(
         &self,
         target: &Target,
         candidates: &impl Candidates,
         options: &MatchOptions<'_>,
     ) -> Result<Resolved, TargetError> {
+        check_size(target, options)?;
         let Some(site) = &self.site else {
             return self.resolve_ids(target, candidates);
         };
@@ -232,6 +239,7 @@ impl Targeting {
             allowance: Allowance::of_search(options.is_brief),
             is_refreshed: Cell::new(false),
             order: RefCell::new(None),
+            problems: RefCell::default(),
         };
         let (found, missing) = match kind {
             TargetType::Compound => search.compound(match target {
@@ -239,7 +247,8 @@ impl Targeting {
                 _ => compound::words(text),
             })?,
             TargetType::Nodegroup => {
-                let words = site.nodegroups.expand(text)?;
+                let groups = &site.nodegroups;
+                let words = groups.expand(text, &mut search.problems.borrow_mut())?;
                 search.compound(words)?
             }
             TargetType::Glob => (search.glob_with_resources(text)?, Vec::new()),
@@ -249,6 +258,7 @@ impl Targeting {
         Ok(Resolved {
             minions: minions.collect(),
             missing,
+            problems: search.problems.take(),
         })
     }
 }
@@ -277,6 +287,25 @@ impl Targeting {
         if let Some((site, data)) = site.and_then(|site| Some((site, site.data.as_ref()?))) {
             site.index.lock().refresh(data.as_ref());
         }
+    }
+}
+
+/// One limit at the door for what others choose, before any work is done. Lists of ids are excepted,
+/// also as words of compound targets: they are as long as fleets are large.
+fn check_size(target: &Target, options: &MatchOptions<'_>) -> Result<(), TargetError> {
+    let of_words = |words: &mut dyn Iterator<Item = &str>| {
+        let counted = words.filter(|word| !word.starts_with("L@"));
+        counted.map(|word| word.len() + 1).sum()
+    };
+    let size: usize = match target {
+        Target::List(_) | Target::Expression(TargetType::List, _) => 0,
+        Target::Words(words) => of_words(&mut words.iter().map(String::as_str)),
+        Target::Expression(TargetType::Compound, text) => of_words(&mut python::words(text)),
+        Target::Expression(_, text) => text.len(),
+    };
+    match size.saturating_add(options.delimiter.len()) > MAX_BYTES {
+        true => Err(TargetError::TooLong),
+        false => Ok(()),
     }
 }
 
@@ -325,7 +354,7 @@ impl Search<'_> {
         match kind {
             TargetType::Glob => self.glob(text),
             TargetType::Pcre => {
-                let pattern = self.patterns.regex_at_start(&python::regex(text))?;
+                let pattern = self.patterns.regex_at_start(text)?;
                 let found = self.matching_ids(|id| {
                     let (is_match, steps) = pattern.matches_counting(id);
                     self.allowance.spend(steps) && is_match
@@ -359,6 +388,7 @@ impl Search<'_> {
             &self.site.nodegroups,
             self.site.compat,
             &self.everybody(),
+            &self.problems,
             |word, ignores_missing| self.word(word, ignores_missing),
         )
     }
@@ -390,6 +420,8 @@ impl Search<'_> {
             }
             Some('R') => {
                 let names = range::expand(word.pattern)?;
+                self.allowance.look();
+                self.check_allowance()?;
                 return Ok((self.list(names.iter().map(String::as_str)).0, Vec::new()));
             }
             // `T@`; without resources nobody.
@@ -484,10 +516,8 @@ impl Search<'_> {
         };
         let Some(network) = Network::parse(text) else {
             // No error in stock either: in a compound target the other words still count.
-            tracing::error!(
-                target = text,
-                "neither an address nor a network, so nobody matches"
-            );
+            let mut problems = self.problems.borrow_mut();
+            problems.add(text, "is neither an address nor a network");
             return Ok(Bits::none(self.ids.len()));
         };
         let question = Question {

@@ -4,6 +4,8 @@
 //! here. What needs nothing but ids (glob, list, pcre) is resolved here, everything else in
 //! [`crate::matching`].
 
+use std::fmt;
+
 use saltern_model::{MinionId, Target, TargetType};
 
 use crate::expression::{ExpressionError, PatternCache};
@@ -24,6 +26,36 @@ pub struct Resolved {
     pub minions: Vec<MinionId>,
     /// Names in a list target that no accepted key bears.
     pub missing: Vec<String>,
+    /// Parts that mean nobody because they cannot be used.
+    pub problems: Problems,
+}
+
+/// What is wrong with parts of a target of which the rest still counts; stock logs each as an
+/// error. The first few are kept: whoever chooses the target chooses how many there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems(Vec<String>);
+
+impl Problems {
+    const MOST: usize = 3;
+
+    /// `what` is said of the part, of which the beginning is shown.
+    pub(crate) fn add(&mut self, part: &str, what: &str) {
+        if self.0.len() < Self::MOST {
+            let shown: String = part.chars().take(100).collect();
+            self.0.push(format!("{shown:?} {what}"));
+        }
+    }
+
+    /// Whether everything could be used.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
 }
 
 /// Why a target means nobody.
@@ -44,6 +76,9 @@ pub enum TargetError {
     /// The range expression does not parse or needs a server.
     #[error(transparent)]
     Range(#[from] RangeError),
+    /// Longer than anybody writes one.
+    #[error("a target may have at most 65536 bytes, beside lists of ids")]
+    TooLong,
     /// The expression takes more than one search may cost.
     #[error("the target takes too much work")]
     TooMuchWork,
@@ -119,7 +154,7 @@ impl Targeting {
 fn found<'a>(minions: impl Iterator<Item = &'a MinionId>) -> Resolved {
     Resolved {
         minions: minions.cloned().collect(),
-        missing: Vec::new(),
+        ..Resolved::default()
     }
 }
 
@@ -166,13 +201,15 @@ mod tests {
     #[test]
     fn expressions_and_what_they_mean() {
         use TargetType::{Glob, List, Pcre};
-        let table: [(TargetType, &str, &[&str], &[&str]); 8] = [
+        let table: [(TargetType, &str, &[&str], &[&str]); 9] = [
             (Glob, "*", &["db1", "web1", "web2"], &[]),
             (Glob, "web*", &["web1", "web2"], &[]),
             (Glob, "web1", &["web1"], &[]),
             (Glob, "nobody", &[], &[]),
             (Pcre, "web(1|3)", &["web1"], &[]),
             (Pcre, ".b", &["db1"], &[]),
+            // Python has no sets in classes.
+            (Pcre, "[[d]b", &["db1"], &[]),
             (List, "web2,ghost,db1,web2", &["web2", "db1"], &["ghost"]),
             (List, "", &[], &[]),
         ];

@@ -53,7 +53,13 @@ impl MasterSite {
             .targeting
             .resolve_with(target, &Accepted(&accepted), options);
         match found {
-            Ok(resolved) => resolved.minions,
+            Ok(resolved) => {
+                if !resolved.problems.is_empty() {
+                    let problems = &resolved.problems;
+                    tracing::warn!(%problems, "parts of a target in a template match nobody");
+                }
+                resolved.minions
+            }
             Err(error) => {
                 tracing::warn!(%error, "a target in a template matches nobody");
                 Vec::new()

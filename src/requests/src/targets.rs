@@ -138,9 +138,17 @@ pub(crate) fn resolve(
     let resolved = services
         .targeting
         .resolve_with(target, &Accepted(&accepted), options);
-    Ok(resolved.unwrap_or_else(|error| {
+    let resolved = resolved.unwrap_or_else(|error| {
         services.metrics.refuse("target");
         complain!(services, tgt_type = %target.kind(), %error, "a target matches nobody");
         Resolved::default()
-    }))
+    });
+    if !resolved.problems.is_empty() {
+        complain!(
+            services,
+            tgt_type = %target.kind(), problems = %resolved.problems,
+            "parts of a target match nobody"
+        );
+    }
+    Ok(resolved)
 }

@@ -5,14 +5,19 @@
 //! `and not` behind a set, two sets side by side are an error, and any error means nobody
 //! (`_check_compound_minions` in `salt/utils/minions.py`).
 
+use std::cell::RefCell;
+
 use super::bits::Bits;
-use super::nodegroups::{MAX_WORDS, Nodegroups, OPERATORS};
+use super::nodegroups::{Nodegroups, OPERATORS};
 use super::python;
-use crate::target::TargetError;
+use crate::target::{Problems, TargetError};
 use saltern_model::Compat;
 
 /// The deepest nesting of parentheses; that of Python's own parser.
 pub(super) const MAX_DEPTH: usize = 200;
+
+/// The most words of an expression, with those that nodegroups stand for: each has a set of minions.
+const MAX_WORDS: usize = 10_000;
 
 /// One word with an engine before its `@`, or a wildcard over ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,15 +88,21 @@ enum Token {
 
 /// The minions that the words mean, and the names that lists did not find.
 ///
-/// `minions` are all of them, which `not` takes away from. `engine` answers one word; its flag says that names which are not found shall not count.
+/// `minions` are all of them, which `not` takes away from. `engine` answers one word; its flag says
+/// that names which are not found shall not count.
 pub(super) fn resolve(
     words: Vec<String>,
     nodegroups: &Nodegroups,
     compat: Compat,
     minions: &Bits,
+    problems: &RefCell<Problems>,
     mut engine: impl FnMut(Word<'_>, bool) -> Result<(Bits, Vec<String>), TargetError>,
 ) -> Result<(Bits, Vec<String>), TargetError> {
     let malformed = || TargetError::Compound("its words make no expression");
+    let too_many = || TargetError::Compound("it has too many words");
+    if words.len() > MAX_WORDS {
+        return Err(too_many());
+    }
     let mut tokens = Vec::new();
     // What is still to be closed: an opened parenthesis, or a difference.
     let mut open: Vec<Token> = Vec::new();
@@ -103,10 +114,10 @@ pub(super) fn resolve(
         } else {
             let parsed = Word::parse(&word, compat);
             if parsed.engine == Some('N') {
-                let group = nodegroups.expand(parsed.pattern)?;
+                let group = nodegroups.expand(parsed.pattern, &mut problems.borrow_mut())?;
                 words.extend(group.into_iter().rev());
                 if words.len() + tokens.len() > MAX_WORDS {
-                    return Err(TargetError::Compound("it has too many words"));
+                    return Err(too_many());
                 }
                 continue;
             }
@@ -284,8 +295,9 @@ mod tests {
             Ok((set, missing))
         };
         let groups = Nodegroups::default();
-        let (set, missing) =
-            resolve(words(text), &groups, Compat::V3008, &Bits::all(4), engine).map_err(|_| ())?;
+        let (all, problems) = (Bits::all(4), RefCell::default());
+        let found = resolve(words(text), &groups, Compat::V3008, &all, &problems, engine);
+        let (set, missing) = found.map_err(|_| ())?;
         let ids: String = set.iter().map(|at| ["a", "b", "c", "d"][at]).collect();
         Ok(ids + &missing.concat())
     }
@@ -333,6 +345,9 @@ mod tests {
         ] {
             assert_eq!(evaluate(text), Err(()), "{text}");
         }
+        let words = |count: usize| vec!["a"; count].join(" or ");
+        assert_eq!(evaluate(&words(5_000)), Ok("a".to_owned()));
+        assert!(evaluate(&words(5_001)).is_err());
         assert!(evaluate(&"( ".repeat(5000)).is_err());
         assert!(evaluate(&"not ( ".repeat(5000)).is_err());
     }

@@ -15,7 +15,7 @@ use super::subdict::{How, Subdict};
 use super::view::{Test, View};
 use super::{Changed, Changes, MatchOptions, MinionData, Nodegroups, Site};
 use crate::expression::PatternCache;
-use crate::target::{Candidates, Targeting};
+use crate::target::{Candidates, TargetError, Targeting};
 
 #[derive(Default)]
 struct State {
@@ -174,6 +174,76 @@ fn answers_that_are_kept_have_a_bound_on_their_bytes() {
             .answer(Kind::Grains, &question(&long, How::Glob))
             .is_none()
     );
+}
+
+#[test]
+fn a_target_has_a_bound_on_its_length_but_for_lists_of_ids() {
+    let data = Arc::new(Data::default());
+    let (site, fleet) = (site(&data), Fleet((0..3).map(id).collect()));
+    let resolve = |target: Target| {
+        let found = site.resolve_with(&target, &fleet, &MatchOptions::default());
+        found.map(|found| (found.minions.len(), found.missing.len()))
+    };
+    let expression = |kind, text: &str| Target::Expression(kind, text.to_owned());
+    let long = "x".repeat(65_537);
+    for kind in [
+        TargetType::Glob,
+        TargetType::Pcre,
+        TargetType::Grain,
+        TargetType::Ipcidr,
+        TargetType::Range,
+        TargetType::Nodegroup,
+        TargetType::Compound,
+    ] {
+        assert_eq!(
+            resolve(expression(kind, &long)),
+            Err(TargetError::TooLong),
+            "{kind}"
+        );
+    }
+    assert_eq!(
+        resolve(Target::Words(vec![long.clone()])),
+        Err(TargetError::TooLong)
+    );
+    let names: Vec<String> = (0..100_000).map(|number| format!("m{number}")).collect();
+    let found = Ok((3, 99_997));
+    assert_eq!(
+        resolve(expression(TargetType::List, &names.join(","))),
+        found
+    );
+    assert_eq!(resolve(Target::List(names.clone())), found);
+    let word = format!("L@{}", names.join(","));
+    assert_eq!(resolve(expression(TargetType::Compound, &word)), found);
+    assert_eq!(resolve(Target::Words(vec![word])), found);
+    let target = expression(TargetType::Grain, "os:a");
+    let options = MatchOptions {
+        delimiter: &long,
+        ..MatchOptions::default()
+    };
+    assert_eq!(
+        site.resolve_with(&target, &fleet, &options),
+        Err(TargetError::TooLong)
+    );
+}
+
+#[test]
+fn however_much_is_wrong_a_few_problems_are_told() {
+    let data = Arc::new(Data::default());
+    let (site, fleet) = (site(&data), Fleet((0..3).map(id).collect()));
+    let text = "S@x or ".repeat(1_000) + &"N@none ".repeat(1_000) + "m1";
+    let target = Target::Expression(TargetType::Compound, text);
+    let found = site.resolve_with(&target, &fleet, &MatchOptions::default());
+    let found = found.unwrap();
+    assert_eq!(found.minions, [id(1)]);
+    let told = found.problems.to_string();
+    assert_eq!(told.matches("\"x\" is neither").count(), 3);
+    assert!(!told.contains("none"));
+    let target = Target::Expression(TargetType::Nodegroup, "n".repeat(60_000));
+    let told = match site.resolve_with(&target, &fleet, &MatchOptions::default()) {
+        Ok(found) => found.problems.to_string(),
+        Err(error) => error.to_string(),
+    };
+    assert!(told.len() < 200, "{told}");
 }
 
 /// What happens to a minion: it goes, or comes with these grains.

@@ -22,8 +22,8 @@ use saltern_config::yaml::Node;
 use saltern_model::{MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
+use super::MatchOptions;
 use super::budget::Allowance;
-use super::{MatchOptions, python};
 use crate::expression::Pattern;
 
 /// Marks an entry of a mine that says whom it is for.
@@ -83,7 +83,7 @@ impl MineAccess {
         let Some(entries) = option.as_map() else {
             return Self(Rules::Closed);
         };
-        let compiled = |text: &str| match Pattern::regex_at_start(&python::regex(text)) {
+        let compiled = |text: &str| match Pattern::regex_at_start(text) {
             Ok(pattern) => Some(pattern),
             Err(error) => {
                 tracing::error!(%error, "an expression in \"mine_get\" matches nothing");

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use saltern_config::yaml::Node;
 
 use super::python;
-use crate::target::TargetError;
+use crate::target::{Problems, TargetError};
 
 /// The option `nodegroups`.
 #[derive(Clone, Debug, Default)]
@@ -47,11 +47,14 @@ impl Nodegroups {
 
     /// The words that stand for the group in a compound expression, none when there is no such
     /// group or it contains itself.
-    pub(super) fn expand(&self, name: &str) -> Result<Vec<String>, TargetError> {
+    pub(super) fn expand(
+        &self,
+        name: &str,
+        problems: &mut Problems,
+    ) -> Result<Vec<String>, TargetError> {
         let mut size = 0;
-        Ok(self
-            .words(name, &mut Vec::new(), &mut size)?
-            .unwrap_or_default())
+        let words = self.words(name, &mut Vec::new(), &mut size, problems)?;
+        Ok(words.unwrap_or_default())
     }
 
     fn words<'a>(
@@ -59,13 +62,14 @@ impl Nodegroups {
         name: &'a str,
         inside: &mut Vec<&'a str>,
         size: &mut usize,
+        problems: &mut Problems,
     ) -> Result<Option<Vec<String>>, TargetError> {
         if inside.contains(&name) {
-            tracing::error!(nodegroup = name, "a nodegroup contains itself");
+            problems.add(name, "is a nodegroup that contains itself");
             return Ok(None);
         }
         let Some(group) = self.groups.get(name) else {
-            tracing::error!(nodegroup = name, "there is no such nodegroup");
+            problems.add(name, "is no nodegroup");
             return Ok(None);
         };
         let words = group
@@ -83,7 +87,8 @@ impl Nodegroups {
             match word.strip_prefix("N@").filter(|inner| !inner.is_empty()) {
                 Some(inner) => {
                     has_groups = true;
-                    expanded.extend(self.words(inner, inside, size)?.unwrap_or_default());
+                    let words = self.words(inner, inside, size, problems)?;
+                    expanded.extend(words.unwrap_or_default());
                 }
                 None => expanded.push(word.clone()),
             }
@@ -168,11 +173,14 @@ empty: []
             ("empty", "L@"),
         ];
         for (name, words) in table {
-            assert_eq!(groups().expand(name).unwrap().join(" "), words, "{name}");
+            let mut problems = Problems::default();
+            let expanded = groups().expand(name, &mut problems).unwrap();
+            assert_eq!(expanded.join(" "), words, "{name}");
+            assert_eq!(problems.is_empty(), !["loop", "unknown"].contains(&name));
         }
         for name in ["odd", "worse"] {
             assert_eq!(
-                groups().expand(name),
+                groups().expand(name, &mut Problems::default()),
                 Err(TargetError::Nodegroup(name.to_owned()))
             );
         }

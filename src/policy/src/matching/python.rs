@@ -121,41 +121,6 @@ fn quote(
     out.push(mark);
 }
 
-/// A regular expression of Python in the syntax of this engine: inside a class of characters `[`,
-/// `&&` and `~~` stand for themselves.
-pub(super) fn regex(text: &str) -> Cow<'_, str> {
-    if !text.contains('[') {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 8);
-    let mut chars = text.chars().peekable();
-    // In a class, how many of its characters were seen; a `]` in the first place is a member.
-    let mut class: Option<usize> = None;
-    while let Some(c) = chars.next() {
-        match (c, class) {
-            ('\\', _) => {
-                out.push(c);
-                out.extend(chars.next());
-                class = class.map(|members| members + 1);
-                continue;
-            }
-            ('[', None) => {
-                class = Some(0);
-                out.push(c);
-                out.extend(chars.next_if_eq(&'^'));
-                continue;
-            }
-            (']', Some(members)) if members > 0 => class = None,
-            ('[', Some(_)) => out.push('\\'),
-            ('&' | '~', Some(_)) if chars.peek() == Some(&c) => out.push('\\'),
-            _ => {}
-        }
-        class = class.map(|members| members + 1);
-        out.push(c);
-    }
-    Cow::Owned(out)
-}
-
 /// Words as Python's `str.split()` without an argument makes them.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_space = |c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c);
@@ -284,21 +249,6 @@ mod tests {
         ];
         for (value, text) in table {
             assert_eq!(lower(&value), text);
-        }
-    }
-
-    #[test]
-    fn classes_of_characters_have_no_sets_inside() {
-        let table = [
-            ("a[bc]d", "a[bc]d"),
-            ("[[ab]c]", r"[\[ab]c]"),
-            ("[]a[]", r"[]a\[]"),
-            ("[^][]", r"[^]\[]"),
-            (r"[\][]x[", r"[\]\[]x["),
-            ("[a&&b]&&", r"[a\&&b]&&"),
-        ];
-        for (text, expected) in table {
-            assert_eq!(regex(text), expected, "{text}");
         }
     }
 

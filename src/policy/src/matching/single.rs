@@ -19,6 +19,7 @@ use super::nodegroups::{MAX_WORDS, Nodegroups, OPERATORS};
 use super::python;
 use super::subdict::{How, Subdict};
 use crate::expression::{ExpressionError, PatternCache};
+use crate::target::Problems;
 
 /// Why there is no answer. Stock raises an exception for these.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,11 +80,19 @@ impl Single<'_> {
         let Some(text) = target.as_str() else {
             return Ok(false);
         };
-        match matcher {
-            "compound" => self.compound(python::words(text).map(str::to_owned).collect()),
-            "nodegroup" => self.nodegroup(text),
+        let mut problems = Problems::default();
+        let is_match = match matcher {
+            "compound" => {
+                let words = python::words(text).map(str::to_owned).collect();
+                self.compound(words, &mut problems)
+            }
+            "nodegroup" => self.nodegroup(text, &mut problems),
             simple => self.simple(simple, text, ":"),
+        };
+        if !problems.is_empty() {
+            tracing::warn!(%problems, "parts of a target match nothing");
         }
+        is_match
     }
 
     fn simple(&self, matcher: &str, text: &str, delimiter: &str) -> Result<bool, SingleError> {
@@ -91,7 +100,7 @@ impl Single<'_> {
             "glob" => self.patterns.glob(text)?.matches(self.id),
             "list" => text.split(',').any(|id| id == self.id),
             "pcre" => {
-                let pattern = self.patterns.regex_at_start(&python::regex(text))?;
+                let pattern = self.patterns.regex_at_start(text)?;
                 pattern.matches(self.id)
             }
             "grain" => self.path(self.grains, text, delimiter, How::Glob),
@@ -117,11 +126,11 @@ impl Single<'_> {
         })
     }
 
-    fn nodegroup(&self, name: &str) -> Result<bool, SingleError> {
-        match self.nodegroups.expand(name) {
-            Ok(words) => self.compound(words),
+    fn nodegroup(&self, name: &str, problems: &mut Problems) -> Result<bool, SingleError> {
+        match self.nodegroups.expand(name, problems) {
+            Ok(words) => self.compound(words, problems),
             Err(error) => {
-                tracing::error!(nodegroup = name, %error, "the nodegroup matches nobody");
+                problems.add(name, &error.to_string());
                 Ok(false)
             }
         }
@@ -129,7 +138,7 @@ impl Single<'_> {
 
     /// `compound_match.py`: the words become an expression of Python over truth values, and
     /// whatever Python does not read is no match.
-    fn compound(&self, words: Vec<String>) -> Result<bool, SingleError> {
+    fn compound(&self, words: Vec<String>, problems: &mut Problems) -> Result<bool, SingleError> {
         let mut tokens: Vec<Token> = Vec::new();
         let mut words: Vec<String> = words.into_iter().rev().collect();
         while let Some(word) = words.pop() {
@@ -154,7 +163,8 @@ impl Single<'_> {
                 Some('T') => "resource",
                 Some('M') => "managing_minion",
                 Some('N') => {
-                    let group = self.nodegroups.expand(parsed.pattern).unwrap_or_default();
+                    let group = self.nodegroups.expand(parsed.pattern, problems);
+                    let group = group.unwrap_or_default();
                     words.extend(group.into_iter().rev());
                     if words.len() + tokens.len() > MAX_WORDS {
                         return Ok(false);

@@ -190,7 +190,7 @@ impl<'a> Compiler<'a> {
         let compiled = match self.how {
             How::Exact | How::Network => return Test::Exactly(lower),
             How::Glob => self.patterns.glob(&lower),
-            How::Regex => self.patterns.regex_at_start(&python::regex(&lower)),
+            How::Regex => self.patterns.regex_at_start(&lower),
         };
         compiled.map_or(Test::Never, Test::Pattern)
     }
