@@ -43,24 +43,30 @@ impl Inventory {
 
 /// Minions and resources in one sorted list, as one search sees them.
 pub(super) struct Universe<'a> {
-    inventory: &'a Inventory,
+    /// Those whose minions are among the candidates.
+    resources: Vec<&'a Resource>,
     pub(super) ids: Vec<MinionId>,
     /// Which of them are minions.
     minions: Bits,
 }
 
 impl<'a> Universe<'a> {
-    /// `minions` must be sorted. A resource under the name of a minion is none.
+    /// `minions` must be sorted. A resource under the name of a minion is none, and one whose minion
+    /// is no candidate, because its key is gone, cannot be reached and counts as unknown.
     pub(super) fn new(inventory: &'a Inventory, minions: &[MinionId]) -> Self {
         let is_minion = |id: &MinionId| minions.binary_search(id).is_ok();
-        let names = inventory.0.iter().map(|resource| &resource.id);
+        let resources = inventory.0.iter();
+        let resources: Vec<&Resource> = resources
+            .filter(|resource| is_minion(&resource.owner))
+            .collect();
+        let names = resources.iter().map(|resource| &resource.id);
         let mut ids = minions.to_vec();
         ids.extend(names.filter(|id| !is_minion(id)).cloned());
         ids.sort_unstable();
         ids.dedup();
         let minions = Bits::of(ids.len(), |at| ids.get(at).is_some_and(is_minion));
         Self {
-            inventory,
+            resources,
             ids,
             minions,
         }
@@ -120,12 +126,7 @@ impl<'a> Universe<'a> {
 
     fn those(&self, is_wanted: impl Fn(&Resource) -> bool) -> Bits {
         let mut found = Bits::none(self.ids.len());
-        for resource in self
-            .inventory
-            .0
-            .iter()
-            .filter(|resource| is_wanted(resource))
-        {
+        for resource in self.resources.iter().filter(|resource| is_wanted(resource)) {
             // One under the name of a minion stays out.
             if let Some(at) = self
                 .position(&resource.id)
@@ -209,6 +210,8 @@ mod tests {
             resource("sw1", "switch", "m1", Some("core")),
             resource("sw2", "switch", "m2", Some("edge")),
             resource("host", "esx", "m2", None),
+            // Its minion has no accepted key.
+            resource("lost", "switch", "gone", Some("core")),
             // An impostor under the name of a minion.
             resource("m1", "switch", "m2", Some("edge")),
         ]);
@@ -254,6 +257,9 @@ mod tests {
             (List, "m1,sw2,ghost", "m1,sw2|ghost"),
             (Grain, "role:core", "m1,sw1"),
             (Grain, "role:edge", "sw2"),
+            (Compound, "T@switch:lost or L@lost", "|lost"),
+            (Glob, "lost", ""),
+            (List, "lost", "|lost"),
             (Pcre, ".*", "m1,m2"),
             (Ipcidr, "10.0.0.0/8", ""),
         ];
