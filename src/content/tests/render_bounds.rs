@@ -124,6 +124,44 @@ fn deep_nesting_is_refused_before_it_is_felt() {
     assert_eq!(fails(&lists, Limits::DEFAULT).class, ErrorClass::Syntax);
     let blocks = "{% if true %}".repeat(3000) + &"{% endif %}".repeat(3000);
     assert_eq!(fails(&blocks, Limits::DEFAULT).class, ErrorClass::Syntax);
+    let many = 50_000;
+    let branches = "{% elif 0 %}".repeat(many);
+    for (template, what) in [
+        (format!("{{{{ {}1 }}}}", "not ".repeat(many)), "not"),
+        (format!("{{{{ {}1 }}}}", "-".repeat(many)), "minus"),
+        (format!("{{{{ {}1 }}}}", "not -".repeat(many)), "both"),
+        (format!("{{{{ 1{} }}}}", " or 1".repeat(many)), "or"),
+        (format!("{{{{ 1{} }}}}", " and 1".repeat(many)), "and"),
+        (format!("{{{{ 1{} }}}}", " if 1".repeat(many)), "if"),
+        (
+            format!("{{{{ 1{} }}}}", " if 1 else 1".repeat(many)),
+            "else",
+        ),
+        (format!("{{{{ 1{} }}}}", "|int".repeat(many)), "filters"),
+        (format!("{{{{ 1{} }}}}", " is none".repeat(many)), "tests"),
+        (format!("{{{{ a{} }}}}", ".a".repeat(many)), "attributes"),
+        (format!("{{{{ a{} }}}}", "[0]".repeat(many)), "items"),
+        (format!("{{{{ a{} }}}}", "()".repeat(many)), "calls"),
+        (format!("{{{{ {}a }}}}", "a(".repeat(many)), "arguments"),
+        (format!("{{% set {}a = 1 %}}", "(".repeat(many)), "targets"),
+        (format!("{{% if 0 %}}{branches}{{% endif %}}"), "branches"),
+        (
+            format!("{{% set a{} %}}{{% endset %}}", "|int".repeat(many)),
+            "set",
+        ),
+        (
+            format!("{{% filter int{} %}}{{% endfilter %}}", "|int".repeat(many)),
+            "filter",
+        ),
+    ] {
+        assert_eq!(
+            fails(&template, Limits::DEFAULT).class,
+            ErrorClass::Syntax,
+            "{what}"
+        );
+    }
+    let few = format!("{{% if 0 %}}{}x{{% endif %}}", "{% elif 1 %}".repeat(50));
+    assert!(jinja::render(&few, "few.sls", &context(Limits::DEFAULT)).is_ok());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::super::lexer::Token;
-use super::{DEEPEST, Parsed, Parser, SyntaxFault, literal};
+use super::{Parsed, Parser, SyntaxFault, literal};
 
 impl Parser<'_> {
     /// An expression, or several with commas between, which are a tuple.
@@ -40,12 +40,11 @@ impl Parser<'_> {
     }
 
     pub(super) fn expression(&mut self) -> Parsed<String> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return self.fail("the expression is nested too deeply");
-        }
+        self.down("expression")?;
         let mut value = self.or()?;
+        let mut operators = 0;
         while self.is_name("if") {
+            self.chained(&mut operators)?;
             self.at += 1;
             self.soft += 1;
             let line = self.here();
@@ -58,13 +57,15 @@ impl Parser<'_> {
             self.soft -= 1;
             value = format!("({value} if __true({condition}) else {other})");
         }
-        self.depth -= 1;
+        self.up();
         Ok(value)
     }
 
     pub(super) fn or(&mut self) -> Parsed<String> {
         let mut value = self.and()?;
+        let mut operators = 0;
         while self.skip_name("or") {
+            self.chained(&mut operators)?;
             let right = self.and()?;
             value = format!("(__true({value}) or {right})");
         }
@@ -73,7 +74,9 @@ impl Parser<'_> {
 
     pub(super) fn and(&mut self) -> Parsed<String> {
         let mut value = self.not()?;
+        let mut operators = 0;
         while self.skip_name("and") {
+            self.chained(&mut operators)?;
             let right = self.not()?;
             value = format!("(__true({value}) and {right})");
         }
@@ -82,7 +85,9 @@ impl Parser<'_> {
 
     pub(super) fn not(&mut self) -> Parsed<String> {
         if self.skip_name("not") {
+            self.down("expression")?;
             let value = self.not()?;
+            self.up();
             return Ok(format!("(not __true({value}))"));
         }
         self.comparison()
@@ -168,10 +173,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn signed(&mut self) -> Parsed<String> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return self.fail("the expression is nested too deeply");
-        }
+        self.down("expression")?;
         let value = if self.skip_sign("-") {
             let value = self.signed()?;
             format!("__negative({value})")
@@ -182,7 +184,7 @@ impl Parser<'_> {
             self.primary()?
         };
         let value = self.postfix(value)?;
-        self.depth -= 1;
+        self.up();
         Ok(value)
     }
 

@@ -28,8 +28,12 @@ pub(crate) const BLOCK: (&str, &str) = ("\u{1}\u{2}", "\u{3}\u{1}");
 pub(crate) const PRINT: (&str, &str) = ("\u{1}\u{4}", "\u{5}\u{1}");
 pub(crate) const COMMENT: (&str, &str) = ("\u{1}\u{6}", "\u{6}\u{1}");
 
-/// How deep expressions and blocks may be nested in a template.
+/// How deep expressions and blocks may be nested in a template. The branches of one `if` count too,
+/// because the engine nests each in the one before it.
 const DEEPEST: usize = 100;
+/// How many operators of one rank may follow each other: each makes a call around the ones before
+/// it, which the engine nests, and whose text is copied.
+const LONGEST_CHAIN: usize = 100;
 
 /// A template that cannot be translated: the reason and the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +121,29 @@ impl Parser<'_> {
             message: message.into(),
             line: self.here(),
         })
+    }
+
+    /// One level deeper. Whoever calls this comes up again with [`Parser::up`]; after a failure the
+    /// count does not matter any more.
+    fn down(&mut self, what: &str) -> Parsed<()> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return self.fail(format!("the {what} is nested too deeply"));
+        }
+        Ok(())
+    }
+
+    fn up(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// Counts one more operator of a chain.
+    fn chained(&self, operators: &mut usize) -> Parsed<()> {
+        *operators += 1;
+        if *operators > LONGEST_CHAIN {
+            return self.fail("the expression is nested too deeply");
+        }
+        Ok(())
     }
 
     fn here(&self) -> usize {

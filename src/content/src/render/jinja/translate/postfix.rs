@@ -8,7 +8,11 @@ use super::{Parsed, Parser, literal};
 
 impl Parser<'_> {
     pub(super) fn postfix(&mut self, mut value: String) -> Parsed<String> {
+        let mut operators = 0;
         loop {
+            if self.is_sign(".") || self.is_sign("[") || self.is_sign("(") {
+                self.chained(&mut operators)?;
+            }
             if self.skip_sign(".") {
                 match self.next() {
                     Some(Token::Name(name)) if self.is_sign("(") => {
@@ -166,7 +170,11 @@ impl Parser<'_> {
     }
 
     pub(super) fn filtered(&mut self, mut value: String) -> Parsed<String> {
+        let mut operators = 0;
         loop {
+            if self.is_sign("|") || self.is_name("is") || self.is_sign("(") {
+                self.chained(&mut operators)?;
+            }
             if self.skip_sign("|") {
                 let (name, arguments) = self.filter_call()?;
                 value = format!("__filter({name}, {value}{arguments})");

@@ -3,17 +3,14 @@
 use std::fmt::Write as _;
 
 use super::super::lexer::Token;
-use super::{BLOCK, DEEPEST, PRINT, Parsed, Parser, literal};
+use super::{BLOCK, PRINT, Parsed, Parser, literal};
 
 impl Parser<'_> {
     /// Reads up to a tag with one of the names, which it consumes and returns.
     pub(super) fn body(&mut self, ends: &[&str]) -> Parsed<String> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return self.fail("the template is nested too deeply");
-        }
+        self.down("template")?;
         let end = self.body_inner(ends)?;
-        self.depth -= 1;
+        self.up();
         Ok(end)
     }
 
@@ -133,6 +130,7 @@ impl Parser<'_> {
 
     pub(super) fn if_statement(&mut self, line: usize) -> Parsed<()> {
         self.soft += 1;
+        let depth = self.depth;
         let condition = self.tuple(false)?;
         self.block_end()?;
         self.tag(line, &format!("if __true({condition})"));
@@ -141,6 +139,7 @@ impl Parser<'_> {
             let line = self.here();
             match end.as_str() {
                 "elif" => {
+                    self.down("template")?;
                     let condition = self.tuple(false)?;
                     self.block_end()?;
                     self.tag(line, &format!("elif __true({condition})"));
@@ -161,6 +160,7 @@ impl Parser<'_> {
             }
         }
         self.soft -= 1;
+        self.depth = depth;
         Ok(())
     }
 
@@ -237,7 +237,9 @@ impl Parser<'_> {
 
     pub(super) fn filter_statement(&mut self, line: usize) -> Parsed<()> {
         let mut filters = vec![self.filter_call()?];
+        let mut operators = 0;
         while self.skip_sign("|") {
+            self.chained(&mut operators)?;
             filters.push(self.filter_call()?);
         }
         self.block_end()?;

@@ -27,7 +27,9 @@ impl Parser<'_> {
 
     pub(super) fn target(&mut self) -> Parsed<Target> {
         if self.skip_sign("(") {
+            self.down("target")?;
             let inner = self.targets()?;
+            self.up();
             self.expect_sign(")")?;
             return Ok(inner);
         }
@@ -96,7 +98,9 @@ impl Parser<'_> {
             return self.assign(line, &target, &value);
         }
         let mut filters = Vec::new();
+        let mut operators = 0;
         while self.skip_sign("|") {
+            self.chained(&mut operators)?;
             filters.push(self.filter_call()?);
         }
         self.block_end()?;
