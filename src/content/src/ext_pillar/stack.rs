@@ -17,6 +17,7 @@ use saltern_config::yaml::Node;
 use saltern_wire::msgpack::Value;
 
 use super::{Call, Source, yaml};
+use crate::files::path::is_plain_environment;
 use crate::files::{expand_glob, path};
 use crate::render::data::from_yaml;
 use crate::render::jinja::{self, Context, Loader};
@@ -104,6 +105,12 @@ impl Stack {
                 let file = file
                     .as_str()
                     .ok_or_else(|| format!("a file of \"{}\" is no path", condition.path))?;
+                // The name comes from the minion, and the file is rendered.
+                if file.contains("__env__") && !is_plain_environment(&environment) {
+                    return Err(format!(
+                        "{environment:?} cannot be the name of an environment"
+                    ));
+                }
                 files.push(file.replace("__env__", &environment));
             }
         }

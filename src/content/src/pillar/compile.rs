@@ -5,6 +5,7 @@
 //! and what is an exception in stock, or goes beyond a bound, ends up there too. How SLS files are
 //! found and merged stands in `sls.rs`, top files in `top.rs`.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use saltern_policy::matching::single::Single;
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
-use super::merge::merge;
+use super::merge::{Strategy, merge, without_doubles};
 use super::options::{ANY_ENVIRONMENT, Options};
 use super::opts::{self, OfMinion};
 use super::sources::{Environment, Place};
@@ -32,8 +33,16 @@ pub(super) struct Halt(pub(super) String);
 /// The roots of each environment.
 pub(super) type Roots = Vec<(String, Vec<String>)>;
 
+/// How deep a pillar may be nested. Whoever walks over one calls itself for each level.
+const DEEPEST: usize = 300;
+/// How many lists the strategy `list` may put around one value: each merge adds one.
+const MOST_MERGES: usize = 100;
+/// About how many bytes of memory the override of a request may take.
+const OVERRIDE_BYTES: usize = 16 << 20;
 /// The most bytes that a program may print which a template starts.
 const PROGRAM_OUTPUT: u64 = 16 << 20;
+
+const TOO_DEEP: &str = "the pillar is nested too deeply";
 
 /// Names that stock passes to templates itself; as `defaults` of an include they are an error.
 const RESERVED: [&str; 16] = [
@@ -70,6 +79,10 @@ pub(super) struct Compilation<'a> {
     /// What every rendering starts from.
     pub(super) context: Context,
     override_data: Value,
+    /// What is wrong with the request itself; then nothing is compiled.
+    refused: Option<String>,
+    /// Whether a merge was left out, because its result would be nested too deeply.
+    too_deep: Cell<bool>,
     /// Errors that are in the log already, with their reasons.
     pub(super) logged: Vec<String>,
     /// Whether external pillars are asked.
@@ -106,6 +119,10 @@ impl<'a> Compilation<'a> {
         };
         let opts = Arc::new(opts::of_minion(&pillars.opts, &minion));
         let seen = Arc::new(Value::Map(Vec::new()));
+        let (override_data, refused) = match checked(request) {
+            Ok(update) => (update, None),
+            Err(problem) => (empty(), Some(problem)),
+        };
         let mut compilation = Self {
             pillars,
             request,
@@ -125,7 +142,9 @@ impl<'a> Compilation<'a> {
                 limits: jinja::Limits::DEFAULT,
             },
             opts,
-            override_data: override_of(request),
+            override_data,
+            refused,
+            too_deep: Cell::new(false),
             logged: Vec::new(),
             has_ext,
             deadline: Instant::now() + limits.time,
@@ -175,7 +194,10 @@ impl<'a> Compilation<'a> {
         let mut errors = Vec::new();
         let mut top_errors = Vec::new();
         let mut pillar = empty();
-        let halted = self.compile(&mut pillar, &mut errors, &mut top_errors);
+        let halted = match self.refused.take() {
+            Some(reason) => Err(Halt(reason)),
+            None => self.compile(&mut pillar, &mut errors, &mut top_errors),
+        };
         errors.append(&mut top_errors);
         if let Err(Halt(reason)) = halted {
             errors.push(reason);
@@ -219,6 +241,9 @@ impl<'a> Compilation<'a> {
             (false, true) => self.external(rendered, errors),
             (false, false) => rendered,
         };
+        if self.too_deep.take() {
+            errors.push(TOO_DEEP.to_owned());
+        }
         Ok(())
     }
 
@@ -245,6 +270,10 @@ impl<'a> Compilation<'a> {
     /// Merges as the configuration has it.
     pub(super) fn merged(&self, base: Value, update: Value) -> Value {
         let options = &self.pillars.options;
+        if options.strategy == Strategy::List && has_many_lists(&base) {
+            self.too_deep.set(true);
+            return base;
+        }
         merge(base, update, options.strategy, options.merge_lists)
     }
 
@@ -355,7 +384,11 @@ impl<'a> Compilation<'a> {
 
     /// Counts data that goes into the pillar; includes of includes multiply.
     pub(super) fn charge(&mut self, value: &Value) -> Result<(), Halt> {
-        match self.bytes_left.checked_sub(weight(value)) {
+        let (bytes, depth) = measured(value);
+        if depth > DEEPEST {
+            return Err(Halt(TOO_DEEP.to_owned()));
+        }
+        match self.bytes_left.checked_sub(bytes) {
             Some(left) => {
                 self.bytes_left = left;
                 Ok(())
@@ -402,35 +435,62 @@ fn roots_for(configured: &[(String, Vec<String>)], environment: &str) -> Roots {
     roots
 }
 
+/// The override of a request whose parts can be used; else what is wrong with it. Environments
+/// come from the minion and stand in paths of templates, so one that is no plain name compiles
+/// nothing, whatever the site's paths are like.
+fn checked(request: &PillarRequest) -> Result<Value, String> {
+    let names = [
+        ("saltenv", &request.saltenv),
+        ("pillarenv", &request.pillarenv),
+    ];
+    for (what, name) in names {
+        let name = name.as_deref().filter(|name| !name.is_empty());
+        if let Some(name) = name.filter(|name| !is_plain_environment(name)) {
+            return Err(format!(
+                "the {what} {name:?} cannot be the name of an environment"
+            ));
+        }
+    }
+    override_of(request)
+}
+
 /// The override of the request; of equal keys the last counts. What is no mapping is nothing.
-pub(super) fn override_of(request: &PillarRequest) -> Value {
-    let given = request.pillar_override.as_ref();
-    match given {
-        Some(Value::Map(_)) => without_doubles(given.cloned().unwrap_or(Value::Nil)),
-        Some(Value::Nil) | None => Value::Map(Vec::new()),
+///
+/// # Errors
+/// If it is larger or deeper than is allowed.
+pub(super) fn override_of(request: &PillarRequest) -> Result<Value, String> {
+    match &request.pillar_override {
+        Some(given @ Value::Map(_)) => {
+            let (bytes, depth) = measured(given);
+            if bytes > OVERRIDE_BYTES {
+                return Err(format!(
+                    "the pillar override takes more than {OVERRIDE_BYTES} bytes"
+                ));
+            }
+            if depth > DEEPEST {
+                return Err("the pillar override is nested too deeply".to_owned());
+            }
+            Ok(without_doubles(given.clone()))
+        }
+        Some(Value::Nil) | None => Ok(Value::Map(Vec::new())),
         Some(_) => {
             tracing::error!(minion = %request.minion, "pillar data must be a dictionary");
-            Value::Map(Vec::new())
+            Ok(Value::Map(Vec::new()))
         }
     }
 }
 
-/// Mappings from the wire may hold a key twice.
-fn without_doubles(value: Value) -> Value {
-    match value {
-        Value::Map(entries) => {
-            let entries = entries
-                .into_iter()
-                .map(|(key, value)| (key, without_doubles(value)));
-            let unmerged = Value::Map(Vec::new());
-            entries.fold(unmerged, |map, entry| {
-                let update = Value::Map(vec![entry]);
-                merge(map, update, super::merge::Strategy::Overwrite, false)
-            })
+/// Whether the strategy `list` has put as many lists around a value as it may.
+fn has_many_lists(pillar: &Value) -> bool {
+    let entries = pillar.as_map().unwrap_or_default();
+    entries.iter().any(|(_, value)| {
+        let (mut value, mut lists) = (value, 0);
+        while let Some(first) = value.as_array().and_then(|items| items.first()) {
+            value = first;
+            lists += 1;
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(without_doubles).collect()),
-        other => other,
-    }
+        lists >= MOST_MERGES
+    })
 }
 
 fn add_defaults(context: &mut Context, defaults: &[(Value, Value)]) -> Result<(), String> {
@@ -465,7 +525,7 @@ fn set(map: &mut Value, name: &str, value: Value) {
     }
 }
 
-fn add_error(mut pillar: Value, error: &str) -> Value {
+pub(super) fn add_error(mut pillar: Value, error: &str) -> Value {
     let mut errors = match pillar.get("_errors") {
         Some(Value::Array(errors)) => errors.clone(),
         _ => Vec::new(),
@@ -477,12 +537,27 @@ fn add_error(mut pillar: Value, error: &str) -> Value {
 
 /// About how many bytes a value takes in memory.
 pub(super) fn weight(value: &Value) -> usize {
-    let inside = match value {
-        Value::Str(text) => text.len(),
-        Value::Bin(bytes) | Value::Ext(_, bytes) => bytes.len(),
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Map(entries) => entries.iter().map(|(k, v)| weight(k) + weight(v)).sum(),
-        _ => 0,
-    };
-    inside + size_of::<Value>()
+    measured(value).0
+}
+
+/// About how many bytes a value takes in memory, and how deep it is nested.
+fn measured(value: &Value) -> (usize, usize) {
+    let (mut bytes, mut deepest) = (0, 0);
+    let mut waiting = vec![(value, 0)];
+    while let Some((value, depth)) = waiting.pop() {
+        bytes += size_of::<Value>();
+        deepest = deepest.max(depth);
+        match value {
+            Value::Str(text) => bytes += text.len(),
+            Value::Bin(data) | Value::Ext(_, data) => bytes += data.len(),
+            Value::Array(items) => waiting.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Map(entries) => waiting.extend(
+                entries
+                    .iter()
+                    .flat_map(|(key, value)| [(key, depth + 1), (value, depth + 1)]),
+            ),
+            _ => {}
+        }
+    }
+    (bytes, deepest)
 }

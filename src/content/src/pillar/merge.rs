@@ -4,6 +4,9 @@
 //! items are compared as Python compares them (`1`, `1.0` and `True` are one key).
 
 use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::LazyLock;
 
 use saltern_wire::msgpack::Value;
 
@@ -63,65 +66,118 @@ pub fn merge(base: Value, update: Value, strategy: Strategy, merge_lists: bool) 
 
 type Entries = Vec<(Value, Value)>;
 
-/// From this many entries on, keys are found through a table.
+/// From this many values on, one is found through a table.
 const INDEXED: usize = 24;
 
-/// Finds the place of a key among the entries of a mapping that grows.
-struct Places {
-    texts: Option<HashMap<String, usize>>,
-}
+/// Keyed anew in each process: keys come from minions, who must not be able to choose equal hashes.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-impl Places {
-    fn of(entries: &[(Value, Value)], searches: usize) -> Places {
-        let is_worth_it = entries.len() > INDEXED && searches > 2;
-        let texts = is_worth_it.then(|| {
-            let texts = entries.iter().enumerate();
-            texts
-                .filter_map(|(at, (key, _))| Some((key.as_str()?.to_owned(), at)))
-                .collect()
-        });
-        Places { texts }
+/// Where values stand in a row that only grows at its end: the first place of each hash.
+struct Index(Option<HashMap<u64, usize>>);
+
+impl Index {
+    /// An index, if looking for so many values is worth one.
+    fn of<'a>(values: impl ExactSizeIterator<Item = &'a Value>, searches: usize) -> Index {
+        let is_worth_it = values.len() > INDEXED && searches > 2;
+        let mut index = Index(is_worth_it.then(|| HashMap::with_capacity(values.len())));
+        if is_worth_it {
+            for (at, value) in values.enumerate() {
+                index.add(value, at);
+            }
+        }
+        index
     }
 
-    fn find(&self, entries: &[(Value, Value)], key: &Value) -> Option<usize> {
-        match (&self.texts, key) {
-            (Some(texts), Value::Str(text)) => texts.get(text).copied(),
-            _ => entries.iter().position(|(found, _)| equal(found, key)),
+    fn add(&mut self, value: &Value, at: usize) {
+        if let Some(places) = &mut self.0 {
+            places.entry(HASHER.hash_one(Alike(value))).or_insert(at);
+        }
+    }
+
+    /// The place of a value; `get` gives the one at a place.
+    fn find<'a>(&self, value: &Value, get: impl Fn(usize) -> Option<&'a Value>) -> Option<usize> {
+        let is_found = |at: &usize| get(*at).is_some_and(|found| equal(found, value));
+        if let Some(places) = &self.0 {
+            let at = places.get(&HASHER.hash_one(Alike(value))).copied()?;
+            if is_found(&at) {
+                return Some(at);
+            }
+            // Another value has the same hash.
+        }
+        (0..).take_while(|at| get(*at).is_some()).find(is_found)
+    }
+}
+
+/// Hashes values that [`equal`] calls equal to the same number.
+struct Alike<'a>(&'a Value);
+
+impl Hash for Alike<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match (self.0, number(self.0)) {
+            (_, Some(Number::Whole(number))) => (0_u8, number).hash(state),
+            (_, Some(Number::Broken(number))) => (1_u8, number.to_bits()).hash(state),
+            (Value::Str(text), _) => (2_u8, text).hash(state),
+            (Value::Bin(bytes), _) => (3_u8, bytes).hash(state),
+            (Value::Ext(kind, bytes), _) => (4_u8, kind, bytes).hash(state),
+            (Value::Array(items), _) => {
+                (5_u8, items.len()).hash(state);
+                items.iter().for_each(|item| Alike(item).hash(state));
+            }
+            // The order of the entries does not count.
+            (Value::Map(entries), _) => {
+                let entries = entries.iter();
+                let hashes =
+                    entries.map(|(key, value)| HASHER.hash_one((Alike(key), Alike(value))));
+                let all = hashes.fold(0_u64, u64::wrapping_add);
+                (6_u8, all).hash(state);
+            }
+            _ => 7_u8.hash(state),
         }
     }
 }
 
+fn index_of(entries: &[(Value, Value)], searches: usize) -> Index {
+    Index::of(entries.iter().map(|(key, _)| key), searches)
+}
+
+fn place_of(index: &Index, entries: &[(Value, Value)], key: &Value) -> Option<usize> {
+    index.find(key, |at| entries.get(at).map(|(found, _)| found))
+}
+
 fn recurse(base: &mut Entries, update: Entries, merge_lists: bool) {
-    let places = Places::of(base, update.len());
+    let index = index_of(base, update.len());
     let known = base.len();
     for (key, value) in update {
-        let place = places.find(base.get(..known).unwrap_or_default(), &key);
+        let place = place_of(&index, base.get(..known).unwrap_or_default(), &key);
         let Some((_, there)) = place.and_then(|at| base.get_mut(at)) else {
             base.push((key, value));
             continue;
         };
         match (there, value) {
             (Value::Map(there), Value::Map(value)) => recurse(there, value, merge_lists),
-            (Value::Array(there), Value::Array(value)) if merge_lists => {
-                let before = there.len();
-                for item in value {
-                    // Items that the update holds twice come twice, as in stock.
-                    let known = there.get(..before).unwrap_or_default();
-                    if !known.iter().any(|found| equal(found, &item)) {
-                        there.push(item);
-                    }
-                }
-            }
+            (Value::Array(there), Value::Array(value)) if merge_lists => add_items(there, value),
             (there, value) => *there = value,
         }
     }
 }
 
+/// Adds the items that are not there; those that the update holds twice come twice, as in stock.
+fn add_items(there: &mut Vec<Value>, update: Vec<Value>) {
+    let index = Index::of(there.iter(), update.len());
+    let before = there.len();
+    for item in update {
+        let known = there.get(..before).unwrap_or_default();
+        if index.find(&item, |at| known.get(at)).is_none() {
+            there.push(item);
+        }
+    }
+}
+
 fn replace(base: &mut Entries, update: Entries) {
-    let places = Places::of(base, update.len());
+    let index = index_of(base, update.len());
     let known = base.len();
     for (key, value) in update {
-        let place = places.find(base.get(..known).unwrap_or_default(), &key);
+        let place = place_of(&index, base.get(..known).unwrap_or_default(), &key);
         match place.and_then(|at| base.get_mut(at)) {
             Some((_, there)) => *there = value,
             None => base.push((key, value)),
@@ -130,13 +186,37 @@ fn replace(base: &mut Entries, update: Entries) {
 }
 
 fn both(base: &mut Entries, update: Entries) {
-    let places = Places::of(base, update.len());
+    let index = index_of(base, update.len());
     for (key, value) in update {
-        let place = places.find(base, &key);
+        let place = place_of(&index, base, &key);
         if let Some((_, there)) = place.and_then(|at| base.get_mut(at)) {
             let first = std::mem::replace(there, Value::Nil);
             *there = Value::Array(vec![first, value]);
         }
+    }
+}
+
+/// The value with each key of its mappings once: of equal keys the first place and the last value
+/// count, as in a dict. Mappings from the wire may hold a key twice.
+pub(super) fn without_doubles(value: Value) -> Value {
+    match value {
+        Value::Map(entries) => {
+            let mut kept: Entries = Vec::with_capacity(entries.len());
+            let mut index = Index((entries.len() > INDEXED).then(HashMap::new));
+            for (key, value) in entries {
+                let value = without_doubles(value);
+                match place_of(&index, &kept, &key).and_then(|at| kept.get_mut(at)) {
+                    Some((_, there)) => *there = value,
+                    None => {
+                        index.add(&key, kept.len());
+                        kept.push((key, value));
+                    }
+                }
+            }
+            Value::Map(kept)
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_doubles).collect()),
+        other => other,
     }
 }
 
@@ -148,9 +228,10 @@ pub(crate) fn equal(one: &Value, other: &Value) -> bool {
             one.len() == other.len() && one.iter().zip(other).all(|(a, b)| equal(a, b))
         }
         (Value::Map(one), Value::Map(other)) => {
+            let index = index_of(other, one.len());
             one.len() == other.len()
                 && one.iter().all(|(key, value)| {
-                    let found = other.iter().find(|(found, _)| equal(found, key));
+                    let found = place_of(&index, other, key).and_then(|at| other.get(at));
                     found.is_some_and(|(_, found)| equal(found, value))
                 })
         }
@@ -188,11 +269,52 @@ mod tests {
     use proptest::strategy::Strategy as _;
     use saltern_wire::msgpack::Value;
 
-    use super::{Strategy, equal, merge};
+    use super::{Index, Strategy, equal, merge, without_doubles};
     use crate::render::json::parse;
 
     fn json(text: &str) -> Value {
         parse(text).expect("JSON")
+    }
+
+    #[test]
+    fn a_value_among_many_is_found_at_once() {
+        let texts = (0..20_000).map(|n| Value::from(n.to_string()));
+        let numbers = (0..20_000).map(Value::Int);
+        let bytes = (0..20_000_u32).map(|n| Value::Bin(n.to_be_bytes().to_vec().into()));
+        let lists = (0..20_000).map(|n| Value::Array(vec![Value::Int(n)]));
+        let values: Vec<Value> = texts.chain(numbers).chain(bytes).chain(lists).collect();
+        let index = Index::of(values.iter(), values.len());
+        let looks = std::cell::Cell::new(0);
+        let find = |wanted: &Value| {
+            index.find(wanted, |at| {
+                looks.set(looks.get() + 1);
+                values.get(at)
+            })
+        };
+        for (at, value) in values.iter().enumerate() {
+            assert_eq!(find(value), Some(at));
+        }
+        assert_eq!(
+            find(&Value::Float(7.0)),
+            Some(20_007),
+            "a number is found by its like"
+        );
+        assert_eq!(find(&Value::from("no")), None);
+        assert!(looks.get() <= values.len() + 1, "{} looks", looks.get());
+    }
+
+    #[test]
+    fn of_equal_keys_the_last_value_counts_in_the_first_place() {
+        let pair = |key: Value, value: i64| (key, Value::Int(value));
+        let mut entries: Vec<_> = (0..100).map(|n| pair(Value::Int(n), n)).collect();
+        entries.push(pair(Value::Float(3.0), -3));
+        entries.push(pair(Value::Bool(true), -1));
+        entries.push(pair(Value::from("3"), 0));
+        let mut expected: Vec<_> = (0..100).map(|n| pair(Value::Int(n), n)).collect();
+        expected[3].1 = Value::Int(-3);
+        expected[1].1 = Value::Int(-1);
+        expected.push(pair(Value::from("3"), 0));
+        assert_eq!(without_doubles(Value::Map(entries)), Value::Map(expected));
     }
 
     #[test]

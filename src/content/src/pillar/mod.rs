@@ -32,7 +32,7 @@ use crate::render::DecryptRules;
 use crate::render::modules::site::SiteFunctions;
 
 use cache::PillarCache;
-use compile::{Compilation, override_of, pillarenv};
+use compile::{Compilation, add_error, override_of, pillarenv};
 use merge::merge;
 use options::Options;
 use sources::Sources;
@@ -66,7 +66,7 @@ pub struct Parts {
 }
 
 /// Whose pillar is asked for, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PillarRequest {
     /// The minion, whose key is accepted.
     pub minion: MinionId,
@@ -180,13 +180,13 @@ impl Pillars {
             }
             pillar
         });
-        let update = override_of(request);
-        match update.as_map() {
-            Some([]) | None => pillar,
-            Some(_) => {
+        match override_of(request) {
+            Ok(update) if update.as_map().is_none_or(<[_]>::is_empty) => pillar,
+            Ok(update) => {
                 let (strategy, lists) = (self.options.strategy, self.options.merge_lists);
                 merge(pillar, update, strategy, lists)
             }
+            Err(problem) => add_error(pillar, &problem),
         }
     }
 

@@ -18,6 +18,8 @@ use super::top::{Matched, is_truthy};
 
 /// How deep includes may nest.
 const DEEPEST: usize = 100;
+/// The most parts of the `key` of an include: each is a mapping around what is included.
+const LONGEST_KEY: usize = 100;
 
 /// The files of one environment that were rendered, by name: what they hold themselves, or
 /// nothing if they failed.
@@ -240,6 +242,13 @@ impl Compilation<'_> {
                 ));
                 continue;
             };
+            if parts_of(entry.key).count() > LONGEST_KEY {
+                errors.push(format!(
+                    "Include Declaration in SLS '{}' has a key of more than {LONGEST_KEY} parts",
+                    parent.name
+                ));
+                continue;
+            }
             if entry.defaults.is_some() {
                 defaults = entry.defaults;
             }
@@ -258,8 +267,8 @@ impl Compilation<'_> {
                     }
                 };
                 if let Some(included) = included.filter(|state| is_truthy(state)) {
-                    self.charge(&included)?;
                     let included = under_key(Arc::unwrap_or_clone(included), entry.key);
+                    self.charge(&included)?;
                     if overrides {
                         own = self.merged(own, included);
                     } else if included.as_map().is_some() {
@@ -380,10 +389,13 @@ fn read_include(entry: &Value) -> Option<Include<'_>> {
 
 /// Puts a state under a path, outermost first: `a:b` makes `{a: {b: state}}`.
 fn under_key(state: Value, key: Option<&str>) -> Value {
-    let parts = key.into_iter().flat_map(|key| key.split(':').rev());
-    parts.fold(state, |state, part| {
+    parts_of(key).rev().fold(state, |state, part| {
         Value::Map(vec![(Value::from(part), state)])
     })
+}
+
+fn parts_of(key: Option<&str>) -> impl DoubleEndedIterator<Item = &str> {
+    key.into_iter().flat_map(|key| key.split(':'))
 }
 
 fn is_wild(name: &str) -> bool {
