@@ -6,22 +6,22 @@
 //! themselves; what is found here is what nobody asked for.
 //!
 //! A minion whose key has vanished is forgotten, as stock's `salt-key` does it; 3008's leaves the
-//! mine behind, which the next owner of the name would answer with.
+//! mine behind, which the next owner of the name would answer with. See `former`.
 
-use std::collections::HashSet;
+mod former;
+
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler};
 use saltern_base::metrics::{
     HistogramVec, IntCounter, IntGauge, Registry, SECONDS, counter, gauge, histogram_vec,
 };
-use saltern_model::{KeyState, MinionId};
-use saltern_requests::{Services, forget_minion};
-use saltern_store::StoreError;
+use saltern_requests::Services;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::messages::LookOver;
+use former::Former;
 
 /// Behind everything else: nobody waits for it.
 const NICENESS: i32 = 10;
@@ -80,8 +80,7 @@ impl UpkeepMetrics {
 /// See the module.
 pub(crate) struct Upkeep {
     seed: Seed,
-    /// The minions with a key of any state, as of the last look; nothing before the first.
-    keys: Option<HashSet<MinionId>>,
+    former: Former,
 }
 
 impl Child for Upkeep {
@@ -93,7 +92,7 @@ impl Child for Upkeep {
     fn build(seed: &Seed) -> Self {
         Self {
             seed: seed.clone(),
-            keys: None,
+            former: Former::default(),
         }
     }
 }
@@ -156,32 +155,13 @@ impl Upkeep {
     }
 
     fn forget_former_minions(&mut self) {
-        let keys = match self.list_keys() {
-            Ok(keys) => keys,
+        let metrics = &self.seed.metrics;
+        match self.former.forget(&self.seed.services) {
+            Ok(forgotten) => metrics.forgotten.inc_by(forgotten as u64),
             Err(error) => {
-                self.seed.metrics.failed.inc();
-                tracing::error!(%error, "the keys cannot be listed");
-                return;
-            }
-        };
-        let services = &self.seed.services;
-        let former = self.keys.iter().flatten();
-        for minion in former.filter(|minion| !keys.contains(*minion)) {
-            // Once more: between two looks at four directories a key may have moved.
-            let is_gone = matches!(services.pki.state(minion), Ok(None));
-            if is_gone && forget_minion(services, minion) {
-                self.seed.metrics.forgotten.inc();
-                tracing::info!(%minion, "the key is gone, and so is what was kept of the minion");
+                metrics.failed.inc();
+                tracing::error!(%error, "the minions without a key cannot be told");
             }
         }
-        self.keys = Some(keys);
-    }
-
-    fn list_keys(&self) -> Result<HashSet<MinionId>, StoreError> {
-        let mut keys = HashSet::new();
-        for state in KeyState::ALL {
-            keys.extend(self.seed.services.pki.list(state)?);
-        }
-        Ok(keys)
     }
 }

@@ -284,11 +284,11 @@ pub fn load_master(path: &Path) -> Result<Loaded, ConfigErrors> {
     Ok(Loaded { config, findings })
 }
 
-/// `salt_compat` decides which defaults apply, so it is read before everything else.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// `salt_compat` decides which defaults apply, so it is read before everything else.
 fn compat_of(settings: &Mapping, findings: &mut Vec<Finding>) -> Compat {
     let Some(node) = settings.get("salt_compat") else {
         return Compat::V3008;

@@ -299,6 +299,11 @@ impl Version {
         now - youngest > Self::TICK_NANOS
     }
 
+    /// Whether this content was written before the other file came to be what and where it is.
+    pub fn is_from_before(&self, other: &Version) -> bool {
+        self.modified < other.changed
+    }
+
     /// When the content last changed, in microseconds since 1970-01-01 UTC.
     pub fn modified_micros(&self) -> i64 {
         i64::try_from(self.modified.div_euclid(1_000)).unwrap_or(i64::MAX)

@@ -13,6 +13,7 @@
 //! Not here: who may read whose mine (`policy`), whether data is kept at all (the options
 //! `minion_data_cache`, `enforce_mine_cache` and `preserve_minion_cache` are the caller's).
 
+mod age;
 mod known;
 mod memory;
 #[cfg(test)]

@@ -141,6 +141,11 @@ impl PkiTree {
         }
     }
 
+    /// What tells this key file from the next one of its name; `None` when there is none.
+    pub fn version(&self, id: &MinionId, state: KeyState) -> Result<Option<Version>> {
+        Ok(self.stat(id, state)?.map(|stat| stat.version))
+    }
+
     /// Stores the key as accepted and takes it out of the pending ones.
     ///
     /// 3008 also takes it out of the rejected ones, 3006 and 3007 leave a rejected key rejected

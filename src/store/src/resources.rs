@@ -24,7 +24,7 @@ use saltern_model::MinionId;
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
 use crate::error::{Result, StoreError};
-use crate::files::{self, Create};
+use crate::files::{self, Create, Version};
 use crate::options::StoreOptions;
 
 /// What one minion can register: for its file, and so for what is remembered of it.
@@ -179,6 +179,12 @@ impl ResourceStore {
     pub fn has(&self, owner: &MinionId, resource: &MinionId) -> Result<bool> {
         let ids = |owned: &Owned| owned.ids.contains(resource);
         self.with_known(|known| known.by_owner.get(owner).is_some_and(ids))
+    }
+
+    /// Whether a minion's registration was written before this version of its key file came to be.
+    pub fn is_older_than(&self, owner: &MinionId, key: &Version) -> Result<bool> {
+        let stat = Version::of(&self.file(owner)?, true)?;
+        Ok(stat.is_some_and(|stat| stat.version.is_from_before(key)))
     }
 
     /// Everything that is registered: the minion and its resource.

@@ -1,0 +1,293 @@
+//! Forgets what is kept of minions that are no more: the key is gone, or it is another one.
+//!
+//! `salt-key` and people change keys while the master runs and while it does not. So the first look
+//! asks for everybody of whom something is kept whether there is a key, of any state; later looks
+//! compare with the one before. What the master itself does to keys it follows at once
+//! (`forget_minion` in `requests`). A key that was replaced while the master was stopped is not
+//! noticed: nothing says which key the data belongs to.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+
+use saltern_model::{KeyState, MinionId};
+use saltern_requests::{Services, forget_minion};
+use saltern_store::StoreError;
+use saltern_store::files::Version;
+
+/// What the last look has seen.
+#[derive(Default)]
+pub(super) struct Former {
+    /// Random, so that nobody can make a key that looks like another one.
+    hasher: RandomState,
+    /// Nothing before the first look.
+    last: Option<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// The minions with a key of any state.
+    present: HashSet<MinionId>,
+    accepted: HashMap<MinionId, Key>,
+}
+
+#[derive(Clone, Copy)]
+struct Key {
+    version: Version,
+    fingerprint: u64,
+}
+
+impl Former {
+    /// Looks at the keys and forgets; gives the number of minions of whom there was something.
+    pub(super) fn forget(&mut self, services: &Services) -> Result<usize, StoreError> {
+        let now = self.look(services)?;
+        let forgotten = match &self.last {
+            None => forget_without_key(services, &now)?,
+            Some(last) => forget_changed(services, last, &now)?,
+        };
+        self.last = Some(now);
+        Ok(forgotten)
+    }
+
+    fn look(&self, services: &Services) -> Result<Seen, StoreError> {
+        let mut seen = Seen::default();
+        for state in KeyState::ALL {
+            seen.present.extend(services.pki.list(state)?);
+        }
+        for minion in services.pki.accepted()?.sorted() {
+            if let Some(key) = self.key(services, minion)? {
+                seen.accepted.insert(minion.clone(), key);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// The accepted key. Read only when its file is not the one that was seen last.
+    fn key(&self, services: &Services, minion: &MinionId) -> Result<Option<Key>, StoreError> {
+        let Some(version) = services.pki.version(minion, KeyState::Accepted)? else {
+            return Ok(None);
+        };
+        let known = self
+            .last
+            .as_ref()
+            .and_then(|last| last.accepted.get(minion));
+        if let Some(known) = known.filter(|known| known.version == version) {
+            return Ok(Some(*known));
+        }
+        let pem = services.pki.stored_pem(minion, KeyState::Accepted)?;
+        Ok(pem.map(|pem| Key {
+            version,
+            fingerprint: self.hasher.hash_one(pem.trim()),
+        }))
+    }
+}
+
+fn forget_without_key(services: &Services, now: &Seen) -> Result<usize, StoreError> {
+    // Once more: between two looks at four directories a key may have moved.
+    let has_key = |minion: &MinionId| {
+        now.present.contains(minion) || !matches!(services.pki.state(minion), Ok(None))
+    };
+    let owners = services.resources.owners()?.into_iter();
+    let mut forgotten = 0;
+    for minion in owners.filter(|minion| !has_key(minion)) {
+        forgotten += usize::from(forget_minion(services, &minion));
+    }
+    if !services.site.preserve_minion_cache {
+        forgotten += services.minion_data.purge_all_but(has_key)?;
+    }
+    if forgotten > 0 {
+        tracing::info!(
+            minions = forgotten,
+            "removed what was kept of minions without a key"
+        );
+    }
+    Ok(forgotten)
+}
+
+fn forget_changed(services: &Services, last: &Seen, now: &Seen) -> Result<usize, StoreError> {
+    let mut forgotten = 0;
+    for minion in last.present.difference(&now.present) {
+        let is_gone = matches!(services.pki.state(minion), Ok(None));
+        if is_gone && forget_minion(services, minion) {
+            forgotten += 1;
+            tracing::info!(%minion, "the key is gone, and so is what was kept of the minion");
+        }
+    }
+    for (minion, key) in &now.accepted {
+        let before = last.accepted.get(minion);
+        let is_another = before.is_some_and(|before| before.fingerprint != key.fingerprint);
+        // What is younger than the key was stored for its owner.
+        let is_older = || -> Result<bool, StoreError> {
+            Ok(services.minion_data.is_older_than(minion, &key.version)?
+                || services.resources.is_older_than(minion, &key.version)?)
+        };
+        if is_another && is_older()? && forget_minion(services, minion) {
+            forgotten += 1;
+            tracing::warn!(%minion, "the key is another one; what was kept of the minion is gone");
+        }
+    }
+    Ok(forgotten)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    use saltern_base::clock::Clock;
+    use saltern_base::metrics::Registry;
+    use saltern_config::load_master;
+    use saltern_requests::{Stores, Surroundings};
+    use saltern_store::Registered;
+    use saltern_wire::msgpack::Value;
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Surroundings for Nobody {
+        fn connected(&self) -> Vec<MinionId> {
+            Vec::new()
+        }
+
+        fn heard(&self, _: &MinionId, _: IpAddr) {}
+    }
+
+    struct Site {
+        dir: tempfile::TempDir,
+        options: &'static str,
+    }
+
+    impl Site {
+        fn new(options: &'static str) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            Self { dir, options }
+        }
+
+        /// The master of this directory, as after a start.
+        fn services(&self) -> Services {
+            let root = self.dir.path();
+            let shown = root.display();
+            let text = format!(
+                "root_dir: {shown}\npki_dir: {shown}/pki\ncachedir: {shown}/cache\nid: m\n\
+                 sock_dir: {shown}/run\n{}",
+                self.options
+            );
+            fs::create_dir_all(root.join("pki/minions")).unwrap();
+            fs::create_dir_all(root.join("cache")).unwrap();
+            fs::write(root.join("master"), text).unwrap();
+            let loaded = load_master(root).map_err(|errors| errors.to_string());
+            let config = Arc::new(loaded.unwrap().config);
+            let clock = Clock::system();
+            let stores = Stores::open(&config, &clock).unwrap();
+            Services::new(config, clock, stores, Arc::new(Nobody), &Registry::new())
+        }
+    }
+
+    fn id(name: &str) -> MinionId {
+        MinionId::parse(name).unwrap()
+    }
+
+    fn keep(services: &Services, name: &str) {
+        let data = Value::map([("of", name)]);
+        let store = &services.minion_data;
+        store
+            .store_grains_and_pillar(&id(name), &data, &data)
+            .unwrap();
+        store.mine_update(&id(name), &data, true).unwrap();
+        let resource = Registered {
+            kind: "switch".to_owned(),
+            id: id(&format!("sw-{name}")),
+            grains: None,
+        };
+        services
+            .resources
+            .register(&id(name), vec![resource], true)
+            .unwrap();
+    }
+
+    /// Whether there are grains, a mine and resources.
+    fn kept(services: &Services, name: &str) -> [bool; 3] {
+        [
+            services.minion_data.grains(&id(name)).unwrap().is_some(),
+            services.minion_data.mine(&id(name)).unwrap().is_some(),
+            !services.resources.of(&id(name)).unwrap().is_empty(),
+        ]
+    }
+
+    #[test]
+    fn a_key_that_went_while_the_master_was_stopped() {
+        for (options, data) in [
+            ("salt_compat: 3006\n", false),
+            ("salt_compat: 3008\n", false),
+            ("salt_compat: 3006\npreserve_minion_cache: True\n", true),
+            ("preserve_minion_cache: True\n", true),
+        ] {
+            let site = Site::new(options);
+            let services = site.services();
+            for name in ["stays", "waits", "goes"] {
+                services.pki.accept(&id(name), "a key").unwrap();
+                keep(&services, name);
+            }
+            services
+                .pki
+                .move_to(&id("waits"), KeyState::Accepted, KeyState::Pending)
+                .unwrap();
+            services
+                .pki
+                .remove(&id("goes"), KeyState::Accepted)
+                .unwrap();
+            drop(services);
+            let services = site.services();
+            Former::default().forget(&services).unwrap();
+            assert_eq!(kept(&services, "goes"), [data, data, false], "{options}");
+            assert_eq!(kept(&services, "stays"), [true; 3], "{options}");
+            assert_eq!(kept(&services, "waits"), [true; 3], "{options}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_goes_or_is_replaced_between_two_looks() {
+        let site = Site::new("");
+        let services = site.services();
+        for name in ["stays", "goes", "swapped"] {
+            services.pki.accept(&id(name), "a key").unwrap();
+            keep(&services, name);
+        }
+        let mut former = Former::default();
+        assert_eq!(former.forget(&services).unwrap(), 0);
+        services
+            .pki
+            .remove(&id("goes"), KeyState::Accepted)
+            .unwrap();
+        let file = site.dir.path().join("pki/minions/swapped");
+        let swap = || {
+            fs::write(&file, "another key").unwrap();
+            let pki = &services.pki;
+            pki.version(&id("swapped"), KeyState::Accepted)
+                .unwrap()
+                .unwrap()
+        };
+        // Until the clock that stamps files has ticked.
+        while !services
+            .minion_data
+            .is_older_than(&id("swapped"), &swap())
+            .unwrap()
+        {}
+        assert_eq!(former.forget(&services).unwrap(), 2);
+        assert_eq!(kept(&services, "goes"), [false; 3]);
+        assert_eq!(kept(&services, "swapped"), [false; 3]);
+        assert_eq!(kept(&services, "stays"), [true; 3]);
+        // The same key written again is the same key.
+        keep(&services, "swapped");
+        fs::write(&file, "another key\n").unwrap();
+        assert_eq!(former.forget(&services).unwrap(), 0);
+        assert_eq!(kept(&services, "swapped"), [true; 3]);
+        // What the new owner of a name has brought already stays.
+        forget_minion(&services, &id("stays"));
+        services.pki.accept(&id("stays"), "another key").unwrap();
+        keep(&services, "stays");
+        assert_eq!(former.forget(&services).unwrap(), 0);
+        assert_eq!(kept(&services, "stays"), [true; 3]);
+    }
+}
