@@ -81,7 +81,8 @@ fn known(reader: &mut Reader<'_>, compat: Compat, option: &StockOption, mark: &M
             .push(Finding::new(Severity::Error, mark, option.name, message));
     }
     let is_default = value.is_null() || reader.defaults.get(option.name) == Some(value);
-    if !matches!(status, Some(Status::Honoured)) && !value.is_null() {
+    let is_read = status == Some(Status::Honoured) && !options::is_only_told(option.name);
+    if !is_read && !value.is_null() {
         wrong_type(reader, option, mark, value);
     }
     if is_default {

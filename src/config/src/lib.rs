@@ -17,6 +17,7 @@ pub mod options;
 mod paths;
 mod places;
 mod reader;
+mod served;
 mod values;
 pub mod yaml;
 

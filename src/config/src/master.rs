@@ -17,6 +17,7 @@ use crate::options;
 use crate::paths::absolute;
 use crate::places::{Places, take_id, take_user};
 use crate::reader::Reader;
+use crate::served;
 use crate::values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm};
 use crate::yaml::{self, Entry, Key, Limits, Mapping, Mark, Node};
 
@@ -263,6 +264,7 @@ pub fn load_master(path: &Path) -> Result<Loaded, ConfigErrors> {
     let mut config = take(&mut reader, compat);
     check::options(&mut reader, compat);
     check::config(&mut reader, &config);
+    served::values(&mut reader);
 
     let mut findings = reader.findings;
     findings.sort_by(|a, b| (a.severity, &a.file, a.line).cmp(&(b.severity, &b.file, b.line)));

@@ -315,3 +315,69 @@ fn a_socket_directory_that_no_address_can_hold_is_refused() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].contains("107 are possible"), "{found:?}");
 }
+
+/// The warnings as "option: message".
+fn warnings(text: &str) -> Vec<String> {
+    let findings = loaded(text).findings.into_iter();
+    let warnings = findings.filter(|finding| finding.severity == Severity::Warning);
+    warnings
+        .map(|f| format!("{}: {}", f.option, f.message))
+        .collect()
+}
+
+#[test]
+fn values_of_options_that_are_served_in_part() {
+    for (text, option) in [
+        ("master_tops: {cobbler: {}}\n", "master_tops: \"cobbler\""),
+        ("master_tops: [x]\n", "master_tops: "),
+        ("ext_pillar: [{consul: x}]\n", "ext_pillar: \"consul\""),
+        ("ext_pillar: [git]\n", "ext_pillar: an entry"),
+        ("ext_pillar: {git: x}\n", "ext_pillar: "),
+        (
+            "pillar_cache_backend: redis\n",
+            "pillar_cache_backend: \"redis\"",
+        ),
+        (
+            "pillar_source_merging_strategy: nonsense\n",
+            "pillar_source_merging_strategy: \"nonsense\"",
+        ),
+        ("nodegroups: {a: {x: 1}}\n", "nodegroups: the group \"a\""),
+        ("nodegroups: {a: [1]}\n", "nodegroups: the group \"a\""),
+        ("mine_get: {'a(': [x]}\n", "mine_get: \"a(\""),
+        ("mine_get: {a: ['x)']}\n", "mine_get: \"x)\""),
+        ("mine_get: {a: x}\n", "mine_get: a rule"),
+        ("mine_get: [a]\n", "mine_get: "),
+        ("order_masters: True\n", "order_masters: every minion"),
+    ] {
+        let found = warnings(text);
+        let of_option = found.iter().filter(|warning| warning.starts_with(option));
+        assert_eq!(of_option.count(), 1, "{text}: {found:?}");
+    }
+    let wrong = "pillar_cache: True\npillar_cache_backend: redis\n";
+    assert_eq!(errors(wrong).len(), 1, "the master could not start");
+    for good in [
+        "master_tops: {ext_nodes: /bin/true}\n",
+        "ext_pillar: [{cmd_yaml: 'x'}, {stack: /x}, {git: [main x]}]\n",
+        "ext_pillar: [{consul: x}]\nexclude_ext_pillar: [consul]\n",
+        "pillar_cache: True\npillar_cache_backend: memory\n",
+        "pillar_source_merging_strategy: list\n",
+        "nodegroups: {a: 'web* or L@x', b: ['N@a', 'or', 'c']}\n",
+        "mine_get: {'(?!x)a.*': ['test\\..*', '[[]x', 'x\\Z']}\n",
+        "failhard: True\nstate_events: True\nstate_aggregate: True\n",
+        "top_file_merging_strategy: same\ndefault_top: dev\n",
+    ] {
+        let found = warnings(good);
+        let names = good.lines().filter_map(|line| line.split(':').next());
+        for name in names.filter(|name| *name != "exclude_ext_pillar") {
+            let of_option = found.iter().filter(|warning| warning.starts_with(name));
+            assert_eq!(of_option.count(), 0, "{good}: {found:?}");
+        }
+    }
+    let found = warnings("failhard: [x]\n");
+    assert!(
+        found
+            .iter()
+            .any(|warning| warning.starts_with("failhard: ")),
+        "{found:?}"
+    );
+}

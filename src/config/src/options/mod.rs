@@ -12,6 +12,7 @@ mod stock;
 use saltern_model::Compat;
 
 pub use ours::{OURS, OurOption};
+pub(crate) use status::is_only_told;
 pub use status::{NotYet, Status, status};
 
 /// The types of a value, as stock's schema names them.

@@ -98,6 +98,9 @@ pub(super) const HONOURED: &[&str] = &[
     "minion_data_cache_events", "nodegroups", "preserve_minion_cache", "rotate_aes_key",
     // States.
     "master_tops",
+    // States of minions: the minions are told.
+    "default_top", "failhard", "state_aggregate", "state_auto_order", "state_events",
+    "state_top_saltenv", "top_file_merging_strategy",
     // Pillars.
     "decrypt_pillar", "decrypt_pillar_default", "decrypt_pillar_delimiter",
     "decrypt_pillar_renderers", "env_order", "ext_pillar", "ext_pillar_first",
@@ -342,10 +345,9 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "pillar_mask_output",
     ]),
     (NotYet::States, &[
-        "clean_dynamic_modules", "default_top", "extension_modules", "extmod_blacklist",
-        "extmod_whitelist", "failhard", "local", "master_tops_first", "module_dirs",
-        "state_aggregate", "state_auto_order", "state_events", "state_max_parallel",
-        "state_top_saltenv", "test", "top_file_merging_strategy", "enable_gpu_grains",
+        "clean_dynamic_modules", "extension_modules", "extmod_blacklist", "extmod_whitelist",
+        "local", "master_tops_first", "module_dirs", "state_max_parallel", "test",
+        "enable_gpu_grains",
     ]),
     (NotYet::Targeting, &[
         "range_server", "detect_remote_minions", "remote_minions_port",
@@ -408,6 +410,22 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "state_output_pct", "state_output_profile", "state_verbose",
     ]),
 ];
+
+/// Options that are honoured by telling minions, and that nothing here reads.
+const TOLD: [&str; 7] = [
+    "default_top",
+    "failhard",
+    "state_aggregate",
+    "state_auto_order",
+    "state_events",
+    "state_top_saltenv",
+    "top_file_merging_strategy",
+];
+
+/// Whether nothing here looks at the value of this option, so that its type is worth a look.
+pub(crate) fn is_only_told(name: &str) -> bool {
+    TOLD.contains(&name)
+}
 
 /// Families of names that are decided together.
 const REMOTES: &[&str] = &["hgfs_", "svnfs_", "s3fs_", "azurefs_"];

@@ -1,0 +1,218 @@
+//! Options that are served in part: which of their values this master cannot do, or can do nothing
+//! with.
+//!
+//! Only names and forms are looked at. The parts that use these options know more and say so when
+//! they are opened; nothing here reads a file or asks a server.
+
+use regex::Regex;
+
+use crate::finding::Severity;
+use crate::reader::{Reader, shown};
+use crate::yaml::{Node, NodeValue};
+
+/// The modules of `ext_pillar` that are built in.
+const EXT_PILLARS: [&str; 8] = [
+    "cmd_json",
+    "cmd_yaml",
+    "file_tree",
+    "git",
+    "http_json",
+    "http_yaml",
+    "nodegroups",
+    "stack",
+];
+
+/// The modules of `master_tops` that are built in.
+const MASTER_TOPS: [&str; 1] = ["ext_nodes"];
+
+/// The ways to merge pillars.
+const STRATEGIES: [&str; 6] = ["smart", "aggregate", "recurse", "overwrite", "list", "none"];
+
+/// Looks at the values.
+pub(crate) fn values(reader: &mut Reader<'_>) {
+    master_tops(reader);
+    ext_pillar(reader);
+    pillars(reader);
+    nodegroups(reader);
+    mine_get(reader);
+    order_masters(reader);
+}
+
+fn warn(reader: &mut Reader<'_>, name: &str, message: impl Into<String>) {
+    reader.find(Severity::Warning, name, message);
+}
+
+/// What was written, if it is more than nothing.
+fn written<'a>(reader: &Reader<'a>, name: &str) -> Option<&'a Node> {
+    reader.written(name).filter(|node| !node.is_null())
+}
+
+fn master_tops(reader: &mut Reader<'_>) {
+    let name = "master_tops";
+    let Some(node) = written(reader, name) else {
+        return;
+    };
+    let Some(modules) = node.as_map() else {
+        return warn(
+            reader,
+            name,
+            format!("{} is no mapping of modules", shown(name, node)),
+        );
+    };
+    let others = modules.iter().map(|(key, _)| key.to_string());
+    let others: Vec<String> = others
+        .filter(|module| !MASTER_TOPS.contains(&module.as_str()))
+        .collect();
+    for module in others {
+        let message = format!(
+            "\"{module}\" is not built in, only {}; no minion gets states while it is there",
+            MASTER_TOPS.join(", ")
+        );
+        warn(reader, name, message);
+    }
+}
+
+fn ext_pillar(reader: &mut Reader<'_>) {
+    let name = "ext_pillar";
+    let Some(node) = written(reader, name) else {
+        return;
+    };
+    let Some(entries) = node.as_seq() else {
+        return warn(
+            reader,
+            name,
+            format!("{} is no list of modules", shown(name, node)),
+        );
+    };
+    let excluded = reader.written("exclude_ext_pillar").and_then(Node::as_seq);
+    let excluded: Vec<&str> = excluded
+        .unwrap_or_default()
+        .iter()
+        .filter_map(Node::as_str)
+        .collect();
+    for entry in entries {
+        let Some(modules) = entry.as_map().filter(|map| !map.is_empty()) else {
+            let message = "an entry is no module with its arguments; every pillar fails there";
+            warn(reader, name, message);
+            continue;
+        };
+        for (key, _) in modules.iter() {
+            let module = key.to_string();
+            if excluded.contains(&module.as_str()) || EXT_PILLARS.contains(&module.as_str()) {
+                continue;
+            }
+            let message = format!(
+                "\"{module}\" is not built in, only {}; every pillar tells of it as an error",
+                EXT_PILLARS.join(", ")
+            );
+            warn(reader, name, message);
+        }
+    }
+}
+
+fn pillars(reader: &mut Reader<'_>) {
+    let name = "pillar_cache_backend";
+    if let Some(node) = written(reader, name)
+        && !matches!(node.as_str(), Some("disk" | "memory"))
+    {
+        // The backend of a cache that is off is nobody's.
+        let is_used = reader.applies("pillar_cache").is_some_and(Node::is_truthy);
+        let severity = match is_used {
+            true => Severity::Error,
+            false => Severity::Warning,
+        };
+        let message = format!("{} is not one of disk, memory", shown(name, node));
+        reader.find(severity, name, message);
+    }
+    let name = "pillar_source_merging_strategy";
+    if let Some(node) = written(reader, name)
+        && !node.as_str().is_some_and(|text| STRATEGIES.contains(&text))
+    {
+        let message = format!(
+            "{} is not one of {}; pillars are merged by \"recurse\"",
+            shown(name, node),
+            STRATEGIES.join(", ")
+        );
+        warn(reader, name, message);
+    }
+}
+
+fn nodegroups(reader: &mut Reader<'_>) {
+    let name = "nodegroups";
+    let Some(node) = written(reader, name) else {
+        return;
+    };
+    let Some(groups) = node.as_map() else {
+        return warn(
+            reader,
+            name,
+            format!("{} is no mapping of groups", shown(name, node)),
+        );
+    };
+    for (group, entry) in groups.iter() {
+        let is_list_of_words = |items: &[Node]| items.iter().all(|item| item.as_str().is_some());
+        let is_good = match &entry.value.value {
+            NodeValue::Str(_) => true,
+            _ => entry.value.as_seq().is_some_and(is_list_of_words),
+        };
+        if !is_good || group.as_str().is_none() {
+            let message = format!(
+                "the group \"{group}\" is neither an expression nor a list of words; it is nobody"
+            );
+            warn(reader, name, message);
+        }
+    }
+}
+
+fn mine_get(reader: &mut Reader<'_>) {
+    let name = "mine_get";
+    let Some(node) = reader.written(name) else {
+        return;
+    };
+    let Some(rules) = node.as_map() else {
+        let message = format!(
+            "{} is no mapping; nobody may read a mine",
+            shown(name, node)
+        );
+        return warn(reader, name, message);
+    };
+    for (minions, entry) in rules.iter() {
+        let minions = minions.as_str();
+        let functions = entry.value.as_seq();
+        if minions.is_none() || functions.is_none() {
+            warn(
+                reader,
+                name,
+                "a rule is no expression with a list of functions; it has no effect",
+            );
+        }
+        let functions = functions
+            .unwrap_or_default()
+            .iter()
+            .filter_map(Node::as_str);
+        for expression in minions.into_iter().chain(functions) {
+            if let Some(problem) = broken(expression) {
+                let message = format!("\"{expression}\" matches nothing: {problem}");
+                warn(reader, name, message);
+            }
+        }
+    }
+}
+
+/// What is wrong with an expression in every dialect. Expressions that only some dialects know, such
+/// as those that look around, are left to whoever uses them.
+fn broken(expression: &str) -> Option<&'static str> {
+    const PROBLEMS: [&str; 3] = ["unclosed group", "unopened group", "missing expression"];
+    let error = Regex::new(expression).err()?.to_string();
+    PROBLEMS.into_iter().find(|problem| error.contains(problem))
+}
+
+fn order_masters(reader: &mut Reader<'_>) {
+    let name = "order_masters";
+    let is_strict = reader.applies("saltern_strict_minion_events");
+    if reader.applies(name).is_some_and(Node::is_truthy) && is_strict.is_some_and(Node::is_truthy) {
+        let message = "every minion may send events of jobs in the name of others, because nothing \
+                       tells it from a syndic";
+        warn(reader, name, message);
+    }
+}
