@@ -53,16 +53,40 @@ enum Kind {
 struct Limited {
     usual: Regex,
     full: OnceLock<Option<Regex>>,
+    /// About how many bytes it may take.
+    size: usize,
 }
 
+/// How many bytes an expression takes that is kept or compiled for many places.
+const LIGHT: usize = 256 << 10;
+
+/// The most bytes that an expression may take.
+const HEAVY: usize = 16 << 20;
+
+/// The most bytes that one automaton of it may take.
+const AUTOMATON: usize = 4 << 20;
+
+/// The most instructions of an expression. The engine writes out what calls itself.
+const MAX_INSTRUCTIONS: usize = 20_000;
+
 impl Limited {
+    fn compile(regex: &str) -> Result<Self, fancy_regex::Error> {
+        let build = |size| build(regex, USUAL_BACKTRACKS, size).map(|usual| (usual, size));
+        let (usual, size) = build(LIGHT).or_else(|_| build(HEAVY))?;
+        Ok(Self {
+            usual,
+            full: OnceLock::new(),
+            size,
+        })
+    }
+
     /// Whether it matches, and whether the usual limit did not suffice to say so.
     fn matches(&self, text: &str) -> (bool, bool) {
         if let Ok(is_match) = self.usual.is_match(text) {
             return (is_match, false);
         }
         let full = self.full.get_or_init(|| {
-            let full = build(self.usual.as_str(), BACKTRACK_LIMIT);
+            let full = build(self.usual.as_str(), BACKTRACK_LIMIT, self.size);
             full.ok()
         });
         let is_match = full
@@ -72,11 +96,35 @@ impl Limited {
     }
 }
 
-fn build(regex: &str, limit: usize) -> Result<Regex, fancy_regex::Error> {
+/// `size` is for all the automata together that the expression is made of.
+fn build(regex: &str, backtracks: usize, size: usize) -> Result<Regex, fancy_regex::Error> {
+    let size = AUTOMATON.min(size / pieces(regex));
     RegexBuilder::new(regex)
-        .backtrack_limit(limit)
-        .delegate_size_limit(4 << 20)
+        .backtrack_limit(backtracks)
+        .max_prog_size(MAX_INSTRUCTIONS)
+        .delegate_size_limit(size)
+        .delegate_dfa_size_limit(size)
+        .delegate_dfa_skip_cache_capacity_check(false)
         .build()
+}
+
+/// Into how many automata the engine divides an expression, at most: one, unless something in it
+/// needs backtracking.
+fn pieces(regex: &str) -> usize {
+    let bytes = regex.as_bytes();
+    let needs_backtracking = bytes.windows(2).any(|pair| match pair {
+        [b'\\', behind] => behind.is_ascii_digit() || b"kgKGRXO".contains(behind),
+        [b'*' | b'+' | b'?' | b'}', b'+'] => true,
+        _ => false,
+    });
+    let has_extension = bytes
+        .windows(3)
+        .any(|three| matches!(three, [b'(', b'?', behind] if !b":imsx-".contains(behind)));
+    if !needs_backtracking && !has_extension {
+        return 1;
+    }
+    let parting = bytes.iter().filter(|byte| b"(|*+?{\\".contains(byte));
+    1 + parting.count()
 }
 
 impl Pattern {
@@ -107,12 +155,8 @@ impl Pattern {
         if shown.len() > MAX_BYTES {
             return Err(ExpressionError::TooLong(shown.len()));
         }
-        let compiled = |usual| Limited {
-            usual,
-            full: OnceLock::new(),
-        };
-        build(regex, USUAL_BACKTRACKS)
-            .map(|usual| Self(Kind::Regex(Arc::new(compiled(usual)))))
+        Limited::compile(regex)
+            .map(|limited| Self(Kind::Regex(Arc::new(limited))))
             .map_err(|error| ExpressionError::Syntax {
                 expression: shown.chars().take(200).collect(),
                 reason: error.to_string(),
@@ -144,6 +188,11 @@ impl Pattern {
             }
             Kind::Everything | Kind::Exactly(_) => (self.matches(text), 1),
         }
+    }
+
+    /// Whether it takes so much memory that only a few should be kept.
+    pub(crate) fn is_heavy(&self) -> bool {
+        matches!(&self.0, Kind::Regex(regex) if regex.size > LIGHT)
     }
 
     /// The only text that this pattern can match, if there is one.
@@ -311,7 +360,8 @@ pub struct PatternCache {
     patterns: DashMap<(bool, String), Pattern>,
 }
 
-/// Above this many entries the cache starts anew: clients choose the keys.
+/// Above this many entries the cache starts anew: clients choose the keys. Heavy patterns are not
+/// kept.
 const CACHE_ENTRIES: usize = 256;
 
 impl PatternCache {
@@ -339,6 +389,9 @@ impl PatternCache {
             return Ok(known.clone());
         }
         let pattern = compile(text)?;
+        if pattern.is_heavy() {
+            return Ok(pattern);
+        }
         if self.patterns.len() >= CACHE_ENTRIES {
             self.patterns.clear();
         }
@@ -418,6 +471,29 @@ mod tests {
         let (is_match, steps) = bomb.matches_counting("ab");
         assert!(!is_match && steps == 1);
         assert!(bomb.matches("aab"));
+    }
+
+    #[test]
+    fn what_would_take_much_memory_is_heavy_or_refused() {
+        let compile = |text: &str| Pattern::regex_at_start(text);
+        for light in [
+            r"web\d+",
+            r"(?!db).*\.example\.com",
+            "(web|db)[0-9]+",
+            r"(a|b)\1",
+        ] {
+            assert!(!compile(light).unwrap().is_heavy(), "{light}");
+        }
+        assert!(compile(r"\w{40}").unwrap().is_heavy());
+        assert!(compile(r"\w{100000}").is_err());
+        // Many automata, each small enough; a call of itself that is written out.
+        let many = |count: usize| r"(?=a)\w{20}".repeat(count);
+        assert!(compile(&many(1)).is_ok());
+        assert!(compile(&many(1_500)).is_err());
+        assert!(compile(r"(a\g<1>\g<1>\g<1>|b)").is_err());
+        let cache = PatternCache::default();
+        cache.regex_at_start(r"\w{40}").unwrap();
+        assert!(cache.patterns.is_empty());
     }
 
     #[test]

@@ -355,6 +355,7 @@ impl Search<'_> {
             TargetType::Glob => self.glob(text),
             TargetType::Pcre => {
                 let pattern = self.patterns.regex_at_start(text)?;
+                self.allowance.look();
                 let found = self.matching_ids(|id| {
                     let (is_match, steps) = pattern.matches_counting(id);
                     self.allowance.spend(steps) && is_match
@@ -474,6 +475,7 @@ impl Search<'_> {
         let alike = alike.partition_point(is_alike);
         let mut found = Bits::none(self.ids.len());
         let stars = Stars::read(text);
+        self.allowance.look();
         if !self.allowance.spend(alike) {
             return Err(TargetError::TooMuchWork);
         }
@@ -554,6 +556,8 @@ impl Search<'_> {
             Some(known) => known,
             None => {
                 let test = compile();
+                self.allowance.look();
+                self.check_allowance()?;
                 let (order, view) = self.with_index(data, |index, order| {
                     (Arc::clone(order), index.view(kind, question, test.as_ref()))
                 });

@@ -32,6 +32,9 @@ const MAX_PARTS: usize = 128;
 /// The most bytes of an expression: each of its parts begins a text that is kept.
 const MAX_BYTES: usize = 16 << 10;
 
+/// The most patterns of an expression that take much memory; others of the kind match nothing.
+const MAX_HEAVY: usize = 4;
+
 /// An expression such as `os_family:Debian` or `network:*:eth0`, compiled.
 pub(super) struct Subdict {
     parts: Vec<Rc<Part>>,
@@ -60,7 +63,7 @@ enum Test {
     Exactly(String),
     Stars(Stars),
     Pattern(Pattern),
-    /// Not a regular expression: stock logs it and matches nothing.
+    /// Not a regular expression, or one too many that is heavy: matches nothing.
     Never,
 }
 
@@ -71,6 +74,8 @@ struct Compiler<'a> {
     patterns: &'a PatternCache,
     known: HashMap<&'a str, Rc<Rest>>,
     parts: HashMap<&'a str, Rc<Part>>,
+    /// How many of the patterns are heavy.
+    heavy: usize,
 }
 
 impl Subdict {
@@ -90,6 +95,7 @@ impl Subdict {
             patterns,
             known: HashMap::new(),
             parts: HashMap::new(),
+            heavy: 0,
         };
         compiler.subdict(text, delimiter, false)
     }
@@ -182,7 +188,7 @@ impl<'a> Compiler<'a> {
         rest
     }
 
-    fn test(&self, text: &str) -> Test {
+    fn test(&mut self, text: &str) -> Test {
         let lower = text.to_lowercase();
         if let (How::Glob, Some(stars)) = (self.how, Stars::read(&lower)) {
             return Test::Stars(stars);
@@ -192,7 +198,14 @@ impl<'a> Compiler<'a> {
             How::Glob => self.patterns.glob(&lower),
             How::Regex => self.patterns.regex_at_start(&lower),
         };
-        compiled.map_or(Test::Never, Test::Pattern)
+        match compiled {
+            Ok(pattern) if pattern.is_heavy() && self.heavy == MAX_HEAVY => Test::Never,
+            Ok(pattern) => {
+                self.heavy += usize::from(pattern.is_heavy());
+                Test::Pattern(pattern)
+            }
+            Err(_) => Test::Never,
+        }
     }
 }
 
