@@ -8,6 +8,7 @@
 
 mod faults;
 mod jobs;
+mod remotes;
 mod site;
 mod sockets;
 mod stopping;

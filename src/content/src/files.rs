@@ -10,8 +10,7 @@
 //! they lead wherever whoever may write below a root lets them lead.
 //!
 //! `files/DIFFERENCES.md` lists where answers differ from stock's; `tests/files_stock` compares the
-//! rest. Calls block for as long as the disk does; only [`FileServer::refresh_remotes`] waits for
-//! the network.
+//! rest. Calls block for as long as the disk does; only a [`Fetch`] waits for the network.
 
 mod error;
 mod found;
@@ -48,6 +47,8 @@ use options::{BackendName, Options};
 pub(crate) use options::{expand as expand_glob, without_scheme};
 use path::{Refusal, Relative, Wanted};
 use roots::Roots;
+
+use crate::git::Fetch;
 
 /// Serves files to minions, and takes theirs. Shared by all workers; caches have locks of their
 /// own.
@@ -245,10 +246,21 @@ impl FileServer {
         result
     }
 
-    /// Fetches the git remotes whose `update_interval` has passed; a remote that cannot be fetched
-    /// is told in the log, and what was fetched before is served on. For periodic duties, and for
-    /// the start; never for a request, because it waits for the network. Says whether anything is
-    /// different.
+    /// The fetches of git remotes whose `update_interval` has passed, to be run on threads of their
+    /// own: each waits for its remote. What was fetched before is served on meanwhile.
+    pub fn due_remotes(&self) -> Vec<Fetch> {
+        let mut due = Vec::new();
+        for backend in &self.backends {
+            if let Backend::Git(gitfs) = backend {
+                due.extend(gitfs.due());
+            }
+        }
+        due
+    }
+
+    /// Fetches the git remotes whose `update_interval` has passed, one after the other; a remote
+    /// that cannot be fetched is told in the log. For whoever has nothing else to do. Says whether
+    /// anything is different.
     pub fn refresh_remotes(&self) -> bool {
         let mut changed = false;
         for backend in &self.backends {

@@ -52,6 +52,7 @@ pub use data_cache::forget_minion;
 pub use handle::{Class, Handled, handle, peek_class};
 pub use outcome::{Effect, Finished, Later, Outcome, Publication, StartJob, StoreReturn, Topics};
 pub use reply::NO_ANSWER;
+pub use saltern_content::git::{Cancel, Fetch};
 pub use services::{RequestMetrics, Services, Surroundings};
 pub use site_options::SiteOptions;
 pub use stores::{OpenError, Stores};

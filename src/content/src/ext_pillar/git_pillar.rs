@@ -3,8 +3,9 @@
 //!
 //! Each remote is `<branch> <url>`, or a URL with the branch of `git_pillar_branch`; the branch
 //! `__env__` is that of the minion's environment. What is compiled was fetched by
-//! [`super::ExtPillars::refresh`]; a branch that is not there is left out with an error in the log,
-//! where stock would fetch once more while the minion waits.
+//! the fetches of [`super::ExtPillars::due`]; a branch that is not there is left out with an error in the log,
+//! where stock would fetch once more while the minion waits. A remote of which nothing has been
+//! fetched yet is an error of the pillar: a minion must not take it for one without data.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub(super) struct GitPillar {
 
 struct Remote {
     clone: Arc<Clone>,
+    /// The remote as it is written, without its password, for messages.
     id: String,
     branch: String,
     base: String,
@@ -109,10 +111,10 @@ impl Remote {
     fn new(config: &MasterConfig, node: &Node, clones: &mut Clones) -> Result<Self, GitError> {
         let known = &[PARAMETERS, AUTH_PARAMETERS];
         let parameters = Parameters::of(config, ROLE, "ext_pillar", node, known)?;
-        let id = parameters.id.clone();
-        let (branch, url) = match id.trim_start().split_once(char::is_whitespace) {
+        let written = parameters.remote();
+        let (branch, url) = match written.trim_start().split_once(char::is_whitespace) {
             Some((branch, url)) => (branch.to_owned(), url.trim().to_owned()),
-            None => (parameters.text("branch")?, id.clone()),
+            None => (parameters.text("branch")?, written.to_owned()),
         };
         if branch != BY_ENVIRONMENT && parameters.own("base").is_some() {
             let problem = "is only for remotes with the branch __env__";
@@ -142,7 +144,7 @@ impl Remote {
             root: path::normalise(root.trim_start_matches('/')),
             mountpoint,
             all_saltenvs: parameters.own("all_saltenvs").and_then(text_of),
-            id,
+            id: parameters.shown.clone(),
         })
     }
 
@@ -186,7 +188,12 @@ impl Remote {
     }
 
     /// Its directory for the minion's environment; nothing if there is none.
-    fn prepare(&self, environment: &str) -> Option<Prepared> {
+    fn prepare(&self, environment: &str, call: &Call<'_>) -> Option<Prepared> {
+        if !self.clone.is_fetched() {
+            let problem = format!("\"{}\" has not been fetched yet", self.clone.shown());
+            call.failures.borrow_mut().push(problem);
+            return None;
+        }
         let Some(commit) = self.commit(environment) else {
             let target = self.target(environment);
             tracing::error!(
@@ -241,7 +248,7 @@ impl Source for GitPillar {
         let prepared: Vec<Prepared> = self
             .remotes
             .iter()
-            .filter_map(|remote| remote.prepare(asked))
+            .filter_map(|remote| remote.prepare(asked, call))
             .collect();
         let mut pillar = Value::Map(Vec::new());
         for (index, here) in prepared.iter().enumerate() {

@@ -19,6 +19,7 @@ mod web;
 
 pub(crate) use commands::words;
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 use saltern_config::MasterConfig;
@@ -26,7 +27,7 @@ use saltern_config::yaml::{Key, Node};
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
-use crate::git::{Clones, GitError};
+use crate::git::{Clones, Fetch, GitError};
 use crate::render::Renderers;
 use crate::render::jinja::Context;
 
@@ -74,6 +75,8 @@ struct Call<'a> {
     pillar: &'a Value,
     /// The strategy by which sources are merged.
     merge: &'a dyn Fn(Value, Value) -> Value,
+    /// Texts for `_errors` beside what the source gives.
+    failures: &'a RefCell<Vec<String>>,
 }
 
 /// One module. What cannot be decided before it is called comes as a text for `_errors`.
@@ -140,10 +143,15 @@ impl ExtPillars {
         })
     }
 
-    /// Fetches the remotes of `git` whose `git_pillar_update_interval` has passed; a remote that
-    /// cannot be fetched is told in the log, and what was fetched before is used on. For periodic
-    /// duties, and for the start; never for a request, because it waits for the network. Says
-    /// whether anything is different.
+    /// The fetches of remotes of `git` whose `git_pillar_update_interval` has passed, to be run on
+    /// threads of their own.
+    pub fn due(&self) -> Vec<Fetch> {
+        self.clones.as_ref().map(Clones::due).unwrap_or_default()
+    }
+
+    /// Fetches the remotes of `git` whose `git_pillar_update_interval` has passed, one after the
+    /// other; a remote that cannot be fetched is told in the log. For whoever has nothing else to
+    /// do. Says whether anything is different.
     pub fn refresh(&self) -> bool {
         self.clones.as_ref().is_some_and(Clones::refresh)
     }
@@ -166,21 +174,25 @@ impl ExtPillars {
             // Of several names in one entry, stock merges only what the last one gave.
             let mut given = None;
             for (name, source) in entry {
+                let failures = RefCell::default();
                 let call = Call {
                     input,
                     pillar: &pillar,
                     merge,
+                    failures: &failures,
                 };
                 let result = match source {
                     Ok(source) => source.pillar(&call),
                     Err(problem) => Err(problem.clone()),
                 };
+                let mut failures = failures.into_inner();
                 match result {
                     Ok(value) => given = Some((name, value)),
-                    Err(problem) => {
-                        tracing::error!(minion = %input.minion, name, problem, "ext_pillar failed");
-                        errors.push(format!("Failed to load ext_pillar {name}: {problem}"));
-                    }
+                    Err(problem) => failures.push(problem),
+                }
+                for problem in failures {
+                    tracing::error!(minion = %input.minion, name, problem, "ext_pillar failed");
+                    errors.push(format!("Failed to load ext_pillar {name}: {problem}"));
                 }
             }
             match given {

@@ -6,21 +6,20 @@
 //! any more are removed by the refresh that noticed; lists of trees are kept for a few commits.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
-use rustix::fs::{FlockOperation, flock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use sha2::{Digest as _, Sha256};
-use tokio::time::Instant;
 
-use super::command::{self, FETCH_TIME, Git, LOCAL_TIME};
+use super::command::{Git, LOCAL_TIME};
 use super::error::GitError;
+use super::fetch::Schedule;
 use super::origin::Origin;
 use super::refs::{FORMAT, Oid, Refs};
 use super::tree::{MAX_ENTRIES, Tree};
@@ -31,57 +30,13 @@ const KEPT_TREES: usize = 64;
 /// minions.
 const KEPT_COMMITS: usize = 1024;
 
-/// The clones of one kind of remotes. Remotes of the same source share one.
-pub(crate) struct Clones {
-    directory: PathBuf,
-    clones: Vec<Arc<Clone>>,
-}
-
-impl Clones {
-    /// No clones yet, below this directory.
-    ///
-    /// # Errors
-    /// [`GitError::Missing`] if there is no git that can be used.
-    pub(crate) fn new(directory: PathBuf) -> Result<Self, GitError> {
-        command::check()?;
-        Ok(Self {
-            directory,
-            clones: Vec::new(),
-        })
-    }
-
-    /// The clone of a source, to be fetched no more often than `interval`.
-    pub(crate) fn of(&mut self, origin: Origin, interval: Duration) -> Arc<Clone> {
-        if let Some(clone) = self.clones.iter().find(|clone| clone.origin == origin) {
-            let mut shortest = clone.interval.lock();
-            *shortest = interval.min(*shortest);
-            return Arc::clone(clone);
-        }
-        let clone = Arc::new(Clone::new(&self.directory, origin, interval));
-        self.clones.push(Arc::clone(&clone));
-        clone
-    }
-
-    /// Fetches every clone whose time has come. One that fails is told in the log, and the others
-    /// are fetched nevertheless. Says whether anything is different.
-    pub(crate) fn refresh(&self) -> bool {
-        let mut changed = false;
-        for clone in self.clones.iter().filter(|clone| clone.is_due()) {
-            match clone.refresh() {
-                Ok(different) => changed |= different,
-                Err(error) => tracing::error!(%error, "a git remote cannot be fetched"),
-            }
-        }
-        changed
-    }
-}
-
 /// A clone. Shared by all threads.
 pub(crate) struct Clone {
     origin: Origin,
     directory: PathBuf,
-    interval: Mutex<Duration>,
-    fetched: Mutex<Option<Instant>>,
+    schedule: Mutex<Schedule>,
+    /// Whether there is anything of the remote here.
+    is_fetched: AtomicBool,
     refs: RwLock<Arc<Refs>>,
     /// Grows when the refs change.
     generation: AtomicU64,
@@ -120,12 +75,12 @@ impl Checkout {
 }
 
 impl Clone {
-    fn new(below: &Path, origin: Origin, interval: Duration) -> Self {
+    pub(super) fn new(below: &Path, origin: Origin, interval: Duration) -> Self {
         let clone = Self {
             directory: below.join(origin.directory()),
             origin,
-            interval: Mutex::new(interval),
-            fetched: Mutex::new(None),
+            schedule: Mutex::new(Schedule::new(interval)),
+            is_fetched: AtomicBool::new(false),
             refs: RwLock::default(),
             generation: AtomicU64::new(0),
             trees: Mutex::default(),
@@ -139,10 +94,41 @@ impl Clone {
         {
             tracing::warn!(%error, "what was fetched earlier cannot be read");
         }
+        let refs = clone.refs();
+        clone
+            .is_fetched
+            .store(*refs != Refs::default(), Ordering::Release);
         clone
     }
 
-    fn repository(&self) -> PathBuf {
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    pub(super) fn schedule(&self) -> MutexGuard<'_, Schedule> {
+        self.schedule.lock()
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The remote without its password, for messages.
+    pub(crate) fn shown(&self) -> String {
+        self.origin.shown()
+    }
+
+    /// Whether it has ever been fetched, as far as one can see: a remote that was found empty by
+    /// an earlier master has not.
+    pub(crate) fn is_fetched(&self) -> bool {
+        self.is_fetched.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_fetched(&self) {
+        self.is_fetched.store(true, Ordering::Release);
+    }
+
+    pub(super) fn repository(&self) -> PathBuf {
         self.directory.join("repository")
     }
 
@@ -151,15 +137,7 @@ impl Clone {
         self.directory.join("files")
     }
 
-    fn is_due(&self) -> bool {
-        // A caller whose pause is just the interval should not come a moment too early each time.
-        let tolerance = Duration::from_secs(1);
-        let interval = *self.interval.lock();
-        let fetched = *self.fetched.lock();
-        fetched.is_none_or(|at| at.elapsed() + tolerance >= interval)
-    }
-
-    fn failed(&self, action: &'static str, problem: &str) -> GitError {
+    pub(super) fn failed(&self, action: &'static str, problem: &str) -> GitError {
         GitError::Failed {
             action,
             remote: self.origin.shown(),
@@ -177,56 +155,11 @@ impl Clone {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Fetches. Says whether the refs are different now; `false` also if another master is at it.
+    /// Takes the refs over as they are now. Says whether they are different.
     ///
     /// # Errors
-    /// [`GitError::Failed`] and [`GitError::Io`].
-    pub(crate) fn refresh(&self) -> Result<bool, GitError> {
-        *self.fetched.lock() = Some(Instant::now());
-        create_directories(&self.directory)
-            .map_err(|error| GitError::io(&self.directory, error))?;
-        let Some(_lock) = self.lock()? else {
-            tracing::info!(remote = self.origin.shown(), "another process is fetching");
-            return Ok(false);
-        };
-        let repository = self.repository();
-        if !repository.join("HEAD").is_file() {
-            Git::on(&repository)
-                .args(["init", "--quiet", "--bare"])
-                .run(None, LOCAL_TIME)
-                .map_err(|problem| self.failed("init", &problem))?;
-        }
-        remove_stale_locks(&repository);
-        self.origin
-            .fetch(Git::on(&repository))
-            .run(None, FETCH_TIME)
-            .map_err(|problem| self.failed("fetch", &problem))?;
-        let changed = self.read_refs()?;
-        if changed {
-            self.remove_unused();
-        }
-        Ok(changed)
-    }
-
-    /// The lock on the clone, which ends with the process that holds it; `None` if another does.
-    fn lock(&self) -> Result<Option<File>, GitError> {
-        let path = self.directory.join("lock");
-        let failed = |error: io::Error| GitError::io(&path, error);
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(failed(error.into())),
-        }
-    }
-
-    fn read_refs(&self) -> Result<bool, GitError> {
+    /// [`GitError::Failed`].
+    pub(super) fn read_refs(&self) -> Result<bool, GitError> {
         let printed = Git::on(&self.repository())
             .args(["for-each-ref", FORMAT, "refs/remotes/origin", "refs/tags"])
             .output(Vec::new())
@@ -397,7 +330,7 @@ impl Clone {
     }
 
     /// Removes files and checkouts that nothing names any more.
-    fn remove_unused(&self) {
+    pub(super) fn remove_unused(&self) {
         let refs = self.refs();
         let named = named(&refs);
         let mut trees = self.trees.lock();
@@ -458,7 +391,7 @@ fn remove(path: &Path) {
 
 /// Removes the lock files that a git left behind that was killed. Whoever holds the lock on the
 /// clone is the only one who writes in it.
-fn remove_stale_locks(repository: &Path) {
+pub(super) fn remove_stale_locks(repository: &Path) {
     let mut directories = vec![repository.to_owned()];
     while let Some(directory) = directories.pop() {
         for path in entries(&directory) {
@@ -476,6 +409,6 @@ fn remove_stale_locks(repository: &Path) {
 }
 
 /// Makes directories that only this user can enter.
-fn create_directories(path: &Path) -> io::Result<()> {
+pub(super) fn create_directories(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -7,15 +7,18 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::error::GitError;
-use crate::render::process;
+use crate::render::process::{self, Cancel, Wait};
 
 /// The oldest git: it knows `GIT_CONFIG_COUNT`, by which secrets stay out of arguments and files.
 const OLDEST: (&str, u32, u32) = ("2.31", 2, 31);
 
 /// The longest time of a call that only reads the clone.
 pub(super) const LOCAL_TIME: Duration = Duration::from_secs(120);
-/// The longest time of a fetch.
+/// The longest time of a fetch that gets on.
 pub(super) const FETCH_TIME: Duration = Duration::from_secs(900);
+/// The longest time in which a fetch says nothing of its progress. A git that serves says
+/// something every few seconds while it works.
+const FETCH_SILENCE: Duration = Duration::from_secs(60);
 /// The most bytes that a call may print where they are held in memory.
 const OUTPUT: u64 = 512 << 20;
 
@@ -32,6 +35,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("core.quotePath", "false"),
     ("fetch.recurseSubmodules", "false"),
     ("remote.origin.followRemoteHEAD", "never"),
+    // It is done by a call of its own.
+    ("maintenance.auto", "false"),
     // What tidies up must have ended when the lock on the clone is given back.
     ("gc.autoDetach", "false"),
     ("maintenance.autoDetach", "false"),
@@ -113,6 +118,20 @@ impl Git {
         self
     }
 
+    /// Whether the user has said how ssh is to be called, for this repository.
+    pub(super) fn has_own_ssh(&self) -> bool {
+        let is_set = |name| std::env::var_os(name).is_some();
+        if is_set("GIT_SSH") || is_set("GIT_SSH_COMMAND") {
+            return true;
+        }
+        let mut asking = Self::bare();
+        asking.command.args(self.command.get_args());
+        asking
+            .args(["config", "--get", "core.sshCommand"])
+            .output(Vec::new())
+            .is_ok()
+    }
+
     fn command(mut self) -> Command {
         self.command
             .env("GIT_CONFIG_COUNT", self.settings.len().to_string());
@@ -143,16 +162,73 @@ impl Git {
     /// # Errors
     /// A text: what git said.
     pub(super) fn run(self, file: Option<File>, time: Duration) -> Result<(), String> {
-        let done = process::run_into(self.command(), file, time)?;
+        let wait = Wait {
+            time,
+            silence: None,
+            cancel: None,
+        };
+        self.run_under(None, file, wait)
+    }
+
+    /// Runs a call that holds an open file while it runs.
+    ///
+    /// # Errors
+    /// As [`Git::run`].
+    pub(super) fn run_holding(
+        self,
+        held: File,
+        time: Duration,
+        cancel: Option<&Cancel>,
+    ) -> Result<(), String> {
+        let wait = Wait {
+            time,
+            silence: None,
+            cancel,
+        };
+        self.run_under(Some(held), None, wait)
+    }
+
+    /// Runs a fetch: a call that tells its progress, and holds an open file while it runs.
+    ///
+    /// # Errors
+    /// As [`Git::run`], and that it makes no progress.
+    pub(super) fn run_fetching(self, held: File, cancel: Option<&Cancel>) -> Result<(), String> {
+        let wait = Wait {
+            time: FETCH_TIME,
+            silence: Some(FETCH_SILENCE),
+            cancel,
+        };
+        self.run_under(Some(held), None, wait)
+    }
+
+    fn run_under(
+        self,
+        input: Option<File>,
+        file: Option<File>,
+        wait: Wait<'_>,
+    ) -> Result<(), String> {
+        let done = process::run_into(self.command(), input, file, wait)?;
         if done.code == Some(0) {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&done.errors);
-        match said.trim() {
+        match without_progress(&said).as_str() {
             "" => Err(ended(done.code)),
-            said => Err(said.replace('\n', "; ")),
+            said => Err(said.to_owned()),
         }
     }
+}
+
+/// The lines of what git said as one, without those that tell how far it was.
+fn without_progress(said: &str) -> String {
+    let is_progress = |line: &&str| {
+        let parts = ["objects: ", "deltas: ", "Total "];
+        let line = line.strip_prefix("remote: ").unwrap_or(line);
+        line.is_empty() || parts.iter().any(|part| line.contains(part))
+    };
+    let lines = said.split(['\n', '\r']).map(str::trim);
+    let lines: Vec<&str> = lines.filter(|line| !is_progress(line)).collect();
+    lines.join("; ")
 }
 
 fn ended(code: Option<i32>) -> String {
@@ -179,5 +255,19 @@ pub(super) fn check() -> Result<(), GitError> {
     match (parts.next().flatten(), parts.next().flatten()) {
         (Some(found), Some(after)) if (found, after) >= (major, minor) => Ok(()),
         _ => Err(missing(format!("\"{}\" was found", said.trim()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_progress;
+
+    #[test]
+    fn an_error_of_a_fetch_is_told_without_its_progress() {
+        let said = "remote: Enumerating objects: 5, done.\nremote: Counting objects:  20% (1/5)\r\
+                    Receiving objects: 100% (5/5), done.\nfatal: early EOF\nfatal: it ended\n";
+        assert_eq!(without_progress(said), "fatal: early EOF; fatal: it ended");
+        assert_eq!(without_progress("remote: Not found\n"), "remote: Not found");
+        assert_eq!(without_progress(""), "");
     }
 }

@@ -1,7 +1,7 @@
 //! Git repositories as sources of files and pillars, by the system's `git`.
 //!
-//! Each remote has one bare clone below `cachedir`, which `Clone::refresh` fetches: that is for
-//! whoever does periodic duties, never for a request. A request sees the refs of the last fetch
+//! Each remote has one bare clone below `cachedir`, which a [`Fetch`] brings up to date: that is
+//! for whoever does periodic duties and has threads for it, never for a request. A request sees the refs of the last fetch
 //! (`Refs`), the tree of a commit as a list in memory (`Tree`), and single files or whole
 //! checkouts that are written below `cachedir` when they are first wanted. Those are named by the
 //! object that they hold, so they never change and nobody waits for a lock.
@@ -13,15 +13,20 @@
 //! This module knows neither environments of Salt nor minions.
 
 mod clone;
+mod clones;
 mod command;
 mod error;
+mod fetch;
 mod options;
 mod origin;
 mod refs;
 mod tree;
 
-pub(crate) use clone::{Checkout, Clone, Clones};
+pub use crate::render::process::Cancel;
+pub(crate) use clone::{Checkout, Clone};
+pub(crate) use clones::Clones;
 pub use error::GitError;
+pub use fetch::Fetch;
 pub(crate) use options::{AUTH_PARAMETERS, Parameters, pairs, text_of};
 pub(crate) use origin::Origin;
 pub(crate) use refs::{Oid, Refs};

@@ -6,6 +6,7 @@ use saltern_config::MasterConfig;
 use saltern_config::yaml::{Node, NodeValue};
 
 use super::error::GitError;
+use super::origin::shown;
 
 /// Parameters for proving who asks; they may stand with each remote.
 pub(crate) const AUTH_PARAMETERS: &[&str] = &[
@@ -22,8 +23,10 @@ pub(crate) struct Parameters<'a> {
     config: &'a MasterConfig,
     /// `gitfs` or `git_pillar`.
     role: &'static str,
-    /// The remote as it is written, without its parameters.
-    pub(crate) id: String,
+    /// The remote as it is written, without its parameters; it may hold a password.
+    remote: String,
+    /// The same for messages.
+    pub(crate) shown: String,
     own: Vec<(String, &'a Node)>,
 }
 
@@ -45,7 +48,8 @@ impl<'a> Parameters<'a> {
             return Ok(Self {
                 config,
                 role,
-                id: id.to_owned(),
+                remote: id.to_owned(),
+                shown: shown(id),
                 own: Vec::new(),
             });
         }
@@ -53,7 +57,8 @@ impl<'a> Parameters<'a> {
             .as_map()
             .and_then(|map| map.iter().next())
             .ok_or_else(|| wrong(format!("{} is no remote", remote.kind())))?;
-        let id = key.to_string();
+        let remote = key.to_string();
+        let id = shown(&remote);
         let own = pairs(&entry.value)
             .filter(|own| !own.is_empty())
             .ok_or_else(|| {
@@ -71,15 +76,21 @@ impl<'a> Parameters<'a> {
         Ok(Self {
             config,
             role,
-            id,
+            remote,
+            shown: id,
             own,
         })
+    }
+
+    /// The remote as it is written, without its parameters. It may hold a password.
+    pub(crate) fn remote(&self) -> &str {
+        &self.remote
     }
 
     /// An error about this remote.
     pub(crate) fn wrong(&self, name: &str, problem: impl std::fmt::Display) -> GitError {
         let option = format!("{}_{name}", self.role);
-        GitError::option(option, format!("{problem} (remote \"{}\")", self.id))
+        GitError::option(option, format!("{problem} (remote \"{}\")", self.shown))
     }
 
     /// A parameter of this remote alone.

@@ -20,7 +20,13 @@ pub(crate) struct Origin {
     /// How many commits of each ref; `None` for all.
     depth: Option<u64>,
     auth: Auth,
+    is_ssh: bool,
 }
+
+/// How ssh is called: it asks nobody, gives a host up that does not answer, and leaves no master
+/// of a shared connection behind, which would outlive the fetch.
+const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=10 \
+                   -o ServerAliveCountMax=3 -o ControlMaster=no -o ControlPath=none";
 
 #[derive(Clone, PartialEq, Eq)]
 enum Auth {
@@ -66,6 +72,7 @@ impl Origin {
                 .number_of("depth", parameters.written("depth"))?
                 .filter(|depth| *depth > 0),
             auth: auth(url, transport, parameters)?,
+            is_ssh: transport == Transport::Ssh,
         })
     }
 
@@ -87,25 +94,25 @@ impl Origin {
 
     /// The URL without name and password, for messages.
     pub(super) fn shown(&self) -> String {
-        match secret_part(&self.url) {
-            Some(secret) => self.url.replacen(secret, "***", 1),
-            None => self.url.clone(),
-        }
+        shown(&self.url)
     }
 
     /// A text of git without the name and the password that it may repeat.
     pub(super) fn redacted(&self, text: &str) -> String {
-        match secret_part(&self.url) {
-            Some(secret) => text.replace(secret, "***"),
-            None => text.to_owned(),
-        }
+        let secrets = [&self.url, &self.proxy].map(|url| secret_part(url));
+        secrets
+            .into_iter()
+            .flatten()
+            .fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
     }
 
     /// The call that fetches into a clone.
     pub(super) fn fetch(&self, git: Git) -> Git {
         let mut git = git
             .setting("remote.origin.url", &*self.url)
-            .setting("http.sslVerify", self.ssl_verify.to_string());
+            .setting("http.sslVerify", self.ssl_verify.to_string())
+            .setting("http.lowSpeedLimit", "1")
+            .setting("http.lowSpeedTime", "30");
         for refspec in &self.refspecs {
             git = git.setting("remote.origin.fetch", &**refspec);
         }
@@ -113,13 +120,15 @@ impl Origin {
             git = git.setting("http.proxy", &*self.proxy);
         }
         git = match &self.auth {
+            Auth::None if self.is_ssh && !git.has_own_ssh() => git.env("GIT_SSH_COMMAND", SSH),
             Auth::None => git,
             Auth::Header { host, value } => {
                 git.setting(format!("http.{host}.extraHeader"), &**value)
             }
             Auth::Key(key) => git.env("GIT_SSH_COMMAND", ssh_command(key)),
         };
-        git = git.args(["fetch", "--quiet", "--force", "--prune"]);
+        // By its progress one sees that a remote still answers.
+        git = git.args(["fetch", "--progress", "--force", "--prune"]);
         if let Some(depth) = self.depth {
             git = git.args([format!("--depth={depth}").as_str()]);
         }
@@ -130,7 +139,7 @@ impl Origin {
 impl Transport {
     fn of(url: &str) -> Result<Self, String> {
         if url.is_empty() || url.starts_with('-') || url.contains(char::is_control) {
-            return Err(format!("\"{url}\" is no URL of a repository"));
+            return Err(format!("\"{}\" is no URL of a repository", shown(url)));
         }
         if url.starts_with('/') {
             return Ok(Self::File);
@@ -145,7 +154,7 @@ impl Transport {
         let Some((scheme, rest)) = url.split_once("://") else {
             return match url.split_once(':') {
                 Some((host, path)) if is_scp_host(host) && !path.is_empty() => Ok(Self::Ssh),
-                _ => Err(format!("\"{url}\" is no URL of a repository")),
+                _ => Err(format!("\"{}\" is no URL of a repository", shown(url))),
             };
         };
         // A host that starts so would be an option of ssh.
@@ -184,17 +193,35 @@ fn is_refspec(refspec: &str) -> bool {
     }
 }
 
-/// What stands between `://` and `@` of a URL.
+/// A URL, or a remote as it is written, without name and password, for messages.
+pub(super) fn shown(url: &str) -> String {
+    match secret_part(url) {
+        Some(secret) => url.replacen(secret, "***", 1),
+        None => url.to_owned(),
+    }
+}
+
+/// What stands between `://` and `@` of a URL. A password with a slash in it makes no URL, but is
+/// to be found in one that is wrong too; so is one without `://`.
 fn secret_part(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
+    let is_password = |secret: &&str| secret.contains(':');
+    let Some((_, rest)) = url.split_once("://") else {
+        let word = url.rsplit(char::is_whitespace).next().unwrap_or_default();
+        let (secret, _) = word.split_once('@')?;
+        return Some(secret).filter(is_password);
+    };
     let authority = rest.split('/').next().unwrap_or_default();
-    let (secret, _) = authority.rsplit_once('@')?;
-    (!secret.is_empty()).then_some(secret)
+    let named = authority.rsplit_once('@').map(|(secret, _)| secret);
+    let odd = || {
+        let before = rest.rsplit_once('@').map(|(secret, _)| secret);
+        before.filter(is_password)
+    };
+    named.or_else(odd).filter(|secret| !secret.is_empty())
 }
 
 fn ssh_command(key: &std::path::Path) -> String {
     let quoted = key.to_string_lossy().replace('\'', "'\\''");
-    format!("ssh -o BatchMode=yes -o IdentitiesOnly=yes -i '{quoted}'")
+    format!("{SSH} -o IdentitiesOnly=yes -i '{quoted}'")
 }
 
 /// The credentials of a remote, by the rules of stock's `verify_auth`.
@@ -294,6 +321,16 @@ mod tests {
     #[test]
     fn a_password_in_a_url_is_found() {
         assert_eq!(secret_part("https://u:p@host/x@y"), Some("u:p"));
-        assert_eq!(secret_part("https://host/x@y"), None);
+        assert_eq!(secret_part("https://u:p/q@host/x"), Some("u:p/q"));
+        assert_eq!(secret_part("master https://u:p@host/x"), Some("u:p"));
+        assert_eq!(secret_part("master u:p@host/x"), Some("u:p"));
+        for url in [
+            "https://host/x@y",
+            "git@host:repo.git",
+            "/srv/repo",
+            "https://@host/x",
+        ] {
+            assert_eq!(secret_part(url), None, "{url}");
+        }
     }
 }

@@ -28,6 +28,7 @@ use saltern_wire::msgpack::Value;
 
 use crate::ext_pillar::ExtPillars;
 use crate::files::{FileServer, FilesError};
+use crate::git::Fetch;
 use crate::render::DecryptRules;
 use crate::render::modules::site::SiteFunctions;
 
@@ -143,11 +144,10 @@ impl Pillars {
         })
     }
 
-    /// Fetches the git remotes of external pillars whose `git_pillar_update_interval` has passed.
-    /// For periodic duties, and for the start; never for a request, because it waits for the
-    /// network. Says whether anything is different.
-    pub fn refresh_remotes(&self) -> bool {
-        self.ext.refresh()
+    /// The fetches of git remotes of external pillars whose `git_pillar_update_interval` has
+    /// passed, to be run on threads of their own: each waits for its remote.
+    pub fn due_remotes(&self) -> Vec<Fetch> {
+        self.ext.due()
     }
 
     /// Whether nobody can get anything but what he brings along: no external pillar is configured,

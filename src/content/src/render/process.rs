@@ -1,19 +1,23 @@
 //! Runs a program with bounds: it gets its input, and so much time and output; then it and all
 //! that it started are killed.
 //!
-//! One thread serves all pipes and waits for no longer than the time. A grandchild that left the
-//! program's group may outlive it, but nothing here waits for such a one.
+//! One thread serves all pipes and waits for no longer than the time, and no longer than somebody
+//! else cancels it. A grandchild that left the program's group may outlive it, but nothing here
+//! waits for such a one.
+
+mod cancel;
+mod pipes;
 
 use std::fs::File;
-use std::io::{self, ErrorKind, PipeReader, Read, Write as _};
+use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::thread;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::time::Instant;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+pub use cancel::Cancel;
+use pipes::{Failure, Input, Output, Patience, Pipes};
 
 /// What a program left.
 pub(crate) struct Finished {
@@ -80,46 +84,60 @@ pub(crate) fn run_with(
     let mut child = start(command.stdin(Stdio::piped()).stdout(writer))?;
     // Our copies of the pipes' other ends are in the command; the pipes end when all are closed.
     drop(command);
-    let input = child.stdin.take().map(|stdin| Input {
-        pipe: stdin,
-        rest: input,
-    });
-    let outputs = [Some(stdout), stderr].map(|pipe| Output {
-        pipe,
-        bytes: Vec::new(),
-        is_cut: false,
-    });
-    finish(child, Pipes { input, outputs }, &name, time, longest)
+    let input = child.stdin.take().map(|stdin| Input::new(stdin, input));
+    let pipes = Pipes {
+        input,
+        outputs: [Some(stdout), stderr].map(|pipe| Output::new(pipe, longest, false)),
+        ends_with_program: false,
+    };
+    finish(child, pipes, &name, &Patience::for_time(time))
 }
 
-/// The most bytes of errors that [`run_into`] keeps.
+/// The most bytes of errors that [`run_into`] keeps: the last ones.
 const ERRORS: u64 = 64 << 10;
 
-/// Runs a program without input to its end. Its output goes into `file`, or nowhere; its errors
-/// come back, cut at a bound.
+/// How long a program of [`run_into`] is waited for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wait<'a> {
+    /// In all.
+    pub(crate) time: Duration,
+    /// Without a word among its errors, where a program tells how far it is.
+    pub(crate) silence: Option<Duration>,
+    /// Who may end it earlier.
+    pub(crate) cancel: Option<&'a Cancel>,
+}
+
+/// Runs a program to its end, and what it leaves in its group ends with it. It reads `input`, if
+/// any; its output goes into `file`, or nowhere; its errors come back, only the last ones of many.
+///
+/// The end is that of the program itself: what it left elsewhere may hold the pipe for the errors
+/// as long as it likes, as the master of a shared connection of ssh does.
 ///
 /// # Errors
-/// A text: it cannot be started, or takes too long.
+/// A text: it cannot be started, takes too long, or was cancelled.
 pub(crate) fn run_into(
     mut command: Command,
+    input: Option<File>,
     file: Option<File>,
-    time: Duration,
+    wait: Wait<'_>,
 ) -> Result<Finished, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let (stderr, writer) = io::pipe().map_err(|error| error.to_string())?;
+    let stdin = input.map_or_else(Stdio::null, Stdio::from);
     let stdout = file.map_or_else(Stdio::null, Stdio::from);
-    let child = start(command.stdin(Stdio::null()).stdout(stdout).stderr(writer))?;
+    let child = start(command.stdin(stdin).stdout(stdout).stderr(writer))?;
     drop(command);
-    let outputs = [None, Some(stderr)].map(|pipe| Output {
-        pipe,
-        bytes: Vec::new(),
-        is_cut: true,
-    });
     let pipes = Pipes {
         input: None,
-        outputs,
+        outputs: [None, Some(stderr)].map(|pipe| Output::new(pipe, ERRORS, true)),
+        ends_with_program: true,
     };
-    finish(child, pipes, &name, time, ERRORS)
+    let patience = Patience {
+        silence: wait.silence,
+        cancel: wait.cancel,
+        ..Patience::for_time(wait.time)
+    };
+    finish(child, pipes, &name, &patience)
 }
 
 /// Starts a program as the leader of a group.
@@ -135,18 +153,23 @@ fn finish(
     mut child: Child,
     mut pipes: Pipes,
     name: &str,
-    time: Duration,
-    longest: u64,
+    patience: &Patience<'_>,
 ) -> Result<Finished, String> {
-    let deadline = Instant::now() + time;
-    let status = pipes
-        .exchange(deadline, longest)
-        .and_then(|()| exit_of(&mut child, deadline));
-    let status = status.map_err(|failure| {
-        kill(&mut child);
+    let status = serve(&mut child, &mut pipes, patience).map_err(|failure| {
+        kill(&child);
+        // It has been killed, and only has to be buried.
+        let _ = child.wait();
         match failure {
-            Failure::Time => format!("\"{name}\" took longer than {} ms", time.as_millis()),
-            Failure::Output => format!("\"{name}\" printed more than {longest} bytes"),
+            Failure::Time => {
+                let time = patience.time.as_millis();
+                format!("\"{name}\" took longer than {time} ms")
+            }
+            Failure::Silence(time) => {
+                let time = time.as_millis();
+                format!("\"{name}\" made no progress for {time} ms")
+            }
+            Failure::Output(longest) => format!("\"{name}\" printed more than {longest} bytes"),
+            Failure::Cancelled => format!("\"{name}\" was stopped, because the master stops"),
             Failure::System(error) => format!("\"{name}\" cannot be run: {error}"),
         }
     })?;
@@ -159,164 +182,36 @@ fn finish(
     })
 }
 
-enum Failure {
-    Time,
-    Output,
-    System(io::Error),
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::System(error)
+fn serve(
+    child: &mut Child,
+    pipes: &mut Pipes,
+    patience: &Patience<'_>,
+) -> Result<ExitStatus, Failure> {
+    let end = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).map_err(io::Error::from)?;
+    pipes.exchange(&end, patience)?;
+    if pipes.ends_with_program {
+        // Until it is waited for, nobody else can have its number.
+        kill(child);
     }
-}
-
-/// What the program is still to be given.
-struct Input {
-    pipe: ChildStdin,
-    rest: Vec<u8>,
-}
-
-/// What the program has printed; its pipe until that ends.
-struct Output {
-    pipe: Option<PipeReader>,
-    bytes: Vec<u8>,
-    /// Whether what is too much is thrown away, instead of being an error.
-    is_cut: bool,
-}
-
-impl Output {
-    /// Takes what is there.
-    fn read(&mut self, longest: u64) -> Result<(), Failure> {
-        let Some(pipe) = &mut self.pipe else {
-            return Ok(());
-        };
-        let mut buffer = [0; 1 << 14];
-        match pipe.read(&mut buffer) {
-            Ok(0) => self.pipe = None,
-            Ok(count) => {
-                let read = buffer.get(..count).unwrap_or_default();
-                self.bytes.extend_from_slice(read);
-                let is_too_long = self.bytes.len() as u64 > longest;
-                match self.is_cut {
-                    true => self
-                        .bytes
-                        .truncate(usize::try_from(longest).unwrap_or(usize::MAX)),
-                    false if is_too_long => return Err(Failure::Output),
-                    false => {}
-                }
-            }
-            Err(error) if is_passing(&error) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
-    }
-}
-
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-}
-
-struct Pipes {
-    input: Option<Input>,
-    outputs: [Output; 2],
-}
-
-impl Pipes {
-    /// Gives and takes until the program has closed its outputs.
-    fn exchange(&mut self, deadline: Instant, longest: u64) -> Result<(), Failure> {
-        if let Some(input) = &self.input {
-            rustix::io::ioctl_fionbio(&input.pipe, true).map_err(io::Error::from)?;
-        }
-        for pipe in self
-            .outputs
-            .iter()
-            .filter_map(|output| output.pipe.as_ref())
-        {
-            rustix::io::ioctl_fionbio(pipe, true).map_err(io::Error::from)?;
-        }
-        while self.outputs.iter().any(|output| output.pipe.is_some()) {
-            self.write();
-            self.wait(deadline)?;
-            for output in &mut self.outputs {
-                output.read(longest)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until there is something to do.
-    fn wait(&self, deadline: Instant) -> Result<(), Failure> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(Failure::Time);
-        }
-        let left = Timespec::try_from(left).map_err(|_| Failure::Time)?;
-        let input = self
-            .input
-            .iter()
-            .map(|input| PollFd::new(&input.pipe, PollFlags::OUT));
-        let outputs = self
-            .outputs
-            .iter()
-            .filter_map(|output| output.pipe.as_ref());
-        let outputs = outputs.map(|pipe| PollFd::new(pipe, PollFlags::IN));
-        let mut waiting: Vec<PollFd<'_>> = input.chain(outputs).collect();
-        match poll(&mut waiting, Some(&left)).map_err(io::Error::from) {
-            Ok(0) => Err(Failure::Time),
-            Ok(_) => Ok(()),
-            Err(error) if is_passing(&error) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Gives as much as the program takes; it need not take everything.
-    fn write(&mut self) {
-        let Some(input) = &mut self.input else { return };
-        if !input.rest.is_empty() {
-            match input.pipe.write(&input.rest) {
-                Ok(count) => {
-                    input.rest.drain(..count);
-                }
-                Err(error) if is_passing(&error) => return,
-                Err(_) => input.rest.clear(),
-            }
-        }
-        if input.rest.is_empty() {
-            self.input = None;
-        }
-    }
-}
-
-/// The exit of a program that has closed its outputs, which it mostly does by exiting.
-fn exit_of(child: &mut Child, deadline: Instant) -> Result<ExitStatus, Failure> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if Instant::now() >= deadline {
-            return Err(Failure::Time);
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
+    Ok(child.wait()?)
 }
 
 /// Ends the program and what it started.
-fn kill(child: &mut Child) {
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let Some(group) = group {
-        // It may be gone already, which is what is wanted.
-        let _ = kill_process_group(group, Signal::KILL);
-    }
-    let _ = child.wait();
+fn kill(child: &Child) {
+    // It may be gone already, which is what is wanted.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
 }
 
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+    use std::sync::Arc;
+    use std::thread;
     use std::time::Duration;
 
-    use super::{Errors, run, run_with};
+    use super::{Cancel, Errors, Wait, run, run_into, run_with};
+
+    const LONG: Duration = Duration::from_secs(600);
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("/bin/sh");
@@ -379,5 +274,96 @@ mod tests {
                 "{script}"
             );
         }
+    }
+
+    #[test]
+    fn a_program_that_ended_is_not_waited_for_because_of_what_it_left() {
+        let top = tempfile::tempdir().expect("a directory");
+        let (left, held) = (top.path().join("left"), top.path().join("held"));
+        let script = format!(
+            "mkfifo {0} {1}; setsid sh -c 'echo >{0}; exec cat {1}' & \
+             cat {0}; sleep 600 & echo said >&2; exit 3",
+            left.display(),
+            held.display()
+        );
+        // The one that left the group holds the pipe until somebody writes to it, which is after
+        // this; whoever waits for it waits for good.
+        let wait = Wait {
+            time: LONG,
+            silence: None,
+            cancel: None,
+        };
+        let done = run_into(shell(&script), None, None, wait).expect("it ends");
+        assert_eq!(
+            (done.code, done.errors.as_slice()),
+            (Some(3), &b"said\n"[..])
+        );
+        std::fs::write(&held, "").expect("it was still there");
+    }
+
+    #[test]
+    fn a_program_that_says_nothing_is_ended_long_before_its_time() {
+        let wait = Wait {
+            time: LONG,
+            silence: Some(Duration::from_millis(50)),
+            cancel: None,
+        };
+        let error = run_into(shell("sleep 600"), None, None, wait).err();
+        assert_eq!(
+            error.as_deref(),
+            Some("\"/bin/sh\" made no progress for 50 ms")
+        );
+    }
+
+    #[test]
+    fn of_many_errors_the_last_are_kept() {
+        let wait = Wait {
+            time: LONG,
+            silence: None,
+            cancel: None,
+        };
+        let script = "head -c 300000 /dev/zero >&2; echo last >&2";
+        let done = run_into(shell(script), None, None, wait).expect("it ends");
+        assert_eq!(done.errors.len(), 64 << 10);
+        assert!(done.errors.ends_with(b"last\n"));
+    }
+
+    #[test]
+    fn whoever_cancels_ends_the_program_and_its_children() {
+        let top = tempfile::tempdir().expect("a directory");
+        let (started, held) = (top.path().join("started"), top.path().join("held"));
+        // The child of the program opens the one for good and so holds it until it is killed.
+        let script = format!(
+            "mkfifo {0} {1}; (exec 5>{1}; echo >{0}; exec sleep 600) & wait",
+            started.display(),
+            held.display()
+        );
+        let cancel = Arc::new(Cancel::new().expect("a pipe"));
+        let shared = Arc::clone(&cancel);
+        let running = thread::spawn(move || {
+            let wait = Wait {
+                time: LONG,
+                silence: None,
+                cancel: Some(&shared),
+            };
+            run_into(shell(&script), None, None, wait).err()
+        });
+        while !held.exists() {
+            thread::yield_now();
+        }
+        let mut reader = std::fs::File::open(&held).expect("the child opens it too");
+        std::fs::read(&started).expect("the child has started");
+        cancel.cancel();
+        let error = running.join().expect("no panic").expect("it was ended");
+        assert!(error.contains("was stopped"), "{error}");
+        let mut rest = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut rest).expect("it ends with the child");
+        // And nothing is started under it again.
+        let wait = Wait {
+            time: LONG,
+            silence: None,
+            cancel: Some(&cancel),
+        };
+        assert!(run_into(shell("sleep 600"), None, None, wait).is_err());
     }
 }

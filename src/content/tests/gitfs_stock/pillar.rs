@@ -133,6 +133,16 @@ fn repositories(top: &std::path::Path) -> (Repository, Repository) {
 fn ours(conf: &std::path::Path, saltenv: Option<&str>, pillarenv: Option<&str>) -> Value {
     let sources = ExtPillars::new(&load(conf)).unwrap();
     assert!(sources.refresh(), "nothing was fetched");
+    let (pillar, errors) = apply(&sources, saltenv, pillarenv);
+    assert!(errors.is_empty(), "{errors:?}");
+    pillar
+}
+
+fn apply(
+    sources: &ExtPillars,
+    saltenv: Option<&str>,
+    pillarenv: Option<&str>,
+) -> (Value, Vec<String>) {
     let nothing = Value::Map(Vec::new());
     let context = Context {
         values: Vec::new(),
@@ -153,9 +163,94 @@ fn ours(conf: &std::path::Path, saltenv: Option<&str>, pillarenv: Option<&str>) 
         in_nodegroup: &|_| false,
         compile_roots: &compile,
     };
-    let (pillar, errors) = sources.apply(nothing.clone(), &input, &merge);
-    assert!(errors.is_empty(), "{errors:?}");
-    pillar
+    sources.apply(nothing.clone(), &input, &merge)
+}
+
+#[test]
+fn what_was_never_fetched_is_an_error_that_names_it_without_its_password() {
+    let top = tempfile::tempdir().unwrap();
+    let (one, _) = repositories(top.path());
+    let config = format!(
+        "ext_pillar:\n- git:\n  - master http://user:hidden@127.0.0.1:1/x\n  - master {}\n",
+        one.url()
+    );
+    let sources = ExtPillars::new(&load(&configure(&top.path().join("master"), &config))).unwrap();
+    let log = Log::default();
+    let (before, after) = tracing::subscriber::with_default(log.clone(), || {
+        let before = apply(&sources, None, None);
+        assert!(sources.refresh());
+        (before, apply(&sources, None, None))
+    });
+    let count = |errors: &[String]| {
+        let url = "http://***@127.0.0.1:1/x";
+        errors.iter().filter(|error| error.contains(url)).count()
+    };
+    assert_eq!((before.1.len(), count(&before.1)), (2, 1), "{:?}", before.1);
+    assert_eq!((after.1.len(), count(&after.1)), (1, 1), "{:?}", after.1);
+    assert_eq!(as_json(&after.0)["common"], json!("of master"));
+    let log = log.0.lock().join("\n");
+    assert!(
+        log.contains("cannot be fetched") && !log.contains("hidden"),
+        "{log}"
+    );
+}
+
+#[test]
+fn remotes_that_are_refused_are_named_without_their_passwords() {
+    let top = tempfile::tempdir().unwrap();
+    for remote in [
+        "https//user:hidden@host/x",
+        "ftp://user:hidden@host/x",
+        "https://user:hid/hidden@host/x: [{unknown: 1}]",
+        "https://user:hidden@host/x: 7",
+        "https://user:hidden@host/x: [{user: u}]",
+        "https://user:hidden@host/x: [{root: ../..}]",
+        "https://user:hidden@host/x: [{base: b}]",
+        "https://user:hidden@host/x: [{refspecs: x}]",
+    ] {
+        let config = format!("ext_pillar:\n- git:\n  - master {remote}\n");
+        let config = load(&configure(&top.path().join("master"), &config));
+        let error = ExtPillars::new(&config).err().expect(remote).to_string();
+        assert!(
+            error.contains("***@host/x") || remote.starts_with("ftp"),
+            "{error}"
+        );
+        assert!(!error.contains("hid"), "{remote}: {error}");
+    }
+}
+
+/// Everything that is logged, with all fields.
+#[derive(Clone, Default)]
+struct Log(Arc<parking_lot::Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Fields(String);
+        impl tracing::field::Visit for Fields {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0.push_str(&format!("{field}={value:?} "));
+            }
+        }
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        self.0.lock().push(fields.0);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 #[test]

@@ -22,7 +22,7 @@ use super::found::Found;
 use super::listing::{Listing, Paths};
 use super::path::{Relative, Wanted, join, normalise};
 use super::root::{Links, Root};
-use crate::git::{Clones, Entry, GitError, Oid, Refs, Tree};
+use crate::git::{Clones, Entry, Fetch, GitError, Oid, Refs, Tree};
 
 /// The backend's name in answers.
 pub(crate) const NAME: &str = "gitfs";
@@ -67,6 +67,11 @@ impl GitFs {
                 .into_owned(),
             cache: Mutex::default(),
         })
+    }
+
+    /// The fetches whose time has come.
+    pub(crate) fn due(&self) -> Vec<Fetch> {
+        self.clones.due()
     }
 
     /// Fetches the remotes whose time has come. Says whether anything is different.

@@ -92,7 +92,7 @@ pub(super) fn remotes(config: &MasterConfig, clones: &mut Clones) -> Result<Vec<
         let parameters = Parameters::of(config, ROLE, REMOTES, node, known)?;
         let name = match parameters.own("name").and_then(text_of) {
             Some(name) => name,
-            None => parameters.id.clone(),
+            None => parameters.remote().to_owned(),
         };
         if !names.insert(name) {
             let problem = "the remote is there twice; give one of them a \"name\"";
@@ -137,7 +137,7 @@ impl Remote {
             named.entry(reference).or_default().push(saltenv);
         }
         let interval = parameters.number("update_interval")?.unwrap_or(60);
-        let origin = Origin::new(&parameters.id, parameters)?;
+        let origin = Origin::new(parameters.remote(), parameters)?;
         let list = |name| -> Result<Option<AnyOf>, GitError> {
             let entries = parameters.list(name)?;
             Ok((!entries.is_empty()).then(|| AnyOf::new(entries.iter().map(String::as_str))))

@@ -1,0 +1,163 @@
+//! One fetch of a clone: when it is due, and the lock under which it is made.
+//!
+//! A fetch is given to whoever runs it, on a thread that may be held up, and can be cancelled from
+//! another. Until it is dropped the clone is not fetched by anyone else in this process; the lock
+//! keeps other processes away, also from what a killed master left running.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use tokio::time::Instant;
+
+use super::clone::{Clone, create_directories, remove_stale_locks};
+use super::command::{FETCH_TIME, Git, LOCAL_TIME};
+use super::error::GitError;
+use crate::render::process::Cancel;
+
+/// When a clone is fetched.
+pub(super) struct Schedule {
+    interval: Duration,
+    /// From when on the interval counts: the start of a fetch, or the end of one that failed.
+    last: Option<Instant>,
+    is_taken: bool,
+}
+
+impl Schedule {
+    pub(super) fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            last: None,
+            is_taken: false,
+        }
+    }
+
+    pub(super) fn shorten(&mut self, interval: Duration) {
+        self.interval = interval.min(self.interval);
+    }
+
+    fn is_due(&self) -> bool {
+        // A caller whose pause is just the interval should not come a moment too early each time.
+        let tolerance = Duration::from_secs(1);
+        !self.is_taken
+            && self
+                .last
+                .is_none_or(|at| at.elapsed() + tolerance >= self.interval)
+    }
+}
+
+/// A fetch that is due. Dropped without being run it is due again.
+pub struct Fetch {
+    clone: Arc<Clone>,
+}
+
+impl Fetch {
+    pub(super) fn if_due(clone: &Arc<Clone>) -> Option<Self> {
+        let mut schedule = clone.schedule();
+        let is_due = schedule.is_due();
+        schedule.is_taken |= is_due;
+        is_due.then(|| Self {
+            clone: Arc::clone(clone),
+        })
+    }
+
+    /// Fetches, unless `cancel` ends that; blocks for as long as the remote takes, within bounds.
+    /// A failure is told in the log. Says whether anything is different now.
+    #[must_use]
+    pub fn run(self, cancel: Option<&Cancel>) -> bool {
+        self.clone.schedule().last = Some(Instant::now());
+        let result = refresh(&self.clone, cancel);
+        if result.is_err() {
+            self.clone.schedule().last = Some(Instant::now());
+        }
+        match result {
+            Ok(changed) => changed,
+            Err(error) if cancel.is_some_and(Cancel::is_cancelled) => {
+                tracing::debug!(%error, "a fetch was ended");
+                false
+            }
+            Err(error) => {
+                tracing::error!(%error, "a git remote cannot be fetched");
+                false
+            }
+        }
+    }
+}
+
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        self.clone.schedule().is_taken = false;
+    }
+}
+
+/// Fetches. Says whether the refs are different now; `false` also if another process is at it.
+fn refresh(clone: &Clone, cancel: Option<&Cancel>) -> Result<bool, GitError> {
+    create_directories(clone.directory())
+        .map_err(|error| GitError::io(clone.directory(), error))?;
+    let Some(lock) = lock(clone)? else {
+        tracing::warn!(
+            remote = clone.origin().shown(),
+            "not fetched: another process is fetching"
+        );
+        return Ok(false);
+    };
+    let repository = clone.repository();
+    if !repository.join("HEAD").is_file() {
+        Git::on(&repository)
+            .args(["init", "--quiet", "--bare"])
+            .run(None, LOCAL_TIME)
+            .map_err(|problem| clone.failed("init", &problem))?;
+    }
+    remove_stale_locks(&repository);
+    // Git holds the lock as well, as its input: if this process is killed, the lock lasts until
+    // git has ended too.
+    let held = lock
+        .try_clone()
+        .map_err(|error| GitError::io(clone.directory(), error))?;
+    clone
+        .origin()
+        .fetch(Git::on(&repository))
+        .run_fetching(held, cancel)
+        .map_err(|problem| clone.failed("fetch", &problem))?;
+    let changed = clone.read_refs()?;
+    clone.set_fetched();
+    if changed {
+        clone.remove_unused();
+    }
+    tidy_up(clone, lock, cancel);
+    Ok(changed)
+}
+
+/// What `git fetch` would do by itself, but then nobody could use what was fetched until it is
+/// done, and it says nothing for long.
+fn tidy_up(clone: &Clone, lock: File, cancel: Option<&Cancel>) {
+    let tidied = Git::on(&clone.repository())
+        .args(["gc", "--auto", "--quiet"])
+        .run_holding(lock, FETCH_TIME, cancel);
+    if let Err(problem) = tidied {
+        let error = clone.failed("gc", &problem);
+        tracing::warn!(%error, "a clone is not tidied up");
+    }
+}
+
+/// The lock on the clone, which ends with the processes that hold it; `None` if another does.
+pub(super) fn lock(clone: &Clone) -> Result<Option<File>, GitError> {
+    let path = clone.directory().join("lock");
+    let failed = |error: io::Error| GitError::io(&path, error);
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(failed(error.into())),
+    }
+}
