@@ -41,11 +41,11 @@ mod pool;
 mod python;
 mod range;
 mod resources;
+mod search;
 pub mod single;
 mod subdict;
 mod view;
 
-use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -56,17 +56,10 @@ pub use nodegroups::Nodegroups;
 pub use range::RangeError;
 pub use resources::{Inventory, Resource};
 
-use crate::expression::PatternCache;
-use crate::target::{Candidates, Problems, Resolved, TargetError, Targeting};
-use bits::Bits;
-use budget::{Allowance, Budget};
-use compound::Word;
-use glob::Stars;
-use index::{Index, Kind, Order, Question};
-use ipcidr::Network;
+use crate::target::{Candidates, Resolved, TargetError, Targeting};
+use index::Index;
 use resources::Universe;
-use subdict::{How, Subdict};
-use view::Test;
+use search::Search;
 
 /// The most bytes that a target may have, beside lists of ids.
 const MAX_BYTES: usize = 64 << 10;
@@ -162,23 +155,6 @@ impl Default for MatchOptions<'_> {
     }
 }
 
-/// One target being resolved.
-struct Search<'a> {
-    site: &'a Site,
-    patterns: &'a PatternCache,
-    ids: &'a [MinionId],
-    /// With resources among the ids.
-    universe: Option<&'a Universe<'a>>,
-    options: MatchOptions<'a>,
-    /// What all words together may still cost.
-    allowance: Allowance,
-    /// Whether the index knows what had changed before the search began. Each word then sees the
-    /// index of its own moment, as in stock each word reads the cache.
-    is_refreshed: Cell<bool>,
-    order: RefCell<Option<Arc<Order>>>,
-    problems: RefCell<Problems>,
-}
-
 impl Targeting {
     /// The minions among `candidates` that `target` means.
     ///
@@ -230,17 +206,8 @@ impl Targeting {
             let names = names.iter().map(String::as_str);
             return Ok(crate::target::by_list(names, candidates));
         }
-        let search = Search {
-            site,
-            patterns: &self.patterns,
-            ids: universe.map_or(candidates.ids(), |universe| &universe.ids),
-            universe,
-            options: *options,
-            allowance: Allowance::of_search(options.is_brief),
-            is_refreshed: Cell::new(false),
-            order: RefCell::new(None),
-            problems: RefCell::default(),
-        };
+        let ids = universe.map_or(candidates.ids(), |universe| &universe.ids);
+        let search = Search::new(site, &self.patterns, ids, universe, *options);
         let (found, missing) = match kind {
             TargetType::Compound => search.compound(match target {
                 Target::Words(words) => words.clone(),
@@ -306,311 +273,5 @@ fn check_size(target: &Target, options: &MatchOptions<'_>) -> Result<(), TargetE
     match size.saturating_add(options.delimiter.len()) > MAX_BYTES {
         true => Err(TargetError::TooLong),
         false => Ok(()),
-    }
-}
-
-impl Search<'_> {
-    fn simple(&self, kind: TargetType, text: &str, delimiter: &str) -> Result<Bits, TargetError> {
-        // A resource answers to its bare name, which only a glob can be.
-        let found = self.search(kind, text, delimiter)?;
-        let Some(universe) = self.universe.filter(|_| kind != TargetType::Glob) else {
-            return Ok(found);
-        };
-        let mut found = universe.only_minions(found);
-        let how = match kind {
-            TargetType::Grain => How::Glob,
-            TargetType::GrainPcre => How::Regex,
-            _ => return Ok(found),
-        };
-        let test = Subdict::compile(text, delimiter, how, self.patterns);
-        if let Some(test) = test.filter(|_| self.site.data.is_some()) {
-            let budget = || Budget::of(&self.allowance);
-            found.unite(&universe.with_grains(|grains| test.matches(grains, &budget())));
-            self.check_allowance()?;
-        }
-        Ok(found)
-    }
-
-    /// A wildcard over minions stands for what they manage, too; a name stands for itself.
-    fn glob_with_resources(&self, text: &str) -> Result<Bits, TargetError> {
-        let mut found = self.glob(text)?;
-        let universe = self.universe.filter(|_| !self.options.merges_resources);
-        if let Some(universe) = universe.filter(|_| text.contains(['*', '?', '['])) {
-            found.unite(&universe.managed_by(&found));
-        }
-        Ok(found)
-    }
-
-    /// Every minion, without their resources.
-    fn everybody(&self) -> Bits {
-        match self.universe {
-            Some(universe) => universe.minions(),
-            None => Bits::all(self.ids.len()),
-        }
-    }
-
-    fn search(&self, kind: TargetType, text: &str, delimiter: &str) -> Result<Bits, TargetError> {
-        let exact = self.options.exact_pillar;
-        match kind {
-            TargetType::Glob => self.glob(text),
-            TargetType::Pcre => {
-                let pattern = self.patterns.regex_at_start(text)?;
-                self.allowance.look();
-                let found = self.matching_ids(|id| {
-                    let (is_match, steps) = pattern.matches_counting(id);
-                    self.allowance.spend(steps) && is_match
-                });
-                self.check_allowance()?;
-                Ok(found)
-            }
-            TargetType::Grain => self.data(Kind::Grains, text, delimiter, How::Glob),
-            TargetType::GrainPcre => self.data(Kind::Grains, text, delimiter, How::Regex),
-            TargetType::Pillar | TargetType::PillarPcre | TargetType::PillarExact => {
-                let how = match kind {
-                    TargetType::Pillar if !exact => How::Glob,
-                    TargetType::PillarPcre if !exact => How::Regex,
-                    _ => How::Exact,
-                };
-                self.data(Kind::Pillar, text, delimiter, how)
-            }
-            TargetType::Ipcidr => self.network(text),
-            TargetType::List | TargetType::Range | TargetType::Nodegroup | TargetType::Compound => {
-                Err(TargetError::Unsupported(kind))
-            }
-        }
-    }
-
-    fn compound(&self, words: Vec<String>) -> Result<(Bits, Vec<String>), TargetError> {
-        if self.site.data.is_none() {
-            return Ok((self.everybody(), Vec::new()));
-        }
-        compound::resolve(
-            words,
-            &self.site.nodegroups,
-            self.site.compat,
-            &self.everybody(),
-            &self.problems,
-            |word, ignores_missing| self.word(word, ignores_missing),
-        )
-    }
-
-    fn word(
-        &self,
-        word: Word<'_>,
-        ignores_missing: bool,
-    ) -> Result<(Bits, Vec<String>), TargetError> {
-        // Every word has a set of its own.
-        if !self.allowance.spend(1 + self.ids.len() / 64) {
-            return Err(TargetError::TooMuchWork);
-        }
-        let mut buffer = [0; 4];
-        let delimiter = word.delimiter.map_or(":", |c| c.encode_utf8(&mut buffer));
-        let kind = match word.engine {
-            None | Some('M') => TargetType::Glob,
-            Some('G') => TargetType::Grain,
-            Some('P') => TargetType::GrainPcre,
-            Some('I') => TargetType::Pillar,
-            Some('J') => TargetType::PillarPcre,
-            Some('S') => TargetType::Ipcidr,
-            Some('E') => TargetType::Pcre,
-            Some('L') => {
-                let names = word.pattern.split(',').filter(|name| !name.is_empty());
-                let (found, missing) = self.list(names);
-                let missing = if ignores_missing { Vec::new() } else { missing };
-                return Ok((found, missing));
-            }
-            Some('R') => {
-                let names = range::expand(word.pattern)?;
-                self.allowance.look();
-                self.check_allowance()?;
-                return Ok((self.list(names.iter().map(String::as_str)).0, Vec::new()));
-            }
-            // `T@`; without resources nobody.
-            Some(_) => {
-                let named = self.universe.map(|universe| universe.named(word.pattern));
-                return Ok((
-                    named.unwrap_or_else(|| Bits::none(self.ids.len())),
-                    Vec::new(),
-                ));
-            }
-        };
-        Ok((self.simple(kind, word.pattern, delimiter)?, Vec::new()))
-    }
-
-    fn list<'n>(&self, names: impl Iterator<Item = &'n str>) -> (Bits, Vec<String>) {
-        let mut found = Bits::none(self.ids.len());
-        let mut missing = Vec::new();
-        for name in names {
-            match self.position(name) {
-                Some(at) => found.insert(at),
-                None => missing.push(name.to_owned()),
-            }
-        }
-        (found, missing)
-    }
-
-    /// 3008 takes commas in a wildcard for a list of wildcards (`glob_match` in `salt/key.py`).
-    fn glob(&self, text: &str) -> Result<Bits, TargetError> {
-        if self.site.compat != Compat::V3008 || !text.contains(',') {
-            return self.one_glob(text);
-        }
-        let mut found = Bits::none(self.ids.len());
-        for pattern in text.split(',') {
-            found.unite(&self.one_glob(pattern)?);
-        }
-        Ok(found)
-    }
-
-    fn one_glob(&self, text: &str) -> Result<Bits, TargetError> {
-        let pattern = self.patterns.glob(text)?;
-        if let Some(name) = pattern.literal() {
-            return Ok(self.list(std::iter::once(name)).0);
-        }
-        // The ids that begin as the pattern does stand together.
-        let prefix_end = text.find(['*', '?', '[']).unwrap_or(text.len());
-        let (prefix, rest) = text.split_at(prefix_end);
-        let start = self.ids.partition_point(|id| id.as_str() < prefix);
-        let is_alike = |id: &MinionId| id.as_str().starts_with(prefix);
-        let alike = self.ids.get(start..).unwrap_or_default();
-        let alike = alike.partition_point(is_alike);
-        let mut found = Bits::none(self.ids.len());
-        let stars = Stars::read(text);
-        self.allowance.look();
-        if !self.allowance.spend(alike) {
-            return Err(TargetError::TooMuchWork);
-        }
-        let matches = |id: &str| match &stars {
-            Some(stars) => stars.matches(id),
-            None => pattern.matches(id),
-        };
-        for (at, id) in self.ids.iter().enumerate().skip(start).take(alike) {
-            if rest == "*" || matches(id.as_str()) {
-                found.insert(at);
-            }
-        }
-        Ok(match self.universe {
-            Some(universe) => universe.only_minions(found),
-            None => found,
-        })
-    }
-
-    fn data(&self, kind: Kind, text: &str, delimiter: &str, how: How) -> Result<Bits, TargetError> {
-        if delimiter.is_empty() {
-            return Err(TargetError::Delimiter);
-        }
-        let Some(data) = &self.site.data else {
-            return Ok(self.without_cache());
-        };
-        let question = Question {
-            text,
-            delimiter,
-            how,
-        };
-        let (_, found) = self.answer(data.as_ref(), kind, &question, || {
-            Subdict::compile(text, delimiter, how, self.patterns).map(Test::Subdict)
-        })?;
-        Ok(found)
-    }
-
-    fn network(&self, text: &str) -> Result<Bits, TargetError> {
-        let Some(data) = &self.site.data else {
-            return Ok(self.without_cache());
-        };
-        let Some(network) = Network::parse(text) else {
-            // No error in stock either: in a compound target the other words still count.
-            let mut problems = self.problems.borrow_mut();
-            problems.add(text, "is neither an address nor a network");
-            return Ok(Bits::none(self.ids.len()));
-        };
-        let question = Question {
-            text,
-            delimiter: "",
-            how: How::Network,
-        };
-        let test = || Some(Test::Network(network));
-        let (order, found) = self.answer(data.as_ref(), Kind::Grains, &question, test)?;
-        if !self.options.greedy {
-            return Ok(found);
-        }
-        // Whoever has no cached data might have the address.
-        let mut greedy = Bits::all(self.ids.len());
-        greedy.subtract(&order.standing(|_| true));
-        greedy.unite(&found);
-        Ok(greedy)
-    }
-
-    /// Which of the candidates match the question, and where they stand. The index is locked
-    /// before and after the work, not during it.
-    fn answer(
-        &self,
-        data: &dyn MinionData,
-        kind: Kind,
-        question: &Question<'_>,
-        compile: impl FnOnce() -> Option<Test>,
-    ) -> Result<(Arc<Order>, Bits), TargetError> {
-        let known = self.with_index(data, |index, order| {
-            let answer = index.answer(kind, question)?;
-            Some((Arc::clone(order), answer))
-        });
-        let (order, answer) = match known {
-            Some(known) => known,
-            None => {
-                let test = compile();
-                self.allowance.look();
-                self.check_allowance()?;
-                let (order, view) = self.with_index(data, |index, order| {
-                    (Arc::clone(order), index.view(kind, question, test.as_ref()))
-                });
-                let answer = Arc::new(view.matching(test.as_ref(), &self.allowance));
-                self.check_allowance()?;
-                let at = view.at;
-                drop(view);
-                let mut index = self.site.index.lock();
-                index.remember(kind, question, Arc::clone(&answer), at);
-                (order, answer)
-            }
-        };
-        let found = order.standing(|slot| answer.contains(slot));
-        Ok((order, found))
-    }
-
-    fn with_index<T>(
-        &self,
-        data: &dyn MinionData,
-        ask: impl FnOnce(&mut Index, &Arc<Order>) -> T,
-    ) -> T {
-        let mut index = self.site.index.lock();
-        if !self.is_refreshed.replace(true) {
-            index.refresh(data);
-        }
-        let mut order = self.order.borrow_mut();
-        let now = index.arrange(self.ids, order.as_ref());
-        ask(&mut index, order.insert(now))
-    }
-
-    /// Half an answer is none.
-    fn check_allowance(&self) -> Result<(), TargetError> {
-        match self.allowance.is_exhausted() {
-            true => Err(TargetError::TooMuchWork),
-            false => Ok(()),
-        }
-    }
-
-    /// Without a cache every minion may match, or none.
-    fn without_cache(&self) -> Bits {
-        match self.options.greedy {
-            true => Bits::all(self.ids.len()),
-            false => Bits::none(self.ids.len()),
-        }
-    }
-
-    fn matching_ids(&self, matches: impl Fn(&str) -> bool) -> Bits {
-        Bits::of(self.ids.len(), |at| {
-            self.ids.get(at).is_some_and(|id| matches(id.as_str()))
-        })
-    }
-
-    fn position(&self, name: &str) -> Option<usize> {
-        self.ids.binary_search_by(|id| id.as_str().cmp(name)).ok()
     }
 }

@@ -1,0 +1,153 @@
+//! What paths and patterns mean, and that every expression ends.
+
+use super::super::budget::Allowance;
+use super::*;
+use proptest::prelude::*;
+
+fn data() -> Value {
+    Value::map([
+        ("os", Value::from("Debian")),
+        ("cpus", Value::from(4_i64)),
+        ("virtual", Value::from(true)),
+        ("none", Value::Nil),
+        ("empty", Value::Map(Vec::new())),
+        (
+            "roles",
+            Value::from(vec![Value::from("web"), Value::from("DB")]),
+        ),
+        (
+            "net",
+            Value::map([
+                ("eth0", Value::map([("mac", "aa:bb"), ("state", "up")])),
+                ("lo", Value::map([("state", "down")])),
+            ]),
+        ),
+        (
+            "disks",
+            Value::from(vec![
+                Value::map([("name", "sda")]),
+                Value::map([("size", 5_i64)]),
+            ]),
+        ),
+        (
+            "ports",
+            Value::Map(vec![(Value::Int(80), Value::from("http"))]),
+        ),
+    ])
+}
+
+fn matches(text: &str, delimiter: &str, how: How) -> bool {
+    let patterns = PatternCache::default();
+    Subdict::compile(text, delimiter, how, &patterns)
+        .is_some_and(|subdict| subdict.matches(&data(), &Budget::of(&Allowance::of_search(false))))
+}
+
+#[test]
+fn paths_and_patterns_mean_what_they_mean_in_stock() {
+    let table = [
+        ("os:Debian", true),
+        ("os:deb*", true),
+        ("os:Deb", false),
+        ("os", false),
+        ("cpus:4", true),
+        ("virtual:true", true),
+        ("none:None", true),
+        ("empty:*", false),
+        ("roles:db", true),
+        ("roles:0:web", true),
+        ("roles:-1:db", true),
+        ("roles:7:db", false),
+        ("net:eth0", true),
+        ("net:eth*", true),
+        ("net:eth0:mac:aa:bb", true),
+        ("net:eth0:mac:aa:*", true),
+        ("net:*:up", false),
+        ("net:*:state", true),
+        ("*:*:state", true),
+        ("net:*:state:down", true),
+        ("net:*:state:gone", false),
+        ("*:debian", true),
+        ("*:web", true),
+        ("*:eth0:state:up", true),
+        ("disks:name:sda", true),
+        ("disks:0:name:sda", true),
+        ("disks:size:5", true),
+        ("ports:80:http", true),
+        ("ports:81:http", false),
+        ("*:*", true),
+    ];
+    for (text, expected) in table {
+        assert_eq!(matches(text, ":", How::Glob), expected, "{text}");
+    }
+}
+
+#[test]
+fn other_ways_to_match() {
+    assert!(matches("os:^deb.an$", ":", How::Regex));
+    assert!(!matches("os:^ebian", ":", How::Regex));
+    assert!(!matches("os:(", ":", How::Regex));
+    assert!(matches("os:DEBIAN", ":", How::Exact));
+    assert!(!matches("os:deb*", ":", How::Exact));
+    assert!(matches("net|eth0|mac|aa:bb", "|", How::Glob));
+    assert!(!matches("net|eth0", ":", How::Glob));
+}
+
+/// Compiles, matches and drops on a thread whose stack is small.
+fn ends_on_a_small_stack(text: String, delimiter: &'static str, how: How) -> bool {
+    let run = move || {
+        let patterns = PatternCache::default();
+        let subdict = Subdict::compile(&text, delimiter, how, &patterns);
+        let matched = subdict
+            .as_ref()
+            .map(|s| s.matches(&data(), &Budget::of(&Allowance::of_search(false))));
+        matched.is_some()
+    };
+    let thread = std::thread::Builder::new().stack_size(512 << 10);
+    let thread = thread.spawn(run).expect("a thread can be started");
+    thread.join().expect("the stack suffices")
+}
+
+#[test]
+fn chains_of_stars_are_bounded_whatever_the_delimiter() {
+    for delimiter in ["|", ":", "*", "*:", "@"] {
+        for how in [How::Glob, How::Regex, How::Exact] {
+            let chain = format!("G{delimiter}x{delimiter}{}a", "*:".repeat(10_000));
+            assert!(!ends_on_a_small_stack(chain, delimiter, how), "{delimiter}");
+            let most = format!("x{delimiter}{}a", "*:".repeat(60));
+            assert!(ends_on_a_small_stack(most, delimiter, how), "{delimiter}");
+        }
+    }
+    let long = format!("os:{}", "x".repeat(MAX_BYTES));
+    assert!(!ends_on_a_small_stack(long, ":", How::Glob));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_mixture_of_stars_and_delimiters_ends(
+        pieces in prop::collection::vec(
+            (prop::sample::select(vec!["*:", "*", ":", "|", "a", "net", "?", "["]), 1_usize..200),
+            1..20,
+        ),
+        delimiter in prop::sample::select(vec!["|", ":", "*", "*:"]),
+        how in prop::sample::select(vec![How::Glob, How::Regex, How::Exact]),
+    ) {
+        let text: String = pieces.iter().map(|(piece, count)| piece.repeat(*count)).collect();
+        let has_few_parts = text.matches(':').count() < MAX_PARTS
+            && (2..=MAX_PARTS).contains(&text.split(delimiter).count());
+        prop_assert_eq!(ends_on_a_small_stack(text, delimiter, how), has_few_parts);
+    }
+}
+
+#[test]
+fn an_expression_that_multiplies_ends() {
+    let mut deep = Value::from("x");
+    for _ in 0..60 {
+        deep = Value::map([("a", deep)]);
+    }
+    let text = vec!["a"; 60].join(":") + ":b";
+    let patterns = PatternCache::default();
+    let subdict = Subdict::compile(&text, ":", How::Glob, &patterns).unwrap();
+    assert!(!subdict.matches(&deep, &Budget::of(&Allowance::of_search(false))));
+}
