@@ -52,16 +52,20 @@ impl MasterSite {
         let found = self
             .targeting
             .resolve_with(target, &Accepted(&accepted), options);
+        // Minions choose whom their mines are for, as many as they like: no lines in the log.
+        let is_told = !options.is_brief;
         match found {
             Ok(resolved) => {
-                if !resolved.problems.is_empty() {
-                    let problems = &resolved.problems;
+                let problems = &resolved.problems;
+                if is_told && !problems.is_empty() {
                     tracing::warn!(%problems, "parts of a target in a template match nobody");
                 }
                 resolved.minions
             }
             Err(error) => {
-                tracing::warn!(%error, "a target in a template matches nobody");
+                if is_told {
+                    tracing::warn!(%error, "a target in a template matches nobody");
+                }
                 Vec::new()
             }
         }
@@ -103,7 +107,7 @@ impl SiteFunctions for MasterSite {
         };
         let answer = request.answer(&self.access, resolve, mine);
         answer.unwrap_or_else(|error| {
-            tracing::error!(minion = %asking, %error, "a template gets no mines");
+            tracing::warn!(minion = %asking, %error, "a template gets no mines");
             Value::Map(Vec::new())
         })
     }

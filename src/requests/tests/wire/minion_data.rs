@@ -167,6 +167,31 @@ fn targets_that_a_minion_chooses() {
 }
 
 #[test]
+fn requests_for_mines_that_would_cost_too_much_get_nothing() {
+    let site = Site::new("");
+    send(&site, "m1", of([("f", "1")]));
+    let ask = |kind: &str, tgt: String, fun: &str| {
+        let load = |load: Load| load.set("tgt", tgt).set("fun", fun).set("tgt_type", kind);
+        self::ask(&site, "m2", "_mine_get", load)
+    };
+    let chain = format!("G|@x|{}a", "*:".repeat(10_000));
+    let digits = format!("x[{}1-3]", "0".repeat(60_000));
+    let names = format!("{}[1-99999]", "x".repeat(5_000));
+    for (kind, tgt) in [
+        ("compound", chain),
+        ("compound", format!("R@{digits}")),
+        ("range", digits),
+        ("range", names),
+        ("glob", "*".repeat(100_000)),
+        ("pcre", r"(m\g<1>\g<1>\g<1>|m1)".to_owned()),
+    ] {
+        assert_eq!(ask(kind, tgt, "f"), of([]), "{kind}");
+    }
+    assert_eq!(ask("glob", "*".to_owned(), &"f,".repeat(300)), of([]));
+    assert_eq!(ask("glob", "*".to_owned(), "f"), of([("m1", "1")]));
+}
+
+#[test]
 fn without_a_cache_mines_are_kept_only_when_asked_for() {
     let site = Site::new("minion_data_cache: False\n");
     assert_eq!(send(&site, "m1", of([("f", "1")])), true.into());
