@@ -16,11 +16,8 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     let seal = |sealed: &Sealed, answer: &Value| sealed.answer.seal(&encode(answer, Dialect::Raw));
     let tops = &services.tops;
     if !tops.not_served().is_empty() {
-        tracing::error!(
-            minion = %sealed.minion,
-            modules = tops.not_served().join(", "),
-            "no states for a minion: this master does not have these master_tops modules"
-        );
+        // The log has said so once, when the master started.
+        services.metrics.refuse("master_tops");
         return Outcome::reply(seal(&sealed, &Value::from("")));
     }
     if tops.is_empty() {

@@ -91,7 +91,7 @@ impl Services {
         Self {
             autosign,
             site,
-            tops: MasterTops::new(&config),
+            tops: tops_of(&config),
             targeting: stores.targeting,
             pillars: stores.pillars,
             minter: JidMinter::new(clock.clone(), unique_suffix),
@@ -110,6 +110,19 @@ impl Services {
             clock,
         }
     }
+}
+
+/// The states that the master adds, and one line in the log about modules that it does not have:
+/// every minion asks, and often.
+fn tops_of(config: &MasterConfig) -> MasterTops {
+    let tops = MasterTops::new(config);
+    if !tops.not_served().is_empty() {
+        tracing::error!(
+            modules = tops.not_served().join(", "),
+            "no minion gets states: this master does not have these master_tops modules"
+        );
+    }
+    tops
 }
 
 /// Counters of requests; labels are closed sets.

@@ -51,13 +51,13 @@ const COMMANDS: [&str; 27] = [
     "verify_minion",
 ];
 
-/// Counts the lines that this program writes, down to debug. That no value of an attacker can make
+/// Counts the lines that this program writes, down to a level. That no value of an attacker can make
 /// two of one is the business of the log's format.
-struct Lines(Arc<AtomicUsize>);
+struct Lines(Arc<AtomicUsize>, Level);
 
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::DEBUG && metadata.target().starts_with("saltern")
+        *metadata.level() <= self.1 && metadata.target().starts_with("saltern")
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -93,7 +93,7 @@ fn all_fail(site: &Site, attacks: Vec<Attack>) {
         let before = outside(site, may_write);
         let refused = site.refused();
         let count = Arc::new(AtomicUsize::new(0));
-        let lines = Lines(Arc::clone(&count));
+        let lines = Lines(Arc::clone(&count), Level::DEBUG);
         let outcome = tracing::subscriber::with_default(lines, || site.ask(payload));
         let mut expect = |holds: bool, failure: &str| {
             if !holds {
@@ -474,4 +474,26 @@ fn a_revocation_names_nobody_but_the_sender() {
         .set("match", "m2");
     site.ask(m1.sealed(load, 3));
     assert!(site.read("pki/minions/m2").is_some());
+}
+
+/// What is wrong with a configuration is one line, not one for each request of each minion.
+#[test]
+fn missing_modules_of_master_tops_are_told_of_once() {
+    let lines_of = |options: &str, requests: u64| {
+        let count = Arc::new(AtomicUsize::new(0));
+        let lines = Lines(Arc::clone(&count), Level::WARN);
+        tracing::subscriber::with_default(lines, || {
+            let site = Site::new(options);
+            let m1 = Minion::signed_in(&site, "m1");
+            let refused = site.refused();
+            for _ in 0..requests {
+                let reply = site.ask(m1.sealed(m1.load("_master_tops"), 3)).reply;
+                assert_eq!(m1.open(&reply, 3), "".into());
+            }
+            assert_eq!(site.refused() - refused, requests);
+        });
+        count.load(Ordering::Relaxed)
+    };
+    let modules = "master_tops: {cobbler: {}, reclass: {}}\n";
+    assert_eq!(lines_of(modules, 3), lines_of("", 0) + 1);
 }
