@@ -327,6 +327,34 @@ impl FileServer {
         }
     }
 
+    /// Whether a file, its hash and its bytes can be had without a process of git, which takes its
+    /// time: whoever answers many at once runs the others elsewhere.
+    pub fn finds_at_once(&self, path: &str, saltenv: &str) -> bool {
+        let Ok(wanted) = Wanted::parse(path) else {
+            return true;
+        };
+        let saltenv = wanted.saltenv.as_deref().unwrap_or(saltenv);
+        for backend in &self.backends {
+            if let Backend::Git(gitfs) = backend
+                && !gitfs.finds_at_once(&wanted, saltenv)
+            {
+                // Unless a backend before it has the file.
+                let before = self.backends.iter();
+                let mut before = before.take_while(|backend| !matches!(backend, Backend::Git(_)));
+                return before.any(|backend| Self::found_in(backend, &wanted, saltenv).is_some());
+            }
+        }
+        true
+    }
+
+    /// Whether the lists of an environment can be had without a process of git.
+    pub fn lists_at_once(&self, saltenv: &str) -> bool {
+        self.backends.iter().all(|backend| match backend {
+            Backend::Git(gitfs) => gitfs.lists_at_once(saltenv),
+            Backend::Roots(_) | Backend::MinionFs(_) => true,
+        })
+    }
+
     fn find(&self, path: &str, saltenv: &str) -> Option<Found> {
         self.find_with_backend(path, saltenv)
             .map(|(found, _)| found)
@@ -336,13 +364,17 @@ impl FileServer {
         let wanted = Wanted::parse(path).ok()?;
         let saltenv = wanted.saltenv.as_deref().unwrap_or(saltenv);
         self.backends.iter().find_map(|backend| {
-            let found = match backend {
-                Backend::Roots(roots) => roots.find(&wanted, saltenv),
-                Backend::MinionFs(minionfs) => minionfs.find(&wanted, saltenv),
-                Backend::Git(gitfs) => gitfs.find(&wanted, saltenv),
-            };
-            Some((found?, backend))
+            let found = Self::found_in(backend, &wanted, saltenv)?;
+            Some((found, backend))
         })
+    }
+
+    fn found_in(backend: &Backend, wanted: &Wanted, saltenv: &str) -> Option<Found> {
+        match backend {
+            Backend::Roots(roots) => roots.find(wanted, saltenv),
+            Backend::MinionFs(minionfs) => minionfs.find(wanted, saltenv),
+            Backend::Git(gitfs) => gitfs.find(wanted, saltenv),
+        }
     }
 
     fn hash_of(&self, found: &Found, saltenv: &str) -> Result<Value, FilesError> {

@@ -6,6 +6,8 @@
 //! load that lacks one gets stock's empty answer, a failure its empty text
 //! (`salt/fileserver/__init__.py`).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use saltern_content::files::{
     FileServer, FilesError, no_hash, no_hash_and_stat, nothing_found, nothing_served,
@@ -13,7 +15,7 @@ use saltern_content::files::{
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
-use crate::{Outcome, Services};
+use crate::{Finished, Outcome, Services};
 
 /// The commands, named as on the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,15 +58,41 @@ impl FileCommand {
     }
 }
 
-/// Answers a command of the file server.
-pub(crate) fn handle(command: FileCommand, sealed: &Sealed, services: &Services) -> Outcome {
-    count_hostile_path(command, sealed, services);
+/// Answers a command of the file server: beside the workers if it needs a process of git, which
+/// minions can ask for as often as they like.
+pub(crate) fn handle(command: FileCommand, sealed: Sealed, services: &Arc<Services>) -> Outcome {
+    count_hostile_path(command, &sealed, services);
+    if is_at_once(command, &sealed.load, &services.files) {
+        return Outcome::reply(reply(command, &sealed, services));
+    }
+    let services = Arc::clone(services);
+    Outcome::later(move || Finished {
+        reply: reply(command, &sealed, &services),
+        events: Vec::new(),
+    })
+}
+
+fn is_at_once(command: FileCommand, load: &MapView, files: &FileServer) -> bool {
+    let (path, saltenv) = place(load);
+    match command {
+        FileCommand::Envs | FileCommand::Receive => true,
+        FileCommand::Find | FileCommand::Hash | FileCommand::HashAndStat | FileCommand::Serve => {
+            path.is_none_or(|path| files.finds_at_once(path, saltenv.unwrap_or("base")))
+        }
+        FileCommand::List
+        | FileCommand::ListEmptyDirs
+        | FileCommand::DirList
+        | FileCommand::SymlinkList => saltenv.is_none_or(|saltenv| files.lists_at_once(saltenv)),
+    }
+}
+
+fn reply(command: FileCommand, sealed: &Sealed, services: &Services) -> Bytes {
     let answer = answer(command, sealed, services).unwrap_or_else(|error| {
         let reason: &dyn std::error::Error = &error;
         complain!(services, cmd = command.name(), minion = %sealed.minion, reason, "request failed");
         packed(&Value::from(""))
     });
-    Outcome::reply(sealed.answer.seal(&answer))
+    sealed.answer.seal(&answer)
 }
 
 fn count_hostile_path(command: FileCommand, sealed: &Sealed, services: &Services) {

@@ -234,7 +234,7 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
         MinionCommand::Return => return_::handle(sealed, services),
         MinionCommand::MinionEvent => minion_event::handle(sealed, services),
         MinionCommand::Pillar => pillar::handle(sealed, services),
-        MinionCommand::File(command) => files::handle(command, &sealed, services),
+        MinionCommand::File(command) => files::handle(command, sealed, services),
         MinionCommand::Mine(command) => mine::handle(command, sealed, services),
         MinionCommand::RevokeAuth => revoke_auth::handle(&sealed, services),
         // Stock's handler wants two arguments and always gets one, so it always fails.

@@ -2,13 +2,14 @@
 //!
 //! Its directory has `repository` (bare), `files` (single files by the name of their object),
 //! `trees` (checkouts by the name of their commit) and `lock`. All of it can be deleted while no
-//! master runs; the next refresh fetches it again. Bounds: files and checkouts that no ref names
-//! any more are removed by the refresh that noticed; lists of trees are kept for a few commits.
+//! master runs; the next fetch gets it again. Bounds: files have so many bytes in all; checkouts
+//! that no ref names any more are removed by the fetch that noticed; of lists of trees, and of
+//! names of commits, those used last are kept.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink};
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,18 +18,25 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use sha2::{Digest as _, Sha256};
 
+use super::blobs::{Blobs, is_leftover};
 use super::command::{Git, LOCAL_TIME};
 use super::error::GitError;
-use super::fetch::Schedule;
+use super::fetch::{self, Schedule};
+use super::kept::Kept;
 use super::origin::Origin;
 use super::refs::{FORMAT, Oid, Refs};
 use super::tree::{MAX_ENTRIES, Tree};
 
-/// How many lists of trees are kept; commits can be asked for by their name.
+/// How many lists of trees of refs are kept.
 const KEPT_TREES: usize = 64;
-/// How many names of commits are remembered, those that name nothing among them: they come from
+/// How many lists of trees of other commits are kept: minions can ask for them.
+const KEPT_COMMIT_TREES: usize = 8;
+/// How many names of commits are remembered, and as many that name nothing: they come from
 /// minions.
 const KEPT_COMMITS: usize = 1024;
+/// How many names are looked up in the repository between two fetches. Each costs a process, and a
+/// minion can make names up without end.
+const LOOKUPS: usize = 256;
 
 /// A clone. Shared by all threads.
 pub(crate) struct Clone {
@@ -40,12 +48,28 @@ pub(crate) struct Clone {
     refs: RwLock<Arc<Refs>>,
     /// Grows when the refs change.
     generation: AtomicU64,
-    trees: Mutex<HashMap<Oid, Arc<Tree>>>,
-    /// Names of commits that were asked for, since the refs have changed.
-    commits: Mutex<HashMap<String, Option<Oid>>>,
+    trees: Mutex<Trees>,
+    commits: Mutex<Commits>,
+    blobs: Blobs,
     checkouts: Mutex<HashMap<Oid, Arc<Checkout>>>,
     /// For the names of what is being written.
     serial: AtomicU64,
+}
+
+/// Lists of trees. Those of commits that no ref names are apart, because minions choose them.
+struct Trees {
+    named: Kept<Oid, Arc<Tree>>,
+    others: Kept<Oid, Arc<Tree>>,
+}
+
+/// Names of commits that were asked for.
+struct Commits {
+    /// Those of commits, since the refs have changed.
+    known: Kept<String, Oid>,
+    /// Those that name nothing, since the last fetch.
+    unknown: Kept<String, ()>,
+    /// How many have been looked up since the last fetch.
+    lookups: usize,
 }
 
 /// A commit as a directory. It stays while this is held.
@@ -78,16 +102,25 @@ impl Clone {
     pub(super) fn new(below: &Path, origin: Origin, interval: Duration) -> Self {
         let clone = Self {
             directory: below.join(origin.directory()),
-            origin,
             schedule: Mutex::new(Schedule::new(interval)),
             is_fetched: AtomicBool::new(false),
             refs: RwLock::default(),
             generation: AtomicU64::new(0),
-            trees: Mutex::default(),
-            commits: Mutex::default(),
+            trees: Mutex::new(Trees {
+                named: Kept::new(KEPT_TREES),
+                others: Kept::new(KEPT_COMMIT_TREES),
+            }),
+            commits: Mutex::new(Commits {
+                known: Kept::new(KEPT_COMMITS),
+                unknown: Kept::new(KEPT_COMMITS),
+                lookups: 0,
+            }),
+            blobs: Blobs::new(below.join(origin.directory()).join("files")),
+            origin,
             checkouts: Mutex::default(),
             serial: AtomicU64::new(0),
         };
+        clone.remove_leftovers();
         // What an earlier master fetched is served until this one has.
         if clone.repository().join("HEAD").is_file()
             && let Err(error) = clone.read_refs()
@@ -133,8 +166,20 @@ impl Clone {
     }
 
     /// Where [`Clone::file`] puts files.
-    pub(crate) fn files(&self) -> PathBuf {
-        self.directory.join("files")
+    pub(crate) fn files(&self) -> &Path {
+        self.blobs.directory()
+    }
+
+    /// Removes what an earlier master was busy with when it was killed.
+    fn remove_leftovers(&self) {
+        // Without a directory there is nothing; and another process may be busy with it.
+        if let Ok(Some(_lock)) = fetch::lock(self) {
+            self.blobs.remove_leftovers();
+            let trees = entries(&self.directory.join("trees")).into_iter();
+            trees
+                .filter(|path| is_leftover(path))
+                .for_each(|path| remove(&path));
+        }
     }
 
     pub(super) fn failed(&self, action: &'static str, problem: &str) -> GitError {
@@ -165,23 +210,53 @@ impl Clone {
             .output(Vec::new())
             .map_err(|problem| self.failed("for-each-ref", &problem))?;
         let refs = Refs::parse(&String::from_utf8_lossy(&printed));
+        {
+            // What named nothing may name something now.
+            let mut commits = self.commits.lock();
+            commits.unknown.clear();
+            commits.lookups = 0;
+        }
         let mut current = self.refs.write();
         if **current == refs {
             return Ok(false);
         }
         *current = Arc::new(refs);
-        self.commits.lock().clear();
+        self.commits.lock().known.clear();
         self.generation.fetch_add(1, Ordering::Release);
         Ok(true)
     }
 
-    /// The commit with this name, which may be shortened; `None` if there is none.
-    pub(crate) fn commit(&self, name: &str) -> Option<Oid> {
+    /// The commit with this name, which may be shortened, if that is known without a process:
+    /// an inner `None` says that it names nothing, or that no more names are looked up until the
+    /// next fetch.
+    pub(crate) fn known_commit(&self, name: &str) -> Option<Option<Oid>> {
         if name.len() < 4 || name.len() > 64 || !name.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return None;
+            return Some(None);
         }
-        if let Some(known) = self.commits.lock().get(name) {
-            return known.clone();
+        let mut commits = self.commits.lock();
+        if let Some(known) = commits.known.get(name) {
+            return Some(Some(known));
+        }
+        let is_unknown = commits.unknown.get(name).is_some();
+        (is_unknown || commits.lookups >= LOOKUPS).then_some(None)
+    }
+
+    /// The commit with this name; `None` if there is none.
+    pub(crate) fn commit(&self, name: &str) -> Option<Oid> {
+        if let Some(known) = self.known_commit(name) {
+            return known;
+        }
+        let lookups = {
+            let mut commits = self.commits.lock();
+            commits.lookups += 1;
+            commits.lookups
+        };
+        if lookups == LOOKUPS {
+            tracing::warn!(
+                remote = self.shown(),
+                lookups,
+                "no more commits are looked up until the next fetch"
+            );
         }
         let wanted = format!("{name}^{{commit}}");
         let printed = Git::on(&self.repository())
@@ -197,11 +272,18 @@ impl Clone {
             .ok()
             .and_then(|printed| Oid::parse(String::from_utf8_lossy(&printed).trim()));
         let mut commits = self.commits.lock();
-        if commits.len() >= KEPT_COMMITS {
-            commits.clear();
+        match &found {
+            Some(oid) => commits.known.insert(name.to_owned(), oid.clone()),
+            None => commits.unknown.insert(name.to_owned(), ()),
         }
-        commits.insert(name.to_owned(), found.clone());
         found
+    }
+
+    /// The tree of a commit, if it has been listed and is still kept.
+    pub(crate) fn known_tree(&self, commit: &Oid) -> Option<Arc<Tree>> {
+        let mut trees = self.trees.lock();
+        let named = trees.named.get(commit);
+        named.or_else(|| trees.others.get(commit))
     }
 
     /// The tree of a commit, or of a tag of one.
@@ -209,8 +291,8 @@ impl Clone {
     /// # Errors
     /// [`GitError::Failed`] and [`GitError::TooLarge`].
     pub(crate) fn tree(&self, commit: &Oid) -> Result<Arc<Tree>, GitError> {
-        if let Some(tree) = self.trees.lock().get(commit) {
-            return Ok(Arc::clone(tree));
+        if let Some(tree) = self.known_tree(commit) {
+            return Ok(tree);
         }
         let repository = self.repository();
         let listed = Git::on(&repository)
@@ -233,17 +315,19 @@ impl Clone {
             tree.links(links, &printed);
         }
         let tree = Arc::new(tree);
+        let is_named = named(&self.refs()).contains(commit);
         let mut trees = self.trees.lock();
-        if trees.len() >= KEPT_TREES {
-            let refs = self.refs();
-            let named = named(&refs);
-            trees.retain(|oid, _| named.contains(oid));
-            if trees.len() >= KEPT_TREES {
-                trees.clear();
-            }
-        }
-        trees.insert(commit.clone(), Arc::clone(&tree));
+        let kept = match is_named {
+            true => &mut trees.named,
+            false => &mut trees.others,
+        };
+        kept.insert(commit.clone(), Arc::clone(&tree));
         Ok(tree)
+    }
+
+    /// Whether a file is on disk.
+    pub(crate) fn has_file(&self, oid: &Oid) -> bool {
+        self.blobs.get(oid).is_some()
     }
 
     /// Puts a file on disk, if it is not there yet, and gives its path below [`Clone::files`].
@@ -251,32 +335,15 @@ impl Clone {
     /// # Errors
     /// [`GitError::Failed`] and [`GitError::Io`].
     pub(crate) fn file(&self, oid: &Oid) -> Result<String, GitError> {
-        let (start, rest) = oid.as_str().split_at(2);
-        let name = format!("{start}/{rest}");
-        let path = self.files().join(&name);
-        if path.is_file() {
+        if let Some(name) = self.blobs.get(oid) {
             return Ok(name);
         }
-        let directory = self.files().join(start);
-        let failed = |error: io::Error| GitError::io(&directory, error);
-        create_directories(&directory).map_err(failed)?;
-        let fresh = directory.join(self.fresh_name());
-        let file = OpenOptions::new()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(&fresh)
-            .map_err(failed)?;
-        let written = Git::on(&self.repository())
-            .args(["cat-file", "blob", oid.as_str()])
-            .run(Some(file), LOCAL_TIME)
-            .map_err(|problem| self.failed("cat-file", &problem))
-            .and_then(|()| fs::rename(&fresh, &path).map_err(failed));
-        if written.is_err() {
-            // What is left of it would never be read.
-            let _ = fs::remove_file(&fresh);
-        }
-        written.map(|()| name)
+        self.blobs.put(oid, &self.fresh_name(), |file| {
+            Git::on(&self.repository())
+                .args(["cat-file", "blob", oid.as_str()])
+                .run(Some(file), LOCAL_TIME)
+                .map_err(|problem| self.failed("cat-file", &problem))
+        })
     }
 
     /// A name that nothing else has.
@@ -300,6 +367,8 @@ impl Clone {
         if !path.is_dir() {
             let fresh = trees.join(self.fresh_name());
             let made = self.check_out(commit, &fresh).and_then(|tree| {
+                // Under its name it is trusted for ever, also after a power failure.
+                synced(&tree).map_err(|error| GitError::io(&tree, error))?;
                 fs::rename(tree, &path).map_err(|error| GitError::io(&path, error))
             });
             // Its index, and what is left of it after a failure.
@@ -329,25 +398,39 @@ impl Clone {
         Ok(tree)
     }
 
-    /// Removes files and checkouts that nothing names any more.
+    /// Removes checkouts that no ref names any more and nobody uses.
     pub(super) fn remove_unused(&self) {
         let refs = self.refs();
         let named = named(&refs);
-        let mut trees = self.trees.lock();
-        trees.retain(|oid, _| named.contains(oid));
-        let files: HashSet<&Oid> = trees.values().flat_map(|tree| tree.files()).collect();
-        remove_files(&self.files(), |oid| files.contains(oid));
-        let mut checkouts = self.checkouts.lock();
-        checkouts.retain(|oid, held| named.contains(oid) || Arc::strong_count(held) > 1);
         let trees = self.directory.join("trees");
-        for path in entries(&trees) {
-            let name = path.file_stem().and_then(|name| name.to_str());
-            let oid = name.and_then(Oid::parse);
-            if oid.is_none_or(|oid| !checkouts.contains_key(&oid)) {
-                remove(&path);
+        let mut doomed = Vec::new();
+        {
+            let mut checkouts = self.checkouts.lock();
+            checkouts.retain(|oid, held| named.contains(oid) || Arc::strong_count(held) > 1);
+            for path in entries(&trees) {
+                let name = path.file_stem().and_then(|name| name.to_str());
+                let oid = name.and_then(Oid::parse);
+                if oid.is_some_and(|oid| named.contains(&oid) || checkouts.contains_key(&oid)) {
+                    continue;
+                }
+                // Out of the way at once; the rest takes its time, and nobody waits for that.
+                let aside = trees.join(format!("old.{}", self.fresh_name()));
+                match fs::rename(&path, &aside) {
+                    Ok(()) => doomed.push(aside),
+                    Err(error) => {
+                        tracing::warn!(path = %path.display(), %error, "cannot remove a checkout");
+                    }
+                }
             }
         }
+        doomed.iter().for_each(|path| remove(path));
     }
+}
+
+/// Waits until the file system of a directory has everything on the disk.
+fn synced(directory: &Path) -> io::Result<()> {
+    let directory = fs::File::open(directory)?;
+    Ok(rustix::fs::syncfs(&directory)?)
 }
 
 /// The objects that refs name.
@@ -355,30 +438,15 @@ fn named(refs: &Refs) -> HashSet<&Oid> {
     refs.branches.values().chain(refs.tags.values()).collect()
 }
 
-/// Removes what stands in the store of files and is not to be kept.
-fn remove_files(files: &Path, is_kept: impl Fn(&Oid) -> bool) {
-    for directory in entries(files) {
-        let start = directory.file_name().unwrap_or_default().to_string_lossy();
-        for file in entries(&directory) {
-            let rest = file.file_name().unwrap_or_default().to_string_lossy();
-            // What is being written just now has another kind of name, and is left alone.
-            match Oid::parse(&format!("{start}{rest}")) {
-                Some(oid) if !is_kept(&oid) => remove(&file),
-                _ => {}
-            }
-        }
-    }
-}
-
 /// The entries of a directory; none if it cannot be read.
-fn entries(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn entries(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten();
     entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .collect()
 }
 
-fn remove(path: &Path) {
+pub(super) fn remove(path: &Path) {
     let removed = if path.is_dir() && !path.is_symlink() {
         fs::remove_dir_all(path)
     } else {

@@ -12,11 +12,13 @@
 //!
 //! This module knows neither environments of Salt nor minions.
 
+mod blobs;
 mod clone;
 mod clones;
 mod command;
 mod error;
 mod fetch;
+mod kept;
 mod options;
 mod origin;
 mod refs;
@@ -27,6 +29,7 @@ pub(crate) use clone::{Checkout, Clone};
 pub(crate) use clones::Clones;
 pub use error::GitError;
 pub use fetch::Fetch;
+pub(crate) use kept::Kept;
 pub(crate) use options::{AUTH_PARAMETERS, Parameters, pairs, text_of};
 pub(crate) use origin::Origin;
 pub(crate) use refs::{Oid, Refs};

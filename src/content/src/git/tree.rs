@@ -57,14 +57,6 @@ impl Tree {
             .map_while(move |(path, entry)| Some((path.strip_prefix(&*prefix)?, entry)))
     }
 
-    /// The objects of all files.
-    pub(super) fn files(&self) -> impl Iterator<Item = &Oid> {
-        self.entries.values().filter_map(|entry| match entry {
-            Entry::File { oid, .. } => Some(oid),
-            Entry::Directory | Entry::Link { .. } => None,
-        })
-    }
-
     /// Reads what `git ls-tree -r -t -z` prints; `None` if it is more than a tree may have. Links
     /// are put in by [`Tree::links`].
     pub(super) fn parse(printed: &[u8]) -> Option<(Self, Vec<Unread>)> {

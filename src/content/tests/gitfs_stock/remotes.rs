@@ -142,11 +142,64 @@ fn nothing_in_the_cache_is_open_to_others_or_holds_a_url() {
 }
 
 #[test]
-fn files_that_no_ref_names_any_more_are_removed() {
+fn the_first_change_after_a_restart_leaves_the_files_that_were_taken() {
     let top = tempfile::tempdir().unwrap();
     let (repository, server) = one_remote(top.path());
     assert!(server.refresh_remotes());
     assert!(content(&server, "a").is_some() && content(&server, "b").is_some());
+    // The directory of the first master stays; the next one starts with what it finds.
+    let next = super::server(&top.path().join("master/master"));
+    repository.commit("master", &[("a", What::File("new\n"))]);
+    assert!(next.refresh_remotes());
+    assert!(files(&next, "base") == names(&["a", "b"]));
+    assert!(next.finds_at_once("b", "base"), "its file is still there");
+    assert!(!next.finds_at_once("a", "base"), "a new one must be taken");
+    assert_eq!(content(&next, "a").unwrap(), b"new\n");
+    assert!(next.finds_at_once("a", "base"));
+}
+
+#[test]
+fn commits_that_minions_ask_for_cost_branches_nothing_and_have_a_bound() {
+    let top = tempfile::tempdir().unwrap();
+    let (repository, server) = one_remote(top.path());
+    let commits: Vec<String> = (0..40).map(|_| repository.commit("master", &[])).collect();
+    repository.commit("dev", &[]);
+    assert!(server.refresh_remotes());
+    for saltenv in ["base", "dev"] {
+        assert!(!server.lists_at_once(saltenv), "it has to be listed first");
+        assert_eq!(files(&server, saltenv), names(&["a", "b"]));
+    }
+    for commit in &commits {
+        assert!(!server.lists_at_once(commit), "{commit}");
+        assert_eq!(files(&server, commit), names(&["a", "b"]));
+        assert!(server.lists_at_once(commit), "{commit}");
+    }
+    assert!(server.lists_at_once("base") && server.lists_at_once("dev"));
+    // Names that are made up: only so many are looked up.
+    let made_up = |at: usize| format!("{at:040x}");
+    let looked_up = (0..1000).filter(|at| {
+        let is_looked_up = !server.lists_at_once(&made_up(*at));
+        assert_eq!(files(&server, &made_up(*at)), names(&[]));
+        assert!(
+            server.lists_at_once(&made_up(*at)),
+            "it is known to be nothing"
+        );
+        is_looked_up
+    });
+    assert_eq!(looked_up.count() + commits.len(), 256);
+    assert!(server.lists_at_once("base") && server.lists_at_once("dev"));
+    // The next fetch may bring them.
+    assert!(!server.refresh_remotes());
+    assert!(!server.lists_at_once(&made_up(999)));
+}
+
+#[test]
+fn what_a_killed_master_was_writing_is_removed() {
+    let top = tempfile::tempdir().unwrap();
+    let (_repository, server) = one_remote(top.path());
+    assert!(server.refresh_remotes());
+    assert!(content(&server, "a").is_some());
+    drop(server);
     let clones = top.path().join("master/cache/saltern/git/gitfs");
     let clone = fs::read_dir(clones)
         .unwrap()
@@ -154,18 +207,20 @@ fn files_that_no_ref_names_any_more_are_removed() {
         .unwrap()
         .unwrap()
         .path();
-    let stored = || {
-        let directories = fs::read_dir(clone.join("files")).unwrap();
-        let files = directories.map(|entry| fs::read_dir(entry.unwrap().path()).unwrap().count());
-        files.sum::<usize>()
-    };
-    assert_eq!(stored(), 2);
-    repository.commit("master", &[("a", What::File("new\n"))]);
-    assert!(server.refresh_remotes());
-    assert!(content(&server, "a").is_some());
-    repository.commit("master", &[("c", What::File("3\n"))]);
-    assert!(server.refresh_remotes());
-    assert!(stored() <= 2, "{}", stored());
+    let blobs = fs::read_dir(clone.join("files")).unwrap().next().unwrap();
+    let leftovers = [
+        blobs.unwrap().path().join("new.1.0"),
+        clone.join("trees/new.1.0"),
+        clone.join("trees/old.new.1.0"),
+    ];
+    fs::create_dir_all(&leftovers[1]).unwrap();
+    fs::create_dir_all(&leftovers[2]).unwrap();
+    fs::write(&leftovers[0], "").unwrap();
+    let next = super::server(&top.path().join("master/master"));
+    for leftover in leftovers {
+        assert!(!leftover.exists(), "{}", leftover.display());
+    }
+    assert_eq!(content(&next, "a").unwrap(), b"1\n");
 }
 
 #[test]

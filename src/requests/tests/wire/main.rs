@@ -12,6 +12,7 @@ mod auth_decisions;
 mod client;
 mod envelope;
 mod events;
+mod files;
 mod minion_data;
 mod pillar;
 mod publish;

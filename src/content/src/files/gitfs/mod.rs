@@ -10,7 +10,7 @@
 
 mod options;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ use super::found::Found;
 use super::listing::{Listing, Paths};
 use super::path::{Relative, Wanted, join, normalise};
 use super::root::{Links, Root};
-use crate::git::{Clones, Entry, Fetch, GitError, Oid, Refs, Tree};
+use crate::git::{Clones, Entry, Fetch, GitError, Kept, Oid, Refs, Tree};
 
 /// The backend's name in answers.
 pub(crate) const NAME: &str = "gitfs";
@@ -30,8 +30,10 @@ pub(crate) const NAME: &str = "gitfs";
 /// How many links are followed, one after the other.
 const MOST_LINKS: usize = 100;
 
-/// How many environments' lists are kept. Their names come from minions, as names of commits.
+/// How many environments' lists are kept.
 const KEPT_LISTINGS: usize = 256;
+/// How many lists are kept for what no ref makes an environment of: the names come from minions.
+const KEPT_OTHERS: usize = 16;
 
 pub(crate) struct GitFs {
     remotes: Vec<Remote>,
@@ -42,12 +44,31 @@ pub(crate) struct GitFs {
 }
 
 /// What holds until the refs change.
-#[derive(Default)]
 struct Cache {
     /// One number of each remote.
     generations: Vec<u64>,
     environments: Arc<BTreeSet<String>>,
-    listings: HashMap<String, Arc<Listing>>,
+    listings: Kept<String, Arc<Listing>>,
+    /// The lists of what is not among the environments.
+    others: Kept<String, Arc<Listing>>,
+}
+
+impl Cache {
+    fn new(generations: Vec<u64>, environments: BTreeSet<String>) -> Self {
+        Self {
+            generations,
+            environments: Arc::new(environments),
+            listings: Kept::new(KEPT_LISTINGS),
+            others: Kept::new(KEPT_OTHERS),
+        }
+    }
+
+    fn lists_of(&mut self, saltenv: &str) -> &mut Kept<String, Arc<Listing>> {
+        match self.environments.contains(saltenv) {
+            true => &mut self.listings,
+            false => &mut self.others,
+        }
+    }
 }
 
 impl GitFs {
@@ -65,7 +86,7 @@ impl GitFs {
                 .join("gitfs/refs")
                 .to_string_lossy()
                 .into_owned(),
-            cache: Mutex::default(),
+            cache: Mutex::new(Cache::new(Vec::new(), BTreeSet::new())),
         })
     }
 
@@ -94,11 +115,7 @@ impl GitFs {
                 .remotes
                 .iter()
                 .flat_map(|remote| remote.environments(&remote.clone.refs()));
-            *cache = Cache {
-                environments: Arc::new(environments.collect()),
-                generations,
-                listings: HashMap::new(),
-            };
+            *cache = Cache::new(generations, environments.collect());
         }
         cache
     }
@@ -112,22 +129,60 @@ impl GitFs {
         // Stock joins the path to that of its cache, and refuses one that leads out of there.
         Relative::parse(path).ok()?;
         self.remotes.iter().find_map(|remote| {
-            let below = match remote.mountpoint(saltenv) {
-                "" => path,
-                mountpoint => path.strip_prefix(mountpoint)?.strip_prefix('/')?,
-            };
-            if !self.is_looked_into(remote, saltenv) {
-                return None;
-            }
-            let below = below.trim_start_matches('/');
-            let below = match remote.root(saltenv) {
-                "" => below.to_owned(),
-                root => joined(root, below),
-            };
+            let below = self.below(remote, path, saltenv)?;
             let tree = tree(remote, saltenv)?;
             let (oid, mode) = file_at(&tree, below)?;
             self.found(remote, &oid, mode, path, saltenv)
         })
+    }
+
+    /// A path within a remote's tree, if the remote can have it.
+    fn below(&self, remote: &Remote, path: &str, saltenv: &str) -> Option<String> {
+        let below = match remote.mountpoint(saltenv) {
+            "" => path,
+            mountpoint => path.strip_prefix(mountpoint)?.strip_prefix('/')?,
+        };
+        if !self.is_looked_into(remote, saltenv) {
+            return None;
+        }
+        let below = below.trim_start_matches('/');
+        Some(match remote.root(saltenv) {
+            "" => below.to_owned(),
+            root => joined(root, below),
+        })
+    }
+
+    /// Whether [`GitFs::find`] answers without a process of git. (Unless the refs change just
+    /// then: a process more now and then does no harm.)
+    pub(crate) fn finds_at_once(&self, wanted: &Wanted, saltenv: &str) -> bool {
+        for remote in &self.remotes {
+            let Some(below) = self.below(remote, &wanted.path, saltenv) else {
+                continue;
+            };
+            let Some(commit) = known_commit(remote, saltenv) else {
+                return false;
+            };
+            let Some(commit) = commit else { continue };
+            let Some(tree) = remote.clone.known_tree(&commit) else {
+                return false;
+            };
+            if let Some((oid, _)) = file_at(&tree, below) {
+                return remote.clone.has_file(&oid);
+            }
+        }
+        true
+    }
+
+    /// Whether [`GitFs::listing`] answers without a process of git.
+    pub(crate) fn lists_at_once(&self, saltenv: &str) -> bool {
+        let is_kept = self.cache().lists_of(saltenv).get(saltenv).is_some();
+        is_kept
+            || self.remotes.iter().all(|remote| {
+                !self.is_looked_into(remote, saltenv)
+                    || known_commit(remote, saltenv).is_some_and(|commit| {
+                        commit.is_none_or(|commit| remote.clone.known_tree(&commit).is_some())
+                    })
+            })
     }
 
     fn found(
@@ -141,15 +196,20 @@ impl GitFs {
         let failed = |error: &dyn std::fmt::Display| {
             tracing::error!(path, saltenv, %error, "a file of a git remote cannot be served");
         };
-        let name = remote
-            .clone
-            .file(oid)
-            .inspect_err(|error| failed(error))
-            .ok()?;
-        let stored = Relative::parse(&name).ok()?;
-        let root = Root::open(&remote.clone.files()).ok()?;
-        let stat = root
-            .stat(&stored, Links::Never)
+        let take = || -> Result<_, GitError> {
+            let files = remote.clone.files();
+            let name = remote.clone.file(oid)?;
+            let wrong = |error: &dyn std::fmt::Display| GitError::io(files, error);
+            let stored = Relative::parse(&name).map_err(|error| wrong(&error))?;
+            let root = Root::open(files).map_err(|error| wrong(&error))?;
+            let stat = root
+                .stat(&stored, Links::Never)
+                .map_err(|error| wrong(&error))?;
+            Ok((stored, root, stat))
+        };
+        // It may have been removed to make room, right after it was there.
+        let (stored, root, stat) = take()
+            .or_else(|_| take())
             .inspect_err(|error| failed(error))
             .ok()?;
         Some(Found {
@@ -178,16 +238,18 @@ impl GitFs {
     /// # Errors
     /// [`FilesError::Git`] if git cannot list a tree.
     pub(crate) fn listing(&self, saltenv: &str) -> Result<Arc<Listing>, FilesError> {
-        if let Some(listing) = self.cache().listings.get(saltenv) {
-            return Ok(Arc::clone(listing));
+        if let Some(listing) = self.cache().lists_of(saltenv).get(saltenv) {
+            return Ok(listing);
         }
         let (mut files, mut directories) = (Vec::new(), Vec::new());
         let mut links = BTreeMap::new();
         let before = self.cache().generations.clone();
+        let mut has_tree = false;
         for remote in &self.remotes {
             if self.is_looked_into(remote, saltenv)
                 && let Some(tree) = try_tree(remote, saltenv)?
             {
+                has_tree = true;
                 list(
                     remote,
                     saltenv,
@@ -205,13 +267,11 @@ impl GitFs {
             links,
         });
         let mut cache = self.cache();
-        // Refs that changed meanwhile make it a list of the past.
-        if cache.generations == before {
-            if cache.listings.len() >= KEPT_LISTINGS {
-                cache.listings.clear();
-            }
+        // Refs that changed meanwhile make it a list of the past. Without a tree there is nothing to
+        // keep: the next fetch, or the next look into the repository, may find one.
+        if has_tree && cache.generations == before {
             cache
-                .listings
+                .lists_of(saltenv)
                 .insert(saltenv.to_owned(), Arc::clone(&listing));
         }
         Ok(listing)
@@ -247,6 +307,32 @@ fn try_tree(remote: &Remote, saltenv: &str) -> Result<Option<Arc<Tree>>, GitErro
     let commit = commit(remote, &refs, reference)
         .or_else(|| fallback.and_then(|fallback| commit(remote, &refs, fallback)));
     commit.map(|commit| remote.clone.tree(&commit)).transpose()
+}
+
+/// The commit of an environment, if that is known without a process; an inner `None` if the remote
+/// has none.
+fn known_commit(remote: &Remote, saltenv: &str) -> Option<Option<Oid>> {
+    if !remote.is_exposed(saltenv) {
+        return Some(None);
+    }
+    let Some(reference) = remote.reference(saltenv) else {
+        return Some(None);
+    };
+    let refs = remote.clone.refs();
+    let fallback = (!remote.fallback.is_empty()).then_some(remote.fallback.as_str());
+    for name in std::iter::once(reference).chain(fallback) {
+        for ref_type in &remote.ref_types {
+            let found = match ref_type {
+                RefType::Branch => refs.branches.get(name).cloned(),
+                RefType::Tag => refs.tags.get(name).cloned(),
+                RefType::Sha => remote.clone.known_commit(name)?,
+            };
+            if found.is_some() {
+                return Some(found);
+            }
+        }
+    }
+    Some(None)
 }
 
 /// The object of a branch, a tag or a commit, by the types that the remote has, in their order.
