@@ -195,7 +195,11 @@ impl<'a> Compilation<'a> {
         let mut top_errors = Vec::new();
         let mut pillar = empty();
         let halted = match self.refused.take() {
-            Some(reason) => Err(Halt(reason)),
+            Some(reason) => {
+                // What a minion asks for is no error of the site's, and must not fill its log.
+                self.logged.push(reason.clone());
+                Err(Halt(reason))
+            }
             None => self.compile(&mut pillar, &mut errors, &mut top_errors),
         };
         errors.append(&mut top_errors);
