@@ -508,14 +508,7 @@ fn an_empty_site_says_so() {
 #[test]
 fn options_that_cannot_work_are_named() {
     let master = Master::new(&[]);
-    for (options, name) in [
-        (
-            "pillar_cache: true\npillar_cache_backend: moon\n",
-            "pillar_cache_backend",
-        ),
-        ("pillar_roots: {base: [[1]]}\n", "pillar_roots"),
-    ] {
-        let error = master.open(options).err().unwrap().to_string();
-        assert!(error.contains(name), "{error}");
-    }
+    let error = master.open("pillar_roots: {base: [[1]]}\n");
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("pillar_roots"), "{error}");
 }
