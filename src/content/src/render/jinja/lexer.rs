@@ -47,8 +47,19 @@ struct Lexer<'a> {
     line: usize,
     syntax: &'a Syntax,
     tokens: Vec<Placed>,
+    /// Where each start mark stands next, as far as it was looked for: at its index in
+    /// [`Lexer::next_start`]. Each part of the text is searched once for each mark.
+    ahead: [Ahead; 5],
     /// Whether the last thing read ended a line, which is where `lstrip_blocks` may work.
     line_starting: bool,
+}
+
+/// The next place of a mark and its length.
+#[derive(Clone, Copy, PartialEq)]
+enum Ahead {
+    Unknown,
+    At(usize, usize),
+    Nowhere,
 }
 
 /// The tokens of a template.
@@ -63,6 +74,7 @@ pub(crate) fn tokens(source: &str, syntax: &Syntax) -> Result<Vec<Placed>, LexEr
         line: 1,
         syntax,
         tokens: Vec::new(),
+        ahead: [Ahead::Unknown; 5],
         line_starting: true,
     };
     lexer.root()?;
@@ -165,22 +177,21 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next tag: where it starts, what it is, how long its start mark is.
-    fn next_start(&self) -> Option<(usize, Start, usize)> {
+    fn next_start(&mut self) -> Option<(usize, Start, usize)> {
         let rest = self.rest();
         let syntax = self.syntax;
         let mut marks = [
-            (syntax.comment_start.as_str(), Start::Comment),
-            (syntax.block_start.as_str(), Start::Block),
-            (syntax.print_start.as_str(), Start::Print),
+            (0, syntax.comment_start.as_str(), Start::Comment),
+            (1, syntax.block_start.as_str(), Start::Block),
+            (2, syntax.print_start.as_str(), Start::Print),
         ];
-        marks.sort_by_key(|(mark, _)| std::cmp::Reverse(mark.len()));
+        marks.sort_by_key(|(_, mark, _)| std::cmp::Reverse(mark.len()));
         let mut best: Option<(usize, Start, usize)> = None;
-        for (mark, start) in marks {
-            let found = rest
-                .find(mark)
-                .filter(|at| best.is_none_or(|(best, ..)| *at < best));
-            if let Some(at) = found {
-                best = Some((at, start, mark.len()));
+        for (index, mark, start) in marks {
+            let find = |lexer: &Self| Some((lexer.rest().find(mark)?, mark.len()));
+            let found = self.ahead(index, find);
+            if let Some((at, length)) = found.filter(|(at, _)| best.is_none_or(|b| *at < b.0)) {
+                best = Some((at, start, length));
             }
         }
         if let Some((at, Start::Block, _)) = best
@@ -189,18 +200,42 @@ impl<'a> Lexer<'a> {
             best = Some((at, Start::Raw, length));
         }
         if let Some(prefix) = &syntax.line_statement {
-            let found = self.line_mark(prefix, false);
+            let found = self.ahead(3, |lexer| lexer.line_mark(prefix, false));
             if let Some((at, length)) = found.filter(|(at, _)| best.is_none_or(|b| *at <= b.0)) {
                 best = Some((at, Start::LineBlock, length));
             }
         }
         if let Some(prefix) = &syntax.line_comment {
-            let found = self.line_mark(prefix, true);
+            let found = self.ahead(4, |lexer| lexer.line_mark(prefix, true));
             if let Some((at, length)) = found.filter(|(at, _)| best.is_none_or(|b| *at <= b.0)) {
                 best = Some((at, Start::LineComment, length));
             }
         }
         best
+    }
+
+    /// How far off a mark is, which is looked for only if the one that is known was passed.
+    fn ahead(
+        &mut self,
+        index: usize,
+        find: impl Fn(&Self) -> Option<(usize, usize)>,
+    ) -> Option<(usize, usize)> {
+        let known = self.ahead.get(index).copied().unwrap_or(Ahead::Unknown);
+        let next = match known {
+            Ahead::At(at, _) if at >= self.at => known,
+            Ahead::Nowhere => known,
+            _ => match find(self) {
+                Some((offset, length)) => Ahead::At(self.at + offset, length),
+                None => Ahead::Nowhere,
+            },
+        };
+        if let Some(slot) = self.ahead.get_mut(index) {
+            *slot = next;
+        }
+        match next {
+            Ahead::At(at, length) => Some((at - self.at, length)),
+            _ => None,
+        }
     }
 
     /// Where a line statement or comment starts: white space at the start of a line and the
@@ -511,4 +546,42 @@ fn quoted(source: &str, mark: char) -> Option<(String, usize)> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::{Ahead, Lexer, Syntax};
+
+    #[test]
+    fn no_part_of_the_text_is_searched_twice_for_a_mark() {
+        let text = "ab{{ 1 }}".repeat(1000) + "{% set a = 1 %}";
+        let syntax = Syntax::default();
+        let mut lexer = Lexer {
+            text: &text,
+            at: 0,
+            line: 1,
+            syntax: &syntax,
+            tokens: Vec::new(),
+            ahead: [Ahead::Unknown; 5],
+            line_starting: true,
+        };
+        let searched = Cell::new(0);
+        for mark in ["{#", "{%", "{{"] {
+            lexer.at = 0;
+            lexer.ahead = [Ahead::Unknown; 5];
+            searched.set(0);
+            while lexer.at < text.len() {
+                let found = lexer.ahead(0, |lexer| {
+                    let found = lexer.rest().find(mark);
+                    searched.set(searched.get() + found.unwrap_or(lexer.rest().len()));
+                    Some((found?, mark.len()))
+                });
+                assert_eq!(found.map(|(at, _)| at), lexer.rest().find(mark));
+                lexer.at += 1;
+            }
+            assert!(searched.get() <= text.len(), "{mark}: {}", searched.get());
+        }
+    }
 }
