@@ -92,9 +92,110 @@ fn a_deadline_is_kept() {
 #[test]
 fn a_value_that_contains_itself_is_no_endless_print() {
     let template = "{% set l = [] %}{% do l.append(l) %}{{ l }}";
-    assert_eq!(fails(template, Limits::DEFAULT).class, ErrorClass::Other);
+    assert_eq!(fails(template, Limits::DEFAULT).class, ErrorClass::Limit);
     let template = "{% set d = {} %}{% do d.update(d=d) %}{{ d | yaml }}{{ d | json }}";
-    assert_eq!(fails(template, Limits::DEFAULT).class, ErrorClass::Other);
+    assert_eq!(fails(template, Limits::DEFAULT).class, ErrorClass::Limit);
+}
+
+/// Templates that nest `ns.x` as deep as a loop has rounds, each in its own way.
+fn nesting() -> Vec<String> {
+    let round = |body: &str| {
+        format!(
+            "{{% set ns = namespace(x=[], o=[]) %}}{{% macro f() %}}{{% set ns.x = varargs %}}\
+             {{% endmacro %}}{{% macro g() %}}{{% set ns.x = kwargs %}}{{% endmacro %}}\
+             {{% set ns.o = ns.x %}}{{% for a in range(50000) %}}{body}{{% endfor %}}"
+        )
+    };
+    [
+        "{% set ns.x = [ns.x] %}",
+        "{% set ns.x = (ns.x,) %}",
+        "{% set ns.x = {'a': ns.x} %}",
+        "{% set ns.x = [] + [ns.x] %}",
+        "{% set ns.x = () + (ns.x,) %}",
+        "{% set ns.x = [ns.x] * 1 %}",
+        "{% set ns.x = dict(a=ns.x) %}",
+        "{% set ns.x = namespace(a=ns.x) %}",
+        "{% set ns.x = joiner(ns.x) %}",
+        "{% set ns.x = cycler(ns.x) %}",
+        "{% set ns.x = dict(a=ns.x).values() %}",
+        "{% set ns.x = dict(a=ns.x).items() %}",
+        "{% set l = [] %}{% do l.append(ns.x) %}{% set ns.x = l.append %}",
+        "{% set l = [] %}{% do l.insert(0, ns.x) %}{% set ns.x = l %}",
+        "{% set l = [] %}{% do l.extend([ns.x]) %}{% set ns.x = l %}",
+        "{% set d = {} %}{% do d.update({'a': ns.x}) %}{% set ns.x = d %}",
+        "{% set d = {} %}{% do d.update(a=ns.x) %}{% set ns.x = d %}",
+        "{% set d = {} %}{% do d.setdefault('a', ns.x) %}{% set ns.x = d %}",
+        // From the outside to the inside.
+        "{% set l = [] %}{% do ns.x.append(l) %}{% set ns.x = l %}",
+        "{% set ns.x = [ns.x] | list | batch(1) | first %}",
+        "{% set ns.x = [ns.x] | zip([1]) | list %}",
+        "{{ f(ns.x) }}",
+        "{{ g(a=ns.x) }}",
+        "{% with %}{% set old = ns.x %}{% macro h() %}{{ old }}{% endmacro %}\
+         {% set ns.x = h %}{% endwith %}",
+        "{% for b in [ns.x] %}{% set ns.x = loop %}{% endfor %}",
+    ]
+    .map(round)
+    .into()
+}
+
+#[test]
+fn a_value_of_any_depth_is_dropped() {
+    for template in nesting() {
+        let limits = Limits {
+            time: Duration::from_secs(600),
+            ..Limits::DEFAULT
+        };
+        let done = jinja::render(&template, "deep.sls", &context(limits));
+        assert_eq!(done, Ok(String::new()), "{template}");
+    }
+    let straight = format!("{{% set x = [] %}}{}", "{% set x = [x] %}".repeat(5000));
+    assert_eq!(
+        jinja::render(&straight, "deep.sls", &context(Limits::DEFAULT)),
+        Ok(String::new())
+    );
+}
+
+#[test]
+fn a_value_that_is_too_deep_is_an_error_where_it_is_used() {
+    let deep = |step: &str| {
+        format!(
+            "{{% set ns = namespace(x=[], y=[]) %}}{{% for a in range(5000) %}}\
+             {{% set ns.x = {} %}}{{% set ns.y = {} %}}{{% endfor %}}",
+            step.replace("it", "ns.x"),
+            step.replace("it", "ns.y")
+        )
+    };
+    for step in ["[it]", "(it,)", "{'a': it}", "dict(a=it).values()"] {
+        for used in [
+            "{{ ns.x }}",
+            "{{ ns.x | json }}",
+            "{{ ns.x | yaml }}",
+            "{{ ns.x | pprint }}",
+            "{{ ns.x | tojson }}",
+            "{{ ns.x == ns.y }}",
+            "{{ ns.x in [ns.y] }}",
+            "{{ ns.x ~ 'a' }}",
+            "{{ [ns.x, ns.y] | sort }}",
+            "{{ [ns.x, ns.y] | unique }}",
+            "{{ {(ns.x,): 1} }}",
+            "{{ 'x' | set_dict_key_value(ns.x) }}",
+            "{{ salt['test.echo'](ns.x) }}",
+        ] {
+            let template = deep(step) + used;
+            fails(&template, Limits::DEFAULT);
+        }
+    }
+    let error = fails(&(deep("[it]") + "{{ ns.x }}"), Limits::DEFAULT);
+    assert_eq!(error.class, ErrorClass::Limit, "{error}");
+}
+
+#[test]
+fn a_comparison_of_values_that_double_at_each_level_ends() {
+    let wide = "{% set ns = namespace(x=[], y=[]) %}{% for a in range(60) %}\
+                {% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}\
+                {{ ns.x == ns.y }}";
+    assert_eq!(fails(wide, Limits::DEFAULT).class, ErrorClass::Limit);
 }
 
 #[test]

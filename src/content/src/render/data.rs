@@ -1,6 +1,8 @@
 //! Between the value types: what comes from the wire or a document, what a template works on, and
 //! what a rendering gives.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use minijinja::value::Value as Template;
 use saltern_config::yaml::{Key as YamlKey, Node, NodeValue};
@@ -11,6 +13,8 @@ use super::jinja::value::{Entries, Key, Kind, dict, int, list, none};
 
 /// How deep values are converted.
 const DEEPEST: usize = 200;
+/// About how many bytes of memory a value of a template may take as plain data.
+const LARGEST: usize = 256 << 20;
 
 /// A YAML document as plain data. An integer beyond 64 bits becomes text, since the wire has none.
 pub fn from_yaml(node: Node) -> Value {
@@ -73,15 +77,23 @@ pub(crate) fn to_template(value: &Value) -> Template {
 
 /// A value of a template as plain data, for a function.
 pub(crate) fn from_template(value: &Template) -> Outcome<Value> {
-    from_template_at(value, 0)
+    from_template_at(value, 0, &Cell::new(LARGEST))
 }
 
-fn from_template_at(value: &Template, depth: usize) -> Outcome<Value> {
+/// `left` bytes of memory may be used: a list that holds another twice doubles it at each level.
+fn from_template_at(value: &Template, depth: usize, left: &Cell<usize>) -> Outcome<Value> {
     if depth > DEEPEST {
-        return Err(Fault::other("maximum recursion depth exceeded"));
+        return Err(Fault::limit("maximum recursion depth exceeded"));
+    }
+    let bytes = size_of::<Value>() + value.as_bytes().map_or(0, <[u8]>::len);
+    match left.get().checked_sub(bytes) {
+        Some(rest) => left.set(rest),
+        None => return Err(Fault::limit("a value takes too much memory")),
     }
     let all = |items: &[Template]| {
-        let items = items.iter().map(|item| from_template_at(item, depth + 1));
+        let items = items
+            .iter()
+            .map(|item| from_template_at(item, depth + 1, left));
         items.collect::<Outcome<Vec<_>>>().map(Value::Array)
     };
     Ok(match Kind::of(value) {
@@ -109,8 +121,8 @@ fn from_template_at(value: &Template, depth: usize) -> Outcome<Value> {
             let mut map = Vec::with_capacity(entries.len());
             for (key, value) in entries {
                 map.push((
-                    from_template_at(&key, depth + 1)?,
-                    from_template_at(&value, depth + 1)?,
+                    from_template_at(&key, depth + 1, left)?,
+                    from_template_at(&value, depth + 1, left)?,
                 ));
             }
             Value::Map(map)

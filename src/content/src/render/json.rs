@@ -11,6 +11,8 @@ use minijinja::value::Value;
 
 /// How deep documents are read and written.
 const DEEPEST: usize = 200;
+/// The longest document that is written.
+const LONGEST: usize = 16 << 20;
 
 /// Reads a document.
 ///
@@ -254,7 +256,11 @@ pub(crate) fn dump(value: &Value, style: Style) -> Outcome<String> {
 
 fn write(out: &mut String, value: &Value, style: Style, depth: usize) -> Outcome<()> {
     if depth > DEEPEST {
-        return Err(Fault::other("Circular reference detected"));
+        return Err(Fault::limit("Circular reference detected"));
+    }
+    // A list that holds another twice doubles it at each level.
+    if out.len() > LONGEST {
+        return Err(Fault::limit("the text of a value is too long"));
     }
     match Kind::of(value) {
         Kind::None => out.push_str("null"),

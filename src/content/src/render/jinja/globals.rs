@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use minijinja::value::{Object, ObjectRepr, Value};
+use minijinja::value::{DynObject, Object, ObjectRepr, Value};
 use parking_lot::Mutex;
 use saltern_wire::msgpack::Value as Data;
 
 use super::args::Args;
 use super::fault::{Fault, Outcome};
+use super::release::release;
 use super::salt::Builtin;
 use super::value::{Dict, Entries, Key, Namespace, dict, int, none};
 use super::{Py, methods, ops, text};
@@ -77,6 +78,18 @@ struct Cycler {
     at: Mutex<usize>,
 }
 
+impl Drop for Joiner {
+    fn drop(&mut self) {
+        release([std::mem::take(&mut self.separator)]);
+    }
+}
+
+impl Drop for Cycler {
+    fn drop(&mut self) {
+        release(std::mem::take(&mut self.items));
+    }
+}
+
 impl fmt::Debug for Joiner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<joiner>")
@@ -105,6 +118,11 @@ impl Object for Cycler {
             .then(|| self.items.get(*self.at.lock()).cloned())
             .flatten()
     }
+}
+
+/// Whether an object is one of these.
+pub(crate) fn is_ours(object: &DynObject) -> bool {
+    object.is::<Cycler>() || object.is::<Joiner>()
 }
 
 /// Whether one of these objects has a method.
@@ -144,7 +162,7 @@ fn entries_of(args: Args) -> Outcome<Entries> {
     for other in &args.positional {
         methods::update(&made, other)?;
     }
-    let mut entries = made.0.into_inner();
+    let mut entries = std::mem::take(&mut *made.0.lock());
     for (name, value) in args.named {
         entries.insert(Key::text(&name), (Value::from(name), value));
     }

@@ -10,7 +10,8 @@ use minijinja::{Environment, Error, State};
 
 use super::args::Args;
 use super::fault::{Fault, Outcome};
-use super::salt::{Builtin, Function, Imported, Method};
+use super::release::Held;
+use super::salt::{Builtin, Function, Imported, Method, kept};
 use super::value::{
     Entries, Key, Kind, Namespace, dict, is_silent, is_undefined, list, none, silent, tuple,
     type_name, undefined, undefined_fault,
@@ -175,7 +176,7 @@ const OPERATIONS: [(&str, Operation); 31] = [
         let name = arg(args, 2).as_str().unwrap_or_default();
         let mangled = format!("{}{name}", prefix_of(arg(args, 1)));
         match arg(args, 0).get_attr(&mangled) {
-            Ok(value) if !value.is_undefined() => Ok(value),
+            Ok(value) if !value.is_undefined() => Ok(kept(value)),
             _ => Ok(undefined(format!(
                 "the template {} does not export the requested name '{name}'",
                 text::repr(arg(args, 3))?
@@ -260,7 +261,7 @@ fn name(py: &mut Py<'_, '_, '_>, args: &[Value]) -> Outcome<Value> {
     py.run.step()?;
     let value = arg(args, 0);
     if !value.is_undefined() {
-        return Ok(value.clone());
+        return Ok(kept(value.clone()));
     }
     let name = arg(args, 1).as_str().unwrap_or_default();
     let main = parts_of(py.state.name()).is_some_and(|(_, prefix)| prefix == MAIN);
@@ -356,7 +357,8 @@ fn method(py: &mut Py<'_, '_, '_>, args: &[Value]) -> Outcome<Value> {
         return methods::call(py, object, name, Args::from_engine(rest));
     }
     if matches!(name, "cycle" | "changed") && is_loop(object) {
-        return Ok(object.call_method(py.state, name, rest)?);
+        let value = Held::inner(object).call_method(py.state, name, rest)?;
+        return Ok(kept(value));
     }
     let callee = ops::attribute(object, name)?;
     call(py, &callee, Args::from_engine(rest))
@@ -364,7 +366,7 @@ fn method(py: &mut Py<'_, '_, '_>, args: &[Value]) -> Outcome<Value> {
 
 fn is_loop(object: &Value) -> bool {
     matches!(Kind::of(object), Kind::Other)
-        && object
+        && Held::inner(object)
             .get_attr("revindex0")
             .is_ok_and(|value| !value.is_undefined())
 }
@@ -387,6 +389,7 @@ pub(crate) fn call(py: &mut Py<'_, '_, '_>, callee: &Value, args: Args) -> Outco
     if let Some(result) = globals::call_object(callee)? {
         return Ok(result);
     }
+    let callee = Held::inner(callee);
     if let Some(parameters) = macro_parameters(callee) {
         return call_macro(py, callee, &parameters, args);
     }

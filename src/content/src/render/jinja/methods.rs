@@ -8,6 +8,7 @@ use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
 
 use super::args::Args;
 use super::fault::{Fault, Outcome};
+use super::release::release;
 use super::salt::Method;
 use super::value::{
     Dict, Entries, Key, Kind, List, Set, dict, int, list, none, set, tuple, type_name,
@@ -212,10 +213,16 @@ fn list_method(
 
 /// What `dict.keys()`, `.values()` and `.items()` give: it can be gone through, but has no index.
 pub(crate) struct View {
-    name: String,
-    items: Vec<Value>,
+    pub(crate) name: String,
+    pub(crate) items: Vec<Value>,
     /// A `range` has an index.
-    indexed: bool,
+    pub(crate) indexed: bool,
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        release(std::mem::take(&mut self.items));
+    }
 }
 
 impl fmt::Debug for View {

@@ -24,6 +24,7 @@ mod methods;
 pub(crate) mod network;
 pub(crate) mod ops;
 mod options;
+mod release;
 pub(crate) mod salt;
 mod string_methods;
 mod tests;

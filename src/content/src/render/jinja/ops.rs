@@ -2,11 +2,14 @@
 //!
 //! Longer than 500 lines, because it is one function an operator.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 
 use minijinja::value::{Value, ValueKind};
 
 use super::fault::{Fault, Outcome};
+use super::methods::View;
+use super::release::Held;
 use super::text::{percent, str_of};
 use super::value::Key;
 use super::value::{
@@ -17,6 +20,9 @@ use super::value::{
 const LONGEST: usize = 16 << 20;
 /// How deep containers are compared.
 const DEEPEST: usize = 150;
+/// How many values one comparison looks at: a list that holds another twice doubles it at each
+/// level.
+const MOST_COMPARED: usize = 1_000_000;
 
 pub(crate) fn as_int(value: &Value) -> Option<i128> {
     match Kind::of(value) {
@@ -261,14 +267,18 @@ pub(crate) fn concatenated(values: &[Value]) -> Outcome<Value> {
 
 /// `left == right`; comparing something undefined is an error.
 pub(crate) fn equal(left: &Value, right: &Value) -> Outcome<bool> {
-    equal_at(left, right, 0)
+    equal_at(left, right, 0, &Cell::new(MOST_COMPARED))
 }
 
-fn equal_at(left: &Value, right: &Value, depth: usize) -> Outcome<bool> {
+fn equal_at(left: &Value, right: &Value, depth: usize, steps: &Cell<usize>) -> Outcome<bool> {
     if depth > DEEPEST {
-        return Err(Fault::other(
+        return Err(Fault::limit(
             "maximum recursion depth exceeded in comparison",
         ));
+    }
+    match steps.get().checked_sub(1) {
+        Some(left) => steps.set(left),
+        None => return Err(Fault::limit("a comparison takes too many steps")),
     }
     defined(left)?;
     defined(right)?;
@@ -277,7 +287,7 @@ fn equal_at(left: &Value, right: &Value, depth: usize) -> Outcome<bool> {
             return Ok(false);
         }
         for (one, other) in first.iter().zip(second) {
-            if !equal_at(one, other, depth + 1)? {
+            if !equal_at(one, other, depth + 1, steps)? {
                 return Ok(false);
             }
         }
@@ -303,7 +313,7 @@ fn equal_at(left: &Value, right: &Value, depth: usize) -> Outcome<bool> {
                 let Some((_, other)) = second.get(key) else {
                     return Ok(false);
                 };
-                if !equal_at(value, other, depth + 1)? {
+                if !equal_at(value, other, depth + 1, steps)? {
                     return Ok(false);
                 }
             }
@@ -314,7 +324,16 @@ fn equal_at(left: &Value, right: &Value, depth: usize) -> Outcome<bool> {
             let second = second.0.lock().clone();
             first.len() == second.len() && first.keys().all(|key| second.contains_key(key))
         }
-        (Kind::Other, Kind::Other) => left == right,
+        (Kind::Other, Kind::Other) => {
+            let views = (
+                left.downcast_object_ref::<View>(),
+                right.downcast_object_ref::<View>(),
+            );
+            match views {
+                (Some(first), Some(second)) => return all(&first.items, &second.items),
+                _ => Held::inner(left) == Held::inner(right),
+            }
+        }
         (Kind::Int(_) | Kind::Bool(_), Kind::Int(_) | Kind::Bool(_)) => {
             as_int(left) == as_int(right)
         }

@@ -6,6 +6,10 @@ use std::sync::Arc;
 
 use minijinja::value::{Object, ObjectRepr, Value};
 
+use super::globals;
+use super::methods::View;
+use super::release::{Held, release};
+use super::value::{Kind, Namespace};
 use crate::render::functions::Functions;
 
 /// `salt`: a table of functions by their full names.
@@ -69,6 +73,18 @@ impl fmt::Debug for Imported {
     }
 }
 
+impl Drop for Method {
+    fn drop(&mut self) {
+        release([std::mem::take(&mut self.object)]);
+    }
+}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        release([std::mem::take(&mut self.module)]);
+    }
+}
+
 impl Object for Imported {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
@@ -113,7 +129,8 @@ pub(crate) fn attribute(value: &Value, name: &str) -> Option<Value> {
             .module
             .get_attr(&name)
             .ok()
-            .filter(|value| !value.is_undefined());
+            .filter(|value| !value.is_undefined())
+            .map(kept);
     }
     if value.downcast_object_ref::<Method>().is_some()
         || value.downcast_object_ref::<Function>().is_some()
@@ -122,8 +139,34 @@ pub(crate) fn attribute(value: &Value, name: &str) -> Option<Value> {
         return None;
     }
     // The engine's own objects: `loop`, macros.
-    value
+    Held::inner(value)
         .get_attr(name)
         .ok()
         .filter(|value| !value.is_undefined())
+}
+
+/// A value that came from the engine, as templates may keep it.
+pub(crate) fn kept(value: Value) -> Value {
+    if is_ours(&value) {
+        return value;
+    }
+    Held::wrapped(value)
+}
+
+/// Whether a value is plain or one of our objects, none of which recurses when it is dropped.
+fn is_ours(value: &Value) -> bool {
+    let Some(object) = value.as_object() else {
+        return true;
+    };
+    !matches!(Kind::of(value), Kind::Other)
+        || object.is::<View>()
+        || object.is::<Namespace>()
+        || object.is::<Table>()
+        || object.is::<Function>()
+        || object.is::<Builtin>()
+        || object.is::<Held>()
+        || object.is::<Imported>()
+        || object.is::<Method>()
+        || object.is::<Module>()
+        || globals::is_ours(object)
 }

@@ -9,10 +9,13 @@
 use minijinja::value::Value;
 
 use super::fault::{Fault, Outcome};
+use super::methods::View;
 use super::value::{Kind, Undefined, undefined_fault};
 
 /// How deep containers are written; a list that contains itself ends here.
 const DEEPEST: usize = 150;
+/// The longest text of a value that is no text itself.
+const LONGEST: usize = 16 << 20;
 
 /// `str(value)`; using what is undefined is an error.
 pub(crate) fn str_of(value: &Value) -> Outcome<String> {
@@ -53,7 +56,11 @@ struct Writer {
 impl Writer {
     fn write(&self, out: &mut String, value: &Value, depth: usize) -> Outcome<()> {
         if depth > DEEPEST {
-            return Err(Fault::other("maximum recursion depth exceeded"));
+            return Err(Fault::limit("maximum recursion depth exceeded"));
+        }
+        // A list that holds another twice doubles it at each level.
+        if out.len() > LONGEST {
+            return Err(Fault::limit("the text of a value is too long"));
         }
         match Kind::of(value) {
             Kind::None => out.push_str("None"),
@@ -97,7 +104,13 @@ impl Writer {
                 }
                 out.push('}');
             }
-            Kind::Other => out.push_str(&value.to_string()),
+            Kind::Other => match value.downcast_object_ref::<View>() {
+                Some(view) if !view.indexed => {
+                    out.push_str(&view.name);
+                    self.sequence(out, "([", &view.items, "])", depth)?;
+                }
+                _ => out.push_str(&value.to_string()),
+            },
         }
         Ok(())
     }
@@ -699,4 +712,17 @@ fn field_value(
         return Err(Fault::other(undefined_text(undefined)));
     }
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST, Value, Writer};
+
+    #[test]
+    fn a_text_that_is_long_enough_grows_no_more() {
+        let mut out = "x".repeat(LONGEST + 1);
+        let written = Writer { yaml_text: false }.write(&mut out, &Value::from(1), 0);
+        assert!(written.is_err());
+        assert_eq!(out.len(), LONGEST + 1);
+    }
 }

@@ -2,18 +2,24 @@
 //!
 //! The engine's own lists and mappings cannot be changed, and templates do change them
 //! (`{% do list.append(x) %}`), so lists, dicts and sets are objects of our own, shared by
-//! reference as in Python. Text, numbers, `None` and tuples are the engine's values.
+//! reference as in Python. Tuples are ours too, since dropping nested ones must not recurse
+//! (`release.rs`). Text, numbers and `None` are the engine's values.
 //!
 //! No behaviour stands here: operators are in `ops.rs`, methods in `methods.rs`.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use minijinja::value::{Enumerator, Object, ObjectRepr, Tuple, Value, ValueKind};
+use minijinja::value::{Enumerator, Object, ObjectRepr, Value, ValueKind};
 use parking_lot::Mutex;
 
 use super::fault::{Fault, Outcome};
+use super::release::release;
+
+/// How deep tuples may be nested that are keys.
+const DEEPEST_KEY: usize = 20;
 
 /// What makes two keys of a dict equal: `1`, `1.0` and `True` are one key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -33,6 +39,13 @@ impl Key {
 
     /// The key of a value; lists, dicts and sets cannot be keys.
     pub(crate) fn of(value: &Value) -> Outcome<Key> {
+        Key::at(value, 0)
+    }
+
+    fn at(value: &Value, depth: usize) -> Outcome<Key> {
+        if depth > DEEPEST_KEY {
+            return Err(Fault::limit("a key is nested too deeply"));
+        }
         Ok(match Kind::of(value) {
             Kind::None => Key::None,
             Kind::Bool(flag) => Key::Int(i128::from(flag)),
@@ -48,7 +61,8 @@ impl Key {
             Kind::Str(text) => Key::text(text),
             Kind::Bytes(bytes) => Key::Bytes(bytes.to_vec()),
             Kind::Tuple(items) => {
-                Key::Tuple(items.iter().map(Key::of).collect::<Outcome<Vec<_>>>()?)
+                let items = items.iter().map(|item| Key::at(item, depth + 1));
+                Key::Tuple(items.collect::<Outcome<Vec<_>>>()?)
             }
             Kind::Undefined(undefined) => return Err(undefined_fault(undefined)),
             Kind::List(_) | Kind::Dict(_) | Kind::Set(_) => {
@@ -67,6 +81,9 @@ pub(crate) type Entries = IndexMap<Key, (Value, Value)>;
 /// A `list`.
 #[derive(Default)]
 pub(crate) struct List(pub(crate) Mutex<Vec<Value>>);
+
+/// A `tuple`.
+pub(crate) struct Tuple(Vec<Value>);
 
 /// A `dict`, in the order in which its keys were set.
 #[derive(Default)]
@@ -99,8 +116,70 @@ macro_rules! opaque_debug {
         }
     )*};
 }
-opaque_debug!(List => "<list>", Dict => "<dict>", Set => "<set>", Undefined => "Undefined",
+opaque_debug!(List => "<list>", Tuple => "<tuple>", Dict => "<dict>", Set => "<set>", Undefined => "Undefined",
     Namespace => "<Namespace>");
+
+impl Deref for Tuple {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.0
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        release(std::mem::take(self.0.get_mut()));
+    }
+}
+
+impl Drop for Tuple {
+    fn drop(&mut self) {
+        release(std::mem::take(&mut self.0));
+    }
+}
+
+impl Drop for Dict {
+    fn drop(&mut self) {
+        release(in_entries(self.0.get_mut()));
+    }
+}
+
+impl Drop for Set {
+    fn drop(&mut self) {
+        release(std::mem::take(self.0.get_mut()).into_values());
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        release(in_entries(self.0.get_mut()));
+    }
+}
+
+/// Takes all values out of entries.
+fn in_entries(entries: &mut Entries) -> impl Iterator<Item = Value> {
+    let entries = std::mem::take(entries).into_values();
+    entries.flat_map(|(key, value)| [key, value])
+}
+
+impl Object for Tuple {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Seq
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.0.get(key.as_usize()?).cloned()
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Values(self.0.clone())
+    }
+
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
 
 impl Object for List {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
@@ -227,7 +306,7 @@ pub(crate) fn list(items: Vec<Value>) -> Value {
 }
 
 pub(crate) fn tuple(items: Vec<Value>) -> Value {
-    Value::from(Tuple::from(items))
+    Value::from_object(Tuple(items))
 }
 
 pub(crate) fn dict(entries: Entries) -> Value {

@@ -280,7 +280,7 @@ impl Emitter {
 
     fn node(&mut self, value: &Value, place: Place, depth: usize) -> Outcome<()> {
         if depth > DEEPEST {
-            return Err(Fault::other("maximum recursion depth exceeded"));
+            return Err(Fault::limit("maximum recursion depth exceeded"));
         }
         let key = place == Place::Key;
         // Scalars that need several lines are indented deeper than what holds them.
