@@ -16,6 +16,7 @@ use saltern_wire::msgpack::Value;
 
 use super::arguments::Arguments;
 use super::{Call, Source};
+use crate::render::modules::file::open;
 use crate::render::modules::merge;
 use crate::render::{self, Renderers};
 
@@ -244,8 +245,8 @@ impl Reader<'_> {
     /// The value of a file; nothing if it cannot be read.
     fn file(&self, path: &Path, below: &str, budget: &mut Budget) -> Result<Option<Value>, String> {
         let mut content = Vec::new();
-        let read = fs::File::open(path)
-            .and_then(|file| file.take(budget.bytes + 1).read_to_end(&mut content));
+        let read =
+            open(path).and_then(|file| file.take(budget.bytes + 1).read_to_end(&mut content));
         if let Err(error) = read {
             tracing::error!(path = %path.display(), %error, "file_tree: not readable");
             return Ok(None);

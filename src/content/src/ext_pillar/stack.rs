@@ -8,7 +8,6 @@
 
 mod merge;
 
-use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use crate::files::path::is_plain_environment;
 use crate::files::{expand_glob, path};
 use crate::render::data::from_yaml;
 use crate::render::jinja::{self, Context, Loader};
+use crate::render::modules::file::open;
 use crate::render::modules::traverse;
 
 /// The largest template.
@@ -284,7 +284,7 @@ struct Below(PathBuf);
 impl Loader for Below {
     fn load(&self, path: &str) -> Result<Option<String>, String> {
         let place = self.0.join(path);
-        let file = match fs::File::open(&place) {
+        let file = match open(&place) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("cannot open \"{}\": {error}", place.display())),

@@ -10,8 +10,10 @@ mod read;
 mod stats;
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use crate::render::functions::{CallArgs, CallError, Registry};
 
@@ -70,9 +72,21 @@ fn expanded(text: &str) -> String {
     }
 }
 
+/// Opens a file to be read. Anything but a regular file is an error: a pipe without a writer or a
+/// terminal would hold the thread for ever.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    match file.metadata()?.file_type() {
+        kind if kind.is_file() => Ok(file),
+        kind if kind.is_dir() => Err(rustix::io::Errno::ISDIR.into()),
+        _ => Err(io::Error::other("it is no regular file")),
+    }
+}
+
 /// Reads a file whole, if it is not too long.
 pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, CallError> {
-    let file = File::open(path).map_err(|error| io_error(&error, path))?;
+    let file = open(path).map_err(|error| io_error(&error, path))?;
     let mut bytes = Vec::new();
     file.take(LONGEST + 1)
         .read_to_end(&mut bytes)
@@ -84,4 +98,34 @@ pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, CallError> {
         )));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::{bytes_of, hash, open};
+
+    #[test]
+    fn nothing_but_a_file_is_read() {
+        let top = tempfile::tempdir().expect("a directory");
+        let pipe = top.path().join("pipe");
+        let mode = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, &pipe, FileType::Fifo, mode, 0).expect("a pipe");
+        let file = top.path().join("file");
+        fs::write(&file, "x").expect("a file");
+        for path in [
+            &pipe,
+            &top.path().to_owned(),
+            &Path::new("/dev/zero").to_owned(),
+        ] {
+            assert!(open(path).is_err(), "{}", path.display());
+            assert!(bytes_of(path).is_err(), "{}", path.display());
+            assert!(hash(path, "md5").is_err(), "{}", path.display());
+        }
+        assert!(bytes_of(&file).is_ok_and(|bytes| bytes == b"x"));
+    }
 }

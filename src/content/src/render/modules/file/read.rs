@@ -1,6 +1,5 @@
 //! What is in a file: `file.read`, `file.contains`, `file.search`, `file.grep`, hashes.
 
-use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use saltern_wire::msgpack::Value;
 
-use super::{LONGEST, LONGEST_HASHED, bytes_of, io_error, path_of, refused};
+use super::{LONGEST, LONGEST_HASHED, bytes_of, io_error, open, path_of, refused};
 use crate::render::functions::{CallArgs, CallError, Registry};
 use crate::render::jinja::filters;
 use crate::render::modules::hashutil::Hasher;
@@ -143,7 +142,7 @@ fn seek_read(args: &CallArgs) -> Called {
     let (size, offset) = (number(1, "size")?, number(2, "offset")?);
     let mut bytes = Vec::new();
     let mut read = || {
-        let mut file = File::open(&path)?;
+        let mut file = open(&path)?;
         file.seek(SeekFrom::Start(offset))?;
         file.take(size.min(LONGEST)).read_to_end(&mut bytes)
     };
@@ -155,7 +154,7 @@ fn seek_read(args: &CallArgs) -> Called {
 pub(crate) fn hash(path: &Path, form: &str) -> Result<String, CallError> {
     let mut hasher =
         Hasher::new(form).ok_or_else(|| CallError::Failed(format!("Invalid hash type: {form}")))?;
-    let mut file = File::open(path).map_err(|error| io_error(&error, path))?;
+    let mut file = open(path).map_err(|error| io_error(&error, path))?;
     let mut left = LONGEST_HASHED;
     let mut buffer = vec![0; 1 << 16];
     loop {
