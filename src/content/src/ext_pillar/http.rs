@@ -1,7 +1,8 @@
 //! `http_json` and `http_yaml`: what a server answers (`salt/pillar/http_json.py`, `http_yaml.py`).
 //!
 //! In the URL `%s` stands for the minion's id, and with `with_grains` `<name>` for a grain; both
-//! are encoded, so that neither can change the host or add parameters. As in stock, an answer that
+//! are encoded, slashes too, so that neither can change the host, the path around it or add
+//! parameters. As in stock, an answer that
 //! is an error gives nothing and is logged, one that cannot be read is an error of the pillar.
 
 use std::path::PathBuf;
@@ -123,6 +124,10 @@ impl Http {
             };
             filled = filled.replace(&format!("<{name}>"), &quoted(&value));
         }
+        if has_dots(&filled) && !has_dots(&self.url) {
+            tracing::error!(minion = %call.input.minion, "a grain would change the path of a URL");
+            return None;
+        }
         Some(filled)
     }
 }
@@ -188,11 +193,17 @@ impl Source for Http {
     }
 }
 
-/// Python's `urllib.parse.quote`.
+/// Whether a part of the path is `.` or `..`, which servers take for another path.
+fn has_dots(url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    path.split('/').any(|part| matches!(part, "." | ".."))
+}
+
+/// Python's `urllib.parse.quote` without its exception for slashes.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"_.-~/".contains(&byte) {
+        if byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte) {
             quoted.push(char::from(byte));
         } else {
             quoted.push_str(&format!("%{byte:02X}"));
@@ -203,11 +214,18 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::{has_dots, quoted};
 
     #[test]
     fn what_a_stranger_says_stays_one_part_of_the_url() {
         assert_eq!(quoted("web1.example.com"), "web1.example.com");
+        assert_eq!(quoted("../../admin"), "..%2F..%2Fadmin");
+        for url in ["http://a/../b", "http://a/b/..", "http://a/./b?x"] {
+            assert!(has_dots(url), "{url}");
+        }
+        for url in ["http://a/b..c/.d", "http://a/b?../x", "http://a/..%2F"] {
+            assert!(!has_dots(url), "{url}");
+        }
         assert_eq!(
             quoted("a b&c=d?e#f@g:é"),
             "a%20b%26c%3Dd%3Fe%23f%40g%3A%C3%A9"

@@ -3,7 +3,8 @@
 //!
 //! It is here because a client crate would bring a second TLS library: this one is on the `openssl`
 //! that the workspace has, blocks, keeps no connection and no cookies, and speaks HTTP/1.1 only.
-//! Credentials go to the host that was asked and not where it redirects to.
+//! Credentials and the headers of the site go to the server that was asked and not where it redirects
+//! to.
 
 mod url;
 
@@ -81,8 +82,7 @@ pub(super) fn get(request: &Request<'_>) -> Result<Vec<u8>, WebError> {
     let first = Url::parse(request.url).ok_or(WebError::Url)?;
     let mut url = first.clone();
     for _ in 0..=REDIRECTS {
-        let credentials = request.credentials.filter(|_| url.is_same_server(&first));
-        match ask(request, &url, credentials, deadline)? {
+        match ask(request, &url, url.is_same_server(&first), deadline)? {
             Answer::Body(body) => return Ok(body),
             Answer::Moved(to) => url = url.joined(&to).ok_or(WebError::Url)?,
         }
@@ -148,11 +148,11 @@ impl Write for Timed {
 fn ask(
     request: &Request<'_>,
     url: &Url,
-    credentials: Option<&Credentials>,
+    is_asked: bool,
     deadline: Instant,
 ) -> Result<Answer, WebError> {
     let connection = connect(request, url, deadline)?;
-    let head = head(request, url, credentials)?;
+    let head = head(request, url, is_asked)?;
     if url.secure {
         converse(request, url, secured(request.tls, url, connection)?, &head)
     } else {
@@ -210,18 +210,19 @@ fn secured(tls: &Tls, url: &Url, connection: Timed) -> Result<impl Read + Write,
     })
 }
 
-/// The text of the request. HTTP/1.0 answers without a length end with the connection.
-fn head(
-    request: &Request<'_>,
-    url: &Url,
-    credentials: Option<&Credentials>,
-) -> Result<String, WebError> {
+/// The text of the request. Only the server that `is_asked` by the site, and none that it redirects
+/// to, gets what may be secret: the headers of the site and its credentials. HTTP/1.0 answers without a length end with the connection.
+fn head(request: &Request<'_>, url: &Url, is_asked: bool) -> Result<String, WebError> {
     let mut head = format!(
         "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nUser-Agent: Saltern\r\n",
         url.path,
         url.authority()
     );
-    for (name, value) in request.headers {
+    let (headers, credentials) = match is_asked {
+        true => (request.headers, request.credentials),
+        false => (&[][..], None),
+    };
+    for (name, value) in headers {
         let is_name = |letter: char| letter.is_ascii_graphic() && letter != ':';
         if name.is_empty() || !name.chars().all(is_name) || value.contains(['\r', '\n', '\0']) {
             return Err(WebError::Header(name.clone()));
@@ -393,5 +394,43 @@ fn too_large(request: &Request<'_>, url: &Url) -> WebError {
     WebError::TooLarge {
         host: url.host.clone(),
         largest: request.largest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Credentials, Request, Tls, Url, head};
+
+    #[test]
+    fn only_the_server_that_was_asked_gets_what_may_be_secret() {
+        let headers = [("X-Token".to_owned(), "secret".to_owned())];
+        let credentials = Credentials::new("name", "word");
+        let request = Request {
+            url: "https://a/x",
+            headers: &headers,
+            credentials: Some(&credentials),
+            tls: &Tls {
+                verify: true,
+                ca_bundle: None,
+            },
+            time: Duration::from_secs(1),
+            connect_time: Duration::from_secs(1),
+            largest: 1,
+        };
+        let first = Url::parse(request.url).expect("a URL");
+        for (to, expected) in [
+            ("https://a/y", true),
+            ("/z", true),
+            ("http://a/y", false),
+            ("https://a:444/y", false),
+            ("https://b/y", false),
+        ] {
+            let url = first.joined(to).expect("a URL");
+            let text = head(&request, &url, url.is_same_server(&first)).expect("a head");
+            assert_eq!(text.contains("X-Token: secret\r\n"), expected, "{to}");
+            assert_eq!(text.contains("Authorization: "), expected, "{to}");
+        }
     }
 }
