@@ -26,7 +26,7 @@ const TIME: Duration = Duration::from_secs(60);
 const OUTPUT: u64 = 4 << 20;
 
 /// The option `master_tops`, ready for use.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MasterTops {
     ext_nodes: Option<Vec<String>>,
     others: Vec<String>,

@@ -18,8 +18,9 @@ use super::lookup::Facts;
 /// What functions need of the master.
 pub trait SiteFunctions: Send + Sync {
     /// For the runner `mine.get`: a mapping from functions to mappings from minions to values.
-    /// Functions that no minion of the target has are left out. As in stock no `allow_tgt` holds
-    /// for the master.
+    /// Functions that no minion of the target has are left out. As in stock `allow_tgt` holds for
+    /// whoever asks, the master under its own id included (`salt/daemons/masterapi.py`), so that
+    /// an entry with one stays closed to it unless it matches that id.
     fn mine_get(&self, asking: &MinionId, target: &Target, functions: &[String]) -> Value;
 
     /// The runner `cache.grains`: a mapping from the minions of the target to their cached grains.
