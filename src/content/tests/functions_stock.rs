@@ -107,6 +107,7 @@ fn context(document: &Value, root: &Path) -> Context {
     let mut registry = Registry::new();
     let programs = Commands {
         time: Duration::from_secs(30),
+        deadline: None,
         output: 1 << 20,
     };
     add_all(&mut registry, &facts, Some(programs));

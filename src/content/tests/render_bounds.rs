@@ -44,6 +44,7 @@ fn fails(template: &str, limits: Limits) -> RenderError {
 fn every_endless_template_ends() {
     let limits = Limits {
         time: Duration::from_secs(20),
+        deadline: None,
         output: 1 << 20,
         steps: 2_000_000,
         rounds: 200_000,
@@ -87,6 +88,27 @@ fn a_deadline_is_kept() {
     };
     let template = "{% for a in range(9999) %}{{ a }}{% endfor %}";
     assert_eq!(fails(template, limits).class, ErrorClass::Limit);
+}
+
+#[test]
+fn the_deadline_of_the_whole_goes_before_the_time_of_a_part() {
+    let over = Limits {
+        deadline: Some(tokio::time::Instant::now()),
+        ..Limits::DEFAULT
+    };
+    assert_eq!(over.left_of(Duration::MAX), Duration::ZERO);
+    assert_eq!(Limits::DEFAULT.left_of(Duration::MAX), Duration::MAX);
+    let message = "-----BEGIN PGP MESSAGE-----\n\nx\n-----END PGP MESSAGE-----\n";
+    let mut renderers = Renderers::default();
+    // What ran would be told apart from what was refused.
+    renderers.gpg.program = "/nonexistent/gpg".into();
+    for source in [
+        format!("#!gpg\n{message}"),
+        "#!jinja\n{% for a in [1] %}{% endfor %}".into(),
+    ] {
+        let error = render(&source, "x.sls", &renderers, &context(over)).expect_err("no time");
+        assert_eq!(error.class, ErrorClass::Limit, "{error}");
+    }
 }
 
 #[test]

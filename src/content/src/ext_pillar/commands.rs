@@ -47,7 +47,7 @@ impl Source for CmdYaml {
         let text = command_for(&self.0, call)?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&text).stderr(Stdio::null());
-        let printed = run(command)?;
+        let printed = run(command, call)?;
         Ok(read(yaml(&printed, "cmd_yaml"), &text))
     }
 }
@@ -63,7 +63,7 @@ impl Source for CmdJson {
         // The shell only joins the two outputs, as `cmd.run` does; the words are its arguments and
         // not its text.
         command.args(["-c", "exec \"$@\" 2>&1", "sh"]).args(words);
-        let printed = run(command)?;
+        let printed = run(command, call)?;
         Ok(read(json::parse(&printed), &text))
     }
 }
@@ -88,12 +88,12 @@ fn is_plain(id: &str) -> bool {
 }
 
 /// What a program prints, without the white space at its end. Its exit code does not matter.
-fn run(mut command: Command) -> Result<String, String> {
+fn run(mut command: Command, call: &Call<'_>) -> Result<String, String> {
     command.env("LC_ALL", "C");
     if let Some(home) = std::env::home_dir().filter(|home| home.is_dir()) {
         command.current_dir(home);
     }
-    let done = process::run(command, Vec::new(), TIME, OUTPUT)?;
+    let done = process::run(command, Vec::new(), call.left_of(TIME), OUTPUT)?;
     let text = String::from_utf8_lossy(&done.output);
     Ok(text.trim_end().to_owned())
 }

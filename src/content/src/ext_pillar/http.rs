@@ -169,7 +169,7 @@ impl Source for Http {
             headers: &self.headers,
             credentials: self.credentials.as_ref(),
             tls: &self.tls,
-            time: self.time,
+            time: call.left_of(self.time),
             connect_time: self.connect_time,
             largest: self.largest,
         });

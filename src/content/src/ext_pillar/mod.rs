@@ -21,6 +21,7 @@ pub(crate) use commands::words;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use saltern_config::MasterConfig;
 use saltern_config::yaml::{Key, Node};
@@ -49,7 +50,8 @@ pub struct ExtInput<'a> {
     pub saltenv: Option<&'a str>,
     /// `pillarenv` of the minion.
     pub pillarenv: Option<&'a str>,
-    /// What templates of the pillar are rendered with; sources change copies of it.
+    /// What templates of the pillar are rendered with; sources change copies of it. The deadline of
+    /// its limits holds for the sources too.
     pub context: &'a Context,
     /// The renderers of the pillar.
     pub renderers: &'a Renderers,
@@ -77,6 +79,13 @@ struct Call<'a> {
     merge: &'a dyn Fn(Value, Value) -> Value,
     /// Texts for `_errors` beside what the source gives.
     failures: &'a RefCell<Vec<String>>,
+}
+
+impl Call<'_> {
+    /// What is left of a source's own time before the deadline of the whole pillar.
+    fn left_of(&self, own: Duration) -> Duration {
+        self.input.context.limits.left_of(own)
+    }
 }
 
 /// One module. What cannot be decided before it is called comes as a text for `_errors`.
@@ -182,6 +191,9 @@ impl ExtPillars {
                     failures: &failures,
                 };
                 let result = match source {
+                    Ok(_) if call.left_of(Duration::MAX).is_zero() => {
+                        Err("the pillar took too long to compile".to_owned())
+                    }
                     Ok(source) => source.pillar(&call),
                     Err(problem) => Err(problem.clone()),
                 };

@@ -9,8 +9,11 @@
 mod url;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -23,6 +26,8 @@ use url::Url;
 
 /// How many redirects are followed; as many as stock's client.
 const REDIRECTS: usize = 5;
+/// The most names that are being resolved at once, those included that nobody waits for any more.
+const MOST_RESOLVING: usize = 32;
 /// The most bytes of the status line and all headers.
 const HEADERS: u64 = 64 << 10;
 
@@ -161,9 +166,7 @@ fn ask(
 }
 
 fn connect(request: &Request<'_>, url: &Url, deadline: Instant) -> Result<Timed, WebError> {
-    let addresses = (url.host.as_str(), url.port)
-        .to_socket_addrs()
-        .map_err(|error| url.failed(error))?;
+    let addresses = addresses(url, deadline).map_err(|error| url.failed(error))?;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for address in addresses {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -178,6 +181,40 @@ fn connect(request: &Request<'_>, url: &Url, deadline: Instant) -> Result<Timed,
         }
     }
     Err(url.failed(last))
+}
+
+/// The addresses of a server. The system's resolver takes as long as it likes, so it runs on a
+/// thread that is not waited for beyond the deadline; of such threads there are only so many.
+fn addresses(url: &Url, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+    static RESOLVING: AtomicUsize = AtomicUsize::new(0);
+    struct Counted;
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            RESOLVING.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    if let Ok(address) = url.host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, url.port)]);
+    }
+    let before = RESOLVING.fetch_add(1, Ordering::Relaxed);
+    let counted = Counted;
+    if before >= MOST_RESOLVING {
+        return Err(io::Error::other("too many names are being resolved"));
+    }
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let (host, port) = (url.host.clone(), url.port);
+    thread::Builder::new()
+        .name("saltern-resolve".to_owned())
+        .spawn(move || {
+            let _counted = counted;
+            let found = (host.as_str(), port).to_socket_addrs();
+            // Whoever asked may be gone.
+            let _ = sender.send(found.map(Iterator::collect));
+        })?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    receiver
+        .recv_timeout(left)
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 fn secured(tls: &Tls, url: &Url, connection: Timed) -> Result<impl Read + Write, WebError> {

@@ -108,6 +108,7 @@ impl<'a> Compilation<'a> {
             .or_else(|| saltenv.map(String::as_str).filter(|name| !name.is_empty()))
             .unwrap_or("base");
         let has_ext = roots.is_none();
+        let deadline = Instant::now() + limits.time;
         let roots = roots.unwrap_or_else(|| roots_for(&options.roots, environment));
         let minion = OfMinion {
             id: request.minion.as_str(),
@@ -139,7 +140,10 @@ impl<'a> Compilation<'a> {
                 functions: Arc::new(Registry::new()),
                 loader: Arc::new(NoTemplates),
                 clock: pillars.clock.clone(),
-                limits: jinja::Limits::DEFAULT,
+                limits: jinja::Limits {
+                    deadline: Some(deadline),
+                    ..jinja::Limits::DEFAULT
+                },
             },
             opts,
             override_data,
@@ -147,7 +151,7 @@ impl<'a> Compilation<'a> {
             too_deep: Cell::new(false),
             logged: Vec::new(),
             has_ext,
-            deadline: Instant::now() + limits.time,
+            deadline,
             files_left: limits.files,
             bytes_left: limits.bytes,
         };
@@ -170,6 +174,7 @@ impl<'a> Compilation<'a> {
         let mut registry = Registry::new();
         let programs = Commands {
             time: self.time_left(),
+            deadline: Some(self.deadline),
             output: PROGRAM_OUTPUT,
         };
         add_all(&mut registry, &facts, Some(programs));
@@ -374,7 +379,7 @@ impl<'a> Compilation<'a> {
         if left.is_zero() {
             return Err(Halt("the pillar took too long to compile".to_owned()));
         }
-        let most = jinja::Limits::DEFAULT;
+        let most = self.context.limits;
         Ok(jinja::Limits {
             time: left.min(most.time),
             output: (self.bytes_left as u64).min(most.output),

@@ -117,7 +117,10 @@ pub fn decrypt_pillar(
     renderers: &Renderers,
     context: &Context,
 ) -> Result<Value, RenderError> {
-    let deadline = Instant::now() + context.limits.time;
+    let deadline = context.limits.end();
+    let mut context = context.clone();
+    context.limits.deadline = Some(deadline);
+    let context = &context;
     let mut errors = Vec::new();
     if rules.malformed {
         errors.push("decrypt_pillar config option is malformed".to_owned());
@@ -174,7 +177,7 @@ fn decrypt_value(
         ));
     }
     if renderer == "gpg" {
-        return gpg::decrypt_in_place(value, &renderers.gpg, "").map_err(|e| e.to_string());
+        return gpg::decrypt(value, &renderers.gpg, "", &context.limits).map_err(|e| e.to_string());
     }
     let flow = match &*value {
         Value::Str(text) => Flow::Text(text.clone()),

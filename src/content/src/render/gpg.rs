@@ -11,6 +11,7 @@ use std::time::Duration;
 use saltern_wire::msgpack::Value;
 
 use super::error::{ErrorClass, RenderError};
+use super::jinja::Limits;
 use super::process;
 
 const START: &str = "-----BEGIN PGP MESSAGE-----";
@@ -44,45 +45,50 @@ impl Default for Gpg {
     }
 }
 
-/// Decrypts all PGP messages in data.
+/// Decrypts all PGP messages in data; what stands before a failure is decrypted.
 ///
 /// # Errors
-/// If a message cannot be decrypted and must be.
-pub fn decrypt(mut data: Value, gpg: &Gpg, name: &str) -> Result<Value, RenderError> {
-    decrypt_in_place(&mut data, gpg, name)?;
-    Ok(data)
+/// If a message cannot be decrypted and must be, or the deadline of `limits` has passed.
+pub(super) fn decrypt(
+    data: &mut Value,
+    gpg: &Gpg,
+    name: &str,
+    limits: &Limits,
+) -> Result<(), RenderError> {
+    let job = Job { gpg, name, limits };
+    decrypt_at(data, &job, 0)
 }
 
-/// The same on data that stays where it is; what stands before a failure is decrypted.
-///
-/// # Errors
-/// If a message cannot be decrypted and must be.
-pub(super) fn decrypt_in_place(data: &mut Value, gpg: &Gpg, name: &str) -> Result<(), RenderError> {
-    decrypt_at(data, gpg, name, 0)
+/// What is the same for all messages.
+struct Job<'a> {
+    gpg: &'a Gpg,
+    /// The template, for messages.
+    name: &'a str,
+    limits: &'a Limits,
 }
 
-fn decrypt_at(data: &mut Value, gpg: &Gpg, name: &str, depth: usize) -> Result<(), RenderError> {
+fn decrypt_at(data: &mut Value, job: &Job<'_>, depth: usize) -> Result<(), RenderError> {
     if depth > DEEPEST {
         return Err(RenderError::new(
             ErrorClass::Limit,
-            name,
+            job.name,
             "the data is nested too deeply",
         ));
     }
     match data {
         Value::Str(text) if text.contains(START) => {
-            if let Some(plain) = decrypt_text(text, gpg, name)? {
+            if let Some(plain) = decrypt_text(text, job)? {
                 *data = plain;
             }
         }
         Value::Array(items) => {
             for item in items {
-                decrypt_at(item, gpg, name, depth + 1)?;
+                decrypt_at(item, job, depth + 1)?;
             }
         }
         Value::Map(entries) => {
             for (_, value) in entries {
-                decrypt_at(value, gpg, name, depth + 1)?;
+                decrypt_at(value, job, depth + 1)?;
             }
         }
         _ => {}
@@ -92,7 +98,8 @@ fn decrypt_at(data: &mut Value, gpg: &Gpg, name: &str, depth: usize) -> Result<(
 
 /// Replaces each message in a text, and takes the line ends off its end: a message in a block of
 /// YAML has one behind it that nobody wanted. `None` for a text without a whole message.
-fn decrypt_text(text: &str, gpg: &Gpg, name: &str) -> Result<Option<Value>, RenderError> {
+fn decrypt_text(text: &str, job: &Job<'_>) -> Result<Option<Value>, RenderError> {
+    let Job { gpg, name, limits } = job;
     let mut out = Vec::new();
     let mut rest = text;
     let mut found = false;
@@ -104,7 +111,12 @@ fn decrypt_text(text: &str, gpg: &Gpg, name: &str) -> Result<Option<Value>, Rend
         let (message, after) = from.split_at(end);
         found = true;
         out.extend_from_slice(before.as_bytes());
-        match run(message, gpg) {
+        let time = limits.left_of(gpg.time);
+        if time.is_zero() {
+            let message = "decrypting took too long";
+            return Err(RenderError::new(ErrorClass::Limit, name, message));
+        }
+        match run(message, gpg, time) {
             Ok(plain) => out.extend_from_slice(&plain),
             Err(reason) if gpg.must_succeed => {
                 return Err(RenderError::new(
@@ -114,7 +126,7 @@ fn decrypt_text(text: &str, gpg: &Gpg, name: &str) -> Result<Option<Value>, Rend
                 ));
             }
             Err(reason) => {
-                tracing::warn!(template = name, reason, "could not decrypt a PGP message");
+                tracing::warn!(template = *name, reason, "could not decrypt a PGP message");
                 out.extend_from_slice(message.replace("\\n", "\n").as_bytes());
             }
         }
@@ -135,7 +147,7 @@ fn decrypt_text(text: &str, gpg: &Gpg, name: &str) -> Result<Option<Value>, Rend
 
 /// The plain text of one message. As in stock a plain text is good whatever the exit code, which
 /// also tells of signatures that cannot be checked.
-fn run(message: &str, gpg: &Gpg) -> Result<Vec<u8>, String> {
+fn run(message: &str, gpg: &Gpg, time: Duration) -> Result<Vec<u8>, String> {
     let mut command = Command::new(&gpg.program);
     command
         .arg("--homedir")
@@ -144,7 +156,7 @@ fn run(message: &str, gpg: &Gpg) -> Result<Vec<u8>, String> {
         .stderr(Stdio::null());
     // A message on one line has its line ends written out.
     let message = message.replace("\\n", "\n").into_bytes();
-    let done = process::run(command, message, gpg.time, LONGEST)?;
+    let done = process::run(command, message, time, LONGEST)?;
     if done.output.is_empty() {
         return Err("gpg refused the message".to_owned());
     }

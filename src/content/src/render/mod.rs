@@ -15,7 +15,7 @@ mod twister;
 
 pub use decrypt::{DecryptRules, decrypt_pillar};
 pub use error::{ErrorClass, RenderError};
-pub use gpg::{Gpg, decrypt};
+pub use gpg::Gpg;
 pub use sls::set_sls_context;
 
 use saltern_config::yaml;
@@ -101,6 +101,10 @@ pub fn render(
     if source.trim().is_empty() {
         return Ok(Value::Map(Vec::new()));
     }
+    // All renderers together have the time of one.
+    let mut context = context.clone();
+    context.limits.deadline = Some(context.limits.end());
+    let context = &context;
     let mut flow = Flow::Text(source.to_owned());
     let mut has_run = false;
     for (renderer, argument) in stages(pipeline(source, &renderers.default)) {
@@ -153,11 +157,18 @@ fn stage(
 ) -> Result<Flow, RenderError> {
     let refuse = |message: String| RenderError::new(ErrorClass::Renderer, name, message);
     match (renderer, flow) {
-        ("gpg", Flow::Data(data)) => decrypt(data, &renderers.gpg, name).map(Flow::Data),
-        ("gpg", Flow::Text(text)) => match decrypt(Value::Str(text), &renderers.gpg, name)? {
-            Value::Str(text) => Ok(Flow::Text(text)),
-            data => Ok(Flow::Data(data)),
-        },
+        ("gpg", flow) => {
+            let mut data = match flow {
+                Flow::Text(text) => Value::Str(text),
+                Flow::Data(data) => data,
+            };
+            let is_text = matches!(data, Value::Str(_));
+            gpg::decrypt(&mut data, &renderers.gpg, name, &context.limits)?;
+            Ok(match data {
+                Value::Str(text) if is_text => Flow::Text(text),
+                data => Flow::Data(data),
+            })
+        }
         ("jinja", Flow::Text(text)) => {
             if !matches!(argument, "" | "-s") {
                 return Err(refuse(format!("Unknown renderer option: {argument}")));

@@ -151,7 +151,7 @@ fn merge(base: Value, update: Value) -> Value {
 fn grains() -> Value {
     from_json(
         &json!({"id": MINION, "os": "Debian", "roles": ["web", "db"], "number": 5,
-        "on": true, "deep": {"er": "down"}, "odd": "a b&c/d"}),
+        "on": true, "deep": {"er": "down"}, "odd": "a b&c=d"}),
     )
 }
 

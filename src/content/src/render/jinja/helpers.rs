@@ -378,6 +378,8 @@ pub(crate) fn call(py: &mut Py<'_, '_, '_>, callee: &Value, args: Args) -> Outco
         return Err(undefined_fault(undefined));
     }
     if let Some(function) = callee.downcast_object_ref::<Function>() {
+        // A function may take its time, so the clock is looked at each time.
+        py.run.in_time()?;
         return call_function(function, args);
     }
     if let Some(builtin) = callee.downcast_object_ref::<Builtin>() {

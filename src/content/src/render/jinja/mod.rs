@@ -84,6 +84,8 @@ impl Loader for NoTemplates {
 pub struct Limits {
     /// The longest time.
     pub time: Duration,
+    /// When the whole ends that this rendering is a part of; nothing goes on after it.
+    pub deadline: Option<Instant>,
     /// The most bytes printed, those that `set` and macros capture included.
     pub output: u64,
     /// The most instructions of the engine.
@@ -98,11 +100,24 @@ impl Limits {
     /// More than any sane pillar needs: half a minute, 64 MiB, ten million rounds.
     pub const DEFAULT: Limits = Limits {
         time: Duration::from_secs(30),
+        deadline: None,
         output: 64 << 20,
         steps: 200_000_000,
         rounds: 10_000_000,
         depth: 800,
     };
+
+    /// What is left of a time of one's own before [`Limits::deadline`].
+    pub fn left_of(&self, own: Duration) -> Duration {
+        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+        self.deadline
+            .map_or(own, |deadline| own.min(left(deadline)))
+    }
+
+    /// When a rendering that begins now ends at the latest.
+    pub(crate) fn end(&self) -> Instant {
+        Instant::now() + self.left_of(self.time)
+    }
 }
 
 /// What a template is rendered with.
@@ -441,7 +456,7 @@ fn render_by(
         strict: rules.strict,
         of_stack: rules.of_stack,
         limits: context.limits,
-        deadline: Instant::now() + context.limits.time,
+        deadline: context.limits.end(),
         steps: AtomicU64::new(0),
         rounds: AtomicU64::new(0),
         printed: AtomicU64::new(0),

@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use saltern_wire::msgpack::Value;
+use tokio::time::Instant;
 
 use crate::render::functions::{CallArgs, CallError, Registry};
 use crate::render::process::{self, Errors, Finished};
@@ -42,6 +43,8 @@ const LOCALE: [&str; 13] = [
 pub struct Commands {
     /// The longest time of one program; a template can ask for less.
     pub time: Duration,
+    /// When all of them end at the latest.
+    pub deadline: Option<Instant>,
     /// The most bytes that it may print.
     pub output: u64,
 }
@@ -151,6 +154,8 @@ fn started(
     });
     let asked = named(args, "timeout").and_then(seconds);
     let time = asked.map_or(bounds.time, |asked| bounds.time.min(asked));
+    let left = |end: Instant| end.saturating_duration_since(Instant::now());
+    let time = bounds.deadline.map_or(time, |end| time.min(left(end)));
     let input = args.text(2, "stdin").unwrap_or_default().into_bytes();
     process::run_with(command, input, time, bounds.output, errors).map_err(|reason| {
         CallError::Refused(format!("Unable to run command '{program}': {reason}"))
@@ -255,6 +260,7 @@ mod tests {
         let mut registry = Registry::new();
         let bounds = Commands {
             time: Duration::from_secs(30),
+            deadline: None,
             output: 1000,
         };
         commands(&mut registry, bounds);
