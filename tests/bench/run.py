@@ -77,6 +77,8 @@ class Master:
         (self.dir / "conf/master").write_text("".join(lines) + more)
 
     def __enter__(self):
+        # What earlier phases wrote must not be on its way to the disk while this master commits.
+        os.sync()
         program = (
             [STOCK / STOCK_VERSION / "bin/salt-master"]
             if self.kind == "stock"

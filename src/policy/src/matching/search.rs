@@ -305,9 +305,11 @@ impl Search<'_> {
         question: &Question<'_>,
         compile: impl FnOnce() -> Option<Test>,
     ) -> Result<(Arc<Order>, Bits), TargetError> {
-        let known = self.with_index(data, |index, order| {
-            let answer = index.answer(kind, question)?;
-            Some((Arc::clone(order), answer))
+        let known = self.allowance.excuse(|| {
+            self.with_index(data, |index, order| {
+                let answer = index.answer(kind, question)?;
+                Some((Arc::clone(order), answer))
+            })
         });
         let (order, answer) = match known {
             Some(known) => known,
@@ -315,8 +317,10 @@ impl Search<'_> {
                 let test = compile();
                 self.allowance.look();
                 self.check_allowance()?;
-                let (order, view) = self.with_index(data, |index, order| {
-                    (Arc::clone(order), index.view(kind, question, test.as_ref()))
+                let (order, view) = self.allowance.excuse(|| {
+                    self.with_index(data, |index, order| {
+                        (Arc::clone(order), index.view(kind, question, test.as_ref()))
+                    })
                 });
                 let answer = Arc::new(view.matching(test.as_ref(), &self.allowance));
                 self.check_allowance()?;
