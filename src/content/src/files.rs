@@ -24,6 +24,7 @@ pub mod path;
 mod receive;
 pub mod root;
 mod roots;
+pub(crate) mod state;
 pub(crate) mod tree;
 
 use std::collections::BTreeSet;

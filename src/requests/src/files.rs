@@ -15,6 +15,7 @@ use saltern_content::files::{
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
+use crate::handle::WireNames;
 use crate::{Finished, Outcome, Services};
 
 /// The commands, named as on the wire.
@@ -32,9 +33,8 @@ pub(crate) enum FileCommand {
     Receive,
 }
 
-impl FileCommand {
-    /// Every command and its name.
-    const NAMES: [(&'static str, Self); 10] = [
+impl WireNames for FileCommand {
+    const NAMES: &'static [(&'static str, Self)] = &[
         ("_file_envs", Self::Envs),
         ("_file_find", Self::Find),
         ("_file_hash", Self::Hash),
@@ -46,16 +46,6 @@ impl FileCommand {
         ("_serve_file", Self::Serve),
         ("_file_recv", Self::Receive),
     ];
-
-    pub(crate) fn from_wire(name: &str) -> Option<Self> {
-        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
-        found.map(|(_, command)| *command)
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        let found = Self::NAMES.iter().find(|(_, command)| *command == self);
-        found.map_or("-", |(name, _)| name)
-    }
 }
 
 /// Answers a command of the file server: beside the workers if it needs a process of git, which

@@ -149,6 +149,24 @@ fn handle_clear(load: MapView, version: i64, services: &Services) -> Handled {
     }
 }
 
+/// A group of commands that share a file, named as on the wire.
+pub(crate) trait WireNames: Copy + PartialEq + 'static {
+    /// Every command and its name.
+    const NAMES: &'static [(&'static str, Self)];
+
+    /// The command of this name.
+    fn from_wire(name: &str) -> Option<Self> {
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, command)| *command)
+    }
+
+    /// Its name.
+    fn name(self) -> &'static str {
+        let found = Self::NAMES.iter().find(|(_, command)| *command == self);
+        found.map_or("-", |(name, _)| name)
+    }
+}
+
 /// Commands that only an authenticated minion can send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MinionCommand {

@@ -14,7 +14,7 @@ use saltern_store::StoreError;
 use saltern_wire::msgpack::{Dialect, RawValue, Value, decode_wire, encode};
 
 use crate::envelope::{LOAD_LIMITS, Sealed};
-use crate::handle::value_of;
+use crate::handle::{WireNames, value_of};
 use crate::{Finished, Outcome, Services, targets};
 
 /// The commands, named as on the wire.
@@ -26,25 +26,16 @@ pub(crate) enum MineCommand {
     Flush,
 }
 
-impl MineCommand {
-    /// Every command and its name.
-    const NAMES: [(&'static str, Self); 4] = [
+impl WireNames for MineCommand {
+    const NAMES: &'static [(&'static str, Self)] = &[
         ("_mine_get", Self::Get),
         ("_mine", Self::Store),
         ("_mine_delete", Self::Delete),
         ("_mine_flush", Self::Flush),
     ];
+}
 
-    pub(crate) fn from_wire(name: &str) -> Option<Self> {
-        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
-        found.map(|(_, command)| *command)
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        let found = Self::NAMES.iter().find(|(_, command)| *command == self);
-        found.map_or("-", |(name, _)| name)
-    }
-
+impl MineCommand {
     /// The entries without which stock answers with an empty map.
     fn needs(self) -> &'static [&'static str] {
         match self {

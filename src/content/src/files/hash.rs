@@ -14,11 +14,11 @@ use std::time::SystemTime;
 
 use md5::Md5;
 use parking_lot::Mutex;
-use rustix::fs::Stat;
 use saltern_config::HashType;
 use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
+use super::state::FileState;
 use super::tree::is_settled;
 
 /// How many digests one generation of the cache holds.
@@ -37,36 +37,15 @@ pub(crate) struct Hashes {
 /// asked for again moves on.
 #[derive(Default)]
 struct Generations {
-    newer: HashMap<State, Slot>,
-    older: HashMap<State, Slot>,
+    newer: HashMap<FileState, Slot>,
+    older: HashMap<FileState, Slot>,
 }
 
 /// Held while the digest is computed, so that a thousand minions that want it wait for one.
 type Slot = Arc<Mutex<Option<Arc<str>>>>;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct State {
-    device: u64,
-    inode: u64,
-    size: i64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl State {
-    fn of(stat: &Stat) -> Self {
-        Self {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            size: stat.st_size,
-            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
-        }
-    }
-}
-
 impl Generations {
-    fn slot(&mut self, state: State) -> Slot {
+    fn slot(&mut self, state: FileState) -> Slot {
         if let Some(slot) = self.newer.get(&state) {
             return Arc::clone(slot);
         }
@@ -78,7 +57,7 @@ impl Generations {
         slot
     }
 
-    fn forget(&mut self, state: &State) {
+    fn forget(&mut self, state: &FileState) {
         self.newer.remove(state);
         self.older.remove(state);
     }
@@ -103,14 +82,14 @@ impl Hashes {
     /// The system's, when the file cannot be read to its end.
     pub(crate) fn of(&self, file: &File, now: SystemTime) -> io::Result<Arc<str>> {
         let stat = rustix::fs::fstat(file)?;
-        let state = State::of(&stat);
+        let state = FileState::of(&stat);
         let slot = self.known.lock().slot(state);
         let mut known = slot.lock();
         if let Some(hash) = &*known {
             return Ok(Arc::clone(hash));
         }
         let computed = digest(self.kind, file);
-        let unchanged = rustix::fs::fstat(file).is_ok_and(|stat| State::of(&stat) == state);
+        let unchanged = rustix::fs::fstat(file).is_ok_and(|stat| FileState::of(&stat) == state);
         let settled = is_settled(stat.st_ctime, now) && is_settled(stat.st_mtime, now);
         match computed {
             Ok(hash) if unchanged && settled => {

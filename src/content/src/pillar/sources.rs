@@ -20,6 +20,7 @@ use saltern_base::clock::Clock;
 
 use crate::files::path::{Relative, join};
 use crate::files::root::{Links, Root, is_regular};
+use crate::files::state::FileState;
 use crate::files::tree::{Tree, is_settled};
 use crate::render::jinja::Loader;
 
@@ -42,30 +43,8 @@ pub(super) struct Sources {
 #[derive(Default)]
 struct Texts {
     /// By full path.
-    known: HashMap<String, (Mark, Arc<str>)>,
+    known: HashMap<String, (FileState, Arc<str>)>,
     bytes: usize,
-}
-
-/// What tells one content of a file from another.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Mark {
-    device: u64,
-    inode: u64,
-    size: i64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Mark {
-    fn of(stat: &Stat) -> Self {
-        Self {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            size: stat.st_size,
-            modified: (stat.st_mtime, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime, stat.st_ctime_nsec as i64),
-        }
-    }
 }
 
 /// The SLS names below one root.
@@ -117,7 +96,7 @@ impl Sources {
         stat: &Stat,
         open: impl FnOnce() -> std::io::Result<File>,
     ) -> Result<Arc<str>, String> {
-        let mark = Mark::of(stat);
+        let mark = FileState::of(stat);
         if let Some((known, text)) = self.texts.lock().known.get(path)
             && *known == mark
         {
@@ -138,7 +117,7 @@ impl Sources {
         let now = self.clock.now();
         // A file that was just written may change again without other times.
         if is_settled(stat.st_mtime, now) && is_settled(stat.st_ctime, now) {
-            self.texts.lock().keep(path, Mark::of(&stat), &text);
+            self.texts.lock().keep(path, FileState::of(&stat), &text);
         }
         Ok(text)
     }
@@ -164,7 +143,7 @@ fn names_in(tree: &Tree) -> Arc<[String]> {
 }
 
 impl Texts {
-    fn keep(&mut self, path: &str, mark: Mark, text: &Arc<str>) {
+    fn keep(&mut self, path: &str, mark: FileState, text: &Arc<str>) {
         if self.bytes + text.len() > KEPT_BYTES {
             self.known.clear();
             self.bytes = 0;
