@@ -175,7 +175,8 @@ impl Handler<Persist> for JobStore {
         {
             let closed = Write::JobState {
                 jid: job.jid.clone(),
-                state: JobState::Closed,
+                state: JobState::Complete,
+                at: job.created,
                 notes: None,
             };
             self.writes.extend([Write::Job(job), closed]);

@@ -12,6 +12,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use actix::{Actor, Context, Handler, Recipient};
+use saltern_base::clock::Clock;
 use saltern_base::metrics::{
     IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
 };
@@ -32,6 +33,7 @@ pub(crate) struct Seed {
     pub(crate) store: Recipient<Persist>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) reader: Arc<JobReader>,
+    pub(crate) clock: Clock,
     pub(crate) metrics: TrackerMetrics,
 }
 
@@ -217,7 +219,7 @@ impl Actor for JobTracker {
     fn started(&mut self, context: &mut Self::Context) {
         // The last return may have been stored without the job being closed after it.
         let complete = self.open.jids_where(|job| job.outstanding.is_empty());
-        self.close(&complete, "complete", context);
+        self.close(&complete, JobState::Complete, context);
         self.keep_within_bound(context);
     }
 }
@@ -254,22 +256,23 @@ impl JobTracker {
         self.seed.metrics.open.set(self.open.jobs.len() as i64);
     }
 
-    fn close(&mut self, jobs: &[Jid], verdict: &str, context: &mut Context<Self>) {
+    fn close(&mut self, jobs: &[Jid], verdict: JobState, context: &mut Context<Self>) {
         if jobs.is_empty() {
             return;
         }
+        let now = self.seed.clock.unix_micros();
         for jid in jobs {
             self.open.close(jid);
         }
         self.count_open();
         let finished = &self.seed.metrics.finished;
         finished
-            .with_label_values(&[verdict])
+            .with_label_values(&[name(verdict)])
             .inc_by(jobs.len() as u64);
         for part in jobs.chunks(CLOSED_AT_ONCE) {
             let persist = Persist {
                 brought: None,
-                writes: part.iter().map(closing).collect(),
+                writes: part.iter().map(|jid| ending(jid, verdict, now)).collect(),
                 then: AfterCommit::default(),
             };
             self.outbox.push(context, &self.seed.store, persist);
@@ -283,7 +286,7 @@ impl JobTracker {
                 jobs = oldest.len(),
                 "too many jobs are open; the oldest are closed"
             );
-            self.close(&oldest, "expired", context);
+            self.close(&oldest, JobState::Expired, context);
         }
     }
 
@@ -304,12 +307,12 @@ impl JobTracker {
             publication,
         };
         let jid = job.jid.clone();
-        let is_waited_for = !job.nocache;
+        let (is_waited_for, created) = (!job.nocache, job.created);
         // Always as a part: 3008 publishes every part of a batch under one jid, and the earlier
         // ones may have been before a restart.
         let mut writes = vec![Write::JobPart(job)];
         if !is_waited_for {
-            writes.push(closing(&jid));
+            writes.push(ending(&jid, JobState::Complete, created));
         }
         let then = AfterCommit {
             begun: Some(begun),
@@ -353,16 +356,26 @@ impl JobTracker {
 
     fn returned(&mut self, jid: &Jid, minion: &MinionId, context: &mut Context<Self>) {
         if self.open.returned(jid, minion) {
-            self.close(std::slice::from_ref(jid), "complete", context);
+            self.close(std::slice::from_ref(jid), JobState::Complete, context);
         }
     }
 }
 
-fn closing(jid: &Jid) -> Write {
+fn ending(jid: &Jid, state: JobState, at: i64) -> Write {
     Write::JobState {
         jid: jid.clone(),
-        state: JobState::Closed,
+        state,
+        at,
         notes: None,
+    }
+}
+
+fn name(state: JobState) -> &'static str {
+    match state {
+        JobState::Open => "open",
+        JobState::Complete => "complete",
+        JobState::Expired => "expired",
+        JobState::Killed => "killed",
     }
 }
 
@@ -419,7 +432,7 @@ impl Handler<CloseOlderThan> for JobTracker {
 
     fn handle(&mut self, CloseOlderThan(moment): CloseOlderThan, context: &mut Self::Context) {
         let old = self.open.jids_where(|job| job.created < moment);
-        self.close(&old, "expired", context);
+        self.close(&old, JobState::Expired, context);
     }
 }
 

@@ -380,6 +380,7 @@ impl Plan {
             store: store.clone().recipient(),
             bus: bus.clone().recipient(),
             reader: Arc::new(stored.reader),
+            clock: self.clock.clone(),
             metrics: job_tracker::TrackerMetrics::new(&self.registry),
         };
         let tracker: Addr<JobTracker> = self.root.start_child(self.on_thread("jobs"), seed, 0);

@@ -40,6 +40,7 @@ fn rig(writes: &[Write]) -> Rig {
         store: to_store,
         bus: to_bus,
         reader: Arc::new(database.reader().unwrap()),
+        clock: Clock::system(),
         metrics: metrics.clone(),
     };
     let tree = tree(&registry);
@@ -156,7 +157,7 @@ impl Rig {
             .map(|write| match write {
                 Write::JobState {
                     jid,
-                    state: JobState::Closed,
+                    state: JobState::Complete | JobState::Expired,
                     ..
                 } => jid.clone(),
                 other => panic!("{other:?}"),
@@ -251,7 +252,7 @@ fn a_restart_takes_up_what_is_open_and_closes_what_is_complete() {
         assert_eq!(rig.metrics.open.get(), 1);
         // The second value reads what was stored meanwhile.
         rig.database
-            .commit(&[closing(&jid(2)), Write::Return(record(1, "b"))])
+            .commit(&[ending(&jid(2), JobState::Complete, 7), Write::Return(record(1, "b"))])
             .unwrap();
         assert!(rig.tree.inject_panic("job_tracker", 0));
         assert_eq!(rig.closed().await, [jid(1)]);

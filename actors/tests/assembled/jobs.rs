@@ -44,7 +44,10 @@ fn a_job_is_announced_published_returned_and_closed() {
         events.wait_for(&format!("salt/job/{jid}/ret/m1")).await;
         assert_eq!(reader.returns(&job).unwrap().len(), 1);
         running.master.shutdown().await;
-        assert_eq!(reader.load(&job).unwrap().unwrap().state, JobState::Closed);
+        assert_eq!(
+            reader.load(&job).unwrap().unwrap().state,
+            JobState::Complete
+        );
     });
 }
 
@@ -61,7 +64,7 @@ fn a_return_of_an_unknown_job_brings_its_job_which_nobody_waits_for() {
         running.master.shutdown().await;
         let reader = site.reader();
         let stored = reader.load(&Jid::parse(jid).unwrap()).unwrap().unwrap();
-        assert_eq!(stored.state, JobState::Closed);
+        assert_eq!(stored.state, JobState::Complete);
         assert_eq!(reader.counts().unwrap(), (2, 2));
         assert!(reader.open_jobs().unwrap().is_empty());
     });

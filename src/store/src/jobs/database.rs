@@ -141,24 +141,47 @@ fn apply(
             insert_expected(transaction, jid, minions)?;
             Ok(Written::Updated)
         }
-        Write::JobState { jid, state, notes } => {
-            let notes = notes.as_deref();
+        Write::JobState {
+            jid,
+            state,
+            at,
+            notes,
+        } => {
+            let finished = (*state != JobState::Open).then_some(*at);
             let changed = transaction
                 .prepare_cached(
-                    "UPDATE jobs SET state = ?2, notes = coalesce(?3, notes) WHERE jid = ?1",
+                    "UPDATE jobs SET state = ?2, finished = ?3, notes = coalesce(?4, notes)
+                     WHERE jid = ?1",
                 )?
-                .execute(params![jid.as_str(), state.code(), notes])?;
-            Ok(if changed == 0 {
-                Written::NoSuchJob
-            } else {
-                Written::Updated
-            })
+                .execute(params![
+                    jid.as_str(),
+                    state.code(),
+                    finished,
+                    notes.as_deref()
+                ])?;
+            Ok(updated(changed))
+        }
+        Write::Published { jid, at } => {
+            let changed = transaction
+                .prepare_cached(
+                    "UPDATE jobs SET published = coalesce(published, ?2) WHERE jid = ?1",
+                )?
+                .execute(params![jid.as_str(), at])?;
+            Ok(updated(changed))
         }
         Write::DeleteJob { jid } => {
             let rows = delete_job(transaction, jid.as_str(), i64::MAX)?;
             remember_next_ids(transaction, *next)?;
             Ok(Written::Deleted { rows })
         }
+    }
+}
+
+fn updated(rows: usize) -> Written {
+    if rows == 0 {
+        Written::NoSuchJob
+    } else {
+        Written::Updated
     }
 }
 
@@ -225,7 +248,8 @@ fn replace_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::R
     transaction
         .prepare_cached(
             "UPDATE jobs SET created = ?2, user = ?3, fun = ?4, tgt = ?5, tgt_type = ?6,
-                 nocache = ?7, state = ?8, load = ?9 WHERE jid = ?1",
+                 nocache = ?7, state = ?8, load = ?9, published = NULL, finished = NULL
+             WHERE jid = ?1",
         )?
         .execute(params![
             record.jid.as_str(),

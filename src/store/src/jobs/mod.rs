@@ -43,28 +43,35 @@ impl Default for DatabaseLimits {
     }
 }
 
-/// Whether the tracker still waits for a job.
+/// What became of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// Returns are awaited; a restart takes the job up again.
     Open,
-    /// Everybody returned, or nobody is waited for any longer.
-    Closed,
+    /// Everybody returned.
+    Complete,
+    /// Not everybody returned, and nobody is waited for any longer.
+    Expired,
+    /// It was ended on request before everybody returned.
+    Killed,
 }
 
 impl JobState {
     pub(crate) fn code(self) -> i64 {
         match self {
             Self::Open => 0,
-            Self::Closed => 1,
+            Self::Complete => 1,
+            Self::Expired => 2,
+            Self::Killed => 3,
         }
     }
 
     pub(crate) fn from_code(code: i64) -> Self {
-        if code == Self::Open.code() {
-            Self::Open
-        } else {
-            Self::Closed
+        match code {
+            0 => Self::Open,
+            1 => Self::Complete,
+            3 => Self::Killed,
+            _ => Self::Expired,
         }
     }
 }
@@ -92,10 +99,19 @@ pub enum Write {
     JobState {
         /// The job.
         jid: Jid,
-        /// Whether it is waited for.
+        /// What became of it.
         state: JobState,
+        /// When, in microseconds since 1970; of an open job it is not kept.
+        at: i64,
         /// The tracker's own notes, opaque here; `None` leaves the old ones.
         notes: Option<Bytes>,
+    },
+    /// The load of a job went to the publish port; the first time counts.
+    Published {
+        /// The job.
+        jid: Jid,
+        /// When, in microseconds since 1970.
+        at: i64,
     },
     /// A job and everything that belongs to it.
     DeleteJob {

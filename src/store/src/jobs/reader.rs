@@ -27,8 +27,13 @@ pub struct StoredJob {
     pub id: i64,
     /// The job; its `minions` are all that are expected, sorted, each once.
     pub record: JobRecord,
-    /// Whether it is waited for.
+    /// What became of it.
     pub state: JobState,
+    /// When its load went to the publish port, in microseconds since 1970; `None` when that is not
+    /// known.
+    pub published: Option<i64>,
+    /// When it ended, in microseconds since 1970.
+    pub finished: Option<i64>,
     /// The tracker's own notes.
     pub notes: Option<Bytes>,
 }
@@ -210,7 +215,8 @@ impl JobReader {
 
 fn select_jobs(rest: &str) -> String {
     format!(
-        "SELECT id, jid, created, user, fun, tgt, tgt_type, nocache, state, load, notes
+        "SELECT id, jid, created, user, fun, tgt, tgt_type, nocache, state, load, notes,
+             published, finished
          FROM jobs {rest}"
     )
 }
@@ -238,6 +244,8 @@ fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredJob>> {
             minions: Vec::new(),
         },
         state: JobState::from_code(row.get(8)?),
+        published: row.get(11)?,
+        finished: row.get(12)?,
         notes: row.get::<_, Option<Vec<u8>>>(10)?.map(Bytes::from),
     }))
 }

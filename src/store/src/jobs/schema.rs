@@ -9,8 +9,12 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::DatabaseLimits;
 use crate::error::{Result, StoreError};
 
+/// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
+/// never changed once a release had it: the next one changes what it made.
+const STEPS: [&str; 2] = [LAYOUT, VERDICTS];
+
 /// The layout's number (`user_version`).
-pub(super) const VERSION: i64 = 1;
+const VERSION: i64 = STEPS.len() as i64;
 
 /// Marks the file as ours (`application_id`): "Sltn".
 const APPLICATION: i32 = 0x536c_746e;
@@ -67,6 +71,18 @@ CREATE VIEW missing AS
     SELECT jid, minion FROM expected EXCEPT SELECT jid, minion FROM returns;
 ";
 
+/// How a job ended, and whether its load ever left. Before, every ended job was merely closed: the
+/// ones whose minions did not all return had expired.
+const VERDICTS: &str = "
+ALTER TABLE jobs ADD COLUMN published INTEGER;
+ALTER TABLE jobs ADD COLUMN finished INTEGER;
+UPDATE jobs SET state = 2 WHERE state = 1 AND
+    (SELECT count(*) FROM returns WHERE returns.jid = jobs.jid) <
+    (SELECT coalesce(sum(json_array_length(minions)), 0)
+     FROM expected_part WHERE expected_part.jid = jobs.jid);
+UPDATE jobs SET published = created;
+";
+
 /// Opens the file for writing, makes it if it is not there, and examines it.
 pub(super) fn open_writer(path: &Path, limits: &DatabaseLimits) -> Result<Connection> {
     private_file(path)?;
@@ -101,16 +117,17 @@ pub(super) fn open_writer(path: &Path, limits: &DatabaseLimits) -> Result<Connec
     let found: i64 = connection
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(failed("open"))?;
-    match found {
-        0 => create(&mut connection).map_err(failed("lay out"))?,
-        VERSION => {}
-        _ => {
-            return Err(StoreError::Schema {
-                path: path.to_path_buf(),
-                found,
-                known: VERSION,
-            });
-        }
+    let steps = usize::try_from(found)
+        .ok()
+        .and_then(|taken| STEPS.get(taken..))
+        .ok_or_else(|| StoreError::Schema {
+            path: path.to_path_buf(),
+            found,
+            known: VERSION,
+        })?;
+    if !steps.is_empty() {
+        let is_new = found == 0;
+        take_steps(&mut connection, steps, is_new).map_err(failed("lay out"))?;
     }
     let size = fs::metadata(path).map_or(0, |meta| meta.len());
     if size <= limits.check_bytes {
@@ -212,14 +229,19 @@ fn cache_size(bytes: u32) -> String {
     format!("-{}", (bytes >> 10).max(64))
 }
 
-fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+/// All or none of them.
+fn take_steps(connection: &mut Connection, steps: &[&str], is_new: bool) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
-    transaction.execute_batch(LAYOUT)?;
-    transaction.execute(
-        "INSERT INTO meta (name, value) VALUES ('identity', lower(hex(randomblob(16))))",
-        [],
-    )?;
-    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    for step in steps {
+        transaction.execute_batch(step)?;
+    }
+    if is_new {
+        transaction.execute(
+            "INSERT INTO meta (name, value) VALUES ('identity', lower(hex(randomblob(16))))",
+            [],
+        )?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+    }
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
 }

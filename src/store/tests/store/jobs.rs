@@ -100,7 +100,8 @@ fn a_jid_is_given_once_but_a_batch_publishes_parts_under_one() {
     assert_eq!(written, [Written::Duplicate]);
     let closed = Write::JobState {
         jid: jid(1),
-        state: JobState::Closed,
+        state: JobState::Complete,
+        at: 7,
         notes: Some(Bytes::from_static(b"notes")),
     };
     let mut part = job(1, &["b"]);
@@ -127,7 +128,8 @@ fn open_jobs_come_back_with_who_returned() {
             Write::Return(ret(1, "b", Value::Nil)),
             Write::JobState {
                 jid: jid(2),
-                state: JobState::Closed,
+                state: JobState::Complete,
+                at: 7,
                 notes: None,
             },
         ])
@@ -341,6 +343,71 @@ fn a_database_of_a_newer_release_is_refused() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_job_knows_when_it_left_and_how_it_ended() {
+    let (_dir, mut database) = open();
+    let published = |at| Write::Published { jid: jid(1), at };
+    let ended = |state, at| Write::JobState {
+        jid: jid(1),
+        state,
+        at,
+        notes: None,
+    };
+    let stored = |database: &JobDatabase| {
+        let reader = database.reader().expect("a reader");
+        let job = reader.load(&jid(1)).expect("read").expect("a job");
+        (job.state, job.published, job.finished)
+    };
+    let steps = [
+        (Write::Job(job(1, &["a"])), (JobState::Open, None, None)),
+        (published(5), (JobState::Open, Some(5), None)),
+        (published(6), (JobState::Open, Some(5), None)),
+        (
+            ended(JobState::Killed, 7),
+            (JobState::Killed, Some(5), Some(7)),
+        ),
+        (
+            ended(JobState::Expired, 8),
+            (JobState::Expired, Some(5), Some(8)),
+        ),
+        (
+            ended(JobState::Complete, 9),
+            (JobState::Complete, Some(5), Some(9)),
+        ),
+        // The next part of a batch under the same jid has not left yet.
+        (Write::JobPart(job(1, &["b"])), (JobState::Open, None, None)),
+    ];
+    for (write, expected) in steps {
+        database.commit(&[write]).expect("committed");
+        assert_eq!(stored(&database), expected);
+    }
+    let unknown = Write::Published { jid: jid(2), at: 5 };
+    let written = database.commit(&[unknown]).expect("committed");
+    assert_eq!(written, [Written::NoSuchJob]);
+}
+
+#[test]
+fn a_database_of_the_first_release_is_carried_over() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("jobs.sqlite");
+    let raw = rusqlite::Connection::open(&path).expect("sqlite");
+    raw.execute_batch(include_str!("first_release.sql"))
+        .expect("the first release's layout");
+    drop(raw);
+    JobDatabase::open(&path, DatabaseLimits::default()).expect("carried over");
+    let database = JobDatabase::open(&path, DatabaseLimits::default()).expect("opened again");
+    let reader = database.reader().expect("a reader");
+    assert_eq!(reader.identity().expect("read"), "0123");
+    let states: Vec<_> = [1, 2, 3]
+        .map(|number| reader.load(&jid(number)).expect("read").expect("a job"))
+        .iter()
+        .map(|job| (job.state, job.published))
+        .collect();
+    // Jobs were only "closed" then: who did not return makes the difference.
+    let expected = [JobState::Open, JobState::Complete, JobState::Expired];
+    assert_eq!(states, expected.map(|state| (state, Some(5))));
 }
 
 #[test]
