@@ -24,7 +24,8 @@ use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::messages::{
-    AfterCommit, Beginning, ExpireJobs, Fire, FollowUp, Persist, Publish, Stored, StoredReturn,
+    AfterCommit, Beginning, ExpireJobs, FinishFolding, Fire, FoldLog, FollowUp, Persist, Publish,
+    Stored, StoredReturn,
 };
 use crate::send::{Outbox, Sends};
 
@@ -38,6 +39,7 @@ pub(crate) struct Seed {
     pub(crate) bus: Recipient<Fire>,
     pub(crate) publisher: Recipient<Publish>,
     pub(crate) mirror: Option<Recipient<FollowUp>>,
+    pub(crate) folder: Recipient<FoldLog>,
     /// The tracker is built after the store, and is asked only at run time.
     pub(crate) tracker: Arc<Mutex<Option<Recipient<Stored>>>>,
     pub(crate) metrics: StoreMetrics,
@@ -231,6 +233,16 @@ impl Handler<ExpireSlice> for JobStore {
     }
 }
 
+impl Handler<FinishFolding> for JobStore {
+    type Result = ();
+
+    fn handle(&mut self, _: FinishFolding, _: &mut Self::Context) {
+        if let Err(error) = self.seed.database.lock().checkpoint() {
+            tracing::error!(%error, "the log of the job database grows");
+        }
+    }
+}
+
 impl JobStore {
     fn commit(&mut self, context: &mut Context<Self>) {
         let writes = std::mem::take(&mut self.writes);
@@ -269,7 +281,14 @@ impl JobStore {
 
     fn write(&self, writes: &[Write]) -> Result<Vec<Written>, StoreError> {
         let began = Instant::now();
-        let written = self.seed.database.lock().commit(writes);
+        let (written, log_is_long) = {
+            let mut database = self.seed.database.lock();
+            (database.commit(writes), database.log_is_long())
+        };
+        if log_is_long {
+            // One waiting message is enough.
+            let _ = self.seed.folder.try_send(FoldLog);
+        }
         let metrics = &self.seed.metrics;
         metrics.commits.observe(began.elapsed().as_secs_f64());
         match &written {

@@ -16,6 +16,7 @@ mod event_sockets;
 mod job_mirror;
 mod job_store;
 mod job_tracker;
+mod log_folder;
 mod maintenance;
 pub mod messages;
 mod mworker;

@@ -140,6 +140,18 @@ pub struct Beginning {
 #[rtype(result = "()")]
 pub struct ExpireJobs(pub i64);
 
+/// The log is folded but for a little; do the rest. From LogFolder.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct FinishFolding;
+
+// ---- to LogFolder ---------------------------------------------------------------------------
+
+/// The job database's log is long. From JobStore.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct FoldLog;
+
 // ---- to JobMirror ---------------------------------------------------------------------------
 
 /// There is something new in the job database. From JobStore.

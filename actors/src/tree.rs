@@ -6,6 +6,7 @@
 //! | EventPublisher | bus | permanent | events in its mailbox wait; subscribers notice nothing |
 //! | Publisher | publish | permanent | loads wait; minions stay connected |
 //! | JobMirror | mirror | permanent | job-cache files lag |
+//! | LogFolder | log | permanent | the next commit asks for it again |
 //! | JobStore | jobs | permanent | the batch at hand is refused; its peers send again |
 //! | JobTracker | jobs | permanent | open jobs are read from the store again |
 //! | Renderer × n | render-n | permanent | the request at hand is answered as not handled |
@@ -35,7 +36,7 @@ use saltern_base::metrics::Registry;
 use saltern_config::{LocalCacheMirror, MasterConfig};
 use saltern_requests::{Services, Stores};
 use saltern_store::jobs::{JobDatabase, JobReader};
-use saltern_store::{JobFiles, Mirror, StoreError};
+use saltern_store::{Checkpointer, JobFiles, Mirror, StoreError};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
 use saltern_wire::zmtp::{ListenError, PubListener, ReqListener};
 use tokio_util::sync::CancellationToken;
@@ -48,6 +49,7 @@ use crate::event_sockets::{EventSockets, SocketError};
 use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
 use crate::job_tracker::{self, JobTracker};
+use crate::log_folder::{self, LogFolder};
 use crate::maintenance::{self, Maintenance, Rotation};
 use crate::mworker::{self, MWorker};
 use crate::presence::Presence;
@@ -200,6 +202,7 @@ impl Master {
 /// The ends of the stores that the actors hold.
 struct Stored {
     reader: JobReader,
+    checkpointer: Checkpointer,
     job_files: Option<Arc<JobFiles>>,
     mirror: Option<Mirror>,
 }
@@ -216,6 +219,7 @@ impl Stored {
         };
         Ok(Self {
             reader: parts.database.reader()?,
+            checkpointer: parts.database.checkpointer()?,
             job_files,
             mirror,
         })
@@ -365,6 +369,13 @@ impl Plan {
             };
             self.root.start_child(self.on_thread("mirror"), seed, 0)
         });
+        let store_slot = Arc::new(Mutex::new(None));
+        let seed = log_folder::Seed {
+            checkpointer: Arc::new(stored.checkpointer),
+            store: store_slot.clone(),
+            metrics: log_folder::FolderMetrics::new(&self.registry),
+        };
+        let folder: Addr<LogFolder> = self.root.start_child(self.on_thread("log"), seed, 0);
         let tracker_slot = Arc::new(Mutex::new(None));
         let seed = job_store::Seed {
             database: Arc::new(Mutex::new(database)),
@@ -372,10 +383,12 @@ impl Plan {
             bus: bus.clone().recipient(),
             publisher: publisher.clone().recipient(),
             mirror: mirror.clone().map(Addr::recipient),
+            folder: folder.recipient(),
             tracker: tracker_slot.clone(),
             metrics: store_metrics,
         };
         let store: Addr<JobStore> = self.root.start_child(self.on_thread("jobs"), seed, 0);
+        *store_slot.lock() = Some(store.clone().recipient());
         let seed = job_tracker::Seed {
             store: store.clone().recipient(),
             bus: bus.clone().recipient(),

@@ -25,6 +25,7 @@ struct Rig {
     bus: UnboundedReceiver<Fire>,
     publisher: UnboundedReceiver<Publish>,
     tracker: UnboundedReceiver<Stored>,
+    folder: UnboundedReceiver<FoldLog>,
     windows: Arc<Windows>,
     port: Port,
 }
@@ -37,12 +38,14 @@ fn rig(limits: DatabaseLimits) -> Rig {
     let (to_bus, bus) = recorder();
     let (to_publisher, publisher) = recorder();
     let (to_tracker, tracker) = recorder();
+    let (to_folder, folder) = recorder();
     let seed = Seed {
         database: Arc::new(Mutex::new(database)),
         job_files: None,
         bus: to_bus,
         publisher: to_publisher,
         mirror: None,
+        folder: to_folder,
         tracker: Arc::new(Mutex::new(Some(to_tracker))),
         metrics: metrics.clone(),
     };
@@ -58,6 +61,7 @@ fn rig(limits: DatabaseLimits) -> Rig {
         bus,
         publisher,
         tracker,
+        folder,
         windows: Windows::new(1, 1000),
         port: Port::open(),
     }
@@ -202,6 +206,34 @@ fn whatever_waits_makes_one_commit_and_a_duplicate_is_a_success() {
             50
         );
         assert_eq!(rig.windows.in_hand(), 0);
+    });
+}
+
+#[test]
+fn a_long_log_is_folded_and_begins_anew() {
+    in_system(async {
+        let limits = DatabaseLimits {
+            checkpoint_changes: 10,
+            ..DatabaseLimits::default()
+        };
+        let mut rig = rig(limits);
+        let checkpointer = JobDatabase::open(&rig.dir.path().join("jobs"), limits)
+            .and_then(|database| database.checkpointer())
+            .unwrap();
+        for round in 0..3 {
+            for number in 0..10 {
+                let minion = format!("m{round}-{number}");
+                let reply = rig.send(returned(&minion, "f", 10)).await;
+                assert_eq!(reply.await.unwrap(), &b"done"[..]);
+            }
+            rig.folder.recv().await.unwrap();
+            let folded = checkpointer.fold().unwrap();
+            assert_eq!(folded.left(), 0);
+            // Ten commits of a few pages each: had the log gone on, the next rounds' were longer.
+            assert!((1..200).contains(&folded.log), "{folded:?}");
+            rig.address.send(FinishFolding).await.unwrap();
+            while rig.folder.try_recv().is_ok() {}
+        }
     });
 }
 

@@ -252,7 +252,10 @@ fn a_restart_takes_up_what_is_open_and_closes_what_is_complete() {
         assert_eq!(rig.metrics.open.get(), 1);
         // The second value reads what was stored meanwhile.
         rig.database
-            .commit(&[ending(&jid(2), JobState::Complete, 7), Write::Return(record(1, "b"))])
+            .commit(&[
+                ending(&jid(2), JobState::Complete, 7),
+                Write::Return(record(1, "b")),
+            ])
             .unwrap();
         assert!(rig.tree.inject_panic("job_tracker", 0));
         assert_eq!(rig.closed().await, [jid(1)]);

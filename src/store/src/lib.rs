@@ -25,8 +25,8 @@ pub mod user_keys;
 pub use dropfile::Dropfile;
 pub use error::{Result, StoreError};
 pub use jobs::{
-    DatabaseLimits, JobDatabase, JobReader, JobState, OpenJob, StoredJob, StoredReturn, Write,
-    Written, set_aside,
+    Checkpointer, DatabaseLimits, Folded, JobDatabase, JobReader, JobState, OpenJob, StoredJob,
+    StoredReturn, Write, Written, set_aside,
 };
 pub use master_keys::MasterKeys;
 pub use minion_data::MinionDataStore;

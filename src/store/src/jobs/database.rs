@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
 
+use super::checkpoint::{self, Checkpointer, Folded};
 use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobReader, JobState, Write, Written};
 use crate::error::{Result, StoreError};
@@ -15,6 +16,8 @@ pub struct JobDatabase {
     path: PathBuf,
     limits: DatabaseLimits,
     next: NextIds,
+    /// Changes since the log was last folded whole; a large one counts as its pages.
+    unfolded: u64,
 }
 
 /// Numbers are given here and not by SQLite, which would give the numbers of deleted last rows
@@ -43,6 +46,8 @@ impl JobDatabase {
             path: path.to_path_buf(),
             limits,
             next,
+            // What an earlier life left in the log is folded before long.
+            unfolded: limits.checkpoint_changes / 2,
         })
     }
 
@@ -73,6 +78,7 @@ impl JobDatabase {
                 .collect::<rusqlite::Result<Vec<_>>>()
         })?;
         self.next = next;
+        self.unfolded += writes.iter().map(pages_of).sum::<u64>();
         Ok(written)
     }
 
@@ -92,11 +98,24 @@ impl JobDatabase {
         })
     }
 
-    /// Folds the write-ahead log into the main file, as far as readers allow it.
-    pub fn checkpoint(&mut self) -> Result<()> {
-        self.connection
-            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
-            .map_err(|error| wrap(&self.path, "fold the log of", error))
+    /// Whether it is time that a [`Checkpointer`] folds the write-ahead log.
+    pub fn log_is_long(&self) -> bool {
+        self.unfolded >= self.limits.checkpoint_changes
+    }
+
+    /// Whoever folds the log beside the writer.
+    pub fn checkpointer(&self) -> Result<Checkpointer> {
+        Checkpointer::open(&self.path)
+    }
+
+    /// Folds what is left of the write-ahead log into the main file, as far as readers allow it;
+    /// a log that is folded whole begins anew with the next commit.
+    pub fn checkpoint(&mut self) -> Result<Folded> {
+        let folded = checkpoint::fold(&self.connection, &self.path);
+        // What a reader or an error keeps from being folded is not tried again with every commit.
+        let left = folded.as_ref().map_or(u64::MAX, |folded| folded.left());
+        self.unfolded = left.min(self.limits.checkpoint_changes / 2);
+        folded
     }
 
     fn transact<T>(
@@ -175,6 +194,16 @@ fn apply(
             Ok(Written::Deleted { rows })
         }
     }
+}
+
+/// About how many pages a change adds to the log.
+fn pages_of(write: &Write) -> u64 {
+    let bytes = match write {
+        Write::Return(record) => record.load.as_ref().len(),
+        Write::Job(record) | Write::JobPart(record) => record.load.as_ref().len(),
+        _ => 0,
+    };
+    1 + u64::try_from(bytes).unwrap_or(0) / schema::PAGE_BYTES
 }
 
 fn updated(rows: usize) -> Written {

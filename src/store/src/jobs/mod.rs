@@ -7,10 +7,12 @@
 //! Not here: when to commit (the JobStore actor), what a job's state means (the JobTracker), and
 //! the files for stock's tools ([`crate::mirror`]).
 
+mod checkpoint;
 mod database;
 mod reader;
 mod schema;
 
+pub use checkpoint::{Checkpointer, Folded};
 pub use database::JobDatabase;
 pub use reader::{JobReader, OpenJob, StoredJob, StoredReturn};
 pub use schema::set_aside;
@@ -28,7 +30,11 @@ pub struct DatabaseLimits {
     /// Files up to this size are examined as a whole when they are opened, in bytes; larger ones
     /// would delay the start and can be examined later with [`JobReader::quick_check`].
     pub check_bytes: u64,
-    /// The write-ahead log is folded into the main file when it has this many pages of 4 KiB.
+    /// The log counts as long ([`JobDatabase::log_is_long`]) after so many changes; a large one
+    /// counts as its pages of 4 KiB.
+    pub checkpoint_changes: u64,
+    /// With so many pages of 4 KiB the log is folded within a commit, because nobody else did it:
+    /// bounds what it takes on the disk.
     pub checkpoint_pages: u32,
 }
 
@@ -38,7 +44,8 @@ impl Default for DatabaseLimits {
             max_bytes: None,
             cache_bytes: 4 << 20,
             check_bytes: 64 << 20,
-            checkpoint_pages: 4_000,
+            checkpoint_changes: 16_000,
+            checkpoint_pages: 100_000,
         }
     }
 }

@@ -19,7 +19,7 @@ const VERSION: i64 = STEPS.len() as i64;
 /// Marks the file as ours (`application_id`): "Sltn".
 const APPLICATION: i32 = 0x536c_746e;
 
-const PAGE_BYTES: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// `expected_part` keeps whole lists as JSON: one row a publish instead of one row a minion makes a
 /// publish to ten thousand minions as cheap as one to a single minion. The views spread them out
@@ -162,6 +162,17 @@ pub(super) fn open_reader(path: &Path, limits: &DatabaseLimits) -> Result<Connec
             known: VERSION,
         })
     }
+}
+
+/// Opens an existing database for nothing but folding its log.
+pub(super) fn open_checkpointer(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.pragma_update(None, "synchronous", "full")?;
+        Ok(connection)
+    };
+    open().map_err(|error| wrap(path, "open", error))
 }
 
 /// Reads every page and index for damage.

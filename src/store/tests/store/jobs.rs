@@ -346,6 +346,40 @@ fn a_database_of_a_newer_release_is_refused() {
 }
 
 #[test]
+fn a_log_is_folded_beside_the_writer_and_then_begins_anew() {
+    let limits = DatabaseLimits {
+        checkpoint_changes: 100,
+        ..DatabaseLimits::default()
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("jobs.sqlite");
+    let mut database = JobDatabase::open(&path, limits).expect("a database");
+    let checkpointer = database.checkpointer().expect("a second connection");
+    let fill = |database: &mut JobDatabase, round: u32| {
+        let minions: Vec<String> = (0..100).map(|number| format!("m{number}")).collect();
+        let returns = minions
+            .iter()
+            .map(|minion| Write::Return(ret(round, minion, Value::from("x".repeat(3_000)))));
+        for write in returns {
+            database.commit(&[write]).expect("committed");
+        }
+    };
+    fill(&mut database, 1);
+    assert!(database.log_is_long());
+    let first = checkpointer.fold().expect("folded");
+    assert!(first.log > 100 && first.left() == 0, "{first:?}");
+    let log = || fs::metadata(dir.path().join("jobs.sqlite-wal")).expect("a log");
+    let before = log().len();
+    for round in 2..8 {
+        database.checkpoint().expect("folded");
+        assert!(!database.log_is_long());
+        fill(&mut database, round);
+        checkpointer.fold().expect("folded");
+    }
+    assert!(log().len() < 2 * before, "{} {before}", log().len());
+}
+
+#[test]
 fn a_job_knows_when_it_left_and_how_it_ended() {
     let (_dir, mut database) = open();
     let published = |at| Write::Published { jid: jid(1), at };

@@ -1,0 +1,89 @@
+//! Folds the job database's log into its main file while the store goes on committing.
+//!
+//! On a thread of its own, because it waits for the disk. It leaves little for the store, which
+//! must do the last part itself (see `saltern_store::jobs::Checkpointer`).
+
+use std::sync::Arc;
+
+use actix::{Actor, Context, Handler, Recipient};
+use parking_lot::Mutex;
+use saltern_base::metrics::{Histogram, Registry, SECONDS, histogram};
+use saltern_store::Checkpointer;
+use saltern_supervise::Child;
+use tokio::time::Instant;
+
+use crate::messages::{FinishFolding, FoldLog};
+
+/// What a folder is built from.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    pub(crate) checkpointer: Arc<Checkpointer>,
+    /// The store is built after it, and is told only at run time.
+    pub(crate) store: Arc<Mutex<Option<Recipient<FinishFolding>>>>,
+    pub(crate) metrics: FolderMetrics,
+}
+
+/// What is measured.
+#[derive(Clone)]
+pub(crate) struct FolderMetrics(Histogram);
+
+impl FolderMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self(histogram(
+            registry,
+            "saltern_store_fold_seconds",
+            "Time of one pass that folds the job database's log into its main file.",
+            SECONDS,
+        ))
+    }
+}
+
+/// Passes in a row: each leaves only what was committed while it ran.
+const PASSES: usize = 4;
+/// What the store may be left with: folded within a few milliseconds.
+const LITTLE: u64 = 500;
+
+/// See the module.
+pub(crate) struct LogFolder {
+    seed: Seed,
+}
+
+impl Child for LogFolder {
+    type Seed = Seed;
+
+    const NAME: &'static str = "log_folder";
+    /// A log that grows long while one is folded is seen by the next commit.
+    const MAILBOX: usize = 1;
+
+    fn build(seed: &Seed) -> Self {
+        Self { seed: seed.clone() }
+    }
+}
+
+impl Actor for LogFolder {
+    type Context = Context<Self>;
+}
+
+impl Handler<FoldLog> for LogFolder {
+    type Result = ();
+
+    fn handle(&mut self, _: FoldLog, _: &mut Self::Context) {
+        for _ in 0..PASSES {
+            let began = Instant::now();
+            let folded = self.seed.checkpointer.fold();
+            self.seed.metrics.0.observe(began.elapsed().as_secs_f64());
+            match folded {
+                Ok(folded) if folded.left() > LITTLE => {}
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::error!(%error, "the log of the job database grows");
+                    break;
+                }
+            }
+        }
+        if let Some(store) = &*self.seed.store.lock() {
+            // At most one for each message that the store sent.
+            store.do_send(FinishFolding);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Folds the write-ahead log of the job database into its main file, beside the writer.
+//!
+//! SQLite's own checkpoint runs inside the commit that finds the log long: everybody whose return
+//! waits for that commit then waits until thousands of pages are on the disk. A connection of its
+//! own does the same work while commits go on; the little that they add meanwhile is folded by the
+//! writer at last ([`super::JobDatabase::checkpoint`]), because only a log that is folded whole
+//! begins anew.
+
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+
+use super::schema::{self, wrap};
+use crate::error::Result;
+
+/// What one pass found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Folded {
+    /// Pages in the log.
+    pub log: u64,
+    /// Those of them that the main file has too.
+    pub folded: u64,
+}
+
+impl Folded {
+    /// Pages that are only in the log.
+    pub fn left(self) -> u64 {
+        self.log.saturating_sub(self.folded)
+    }
+}
+
+/// The connection that folds.
+pub struct Checkpointer {
+    connection: Mutex<Connection>,
+    path: PathBuf,
+}
+
+impl Checkpointer {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        Ok(Self {
+            connection: Mutex::new(schema::open_checkpointer(path)?),
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// Folds what was in the log when it began, as far as readers allow it. The writer does not
+    /// wait for it; the disk is shared.
+    pub fn fold(&self) -> Result<Folded> {
+        fold(&self.connection.lock(), &self.path)
+    }
+}
+
+/// One pass, by whichever connection.
+pub(super) fn fold(connection: &Connection, path: &Path) -> Result<Folded> {
+    connection
+        .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+            // Both are -1 while somebody else folds.
+            let pages = |column| row.get(column).map(|pages: i64| u64::try_from(pages).ok());
+            Ok(Folded {
+                log: pages(1)?.unwrap_or(0),
+                folded: pages(2)?.unwrap_or(0),
+            })
+        })
+        .map_err(|error| wrap(path, "fold the log of", error))
+}
