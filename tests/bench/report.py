@@ -14,6 +14,9 @@ FIGURES = [
     ("publish_to_last_delivery_ms", "Publish to last delivery", "ms", "{:,.0f}", False),
     ("job_p50_ms", "test.ping complete, p50", "ms", "{:,.0f}", False),
     ("job_p99_ms", "test.ping complete, p99", "ms", "{:,.0f}", False),
+    ("open_jobs_1_returns_per_second", "Returns with 1 job open", "/s", "{:,.0f}", True),
+    ("open_jobs_10_returns_per_second", "… 10 jobs", "/s", "{:,.0f}", True),
+    ("open_jobs_100_returns_per_second", "… 100 jobs", "/s", "{:,.0f}", True),
     ("cpu_seconds_per_1000_returns", "Master CPU per 1,000 returns", "s", "{:.3f}", False),
     (
         "cpu_seconds_per_1000_returns_mirrored",

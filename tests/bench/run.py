@@ -38,7 +38,7 @@ STOCK = pathlib.Path(
 STOCK_VERSION = "3008.3"
 SALTERN = pathlib.Path(os.environ.get("SALTERN", ROOT / "target/release/saltern"))
 TICKS = os.sysconf("SC_CLK_TCK")
-PHASES = ["auth", "returns", "jobs", "pillar", "files", "targets"]
+PHASES = ["auth", "returns", "jobs", "open-jobs", "pillar", "files", "targets"]
 
 # Reads and drops everything, as cheaply as a process can: two of them stand on the bus.
 LISTENER = (
@@ -188,20 +188,26 @@ def put_load(master, arguments):
     return results
 
 
-def measure(kind, site, options):
-    """One master under the whole load, and one for each fleet; the figures of all of it."""
+def measure(kinds, site, options):
+    """Each master under the whole load, and then for each fleet; the figures of all of it.
+
+    The fleets come last: their files are many, and what the disk still does for them would be
+    measured with the returns of whoever comes next.
+    """
     phases = [phase for phase in options.phases if phase != "targets"]
-    results, fleets = {}, {}
-    if phases:
+    results = {kind: {} for kind in kinds}
+    fleets = {kind: {} for kind in kinds}
+    for kind in kinds if phases else []:
         print(f"{kind}: {options.minions} minions", flush=True)
         with Master(kind, site) as master:
             arguments = ["--minions", options.minions, "--seconds", options.seconds]
-            results = put_load(master, [*arguments, "--phases", ",".join(phases)])
+            results[kind] = put_load(master, [*arguments, "--phases", ",".join(phases)])
     if "targets" in options.phases:
-        for fleet in options.fleets:
-            print(f"{kind}: a fleet of {fleet} minions", flush=True)
-            fleets[fleet] = measure_targets(kind, site, fleet, options)
-    return summarise(results, fleets, options.minions)
+        for kind in kinds:
+            for fleet in options.fleets:
+                print(f"{kind}: a fleet of {fleet} minions", flush=True)
+                fleets[kind][fleet] = measure_targets(kind, site, fleet, options)
+    return {kind: summarise(results[kind], fleets[kind], options.minions) for kind in kinds}
 
 
 def measure_targets(kind, site, fleet, options):
@@ -243,6 +249,10 @@ def summarise(phases, fleets, minions):
         found["job_p50_ms"] = phases["jobs"]["p50_ms"]
         found["job_p99_ms"] = phases["jobs"]["p99_ms"]
         found["pss_megabytes"] = phases["jobs"]["master_pss_bytes"] / 1e6
+    for open_jobs in (1, 10, 100):
+        phase = f"open_jobs_{open_jobs}"
+        if phase in phases:
+            found[f"{phase}_returns_per_second"] = phases[phase]["per_second"]
     if "pillar" in phases:
         found["pillars_per_second"] = phases["pillar"]["per_second"]
         found["pillar_p50_ms"] = phases["pillar"]["p50_ms"]
@@ -327,7 +337,7 @@ def main():
         "site": {"small_files": options.small_files, "megabytes": options.megabytes},
     }
     with Site(options.small_files, options.megabytes, "files" in options.phases) as site:
-        results["masters"] = {kind: measure(kind, site, options) for kind in kinds}
+        results["masters"] = measure(kinds, site, options)
     is_whole = not options.only and options.phases == PHASES
     if not options.out and not is_whole:
         print(json.dumps(results, indent=2))

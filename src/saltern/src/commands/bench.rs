@@ -7,6 +7,7 @@
 
 mod files;
 mod fleet;
+mod open_jobs;
 mod pillar;
 mod progress;
 mod server;
@@ -24,6 +25,7 @@ use saltern_minion::swarm::{
     AuthCheck, AuthStorm, Latencies, PillarStorm, ReturnFlood, Swarm, SwarmConfig, SwarmStats,
 };
 use saltern_wire::msgpack::Value;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::LevelFilter;
@@ -40,6 +42,8 @@ enum Phase {
     Auth,
     Returns,
     Jobs,
+    /// Returns while 1, 10 and 100 jobs are open.
+    OpenJobs,
     Pillar,
     Files,
     /// Of a master with a fleet (`--fleet`); needs no swarm.
@@ -78,6 +82,8 @@ pub(crate) struct Arguments {
 
 /// Returns that are under way at a time.
 const RETURNS_IN_FLIGHT: usize = 256;
+/// How many jobs are open while returns are counted.
+const OPEN_JOBS: [usize; 3] = [1, 10, 100];
 /// Authentications that are under way at a time.
 const AUTHENTICATIONS_IN_FLIGHT: usize = 64;
 
@@ -96,6 +102,8 @@ enum BenchError {
     },
     #[error("a job of {minions} minions was answered by {returned}")]
     Incomplete { minions: usize, returned: usize },
+    #[error(transparent)]
+    OpenJobs(#[from] open_jobs::OpenJobsError),
     #[error(transparent)]
     Pillar(#[from] saltern_minion::swarm::WrongPillar),
     #[error("no pillar came in time, and {0} requests failed")]
@@ -175,6 +183,7 @@ impl Bench<'_> {
             Phase::Auth => self.auth(swarm).await,
             Phase::Returns => self.returns(swarm).await,
             Phase::Jobs => return self.jobs(swarm).await,
+            Phase::OpenJobs => return self.open_jobs(swarm).await,
             Phase::Pillar => return self.pillars(swarm).await,
             Phase::Files => {
                 files::run(swarm, self.config, self.limit(), &self.progress).await?;
@@ -307,14 +316,48 @@ impl Bench<'_> {
         line?.parse().ok()
     }
 
-    /// `test.ping` to everybody, one job after another.
-    async fn jobs(&self, swarm: &Arc<Swarm>) -> Result<(), BenchError> {
+    /// Lets the swarm subscribe and answer until the token is cancelled.
+    async fn listening(
+        &self,
+        swarm: &Arc<Swarm>,
+    ) -> Result<(CancellationToken, JoinHandle<()>), BenchError> {
         let stop = CancellationToken::new();
         let listening = tokio::task::spawn_local({
             let (swarm, stop) = (swarm.clone(), stop.clone());
             async move { swarm.run(stop).await }
         });
         self.wait_for_connections(swarm).await?;
+        Ok((stop, listening))
+    }
+
+    /// Returns a second with more and more jobs open.
+    async fn open_jobs(&self, swarm: &Arc<Swarm>) -> Result<(), BenchError> {
+        let (stop, listening) = self.listening(swarm).await?;
+        let client = LocalClient::new(ClientConfig::from(self.config));
+        // Cold caches, and minions that are still on their way, belong to no figure.
+        self.one_job(&client, swarm).await?;
+        for open in OPEN_JOBS {
+            let phase = format!("open_jobs_{open}");
+            self.progress.begin(&phase);
+            let figures = open_jobs::measure(&client, open, self.limit()).await?;
+            self.progress.end(
+                &phase,
+                &[
+                    ("done", figures.returns as f64),
+                    ("jobs", figures.jobs as f64),
+                    ("seconds", figures.seconds),
+                    ("per_second", figures.returns as f64 / figures.seconds),
+                ],
+            );
+        }
+        stop.cancel();
+        let _ = listening.await;
+        Ok(())
+    }
+
+    /// `test.ping` to everybody, one job after another.
+    async fn jobs(&self, swarm: &Arc<Swarm>) -> Result<(), BenchError> {
+        let (stop, listening) = self.listening(swarm).await?;
         let client = LocalClient::new(ClientConfig::from(self.config));
         // The first job finds everything cold, and a minion that came last may still be on its way.
         self.one_job(&client, swarm).await?;
