@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The crates of the workspace, ground floor first; the list is that of ARCHITECTURE.md.
-const FLOORS: [&str; 15] = [
+const FLOORS: [&str; 16] = [
     "saltern-base",
     "saltern-wire",
     "saltern-crypto",
@@ -16,6 +16,7 @@ const FLOORS: [&str; 15] = [
     "saltern-store",
     "saltern-policy",
     "saltern-content",
+    "saltern-runners",
     "saltern-requests",
     "saltern-supervise",
     "saltern-actors",
@@ -47,6 +48,10 @@ const NOT_FOR: &[(&str, &[&str])] = &[
     ("saltern-store", &["actix", "tokio"]),
     ("saltern-policy", &["actix", "tokio", "rusqlite"]),
     ("saltern-content", &["actix", "socket2", "rusqlite"]),
+    (
+        "saltern-runners",
+        &["actix", "actix-rt", "tokio", "socket2", "rusqlite"],
+    ),
     // Knows neither actix nor sockets.
     (
         "saltern-requests",

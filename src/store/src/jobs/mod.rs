@@ -9,11 +9,13 @@
 
 mod checkpoint;
 mod database;
+mod listing;
 mod reader;
 mod schema;
 
 pub use checkpoint::{Checkpointer, Folded};
 pub use database::JobDatabase;
+pub use listing::{JobHead, JobsPage, ReturnsPage};
 pub use reader::{JobReader, OpenJob, StoredJob, StoredReturn};
 pub use schema::set_aside;
 

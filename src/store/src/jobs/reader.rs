@@ -47,6 +47,14 @@ pub struct OpenJob {
     pub returned: Vec<MinionId>,
 }
 
+impl OpenJob {
+    /// Who is expected and has not returned.
+    pub fn outstanding(&self) -> impl Iterator<Item = &MinionId> {
+        let is_missing = |id: &&MinionId| self.returned.binary_search(id).is_err();
+        self.job.record.minions.iter().filter(is_missing)
+    }
+}
+
 /// A return as it is stored.
 #[derive(Clone, Debug)]
 pub struct StoredReturn {
@@ -123,18 +131,7 @@ impl JobReader {
                 connection.prepare_cached(&select_jobs("WHERE state = 0 ORDER BY id"))?;
             let jobs = kept(statement.query_map([], job_of)?)?;
             jobs.into_iter()
-                .map(|job| {
-                    let job = with_expected(connection, job)?;
-                    let mut statement = connection.prepare_cached(
-                        "SELECT minion FROM returns WHERE jid = ?1 ORDER BY minion",
-                    )?;
-                    let rows = statement
-                        .query_map([job.record.jid.as_str()], |row| Ok(minion(row.get_ref(0)?)))?;
-                    Ok(OpenJob {
-                        returned: kept(rows)?,
-                        job,
-                    })
-                })
+                .map(|job| with_returned(connection, job))
                 .collect()
         })
     }
@@ -204,7 +201,7 @@ impl JobReader {
         schema::quick_check(&self.connection.lock(), &self.path)
     }
 
-    fn read<T>(
+    pub(super) fn read<T>(
         &self,
         action: &'static str,
         body: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -213,7 +210,7 @@ impl JobReader {
     }
 }
 
-fn select_jobs(rest: &str) -> String {
+pub(super) fn select_jobs(rest: &str) -> String {
     format!(
         "SELECT id, jid, created, user, fun, tgt, tgt_type, nocache, state, load, notes,
              published, finished
@@ -221,13 +218,13 @@ fn select_jobs(rest: &str) -> String {
     )
 }
 
-fn select_returns(rest: &str) -> String {
+pub(super) fn select_returns(rest: &str) -> String {
     format!("SELECT id, jid, minion, received, fun, retcode, success, load FROM returns {rest}")
 }
 
 /// A row whose jid is none (somebody edited the database) is passed over and reported.
-fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredJob>> {
-    let Some(jid) = jid(row.get_ref(1)?) else {
+pub(super) fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredJob>> {
+    let Some(jid) = jid_of(row.get_ref(1)?) else {
         return Ok(None);
     };
     Ok(Some(StoredJob {
@@ -250,8 +247,8 @@ fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredJob>> {
     }))
 }
 
-fn return_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredReturn>> {
-    let (Some(jid), Some(minion)) = (jid(row.get_ref(1)?), minion(row.get_ref(2)?)) else {
+pub(super) fn return_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredReturn>> {
+    let (Some(jid), Some(minion)) = (jid_of(row.get_ref(1)?), minion(row.get_ref(2)?)) else {
         return Ok(None);
     };
     Ok(Some(StoredReturn {
@@ -292,11 +289,31 @@ fn with_expected(connection: &Connection, mut job: StoredJob) -> rusqlite::Resul
     Ok(job)
 }
 
-fn kept<T>(rows: impl Iterator<Item = rusqlite::Result<Option<T>>>) -> rusqlite::Result<Vec<T>> {
+pub(super) fn with_returned(connection: &Connection, job: StoredJob) -> rusqlite::Result<OpenJob> {
+    let job = with_expected(connection, job)?;
+    Ok(OpenJob {
+        returned: returned_minions(connection, &job.record.jid)?,
+        job,
+    })
+}
+
+pub(super) fn returned_minions(
+    connection: &Connection,
+    jid: &Jid,
+) -> rusqlite::Result<Vec<MinionId>> {
+    let mut statement =
+        connection.prepare_cached("SELECT minion FROM returns WHERE jid = ?1 ORDER BY minion")?;
+    let rows = statement.query_map([jid.as_str()], |row| Ok(minion(row.get_ref(0)?)))?;
+    kept(rows)
+}
+
+pub(super) fn kept<T>(
+    rows: impl Iterator<Item = rusqlite::Result<Option<T>>>,
+) -> rusqlite::Result<Vec<T>> {
     rows.filter_map(rusqlite::Result::transpose).collect()
 }
 
-fn jid(value: rusqlite::types::ValueRef<'_>) -> Option<Jid> {
+pub(super) fn jid_of(value: rusqlite::types::ValueRef<'_>) -> Option<Jid> {
     value
         .as_str()
         .ok()
@@ -316,6 +333,6 @@ fn parsed<T, E: std::fmt::Display>(result: std::result::Result<T, E>) -> Option<
         .ok()
 }
 
-fn clamp(limit: usize) -> i64 {
+pub(super) fn clamp(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

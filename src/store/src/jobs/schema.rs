@@ -11,7 +11,7 @@ use crate::error::{Result, StoreError};
 
 /// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
 /// never changed once a release had it: the next one changes what it made.
-const STEPS: [&str; 2] = [LAYOUT, VERDICTS];
+const STEPS: [&str; 3] = [LAYOUT, VERDICTS, LISTINGS];
 
 /// The layout's number (`user_version`).
 const VERSION: i64 = STEPS.len() as i64;
@@ -81,6 +81,11 @@ UPDATE jobs SET state = 2 WHERE state = 1 AND
     (SELECT coalesce(sum(json_array_length(minions)), 0)
      FROM expected_part WHERE expected_part.jid = jobs.jid);
 UPDATE jobs SET published = created;
+";
+
+/// For listings of one function; `jid` gives them their order.
+const LISTINGS: &str = "
+CREATE INDEX jobs_function ON jobs (fun, jid);
 ";
 
 /// Opens the file for writing, makes it if it is not there, and examines it.

@@ -1,0 +1,99 @@
+//! A job in stock's words: `Function`, `Target`, `StartTime` and the rest
+//! (`_format_job_instance` in `salt/runners/jobs.py`, `format_job_instance` in
+//! `salt/utils/jid.py`).
+
+use saltern_base::clock::civil;
+use saltern_model::{Jid, JobRecord, MinionId, Packed};
+use saltern_wire::msgpack::{Limits, Value, decode_exact};
+
+use crate::call::RunnerError;
+use crate::python;
+use crate::registry::Knowledge;
+
+type Entries = Vec<(Value, Value)>;
+
+/// A job that is not there.
+pub(super) fn unknown(jid: &str) -> Entries {
+    vec![
+        (
+            "Error".into(),
+            "Cannot contact returner or no job with this jid".into(),
+        ),
+        ("StartTime".into(), start_time(jid).into()),
+    ]
+}
+
+/// A job with the minions it expects.
+pub(super) fn whole(job: &JobRecord) -> Entries {
+    instance(job.jid.as_str(), &job.load, &job.minions)
+}
+
+/// A job without them.
+pub(super) fn of_load(jid: &str, load: &Packed) -> Entries {
+    instance(jid, load, &[])
+}
+
+fn instance(jid: &str, load: &Packed, minions: &[MinionId]) -> Entries {
+    let load = decode_exact(load.bytes(), &Limits::WIRE).unwrap_or(Value::Nil);
+    if !python::is_true(&load) {
+        return unknown(jid);
+    }
+    let part = |name: &str, default: &str| {
+        let value = load.get(name).cloned();
+        value.unwrap_or_else(|| default.into())
+    };
+    let arguments = load.get("arg").and_then(Value::as_array);
+    let arguments = arguments.unwrap_or_default().to_vec();
+    let mut entries = vec![
+        ("Function".into(), part("fun", "unknown-function")),
+        ("Arguments".into(), Value::Array(arguments)),
+        ("Target".into(), part("tgt", "unknown-target")),
+        ("Target-type".into(), part("tgt_type", "list")),
+        ("User".into(), part("user", "root")),
+    ];
+    if let Some(metadata) = metadata(&load) {
+        entries.push(("Metadata".into(), metadata.clone()));
+    }
+    if !minions.is_empty() {
+        let minions = minions.iter().map(|id| id.as_str().into());
+        entries.push(("Minions".into(), Value::Array(minions.collect())));
+    }
+    entries.push(("StartTime".into(), start_time(jid).into()));
+    entries
+}
+
+/// The metadata of a load: its own, that among its settings, or that among its arguments.
+fn metadata(load: &Value) -> Option<&Value> {
+    let own = load.get("metadata");
+    let setting = || load.get("kwargs")?.get("metadata");
+    let argument = || {
+        let arguments = load.get("arg")?.as_array()?.iter();
+        arguments
+            .filter(|argument| argument.get("__kwarg__").and_then(Value::as_bool) == Some(true))
+            .find_map(|argument| argument.get("metadata"))
+    };
+    own.or_else(setting).or_else(argument)
+}
+
+fn start_time(jid: &str) -> String {
+    Jid::parse(jid).map_or_else(|_| String::new(), |jid| jid.start_time())
+}
+
+/// When the last return of a job came, if `job_cache_store_endtime` is on.
+pub(super) fn end_time(knowledge: &Knowledge, jid: &Jid) -> Result<Option<i64>, RunnerError> {
+    if knowledge.config.job_cache_store_endtime {
+        Ok(knowledge.jobs.last_return_at(jid)?)
+    } else {
+        Ok(None)
+    }
+}
+
+/// A moment as `jid_to_time` writes it.
+pub(super) fn time_text(unix_micros: i64) -> String {
+    let t = civil(unix_micros);
+    let digits = format!(
+        "{:04}{:02}{:02}{:02}{:02}{:02}{:06}",
+        t.year, t.month, t.day, t.hour, t.minute, t.second, t.micros
+    );
+    start_time(&digits)
+}

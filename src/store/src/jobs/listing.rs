@@ -1,0 +1,170 @@
+//! Questions about many jobs or many returns, a page at a time.
+//!
+//! Every page is one short look at the database through an index, so neither memory nor the time
+//! for which a reader is held depends on how much is stored. Jobs go by jid, which is the time of
+//! the job, newest first; returns go by minion. Who pages on names the last one of them. What a
+//! load says is not known here.
+
+use rusqlite::{OptionalExtension, named_params};
+use saltern_model::{Jid, MinionId, Packed, ReturnRecord};
+
+use super::reader::{
+    JobReader, OpenJob, clamp, jid_of, job_of, kept, return_of, returned_minions, select_jobs,
+    select_returns, with_returned,
+};
+use crate::error::Result;
+
+/// Which jobs to list.
+#[derive(Clone, Debug, Default)]
+pub struct JobsPage<'a> {
+    /// Only jobs whose jid is below this one.
+    pub before: Option<&'a str>,
+    /// Only jobs of this time or later, as the first digits of a jid.
+    pub from: Option<&'a str>,
+    /// Only jobs of this time or earlier, as the twenty digits of a jid.
+    pub until: Option<&'a str>,
+    /// Only jobs of exactly this function.
+    pub function: Option<&'a str>,
+    /// How many jobs at most.
+    pub limit: usize,
+}
+
+/// What decides whether a listing means a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobHead {
+    /// Its id.
+    pub jid: Jid,
+    /// The function, or the functions of a compound command joined by commas.
+    pub fun: String,
+    /// The target as text.
+    pub tgt: String,
+    /// The name of the target's type.
+    pub tgt_type: String,
+}
+
+/// Some returns of a job.
+#[derive(Clone, Debug)]
+pub struct ReturnsPage {
+    /// The returns, by minion.
+    pub returns: Vec<ReturnRecord>,
+    /// There are more, which were left out because of their size.
+    pub is_cut: bool,
+}
+
+/// Behind every jid, and behind every suffix of one.
+const LAST: &str = "~";
+
+impl JobReader {
+    /// The jobs of a page, highest jid first.
+    pub fn jobs_page(&self, page: &JobsPage<'_>) -> Result<Vec<JobHead>> {
+        let until = page.until.map(|until| format!("{until}{LAST}"));
+        let before = match (page.before, until.as_deref()) {
+            (Some(before), Some(until)) => before.min(until),
+            (one, other) => one.or(other).unwrap_or(LAST),
+        };
+        let of_function = match page.function {
+            Some(_) => "fun = :fun AND",
+            None => ":fun IS NULL AND",
+        };
+        self.read("list the jobs of", |connection| {
+            let mut statement = connection.prepare_cached(&format!(
+                "SELECT jid, fun, tgt, tgt_type FROM jobs
+                 WHERE {of_function} jid < :before AND jid >= :from
+                 ORDER BY jid DESC LIMIT :limit"
+            ))?;
+            let parameters = named_params! {
+                ":fun": page.function,
+                ":before": before,
+                ":from": page.from.unwrap_or_default(),
+                ":limit": clamp(page.limit),
+            };
+            let rows = statement.query_map(parameters, |row| {
+                let Some(jid) = jid_of(row.get_ref(0)?) else {
+                    return Ok(None);
+                };
+                Ok(Some(JobHead {
+                    jid,
+                    fun: row.get(1)?,
+                    tgt: row.get(2)?,
+                    tgt_type: row.get(3)?,
+                }))
+            })?;
+            kept(rows)
+        })
+    }
+
+    /// The load of a job.
+    pub fn load_of(&self, jid: &Jid) -> Result<Option<Packed>> {
+        self.read("read a load of", |connection| {
+            connection
+                .prepare_cached("SELECT load FROM jobs WHERE jid = ?1")?
+                .query_row([jid.as_str()], |row| row.get::<_, Vec<u8>>(0))
+                .optional()
+                .map(|load| load.map(Packed::new))
+        })
+    }
+
+    /// Returns of a job by minion, from behind `after` on. Ends early, but not before the first
+    /// return, when they have more than `most_bytes`.
+    pub fn returns_page(
+        &self,
+        jid: &Jid,
+        after: Option<&str>,
+        limit: usize,
+        most_bytes: usize,
+    ) -> Result<ReturnsPage> {
+        self.read("read returns of", |connection| {
+            let mut statement = connection.prepare_cached(&select_returns(
+                "WHERE jid = ?1 AND minion > ?2 ORDER BY minion LIMIT ?3",
+            ))?;
+            let parameters = (jid.as_str(), after.unwrap_or_default(), clamp(limit));
+            let mut page = ReturnsPage {
+                returns: Vec::new(),
+                is_cut: false,
+            };
+            let mut bytes = 0;
+            for row in statement.query_map(parameters, return_of)? {
+                let Some(stored) = row? else { continue };
+                bytes += stored.record.load.as_ref().len();
+                if bytes > most_bytes && !page.returns.is_empty() {
+                    page.is_cut = true;
+                    break;
+                }
+                page.returns.push(stored.record);
+            }
+            Ok(page)
+        })
+    }
+
+    /// Who returned a job, sorted.
+    pub fn returned_minions(&self, jid: &Jid) -> Result<Vec<MinionId>> {
+        self.read("read returns of", |connection| {
+            returned_minions(connection, jid)
+        })
+    }
+
+    /// When the latest return of a job came, in microseconds since 1970.
+    pub fn last_return_at(&self, jid: &Jid) -> Result<Option<i64>> {
+        self.read("read returns of", |connection| {
+            connection
+                .prepare_cached("SELECT max(received) FROM returns WHERE jid = ?1")?
+                .query_row([jid.as_str()], |row| row.get(0))
+        })
+    }
+
+    /// The jobs that are waited for, newest first, each with those who returned; below the job
+    /// `before` when that is given and known.
+    pub fn open_page(&self, before: Option<&str>, limit: usize) -> Result<Vec<OpenJob>> {
+        self.read("read open jobs of", |connection| {
+            let mut statement = connection.prepare_cached(&select_jobs(
+                "WHERE state = 0
+                     AND id < coalesce((SELECT id FROM jobs WHERE jid = ?1), 9223372036854775807)
+                 ORDER BY id DESC LIMIT ?2",
+            ))?;
+            let jobs = kept(statement.query_map((before, clamp(limit)), job_of)?)?;
+            jobs.into_iter()
+                .map(|job| with_returned(connection, job))
+                .collect()
+        })
+    }
+}
