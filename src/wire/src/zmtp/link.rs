@@ -448,6 +448,9 @@ fn broken(error: &io::Error) -> Close {
     match error.kind() {
         // How a peer looks that closes while something is under way to it.
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Close::PeerClosed,
+        io::ErrorKind::TimedOut
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable => Close::Unreachable,
         _ => Close::Io,
     }
 }

@@ -42,14 +42,20 @@ pub struct ListenOptions {
     pub backlog: u32,
     /// Keepalive of accepted connections.
     pub keepalive: KeepAlive,
+    /// How long what was sent may stay unacknowledged before the kernel gives an accepted
+    /// connection up (`TCP_USER_TIMEOUT`), also the probes of keepalive; `None` leaves it to the
+    /// kernel, which tries for a quarter of an hour.
+    pub user_timeout: Option<Duration>,
 }
 
 impl Default for ListenOptions {
-    /// A backlog of 4096: with 128 a storm of fresh connections stalls for seconds.
+    /// A backlog of 4096: with 128 a storm of fresh connections stalls for seconds. What is sent
+    /// may stay unacknowledged for as long as keepalive gives a silent peer.
     fn default() -> Self {
         Self {
             backlog: 4096,
             keepalive: KeepAlive::default(),
+            user_timeout: Some(Duration::from_secs(105)),
         }
     }
 }
@@ -96,6 +102,9 @@ pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener
         }
         socket.set_tcp_keepalive(&probes)?;
     }
+    if options.user_timeout.is_some() {
+        socket.set_tcp_user_timeout(options.user_timeout)?;
+    }
     socket.set_nonblocking(true)?;
     socket.bind(&addr.into())?;
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
@@ -126,5 +135,9 @@ mod tests {
             Duration::from_secs(15)
         );
         assert_eq!(accepted.tcp_keepalive_retries().expect("count"), 3);
+        assert_eq!(
+            accepted.tcp_user_timeout().expect("user timeout"),
+            Some(Duration::from_secs(105))
+        );
     }
 }

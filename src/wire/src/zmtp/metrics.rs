@@ -35,6 +35,8 @@ closed_labels! {
         Truncated = "truncated",
         /// The connection broke.
         Io = "io",
+        /// The kernel gave up: nothing that was sent was acknowledged in time.
+        Unreachable = "unreachable",
         /// Handshake not complete in time.
         HandshakeTimeout = "handshake_timeout",
         /// First bytes are not ZMTP.
@@ -83,6 +85,8 @@ closed_labels! {
         Memory = "memory",
         /// Another connection took over the identity.
         Handover = "handover",
+        /// Nobody here wants the connection any more, although its peer did nothing wrong.
+        Dismissed = "dismissed",
         /// The listener stopped.
         Shutdown = "shutdown",
         /// The connection's task panicked.

@@ -38,5 +38,7 @@ pub use client::{ClientError, ReqClient, Route, SubClient};
 pub use limits::{Heartbeat, PeerLimits, Progress, PubLimits, Rate, ReqLimits, SizeLimits};
 pub use listen::{KeepAlive, ListenError, ListenOptions, bind};
 pub use metrics::{Close, Refusal};
-pub use publish::{PubHandle, PubListener, PubMessage, PublishCount, SubscriberInfo};
+pub use publish::{
+    PubHandle, PubListener, PubMessage, PublishCount, SubscriberInfo, SubscriberWatch,
+};
 pub use req::{Incoming, Peer, ReplyHandle, ReqListener, RequestSink};

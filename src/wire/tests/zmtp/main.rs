@@ -8,6 +8,7 @@ mod hostile;
 
 mod chunks;
 
+mod watched;
 mod zeromq_crate;
 
 mod libzmq;

@@ -29,12 +29,21 @@ const CONTROLS: usize = 16;
 struct Registered {
     core: Arc<Core>,
     subscriber: Arc<Subscriber>,
+    /// Whether the watch was told of it.
+    told: bool,
+    /// Why it ends; a panic, unless somebody says otherwise.
+    reason: Close,
 }
 
 impl Registered {
     fn new(core: Arc<Core>, subscriber: Arc<Subscriber>) -> Self {
         core.index.lock().insert(Arc::clone(&subscriber));
-        Self { core, subscriber }
+        Self {
+            core,
+            subscriber,
+            told: false,
+            reason: Close::Panic,
+        }
     }
 }
 
@@ -42,6 +51,11 @@ impl Drop for Registered {
     fn drop(&mut self) {
         self.core.index.lock().remove(self.subscriber.number);
         self.subscriber.close();
+        if self.told
+            && let Some(watch) = self.core.watch()
+        {
+            watch.left(self.subscriber.number, self.reason);
+        }
     }
 }
 
@@ -94,12 +108,15 @@ async fn talk(
         offset: 0,
         controls: 0,
         blocked: false,
+        asked: false,
         behind: None,
     };
-    match delivery.run().await {
+    let reason = match delivery.run().await {
         Ok(never) => match never {},
         Err(reason) => reason,
-    }
+    };
+    delivery.registered.reason = reason;
+    reason
 }
 
 enum Never {}
@@ -142,6 +159,8 @@ struct Delivery {
     controls: usize,
     /// The socket takes nothing now.
     blocked: bool,
+    /// The peer owes a sign of life, and the watch knows.
+    asked: bool,
     /// Since when something waits for the subscriber, and how much it took since.
     behind: Option<(Instant, u64)>,
 }
@@ -153,6 +172,9 @@ impl Delivery {
         let mut killed = pin!(gate.kill.cancelled());
         let mut stopping = false;
         loop {
+            if self.registered.subscriber.is_dismissed() {
+                return Err(Close::Dismissed);
+            }
             self.write_queued()?;
             if stopping {
                 if self.sending.is_empty() {
@@ -167,7 +189,8 @@ impl Delivery {
                 stopped.as_mut()
             };
             match self.wait(ending, stopping).await {
-                Event::Work | Event::Writable | Event::Filled(Ok(Fill::Some)) => {}
+                Event::Work | Event::Writable => {}
+                Event::Filled(Ok(Fill::Some)) => self.answered(),
                 Event::Filled(Ok(Fill::End)) => {
                     let whole = !self.link.in_the_middle();
                     return Err(if whole {
@@ -182,10 +205,26 @@ impl Delivery {
                 Event::Due(Due::Ping) => {
                     let ping = self.link.ping();
                     self.control(ping);
+                    self.asked();
                 }
                 Event::Stop if stopping => return Err(Close::Shutdown),
                 Event::Stop => stopping = true,
             }
+        }
+    }
+
+    fn asked(&mut self) {
+        self.asked = true;
+        if let Some(watch) = self.registered.core.watch() {
+            watch.asked(self.registered.subscriber.number);
+        }
+    }
+
+    fn answered(&mut self) {
+        if std::mem::take(&mut self.asked)
+            && let Some(watch) = self.registered.core.watch()
+        {
+            watch.answered(self.registered.subscriber.number);
         }
     }
 
@@ -283,15 +322,23 @@ impl Delivery {
     }
 
     fn subscribe(&mut self, topic: &[u8]) -> Result<(), Close> {
-        let Registered { core, subscriber } = &self.registered;
+        let Registered {
+            core, subscriber, ..
+        } = &self.registered;
         core.index
             .lock()
             .subscribe(subscriber, topic, &core.limits)?;
+        if let Some(watch) = core.watch() {
+            watch.subscribed(subscriber.number, subscriber.address, topic);
+            self.registered.told = true;
+        }
         self.change()
     }
 
     fn cancel(&mut self, topic: &[u8]) -> Result<(), Close> {
-        let Registered { core, subscriber } = &self.registered;
+        let Registered {
+            core, subscriber, ..
+        } = &self.registered;
         core.index.lock().cancel(subscriber.number, topic);
         self.change()
     }

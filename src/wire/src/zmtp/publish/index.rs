@@ -28,6 +28,10 @@ impl Index {
         self.subscribers.insert(subscriber.number, subscriber);
     }
 
+    pub(super) fn subscriber(&self, number: u64) -> Option<&Arc<Subscriber>> {
+        self.subscribers.get(&number)
+    }
+
     pub(super) fn subscriber_count(&self) -> usize {
         self.subscribers.len()
     }

@@ -8,10 +8,11 @@
 mod delivery;
 mod index;
 mod subscriber;
+mod watch;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ use super::quota::Budget;
 use self::delivery::converse;
 use self::index::Index;
 use self::subscriber::Subscriber;
+
+pub use self::watch::SubscriberWatch;
 
 /// A publication, encoded once. Cloning shares it.
 #[derive(Clone)]
@@ -168,6 +171,39 @@ impl PubHandle {
         count
     }
 
+    /// Queues `message` for one connection, whatever it subscribed to. `false` if there is no such
+    /// connection, or no room in its queue.
+    pub fn publish_to(&self, connection: u64, message: &PubMessage) -> bool {
+        let core = &self.core;
+        let mut wake = Vec::new();
+        message.pin(&core.pinned);
+        let crowded = core.pinned.load(Ordering::Relaxed) > core.limits.pinned;
+        let index = core.index.lock();
+        let subscriber = index.subscriber(connection);
+        let is_queued =
+            subscriber.is_some_and(|it| it.push(message, &core.limits, crowded, &mut wake));
+        core.bell.ring_all(&mut wake);
+        is_queued
+    }
+
+    /// Ends a connection; what waits for it is dropped. `false` if there is no such connection.
+    pub fn dismiss(&self, connection: u64) -> bool {
+        let index = self.core.index.lock();
+        let Some(subscriber) = index.subscriber(connection) else {
+            return false;
+        };
+        if subscriber.dismiss() {
+            self.core.bell.ring(Arc::clone(subscriber));
+        }
+        true
+    }
+
+    /// Tells `watch` of the subscribers from now on. Only the first one that is named here is
+    /// told; nothing keeps it alive.
+    pub fn set_watch(&self, watch: Weak<dyn SubscriberWatch>) {
+        let _ = self.core.watch.set(watch);
+    }
+
     /// Everyone who is connected and past the handshake.
     pub fn subscribers(&self) -> Vec<SubscriberInfo> {
         let index = self.core.index.lock();
@@ -211,6 +247,7 @@ impl PubListener {
             bell: Bell::new(),
             index: Mutex::default(),
             pinned: Arc::default(),
+            watch: OnceLock::new(),
             limits,
         };
         Ok(Self {
@@ -255,5 +292,12 @@ struct Core {
     index: Mutex<Index>,
     /// Bytes of publications that some queue still holds.
     pinned: Arc<AtomicUsize>,
+    watch: OnceLock<Weak<dyn SubscriberWatch>>,
     limits: PubLimits,
+}
+
+impl Core {
+    fn watch(&self) -> Option<Arc<dyn SubscriberWatch>> {
+        self.watch.get().and_then(Weak::upgrade)
+    }
 }

@@ -27,6 +27,8 @@ struct SubscriberState {
     messages: usize,
     bytes: usize,
     asleep: bool,
+    /// The connection is to end.
+    dismissed: bool,
     waker: Option<Waker>,
 }
 
@@ -62,7 +64,8 @@ impl Subscriber {
     ) -> bool {
         let size = message.size();
         let mut state = self.state.lock();
-        let full = state.messages >= limits.queue.max(1)
+        let full = state.dismissed
+            || state.messages >= limits.queue.max(1)
             || (state.messages > 0 && (crowded || state.bytes + size > limits.queue_bytes));
         if full {
             return false;
@@ -76,6 +79,18 @@ impl Subscriber {
         true
     }
 
+    /// Asks the task to end the connection; `true` if it sleeps and is to be woken.
+    pub(super) fn dismiss(&self) -> bool {
+        let mut state = self.state.lock();
+        state.dismissed = true;
+        state.queue = VecDeque::new();
+        std::mem::take(&mut state.asleep)
+    }
+
+    pub(super) fn is_dismissed(&self) -> bool {
+        self.state.lock().dismissed
+    }
+
     pub(super) fn wake(&self) {
         if let Some(waker) = &self.state.lock().waker {
             waker.wake_by_ref();
@@ -86,7 +101,7 @@ impl Subscriber {
     /// publication wakes the task of `cx`.
     pub(super) fn poll_work(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        if !state.queue.is_empty() {
+        if state.dismissed || !state.queue.is_empty() {
             return Poll::Ready(());
         }
         match &mut state.waker {
