@@ -38,6 +38,7 @@ impl Doors {
                 interval: config.tcp_keepalive_intvl,
                 count: config.tcp_keepalive_cnt,
             },
+            user_timeout: config.saltern_tcp_user_timeout,
         };
         let port = |port| -> Result<(TcpListener, SocketAddr), StartError> {
             let address = SocketAddr::new(config.interface, port);
@@ -123,6 +124,10 @@ fn publish_limits(config: &MasterConfig) -> PubLimits {
     PubLimits {
         peers: PeerLimits {
             idle: None,
+            heartbeat: Heartbeat {
+                interval: config.saltern_heartbeat_interval,
+                timeout: config.saltern_heartbeat_interval,
+            },
             ..peer_limits(config)
         },
         queue: config.pub_hwm,

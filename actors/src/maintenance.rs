@@ -1,4 +1,5 @@
-//! Duties that come round: the dropfile that asks for a new shared key, and the expiry of jobs.
+//! Duties that come round: the dropfile that asks for a new shared key, what presence asks for, and
+//! the expiry of jobs.
 //!
 //! Each duty is idempotent and takes no input, so that its timer, a signal or a restart may
 //! trigger it at any time. A duty whose actor is busy is left for the next round: nothing here
@@ -9,14 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Recipient};
-use saltern_model::{Event, Packed, Tag, stamp};
+use saltern_model::{Event, Jid, MinionId, Packed, Tag, stamp};
 use saltern_requests::{Publication, Services, Topics};
 use saltern_store::dropfile::{self, Dropfile};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
+use saltern_wire::zmtp::PubHandle;
 
 use crate::messages::{
-    CleanJobFiles, CloseOlderThan, ExpireJobs, FetchRemotes, Fire, LookOver, Publish,
+    Ask, CleanJobFiles, CloseOlderThan, ExpireJobs, FetchRemotes, Fire, LookOver, Publish,
 };
 use crate::presence::Presence;
 use crate::send::{Outbox, Sends};
@@ -27,6 +29,10 @@ pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) publisher: Recipient<Publish>,
+    pub(crate) questions: Recipient<Ask>,
+    pub(crate) subscribers: PubHandle,
+    /// What is sent to one subscriber may reach minions behind it (`order_masters`).
+    pub(crate) feeds_syndics: bool,
     pub(crate) tracker: Recipient<CloseOlderThan>,
     pub(crate) store: Recipient<ExpireJobs>,
     pub(crate) mirror: Option<Recipient<CleanJobFiles>>,
@@ -82,9 +88,9 @@ impl Rotation {
     }
 }
 
-/// The dropfile is looked for more often than stock's `loop_interval` of a minute: it is one
-/// `stat`, and it revokes keys.
-const DROPFILE_INTERVAL: Duration = Duration::from_secs(1);
+/// The dropfile and the accepted keys are looked at more often than stock's `loop_interval` of a
+/// minute: it is one `stat` each, and they revoke keys.
+const KEYS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Nobody waits for a job for longer than this, however long jobs are kept.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -126,12 +132,14 @@ impl Actor for Maintenance {
             .loop_interval
             .max(Duration::from_secs(1));
         self.look_for_dropfile(context);
-        context.run_interval(DROPFILE_INTERVAL.min(round), |duties, context| {
+        self.look_at_subscribers(context);
+        context.run_interval(KEYS_INTERVAL.min(round), |duties, context| {
             duties.look_for_dropfile(context);
+            duties.look_at_subscribers(context);
         });
-        context.run_interval(round, |duties, _| {
+        context.run_interval(round, |duties, context| {
             duties.expire_jobs();
-            duties.forget_minions();
+            duties.tell_presence(context);
             // A look that is still going on sees what this one would.
             let _ = duties.seed.upkeep.try_send(LookOver);
             let _ = duties.seed.remotes.try_send(FetchRemotes);
@@ -141,19 +149,11 @@ impl Actor for Maintenance {
 
 impl Maintenance {
     fn look_for_dropfile(&mut self, context: &mut Context<Self>) {
-        let services = &self.seed.services;
-        if !self.seed.rotation.look(services) {
+        let services = self.seed.services.clone();
+        if !self.seed.rotation.look(&services) {
             return;
         }
-        let now = stamp(services.config.salt_compat, services.clock.unix_micros());
-        let data = Value::map([
-            ("rotate_aes_key", Value::Bool(true)),
-            ("_stamp", Value::from(now.as_str())),
-        ]);
-        let event = Event {
-            tag: Tag::key_rotated(),
-            data: Packed::new(encode(&data, Dialect::Bin)),
-        };
+        let event = self.event(Tag::key_rotated(), [("rotate_aes_key", Value::Bool(true))]);
         self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
         if services.config.ping_on_rotate {
             self.ping_everybody(context);
@@ -162,11 +162,18 @@ impl Maintenance {
 
     /// Minions learn of a new key from the first load that they cannot read.
     fn ping_everybody(&mut self, context: &mut Context<Self>) {
+        let jid = self.seed.services.minter.mint();
+        let publication = self.to_all(&jid, "test.ping", Vec::new());
+        let publish = Publish { jid, publication };
+        self.outbox.push(context, &self.seed.publisher, publish);
+    }
+
+    /// A load for every minion that gets it.
+    fn to_all(&self, jid: &Jid, fun: &str, arg: Vec<Value>) -> Publication {
         let services = &self.seed.services;
-        let jid = services.minter.mint();
         let entries = [
-            ("fun", Value::from("test.ping")),
-            ("arg", Value::Array(Vec::new())),
+            ("fun", Value::from(fun)),
+            ("arg", Value::Array(arg)),
             ("tgt", Value::from("*")),
             ("jid", Value::from(jid.as_str())),
             ("ret", Value::from("")),
@@ -178,13 +185,71 @@ impl Maintenance {
         for (name, value) in &entries {
             encoder.str(name).value(value);
         }
-        let publication = Publication {
+        Publication {
             entries: entries.len(),
             packed: packed.into(),
             topics: Topics::Broadcast,
+        }
+    }
+
+    fn event<const N: usize>(&self, tag: Tag, told: [(&str, Value); N]) -> Event {
+        let services = &self.seed.services;
+        let now = stamp(services.config.salt_compat, services.clock.unix_micros());
+        let stamped = [("_stamp", Value::from(now.as_str()))];
+        let entries = told.into_iter().chain(stamped);
+        let entries = entries.map(|(name, value)| (Value::from(name), value));
+        Event {
+            tag,
+            data: Packed::new(encode(&Value::Map(entries.collect()), Dialect::Bin)),
+        }
+    }
+
+    /// Ends the connections of minions whose keys went, and asks others who they are.
+    fn look_at_subscribers(&mut self, context: &mut Context<Self>) {
+        let services = self.seed.services.clone();
+        match services.pki.accepted() {
+            Ok(accepted) => {
+                for connection in self.seed.presence.accept(&accepted) {
+                    self.seed.subscribers.dismiss(connection);
+                    tracing::info!(connection, "a subscriber has no accepted key any more");
+                }
+            }
+            Err(error) => tracing::error!(%error, "the accepted minions cannot be listed"),
+        }
+        if self.seed.feeds_syndics {
+            return;
+        }
+        let most = services.config.saltern_presence_questions;
+        for (connection, jid) in self.seed.presence.to_ask(most, || services.minter.mint()) {
+            // Whatever it says of a job that does not run, it says it under this jid.
+            let arg = vec![Value::from(jid.as_str())];
+            let ask = Ask {
+                connection,
+                publication: self.to_all(&jid, "saltutil.find_job", arg),
+                jid,
+            };
+            self.outbox.push(context, &self.seed.questions, ask);
+        }
+    }
+
+    /// Who is present, and who has come and gone (`handle_presence` in `salt/master.py`).
+    fn tell_presence(&mut self, context: &mut Context<Self>) {
+        if !self.seed.services.config.presence_events {
+            return;
+        }
+        let ids = |minions: &[MinionId]| {
+            let ids = minions.iter().map(|minion| Value::from(minion.as_str()));
+            Value::Array(ids.collect())
         };
-        let publish = Publish { jid, publication };
-        self.outbox.push(context, &self.seed.publisher, publish);
+        let change = self.seed.presence.change();
+        let mut events = Vec::new();
+        if !(change.new.is_empty() && change.lost.is_empty()) {
+            let told = [("new", ids(&change.new)), ("lost", ids(&change.lost))];
+            events.push(self.event(Tag::presence_change(), told));
+        }
+        let told = [("present", ids(&change.present))];
+        events.push(self.event(Tag::presence_present(), told));
+        self.outbox.push(context, &self.seed.bus, Fire(events));
     }
 
     fn expire_jobs(&self) {
@@ -201,13 +266,6 @@ impl Maintenance {
         let _ = self.seed.store.try_send(ExpireJobs(before(keep)));
         if let Some(mirror) = &self.seed.mirror {
             let _ = mirror.try_send(CleanJobFiles);
-        }
-    }
-
-    fn forget_minions(&self) {
-        match self.seed.services.pki.accepted() {
-            Ok(accepted) => self.seed.presence.forget_others(&accepted),
-            Err(error) => tracing::error!(%error, "the accepted minions cannot be listed"),
         }
     }
 }

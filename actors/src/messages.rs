@@ -190,6 +190,18 @@ pub struct Publish {
     pub publication: Publication,
 }
 
+/// Send a load to one connection of the publish port, whoever is there. From Maintenance.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Ask {
+    /// Which connection.
+    pub connection: u64,
+    /// The jid of the load.
+    pub jid: Jid,
+    /// The load.
+    pub publication: Publication,
+}
+
 // ---- to EventPublisher ----------------------------------------------------------------------
 
 /// Put events on the bus, in this order. From everybody.

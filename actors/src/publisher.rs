@@ -19,7 +19,7 @@ use saltern_wire::msgpack::{Dialect, Encoder};
 use saltern_wire::zmtp::{PubHandle, PubListener, PubMessage};
 use tokio_util::sync::CancellationToken;
 
-use crate::messages::Publish;
+use crate::messages::{Ask, Publish};
 
 /// What a publisher is built from.
 #[derive(Clone)]
@@ -122,6 +122,31 @@ impl Handler<Publish> for Publisher {
     }
 }
 
+impl Handler<Ask> for Publisher {
+    type Result = ();
+
+    fn handle(&mut self, ask: Ask, _: &mut Self::Context) {
+        let Ask {
+            connection,
+            jid,
+            publication,
+        } = ask;
+        let payload = match self.sealed(&publication) {
+            Ok(payload) => payload,
+            Err(error) => {
+                tracing::error!(%jid, %error, "a subscriber was not asked who it is");
+                return;
+            }
+        };
+        let message = match self.seed.services.config.zmq_filtering {
+            true => PubMessage::with_topic(BROADCAST, payload),
+            false => PubMessage::new(payload),
+        };
+        let is_queued = self.seed.subscribers.publish_to(connection, &message);
+        tracing::debug!(%jid, connection, is_queued, "a subscriber is asked who it is");
+    }
+}
+
 impl Publisher {
     /// `{"enc": "aes", "load": <ciphertext>, "sig_algo": …, "sig": …}`.
     fn sealed(&self, publication: &Publication) -> Result<Bytes, StoreError> {
@@ -187,11 +212,14 @@ impl Publisher {
     }
 }
 
+/// What every minion that filters subscribes to.
+const BROADCAST: &[u8] = b"broadcast";
+
 /// The first frames under which a load goes out when minions filter (`salt/transport/zeromq.py`):
 /// the hex SHA-1 of each minion's id, and `syndic` once, or else `broadcast`.
 fn filters(topics: &Topics, feeds_syndics: bool) -> Vec<Vec<u8>> {
     let Topics::Minions(minions) = topics else {
-        return vec![b"broadcast".to_vec()];
+        return vec![BROADCAST.to_vec()];
     };
     let of_minion = |minion: &MinionId| saltern_crypto::sha1_hex(minion.as_str().as_bytes());
     let of_minions = minions.iter().map(|minion| of_minion(minion).into_bytes());

@@ -38,7 +38,7 @@ use saltern_requests::{Services, Stores};
 use saltern_store::jobs::{JobDatabase, JobReader};
 use saltern_store::{Checkpointer, JobFiles, Mirror, StoreError};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
-use saltern_wire::zmtp::{ListenError, PubListener, ReqListener};
+use saltern_wire::zmtp::{ListenError, PubListener, ReqListener, SubscriberWatch};
 use tokio_util::sync::CancellationToken;
 
 use crate::bus::{Bus, QueueLimits};
@@ -263,7 +263,11 @@ impl Plan {
         stored: Stored,
         (requests, publish, events): (ReqListener, PubListener, EventSockets),
     ) {
-        let presence = Arc::new(Presence::new(publish.handle()));
+        let subscribers = publish.handle();
+        let filters = parts.config.zmq_filtering;
+        let presence = Presence::new(filters, parts.clock.clone(), &parts.registry);
+        let watch: Arc<dyn SubscriberWatch> = presence.clone();
+        subscribers.set_watch(Arc::downgrade(&watch));
         let services = Arc::new(Services::new(
             parts.config,
             parts.clock,
@@ -307,7 +311,10 @@ impl Plan {
             maintenance::Seed {
                 services: back.services,
                 bus: back.bus.recipient(),
-                publisher: back.publisher.recipient(),
+                publisher: back.publisher.clone().recipient(),
+                questions: back.publisher.recipient(),
+                subscribers,
+                feeds_syndics: is_set(&self.config, "order_masters"),
                 tracker: back.tracker.recipient(),
                 store: back.store.recipient(),
                 mirror: back.mirror.map(Addr::recipient),

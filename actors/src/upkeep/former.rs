@@ -137,7 +137,7 @@ mod tests {
     use saltern_base::clock::Clock;
     use saltern_base::metrics::Registry;
     use saltern_config::load_master;
-    use saltern_requests::{Stores, Surroundings};
+    use saltern_requests::{Standing, Stores, Surroundings};
     use saltern_store::Registered;
     use saltern_wire::msgpack::Value;
 
@@ -151,6 +151,22 @@ mod tests {
         }
 
         fn heard(&self, _: &MinionId, _: IpAddr) {}
+
+        fn state(&self, _: &MinionId) -> Standing {
+            Standing::Known
+        }
+
+        fn last_heard(&self, _: &MinionId) -> Option<i64> {
+            None
+        }
+
+        fn address(&self, _: &MinionId) -> Option<IpAddr> {
+            None
+        }
+
+        fn is_answer(&self, _: &MinionId, _: &str) -> bool {
+            false
+        }
     }
 
     struct Site {

@@ -331,6 +331,10 @@ fn jobs(reader: &mut Reader<'_>, config: &MasterConfig) {
             config.saltern_handshake_timeout,
         ),
         ("saltern_idle_timeout", config.saltern_idle_timeout),
+        (
+            "saltern_heartbeat_interval",
+            config.saltern_heartbeat_interval,
+        ),
     ] {
         if time.is_zero() {
             reader.error(name, "must be more than zero seconds");

@@ -123,6 +123,8 @@ pub struct MasterConfig {
     pub max_event_size: usize,
     /// Whether authentications are told on the event bus.
     pub auth_events: bool,
+    /// Whether it is told there which minions are present.
+    pub presence_events: bool,
 
     // Keys and authentication.
     /// Whether every key is accepted. Only a literal `true` counts.
@@ -193,8 +195,14 @@ pub struct MasterConfig {
     pub saltern_max_unauthenticated_size: usize,
     /// Time for the ZMTP handshake.
     pub saltern_handshake_timeout: Duration,
-    /// Silence after which a peer is probed.
+    /// Silence after which a peer of the request port is probed.
     pub saltern_idle_timeout: Duration,
+    /// Silence after which a subscriber is probed, and then given up.
+    pub saltern_heartbeat_interval: Duration,
+    /// Time that what was sent may stay unacknowledged; `None` leaves it to the system.
+    pub saltern_tcp_user_timeout: Option<Duration>,
+    /// Subscribers that are asked a second who they are.
+    pub saltern_presence_questions: usize,
     /// Most subscriptions of a connection.
     pub saltern_max_subscriptions: usize,
     /// Bytes that may wait for a subscriber.
@@ -407,6 +415,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         unique_jid: reader.bool("unique_jid"),
         max_event_size: reader.bytes("max_event_size", 1024),
         auth_events: reader.bool("auth_events"),
+        presence_events: reader.bool("presence_events"),
         auto_accept: reader.bool("auto_accept"),
         open_mode: reader.bool("open_mode"),
         autosign_file: places.autosign_file.map(PathBuf::from),
@@ -452,6 +461,9 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_max_unauthenticated_size: reader.bytes("saltern_max_unauthenticated_size", 1 << 14),
         saltern_handshake_timeout: reader.seconds("saltern_handshake_timeout"),
         saltern_idle_timeout: reader.seconds("saltern_idle_timeout"),
+        saltern_heartbeat_interval: reader.seconds("saltern_heartbeat_interval"),
+        saltern_tcp_user_timeout: seconds_or_none(reader.seconds("saltern_tcp_user_timeout")),
+        saltern_presence_questions: reader.usize("saltern_presence_questions", 0, 10_000),
         saltern_max_subscriptions: reader.usize("saltern_max_subscriptions", 1, 1 << 20),
         saltern_subscriber_queue_size: reader.bytes("saltern_subscriber_queue_size", 1 << 16),
         saltern_event_queue_length: reader.usize("saltern_event_queue_length", 1, 1 << 30),

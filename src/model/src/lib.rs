@@ -12,6 +12,7 @@ pub mod key_state;
 pub mod minion_id;
 pub mod packed;
 pub mod salt_env;
+pub mod standing;
 pub mod tag;
 pub mod target;
 
@@ -23,5 +24,6 @@ pub use key_state::KeyState;
 pub use minion_id::{IdError, MinionId};
 pub use packed::Packed;
 pub use salt_env::{SaltEnv, SaltEnvError};
+pub use standing::{Absence, Doubt, Standing};
 pub use tag::{Tag, TagError};
 pub use target::{Target, TargetType};

@@ -88,6 +88,16 @@ impl Tag {
         Self::trusted(format!("resource/refresh/{id}"))
     }
 
+    /// `salt/presence/present`: who is connected.
+    pub fn presence_present() -> Self {
+        Self::trusted("salt/presence/present".to_owned())
+    }
+
+    /// `salt/presence/change`: who has come and who has gone.
+    pub fn presence_change() -> Self {
+        Self::trusted("salt/presence/change".to_owned())
+    }
+
     /// `key`: the shared AES key was rotated.
     pub fn key_rotated() -> Self {
         Self::trusted("key".to_owned())

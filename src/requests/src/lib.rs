@@ -53,6 +53,7 @@ pub use handle::{Class, Handled, handle, peek_class};
 pub use outcome::{Effect, Finished, Later, Outcome, Publication, StartJob, StoreReturn, Topics};
 pub use reply::NO_ANSWER;
 pub use saltern_content::git::{Cancel, Fetch};
+pub use saltern_model::Standing;
 pub use services::{RequestMetrics, Services, Surroundings};
 pub use site_options::SiteOptions;
 pub use stores::{OpenError, Stores};

@@ -16,6 +16,10 @@ pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
         services.metrics.refuse("signature");
         return Outcome::reply(nil);
     }
+    let jid = sealed.load.str("jid").unwrap_or_default();
+    if services.surroundings.is_answer(&sealed.minion, jid) {
+        return Outcome::reply(nil);
+    }
     match stored(&mut sealed, services) {
         Ok(effect) => Outcome {
             reply: nil,

@@ -9,7 +9,7 @@ use saltern_config::MasterConfig;
 use saltern_content::files::FileServer;
 use saltern_content::pillar::Pillars;
 use saltern_content::tops::MasterTops;
-use saltern_model::{JidMinter, MinionId};
+use saltern_model::{JidMinter, MinionId, Standing};
 use saltern_policy::autosign::{Autosign, AutosignOptions};
 use saltern_policy::target::Targeting;
 use saltern_store::{
@@ -22,10 +22,20 @@ use crate::stores::Stores;
 
 /// What a request asks of the rest of the master, without knowing it.
 pub trait Surroundings: Send + Sync {
-    /// The minions that hold a connection to the publish port at this moment.
+    /// The minions that hold, or may hold, a connection to the publish port at this moment, sorted.
     fn connected(&self) -> Vec<MinionId>;
     /// An authenticated minion was heard from this address.
     fn heard(&self, minion: &MinionId, from: IpAddr);
+    /// Whether the minion would get a publication sent now, and if not, why.
+    fn state(&self, minion: &MinionId) -> Standing;
+    /// When the minion's last authenticated request came, in microseconds since 1970; `None` if
+    /// none came since the master started.
+    fn last_heard(&self, minion: &MinionId) -> Option<i64>;
+    /// The address that its connection to the publish port comes from, else its last request.
+    fn address(&self, minion: &MinionId) -> Option<IpAddr>;
+    /// The minion returned this jid. `true` if it answered a question of the master's own, which is
+    /// no job and goes no further.
+    fn is_answer(&self, minion: &MinionId, jid: &str) -> bool;
 }
 
 /// The services of one master; shared by all workers.

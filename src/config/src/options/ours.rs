@@ -37,8 +37,20 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_handshake_timeout", default: "10",
         doc: "Seconds a new connection has to finish the ZMTP handshake." },
     OurOption { name: "saltern_idle_timeout", default: "300",
-        doc: "Seconds without a byte before a peer is probed with a ZMTP PING; a second silent \
-              period ends the connection." },
+        doc: "Seconds without a byte before a peer of the request port is probed with a ZMTP PING; \
+              30 more without an answer end the connection." },
+    OurOption { name: "saltern_heartbeat_interval", default: "30",
+        doc: "Seconds without a byte before a subscriber of the publish port is probed with a ZMTP \
+              PING; as many more without an answer end the connection, and its minion is away. \
+              Subscribers that do not speak ZMTP 3.1 are left to TCP keepalive." },
+    OurOption { name: "saltern_tcp_user_timeout", default: "105",
+        doc: "Seconds that data, or a probe of TCP keepalive, may stay unacknowledged on a \
+              connection of either port before the system gives it up (TCP_USER_TIMEOUT); 0 leaves \
+              it to the system, which tries for a quarter of an hour." },
+    OurOption { name: "saltern_presence_questions", default: "20",
+        doc: "How many subscribers of the publish port are asked a second who they are, where \
+              several minions share an address and one connection went; 0 asks none, and such \
+              minions stay stale. With order_masters none is asked." },
     OurOption { name: "saltern_max_subscriptions", default: "64",
         doc: "Most subscriptions a connection of the publish port may hold." },
     OurOption { name: "saltern_subscriber_queue_size", default: "16777216",

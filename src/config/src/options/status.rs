@@ -45,7 +45,7 @@ pub enum NotYet {
     Api,
     /// Runners and wheels.
     Runners,
-    /// Presence events, statistics and telemetry.
+    /// Statistics and telemetry.
     Insight,
     /// Log rotation and levels of single modules.
     Logging,
@@ -92,7 +92,7 @@ pub(super) const HONOURED: &[&str] = &[
     "log_fmt_logfile", "log_level", "log_level_logfile",
     // Jobs and events.
     "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
-    "keep_jobs_seconds", "max_event_size", "timeout", "unique_jid",
+    "keep_jobs_seconds", "max_event_size", "presence_events", "timeout", "unique_jid",
     // Targets and what is kept of minions.
     "allow_minion_key_revoke", "enforce_mine_cache", "mine_get", "minion_data_cache",
     "minion_data_cache_events", "nodegroups", "preserve_minion_cache", "rotate_aes_key",
@@ -304,11 +304,11 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ("worker_pools_enabled", POOLS),
     (
         "zmq_heartbeat_ivl",
-        "saltern_idle_timeout says when a silent peer is probed",
+        "saltern_heartbeat_interval and saltern_idle_timeout say when a silent peer is probed",
     ),
     (
         "zmq_heartbeat_timeout",
-        "saltern_idle_timeout says when a silent peer is dropped",
+        "saltern_heartbeat_interval says when a silent subscriber is dropped",
     ),
     ("zmq_monitor", "metrics count what the monitor would log"),
     // Read by the command-line tools of stock, which read the same file themselves.
@@ -401,7 +401,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
     (NotYet::Insight, &[
         "auth_events_autosign_grains", "auth_events_pend_autosign_grains", "discovery",
         "event_match_type", "master_stats", "master_stats_event_iter", "metrics",
-        "presence_events", "tracing",
+        "tracing",
     ]),
     (NotYet::Logging, &["log_fmt_jid", "log_granular_levels", "log_rotate_backup_count", "log_rotate_max_bytes"]),
     (NotYet::Output, &[

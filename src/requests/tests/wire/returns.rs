@@ -45,6 +45,17 @@ fn dropped(site: &Site, minion: &Minion, load: Load) {
 }
 
 #[test]
+fn an_answer_to_a_question_of_the_master_is_neither_stored_nor_told() {
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    *site.around.asked.lock() = Some(JID.to_owned());
+    dropped(&site, &m1, load(&m1));
+    assert_eq!(site.refused(), 0);
+    let other = load(&m1).set("jid", "20260102030405060709");
+    stored(&ask(&site, &m1, other));
+}
+
+#[test]
 fn a_return_is_stored_and_told_as_it_came() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");

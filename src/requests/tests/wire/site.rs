@@ -12,7 +12,9 @@ use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::load_master;
 use saltern_model::{Event, MinionId};
-use saltern_requests::{Effect, Handled, Outcome, Services, Stores, Surroundings, handle};
+use saltern_requests::{
+    Effect, Handled, Outcome, Services, Standing, Stores, Surroundings, handle,
+};
 use saltern_wire::msgpack::{Limits, Value, decode_wire};
 
 /// The time at which every test begins.
@@ -23,6 +25,8 @@ pub(crate) const START: u64 = 1_795_000_000;
 pub(crate) struct Around {
     pub(crate) connected: Mutex<Vec<MinionId>>,
     pub(crate) heard: Mutex<Vec<MinionId>>,
+    /// The jid of a question that is no job.
+    pub(crate) asked: Mutex<Option<String>>,
 }
 
 impl Surroundings for Around {
@@ -32,6 +36,26 @@ impl Surroundings for Around {
 
     fn heard(&self, minion: &MinionId, _: IpAddr) {
         self.heard.lock().push(minion.clone());
+    }
+
+    fn state(&self, minion: &MinionId) -> Standing {
+        match self.connected.lock().contains(minion) {
+            true => Standing::Connected,
+            false => Standing::Known,
+        }
+    }
+
+    fn last_heard(&self, _: &MinionId) -> Option<i64> {
+        None
+    }
+
+    fn address(&self, _: &MinionId) -> Option<IpAddr> {
+        None
+    }
+
+    fn is_answer(&self, minion: &MinionId, jid: &str) -> bool {
+        let asked = self.asked.lock();
+        asked.as_deref() == Some(jid) && self.heard.lock().contains(minion)
     }
 }
 

@@ -1,0 +1,468 @@
+//! Who sits on which connection of the publish port: what is known, and what follows from it.
+//!
+//! A ZeroMQ subscriber does not say who it is, so a connection is tied to a minion by what the wire
+//! gives, the surest first:
+//!
+//! 1. it answered a question that was sent down this connection and no other;
+//! 2. it subscribed to the hash of the minion's id (`zmq_filtering`);
+//! 3. the counts: as many untied connections come from an address as there are minions that were
+//!    last heard from it and are not tied elsewhere, or more: then each has one.
+//!
+//! Where there are fewer, some of those minions are away and the counts do not say which. They are
+//! stale until the connections have been asked (1). A connection is asked once, and only after
+//! another one left its address or the counts made it matter. One that does not answer belongs to
+//! nobody that is known here, and is not counted. The second way can be forged by anybody who
+//! reaches the port, because subscriptions carry no proof; the first and the third cannot say that
+//! a minion is there without a request that its key vouched for.
+//!
+//! Pure: time is an argument, nothing is sent. Bounded by the accepted keys and by the limit on
+//! connections.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_model::{Absence, Doubt, MinionId, Standing};
+use saltern_store::AcceptedIds;
+use tokio::time::Instant;
+
+/// An answer to a PING may take as long before the connection counts as silent.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Connections are not asked while more of their address come and go.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Who has not answered by then is nobody that is known here.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Length of the topic of a minion: the hex digits of a SHA-1.
+const TOPIC: usize = 40;
+
+/// See the module.
+pub(super) struct Table {
+    accepted: Arc<AcceptedIds>,
+    /// The accepted minions by the topic that each subscribes to; empty unless minions filter.
+    by_topic: HashMap<Box<[u8]>, MinionId>,
+    connections: HashMap<u64, Connection>,
+    seats: HashMap<MinionId, Seat>,
+    places: HashMap<IpAddr, Place>,
+    /// Addresses with connections to ask.
+    unclear: BTreeSet<IpAddr>,
+}
+
+/// A connection of the publish port.
+struct Connection {
+    address: IpAddr,
+    /// Whose it is, if that is known.
+    minion: Option<MinionId>,
+    /// The first topic that may be a minion's.
+    topic: Option<Box<[u8]>>,
+    /// Since when it owes a sign of life.
+    silent: Option<Instant>,
+    asked: Asked,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Asked {
+    No,
+    At(Instant),
+    /// In vain.
+    Stranger,
+}
+
+/// An accepted minion that was heard or seen.
+#[derive(Default)]
+struct Seat {
+    /// Where its last request came from.
+    address: Option<IpAddr>,
+    /// The connections that are tied to it.
+    held: Vec<u64>,
+    /// Why it holds none of those any more.
+    absence: Option<Absence>,
+}
+
+/// What is not tied, by address.
+#[derive(Default)]
+struct Place {
+    connections: HashSet<u64>,
+    minions: HashSet<MinionId>,
+    /// How the last connection ended that was not tied.
+    ended: Option<Absence>,
+    /// When connections or minions changed so that the counts may mislead.
+    unclear: Option<Instant>,
+}
+
+/// How many there are of each kind, for the metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) known: usize,
+    pub(super) connected: usize,
+    pub(super) stale: usize,
+    pub(super) away: usize,
+    /// Connections tied to a minion.
+    pub(super) tied: usize,
+    /// Connections that only their address says something of.
+    pub(super) untied: usize,
+    /// Connections that did not answer who they are.
+    pub(super) strangers: usize,
+}
+
+impl Table {
+    pub(super) fn new() -> Self {
+        Self {
+            accepted: Arc::new(AcceptedIds::new(Vec::new())),
+            by_topic: HashMap::new(),
+            connections: HashMap::new(),
+            seats: HashMap::new(),
+            places: HashMap::new(),
+            unclear: BTreeSet::new(),
+        }
+    }
+
+    // ---- what happens
+
+    /// A connection subscribed to `topic`.
+    pub(super) fn subscribed(
+        &mut self,
+        connection: u64,
+        address: IpAddr,
+        topic: &[u8],
+        now: Instant,
+    ) {
+        let is_new = !self.connections.contains_key(&connection);
+        let known = self.connections.entry(connection).or_insert(Connection {
+            address,
+            minion: None,
+            topic: None,
+            silent: None,
+            asked: Asked::No,
+        });
+        if topic.len() == TOPIC && known.topic.is_none() {
+            known.topic = Some(topic.into());
+        }
+        if is_new {
+            let place = self.places.entry(address).or_default();
+            place.connections.insert(connection);
+            self.settle(address, now);
+        }
+        if let Some(minion) = self.by_topic.get(topic).cloned() {
+            self.tie(connection, &minion, now);
+        }
+    }
+
+    /// A connection was asked for a sign of life.
+    pub(super) fn silent(&mut self, connection: u64, now: Instant) {
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            connection.silent = Some(now);
+        }
+    }
+
+    /// It gave one.
+    pub(super) fn alive(&mut self, connection: u64) {
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            connection.silent = None;
+        }
+    }
+
+    /// A connection ended.
+    pub(super) fn left(&mut self, connection: u64, why: Absence, now: Instant) {
+        let Some(ended) = self.connections.remove(&connection) else {
+            return;
+        };
+        if let Some(minion) = ended.minion {
+            self.release(connection, &minion, Some(why), now);
+            return;
+        }
+        // The end of a stranger says nothing of those who are known.
+        if let Some(place) = self.places.get_mut(&ended.address)
+            && place.connections.remove(&connection)
+        {
+            place.ended = Some(why);
+            place.unclear.get_or_insert(now);
+            self.settle(ended.address, now);
+        }
+    }
+
+    /// A request of the minion came from this address; its key vouched for it.
+    pub(super) fn heard(&mut self, minion: &MinionId, address: IpAddr, now: Instant) {
+        let seat = self.seats.entry(minion.clone()).or_default();
+        let before = seat.address.replace(address);
+        let is_tied = !seat.held.is_empty();
+        if before == Some(address) || is_tied {
+            return;
+        }
+        if let Some(before) = before {
+            if let Some(place) = self.places.get_mut(&before) {
+                place.minions.remove(minion);
+            }
+            self.settle(before, now);
+        }
+        let place = self.places.entry(address).or_default();
+        place.minions.insert(minion.clone());
+        self.settle(address, now);
+    }
+
+    /// The minion answered the question that only this connection got.
+    pub(super) fn answered(&mut self, connection: u64, minion: &MinionId, now: Instant) {
+        if self.accepted.contains(minion.as_str()) {
+            self.tie(connection, minion, now);
+        }
+    }
+
+    /// The accepted minions are now these, of which `topics` are those that were not among them
+    /// before. Gives the connections of those who are not any more: they are to be ended.
+    pub(super) fn accept(
+        &mut self,
+        accepted: Arc<AcceptedIds>,
+        topics: Vec<(Box<[u8]>, MinionId)>,
+        now: Instant,
+    ) -> Vec<u64> {
+        self.accepted = accepted;
+        self.by_topic.extend(topics);
+        let is_accepted = |minion: &MinionId| self.accepted.contains(minion.as_str());
+        self.by_topic.retain(|_, minion| is_accepted(minion));
+        let left = self.seats.keys().filter(|minion| !is_accepted(minion));
+        let left: Vec<MinionId> = left.cloned().collect();
+        let mut ended = Vec::new();
+        for minion in left {
+            ended.extend(self.forget(&minion, now));
+        }
+        let claims = self.connections.iter().filter_map(|(number, connection)| {
+            let topic = connection.topic.as_ref()?;
+            let minion = self.by_topic.get(topic)?;
+            connection
+                .minion
+                .is_none()
+                .then(|| (*number, minion.clone()))
+        });
+        for (connection, minion) in claims.collect::<Vec<_>>() {
+            self.tie(connection, &minion, now);
+        }
+        ended
+    }
+
+    /// The connections to ask now who they are, at most `most`. Each is named once.
+    pub(super) fn to_ask(&mut self, most: usize, now: Instant) -> Vec<u64> {
+        let mut found = Vec::new();
+        for address in self.unclear.iter().copied().collect::<Vec<_>>() {
+            let Some(place) = self.places.get_mut(&address) else {
+                self.unclear.remove(&address);
+                continue;
+            };
+            if place.unclear.is_some_and(|since| now < since + SETTLED) {
+                continue;
+            }
+            let mut waits = false;
+            let mut strangers = Vec::new();
+            for number in &place.connections {
+                let Some(connection) = self.connections.get_mut(number) else {
+                    continue;
+                };
+                match connection.asked {
+                    Asked::No if found.len() < most => {
+                        connection.asked = Asked::At(now);
+                        found.push(*number);
+                        waits = true;
+                    }
+                    Asked::At(at) if now >= at + ANSWER => {
+                        connection.asked = Asked::Stranger;
+                        strangers.push(*number);
+                    }
+                    Asked::No | Asked::At(_) => waits = true,
+                    Asked::Stranger => {}
+                }
+            }
+            for stranger in strangers {
+                place.connections.remove(&stranger);
+            }
+            if !waits || place.minions.is_empty() {
+                place.unclear = None;
+                self.unclear.remove(&address);
+            }
+            self.drop_if_empty(address);
+        }
+        found
+    }
+
+    // ---- what follows
+
+    /// Where the minion stands.
+    pub(super) fn standing(&self, minion: &MinionId, now: Instant) -> Standing {
+        match self.seats.get(minion) {
+            // Only a key gets a seat, perhaps one accepted since the last look.
+            Some(seat) => self.standing_of(seat, now),
+            None if self.accepted.contains(minion.as_str()) => Standing::Known,
+            None => Standing::Away(Absence::NoKey),
+        }
+    }
+
+    fn standing_of(&self, seat: &Seat, now: Instant) -> Standing {
+        let silent = |number: &u64| {
+            let connection = self.connections.get(number);
+            let since = connection.and_then(|connection| connection.silent);
+            since.is_some_and(|since| now >= since + SILENCE)
+        };
+        if !seat.held.is_empty() {
+            return match seat.held.iter().all(silent) {
+                true => Standing::Stale(Doubt::Silent),
+                false => Standing::Connected,
+            };
+        }
+        let place = seat.address.and_then(|address| self.places.get(&address));
+        let Some(place) = place.filter(|place| !place.connections.is_empty()) else {
+            let ended = seat.absence.or(place.and_then(|place| place.ended));
+            return Standing::Away(ended.unwrap_or(Absence::NeverConnected));
+        };
+        // Who lost a connection that was its own has another one there, or others do.
+        let is_doubtful = seat.absence.is_some() && place.unclear.is_some();
+        if is_doubtful || place.connections.len() < place.minions.len() {
+            Standing::Stale(Doubt::AddressShared)
+        } else if place.connections.iter().all(silent) {
+            Standing::Stale(Doubt::Silent)
+        } else {
+            Standing::Connected
+        }
+    }
+
+    /// The minions that are, or may be, connected, sorted.
+    pub(super) fn present(&self, now: Instant) -> Vec<MinionId> {
+        let seats = self.seats.iter();
+        let present = seats.filter(|(_, seat)| self.standing_of(seat, now).is_present());
+        let mut present: Vec<MinionId> = present.map(|(minion, _)| minion.clone()).collect();
+        present.sort_unstable();
+        present
+    }
+
+    /// How many there are of each kind.
+    pub(super) fn counts(&self, now: Instant) -> Counts {
+        let mut counts = Counts::default();
+        for seat in self.seats.values() {
+            match self.standing_of(seat, now) {
+                Standing::Known => counts.known += 1,
+                Standing::Connected => counts.connected += 1,
+                Standing::Stale(_) => counts.stale += 1,
+                Standing::Away(_) => counts.away += 1,
+            }
+        }
+        counts.known += self.accepted.len().saturating_sub(self.seats.len());
+        for connection in self.connections.values() {
+            match (&connection.minion, connection.asked) {
+                (Some(_), _) => counts.tied += 1,
+                (None, Asked::Stranger) => counts.strangers += 1,
+                (None, _) => counts.untied += 1,
+            }
+        }
+        counts
+    }
+
+    /// The address of the minion's connection, else that of its last request.
+    pub(super) fn address(&self, minion: &MinionId) -> Option<IpAddr> {
+        let seat = self.seats.get(minion)?;
+        let held = seat.held.last();
+        let connection = held.and_then(|number| self.connections.get(number));
+        connection
+            .map(|connection| connection.address)
+            .or(seat.address)
+    }
+
+    // ---- how it is kept together
+
+    fn tie(&mut self, number: u64, minion: &MinionId, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let address = connection.address;
+        match connection.minion.replace(minion.clone()) {
+            Some(before) if before == *minion => return,
+            Some(before) => self.release(number, &before, None, now),
+            None => {
+                if let Some(place) = self.places.get_mut(&address) {
+                    place.connections.remove(&number);
+                }
+            }
+        }
+        let seat = self.seats.entry(minion.clone()).or_default();
+        seat.held.push(number);
+        seat.absence = None;
+        let heard_from = seat.address;
+        if let Some(place) = heard_from.and_then(|from| self.places.get_mut(&from)) {
+            place.minions.remove(minion);
+        }
+        for address in [Some(address), heard_from].into_iter().flatten() {
+            self.settle(address, now);
+        }
+    }
+
+    /// The connection is not the minion's any more.
+    fn release(&mut self, number: u64, minion: &MinionId, why: Option<Absence>, now: Instant) {
+        let Some(seat) = self.seats.get_mut(minion) else {
+            return;
+        };
+        seat.held.retain(|held| *held != number);
+        if !seat.held.is_empty() {
+            return;
+        }
+        seat.absence = why;
+        // One of the untied connections from where it was heard may be its next one.
+        if let Some(address) = seat.address {
+            let place = self.places.entry(address).or_default();
+            place.minions.insert(minion.clone());
+            place.unclear.get_or_insert(now);
+            self.settle(address, now);
+        }
+    }
+
+    /// Forgets a minion; gives its connections. Those that are only thought to be its own are among
+    /// them where nobody else is known to be.
+    fn forget(&mut self, minion: &MinionId, now: Instant) -> Vec<u64> {
+        let Some(seat) = self.seats.remove(minion) else {
+            return Vec::new();
+        };
+        let mut connections = seat.held;
+        for number in &connections {
+            if let Some(connection) = self.connections.get_mut(number) {
+                connection.minion = None;
+                connection.asked = Asked::Stranger;
+            }
+        }
+        if let Some(address) = seat.address {
+            if let Some(place) = self.places.get_mut(&address)
+                && place.minions.remove(minion)
+                && place.minions.is_empty()
+            {
+                connections.extend(&place.connections);
+            }
+            self.settle(address, now);
+        }
+        connections
+    }
+
+    /// Notes whether the connections of an address are to be asked.
+    fn settle(&mut self, address: IpAddr, now: Instant) {
+        let Some(place) = self.places.get_mut(&address) else {
+            return;
+        };
+        if place.connections.is_empty() || place.minions.is_empty() {
+            place.unclear = None;
+        } else if place.connections.len() < place.minions.len() {
+            place.unclear.get_or_insert(now);
+        }
+        match place.unclear {
+            Some(_) => self.unclear.insert(address),
+            None => self.unclear.remove(&address),
+        };
+        self.drop_if_empty(address);
+    }
+
+    fn drop_if_empty(&mut self, address: IpAddr) {
+        let is_empty = |place: &Place| place.connections.is_empty() && place.minions.is_empty();
+        if self.places.get(&address).is_some_and(is_empty) {
+            self.places.remove(&address);
+            self.unclear.remove(&address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
