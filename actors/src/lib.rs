@@ -8,6 +8,7 @@
 //! `event_publisher`.
 
 mod answer;
+mod auth_queue;
 mod bus;
 pub mod control;
 mod doors;

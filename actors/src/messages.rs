@@ -31,8 +31,19 @@ pub struct PlaceFree;
 pub struct Work {
     /// The request.
     pub request: Incoming,
+    /// What is to become of it.
+    pub duty: Duty,
     /// Its place in the worker's window.
     pub ticket: Ticket,
+}
+
+/// See [`Work`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// Do what it asks for.
+    Handle,
+    /// Tell its sender, an authenticating minion, to come again later.
+    TellToComeAgain,
 }
 
 // ---- to JobTracker --------------------------------------------------------------------------

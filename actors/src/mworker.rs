@@ -13,7 +13,7 @@ use saltern_wire::zmtp::ReplyHandle;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
-use crate::messages::{BeginJob, Fire, TakeReturn, Work};
+use crate::messages::{BeginJob, Duty, Fire, TakeReturn, Work};
 use crate::render_queue::{RenderQueue, Rendering};
 use crate::send::{Outbox, Sends};
 use crate::window::Ticket;
@@ -89,10 +89,18 @@ impl Handler<Work> for MWorker {
     type Result = ();
 
     fn handle(&mut self, work: Work, context: &mut Self::Context) {
-        let Work { request, ticket } = work;
+        let Work {
+            request,
+            duty,
+            ticket,
+        } = work;
         let began = Instant::now();
         let from = request.peer.address.ip();
-        let handled = saltern_requests::handle(request.payload, from, &self.seed.services);
+        let services = &self.seed.services;
+        let handled = match duty {
+            Duty::Handle => saltern_requests::handle(request.payload, from, services),
+            Duty::TellToComeAgain => saltern_requests::come_again(request.payload, services),
+        };
         if handled.minion.is_some() {
             request.reply.authenticated();
         }

@@ -1,9 +1,9 @@
 //! Spreads requests over the workers; owns the only backlog in the process.
 //!
 //! Requests wait by class, each class in a bounded queue of its own, and the queues take turns, so
-//! that a storm of one class does not stand in the way of another. The router does not read
-//! payloads beyond the few bytes that tell the class, and it does not answer: a request carries
-//! its reply handle.
+//! that a storm of one class does not stand in the way of another; authentications wait by address
+//! too (`auth_queue`). The router does not read payloads beyond the few bytes that tell the class, and it does not answer: a request
+//! carries its reply handle.
 //! The sockets of the request port live in tasks on this actor's thread, not in its state.
 
 use std::collections::VecDeque;
@@ -21,7 +21,8 @@ use saltern_supervise::Child;
 use saltern_wire::zmtp::{Incoming, ReqListener, RequestSink};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::messages::{Accept, PlaceFree, Work};
+use crate::auth_queue::{AuthMetrics, AuthQueue};
+use crate::messages::{Accept, Duty, PlaceFree, Work};
 use crate::window::{Ticket, Windows};
 
 /// What a router is built from.
@@ -29,8 +30,10 @@ use crate::window::{Ticket, Windows};
 pub(crate) struct Seed {
     pub(crate) workers: Arc<Vec<Recipient<Work>>>,
     pub(crate) windows: Arc<Windows>,
-    /// Requests of one class that may wait.
+    /// Requests of one class that may wait, but for authentications.
     pub(crate) backlog: usize,
+    /// Authentications that may wait.
+    pub(crate) auth_backlog: usize,
     pub(crate) metrics: RouterMetrics,
     /// The request port, until the first router has taken it over.
     /// With it, what is dropped when the last connection is gone, or when nobody took it over.
@@ -40,7 +43,10 @@ pub(crate) struct Seed {
 
 /// What the router counts, for each class in the order of [`Class::ALL`].
 #[derive(Clone)]
-pub(crate) struct RouterMetrics([ClassMetrics; Class::ALL.len()]);
+pub(crate) struct RouterMetrics {
+    classes: [ClassMetrics; Class::ALL.len()],
+    auth: AuthMetrics,
+}
 
 #[derive(Clone)]
 struct ClassMetrics {
@@ -70,14 +76,16 @@ impl RouterMetrics {
             "Requests that wait for a worker, by class.",
             &class,
         );
-        Self(Class::ALL.map(|class| {
+        let classes = Class::ALL.map(|class| {
             let label = [class.label()];
             ClassMetrics {
                 requests: requests.with_label_values(&label),
                 shed: shed.with_label_values(&label),
                 waiting: waiting.with_label_values(&label),
             }
-        }))
+        });
+        let auth = AuthMetrics::new(registry);
+        Self { classes, auth }
     }
 }
 
@@ -101,8 +109,47 @@ pub(crate) struct ReqRouter {
 
 struct Queue {
     class: Class,
-    waiting: VecDeque<Incoming>,
+    waiting: Waiting,
     metrics: ClassMetrics,
+}
+
+enum Waiting {
+    /// In the order in which they came, and how many may be.
+    InOrder(VecDeque<Incoming>, usize),
+    ByAddress(Box<AuthQueue>),
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        match &self.waiting {
+            Waiting::InOrder(waiting, _) => waiting.len(),
+            Waiting::ByAddress(waiting) => waiting.len(),
+        }
+    }
+
+    fn push(&mut self, request: Incoming) {
+        match &mut self.waiting {
+            // Dropping the request answers it: its peer learns that it was not handled.
+            Waiting::InOrder(waiting, most) if waiting.len() >= *most => self.metrics.shed.inc(),
+            Waiting::InOrder(waiting, _) => waiting.push_back(request),
+            Waiting::ByAddress(waiting) => waiting.push(request),
+        }
+        self.tell_length();
+    }
+
+    fn pop(&mut self) -> Option<(Incoming, Duty)> {
+        let next = match &mut self.waiting {
+            Waiting::InOrder(waiting, _) => waiting.pop_front().map(|first| (first, Duty::Handle)),
+            Waiting::ByAddress(waiting) => waiting.pop(),
+        };
+        self.tell_length();
+        next
+    }
+
+    fn tell_length(&self) {
+        let length = i64::try_from(self.len()).unwrap_or(i64::MAX);
+        self.metrics.waiting.set(length);
+    }
 }
 
 impl Child for ReqRouter {
@@ -112,15 +159,22 @@ impl Child for ReqRouter {
     const MAILBOX: usize = 4096;
 
     fn build(seed: &Seed) -> Self {
-        let mut metrics = seed.metrics.0.clone().into_iter();
+        let mut metrics = seed.metrics.classes.clone().into_iter();
         let queues = Class::ALL.map(|class| {
             let metrics = metrics
                 .next()
                 .expect("invariant: there are metrics for each class");
             metrics.waiting.set(0);
+            let waiting = match class {
+                Class::Auth => Waiting::ByAddress(Box::new(AuthQueue::new(
+                    seed.auth_backlog,
+                    seed.metrics.auth.clone(),
+                ))),
+                Class::Clear | Class::Minion => Waiting::InOrder(VecDeque::new(), seed.backlog),
+            };
             Queue {
                 class,
-                waiting: VecDeque::new(),
+                waiting,
                 metrics,
             }
         });
@@ -208,16 +262,10 @@ impl Handler<Accept> for ReqRouter {
         };
         queue.metrics.requests.inc();
         if nobody_waits && let Some(place) = self.seed.windows.take(class) {
-            self.hand_over(request, place);
+            self.hand_over((request, Duty::Handle), place);
             return;
         }
-        if queue.waiting.len() >= self.seed.backlog {
-            // Dropping the request answers it: its peer learns that it was not handled.
-            queue.metrics.shed.inc();
-            return;
-        }
-        queue.waiting.push_back(request);
-        queue.metrics.waiting.inc();
+        queue.push(request);
         self.serve_waiting();
     }
 }
@@ -232,7 +280,7 @@ impl Handler<PlaceFree> for ReqRouter {
 
 impl ReqRouter {
     fn is_empty(&self) -> bool {
-        self.queues.iter().all(|queue| queue.waiting.is_empty())
+        self.queues.iter().all(|queue| queue.len() == 0)
     }
 
     /// Hands over what waits, the classes by turns, until no worker has a place for any of it.
@@ -254,13 +302,12 @@ impl ReqRouter {
             let (index, left) = self.turn;
             let queue = &mut self.queues[index];
             if left > 0
-                && !queue.waiting.is_empty()
+                && queue.len() > 0
                 && let Some(place) = self.seed.windows.take(queue.class)
-                && let Some(request) = queue.waiting.pop_front()
+                && let Some(next) = queue.pop()
             {
-                queue.metrics.waiting.dec();
                 self.turn.1 -= 1;
-                self.hand_over(request, place);
+                self.hand_over(next, place);
                 return true;
             }
             let next = (index + 1) % self.queues.len();
@@ -269,13 +316,18 @@ impl ReqRouter {
         false
     }
 
-    fn hand_over(&self, request: Incoming, ticket: Ticket) {
+    fn hand_over(&self, (request, duty): (Incoming, Duty), ticket: Ticket) {
         let Some(worker) = self.seed.workers.get(ticket.worker()) else {
             return;
         };
         // The window is smaller than the worker's mailbox, so this fails only when the worker has
         // ended for good; the request is then answered by being dropped.
-        if worker.try_send(Work { request, ticket }).is_err() {
+        let work = Work {
+            request,
+            duty,
+            ticket,
+        };
+        if worker.try_send(work).is_err() {
             tracing::error!("a worker does not take requests");
         }
     }
@@ -312,6 +364,7 @@ mod tests {
             workers: Arc::new(vec![worker]),
             windows: windows.clone(),
             backlog,
+            auth_backlog: 5,
             metrics: metrics.clone(),
             listener: Arc::default(),
             stop: CancellationToken::new(),
@@ -377,7 +430,12 @@ mod tests {
                 replies.push(reply);
             }
             assert_eq!(replies.remove(2).await.unwrap(), NOT_HANDLED);
-            let shed: Vec<u64> = rig.metrics.0.iter().map(|class| class.shed.get()).collect();
+            let shed: Vec<u64> = rig
+                .metrics
+                .classes
+                .iter()
+                .map(|class| class.shed.get())
+                .collect();
             assert_eq!(shed, [0, 1, 0]);
             for _ in 0..3 {
                 let work = rig.work.recv().await.unwrap();
@@ -402,7 +460,7 @@ mod tests {
             // The window is still full, and its place goes to whoever waits at the new router.
             let (request, third) = rig.port.ask(MINION).await;
             rig.router.send(Accept(request)).await.unwrap();
-            assert_eq!(rig.metrics.0[1].waiting.get(), 1);
+            assert_eq!(rig.metrics.classes[1].waiting.get(), 1);
             for _ in 0..2 {
                 let work = rig.work.recv().await.unwrap();
                 work.request.reply.send(Bytes::from_static(b"ok"));

@@ -1,7 +1,7 @@
 //! What the tests of single actors share: receivers that only keep what they get, and requests
 //! that are real, because only a connection has a way back.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use saltern_base::metrics::Registry;
 use saltern_model::{Event, Packed, Tag};
 use saltern_supervise::{Budget, Strategy, Tree};
 use saltern_wire::zmtp::{
-    Incoming, ListenOptions, ReqClient, ReqLimits, ReqListener, RequestSink, bind,
+    Incoming, ListenOptions, ReqClient, ReqLimits, ReqListener, RequestSink, Route, bind,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -96,10 +96,22 @@ impl Port {
 
     /// A request on a connection of its own, and its reply to come.
     pub(crate) async fn ask(&mut self, payload: &[u8]) -> (Incoming, JoinHandle<Bytes>) {
-        let (address, payload) = (self.address, Bytes::copy_from_slice(payload));
+        let (request, reply) = self.ask_from(None, payload).await;
+        let reply = actix_rt::spawn(async move { reply.await.unwrap().expect("a reply") });
+        (request, reply)
+    }
+
+    /// The same from an address of this machine; `None` instead of a reply when the connection is
+    /// closed without one.
+    pub(crate) async fn ask_from(
+        &mut self,
+        from: Option<IpAddr>,
+        payload: &[u8],
+    ) -> (Incoming, JoinHandle<Option<Bytes>>) {
+        let (to, payload) = (self.address, Bytes::copy_from_slice(payload));
         let reply = actix_rt::spawn(async move {
-            let mut client = ReqClient::connect(address, None).await.unwrap();
-            client.request(payload).await.unwrap()
+            let mut client = ReqClient::connect(Route { to, from }, None).await.unwrap();
+            client.request(payload).await.ok()
         });
         (self.requests.recv().await.unwrap(), reply)
     }

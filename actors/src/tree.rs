@@ -435,6 +435,7 @@ impl Plan {
             workers: Arc::new(workers),
             windows: Windows::new(count, MWorker::WINDOW),
             backlog: self.config.saltern_request_backlog,
+            auth_backlog: self.config.saltern_auth_backlog,
             metrics: req_router::RouterMetrics::new(&self.registry),
             listener: Arc::new(Mutex::new(Some((
                 requests,

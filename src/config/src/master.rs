@@ -211,6 +211,10 @@ pub struct MasterConfig {
     pub saltern_event_queue_length: usize,
     /// Requests of one class that may wait for a worker.
     pub saltern_request_backlog: usize,
+    /// Authentications that may wait for a worker.
+    pub saltern_auth_backlog: usize,
+    /// How long the last shared key is understood beside the current one.
+    pub saltern_key_overlap: Duration,
     /// Time for requests in flight when stopping.
     pub saltern_stop_timeout: Duration,
     /// Threads that compile pillars.
@@ -468,6 +472,8 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_subscriber_queue_size: reader.bytes("saltern_subscriber_queue_size", 1 << 16),
         saltern_event_queue_length: reader.usize("saltern_event_queue_length", 1, 1 << 30),
         saltern_request_backlog: reader.usize("saltern_request_backlog", 1, 1 << 30),
+        saltern_auth_backlog: reader.usize("saltern_auth_backlog", 1, 1 << 20),
+        saltern_key_overlap: reader.seconds("saltern_key_overlap"),
         saltern_stop_timeout: reader.seconds("saltern_stop_timeout"),
         saltern_render_threads: match reader.usize("saltern_render_threads", 0, 1024) {
             0 => cores(),

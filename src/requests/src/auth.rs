@@ -82,6 +82,19 @@ pub(crate) fn handle(load: &MapView, version: i64, services: &Services) -> Outco
     }
 }
 
+/// Says that the minion is to come again, without a look at its key.
+///
+/// Said as if the key were pending: that alone makes stock minions of 3006, 3007 and 3008 wait
+/// (`acceptance_wait_time`) with the request or publication that they authenticate for, and ask
+/// again (`_authenticate` in `salt/crypt.py`). "full" and what is no answer end their attempt, and
+/// the request that led to it is sent anew at once.
+pub(crate) fn come_again(load: &MapView, version: i64, services: &Services) -> Outcome {
+    match Asker::read(load, version, services) {
+        Some(asker) => asker.negative(Negative::Pending, "come_again"),
+        None => Outcome::reply(reply::no_answer()),
+    }
+}
+
 /// 3008 strips the key before it stores it; 3006 and 3007 keep it as it came.
 fn presented_key(text: &str, services: &Services) -> String {
     match services.config.salt_compat {

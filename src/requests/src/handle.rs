@@ -82,6 +82,21 @@ pub fn handle(payload: Bytes, from: IpAddr, services: &Arc<Services>) -> Handled
     }
 }
 
+/// Answers an authentication that there is no room for; decides nothing and changes nothing.
+pub fn come_again(payload: Bytes, services: &Services) -> Handled {
+    let outcome = match envelope::open(payload, services) {
+        Ok(Opened::Clear { load, version }) => auth::come_again(&load, version, services),
+        // The class was a guess.
+        Ok(Opened::Minion(_)) => Outcome::reply(reply::no_answer()),
+        Err(refusal) => Outcome::reply(refusal.reply),
+    };
+    Handled {
+        outcome,
+        command: "_auth",
+        minion: None,
+    }
+}
+
 /// Commands that are sent in the clear.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClearCommand {

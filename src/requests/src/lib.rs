@@ -49,7 +49,7 @@ mod targets;
 
 pub use complaints::Complaints;
 pub use data_cache::forget_minion;
-pub use handle::{Class, Handled, handle, peek_class};
+pub use handle::{Class, Handled, come_again, handle, peek_class};
 pub use outcome::{Effect, Finished, Later, Outcome, Publication, StartJob, StoreReturn, Topics};
 pub use reply::NO_ANSWER;
 pub use saltern_content::git::{Cancel, Fetch};

@@ -60,7 +60,17 @@ pub const OURS: &[OurOption] = &[
         doc: "Events that may wait for one slow listener of the event socket. Then the gap is \
               announced to it and counted." },
     OurOption { name: "saltern_request_backlog", default: "10000",
-        doc: "Requests of one class that may wait for a free worker." },
+        doc: "Requests of one class that may wait for a free worker; for authentications see \
+              saltern_auth_backlog." },
+    OurOption { name: "saltern_auth_backlog", default: "5000",
+        doc: "Authentications that may wait for a free worker, shared evenly by the addresses they \
+              come from. Beyond it a minion is told to come again after its acceptance_wait_time \
+              or, when many are, hears nothing and asks again after its auth_timeout." },
+    OurOption { name: "saltern_key_overlap", default: "300",
+        doc: "Seconds for which requests encrypted with the last shared key are still understood \
+              after a new one was made, if they carry a token of an accepted key. Concerns minions \
+              that speak protocol 2 or older (minimum_auth_version); others have a key each, \
+              which a new shared key leaves alone." },
     OurOption { name: "saltern_render_threads", default: "0",
         doc: "Threads that compile pillars, beside the workers; 0 for one a processor core." },
     OurOption { name: "saltern_render_backlog", default: "10000",

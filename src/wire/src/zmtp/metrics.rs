@@ -83,6 +83,8 @@ closed_labels! {
         Idle = "idle",
         /// No room for a large message in time.
         Memory = "memory",
+        /// There was no room for a request.
+        Overload = "overload",
         /// Another connection took over the identity.
         Handover = "handover",
         /// Nobody here wants the connection any more, although its peer did nothing wrong.

@@ -27,8 +27,8 @@ struct ConnectionState {
     replies: VecDeque<Reply>,
     /// The task sleeps and has to be woken for new work.
     asleep: bool,
-    /// Another connection has the identity now.
-    replaced: bool,
+    /// Somebody wants the connection to end, for this reason.
+    ending: Option<Close>,
     closed: bool,
     waker: Option<Waker>,
 }
@@ -83,10 +83,11 @@ impl Connection {
         core.bell.ring(self);
     }
 
-    fn replace(self: Arc<Self>) {
+    /// Ends the connection; what it was asked remains unanswered.
+    pub(super) fn end(self: Arc<Self>, reason: Close) {
         {
             let mut state = self.state.lock();
-            state.replaced = true;
+            state.ending.get_or_insert(reason);
             if !std::mem::take(&mut state.asleep) {
                 return;
             }
@@ -104,7 +105,7 @@ impl Connection {
     /// Whether there is work; if not, the next work wakes the task of `cx`.
     pub(super) fn poll_work(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        if state.replaced || !state.replies.is_empty() {
+        if state.ending.is_some() || !state.replies.is_empty() {
             return Poll::Ready(());
         }
         match &mut state.waker {
@@ -119,10 +120,9 @@ impl Connection {
         let mut state = self.state.lock();
         // The task runs: it looks here again before it sleeps, so nobody need wake it.
         state.asleep = false;
-        if state.replaced {
-            Err(Close::Handover)
-        } else {
-            Ok(state.replies.pop_front())
+        match state.ending {
+            Some(reason) => Err(reason),
+            None => Ok(state.replies.pop_front()),
         }
     }
 
@@ -172,7 +172,7 @@ impl Registered {
         };
         drop(identities);
         if let Some(earlier) = earlier {
-            earlier.replace();
+            earlier.end(Close::Handover);
         }
         Self {
             connection,

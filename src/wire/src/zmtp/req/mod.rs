@@ -25,7 +25,7 @@ use super::bell::Bell;
 use super::command::SocketType;
 use super::limits::ReqLimits;
 use super::listen::ListenError;
-use super::metrics::Metrics;
+use super::metrics::{Close, Metrics};
 use super::quota::{Budget, Share};
 
 use self::connection::{Connection, Reply};
@@ -94,6 +94,16 @@ impl ReplyHandle {
     /// gone.
     pub fn send(mut self, payload: Bytes) {
         self.complete(payload);
+    }
+
+    /// Closes the connection instead of replying. A stock client takes that for silence: it asks
+    /// again when its own time is up, and until then costs neither side anything.
+    pub fn hang_up(mut self) {
+        self.extras = None;
+        if let Some(connection) = self.connection.take() {
+            connection.core.gate.metrics.unanswered.inc();
+            connection.end(Close::Overload);
+        }
     }
 
     /// The peer has proved who it is: from its next message on, this connection has the limits

@@ -1,0 +1,155 @@
+//! With real connections from several loopback addresses, because only a connection has a way back.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::testing::{Port, in_system};
+
+const PAYLOAD: &[u8] = b"an authentication";
+
+struct Rig {
+    queue: AuthQueue,
+    metrics: AuthMetrics,
+    port: Port,
+    /// What became of the requests on the other side, in the order in which they were made.
+    peers: Vec<JoinHandle<Option<Bytes>>>,
+}
+
+impl Rig {
+    fn new(places: usize) -> Self {
+        let metrics = AuthMetrics::new(&Registry::new());
+        Self {
+            queue: AuthQueue::new(places, metrics.clone()),
+            metrics,
+            port: Port::open(),
+            peers: Vec::new(),
+        }
+    }
+
+    /// One request each from these machines, which have addresses of their own.
+    async fn ask(&mut self, machines: &[u8]) {
+        for machine in machines {
+            let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, *machine));
+            let (request, peer) = self.port.ask_from(Some(from), PAYLOAD).await;
+            self.peers.push(peer);
+            self.queue.push(request);
+        }
+    }
+
+    /// What the workers would get, from which machine; everything is answered.
+    fn serve_all(&mut self) -> Vec<(u8, Duty)> {
+        std::iter::from_fn(|| self.queue.pop())
+            .map(|(request, duty)| {
+                let IpAddr::V4(address) = request.peer.address.ip() else {
+                    panic!("an address of another kind");
+                };
+                request.reply.send(Bytes::from_static(b"done"));
+                (address.octets()[3], duty)
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn every_address_has_its_turn() {
+    in_system(async {
+        let mut rig = Rig::new(10);
+        rig.ask(&[2, 2, 2, 2, 3, 4, 4]).await;
+        assert_eq!(rig.queue.len(), 7);
+        let served: Vec<u8> = rig
+            .serve_all()
+            .iter()
+            .map(|(machine, _)| *machine)
+            .collect();
+        assert_eq!(served, [2, 3, 4, 2, 4, 2, 2]);
+        assert_eq!(rig.queue.len(), 0);
+    });
+}
+
+#[test]
+fn places_are_shared_evenly_and_some_are_told_to_come_again() {
+    in_system(async {
+        let mut rig = Rig::new(4);
+        // The flood has all places until others come; then its share is two, then one.
+        rig.ask(&[2, 2, 2, 2, 2, 3, 3, 3, 4]).await;
+        assert_eq!(rig.queue.len(), 9);
+        let mut served: BTreeMap<u8, usize> = BTreeMap::new();
+        let mut duties = Vec::new();
+        for (machine, duty) in rig.serve_all() {
+            *served.entry(machine).or_default() += usize::from(duty == Duty::Handle);
+            duties.push(duty);
+        }
+        let (handle, tell) = (Duty::Handle, Duty::TellToComeAgain);
+        assert_eq!(
+            duties,
+            [handle, tell, handle, tell, handle, tell, handle, tell, tell]
+        );
+        assert_eq!(served[&4], 1);
+        assert!((1..=2).contains(&served[&2]), "{served:?}");
+        assert!((1..=2).contains(&served[&3]), "{served:?}");
+        assert_eq!(rig.metrics.told_to_come_again.get(), 5);
+        assert_eq!(rig.metrics.hung_up.get(), 0);
+    });
+}
+
+#[test]
+fn when_too_many_are_turned_away_the_rest_hears_nothing() {
+    in_system(async {
+        let mut rig = Rig::new(1);
+        rig.ask(&[2]).await;
+        rig.ask(&[2; TOLD]).await;
+        rig.ask(&[2, 2]).await;
+        assert_eq!(rig.metrics.hung_up.get(), 2);
+        for hung_up in rig.peers.split_off(1 + TOLD) {
+            assert_eq!(hung_up.await.unwrap(), None, "the connection was closed");
+        }
+        assert_eq!(rig.serve_all().len(), 1 + TOLD);
+        for peer in rig.peers {
+            assert_eq!(peer.await.unwrap().as_deref(), Some(&b"done"[..]));
+        }
+    });
+}
+
+#[test]
+fn who_has_gone_away_is_passed_over_and_leaves_its_place() {
+    in_system(async {
+        let mut rig = Rig::new(3);
+        rig.ask(&[2, 2, 2]).await;
+        for peer in rig.peers.drain(..2) {
+            peer.abort();
+        }
+        let of_two = rig.queue.waiting.values().next().unwrap();
+        while !(of_two[0].reply.is_gone() && of_two[1].reply.is_gone()) {
+            tokio::task::yield_now().await;
+        }
+        rig.ask(&[3]).await;
+        assert_eq!(
+            rig.metrics.gone.get(),
+            2,
+            "looked for when there was no room"
+        );
+        assert_eq!(rig.serve_all(), [(2, Duty::Handle), (3, Duty::Handle)]);
+        assert_eq!(rig.metrics.told_to_come_again.get(), 0);
+    });
+}
+
+#[test]
+fn a_machine_has_a_whole_network_of_ipv6_and_one_address_of_ipv4() {
+    in_system(async {
+        let mut port = Port::open();
+        let (mut request, _peer) = port.ask_from(None, PAYLOAD).await;
+        let table = [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ];
+        for (address, expected) in table {
+            request.peer.address = (address.parse::<IpAddr>().unwrap(), 1).into();
+            assert_eq!(sender(&request).to_string(), expected);
+        }
+    });
+}
