@@ -27,6 +27,7 @@ mod remotes;
 mod render_queue;
 mod renderer;
 mod req_router;
+mod rotation;
 mod send;
 #[cfg(test)]
 mod testing;

@@ -6,13 +6,11 @@
 //! waits, because the dropfile revokes keys.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Recipient};
 use saltern_model::{Event, Jid, MinionId, Packed, Tag, stamp};
 use saltern_requests::{Publication, Services, Topics};
-use saltern_store::dropfile::{self, Dropfile};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 use saltern_wire::zmtp::PubHandle;
@@ -21,6 +19,7 @@ use crate::messages::{
     Ask, CleanJobFiles, CloseOlderThan, ExpireJobs, FetchRemotes, Fire, LookOver, Publish,
 };
 use crate::presence::Presence;
+use crate::rotation::Rotation;
 use crate::send::{Outbox, Sends};
 
 /// What maintenance is built from.
@@ -42,54 +41,9 @@ pub(crate) struct Seed {
     pub(crate) rotation: Rotation,
 }
 
-/// The rotation of the shared key that a dropfile asks for. It is owed from the moment the
-/// dropfile is taken until the new key is on the disk, also over a failure or a restart of the
-/// actor.
-#[derive(Clone, Default)]
-pub(crate) struct Rotation(Arc<AtomicBool>);
-
-impl Rotation {
-    /// Takes the dropfile, if there is one, and makes a new shared key. Whether there is one now.
-    pub(crate) fn look(&self, services: &Services) -> bool {
-        match dropfile::check(&services.config) {
-            Ok(Dropfile::None) => {}
-            Ok(Dropfile::Ignored(reason)) => {
-                tracing::debug!(reason, "a dropfile does not count");
-                self.take(services);
-            }
-            Ok(Dropfile::Rotate) => {
-                self.0.store(true, Ordering::SeqCst);
-                self.take(services);
-            }
-            Err(error) => tracing::error!(%error, "the dropfile cannot be looked at"),
-        }
-        self.0.load(Ordering::SeqCst) && self.rotate(services)
-    }
-
-    /// Taken before the key is made: one that is dropped meanwhile counts again.
-    fn take(&self, services: &Services) {
-        if let Err(error) = dropfile::take(&services.config) {
-            tracing::error!(%error, "the dropfile cannot be removed");
-        }
-    }
-
-    fn rotate(&self, services: &Services) -> bool {
-        match services.shared.rotate() {
-            Ok(_) => {
-                self.0.store(false, Ordering::SeqCst);
-                tracing::info!("the shared key was rotated, as the dropfile asked");
-                true
-            }
-            Err(error) => {
-                tracing::error!(%error, "the shared key cannot be rotated; trying again");
-                false
-            }
-        }
-    }
-}
-
 /// The dropfile and the accepted keys are looked at more often than stock's `loop_interval` of a
-/// minute: it is one `stat` each, and they revoke keys.
+/// minute: it is one `stat` each, and they revoke keys. The publisher looks for a
+/// dropfile too, before everything that it sends.
 const KEYS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Nobody waits for a job for longer than this, however long jobs are kept.
@@ -150,7 +104,8 @@ impl Actor for Maintenance {
 impl Maintenance {
     fn look_for_dropfile(&mut self, context: &mut Context<Self>) {
         let services = self.seed.services.clone();
-        if !self.seed.rotation.look(&services) {
+        self.seed.rotation.look(&services);
+        if !self.seed.rotation.take_news() {
             return;
         }
         let event = self.event(Tag::key_rotated(), [("rotate_aes_key", Value::Bool(true))]);

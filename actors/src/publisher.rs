@@ -20,11 +20,13 @@ use saltern_wire::zmtp::{PubHandle, PubListener, PubMessage};
 use tokio_util::sync::CancellationToken;
 
 use crate::messages::{Ask, Publish};
+use crate::rotation::Rotation;
 
 /// What a publisher is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
+    pub(crate) rotation: Rotation,
     pub(crate) subscribers: PubHandle,
     pub(crate) metrics: PublisherMetrics,
     /// The publish port, until the first publisher has taken it over.
@@ -111,6 +113,10 @@ impl Handler<Publish> for Publisher {
 
     fn handle(&mut self, publish: Publish, _: &mut Self::Context) {
         let Publish { jid, publication } = publish;
+        if !self.seed.rotation.look(&self.seed.services) {
+            tracing::error!(%jid, "a job was not published: its key is one that was revoked");
+            return;
+        }
         match self.sealed(&publication) {
             Ok(payload) => {
                 let (queued, dropped) = self.send(payload, &publication.topics);

@@ -50,7 +50,7 @@ use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
 use crate::job_tracker::{self, JobTracker};
 use crate::log_folder::{self, LogFolder};
-use crate::maintenance::{self, Maintenance, Rotation};
+use crate::maintenance::{self, Maintenance};
 use crate::mworker::{self, MWorker};
 use crate::presence::Presence;
 use crate::publisher::{self, Publisher};
@@ -58,6 +58,7 @@ use crate::remotes::{self, Remotes, RemotesMetrics};
 use crate::render_queue::RenderQueue;
 use crate::renderer::{self, Renderer};
 use crate::req_router::{self, ReqRouter};
+use crate::rotation::Rotation;
 use crate::upkeep::{self, Upkeep, UpkeepMetrics};
 use crate::window::Windows;
 
@@ -277,9 +278,11 @@ impl Plan {
         ));
         let rotation = Rotation::default();
         // The shared key survived the last stop; one that was revoked meanwhile must not be used.
+        // Nobody is there yet to be told of it.
         rotation.look(&services);
+        rotation.take_news();
         let bus = self.start_bus(&services, events);
-        let publisher = self.start_publisher(&services, publish);
+        let publisher = self.start_publisher(&services, &rotation, publish);
         let (mirror, store, tracker) = self.start_store(parts.database, stored, &bus, &publisher);
         let back = Back {
             services,
@@ -345,9 +348,15 @@ impl Plan {
         self.root.start_child(self.on_thread("bus"), seed, 0)
     }
 
-    fn start_publisher(&self, services: &Arc<Services>, publish: PubListener) -> Addr<Publisher> {
+    fn start_publisher(
+        &self,
+        services: &Arc<Services>,
+        rotation: &Rotation,
+        publish: PubListener,
+    ) -> Addr<Publisher> {
         let seed = publisher::Seed {
             services: services.clone(),
+            rotation: rotation.clone(),
             subscribers: publish.handle(),
             metrics: publisher::PublisherMetrics::new(&self.registry),
             listener: Arc::new(Mutex::new(Some(publish))),

@@ -14,4 +14,5 @@ mod minion_events;
 mod mixed;
 mod pillar;
 mod probe;
+mod sessions;
 mod targets;

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::minions::MinionKind;
 use crate::process::{Run, peer, run};
-use crate::release::saltern_program;
+use crate::release::{Release, saltern_program};
 use crate::session::Session;
 use crate::site::{SOON, Site};
 
@@ -59,6 +59,19 @@ impl Site {
             .arg(peer("send_event.py"))
             .arg(self.minion_conf(id).join("minion"));
         Session::start(&mut command, &self.path(format!("log/session-{id}")))
+    }
+
+    /// Starts a program of `tests/peers` with the configuration of this minion, in this release;
+    /// one line to it has one line as its answer.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn peer(&self, program: &str, id: &str, release: Release) -> Result<Session> {
+        let mut command = Command::new(release.program("python"));
+        command
+            .arg(peer(program))
+            .arg(self.minion_conf(id).join("minion"));
+        Session::start(&mut command, &self.path(format!("log/peer-{id}")))
     }
 
     /// Opens a session of stock's client with the site's master.

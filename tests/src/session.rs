@@ -55,7 +55,11 @@ impl Session {
         serde_json::from_str(&answer).with_context(|| format!("{call} was answered {answer:?}"))
     }
 
-    fn ask(&mut self, line: &str) -> Result<String> {
+    /// Sends a line and waits for the line that answers it; empty when the program has ended.
+    ///
+    /// # Errors
+    /// When the program does not read.
+    pub fn ask(&mut self, line: &str) -> Result<String> {
         writeln!(self.child.stdin.as_mut().expect("stdin is piped"), "{line}")?;
         let mut answer = String::new();
         self.answers.read_line(&mut answer)?;

@@ -91,6 +91,7 @@ fn forget_without_key(services: &Services, now: &Seen) -> Result<usize, StoreErr
     for minion in owners.filter(|minion| !has_key(minion)) {
         forgotten += usize::from(forget_minion(services, &minion));
     }
+    services.sessions.remove_all_but(has_key)?;
     if !services.site.preserve_minion_cache {
         forgotten += services.minion_data.purge_all_but(has_key)?;
     }

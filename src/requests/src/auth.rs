@@ -386,9 +386,14 @@ fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<V
         .map_err(|error| bad_key(&error))?
         .ok_or_else(|| KeysError::BadKey("it is not among the accepted keys".to_owned()))?;
     let session = services
-        .sessions
-        .get_or_create(minion)
-        .map_err(|error| bad_key(&error))?;
+        .pki
+        .version(minion, KeyState::Accepted)
+        .and_then(|key_file| match key_file {
+            Some(key_file) => services.sessions.get_or_create(minion, &key_file).map(Some),
+            None => Ok(None),
+        })
+        .map_err(|error| bad_key(&error))?
+        .ok_or_else(|| KeysError::BadKey("it was removed a moment ago".to_owned()))?;
     let shared = services.shared.current();
     let seal = |secret: &[u8]| accepted.key.encrypt(enc_algo, secret);
     let aes = seal(shared.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;

@@ -87,9 +87,13 @@ fn keep(
 /// mine where the site wants those kept (`preserve_minion_cache`). `true` when there was something
 /// of these to forget.
 ///
-/// The resources go always: their names are the next owner's to register, or nobody's.
+/// Session and resources go always: the session must not be the next owner's, and the names of
+/// resources are the next owner's to register, or nobody's.
 pub fn forget_minion(services: &Services, minion: &MinionId) -> bool {
     services.pillars.forget(minion);
+    if let Err(error) = services.sessions.remove(minion) {
+        tracing::error!(%minion, %error, "the session of a former minion cannot be removed");
+    }
     if let Err(error) = register_resources::replace(services, minion, Vec::new()) {
         tracing::error!(%minion, %error, "the resources of a former minion cannot be removed");
     }

@@ -39,7 +39,7 @@ pub(crate) struct Sealed {
     /// How the answer is to be packed.
     pub answer: Answer,
     /// The sender's accepted key.
-    pub key: Option<Arc<AcceptedKey>>,
+    pub key: Arc<AcceptedKey>,
     /// `enc_algo` and `sig_algo` of the envelope.
     pub enc_algo: Option<EncAlgo>,
     /// See `enc_algo`.
@@ -58,21 +58,25 @@ pub(crate) struct Answer {
 enum AnswerKey {
     Session(Arc<Session>),
     Shared(Arc<SharedKey>),
+    /// The shared key before the current one.
+    Former(Arc<SharedKey>),
 }
 
 impl Answer {
     /// Encrypts one packed value, and packs the ciphertext as bytes: the whole reply.
     pub(crate) fn seal(&self, packed: &[u8]) -> Bytes {
-        let ciphertext = self.crypticle().dumps(packed, self.nonce.as_deref());
+        let ciphertext = self.key.crypticle().dumps(packed, self.nonce.as_deref());
         let mut reply = Vec::with_capacity(ciphertext.len() + 5);
         Encoder::new(&mut reply, Dialect::Raw).bin(&ciphertext);
         reply.into()
     }
+}
 
+impl AnswerKey {
     fn crypticle(&self) -> &Crypticle {
-        match &self.key {
-            AnswerKey::Session(session) => &session.crypticle,
-            AnswerKey::Shared(shared) => &shared.crypticle,
+        match self {
+            Self::Session(session) => &session.crypticle,
+            Self::Shared(shared) | Self::Former(shared) => &shared.crypticle,
         }
     }
 }
@@ -199,13 +203,7 @@ fn open_sealed(
         _ => return Err(Refusal::bad_load("ciphertext")),
     };
     let (key, envelope_id) = answer_key(envelope, version, services)?;
-    let crypticle = match &key {
-        AnswerKey::Session(session) => &session.crypticle,
-        AnswerKey::Shared(shared) => &shared.crypticle,
-    };
-    let plain = crypticle
-        .loads(ciphertext)
-        .map_err(|_| Refusal::bad_load("decrypt"))?;
+    let (key, plain) = decrypt(key, ciphertext, services)?;
     let mut load = match MapView::parse(plain, &LOAD_LIMITS) {
         Ok(load) => load,
         Err(saltern_wire::msgpack::DecodeError::NotAMap) => {
@@ -220,7 +218,7 @@ fn open_sealed(
     let nonce = take_nonce(&mut load, version)?;
     let (minion, key_on_disk) = match envelope_id {
         Some(id) => check_identity(&mut load, id, services)?,
-        None => check_legacy_identity(&mut load, services)?,
+        None => check_legacy_identity(&mut load, &key, services)?,
     };
     Ok(Sealed {
         minion,
@@ -278,6 +276,24 @@ fn answer_key(
     }
 }
 
+/// Opens the ciphertext, and says with which key: after a rotation a minion that shares the key
+/// with the others goes on with the former one until it hears of the new one.
+fn decrypt(
+    key: AnswerKey,
+    ciphertext: &[u8],
+    services: &Services,
+) -> Result<(AnswerKey, Bytes), Refusal> {
+    let refused = |_| Refusal::bad_load("decrypt");
+    match (key.crypticle().loads(ciphertext), &key) {
+        (Ok(plain), _) => Ok((key, plain)),
+        (Err(_), AnswerKey::Shared(_)) if let Some(former) = services.shared.former() => {
+            let plain = former.crypticle.loads(ciphertext).map_err(refused)?;
+            Ok((AnswerKey::Former(former), plain))
+        }
+        (Err(error), _) => Err(refused(error)),
+    }
+}
+
 /// Takes the nonce that the answer must carry. One of the wrong length makes stock fail later, in
 /// a way that its caller does not see.
 fn take_nonce(load: &mut MapView, version: i64) -> Result<Option<Bytes>, Refusal> {
@@ -295,7 +311,7 @@ fn take_nonce(load: &mut MapView, version: i64) -> Result<Option<Bytes>, Refusal
     }
 }
 
-type Identity = (MinionId, Option<Arc<AcceptedKey>>);
+type Identity = (MinionId, Arc<AcceptedKey>);
 
 /// Version 3: the session key belongs to `id`; the load must name the same minion and carry a
 /// token that the accepted key of this minion made.
@@ -319,19 +335,25 @@ fn check_identity(
         .remove("tok")
         .ok_or_else(|| Refusal::bad_load("no_token"))?;
     let key = valid_token(&id, &token, services)?;
-    Ok((id, Some(key)))
+    Ok((id, key))
 }
 
-/// Before version 3: whoever has the shared key may say who it is; a token is checked if there
-/// is one.
-fn check_legacy_identity(load: &mut MapView, services: &Services) -> Result<Identity, Refusal> {
+/// Before version 3: whoever has the shared key may say which accepted minion it is; a token is
+/// checked if there is one. Under the former key there must be one, for that key is as a rule the
+/// one of a minion that was shut out.
+fn check_legacy_identity(
+    load: &mut MapView,
+    key: &AnswerKey,
+    services: &Services,
+) -> Result<Identity, Refusal> {
     let id = load.str("id").ok_or_else(|| Refusal::bad_load("no_id"))?;
     let id = MinionId::parse(id).map_err(|_| Refusal::bad_load("id"))?;
-    let key = match load.remove("tok") {
-        Some(token) => Some(valid_token(&id, &token, services)?),
-        None => accepted_key(&id, services)?,
+    let accepted = match (load.remove("tok"), key) {
+        (Some(token), _) => valid_token(&id, &token, services)?,
+        (None, AnswerKey::Former(_)) => return Err(Refusal::bad_load("no_token")),
+        (None, _) => accepted_key(&id, services)?.ok_or_else(|| Refusal::bad_load("no_key"))?,
     };
-    Ok((id, key))
+    Ok((id, accepted))
 }
 
 fn valid_token(

@@ -95,15 +95,12 @@ fn request_of(sealed: &Sealed) -> Option<PillarRequest> {
 /// `{"key": …, "pillar": …}`: a fresh key for this minion alone, and under it the pillar with the
 /// master's signature over pillar, key and nonce (`_encrypt_private` in `salt/channel/server.py`).
 fn private_reply(sealed: &Sealed, pillar: &Value, services: &Services) -> Result<Bytes, Refusal> {
-    let public = sealed
-        .key
-        .as_ref()
-        .ok_or_else(|| Refusal::no_answer("no_key"))?;
     let enc_algo = sealed
         .enc_algo
         .ok_or_else(|| Refusal::no_answer("enc_algo"))?;
     let key = KeyString::generate();
-    let sealed_key = public
+    let sealed_key = sealed
+        .key
         .key
         .encrypt(enc_algo, key.as_str().as_bytes())
         .map_err(|error| {

@@ -33,7 +33,7 @@ pub(crate) fn acceptable(sealed: &Sealed, services: &Services) -> bool {
 
 fn is_genuine(sealed: &Sealed, services: &Services) -> bool {
     let algorithm = services.site.signing_algorithm;
-    let Some(key) = &sealed.key else { return false };
+    let key = &sealed.key;
     let mut load = sealed.load.clone();
     let Some(signature) = load.remove("sig") else {
         return false;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use saltern_base::clock::Clock;
 use saltern_model::{Compat, Jid, JobRecord, KeyState, MinionId, Packed, ReturnRecord};
+use saltern_store::files::Version;
 use saltern_store::{
     DatabaseLimits, JobDatabase, Mirror, PkiTree, Sessions, StoreError, StoreOptions, Write,
 };
@@ -110,9 +111,14 @@ fn keys(options: &StoreOptions) -> Result<(), StoreError> {
 
 fn sessions(options: &StoreOptions, minions: &[MinionId]) -> Result<(), StoreError> {
     let sessions = Sessions::with_options(options, Clock::system())?;
+    // Stands for the file of every minion's key.
+    let since = Version::of(&options.cachedir, true)?.ok_or_else(|| StoreError::Missing {
+        path: options.cachedir.clone(),
+        reason: "the sessions lie in it",
+    })?;
     let start = Instant::now();
     for id in minions {
-        sessions.get_or_create(id)?;
+        sessions.get_or_create(id, &since.version)?;
     }
     report(
         "sessions made",

@@ -53,6 +53,8 @@ pub struct StoreOptions {
     pub signing_key_pass: Option<Arc<SecretString>>,
     /// How long a session key lasts (`publish_session`); zero for ever.
     pub publish_session: Duration,
+    /// How long the former shared key is understood (`saltern_key_overlap`); zero not at all.
+    pub key_overlap: Duration,
     /// Users with a key of their own (the names of `publisher_acl`).
     pub acl_users: Vec<String>,
     /// Whether users must exist on this machine (`client_acl_verify`).
@@ -87,6 +89,7 @@ impl StoreOptions {
             master_pubkey_signature: "master_pubkey_signature".to_owned(),
             signing_key_pass: None,
             publish_session: Duration::from_secs(86_400),
+            key_overlap: Duration::from_secs(300),
             acl_users: Vec::new(),
             client_acl_verify: true,
             external_auth: false,
@@ -139,6 +142,7 @@ impl From<&MasterConfig> for StoreOptions {
             master_pubkey_signature: config.master_pubkey_signature.clone(),
             signing_key_pass: secret(&config.signing_key_pass),
             publish_session: config.publish_session,
+            key_overlap: config.saltern_key_overlap,
             acl_users: names("publisher_acl"),
             client_acl_verify: flag("client_acl_verify", true),
             external_auth: !names("external_auth").is_empty(),

@@ -3,7 +3,11 @@
 //! They lie where stock keeps them, `cachedir/sessions/<id>`, so minions stay logged in over a
 //! restart and over a change between stock and this master. A file's modification time is the
 //! clock of its rotation (`salt/channel/server.py`, `session_key`).
+//!
+//! Minions that came together do not all authenticate again together: each session lasts a little
+//! less than `publish_session`, by an amount that depends on the minion's id.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,8 +78,12 @@ impl Sessions {
     /// key for whoever claims to be a minion, this writes nothing: the sender of the request it is
     /// asked for has not proved anything yet.
     pub fn get(&self, id: &MinionId) -> Result<Option<Arc<Session>>> {
+        Ok(self.find(id)?.map(|(session, _)| session))
+    }
+
+    fn find(&self, id: &MinionId) -> Result<Option<(Arc<Session>, Version)>> {
         let path = files::child(&self.dir, id.as_str())?;
-        let Some(stat) = self.current(&path)? else {
+        let Some(stat) = self.current(&path, id)? else {
             self.known.remove(id);
             return Ok(None);
         };
@@ -83,7 +91,7 @@ impl Sessions {
             && known.settled
             && known.version == stat.version
         {
-            return Ok(Some(Arc::clone(&known.session)));
+            return Ok(Some((Arc::clone(&known.session), known.version)));
         }
         let Some(found) = read(&path, stat.version, id)? else {
             self.known.remove(id);
@@ -95,25 +103,30 @@ impl Sessions {
         {
             known.version = found.version;
             known.settled = found.settled;
-            return Ok(Some(Arc::clone(&known.session)));
+            return Ok(Some((Arc::clone(&known.session), known.version)));
         }
-        let session = Arc::clone(&found.session);
+        let known = (Arc::clone(&found.session), found.version);
         self.known.insert(id.clone(), found);
-        Ok(Some(session))
+        Ok(Some(known))
     }
 
-    /// The session of a minion that has just proved who it is; a new one when its time is over.
-    pub fn get_or_create(&self, id: &MinionId) -> Result<Arc<Session>> {
-        if let Some(session) = self.get(id)? {
+    /// The session of a minion that has just proved that it has the key in `key_file`; a new one
+    /// when its time is over, or when it is from before that file came to be there: then another
+    /// key may have had this name, and its owner knows that session.
+    pub fn get_or_create(&self, id: &MinionId, key_file: &Version) -> Result<Arc<Session>> {
+        let is_of_this_key = |version: &Version| !version.is_from_before(key_file);
+        if let Some((session, version)) = self.find(id)?
+            && is_of_this_key(&version)
+        {
             return Ok(session);
         }
         let path = files::child(&self.dir, id.as_str())?;
         // Locked from the look at the file to the end of its writing: of two workers that admit the
         // same minion at once, the second one finds the first one's key on the disk.
         let entry = self.known.entry(id.clone());
-        let found = match self.current(&path)? {
-            Some(stat) => read(&path, stat.version, id)?,
-            None => None,
+        let found = match self.current(&path, id)? {
+            Some(stat) if is_of_this_key(&stat.version) => read(&path, stat.version, id)?,
+            _ => None,
         };
         let remembered = match found {
             Some(found) => found,
@@ -129,6 +142,21 @@ impl Sessions {
         removed
     }
 
+    /// Ends the sessions of all minions but those to keep; gives how many.
+    pub fn remove_all_but(&self, keep: impl Fn(&MinionId) -> bool) -> Result<usize> {
+        let failed = |source| StoreError::io("list", &self.dir, source);
+        let mut removed = 0;
+        for entry in std::fs::read_dir(&self.dir).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            // What is not named after a minion is not ours.
+            let id = name.to_str().and_then(|name| MinionId::parse(name).ok());
+            if let Some(id) = id.filter(|id| !keep(id)) {
+                removed += usize::from(self.remove(&id)?);
+            }
+        }
+        Ok(removed)
+    }
+
     /// How many sessions are in memory.
     pub fn remembered(&self) -> usize {
         self.known.len()
@@ -138,14 +166,25 @@ impl Sessions {
     ///
     /// A lifetime of zero means that keys are not rotated by time. A file from the future (a clock
     /// that was set back) is current.
-    fn current(&self, path: &Path) -> Result<Option<Stat>> {
+    fn current(&self, path: &Path, id: &MinionId) -> Result<Option<Stat>> {
         let stat = Version::of(path, false)?.filter(Stat::is_file);
+        let lifetime = self.lifetime.saturating_sub(earlier(self.lifetime, id));
+        let lifetime = i64::try_from(lifetime.as_micros()).unwrap_or(i64::MAX);
         Ok(stat.filter(|stat| {
-            let lifetime = i64::try_from(self.lifetime.as_micros()).unwrap_or(i64::MAX);
             let modified = stat.version.modified_micros();
             lifetime == 0 || self.clock.unix_micros().saturating_sub(modified) <= lifetime
         }))
     }
+}
+
+/// By how much the session of this minion ends earlier than configured: up to an eighth, so that
+/// sessions made within a minute end over hours. The same at every look, also after a restart.
+fn earlier(lifetime: Duration, id: &MinionId) -> Duration {
+    const STEPS: u32 = 1 << 16;
+    let mut hasher = DefaultHasher::new();
+    id.as_str().hash(&mut hasher);
+    let step = u32::try_from(hasher.finish() % u64::from(STEPS)).unwrap_or(0);
+    lifetime / 8 / STEPS * step
 }
 
 /// The session in a file; `None` when the file has gone or is damaged.

@@ -4,9 +4,15 @@
 //! key and number are kept in `cachedir/saltern/shared_key`. Minions refuse a number that is not
 //! above the last one they saw under the same key, so numbers are reserved on disk in blocks before
 //! the first of a block is used: after a crash the numbering goes on above everything ever sent.
+//!
+//! After a rotation everything is published under the new key at once, because a key is as a rule
+//! rotated to shut somebody out. The former key is kept for `saltern_key_overlap`, only to
+//! understand requests of minions that have not heard of the new one; whether it lets anybody in is
+//! not decided here. Of several former keys the last one is kept.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
@@ -68,12 +74,21 @@ impl SharedKey {
 /// Keeps the shared key and counts publications.
 pub struct SharedKeys {
     path: PathBuf,
+    overlap: Duration,
     clock: Clock,
     state: Mutex<State>,
 }
 
+/// The key before the current one.
+struct Former {
+    key: Arc<SharedKey>,
+    /// When it ends to be understood, in seconds since 1970-01-01 UTC.
+    until: i64,
+}
+
 struct State {
     key: Arc<SharedKey>,
+    former: Option<Former>,
     /// The last number given.
     serial: u64,
     /// The highest number that the disk knows of.
@@ -94,20 +109,17 @@ impl SharedKeys {
         let path = dir.join("shared_key");
         let kept = files::read_text(&path, FILE_BYTES)?;
         let state = match kept.as_deref().map(parse) {
-            Some(Some((key, created, reserved))) => State {
-                key: Arc::new(SharedKey::new(key, created)),
-                serial: reserved,
-                reserved,
-            },
+            Some(Some(kept)) => kept,
             found => {
                 if found.is_some() {
                     tracing::warn!(path = %path.display(), "damaged; a new shared key is made");
                 }
-                fresh(&path, &clock)?
+                fresh(&path, None, &clock)?
             }
         };
         Ok(Self {
             path,
+            overlap: options.key_overlap,
             clock,
             state: Mutex::new(state),
         })
@@ -118,11 +130,33 @@ impl SharedKeys {
         Arc::clone(&self.state.lock().key)
     }
 
+    /// The key before the current one, as long as it is understood.
+    pub fn former(&self) -> Option<Arc<SharedKey>> {
+        let left = |former: &Former| former.until.saturating_sub(self.clock.unix());
+        let state = self.state.lock();
+        // No longer than the overlap either, when the clock was set back.
+        let former = state.former.as_ref();
+        let former =
+            former.filter(|former| (1..=self.overlap_seconds()).contains(&left(former)))?;
+        Some(Arc::clone(&former.key))
+    }
+
     /// A new key, on the disk before it is used; numbers begin anew.
     pub fn rotate(&self) -> Result<Arc<SharedKey>> {
         let mut state = self.state.lock();
-        *state = fresh(&self.path, &self.clock)?;
+        let former = Former {
+            key: Arc::clone(&state.key),
+            until: self.clock.unix().saturating_add(self.overlap_seconds()),
+        };
+        let former = (!self.overlap.is_zero()).then_some(former);
+        *state = fresh(&self.path, former, &self.clock)?;
         Ok(Arc::clone(&state.key))
+    }
+
+    fn overlap_seconds(&self) -> i64 {
+        // Kept in whole seconds, and not for less than one.
+        let whole = self.overlap.as_secs() + u64::from(self.overlap.subsec_nanos() > 0);
+        i64::try_from(whole).unwrap_or(i64::MAX)
     }
 
     /// The next number under the current key, above every number given before, also before a
@@ -138,7 +172,7 @@ impl SharedKeys {
         let serial = state.serial + 1;
         if serial > state.reserved {
             let reserved = serial + BLOCK;
-            write(&self.path, &state.key, reserved)?;
+            write(&self.path, &state.key, state.former.as_ref(), reserved)?;
             state.reserved = reserved;
         }
         state.serial = serial;
@@ -146,30 +180,50 @@ impl SharedKeys {
     }
 }
 
-fn fresh(path: &std::path::Path, clock: &Clock) -> Result<State> {
+fn fresh(path: &Path, former: Option<Former>, clock: &Clock) -> Result<State> {
     let key = SharedKey::new(KeyString::generate(), clock.unix());
-    write(path, &key, BLOCK)?;
+    write(path, &key, former.as_ref(), BLOCK)?;
     Ok(State {
         key: Arc::new(key),
+        former,
         serial: 0,
         reserved: BLOCK,
     })
 }
 
-fn write(path: &std::path::Path, key: &SharedKey, reserved: u64) -> Result<()> {
-    let text = saltern_crypto::SecretString::new(format!(
+fn write(path: &Path, key: &SharedKey, former: Option<&Former>, reserved: u64) -> Result<()> {
+    let mut text = format!(
         "{HEADING}\nkey {}\ncreated {}\nserial {reserved}\n",
         key.key.as_str(),
         key.created
-    ));
+    );
+    if let Some(former) = former {
+        let (key, created) = (former.key.key.as_str(), former.key.created);
+        text += &format!("former {key}\ncreated {created}\nuntil {}\n", former.until);
+    }
+    let text = saltern_crypto::SecretString::new(text);
     files::write_atomic(path, text.expose().as_bytes(), Create::PRIVATE)
 }
 
-fn parse(text: &str) -> Option<(KeyString, i64, u64)> {
+fn parse(text: &str) -> Option<State> {
     let mut lines = text.lines();
     (lines.next()? == HEADING).then_some(())?;
-    let key = KeyString::parse(lines.next()?.strip_prefix("key ")?).ok()?;
+    let key = parse_key(&mut lines, "key ")?;
+    let reserved = lines.next()?.strip_prefix("serial ")?.parse().ok()?;
+    Some(State {
+        key,
+        // Not there before the first rotation, nor in files of releases that kept none.
+        former: parse_key(&mut lines, "former ").and_then(|key| {
+            let until = lines.next()?.strip_prefix("until ")?.parse().ok()?;
+            Some(Former { key, until })
+        }),
+        serial: reserved,
+        reserved,
+    })
+}
+
+fn parse_key(lines: &mut std::str::Lines<'_>, name: &str) -> Option<Arc<SharedKey>> {
+    let key = KeyString::parse(lines.next()?.strip_prefix(name)?).ok()?;
     let created = lines.next()?.strip_prefix("created ")?.parse().ok()?;
-    let serial = lines.next()?.strip_prefix("serial ")?.parse().ok()?;
-    Some((key, created, serial))
+    Some(Arc::new(SharedKey::new(key, created)))
 }

@@ -17,5 +17,6 @@ mod minion_data;
 mod pillar;
 mod publish;
 mod returns;
+mod revoked;
 mod site;
 mod targets;

@@ -2,11 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use saltern_crypto::PrivateKey;
 use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord};
-use saltern_store::StoreOptions;
+use saltern_store::files::Version;
+use saltern_store::{Session, Sessions, StoreOptions};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tempfile::TempDir;
 
@@ -20,6 +21,17 @@ pub(crate) fn place(compat: Compat) -> (TempDir, StoreOptions) {
 /// Two minion keys; making one takes a while.
 pub(crate) static KEYS: LazyLock<[PrivateKey; 2]> =
     LazyLock::new(|| [(); 2].map(|()| PrivateKey::generate(2048).expect("a key")));
+
+/// The session of a minion whose key came when the directory of all this was made.
+pub(crate) fn admit(
+    sessions: &Sessions,
+    options: &StoreOptions,
+    minion: &MinionId,
+) -> Arc<Session> {
+    let key_file = Version::of(&options.cachedir, true).expect("a stat");
+    let key_file = key_file.expect("a directory").version;
+    sessions.get_or_create(minion, &key_file).expect("made")
+}
 
 pub(crate) fn pem(index: usize) -> String {
     format!("{}\n", KEYS[index].public().pem())

@@ -10,7 +10,7 @@ use saltern_model::{Compat, MinionId};
 use saltern_store::files::{self, Create, Version};
 use saltern_store::{JobFiles, Sessions, StoreError};
 
-use crate::common::{jid, job, mode, place, text, tree};
+use crate::common::{admit, jid, job, mode, place, text, tree};
 
 #[test]
 fn names_that_are_no_single_entry_are_refused() {
@@ -113,7 +113,7 @@ proptest! {
         let (session_dir, job_dir) = (options.cachedir.join("sessions"), options.job_files());
 
         let before = outside(&session_dir);
-        sessions.get_or_create(&id).expect("made");
+        admit(&sessions, &options, &id);
         prop_assert_eq!(outside(&session_dir), before);
         prop_assert!(session_dir.join(&name).is_file());
 

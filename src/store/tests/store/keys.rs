@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{KEYS, id, mode, place, text, tree};
+use crate::common::{KEYS, admit, id, mode, place, text, tree};
 use saltern_base::clock::Clock;
 use saltern_crypto::{KeyString, PublicKey, SecretString, SigAlgo};
 use saltern_model::Compat;
@@ -160,14 +160,11 @@ mod sessions {
         let open = || Sessions::with_options(&options, Clock::system()).expect("sessions");
         let first = open();
         assert!(first.get(&id("m1")).expect("read").is_none());
-        let session = first.get_or_create(&id("m1")).expect("made");
+        let session = admit(&first, &options, &id("m1"));
         let path = options.cachedir.join("sessions/m1");
         assert_eq!(mode(&path), 0o600);
         assert_eq!(text(&path), session.key.as_str());
-        assert!(Arc::ptr_eq(
-            &session,
-            &first.get_or_create(&id("m1")).expect("kept")
-        ));
+        assert!(Arc::ptr_eq(&session, &admit(&first, &options, &id("m1"))));
         let after = open().get(&id("m1")).expect("read").expect("a session");
         assert!(after.key.same_as(&session.key));
     }
@@ -187,18 +184,71 @@ mod sessions {
         let (_dir, options) = place(Compat::V3008);
         let clock = Clock::manual(Clock::system().now());
         let sessions = Sessions::with_options(&options, clock.clone()).expect("sessions");
-        let old = sessions.get_or_create(&id("m1")).expect("made");
+        let old = admit(&sessions, &options, &id("m1"));
         clock.advance(options.publish_session + Duration::from_secs(5));
         assert!(sessions.get(&id("m1")).expect("read").is_none());
-        let new = sessions.get_or_create(&id("m1")).expect("made");
+        let new = admit(&sessions, &options, &id("m1"));
         assert!(!new.key.same_as(&old.key));
+    }
+
+    /// Else all that came at once would authenticate at once a day later.
+    #[test]
+    fn sessions_of_one_minute_end_over_hours() {
+        let (_dir, options) = place(Compat::V3008);
+        let clock = Clock::manual(Clock::system().now());
+        let sessions = Sessions::with_options(&options, clock.clone()).expect("sessions");
+        let minions: Vec<_> = (0..64).map(|number| id(&format!("m{number}"))).collect();
+        for minion in &minions {
+            admit(&sessions, &options, minion);
+        }
+        let mut alive = Vec::new();
+        clock.advance(options.publish_session * 7 / 8 - Duration::from_secs(60));
+        for _ in 0..=8 {
+            let is_alive = |minion: &&_| sessions.get(minion).expect("read").is_some();
+            alive.push(minions.iter().filter(is_alive).count());
+            clock.advance(options.publish_session / 64);
+        }
+        assert_eq!((alive[0], alive[8]), (64, 0), "{alive:?}");
+        let ended = alive.windows(2).map(|two| two[0] - two[1]);
+        assert!(ended.clone().all(|ended| ended < 20), "{alive:?}");
+    }
+
+    /// Whoever had the name before knows the session, and could read and forge with it.
+    #[test]
+    fn the_owner_of_another_key_gets_another_session() {
+        let (_dir, options) = place(Compat::V3008);
+        let sessions = Sessions::with_options(&options, Clock::system()).expect("sessions");
+        let old = admit(&sessions, &options, &id("m1"));
+        let file = fs::File::options()
+            .write(true)
+            .open(options.cachedir.join("sessions/m1"));
+        let before = Clock::system().now() - Duration::from_secs(10);
+        file.expect("a file").set_modified(before).expect("aged");
+        let kept = sessions.get(&id("m1")).expect("read").expect("a session");
+        assert!(kept.key.same_as(&old.key), "only who signs in gets another");
+        let new = admit(&sessions, &options, &id("m1"));
+        assert!(!new.key.same_as(&old.key));
+        assert!(Arc::ptr_eq(&new, &admit(&sessions, &options, &id("m1"))));
+    }
+
+    #[test]
+    fn sessions_without_a_minion_are_removed() {
+        let (_dir, options) = place(Compat::V3008);
+        let sessions = Sessions::with_options(&options, Clock::system()).expect("sessions");
+        for minion in ["m1", "m2", "m3"] {
+            admit(&sessions, &options, &id(minion));
+        }
+        let removed = sessions.remove_all_but(|minion| minion.as_str() == "m2");
+        assert_eq!(removed.expect("removed"), 2);
+        assert_eq!(tree(&options.cachedir.join("sessions")), ["m2"]);
+        assert_eq!(sessions.remembered(), 1);
     }
 
     #[test]
     fn a_file_changed_or_removed_by_another_counts_at_once() {
         let (_dir, options) = place(Compat::V3008);
         let sessions = Sessions::with_options(&options, Clock::system()).expect("sessions");
-        sessions.get_or_create(&id("m1")).expect("made");
+        admit(&sessions, &options, &id("m1"));
         let path = options.cachedir.join("sessions/m1");
         let other = KeyString::generate();
         fs::write(&path, other.as_str()).expect("written in place");
@@ -208,7 +258,7 @@ mod sessions {
         assert!(sessions.get(&id("m1")).expect("read").is_none());
         fs::remove_file(&path).expect("removed");
         assert!(sessions.get(&id("m1")).expect("read").is_none());
-        sessions.get_or_create(&id("m1")).expect("made");
+        admit(&sessions, &options, &id("m1"));
         assert!(sessions.remove(&id("m1")).expect("removed"));
         assert!(!path.exists());
     }
@@ -222,7 +272,7 @@ mod sessions {
             let minion = id(&format!("m{round}"));
             let admit = || {
                 begin.wait();
-                sessions.get_or_create(&minion).expect("made")
+                admit(&sessions, &options, &minion)
             };
             let keys: Vec<_> = std::thread::scope(|scope| {
                 let workers: Vec<_> = (0..4).map(|_| scope.spawn(admit)).collect();
@@ -270,6 +320,39 @@ mod shared {
         assert_eq!(serial, 1);
         let again = SharedKeys::with_options(&options, Clock::system()).expect("a key");
         assert!(again.current().key.same_as(&new.key));
+    }
+
+    #[test]
+    fn the_former_key_is_kept_for_the_overlap_and_over_restarts() {
+        let (_dir, mut options) = place(Compat::V3008);
+        let clock = Clock::manual(Clock::system().now());
+        let open = |options: &_| SharedKeys::with_options(options, clock.clone()).expect("a key");
+        let shared = open(&options);
+        assert!(shared.former().is_none());
+        let first = shared.current();
+        shared.rotate().expect("rotated");
+        let second = shared.current();
+        clock.advance(Duration::from_secs(299));
+        let shared = open(&options);
+        assert!(shared.former().expect("kept").key.same_as(&first.key));
+        clock.advance(Duration::from_secs(1));
+        assert!(shared.former().is_none(), "its time is over");
+        shared.rotate().expect("rotated");
+        // A block of numbers later the file has been written again.
+        for _ in 0..1_100 {
+            shared.next_serial().expect("a number");
+        }
+        let shared = open(&options);
+        assert!(shared.former().expect("kept").key.same_as(&second.key));
+        clock.set(clock.now() - Duration::from_secs(3_600));
+        assert!(
+            shared.former().is_none(),
+            "a clock that is set back does not prolong it"
+        );
+        options.key_overlap = Duration::ZERO;
+        let shared = open(&options);
+        shared.rotate().expect("rotated");
+        assert!(shared.former().is_none());
     }
 
     #[test]

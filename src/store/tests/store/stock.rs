@@ -16,7 +16,7 @@ use saltern_store::{
 };
 use saltern_wire::msgpack::Value;
 
-use crate::common::{id, jid, job, pem, place, ret};
+use crate::common::{admit, id, jid, job, pem, place, ret};
 
 fn python() -> PathBuf {
     let path = std::env::var_os("SALTERN_STOCK_PYTHON").map_or_else(
@@ -190,7 +190,7 @@ fn stock_and_this_master_find_each_others_keys() {
 fn stock_reads_a_session_key() {
     let (_dir, options) = place(Compat::V3008);
     let sessions = Sessions::with_options(&options, Clock::system()).expect("sessions");
-    let session = sessions.get_or_create(&id("m1")).expect("made");
+    let session = admit(&sessions, &options, &id("m1"));
     let script = "import os, salt.crypt\n\
         path = os.path.join(opts['cachedir'], 'sessions', 'm1')\n\
         key = salt.crypt.Crypticle.read_key(path)\n\

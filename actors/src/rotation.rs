@@ -1,0 +1,72 @@
+//! The rotation of the shared key that a dropfile asks for.
+//!
+//! Stock's `salt-key` deletes or rejects a key and drops the file; the minion that is shut out still
+//! has the shared key. So the publisher looks before each load that it seals, and sends nothing
+//! under a key that is to be replaced. Maintenance looks once a second, for a site that publishes
+//! nothing, and tells of it. Whoever looks first makes the new key.
+//!
+//! Minions are not told of the new key; each learns of it from the first load that it cannot read,
+//! and authenticates. `auth_queue` keeps these from becoming a storm.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use saltern_requests::Services;
+use saltern_store::dropfile::{self, Dropfile};
+
+/// Shared by those who look.
+#[derive(Clone, Default)]
+pub(crate) struct Rotation(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// From the moment the dropfile is taken until the new key is on the disk, also over a failure
+    /// or a restart of an actor.
+    is_owed: bool,
+    /// There was a rotation that nobody has been told of.
+    is_news: bool,
+}
+
+impl Rotation {
+    /// Takes the dropfile, if there is one, and makes a new shared key. `false`: one was asked for
+    /// and cannot be made; nothing must be published under the present one.
+    pub(crate) fn look(&self, services: &Services) -> bool {
+        let mut state = self.0.lock();
+        match dropfile::check(&services.config) {
+            Ok(Dropfile::None) => {}
+            Ok(Dropfile::Ignored(reason)) => {
+                tracing::debug!(reason, "a dropfile does not count");
+                take(services);
+            }
+            Ok(Dropfile::Rotate) => {
+                state.is_owed = true;
+                take(services);
+            }
+            Err(error) => tracing::error!(%error, "the dropfile cannot be looked at"),
+        }
+        if state.is_owed {
+            match services.shared.rotate() {
+                Ok(_) => {
+                    (state.is_owed, state.is_news) = (false, true);
+                    tracing::info!("the shared key was rotated, as the dropfile asked");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the shared key cannot be rotated; trying again");
+                }
+            }
+        }
+        !state.is_owed
+    }
+
+    /// Whether there was a rotation since this was asked last.
+    pub(crate) fn take_news(&self) -> bool {
+        std::mem::take(&mut self.0.lock().is_news)
+    }
+}
+
+/// Taken before the key is made: one that is dropped meanwhile counts again.
+fn take(services: &Services) {
+    if let Err(error) = dropfile::take(&services.config) {
+        tracing::error!(%error, "the dropfile cannot be removed");
+    }
+}

@@ -1,0 +1,226 @@
+//! Who has to authenticate, and when: nobody over a restart or a crash of the master, everybody
+//! once after a rotation of the shared key, and a minion that was shut out in vain. And what stock
+//! makes of our answer when there are too many at once.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use saltern_tests::process::{Daemon, run};
+use saltern_tests::release::saltern_program;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
+
+use crate::durability::connections;
+
+const OURS: Server = Server::Saltern(Release::V3008);
+
+const STOCK: [(&str, Release); 3] = [
+    ("m3006", Release::V3006),
+    ("m3007", Release::V3007),
+    ("m3008", Release::V3008),
+];
+
+const SWARM: usize = 60;
+
+fn accept_all(config: &mut Config) {
+    config.set("auto_accept", "True");
+}
+
+/// A swarm that is connected as a whole.
+fn start_swarm(site: &mut Site, minions: usize, others: usize) -> Result<Daemon> {
+    let mut command = Command::new(saltern_program());
+    let master = format!("127.0.0.1:{}", site.ret_port());
+    command.args(["swarm", "--minions", &minions.to_string()]);
+    command.args(["--master", &master]);
+    let swarm = Daemon::start("swarm", &mut command, &site.path("log/swarm.out"))?;
+    wait_connected(site, minions + others)?;
+    Ok(swarm)
+}
+
+fn wait_connected(site: &Site, minions: usize) -> Result<()> {
+    let what = format!("{minions} minions to subscribe");
+    let subscribed = || connections(site.publish_port()).len();
+    wait_until(&what, SOON, || (subscribed() >= minions).then_some(()))
+}
+
+/// How many authentications this process of the master has answered, whatever it said.
+fn authentications(site: &Site) -> Result<u64> {
+    let metrics = site.saltern(&["metrics"])?;
+    metrics.expect_code(0)?;
+    let lines = metrics.stdout.lines();
+    let of_auth = lines.filter(|line| line.starts_with("saltern_authentications_total{"));
+    let counts = of_auth.map(|line| {
+        let count = line.rsplit(' ').next().and_then(|count| count.parse().ok());
+        count.with_context(|| format!("no count in {line:?}"))
+    });
+    counts.sum()
+}
+
+#[test]
+fn nobody_authenticates_over_a_restart_or_a_kill() -> TestResult {
+    Site::run(OURS, accept_all, |site| {
+        site.announce("auto_accept");
+        for (id, release) in STOCK {
+            site.start_minion(id, MinionKind::Stock(release))?;
+        }
+        for (id, _) in STOCK {
+            site.wait_started(id)?;
+        }
+        let _swarm = start_swarm(site, SWARM, STOCK.len())?;
+        let all = SWARM + STOCK.len();
+        ensure!(authentications(site)? >= all as u64, "all signed in once");
+        for kill in [false, true] {
+            site.step(if kill {
+                "kill -9"
+            } else {
+                "an ordinary restart"
+            });
+            if kill {
+                site.kill_master();
+            } else {
+                let status = site.stop_master()?;
+                ensure!(status.success(), "the master ended with {status}");
+            }
+            site.start_master_only()?;
+            wait_connected(site, all)?;
+            site.step("a publication, a return and a pillar of every minion");
+            let ping = site.salt(&["-t", "30", "--out=txt", "*", "test.ping"])?;
+            let answers = ping.expect_code(0)?.stdout.matches(": True").count();
+            ensure!(answers == all, "{answers} of {all} answered\n{ping}");
+            let pillar = site.salt(&["-t", "30", "--out=txt", "m300*", "pillar.items"])?;
+            pillar.expect_code(0)?;
+            let count = authentications(site)?;
+            ensure!(count == 0, "{count} authentications after the restart");
+        }
+        Ok(())
+    })
+}
+
+/// A job of a whole swarm, with the master killed in the middle of it: nothing is lost, nobody is
+/// asked to authenticate, and jobs that begin while everybody comes back end as they should.
+#[test]
+fn a_job_goes_on_while_a_killed_master_comes_back() -> TestResult {
+    const MINIONS: usize = 200;
+    Site::run(OURS, accept_all, |site| {
+        site.announce("auto_accept");
+        let _swarm = start_swarm(site, MINIONS, 0)?;
+        let run = site.salt(&["--async", "*", "test.sleep", "3"])?;
+        run.expect_code(0)?;
+        let jid = run
+            .stdout
+            .rsplit(' ')
+            .next()
+            .context("a jid")?
+            .trim()
+            .to_owned();
+        ensure!(jid.len() == 20, "no jid in {run}");
+        let returned = format!("salt/job/{jid}/ret/");
+        site.events().find("the first return", SOON, |event| {
+            event.tag.starts_with(&returned).then_some(())
+        })?;
+        site.step("kill -9 in the middle of the returns");
+        site.kill_master();
+        site.start_master()?;
+        wait_connected(site, MINIONS)?;
+        let ping = site.salt(&["-t", "30", "--out=txt", "*", "test.ping"])?;
+        let answers = ping.expect_code(0)?.stdout.matches(": True").count();
+        ensure!(
+            answers == MINIONS,
+            "{answers} of {MINIONS} answered\n{ping}"
+        );
+        site.step("every return of the first job is there");
+        wait_until("the job to be complete", SOON * 2, || {
+            let run = site
+                .salt_run(&["--out=json", "jobs.lookup_jid", &jid])
+                .ok()?;
+            let found: serde_json::Value = serde_json::from_str(&run.stdout).ok()?;
+            (found.as_object()?.len() == MINIONS).then_some(())
+        })?;
+        let count = authentications(site)?;
+        ensure!(count == 0, "{count} authentications after the kill");
+        Ok(())
+    })
+}
+
+/// Stock's `salt-key -d` asks for a new shared key; the minion that was deleted has the old one and
+/// listens on. The very next publication is nothing to it, and the others read it all the same.
+#[test]
+fn a_deleted_minion_cannot_read_the_next_publication() -> TestResult {
+    Site::run(
+        OURS,
+        |_| {},
+        |site| {
+            site.bring_up(&[
+                ("kept", MinionKind::Stock(Release::V3008)),
+                ("deleted", MinionKind::Stock(Release::V3007)),
+            ])?;
+            site.kill_minion("deleted");
+            site.announce("deleted");
+            let mut peer = site.peer("sign_in.py", "deleted", Release::V3007)?;
+            ensure!(peer.ask("sign in")? == "keys", "it is still accepted");
+            ensure!(peer.ask("subscribe")? == "ok");
+            site.salt(&["kept", "test.ping"])?.expect_code(0)?;
+            ensure!(peer.ask("read")? == "readable", "it has the shared key");
+            site.salt_key(&["-y", "-d", "deleted"])?.expect_code(0)?;
+            site.salt(&["-t", "30", "kept", "test.ping"])?
+                .expect_code(0)?;
+            ensure!(peer.ask("read")? == "unreadable", "it can read on");
+            ensure!(peer.ask("sign in")? == "retry", "it got the new key");
+            Ok(())
+        },
+    )
+}
+
+/// With one place for authentications and a storm of them, stock's code of each line must take our
+/// answer for "come again", never for a refusal, and get in once it is its turn.
+#[test]
+fn a_stock_minion_in_a_storm_comes_again() -> TestResult {
+    Site::run(
+        OURS,
+        |config| {
+            accept_all(config);
+            config.set("saltern_auth_backlog", 1);
+        },
+        |site| {
+            site.announce("auto_accept");
+            let mut storm = Command::new(saltern_program());
+            storm.args(["bench", "--minions", "100", "--phases", "auth"]);
+            storm.args(["--seconds", "60", "-c"]).arg(site.path("conf"));
+            let storm = Daemon::start("storm", &mut storm, &site.path("log/storm.out"))?;
+            for (id, release) in STOCK {
+                site.step(&format!("{release:?} in the storm"));
+                site.prepare_minion(id, MinionKind::Stock(release), |_| {})?;
+                std::fs::create_dir_all(site.minion_path(id, "pki"))?;
+                let mut peer = site.peer("sign_in.py", id, release)?;
+                let mut answers = BTreeSet::new();
+                wait_until("it to be told to come again, and to get in", SOON, || {
+                    let answer = peer
+                        .ask("sign in")
+                        .unwrap_or_else(|error| error.to_string());
+                    answers.insert(answer);
+                    (answers.len() > 1).then_some(())
+                })?;
+                let expected = ["keys", "retry"].map(str::to_owned);
+                ensure!(
+                    answers == BTreeSet::from(expected),
+                    "stock understood {answers:?}"
+                );
+            }
+            drop(storm);
+            site.step("the minions themselves get in");
+            for (id, _) in STOCK {
+                site.start_prepared_minion(id)?;
+            }
+            for (id, _) in STOCK {
+                site.wait_started(id)?;
+            }
+            run(
+                &mut site.stock_command("salt", &["*300*", "test.ping"]),
+                SOON,
+            )?
+            .expect_code(0)?;
+            Ok(())
+        },
+    )
+}
