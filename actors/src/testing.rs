@@ -94,11 +94,11 @@ impl Port {
         }
     }
 
-    /// A request on a connection of its own, and its reply to come.
+    /// A request on a connection of its own, and its reply to come; aborted, the connection ends.
     pub(crate) async fn ask(&mut self, payload: &[u8]) -> (Incoming, JoinHandle<Bytes>) {
-        let (request, reply) = self.ask_from(None, payload).await;
-        let reply = actix_rt::spawn(async move { reply.await.unwrap().expect("a reply") });
-        (request, reply)
+        let exchange = self.exchange(None, payload);
+        let reply = actix_rt::spawn(async move { exchange.await.expect("a reply") });
+        (self.requests.recv().await.unwrap(), reply)
     }
 
     /// The same from an address of this machine; `None` instead of a reply when the connection is
@@ -108,12 +108,20 @@ impl Port {
         from: Option<IpAddr>,
         payload: &[u8],
     ) -> (Incoming, JoinHandle<Option<Bytes>>) {
+        let reply = actix_rt::spawn(self.exchange(from, payload));
+        (self.requests.recv().await.unwrap(), reply)
+    }
+
+    fn exchange(
+        &self,
+        from: Option<IpAddr>,
+        payload: &[u8],
+    ) -> impl Future<Output = Option<Bytes>> + use<> {
         let (to, payload) = (self.address, Bytes::copy_from_slice(payload));
-        let reply = actix_rt::spawn(async move {
+        async move {
             let mut client = ReqClient::connect(Route { to, from }, None).await.unwrap();
             client.request(payload).await.ok()
-        });
-        (self.requests.recv().await.unwrap(), reply)
+        }
     }
 }
 
