@@ -237,13 +237,13 @@ fn a_minion_gives_up_its_key() {
         ("3008", "host_master"),
     ] {
         let site = Site::new(&format!("salt_compat: {compat}\n"));
-        let m1 = Minion::signed_in(&site, "m1");
         // Stock takes the id for a wildcard; these two would go with "m*".
         for id in ["m10", "m2"] {
             site.accept(id, "large");
         }
         pillar(&site, "m1");
         send(&site, "m1", of([("f", "1")]));
+        let m1 = Minion::signed_in(&site, "m1");
         let outcome = site.ask(m1.sealed(m1.load("revoke_auth"), 3));
         assert_eq!(m1.open(&outcome.reply, 3), true.into());
         assert_eq!(tags(&outcome), ["salt/key"]);
