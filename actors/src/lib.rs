@@ -28,6 +28,7 @@ mod render_queue;
 mod renderer;
 mod req_router;
 mod rotation;
+mod runner;
 mod send;
 #[cfg(test)]
 mod testing;

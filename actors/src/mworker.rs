@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::answer::Answer;
 use crate::messages::{BeginJob, Duty, Fire, TakeReturn, Work};
 use crate::render_queue::{RenderQueue, Rendering};
+use crate::runner::RunQueue;
 use crate::send::{Outbox, Sends};
 use crate::window::Ticket;
 
@@ -26,6 +27,7 @@ pub(crate) struct Seed {
     pub(crate) take_return: Recipient<TakeReturn>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) renderings: Arc<RenderQueue>,
+    pub(crate) runs: Arc<RunQueue>,
     pub(crate) metrics: WorkerMetrics,
 }
 
@@ -147,6 +149,14 @@ impl MWorker {
                     if let Some(answer) = answer.take() {
                         let begin = BeginJob { start, answer };
                         self.outbox.push(context, &self.seed.begin_job, begin);
+                    }
+                }
+                Effect::Run(run) => {
+                    if let Some(answer) = answer.take() {
+                        match self.seed.runs.push(*run) {
+                            Ok(()) => self.outbox.then(context, move || answer.done()),
+                            Err(_) => answer.failed(),
+                        }
                     }
                 }
                 Effect::StoreReturn(returned) => {

@@ -10,6 +10,7 @@
 //! | JobStore | jobs | permanent | the batch at hand is refused; its peers send again |
 //! | JobTracker | jobs | permanent | open jobs are read from the store again |
 //! | Renderer × n | render-n | permanent | the request at hand is answered as not handled |
+//! | Runner × n | run-n | permanent | the call at hand is told to be lost |
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |
 //! | Upkeep | upkeep | permanent | it looks over the disk once more |
@@ -35,6 +36,7 @@ use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::{LocalCacheMirror, MasterConfig};
 use saltern_requests::{Services, Stores};
+use saltern_runners::{Knowledge, Runners};
 use saltern_store::jobs::{JobDatabase, JobReader};
 use saltern_store::{Checkpointer, JobFiles, Mirror, StoreError};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
@@ -59,6 +61,7 @@ use crate::render_queue::RenderQueue;
 use crate::renderer::{self, Renderer};
 use crate::req_router::{self, ReqRouter};
 use crate::rotation::Rotation;
+use crate::runner::{self, RunQueue, Runner};
 use crate::upkeep::{self, Upkeep, UpkeepMetrics};
 use crate::window::Windows;
 
@@ -129,6 +132,8 @@ impl Master {
         let (requests, publish) = doors.addresses;
         // Everything that can fail comes before the first actor.
         let stored = Stored::open(&parts)?;
+        let known = Knowledge::new(parts.config.clone(), parts.database.reader()?);
+        let runners = Runners::new(known);
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
         let control = Control {
@@ -144,7 +149,12 @@ impl Master {
             stop: stop.clone(),
             requests_closed: CancellationToken::new(),
         };
-        plan.start(parts, stored, (doors.requests, doors.publish, doors.events));
+        plan.start(
+            parts,
+            runners,
+            stored,
+            (doors.requests, doors.publish, doors.events),
+        );
         Ok(Self {
             tree,
             config,
@@ -261,6 +271,7 @@ impl Plan {
     fn start(
         &self,
         parts: MasterParts,
+        runners: Runners,
         stored: Stored,
         (requests, publish, events): (ReqListener, PubListener, EventSockets),
     ) {
@@ -273,6 +284,7 @@ impl Plan {
             parts.config,
             parts.clock,
             parts.stores,
+            runners,
             presence.clone(),
             &parts.registry,
         ));
@@ -422,6 +434,7 @@ impl Plan {
         let count = self.config.worker_threads;
         let budget = Budget::new(100, Duration::from_secs(60));
         let renderings = self.start_renderers(back, budget);
+        let runs = self.start_runners(back, budget);
         let pool = self.root.supervisor("workers", Strategy::OneForOne, budget);
         let seed = mworker::Seed {
             services: back.services.clone(),
@@ -429,6 +442,7 @@ impl Plan {
             take_return: back.tracker.clone().recipient(),
             bus: back.bus.clone().recipient(),
             renderings,
+            runs,
             metrics: mworker::WorkerMetrics::new(&self.registry),
         };
         let workers = (0..count)
@@ -476,6 +490,28 @@ impl Plan {
             })
             .collect();
         queue.set_renderers(renderers);
+        queue
+    }
+
+    /// Those who run functions of the master. They meet what users ask for, and have a budget like
+    /// the workers.
+    fn start_runners(&self, back: &Back, budget: Budget) -> Arc<RunQueue> {
+        let queue = RunQueue::new(&self.registry);
+        let pool = self.root.supervisor("runners", Strategy::OneForOne, budget);
+        let seed = runner::Seed {
+            queue: queue.clone(),
+            bus: back.bus.clone().recipient(),
+            take_return: back.tracker.clone().recipient(),
+        };
+        let runners = (1..=runner::THREADS)
+            .map(|instance| {
+                let spec = self.on_thread(&format!("run-{instance}"));
+                let spec = spec.with_budget(budget);
+                let runner: Addr<Runner> = pool.start_child(spec, seed.clone(), instance);
+                runner.recipient()
+            })
+            .collect();
+        queue.set_runners(runners);
         queue
     }
 }

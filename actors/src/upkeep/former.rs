@@ -139,7 +139,8 @@ mod tests {
     use saltern_base::metrics::Registry;
     use saltern_config::load_master;
     use saltern_requests::{Standing, Stores, Surroundings};
-    use saltern_store::Registered;
+    use saltern_runners::{Knowledge, Runners};
+    use saltern_store::{DatabaseLimits, JobDatabase, Registered};
     use saltern_wire::msgpack::Value;
 
     use super::*;
@@ -197,7 +198,17 @@ mod tests {
             let config = Arc::new(loaded.unwrap().config);
             let clock = Clock::system();
             let stores = Stores::open(&config, &clock).unwrap();
-            Services::new(config, clock, stores, Arc::new(Nobody), &Registry::new())
+            let database = root.join("jobs.sqlite");
+            let database = JobDatabase::open(&database, DatabaseLimits::default()).unwrap();
+            let knowledge = Knowledge::new(config.clone(), database.reader().unwrap());
+            Services::new(
+                config,
+                clock,
+                stores,
+                Runners::new(knowledge),
+                Arc::new(Nobody),
+                &Registry::new(),
+            )
         }
     }
 

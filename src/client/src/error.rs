@@ -68,6 +68,9 @@ pub enum ClientError {
     /// Nobody matches the target; nothing was sent.
     #[error("No minions matched the target. No command was sent, no jid was assigned.")]
     NoMinions,
+    /// The master does not run a function.
+    #[error("the master did not run the function: {0}")]
+    Run(String),
     /// The master refused the job for another reason.
     #[error("the master did not publish the job: {0}")]
     Publish(String),

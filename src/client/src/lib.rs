@@ -2,7 +2,8 @@
 //! it ended. It speaks to the stock master as well as to ours.
 //!
 //! Suggested reading order: [`config`] (where the master's sockets and keys are), [`user`] (who
-//! is asking), [`event`] (the event socket), [`publish`] (one job out), [`job`] (its answers).
+//! is asking), [`event`] (the event socket), [`publish`] (one job out), [`job`] (its answers),
+//! [`runner`] (functions of the master).
 //! It prints nothing: what the answers look like is the business of `saltern-output`. Batches,
 //! external authentication and nodegroups are not here.
 
@@ -11,6 +12,7 @@ mod error;
 pub mod event;
 pub mod job;
 pub mod publish;
+pub mod runner;
 pub mod user;
 
 pub use config::ClientConfig;
@@ -18,3 +20,4 @@ pub use error::ClientError;
 pub use event::{EventListener, ReceivedEvent};
 pub use job::{Answer, Job, MinionReturn, Tally};
 pub use publish::{LocalClient, PublishRequest, Published};
+pub use runner::{RunnerRequest, RunnerReturn};

@@ -119,7 +119,27 @@ impl LocalClient {
         request: &PublishRequest,
         key: &Zeroizing<String>,
     ) -> Result<Value, ClientError> {
-        let payload = Bytes::from(self.envelope(request, key));
+        self.exchange(Bytes::from(self.envelope(request, key)))
+            .await
+    }
+
+    /// Asks for something in the clear; adds who is asking.
+    pub(crate) async fn ask(&self, load: &[(&str, Value)]) -> Result<Value, ClientError> {
+        let probe = self.config.sock_dir.join(PUBLISH_SOCKET);
+        if !probe.exists() {
+            return Err(ClientError::NotRunning(probe));
+        }
+        let key = user::read_key(&self.config, &self.user)?;
+        let own = [
+            ("user", Value::from(self.user.as_str())),
+            ("key", Value::from(key.as_str())),
+        ];
+        let entries = load.iter().chain(&own);
+        let entries = entries.map(|(name, value)| (Value::from(*name), value.clone()));
+        self.exchange(wrapped(entries.collect()).into()).await
+    }
+
+    async fn exchange(&self, payload: Bytes) -> Result<Value, ClientError> {
         let address = self.config.master_address();
         let limit = self.config.publish_timeout;
         let exchange = async {
@@ -169,12 +189,7 @@ impl LocalClient {
             let wait = request.timeout.unwrap_or(self.config.timeout).as_secs();
             load.push((Value::from("to"), Value::from(wait)));
         }
-        let envelope = Value::map([
-            ("enc", Value::from("clear")),
-            ("load", Value::Map(load)),
-            ("version", Value::from(3_i64)),
-        ]);
-        msgpack::encode(&envelope, Dialect::Raw)
+        wrapped(load)
     }
 
     /// Reads the reply in the forms that protocol.md, section 8, lists.
@@ -220,7 +235,7 @@ impl LocalClient {
         }
     }
 
-    fn unauthenticated(&self, message: &str) -> ClientError {
+    pub(crate) fn unauthenticated(&self, message: &str) -> ClientError {
         ClientError::Authentication {
             user: self.user.clone(),
             message: message.to_owned(),
@@ -232,6 +247,16 @@ impl LocalClient {
     pub fn event_socket(&self) -> std::path::PathBuf {
         self.config.sock_dir.join(EVENT_SOCKET)
     }
+}
+
+/// A load in its envelope.
+fn wrapped(load: Vec<(Value, Value)>) -> Vec<u8> {
+    let envelope = Value::map([
+        ("enc", Value::from("clear")),
+        ("load", Value::Map(load)),
+        ("version", Value::from(3_i64)),
+    ]);
+    msgpack::encode(&envelope, Dialect::Raw)
 }
 
 /// What Python calls false: `""`, `{}`, `[]`, `None`.

@@ -63,6 +63,12 @@ impl Tag {
         Self::trusted(format!("salt/job/{jid}/ret/{id}"))
     }
 
+    /// `salt/run/<jid>/<what>`: a call of a runner function began (`new`), has something to say
+    /// (`progress`) or is done (`ret`).
+    pub fn run(jid: &crate::Jid, what: &'static str) -> Self {
+        Self::trusted(format!("salt/run/{jid}/{what}"))
+    }
+
     /// `<jid>`: who was targeted (3006 and 3007).
     pub fn bare_jid(jid: &crate::Jid) -> Self {
         Self::trusted(jid.to_string())

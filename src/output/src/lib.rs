@@ -3,15 +3,17 @@
 //! Scripts read the output of `salt`, so it has to agree with stock byte for byte; the vectors
 //! in `tests/vectors` were written by stock's own outputters. This crate only turns values into
 //! text: it neither writes to a terminal nor decides whether colour is wanted. Of stock's
-//! outputters it has `nested` (the default) and `no_return`; a return that asks for any other
+//! outputters it has `nested` (the default), `json` and `no_return`; a return that asks for any other
 //! is shown as nested, which is also what stock does with an outputter it does not know.
 
+mod json;
 mod nested;
 mod no_return;
 mod python;
 
 use saltern_wire::msgpack::Value;
 
+pub use json::json;
 pub use nested::nested;
 pub use no_return::no_return;
 pub use python::float_repr;

@@ -46,7 +46,8 @@ pub(crate) fn event_and_load(services: &Services, tag: Tag, load: &mut MapView) 
     (event, Packed::new(whole))
 }
 
-fn now(services: &Services) -> String {
+/// The time for a `_stamp`.
+pub(crate) fn now(services: &Services) -> String {
     stamp(services.config.salt_compat, services.clock.unix_micros())
 }
 

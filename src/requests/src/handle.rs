@@ -12,7 +12,7 @@ use crate::files::{self, FileCommand};
 use crate::mine::{self, MineCommand};
 use crate::{
     Outcome, Services, auth, master_opts, master_tops, minion_event, pillar, ping, publish,
-    register_resources, reply, return_, revoke_auth,
+    register_resources, reply, return_, revoke_auth, runner,
 };
 
 /// Which queue a request waits in. Told from the outside of the envelope alone, because the
@@ -103,6 +103,7 @@ enum ClearCommand {
     Auth,
     Ping,
     Publish,
+    Runner,
     /// Known to stock; not served by this release.
     NotServed(&'static str),
 }
@@ -113,9 +114,9 @@ impl ClearCommand {
             "_auth" => Self::Auth,
             "ping" => Self::Ping,
             "publish" => Self::Publish,
+            "runner" => Self::Runner,
             "get_token" => Self::NotServed("get_token"),
             "mk_token" => Self::NotServed("mk_token"),
-            "runner" => Self::NotServed("runner"),
             "wheel" => Self::NotServed("wheel"),
             _ => return None,
         })
@@ -126,12 +127,13 @@ impl ClearCommand {
             Self::Auth => "_auth",
             Self::Ping => "ping",
             Self::Publish => "publish",
+            Self::Runner => "runner",
             Self::NotServed(name) => name,
         }
     }
 }
 
-fn handle_clear(load: MapView, version: i64, services: &Services) -> Handled {
+fn handle_clear(load: MapView, version: i64, services: &Arc<Services>) -> Handled {
     let Some(command) = load.str("cmd").and_then(ClearCommand::from_wire) else {
         let nothing = Value::Map(Vec::new());
         return Handled {
@@ -144,6 +146,7 @@ fn handle_clear(load: MapView, version: i64, services: &Services) -> Handled {
         ClearCommand::Auth => auth::handle(&load, version, services),
         ClearCommand::Ping => ping::handle(&load),
         ClearCommand::Publish => publish::handle(&load, services),
+        ClearCommand::Runner => runner::handle(&load, services),
         ClearCommand::NotServed(name) => {
             services.metrics.refuse("not_served");
             complain!(

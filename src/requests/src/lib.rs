@@ -25,6 +25,7 @@ mod event_data;
 mod event_rules;
 mod files;
 mod handle;
+mod master_gate;
 mod master_opts;
 mod master_tops;
 mod mine;
@@ -39,6 +40,7 @@ mod register_resources;
 mod reply;
 mod return_;
 mod revoke_auth;
+mod runner;
 mod services;
 mod signed_load;
 mod site_functions;
@@ -50,7 +52,10 @@ mod targets;
 pub use complaints::Complaints;
 pub use data_cache::forget_minion;
 pub use handle::{Class, Handled, come_again, handle, peek_class};
-pub use outcome::{Effect, Finished, Later, Outcome, Publication, StartJob, StoreReturn, Topics};
+pub use outcome::{
+    Effect, Finished, Fire, Later, Outcome, Publication, Ran, Run, RunWork, StartJob, StoreReturn,
+    Topics,
+};
 pub use reply::NO_ANSWER;
 pub use saltern_content::git::{Cancel, Fetch};
 pub use saltern_model::Standing;

@@ -72,6 +72,44 @@ pub enum Effect {
     StartJob(Box<StartJob>),
     /// Store a return; then fire its events.
     StoreReturn(Box<StoreReturn>),
+    /// Run a function of the master, beside the workers. Where there is no room for it, the answer
+    /// is the one for what could not be stored.
+    Run(Box<Run>),
+}
+
+/// Takes the events of a run, in order, while it goes on.
+pub type Fire<'a> = &'a mut dyn FnMut(Event);
+
+/// The work of a [`Run`]; blocks for as long as it takes.
+pub type RunWork = Box<dyn FnOnce(Fire<'_>) -> Ran + Send>;
+
+/// A function of the master that is to run.
+pub struct Run {
+    work: RunWork,
+    lost: Event,
+}
+
+impl Run {
+    /// `lost` is fired if the work never comes to its end.
+    pub fn new(lost: Event, work: impl FnOnce(Fire<'_>) -> Ran + Send + 'static) -> Self {
+        Self {
+            work: Box::new(work),
+            lost,
+        }
+    }
+
+    /// The event for when it is lost, and the work.
+    pub fn into_parts(self) -> (Event, RunWork) {
+        (self.lost, self.work)
+    }
+}
+
+/// What came of a [`Run`].
+pub struct Ran {
+    /// What is kept of it.
+    pub store: Option<StoreReturn>,
+    /// What is fired after that, or after it could not be kept.
+    pub end: Event,
 }
 
 /// A job that is to begin.

@@ -12,6 +12,7 @@ use saltern_content::tops::MasterTops;
 use saltern_model::{JidMinter, MinionId, Standing};
 use saltern_policy::autosign::{Autosign, AutosignOptions};
 use saltern_policy::target::Targeting;
+use saltern_runners::Runners;
 use saltern_store::{
     MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, UserKeys,
 };
@@ -70,6 +71,8 @@ pub struct Services {
     pub tops: MasterTops,
     /// Makes pillars.
     pub pillars: Arc<Pillars>,
+    /// The functions that run on the master.
+    pub runners: Runners,
     /// Makes jids.
     pub minter: JidMinter,
     /// The rest of the master.
@@ -86,6 +89,7 @@ impl Services {
         config: Arc<MasterConfig>,
         clock: Clock,
         stores: Stores,
+        runners: Runners,
         surroundings: Arc<dyn Surroundings>,
         registry: &Registry,
     ) -> Self {
@@ -104,6 +108,7 @@ impl Services {
             tops: tops_of(&config),
             targeting: stores.targeting,
             pillars: stores.pillars,
+            runners,
             minter: JidMinter::new(clock.clone(), unique_suffix),
             pki: stores.pki,
             sessions: stores.sessions,

@@ -28,6 +28,8 @@ pub struct SiteOptions {
     pub mine_access: MineAccess,
     /// `order_masters`: syndics send events on that belong to jobs.
     pub order_masters: bool,
+    /// `runner_returns`: calls of runner functions are kept like jobs.
+    pub runner_returns: bool,
     /// `signing_algorithm`: how minions sign their messages.
     pub signing_algorithm: SigAlgo,
 }
@@ -54,6 +56,7 @@ impl SiteOptions {
             keeps_mine: is_on_by_default("minion_data_cache") || is_on("enforce_mine_cache"),
             mine_access: MineAccess::from_option(config.raw("mine_get")),
             order_masters: is_on("order_masters"),
+            runner_returns: is_on_by_default("runner_returns"),
             signing_algorithm: text("signing_algorithm")
                 .and_then(SigAlgo::from_wire)
                 .unwrap_or(SigAlgo::Pkcs1v15Sha1),

@@ -29,6 +29,8 @@ enum Command {
     CheckConfig(commands::check_config::Arguments),
     /// Run a function on minions and print what they return.
     Cmd(commands::cmd::Arguments),
+    /// Run a function of the master, such as jobs.list_jobs, and print what it returns.
+    Run(commands::run::Arguments),
     /// Run the small native minion.
     Minion(commands::minion::Arguments),
     /// Run many native minions in one process.
@@ -71,6 +73,7 @@ fn main() -> Exit {
         Command::Master(arguments) => commands::master::run(&arguments),
         Command::CheckConfig(arguments) => commands::check_config::run(&arguments),
         Command::Cmd(arguments) => commands::cmd::run(arguments),
+        Command::Run(arguments) => commands::run::run(&arguments),
         Command::Minion(arguments) => commands::minion::run(&arguments),
         Command::Swarm(arguments) => commands::swarm::run(arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),

@@ -92,7 +92,8 @@ pub(super) const HONOURED: &[&str] = &[
     "log_fmt_logfile", "log_level", "log_level_logfile",
     // Jobs and events.
     "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
-    "keep_jobs_seconds", "max_event_size", "presence_events", "timeout", "unique_jid",
+    "keep_jobs_seconds", "max_event_size", "presence_events", "runner_returns", "timeout",
+    "unique_jid",
     // Targets and what is kept of minions.
     "allow_minion_key_revoke", "enforce_mine_cache", "mine_get", "minion_data_cache",
     "minion_data_cache_events", "nodegroups", "preserve_minion_cache", "rotate_aes_key",
@@ -392,7 +393,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
     ]),
     (NotYet::Runners, &[
         "outputter_dirs",
-        "queue_dirs", "runner_dirs", "runner_returns", "sqlite_queue_dir", "no_proxy",
+        "queue_dirs", "runner_dirs", "sqlite_queue_dir", "no_proxy",
         "winrepo_branch", "winrepo_cachefile", "winrepo_depth", "winrepo_dir", "winrepo_dir_ng",
         "winrepo_fallback", "winrepo_insecure_auth", "winrepo_passphrase", "winrepo_password",
         "winrepo_privkey", "winrepo_proxy", "winrepo_pubkey", "winrepo_refspecs",

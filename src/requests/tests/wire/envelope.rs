@@ -202,7 +202,7 @@ fn clear_commands_that_do_nothing() {
     ] {
         assert_eq!(site.ask_in_vain("no text", clear(load, 3)), &b"\x80"[..]);
     }
-    for cmd in ["get_token", "mk_token", "runner", "wheel"] {
+    for cmd in ["get_token", "mk_token", "wheel"] {
         let handled = site.handle(clear(Load::new().set("cmd", cmd), 3));
         assert!(handled.outcome.effects.is_empty());
         let reply = crate::site::decode(&handled.outcome.reply);

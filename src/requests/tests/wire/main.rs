@@ -18,5 +18,6 @@ mod pillar;
 mod publish;
 mod returns;
 mod revoked;
+mod runner;
 mod site;
 mod targets;

@@ -10,15 +10,23 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
-use saltern_config::load_master;
+use saltern_config::{MasterConfig, load_master};
 use saltern_model::{Event, MinionId};
 use saltern_requests::{
     Effect, Handled, Outcome, Services, Standing, Stores, Surroundings, handle,
 };
+use saltern_runners::{Knowledge, Runners};
+use saltern_store::{DatabaseLimits, JobDatabase};
 use saltern_wire::msgpack::{Limits, Value, decode_wire};
 
 /// The time at which every test begins.
 pub(crate) const START: u64 = 1_795_000_000;
+
+/// The functions of a master that has no job yet.
+fn runners(config: &Arc<MasterConfig>, database: &Path) -> Runners {
+    let database = JobDatabase::open(database, DatabaseLimits::default()).unwrap();
+    Runners::new(Knowledge::new(config.clone(), database.reader().unwrap()))
+}
 
 /// Who is connected, and who was heard.
 #[derive(Default)]
@@ -109,7 +117,15 @@ impl Site {
         let stores = Stores::open(&config, &clock).unwrap();
         let around = Arc::new(Around::default());
         let registry = Registry::new();
-        let services = Services::new(config, clock.clone(), stores, around.clone(), &registry);
+        let runners = runners(&config, &root.join("cache/jobs.sqlite"));
+        let services = Services::new(
+            config,
+            clock.clone(),
+            stores,
+            runners,
+            around.clone(),
+            &registry,
+        );
         Self {
             services: Arc::new(services),
             around,
@@ -224,6 +240,7 @@ pub(crate) fn events(outcome: &Outcome) -> Vec<Event> {
             Effect::Fire(event) => events.push(event.clone()),
             Effect::StartJob(job) => events.extend(job.announce.iter().cloned()),
             Effect::StoreReturn(stored) => events.extend(stored.events.iter().cloned()),
+            Effect::Run(_) => {}
         }
     }
     events

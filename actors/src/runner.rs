@@ -1,0 +1,225 @@
+//! Runs the functions of the master (`jobs.*` and the like) that users ask for, so that no worker
+//! has to: they may take long.
+//!
+//! The calls wait in a [`RunQueue`] that outlives the actors; whoever has time takes the next one.
+//! What comes of a call is stored first and told then. A call that is lost, because its function
+//! panics or the master stops, is told to be lost: its client waits for nothing else.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use actix::{
+    Actor, ActorFutureExt, AsyncContext, Context, Handler, Recipient, ResponseActFuture, WrapFuture,
+};
+use parking_lot::Mutex;
+use saltern_base::metrics::{Histogram, IntCounter, IntGauge, Registry, SECONDS};
+use saltern_base::metrics::{counter, gauge, histogram};
+use saltern_model::Event;
+use saltern_requests::Run;
+use saltern_supervise::Child;
+use tokio::time::Instant;
+
+use crate::answer::Answer;
+use crate::messages::{Fire, TakeReturn};
+use crate::renderer::Look;
+use crate::send::{Outbox, Sends};
+
+/// How many calls are made at a time.
+pub(crate) const THREADS: u32 = 2;
+
+/// Calls that may wait. Only users of this machine make them; more than a few is a script gone
+/// wild.
+const MOST_WAITING: usize = 256;
+
+/// Behind the workers, as the renderers.
+const NICENESS: i32 = 5;
+
+/// See the module.
+pub(crate) struct RunQueue {
+    waiting: Mutex<VecDeque<Run>>,
+    runners: Mutex<Vec<Recipient<Look>>>,
+    depth: IntGauge,
+    shed: IntCounter,
+    taking: Histogram,
+}
+
+impl RunQueue {
+    pub(crate) fn new(registry: &Registry) -> Arc<Self> {
+        Arc::new(Self {
+            waiting: Mutex::default(),
+            runners: Mutex::default(),
+            depth: gauge(
+                registry,
+                "saltern_runs_waiting",
+                "Calls of runner functions that wait.",
+            ),
+            shed: counter(
+                registry,
+                "saltern_runs_shed_total",
+                "Calls of runner functions refused because too many were waiting.",
+            ),
+            taking: histogram(
+                registry,
+                "saltern_run_seconds",
+                "Time that a runner function takes; waiting is not in it.",
+                SECONDS,
+            ),
+        })
+    }
+
+    /// Who is told of new calls.
+    pub(crate) fn set_runners(&self, runners: Vec<Recipient<Look>>) {
+        *self.runners.lock() = runners;
+    }
+
+    /// Takes a call, or gives it back if there is no room.
+    pub(crate) fn push(&self, run: Run) -> Result<(), Run> {
+        {
+            let mut waiting = self.waiting.lock();
+            if waiting.len() >= MOST_WAITING {
+                self.shed.inc();
+                return Err(run);
+            }
+            waiting.push_back(run);
+            self.depth.inc();
+        }
+        for runner in self.runners.lock().iter() {
+            // A full mailbox holds a look that is still to come, which sees this call too.
+            let _ = runner.try_send(Look);
+        }
+        Ok(())
+    }
+
+    fn pop(&self) -> Option<Run> {
+        let run = self.waiting.lock().pop_front()?;
+        self.depth.dec();
+        Some(run)
+    }
+}
+
+/// What a runner is built from.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    pub(crate) queue: Arc<RunQueue>,
+    pub(crate) bus: Recipient<Fire>,
+    pub(crate) take_return: Recipient<TakeReturn>,
+}
+
+/// See the module.
+pub(crate) struct Runner {
+    seed: Seed,
+    outbox: Outbox,
+}
+
+impl Child for Runner {
+    type Seed = Seed;
+
+    const NAME: &'static str = "runner";
+    const MAILBOX: usize = 4;
+
+    fn build(seed: &Seed) -> Self {
+        Self {
+            seed: seed.clone(),
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// What waits is given up.
+    fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        while let Some(run) = self.seed.queue.pop() {
+            let (lost, _) = run.into_parts();
+            drop(UnderWay::new(lost, &self.seed.bus));
+        }
+        None
+    }
+}
+
+impl Actor for Runner {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        let thread = Some(rustix::thread::gettid());
+        if let Err(error) = rustix::process::setpriority_process(thread, NICENESS) {
+            tracing::debug!(%error, "the runner keeps its priority");
+        }
+        context.notify(Look);
+    }
+}
+
+impl Sends for Runner {
+    fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+}
+
+/// A call whose end has not been told; dropped, it is told to be lost.
+struct UnderWay {
+    bus: Recipient<Fire>,
+    lost: Option<Event>,
+}
+
+impl UnderWay {
+    fn new(lost: Event, bus: &Recipient<Fire>) -> Self {
+        Self {
+            bus: bus.clone(),
+            lost: Some(lost),
+        }
+    }
+
+    fn is_over(mut self) {
+        self.lost = None;
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(lost) = self.lost.take() {
+            tracing::error!(tag = %lost.tag, "a call of a runner function was lost");
+            let _ = self.bus.try_send(Fire(vec![lost]));
+        }
+    }
+}
+
+impl Handler<Look> for Runner {
+    type Result = ();
+
+    fn handle(&mut self, _: Look, context: &mut Self::Context) {
+        let Some(run) = self.seed.queue.pop() else {
+            return;
+        };
+        // Before the work: whatever becomes of it, the next one is looked for.
+        context.notify(Look);
+        let (lost, work) = run.into_parts();
+        let under_way = UnderWay::new(lost, &self.seed.bus);
+        let began = Instant::now();
+        let ran = {
+            let (outbox, bus) = (&mut self.outbox, &self.seed.bus);
+            work(&mut |event| outbox.push(context, bus, Fire(vec![event])))
+        };
+        self.seed
+            .queue
+            .taking
+            .observe(began.elapsed().as_secs_f64());
+        let Some(returned) = ran.store else {
+            self.outbox
+                .push(context, &self.seed.bus, Fire(vec![ran.end]));
+            under_way.is_over();
+            return;
+        };
+        let (answer, stored) = Answer::inside();
+        let message = TakeReturn {
+            returned: Box::new(returned),
+            answer,
+        };
+        self.outbox.push(context, &self.seed.take_return, message);
+        let told = stored.into_actor(self).map(move |(), runner, context| {
+            let bus = runner.seed.bus.clone();
+            runner.outbox.push(context, &bus, Fire(vec![ran.end]));
+            under_way.is_over();
+        });
+        context.spawn(told);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_requests::{Ran, StoreReturn};
+use saltern_supervise::{ChildSpec, Placement, Tree};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::*;
+use crate::testing::{event, in_system, recorder, tree};
+
+struct Place {
+    queue: Arc<RunQueue>,
+    tree: Tree,
+    fired: UnboundedReceiver<Fire>,
+    stored: UnboundedReceiver<TakeReturn>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let registry = Registry::new();
+        let queue = RunQueue::new(&registry);
+        let tree = tree(&registry);
+        let (bus, fired) = recorder();
+        let (take_return, stored) = recorder();
+        let seed = Seed {
+            queue: queue.clone(),
+            bus,
+            take_return,
+        };
+        let spec = ChildSpec::permanent().on(Placement::thread("run"));
+        let runner = tree.root().start_child::<Runner>(spec, seed, 0);
+        queue.set_runners(vec![runner.recipient()]);
+        Self {
+            queue,
+            tree,
+            fired,
+            stored,
+        }
+    }
+
+    async fn tag(&mut self) -> String {
+        let fired = self.fired.recv().await.unwrap();
+        fired.0.iter().map(|event| event.tag.to_string()).collect()
+    }
+}
+
+fn ends(tag: &'static str) -> Run {
+    Run::new(event("lost"), move |fire| {
+        fire(event("new"));
+        Ran {
+            store: None,
+            end: event(tag),
+        }
+    })
+}
+
+fn kept() -> StoreReturn {
+    let jid = Jid::parse("20261121070622637714").unwrap();
+    let load = Packed::new(&b"\x80"[..]);
+    StoreReturn {
+        record: ReturnRecord {
+            jid: jid.clone(),
+            minion: MinionId::parse("m").unwrap(),
+            received: 0,
+            fun: String::new(),
+            retcode: 0,
+            success: true,
+            load: load.clone(),
+        },
+        job: JobRecord {
+            jid,
+            created: 0,
+            user: String::new(),
+            fun: String::new(),
+            tgt: String::new(),
+            tgt_type: String::new(),
+            load,
+            minions: Vec::new(),
+            nocache: false,
+        },
+        standalone: true,
+        events: Vec::new(),
+        keep: true,
+    }
+}
+
+#[test]
+fn the_end_is_told_when_it_is_stored_or_could_not_be() {
+    in_system(async {
+        for is_stored in [true, false] {
+            let mut place = Place::new();
+            let run = Run::new(event("lost"), |_| Ran {
+                store: Some(kept()),
+                end: event("end"),
+            });
+            place.queue.push(run).ok().unwrap();
+            let message = place.stored.recv().await.unwrap();
+            assert!(place.fired.try_recv().is_err());
+            match is_stored {
+                true => message.answer.done(),
+                false => drop(message),
+            }
+            assert_eq!(place.tag().await, "end");
+            assert!(place.tree.shutdown().await.is_clean());
+            assert!(place.fired.try_recv().is_err());
+        }
+    });
+}
+
+#[test]
+fn a_call_that_panics_is_told_to_be_lost_and_the_next_is_made() {
+    in_system(async {
+        let mut place = Place::new();
+        let bad = Run::new(event("lost"), |_| {
+            panic!("a function that breaks the runner")
+        });
+        place.queue.push(bad).ok().unwrap();
+        place.queue.push(ends("second")).ok().unwrap();
+        for tag in ["lost", "new", "second"] {
+            assert_eq!(place.tag().await, tag);
+        }
+        assert!(place.tree.shutdown().await.is_clean());
+    });
+}
+
+#[test]
+fn there_is_room_for_so_many_calls() {
+    let queue = RunQueue::new(&Registry::new());
+    for _ in 0..MOST_WAITING {
+        queue.push(ends("end")).ok().unwrap();
+    }
+    assert!(queue.push(ends("end")).is_err());
+    assert_eq!(queue.shed.get(), 1);
+    assert!(queue.pop().is_some());
+    assert!(queue.push(ends("end")).is_ok());
+}

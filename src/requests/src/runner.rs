@@ -1,0 +1,153 @@
+//! `runner`, clear: a function runs on the master (`ClearFuncs.runner` in `salt/master.py`,
+//! `SyncClientMixin.low` in `salt/client/mixins.py`).
+//!
+//! The client is told at once under which tag it will be heard of: `salt/run/<jid>/new` when it
+//! begins, `…/ret` when it is done. The call itself is made beside the workers, and is kept in the
+//! job cache like a job of the master's own (`runner_returns`).
+
+use std::sync::Arc;
+
+use saltern_model::{Event, JobRecord, MinionId, Packed, ReturnRecord, Tag};
+use saltern_runners::{Arguments, Call, Progress};
+use saltern_wire::msgpack::{Dialect, MapView, Value, decode_wire, encode};
+
+use crate::envelope::LOAD_LIMITS;
+use crate::event_data::{Fields, fields};
+use crate::outcome::{Ran, Run};
+use crate::{Effect, Outcome, Services, StoreReturn, event_data, master_gate, reply};
+
+/// Answers with the tag; the call follows.
+pub(crate) fn handle(load: &MapView, services: &Arc<Services>) -> Outcome {
+    let Ok(load) = decode_wire(&load.pack(), &LOAD_LIMITS) else {
+        return Outcome::reply(reply::no_answer());
+    };
+    let user = match master_gate::admit(&load, services) {
+        Ok(user) => user,
+        Err(denied) => return denied.outcome("runner", &load, services),
+    };
+    let Some(fun) = load.get("fun").and_then(Value::as_str) else {
+        return Outcome::reply(reply::no_answer());
+    };
+    let call = Call {
+        jid: services.minter.mint(),
+        fun: fun.to_owned(),
+        arguments: Arguments::of_load(load.get("kwarg").unwrap_or(&Value::Nil)),
+        user,
+    };
+    let tag = format!("salt/run/{}", call.jid);
+    let answer = Value::map([("tag", Value::from(tag)), ("jid", call.jid.as_str().into())]);
+    tracing::info!(jid = %call.jid, user = call.user, fun = call.fun, "running on the master");
+    Outcome {
+        reply: reply::clear(&answer),
+        reply_if_not_stored: reply::named_error(
+            "SaltClientError",
+            "the master has too many calls of runner functions waiting; try again later",
+        ),
+        effects: vec![Effect::Run(Box::new(run(call, services)))],
+        later: None,
+    }
+}
+
+fn run(call: Call, services: &Arc<Services>) -> Run {
+    let lost = {
+        let reason = format!(
+            "Exception occurred in runner {}: the call was lost; see the master's log",
+            call.fun
+        );
+        let mut data = beginning(&call);
+        data.extend(fields([
+            ("return", Value::from(reason)),
+            ("success", false.into()),
+            ("retcode", 1.into()),
+        ]));
+        event_data::event(services, Tag::run(&call.jid, "ret"), data)
+    };
+    let services = Arc::clone(services);
+    Run::new(lost, move |fire| carry_out(&call, &services, fire))
+}
+
+/// What the events of a call begin with.
+fn beginning(call: &Call) -> Fields {
+    fields([
+        ("fun", Value::from(format!("runner.{}", call.fun))),
+        ("jid", call.jid.as_str().into()),
+        ("user", call.user.as_str().into()),
+    ])
+}
+
+fn carry_out(call: &Call, services: &Services, fire: &mut dyn FnMut(Event)) -> Ran {
+    let event =
+        |suffix, data: Fields| event_data::event(services, Tag::run(&call.jid, suffix), data);
+    let mut data = beginning(call);
+    // Of a function that is not there, stock tells only the end.
+    if services.runners.has(&call.fun) {
+        data.push(("fun_args".into(), call.arguments.to_value()));
+        fire(event("new", data.clone()));
+    }
+    let mut tell = |message: Value| {
+        if let Value::Map(message) = message {
+            fire(event("progress", message));
+        }
+    };
+    let ran = services.runners.run(call, &mut Progress::new(&mut tell));
+    data.push(("return".into(), ran.value));
+    data.push(("success".into(), ran.success.into()));
+    if let Some(retcode) = ran.retcode {
+        data.push(("retcode".into(), retcode.into()));
+    }
+    let keep = services.config.job_cache && services.site.runner_returns;
+    let store = if keep {
+        kept(call, data.clone(), services)
+    } else {
+        None
+    };
+    Ran {
+        store,
+        end: event("ret", data),
+    }
+}
+
+/// The call as a job of the master with one return, its own (`store_job` in `salt/utils/job.py`).
+fn kept(call: &Call, mut data: Fields, services: &Services) -> Option<StoreReturn> {
+    let id = services.config.id.as_str();
+    let minion = MinionId::parse(id)
+        .inspect_err(|error| tracing::error!(%error, jid = %call.jid, "a call is not kept"))
+        .ok()?;
+    let fun = format!("runner.{}", call.fun);
+    let received = services.clock.unix_micros();
+    data.push(("_stamp".into(), event_data::now(services).into()));
+    let load = Value::map([
+        ("id", Value::from(id)),
+        ("tgt", id.into()),
+        ("jid", call.jid.as_str().into()),
+        ("return", Value::Map(data)),
+        ("fun", fun.as_str().into()),
+        ("user", call.user.as_str().into()),
+    ]);
+    let load = Packed::new(encode(&load, Dialect::Bin));
+    Some(StoreReturn {
+        record: ReturnRecord {
+            jid: call.jid.clone(),
+            minion,
+            received,
+            fun: fun.clone(),
+            retcode: 0,
+            success: true,
+            load: load.clone(),
+        },
+        job: JobRecord {
+            jid: call.jid.clone(),
+            created: received,
+            user: call.user.clone(),
+            fun,
+            tgt: id.to_owned(),
+            tgt_type: "list".to_owned(),
+            load,
+            minions: Vec::new(),
+            nocache: false,
+        },
+        standalone: true,
+        events: Vec::new(),
+        keep: true,
+    })
+}

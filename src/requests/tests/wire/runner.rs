@@ -1,0 +1,151 @@
+//! `runner`: who may, what is told, what is kept.
+
+use saltern_model::Event;
+use saltern_requests::{Effect, NO_ANSWER, Ran, Run};
+use saltern_wire::msgpack::Value;
+
+use crate::client::{Load, clear};
+use crate::site::{Site, data, decode};
+
+/// What stock's `RunnerClient` sends.
+fn load(site: &Site, fun: &str, arguments: &[&str]) -> Load {
+    let arguments = arguments.iter().map(|text| Value::from(*text));
+    let kwarg = Value::map([
+        ("kwarg", Value::Map(Vec::new())),
+        ("arg", Value::Array(arguments.collect())),
+    ]);
+    Load::new()
+        .set("cmd", "runner")
+        .set("fun", fun)
+        .set("kwarg", kwarg)
+        .set("user", "root")
+        .set("key", site.services.users.key("root").unwrap().expose())
+}
+
+/// The answer, and what the run fires and keeps.
+fn run(site: &Site, load: Load) -> (Value, Vec<Event>, Ran) {
+    let mut outcome = site.ask(clear(load, 3));
+    let Some(Effect::Run(run)) = outcome.effects.pop() else {
+        panic!("a function runs")
+    };
+    let run: Run = *run;
+    let (_, work) = run.into_parts();
+    let mut fired = Vec::new();
+    let ran = work(&mut |event| fired.push(event));
+    (decode(&outcome.reply), fired, ran)
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
+    value.get(name).and_then(Value::as_str)
+}
+
+#[test]
+fn a_function_is_told_of_before_and_after_and_kept() {
+    let site = Site::new("");
+    let (answer, fired, ran) = run(&site, load(&site, "jobs.list_jobs", &[]));
+    let jid = text(&answer, "jid").unwrap();
+    let tag = format!("salt/run/{jid}");
+    assert_eq!(text(&answer, "tag"), Some(tag.as_str()));
+    let [new] = fired.as_slice() else {
+        panic!("one event comes before the end")
+    };
+    assert_eq!(new.tag.to_string(), format!("{tag}/new"));
+    let expected = Load::new()
+        .set("fun", "runner.jobs.list_jobs")
+        .set("jid", jid)
+        .set("user", "root")
+        .set("fun_args", Value::Array(Vec::new()));
+    assert_eq!(data(new), expected.clone().value());
+    assert_eq!(ran.end.tag.to_string(), format!("{tag}/ret"));
+    let expected = expected
+        .set("return", Value::Map(Vec::new()))
+        .set("success", true);
+    assert_eq!(data(&ran.end), expected.value());
+
+    let kept = ran.store.unwrap();
+    assert_eq!(kept.record.minion.as_str(), "host_master");
+    assert!(kept.standalone && kept.keep && kept.events.is_empty());
+    let load = decode(kept.record.load.bytes());
+    assert_eq!(text(&load, "fun"), Some("runner.jobs.list_jobs"));
+    assert_eq!(text(&load, "tgt"), Some("host_master"));
+    let returned = load.get("return").unwrap();
+    assert_eq!(returned.get("success"), Some(&Value::from(true)));
+    assert!(text(returned, "_stamp").is_some());
+}
+
+#[test]
+fn calls_are_not_kept_when_the_site_does_not_want_them() {
+    for option in ["runner_returns: False\n", "job_cache: False\n"] {
+        let site = Site::new(option);
+        let (_, _, ran) = run(&site, load(&site, "jobs.list_jobs", &[]));
+        assert!(ran.store.is_none(), "{option}");
+    }
+}
+
+#[test]
+fn an_unknown_function_is_told_as_a_failure() {
+    let site = Site::new("");
+    let (_, fired, ran) = run(&site, load(&site, "no.such", &["one"]));
+    assert!(fired.is_empty());
+    let end = data(&ran.end);
+    let returned = text(&end, "return").unwrap();
+    assert!(
+        returned.contains("'no.such' is not available"),
+        "{returned}"
+    );
+    assert_eq!(end.get("success"), Some(&Value::from(false)));
+    assert_eq!(end.get("retcode"), Some(&Value::from(1)));
+}
+
+#[test]
+fn progress_is_told_on_the_way() {
+    let site = Site::new("");
+    let mut load = load(&site, "jobs.list_jobs", &[]);
+    let kwarg = Value::map([
+        ("arg", Value::Array(Vec::new())),
+        ("kwarg", Value::map([("display_progress", true)])),
+    ]);
+    load = load.set("kwarg", kwarg);
+    let (_, fired, _) = run(&site, load);
+    let tags: Vec<String> = fired.iter().map(|event| event.tag.to_string()).collect();
+    assert!(tags[0].ends_with("/new") && tags[1].ends_with("/progress"));
+    assert!(text(&data(&fired[1]), "message").is_some());
+}
+
+#[test]
+fn only_the_key_of_a_trusted_user_opens_the_gate() {
+    let site = Site::new("publisher_acl: {ana: ['.*']}\nsudo_acl: True\n");
+    let kinds = [
+        ("token", "TokenAuthenticationError"),
+        ("eauth", "EauthAuthenticationError"),
+    ];
+    for (field, name) in kinds {
+        let load = load(&site, "jobs.list_jobs", &[]).set(field, "pam");
+        let reply = decode(&site.ask_in_vain(field, clear(load, 3)));
+        assert_eq!(text(reply.get("error").unwrap(), "name"), Some(name));
+    }
+    let wrong = [
+        load(&site, "jobs.list_jobs", &[]).set("key", "wrong"),
+        load(&site, "jobs.list_jobs", &[]).set("key", 5),
+        load(&site, "jobs.list_jobs", &[]).set("user", "sudo_ana"),
+        load(&site, "jobs.list_jobs", &[]).set("user", "sudo_"),
+    ];
+    for load in wrong {
+        let reply = decode(&site.ask_in_vain("key", clear(load, 3)));
+        let error = reply.get("error").unwrap();
+        assert_eq!(text(error, "name"), Some("UserAuthenticationError"));
+        assert_eq!(
+            text(error, "message"),
+            Some("Authentication failure of type \"user\" occurred")
+        );
+    }
+    assert_eq!(site.refused(), 6);
+}
+
+#[test]
+fn a_load_without_a_function_is_not_handled() {
+    let site = Site::new("");
+    let load = load(&site, "", &[]).set("fun", Value::Nil);
+    let reply = site.ask_in_vain("fun", clear(load, 3));
+    assert_eq!(decode(&reply).as_str(), Some(NO_ANSWER));
+}

@@ -1,0 +1,93 @@
+//! `saltern run FUNCTION [ARGS]`: runs a function of the master and prints what it returns, as
+//! stock's `salt-run` does. Unlike there, the function runs in the master.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use saltern_base::exit::Exit;
+use saltern_client::{ClientConfig, LocalClient, RunnerRequest};
+use saltern_output::{Outputter, Style, json, render};
+use saltern_wire::msgpack::Value;
+
+use super::{chain, complain, load_config, say};
+use crate::{ConfigArgument, logging};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// How to print what is returned.
+    #[arg(long, value_name = "FORM", default_value = "nested")]
+    out: Form,
+    /// Seconds to wait for the end; without it, however long it takes.
+    #[arg(short, long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Print without colours.
+    #[arg(long)]
+    no_color: bool,
+    /// The function, such as `jobs.list_jobs`.
+    function: String,
+    /// Its arguments, read as YAML; `name=value` is an argument with a name.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Form {
+    Nested,
+    Json,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Exit {
+    logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
+    let loaded = match load_config(&arguments.config) {
+        Ok(loaded) => loaded,
+        Err(exit) => return exit,
+    };
+    let client = LocalClient::new(ClientConfig::from(&loaded.config));
+    let request = request(arguments);
+    match actix_rt::System::new().block_on(client.call(&request)) {
+        Ok(returned) => {
+            say(&format!("{}\n", shown(&returned.value, arguments)));
+            if returned.retcode == 0 {
+                Exit::Ok
+            } else {
+                Exit::Failure
+            }
+        }
+        Err(error) => {
+            complain(&chain(&error));
+            Exit::Failure
+        }
+    }
+}
+
+fn request(arguments: &Arguments) -> RunnerRequest {
+    let mut arg = super::yaml_arguments::parse(&arguments.arguments);
+    let is_named = |value: &Value| value.get("__kwarg__").and_then(Value::as_bool) == Some(true);
+    let mut kwarg = match arg.pop_if(|last| is_named(last)) {
+        Some(Value::Map(named)) => named,
+        _ => Vec::new(),
+    };
+    kwarg.retain(|(name, _)| name.as_str() != Some("__kwarg__"));
+    RunnerRequest {
+        fun: arguments.function.clone(),
+        arg,
+        kwarg,
+        timeout: arguments.timeout.map(Duration::from_secs),
+    }
+}
+
+/// The value; one that names its outputter is the data behind it.
+fn shown(value: &Value, arguments: &Arguments) -> String {
+    let named = value.get("outputter").and_then(Value::as_str);
+    let data = named.and_then(|_| value.get("data")).unwrap_or(value);
+    match arguments.out {
+        Form::Json => json(data),
+        Form::Nested => {
+            let style = Style::new(!arguments.no_color && std::io::stdout().is_terminal());
+            render(data, Outputter::for_name(named), &style)
+        }
+    }
+}
