@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, AsyncContext, Context, Recipient};
+use actix::{Actor, AsyncContext, Context, Recipient, ResponseActFuture};
 use saltern_model::{Event, Jid, MinionId, Packed, Tag, stamp};
 use saltern_requests::{Publication, Services, Topics};
 use saltern_supervise::Child;
@@ -73,6 +73,12 @@ impl Child for Maintenance {
             outbox: Outbox::default(),
         }
     }
+
+    /// The minions are still there: the next master is to know where.
+    fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        self.seed.presence.remember();
+        None
+    }
 }
 
 impl Actor for Maintenance {
@@ -94,6 +100,7 @@ impl Actor for Maintenance {
         context.run_interval(round, |duties, context| {
             duties.expire_jobs();
             duties.tell_presence(context);
+            duties.seed.presence.remember();
             // A look that is still going on sees what this one would.
             let _ = duties.seed.upkeep.try_send(LookOver);
             let _ = duties.seed.remotes.try_send(FetchRemotes);
@@ -175,7 +182,11 @@ impl Maintenance {
             return;
         }
         let most = services.config.saltern_presence_questions;
-        for (connection, jid) in self.seed.presence.to_ask(most, || services.minter.mint()) {
+        for (connection, jid) in self
+            .seed
+            .presence
+            .take_unasked(most, || services.minter.mint())
+        {
             // Whatever it says of a job that does not run, it says it under this jid.
             let arg = vec![Value::from(jid.as_str())];
             let ask = Ask {

@@ -3,32 +3,42 @@
 //!
 //! Two things are kept apart. When and where each minion was last heard is written by every worker
 //! with every request, so it is a map of atomics. Who sits on which connection changes rarely, and
-//! is a [`Table`] behind a lock, with the reasoning in it. Both outlive the actors, and neither
-//! outlives the process: after a start a minion is `Known` until it connects or is heard.
+//! is a [`Table`] behind a lock, with the reasoning in it. Both outlive the actors. Over a restart
+//! of the master only the addresses are remembered ([`memory`]): a minion is `Known` until a
+//! connection comes from where it was, or it is heard.
 //!
 //! Not here: sending the questions and ending the connections that are not wanted any more, which
 //! [`Maintenance`](crate::maintenance) does.
 
+mod memory;
 mod metrics;
 mod questions;
 mod table;
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use dashmap::DashMap;
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
+use saltern_config::MasterConfig;
 use saltern_model::{Absence, Jid, MinionId, Standing};
 use saltern_requests::Surroundings;
 use saltern_store::AcceptedIds;
 use saltern_wire::zmtp::{Close, SubscriberWatch};
 use tokio::time::Instant;
 
+use self::memory::Memory;
 use self::questions::Questions;
 use self::table::Table;
+
+/// Minions that were there before a restart have as long to come back: until then nobody is asked
+/// who it is, and nobody is told to be lost.
+const RETURN: Duration = Duration::from_secs(30);
 
 /// See the module; shared by all workers.
 pub(crate) struct Presence {
@@ -42,12 +52,16 @@ pub(crate) struct Presence {
     filtering: bool,
     clock: Clock,
     started: Instant,
+    /// What is remembered over a restart, and whether it has changed since it was written.
+    memory: PathBuf,
+    is_new: AtomicBool,
 }
 
 struct Heard {
     from: IpAddr,
-    /// Microseconds since `started`: a step of the clock does not move it.
-    at: AtomicU64,
+    /// Microseconds since `started`, less than zero for before: a step of the clock does not move
+    /// it.
+    at: AtomicI64,
 }
 
 /// What changed between two looks at who is present; all sorted.
@@ -59,16 +73,18 @@ pub(crate) struct Change {
 }
 
 impl Presence {
-    pub(crate) fn new(filtering: bool, clock: Clock, registry: &Registry) -> Arc<Self> {
+    pub(crate) fn new(config: &MasterConfig, clock: Clock, registry: &Registry) -> Arc<Self> {
         let presence = Arc::new(Self {
             heard: DashMap::new(),
             table: Mutex::new(Table::new()),
             questions: Questions::new(registry),
             accepted: Mutex::new(Arc::new(AcceptedIds::new(Vec::new()))),
             before: Mutex::default(),
-            filtering,
+            filtering: config.zmq_filtering,
             clock,
             started: Instant::now(),
+            memory: memory::path(&config.cachedir),
+            is_new: AtomicBool::new(false),
         });
         metrics::register(registry, Arc::downgrade(&presence));
         presence
@@ -96,9 +112,12 @@ impl Presence {
     }
 
     /// The connections to ask now who they are, at most `most`, each with the jid of its question.
-    pub(crate) fn to_ask(&self, most: usize, mint: impl Fn() -> Jid) -> Vec<(u64, Jid)> {
+    pub(crate) fn take_unasked(&self, most: usize, mint: impl Fn() -> Jid) -> Vec<(u64, Jid)> {
         let now = Instant::now();
-        let connections = self.table.lock().to_ask(most, now);
+        if now < self.started + RETURN {
+            return Vec::new();
+        }
+        let connections = self.table.lock().take_unasked(most, now);
         let asked = connections.into_iter().map(|connection| {
             let jid = mint();
             self.questions.ask(&jid, connection, now);
@@ -107,7 +126,8 @@ impl Presence {
         asked.collect()
     }
 
-    /// Who is present, and what has changed since this was last called.
+    /// Who is present, and what has changed since this was last called, or since the master before
+    /// this one wrote its memory.
     pub(crate) fn change(&self) -> Change {
         let present = self.connected();
         let mut before = self.before.lock();
@@ -115,13 +135,76 @@ impl Presence {
             let only = these.iter().filter(|id| those.binary_search(id).is_err());
             only.cloned().collect()
         };
-        let change = Change {
-            new: beside(&present, &before),
-            lost: beside(&before, &present),
-            present: present.clone(),
-        };
-        *before = present;
-        change
+        let mut lost = beside(&before, &present);
+        let new = beside(&present, &before);
+        *before = present.clone();
+        if Instant::now() < self.started + RETURN {
+            let returning = |minion: &MinionId| self.state(minion) == Standing::Known;
+            before.extend(lost.extract_if(.., |minion| returning(minion)));
+            before.sort_unstable();
+        }
+        Change { present, new, lost }
+    }
+
+    /// Begins with these minions, and with what the master before this one remembered of them.
+    pub(crate) fn begin(&self, accepted: &Arc<AcceptedIds>) {
+        self.accept(accepted);
+        let memories = memory::read(&self.memory).unwrap_or_else(|error| {
+            tracing::warn!(%error, "where minions were before cannot be read");
+            Vec::new()
+        });
+        let (now, wall) = (Instant::now(), self.clock.unix_micros());
+        let mut before = Vec::new();
+        for memory in memories {
+            if memory.was_present {
+                before.push(memory.minion.clone());
+            }
+            if !accepted.contains(memory.minion.as_str()) {
+                continue;
+            }
+            let heard = Heard {
+                from: memory.from,
+                // A clock that was set back does not make it heard by this master.
+                at: AtomicI64::new(memory.heard.saturating_sub(wall).min(-1)),
+            };
+            self.heard.insert(memory.minion.clone(), heard);
+            let from = memory.from.to_canonical();
+            self.table.lock().recall(&memory.minion, from, now);
+        }
+        before.sort_unstable();
+        *self.before.lock() = before;
+    }
+
+    /// Writes down what the next master is to remember, if there is anything new.
+    pub(crate) fn remember(&self) {
+        if !self.is_new.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let present = self.connected();
+        let heard = self.heard.iter().map(|entry| Memory {
+            minion: entry.key().clone(),
+            heard: self.wall(entry.value()),
+            from: entry.value().from,
+            was_present: present.binary_search(entry.key()).is_ok(),
+        });
+        let memories: Vec<Memory> = heard.collect();
+        if let Err(error) = memory::write(&self.memory, &memories) {
+            self.is_new.store(true, Ordering::Relaxed);
+            tracing::debug!(%error, "where minions are cannot be written down");
+        }
+    }
+
+    /// Read first: all workers come by here with every request.
+    fn is_to_be_written(&self) {
+        if !self.is_new.load(Ordering::Relaxed) {
+            self.is_new.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn wall(&self, heard: &Heard) -> i64 {
+        let now = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let ago = now.saturating_sub(heard.at.load(Ordering::Relaxed));
+        self.clock.unix_micros().saturating_sub(ago)
     }
 }
 
@@ -133,18 +216,21 @@ impl Surroundings for Presence {
     fn heard(&self, minion: &MinionId, from: IpAddr) {
         let now = Instant::now();
         let at = now.duration_since(self.started).as_micros();
-        let at = u64::try_from(at).unwrap_or(u64::MAX);
+        let at = i64::try_from(at).unwrap_or(i64::MAX);
         if let Some(heard) = self.heard.get(minion.as_str())
             && heard.from == from
+            && heard.at.load(Ordering::Relaxed) >= 0
         {
             heard.at.store(at, Ordering::Relaxed);
+            self.is_to_be_written();
             return;
         }
         let heard = Heard {
             from,
-            at: AtomicU64::new(at),
+            at: AtomicI64::new(at),
         };
         self.heard.insert(minion.clone(), heard);
+        self.is_to_be_written();
         self.table.lock().heard(minion, from.to_canonical(), now);
     }
 
@@ -153,11 +239,8 @@ impl Surroundings for Presence {
     }
 
     fn last_heard(&self, minion: &MinionId) -> Option<i64> {
-        let at = self.heard.get(minion.as_str())?.at.load(Ordering::Relaxed);
-        let now = self.started.elapsed().as_micros();
-        let ago = now.saturating_sub(u128::from(at));
-        let ago = i64::try_from(ago).unwrap_or(i64::MAX);
-        Some(self.clock.unix_micros().saturating_sub(ago))
+        let heard = self.heard.get(minion.as_str())?;
+        Some(self.wall(&heard))
     }
 
     fn address(&self, minion: &MinionId) -> Option<IpAddr> {

@@ -276,8 +276,7 @@ impl Plan {
         (requests, publish, events): (ReqListener, PubListener, EventSockets),
     ) {
         let subscribers = publish.handle();
-        let filters = parts.config.zmq_filtering;
-        let presence = Presence::new(filters, parts.clock.clone(), &parts.registry);
+        let presence = Presence::new(&parts.config, parts.clock.clone(), &parts.registry);
         let watch: Arc<dyn SubscriberWatch> = presence.clone();
         subscribers.set_watch(Arc::downgrade(&watch));
         let services = Arc::new(Services::new(
@@ -288,6 +287,10 @@ impl Plan {
             presence.clone(),
             &parts.registry,
         ));
+        match services.pki.accepted() {
+            Ok(accepted) => presence.begin(&accepted),
+            Err(error) => tracing::error!(%error, "the accepted minions cannot be listed"),
+        }
         let rotation = Rotation::default();
         // The shared key survived the last stop; one that was revoked meanwhile must not be used.
         // Nobody is there yet to be told of it.

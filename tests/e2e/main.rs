@@ -13,6 +13,7 @@ mod mine;
 mod minion_events;
 mod mixed;
 mod pillar;
+mod presence;
 mod probe;
 mod sessions;
 mod targets;

@@ -207,6 +207,8 @@ impl Site {
             .set("id", id)
             .set("master", "127.0.0.1")
             .set("master_port", self.ret_port)
+            // Where a stock minion looks for its connection when it checks on its master.
+            .set("publish_port", self.publish_port())
             .set("root_dir", &root)
             .set("pki_dir", format!("{root}/pki"))
             .set("cachedir", format!("{root}/cache"))

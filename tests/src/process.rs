@@ -230,6 +230,15 @@ impl Daemon {
             .with_context(|| format!("cannot signal {}", self.name))
     }
 
+    /// Sends a signal to the process and to all its children.
+    ///
+    /// # Errors
+    /// When they are gone.
+    pub fn signal_all(&self, signal: Signal) -> Result<()> {
+        rustix::process::kill_process_group(pid(&self.child), signal)
+            .with_context(|| format!("cannot signal {} and its children", self.name))
+    }
+
     /// Asks it to stop and waits; after the deadline the whole group is killed.
     ///
     /// # Errors

@@ -80,6 +80,8 @@ struct Seat {
     held: Vec<u64>,
     /// Why it holds none of those any more.
     absence: Option<Absence>,
+    /// It was heard by the master that ran before this one, and not by this one.
+    is_recalled: bool,
 }
 
 /// What is not tied, by address.
@@ -184,9 +186,20 @@ impl Table {
         }
     }
 
+    /// The minion was last heard from this address before the master was started anew.
+    pub(super) fn recall(&mut self, minion: &MinionId, address: IpAddr, now: Instant) {
+        if self.accepted.contains(minion.as_str()) && !self.seats.contains_key(minion) {
+            self.heard(minion, address, now);
+            if let Some(seat) = self.seats.get_mut(minion) {
+                seat.is_recalled = true;
+            }
+        }
+    }
+
     /// A request of the minion came from this address; its key vouched for it.
     pub(super) fn heard(&mut self, minion: &MinionId, address: IpAddr, now: Instant) {
         let seat = self.seats.entry(minion.clone()).or_default();
+        seat.is_recalled = false;
         let before = seat.address.replace(address);
         let is_tied = !seat.held.is_empty();
         if before == Some(address) || is_tied {
@@ -243,7 +256,7 @@ impl Table {
     }
 
     /// The connections to ask now who they are, at most `most`. Each is named once.
-    pub(super) fn to_ask(&mut self, most: usize, now: Instant) -> Vec<u64> {
+    pub(super) fn take_unasked(&mut self, most: usize, now: Instant) -> Vec<u64> {
         let mut found = Vec::new();
         for address in self.unclear.iter().copied().collect::<Vec<_>>() {
             let Some(place) = self.places.get_mut(&address) else {
@@ -311,6 +324,9 @@ impl Table {
         }
         let place = seat.address.and_then(|address| self.places.get(&address));
         let Some(place) = place.filter(|place| !place.connections.is_empty()) else {
+            if seat.is_recalled && place.is_none_or(|place| place.ended.is_none()) {
+                return Standing::Known;
+            }
             let ended = seat.absence.or(place.and_then(|place| place.ended));
             return Standing::Away(ended.unwrap_or(Absence::NeverConnected));
         };
@@ -385,6 +401,7 @@ impl Table {
         let seat = self.seats.entry(minion.clone()).or_default();
         seat.held.push(number);
         seat.absence = None;
+        seat.is_recalled = false;
         let heard_from = seat.address;
         if let Some(place) = heard_from.and_then(|from| self.places.get_mut(&from)) {
             place.minions.remove(minion);
@@ -429,9 +446,11 @@ impl Table {
         if let Some(address) = seat.address {
             if let Some(place) = self.places.get_mut(&address)
                 && place.minions.remove(minion)
-                && place.minions.is_empty()
             {
-                connections.extend(&place.connections);
+                if place.minions.is_empty() {
+                    connections.extend(&place.connections);
+                }
+                place.unclear.get_or_insert(now);
             }
             self.settle(address, now);
         }

@@ -14,11 +14,76 @@ fn ids(texts: &[&str]) -> Arc<AcceptedIds> {
     ))
 }
 
+/// A master with its directory.
+struct Site {
+    dir: tempfile::TempDir,
+    clock: Clock,
+}
+
+impl Site {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("root_dir: {}\nid: m\n", dir.path().display());
+        std::fs::write(dir.path().join("master"), text).unwrap();
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000);
+        Self {
+            dir,
+            clock: Clock::manual(start),
+        }
+    }
+
+    /// The presence of a master that starts now, with these accepted minions.
+    fn starts(&self, registry: &Registry, accepted: &[&str]) -> Arc<Presence> {
+        let loaded = saltern_config::load_master(self.dir.path());
+        let config = loaded.map_err(|errors| errors.to_string()).unwrap().config;
+        let presence = Presence::new(&config, self.clock.clone(), registry);
+        presence.begin(&ids(accepted));
+        presence
+    }
+}
+
 fn presence(registry: &Registry) -> (Arc<Presence>, Clock) {
-    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000));
-    let presence = Presence::new(false, clock.clone(), registry);
-    assert!(presence.accept(&ids(&["m1", "m2"])).is_empty());
-    (presence, clock)
+    let site = Site::new();
+    (site.starts(registry, &["m1", "m2"]), site.clock)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_of_the_master_is_no_change() {
+    let site = Site::new();
+    let first = site.starts(&Registry::new(), &["m1", "m2", "m3"]);
+    for (connection, minion) in [(1, "m1"), (2, "m2"), (3, "m3")] {
+        SubscriberWatch::subscribed(&*first, connection, AT, b"");
+        first.heard(&id(minion), AT.ip());
+    }
+    let heard = site.clock.unix_micros();
+    first.remember();
+    drop(first);
+
+    site.clock.advance(Duration::from_secs(10));
+    let second = site.starts(&Registry::new(), &["m1", "m2"]);
+    assert_eq!(second.state(&id("m1")), Standing::Known);
+    assert_eq!(second.last_heard(&id("m1")), Some(heard));
+    let none = Vec::new();
+    let change = second.change();
+    let lost = [id("m3")];
+    assert_eq!(
+        (&change.new, &change.lost[..]),
+        (&none, &lost[..]),
+        "no key"
+    );
+    // They say nothing when they connect, and are known by where they were.
+    SubscriberWatch::subscribed(&*second, 1, AT, b"");
+    SubscriberWatch::subscribed(&*second, 2, AT, b"");
+    assert_eq!(second.state(&id("m1")), Standing::Connected);
+    let change = second.change();
+    assert_eq!((change.new, change.lost), (Vec::new(), Vec::new()));
+    // One that does not come back is missed after a while, and not before.
+    drop(second);
+    let third = site.starts(&Registry::new(), &["m1", "m2", "m3"]);
+    assert_eq!(third.change().lost, none);
+    tokio::time::advance(RETURN).await;
+    assert_eq!(third.change().lost, [id("m1"), id("m2"), id("m3")]);
+    assert_eq!(third.state(&id("m1")), Standing::Known);
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +132,7 @@ async fn an_answer_counts_for_the_connection_that_was_asked() {
     presence.left(1, Close::Heartbeat);
     tokio::time::advance(Duration::from_secs(60)).await;
     assert!(!presence.is_answer(&id("m2"), jid(1).as_str()));
-    let asked = presence.to_ask(10, || jid(1));
+    let asked = presence.take_unasked(10, || jid(1));
     assert_eq!(asked, [(2, jid(1))]);
     assert!(!presence.is_answer(&id("m2"), jid(2).as_str()), "a job");
     assert!(presence.is_answer(&id("m2"), jid(1).as_str()));

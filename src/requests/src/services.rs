@@ -30,7 +30,7 @@ pub trait Surroundings: Send + Sync {
     /// Whether the minion would get a publication sent now, and if not, why.
     fn state(&self, minion: &MinionId) -> Standing;
     /// When the minion's last authenticated request came, in microseconds since 1970; `None` if
-    /// none came since the master started.
+    /// none came for as long as the master remembers.
     fn last_heard(&self, minion: &MinionId) -> Option<i64>;
     /// The address that its connection to the publish port comes from, else its last request.
     fn address(&self, minion: &MinionId) -> Option<IpAddr>;

@@ -76,7 +76,7 @@ impl At {
     }
 
     fn asks(&mut self) -> Vec<u64> {
-        let mut asked = self.table.to_ask(usize::MAX, self.now);
+        let mut asked = self.table.take_unasked(usize::MAX, self.now);
         asked.sort_unstable();
         self.check();
         asked
@@ -237,7 +237,7 @@ fn few_are_asked_at_a_time_and_each_once() {
     at.passes(SETTLED);
     let mut asked = Vec::new();
     for expected in [4, 4, 1, 0] {
-        let now = at.table.to_ask(4, at.now);
+        let now = at.table.take_unasked(4, at.now);
         assert_eq!(now.len(), expected);
         asked.extend(now);
     }

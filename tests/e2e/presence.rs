@@ -1,0 +1,184 @@
+//! Which minions are there, as the master tells it: in stock's events, with the reasons in its
+//! metrics. Every minion here has one address, as all of a site behind one router have.
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Event, Release, Server, Site, TestResult};
+use serde_json::{Value, json};
+
+#[test]
+fn stock_3008_tells_presence() -> TestResult {
+    presence_is_told(Server::Stock(Release::V3008))
+}
+
+#[test]
+fn presence_is_told_to_3006() -> TestResult {
+    presence_is_told(Server::Saltern(Release::V3006))
+}
+
+#[test]
+fn presence_is_told_to_3007() -> TestResult {
+    presence_is_told(Server::Saltern(Release::V3007))
+}
+
+#[test]
+fn presence_is_told_to_3008() -> TestResult {
+    presence_is_told(Server::Saltern(Release::V3008))
+}
+
+/// What stock's master tells too, word for word.
+fn presence_is_told(server: Server) -> TestResult {
+    Site::run(
+        server,
+        |config| _ = config.set("presence_events", "True"),
+        |site| {
+            let release = site.server().release();
+            site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+            let come = change(site, 0, "m1 to come", &["m1"], &[])?;
+            ensure!(come.fields() == ["_stamp", "lost", "new"], "{come:?}");
+            let mark = site.events().mark();
+            let told = present(site, mark, &["m1"])?;
+            ensure!(told.fields() == ["_stamp", "present"], "{told:?}");
+            // Only what changes is told as a change.
+            present(site, site.events().mark(), &["m1"])?;
+            let again = site.events().since(mark);
+            let again = again.iter().find(|it| it.tag == "salt/presence/change");
+            ensure!(again.is_none(), "{again:?}");
+
+            site.step("the minion is killed");
+            site.kill_minion("m1");
+            change(site, mark, "m1 to go", &[], &["m1"])?;
+            present(site, site.events().mark(), &[])?;
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn of_many_minions_on_one_address_the_right_one_is_missed() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |config| {
+            config
+                .set("presence_events", "True")
+                .set("saltern_heartbeat_interval", 3);
+        },
+        |site| {
+            let mut minions: Vec<(String, MinionKind)> = Release::ALL
+                .map(|release| (release.minion_id(), MinionKind::Stock(release)))
+                .into();
+            minions.push(("native".to_owned(), MinionKind::Native));
+            let named: Vec<(&str, MinionKind)> = minions
+                .iter()
+                .map(|(id, kind)| (id.as_str(), *kind))
+                .collect();
+            site.bring_up(&named)?;
+            let ids: Vec<&str> = named.iter().map(|(id, _)| *id).collect();
+            present(site, 0, &ids)?;
+
+            for id in &ids {
+                killed_and_back(site, id, &ids)?;
+            }
+            for id in &ids {
+                frozen_and_back(site, id, &ids)?;
+            }
+            a_deleted_minion_is_out_at_once(site, "m3007", &["m3006", "m3008", "native"])
+        },
+    )
+}
+
+fn killed_and_back(site: &mut Site, id: &str, ids: &[&str]) -> Result<()> {
+    site.step(&format!("{id} is killed"));
+    let mark = site.events().mark();
+    site.kill_minion(id);
+    change(site, mark, "it to be missed, and nobody else", &[], &[id])?;
+    let mark = site.events().mark();
+    site.start_prepared_minion(id)?;
+    change(site, mark, "it to come back", &[id], &[])?;
+    present(site, mark, ids)?;
+    Ok(())
+}
+
+/// A process that stands still keeps its connection: only its silence tells.
+fn frozen_and_back(site: &mut Site, id: &str, ids: &[&str]) -> Result<()> {
+    site.step(&format!("{id} is frozen"));
+    let before = closed(site, "heartbeat")?;
+    let mark = site.events().mark();
+    site.minion(id)?.signal_all(Signal::STOP)?;
+    change(site, mark, "its silence to be noticed", &[], &[id])?;
+    ensure!(
+        closed(site, "heartbeat")? > before,
+        "no heartbeat was missed"
+    );
+    let mark = site.events().mark();
+    site.minion(id)?.signal_all(Signal::CONT)?;
+    change(site, mark, "it to come back by itself", &[id], &[])?;
+    present(site, mark, ids)?;
+    Ok(())
+}
+
+fn a_deleted_minion_is_out_at_once(site: &mut Site, id: &str, left: &[&str]) -> Result<()> {
+    site.step(&format!("the key of {id} is deleted"));
+    site.announce(id);
+    let mark = site.events().mark();
+    let run = site.salt_key(&["-y", "-d", id])?;
+    run.expect_code(0)?;
+    change(site, mark, "it to be out", &[], &[id])?;
+    ensure!(
+        closed(site, "dismissed")? == 1,
+        "its connection was not ended"
+    );
+    present(site, mark, left)?;
+    Ok(())
+}
+
+/// Waits for exactly this change.
+fn change(site: &Site, mark: usize, what: &str, new: &[&str], lost: &[&str]) -> Result<Event> {
+    let listed = |value: &Value| -> Option<Vec<String>> {
+        let ids = value.as_array()?.iter().filter_map(Value::as_str);
+        Some(ids.map(str::to_owned).collect())
+    };
+    let event = site.events().find_since(mark, what, SOON, |event| {
+        let is_change = event.tag == "salt/presence/change";
+        is_change.then(|| event.clone())
+    })?;
+    let told = (listed(&event.data["new"]), listed(&event.data["lost"]));
+    let expected = (owned(new), owned(lost));
+    ensure!(
+        told == (Some(expected.0), Some(expected.1)),
+        "waited for {what}; told was {:?}",
+        event.data
+    );
+    Ok(event)
+}
+
+fn owned(ids: &[&str]) -> Vec<String> {
+    ids.iter().map(|id| (*id).to_owned()).collect()
+}
+
+/// Waits until exactly these are told to be present.
+fn present(site: &Site, mark: usize, ids: &[&str]) -> Result<Event> {
+    let what = format!("{ids:?} to be present");
+    site.events().find_since(mark, &what, SOON, |event| {
+        if event.tag != "salt/presence/present" {
+            return None;
+        }
+        let mut told = event.data["present"].as_array()?.clone();
+        told.sort_by_key(|id| id.as_str().map(str::to_owned));
+        (json!(told) == json!(ids)).then(|| event.clone())
+    })
+}
+
+/// How many subscribers were closed for this reason.
+fn closed(site: &Site, reason: &str) -> Result<u64> {
+    let metrics = site.saltern(&["metrics"])?;
+    metrics.expect_code(0)?;
+    let labels = format!("saltern_zmtp_closed_total{{listener=\"publish\",reason=\"{reason}\"}} ");
+    let line = metrics
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix(&labels));
+    let count = line.context("the metrics name every reason")?;
+    Ok(count.parse()?)
+}
