@@ -83,7 +83,9 @@ fn of_many_minions_on_one_address_the_right_one_is_missed() -> TestResult {
             for id in &ids {
                 frozen_and_back(site, id, &ids)?;
             }
-            a_deleted_minion_is_out_at_once(site, "m3007", &["m3006", "m3008", "native"])
+            let left = ["m3006", "m3008", "native"];
+            a_deleted_minion_is_out_at_once(site, "m3007", &left)?;
+            a_restart_of_the_master_is_no_change(site, &left)
         },
     )
 }
@@ -103,6 +105,7 @@ fn killed_and_back(site: &mut Site, id: &str, ids: &[&str]) -> Result<()> {
 /// A process that stands still keeps its connection: only its silence tells.
 fn frozen_and_back(site: &mut Site, id: &str, ids: &[&str]) -> Result<()> {
     site.step(&format!("{id} is frozen"));
+    site.announce("the publish connection broke");
     let before = closed(site, "heartbeat")?;
     let mark = site.events().mark();
     site.minion(id)?.signal_all(Signal::STOP)?;
@@ -130,6 +133,20 @@ fn a_deleted_minion_is_out_at_once(site: &mut Site, id: &str, left: &[&str]) -> 
         "its connection was not ended"
     );
     present(site, mark, left)?;
+    Ok(())
+}
+
+/// Minions keep their sessions and say nothing: they are known by where they come from.
+fn a_restart_of_the_master_is_no_change(site: &mut Site, ids: &[&str]) -> Result<()> {
+    site.step("the master is started anew");
+    // What our own minion says of it.
+    site.announce("the publish connection broke");
+    site.stop_master()?;
+    site.start_master()?;
+    present(site, 0, ids)?;
+    let changes = site.events().since(0);
+    let change = changes.iter().find(|it| it.tag == "salt/presence/change");
+    ensure!(change.is_none(), "{change:?}");
     Ok(())
 }
 

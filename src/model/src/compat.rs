@@ -31,6 +31,15 @@ impl Compat {
             _ => None,
         }
     }
+
+    /// The release that is imitated.
+    pub fn release(self) -> &'static str {
+        match self {
+            Self::V3006 => "3006.28",
+            Self::V3007 => "3007.15",
+            Self::V3008 => "3008.3",
+        }
+    }
 }
 
 impl fmt::Display for Compat {

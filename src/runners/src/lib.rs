@@ -6,13 +6,16 @@
 //!
 //! A new module is a file with its table of functions, and a line in [`registry`].
 //!
-//! Suggested reading order: `call`, `registry`, `jobs`.
+//! Suggested reading order: `call`, `registry`, `jobs`, `manage`.
 #![warn(clippy::indexing_slicing)]
 
 mod call;
+mod fleet;
 mod jobs;
+mod manage;
 mod python;
 mod registry;
 
 pub use call::{Arguments, Call, Progress, RunnerError};
+pub use fleet::Fleet;
 pub use registry::{Knowledge, Ran, Runners};

@@ -10,10 +10,11 @@ use saltern_store::jobs::JobReader;
 use saltern_wire::msgpack::Value;
 
 use crate::call::{Call, Function, Progress, RunnerError};
-use crate::{jobs, python};
+use crate::fleet::Fleet;
+use crate::{jobs, manage, python};
 
 /// Every module with its functions.
-const MODULES: &[(&str, &[Function])] = &[("jobs", jobs::FUNCTIONS)];
+const MODULES: &[(&str, &[Function])] = &[("jobs", jobs::FUNCTIONS), ("manage", manage::FUNCTIONS)];
 
 /// What the functions know of the master.
 pub struct Knowledge {
@@ -21,6 +22,8 @@ pub struct Knowledge {
     pub config: Arc<MasterConfig>,
     /// The job database; a reader that nobody else uses.
     pub jobs: JobReader,
+    /// The minions; nothing in a process that does not know them.
+    pub(crate) fleet: Option<Arc<dyn Fleet>>,
     /// The calls under way.
     running: Mutex<BTreeMap<Jid, Value>>,
 }
@@ -31,7 +34,16 @@ impl Knowledge {
         Self {
             config,
             jobs,
+            fleet: None,
             running: Mutex::default(),
+        }
+    }
+
+    /// The same, with the minions.
+    pub fn with_fleet(self, fleet: Arc<dyn Fleet>) -> Self {
+        Self {
+            fleet: Some(fleet),
+            ..self
         }
     }
 

@@ -1,0 +1,34 @@
+//! What the functions know of the minions, behind a trait: who knows it lives above this crate.
+
+use std::net::IpAddr;
+
+use saltern_model::{MinionId, Standing, Target};
+use saltern_store::StoreError;
+
+use crate::call::RunnerError;
+
+/// The minions with an accepted key.
+pub trait Fleet: Send + Sync {
+    /// Those that the target means, sorted.
+    ///
+    /// # Errors
+    /// When the accepted keys cannot be listed. A target that cannot be used means nobody.
+    fn matching(&self, target: &Target) -> Result<Vec<MinionId>, StoreError>;
+
+    /// Where a minion stands.
+    fn standing(&self, minion: &MinionId) -> Standing;
+
+    /// When it was last heard, in microseconds since 1970.
+    fn last_heard(&self, minion: &MinionId) -> Option<i64>;
+
+    /// Where its connection, or its last request, comes from.
+    fn address(&self, minion: &MinionId) -> Option<IpAddr>;
+
+    /// The version of Salt that it runs, as far as it has said so.
+    fn version(&self, minion: &MinionId) -> Option<String>;
+}
+
+/// No minions are known: a process that only reads the job database.
+pub(crate) fn missing() -> RunnerError {
+    RunnerError::Refused("this process does not know the minions: ask the master".to_owned())
+}

@@ -1,0 +1,270 @@
+//! `manage.*`: which minions are up and which are not (`salt/runners/manage.py`).
+//!
+//! All answers come from what the master knows of its connections; no minion is asked. A minion
+//! that may be connected counts as up. Stock pings for `up`, `down` and `status`, and compares
+//! addresses of cached grains with those of connections for the others. Differences are listed in
+//! `DIFFERENCES.md`.
+
+use std::cmp::Ordering;
+
+use saltern_base::clock::civil;
+use saltern_model::{Absence, MinionId, Standing, Target, TargetType};
+use saltern_wire::msgpack::Value;
+
+use crate::call::{Bound, Function, Parameter, Progress, RunnerError};
+use crate::fleet::{Fleet, missing};
+use crate::python;
+use crate::registry::Knowledge;
+use Parameter::Optional;
+
+type Answer = Result<Value, RunnerError>;
+
+const OF_TARGET: &[Parameter] = &[
+    Optional("tgt"),
+    Optional("tgt_type"),
+    Optional("timeout"),
+    Optional("gather_job_timeout"),
+];
+
+const OF_SUBSET: &[Parameter] = &[Optional("subset"), Optional("show_ip")];
+
+const fn listing(name: &'static str, run: Run) -> Function {
+    Function {
+        name,
+        parameters: OF_SUBSET,
+        run,
+    }
+}
+
+type Run = fn(&Knowledge, &Bound<'_>, &mut Progress<'_>) -> Answer;
+
+/// The functions of the module. Stock has ten names for two of them.
+pub(crate) const FUNCTIONS: &[Function] = &[
+    listing("alived", present),
+    listing("allowed", present),
+    Function {
+        name: "down",
+        parameters: &[
+            Optional("removekeys"),
+            Optional("tgt"),
+            Optional("tgt_type"),
+            Optional("timeout"),
+            Optional("gather_job_timeout"),
+        ],
+        run: down,
+    },
+    listing("joined", present),
+    listing("list_not_state", not_present),
+    listing("list_state", present),
+    listing("not_alived", not_present),
+    listing("not_allowed", not_present),
+    listing("not_joined", not_present),
+    listing("not_present", not_present),
+    listing("not_reaped", not_present),
+    listing("present", present),
+    listing("reaped", present),
+    Function {
+        name: "standing",
+        parameters: OF_TARGET,
+        run: standing,
+    },
+    Function {
+        name: "status",
+        parameters: &[
+            Optional("output"),
+            Optional("tgt"),
+            Optional("tgt_type"),
+            Optional("timeout"),
+            Optional("gather_job_timeout"),
+        ],
+        run: status,
+    },
+    Function {
+        name: "up",
+        parameters: OF_TARGET,
+        run: up,
+    },
+    Function {
+        name: "versions",
+        parameters: &[],
+        run: versions,
+    },
+];
+
+fn fleet(knowledge: &Knowledge) -> Result<&dyn Fleet, RunnerError> {
+    knowledge.fleet.as_deref().ok_or_else(missing)
+}
+
+/// The minions of `tgt` and `tgt_type`; all, if nothing is said.
+fn targeted(fleet: &dyn Fleet, call: &Bound<'_>) -> Result<Vec<MinionId>, RunnerError> {
+    let kind = match call.text("tgt_type")? {
+        None => TargetType::Glob,
+        Some(name) => match TargetType::from_wire(&name) {
+            Some(kind) => kind,
+            // Nobody, as for a publish.
+            None => return Ok(Vec::new()),
+        },
+    };
+    let target = match call.get("tgt") {
+        Some(Value::Array(names)) if kind == TargetType::List => {
+            Target::List(names.iter().filter_map(python::scalar).collect())
+        }
+        _ => Target::Expression(kind, call.text("tgt")?.unwrap_or_else(|| "*".to_owned())),
+    };
+    Ok(fleet.matching(&target)?)
+}
+
+fn all(fleet: &dyn Fleet) -> Result<Vec<MinionId>, RunnerError> {
+    let everybody = Target::Expression(TargetType::Glob, "*".to_owned());
+    Ok(fleet.matching(&everybody)?)
+}
+
+/// Who is up, and who is not.
+fn split(knowledge: &Knowledge, call: &Bound<'_>) -> Result<[Value; 2], RunnerError> {
+    let fleet = fleet(knowledge)?;
+    let is_up = |minion: &MinionId| fleet.standing(minion).is_present();
+    let (up, down): (Vec<_>, Vec<_>) = targeted(fleet, call)?.into_iter().partition(is_up);
+    Ok([ids(&up), ids(&down)])
+}
+
+fn ids(minions: &[MinionId]) -> Value {
+    let ids = minions.iter().map(|minion| Value::from(minion.as_str()));
+    Value::Array(ids.collect())
+}
+
+fn status(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+    let [up, down] = split(knowledge, call)?;
+    Ok(Value::map([("up", up), ("down", down)]))
+}
+
+fn up(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+    let [up, _] = split(knowledge, call)?;
+    Ok(up)
+}
+
+fn down(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+    if call.flag("removekeys", false) {
+        return Err(RunnerError::Refused(
+            "removekeys is not done here: delete the keys with salt-key -d".to_owned(),
+        ));
+    }
+    let [_, down] = split(knowledge, call)?;
+    Ok(down)
+}
+
+/// The minions that `subset` lets through, by whether they are up.
+fn listed(fleet: &dyn Fleet, call: &Bound<'_>, is_up: bool) -> Result<Vec<MinionId>, RunnerError> {
+    let subset = call.truthy("subset").map(python::split_input);
+    let is_wanted = |minion: &MinionId| {
+        let names = subset.as_ref();
+        names.is_none_or(|names| names.iter().any(|name| name == minion.as_str()))
+            && fleet.standing(minion).is_present() == is_up
+    };
+    let mut minions = all(fleet)?;
+    minions.retain(is_wanted);
+    Ok(minions)
+}
+
+fn present(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+    let fleet = fleet(knowledge)?;
+    let minions = listed(fleet, call, true)?;
+    if !call.flag("show_ip", false) {
+        return Ok(ids(&minions));
+    }
+    let addresses = minions.iter().map(|minion| {
+        let address = fleet.address(minion).map(|address| address.to_string());
+        let address = address.map_or(Value::Nil, Value::from);
+        (Value::from(minion.as_str()), address)
+    });
+    Ok(Value::Map(addresses.collect()))
+}
+
+fn not_present(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+    Ok(ids(&listed(fleet(knowledge)?, call, false)?))
+}
+
+/// Our own: where each minion stands and why, when it was last heard, and from where.
+fn standing(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+    let fleet = fleet(knowledge)?;
+    let minions = targeted(fleet, call)?;
+    let described = minions.iter().map(|minion| {
+        let text = |text: Option<String>| text.map_or(Value::Nil, Value::from);
+        let standing = fleet.standing(minion);
+        let address = fleet.address(minion).map(|address| address.to_string());
+        let about = Value::map([
+            ("standing", Value::from(standing.to_string())),
+            ("since", text(since(standing).map(time_text))),
+            ("last_heard", text(fleet.last_heard(minion).map(time_text))),
+            ("address", text(address)),
+        ]);
+        (Value::from(minion.as_str()), about)
+    });
+    Ok(Value::Map(described.collect()))
+}
+
+fn since(standing: Standing) -> Option<i64> {
+    match standing {
+        Standing::Away(Absence::Closed { at } | Absence::Lost { at } | Absence::CutOff { at }) => {
+            Some(at)
+        }
+        _ => None,
+    }
+}
+
+/// A moment in UTC, to the second.
+fn time_text(unix_micros: i64) -> String {
+    let at = civil(unix_micros);
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        at.year, at.month, at.day, at.hour, at.minute, at.second
+    )
+}
+
+/// The versions that the minions have told the master, against the one that the master stands for.
+fn versions(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+    let fleet = fleet(knowledge)?;
+    let master = knowledge.config.salt_compat.release();
+    let mut groups: [(&str, Vec<(Value, Value)>); 4] = [
+        ("Minion offline", Vec::new()),
+        ("Minion requires update", Vec::new()),
+        ("Up to date", Vec::new()),
+        ("Minion newer than master", Vec::new()),
+    ];
+    let [(_, offline), (_, old), (_, same), (_, new)] = &mut groups;
+    for minion in all(fleet)? {
+        let version = fleet.version(&minion);
+        let version = version.filter(|_| fleet.standing(&minion).is_present());
+        let (group, shown) = match version {
+            None => (&mut *offline, Value::Bool(false)),
+            Some(version) => {
+                let group = match release_of(&version).cmp(&release_of(master)) {
+                    Ordering::Less => &mut *old,
+                    Ordering::Equal => &mut *same,
+                    Ordering::Greater => &mut *new,
+                };
+                (group, Value::from(version))
+            }
+        };
+        group.push((Value::from(minion.as_str()), shown));
+    }
+    let mut answer = vec![(Value::from("Master"), Value::from(master))];
+    for (label, members) in groups {
+        if !members.is_empty() {
+            answer.push((Value::from(label), Value::Map(members)));
+        }
+    }
+    Ok(Value::Map(answer))
+}
+
+/// The numbers that a version begins with: `3006.28` of `3006.28+12.g1a2b3c4`.
+fn release_of(version: &str) -> Vec<u64> {
+    let end = version.find(|c: char| !(c.is_ascii_digit() || c == '.'));
+    let numbers = version.get(..end.unwrap_or(version.len())).unwrap_or("");
+    numbers
+        .split('.')
+        .map_while(|number| number.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
