@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_base::clock::Clock;
@@ -32,6 +33,7 @@ use crate::keys::{KeyError, PkiDir};
 use crate::publication::{Functions, Outcome, Publication, open};
 use crate::sign_in::SignInError;
 use crate::stats::Subscribed;
+use crate::swarm::Slow;
 
 /// Stock takes the port from the sign-in unless its own option differs from this.
 const UNSET_PUBLISH_PORT: u16 = 4506;
@@ -102,6 +104,7 @@ impl Minion {
             seen: VecDeque::new(),
             answer_at_once: false,
             announce: true,
+            slow: None,
         };
         let session = life.sign_in_at_last().await?;
         life.listen(session).await
@@ -140,6 +143,8 @@ pub(crate) struct Life {
     pub(crate) answer_at_once: bool,
     /// Whether start events are sent.
     pub(crate) announce: bool,
+    /// Only in swarms.
+    pub(crate) slow: Option<Slow>,
 }
 
 impl Life {
@@ -229,6 +234,9 @@ impl Life {
             return;
         }
         self.channel.stats().note_publication();
+        if publication.is_probe() {
+            self.channel.stats().note_probe(&publication.jid);
+        }
         self.seen.push_back(publication.jid.clone());
         while self.seen.len() > self.channel.config().minion_jid_queue_hwm {
             self.seen.pop_front();
@@ -252,10 +260,25 @@ impl Life {
             publication,
             job,
         };
-        if self.answer_at_once && work.publication.is_quick() {
+        let delay = self.delay(&work.publication);
+        if !delay.is_zero() {
+            self.tasks.spawn(async move {
+                tokio::time::sleep(delay).await;
+                work.run().await;
+            });
+        } else if self.answer_at_once && work.publication.is_quick() {
             Box::pin(work.run()).await;
         } else {
             self.tasks.spawn(work.run());
+        }
+    }
+
+    /// How much later than others this minion turns to a publication.
+    fn delay(&self, publication: &Publication) -> Duration {
+        match self.slow {
+            Some(slow) if publication.is_probe() => slow.probes,
+            Some(slow) if !publication.is_quick() => slow.jobs,
+            _ => Duration::ZERO,
         }
     }
 }

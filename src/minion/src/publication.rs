@@ -74,6 +74,12 @@ impl Publication {
         }
     }
 
+    /// Whether it asks what runs (`saltutil.find_job`, `saltutil.running`).
+    pub(crate) fn is_probe(&self) -> bool {
+        matches!(&self.functions, Functions::One(name, _)
+            if name == "saltutil.find_job" || name == "saltutil.running")
+    }
+
     /// The fields of the return, in stock's order (`_thread_return`, `_prepare_return_pub`).
     pub(crate) fn return_fields(
         &self,

@@ -1,6 +1,7 @@
 //! Counts and latencies, shared by all minions of a swarm. Everything is atomic and of fixed
 //! size, so that measuring does not slow down what is measured.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -105,7 +106,11 @@ pub struct Stats {
     /// Minions that are subscribed now.
     pub subscribed: AtomicU64,
     last_publication: Mutex<Option<Instant>>,
+    probes: Mutex<HashSet<String>>,
 }
+
+/// Most probes that are told apart; a swarm lives for minutes.
+const PROBES: usize = 1 << 16;
 
 impl Stats {
     pub(crate) fn note_sign_in(&self, took: Duration, well: bool) {
@@ -120,6 +125,21 @@ impl Stats {
     pub(crate) fn note_publication(&self) {
         self.publications.fetch_add(1, Relaxed);
         *self.last_publication.lock() = Some(Instant::now());
+    }
+
+    /// Counts a publication that asks what runs, once for all the minions that get it.
+    pub(crate) fn note_probe(&self, jid: &str) {
+        let mut probes = self.probes.lock();
+        if probes.len() < PROBES && !probes.contains(jid) {
+            probes.insert(jid.to_owned());
+        }
+    }
+
+    /// How many publications asked what runs (`saltutil.find_job`, `saltutil.running`), whoever
+    /// sent them.
+    #[must_use]
+    pub fn probes(&self) -> usize {
+        self.probes.lock().len()
     }
 
     pub(crate) fn note_return(&self, took: Duration) {

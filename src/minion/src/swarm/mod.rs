@@ -68,10 +68,25 @@ pub struct SwarmConfig {
     pub jobs: usize,
     /// How long a sign-in may take.
     pub auth_timeout: Duration,
+    /// How often a sign-in is tried that takes longer.
+    pub auth_tries: u32,
     /// How long any other request may take.
     pub request_timeout: Duration,
     /// The pause while the master has not accepted a key.
     pub acceptance_wait_time: Duration,
+    /// Minions that have much else to do.
+    pub slow: Slow,
+}
+
+/// The first minions of a swarm, slow as machines under load are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Slow {
+    /// How many.
+    pub minions: usize,
+    /// How much later they answer whether they run a job.
+    pub probes: Duration,
+    /// How much later they begin a job that does more than answer.
+    pub jobs: Duration,
 }
 
 impl SwarmConfig {
@@ -92,8 +107,10 @@ impl SwarmConfig {
             zmq_filtering: false,
             jobs: 64,
             auth_timeout: Duration::from_secs(60),
+            auth_tries: 3,
             request_timeout: Duration::from_secs(60),
             acceptance_wait_time: Duration::from_secs(2),
+            slow: Slow::default(),
         }
     }
 
@@ -108,6 +125,14 @@ impl SwarmConfig {
                 first: self.first + share(part),
                 parallel: self.parallel.div_ceil(parts),
                 jobs: self.jobs.div_ceil(parts),
+                slow: Slow {
+                    minions: self
+                        .slow
+                        .minions
+                        .saturating_sub(share(part))
+                        .min(share(part + 1) - share(part)),
+                    ..self.slow
+                },
                 ..self.clone()
             })
             .collect()
@@ -235,7 +260,7 @@ impl Swarm {
         )]));
         let turns = Arc::new(Semaphore::new(self.config.jobs.max(1)));
         let mut lives = JoinSet::new();
-        for member in &self.members {
+        for (number, member) in self.members.iter().enumerate() {
             let Some(session) = member.session() else {
                 continue;
             };
@@ -250,6 +275,7 @@ impl Swarm {
                 seen: VecDeque::new(),
                 answer_at_once: true,
                 announce: self.config.start_events,
+                slow: (number < self.config.slow.minions).then_some(self.config.slow),
             };
             lives.spawn(async move {
                 if let Err(error) = life.listen(session).await {
@@ -285,7 +311,7 @@ fn shared_config(config: &SwarmConfig) -> Result<MinionConfig, SwarmError> {
     let mut shared = MinionConfig::new(minion_id(&config.prefix, config.first)?, Path::new("/"));
     shared.zmq_filtering = config.zmq_filtering;
     shared.auth_timeout = config.auth_timeout;
-    shared.auth_tries = 3;
+    shared.auth_tries = config.auth_tries;
     shared.return_retry_timer = config.request_timeout;
     shared.return_retry_timer_max = Duration::ZERO;
     shared.request_channel_timeout = config.request_timeout;

@@ -11,7 +11,9 @@ mod open_jobs;
 mod pillar;
 mod progress;
 mod server;
+mod storm;
 mod targets;
+mod watch;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,6 +48,10 @@ enum Phase {
     OpenJobs,
     Pillar,
     Files,
+    /// A master is killed and started under all its minions.
+    Storm,
+    /// Long jobs, each followed by a client of its own.
+    Watch,
     /// Of a master with a fleet (`--fleet`); needs no swarm.
     Targets,
 }
@@ -114,6 +120,8 @@ enum BenchError {
     Targets(#[from] targets::TargetsError),
     #[error(transparent)]
     Fleet(#[from] fleet::FleetError),
+    #[error(transparent)]
+    Storm(#[from] storm::StormError),
     #[error("the phase \"targets\" needs \"--fleet\"")]
     NoFleet,
 }
@@ -188,6 +196,8 @@ impl Bench<'_> {
             Phase::Files => {
                 files::run(swarm, self.config, self.limit(), &self.progress).await?;
             }
+            Phase::Storm => return storm::run(self, swarm).await,
+            Phase::Watch => return watch::run(self, swarm).await,
             Phase::Targets => return self.targets().await,
         }
         Ok(())
@@ -198,7 +208,13 @@ impl Bench<'_> {
             ClientConfig::from(self.config).interface,
             self.config.ret_port,
         );
-        let config = SwarmConfig::new(self.arguments.minions, master);
+        let mut config = SwarmConfig::new(self.arguments.minions, master);
+        if self.arguments.phases.contains(&Phase::Storm) {
+            storm::configure(&mut config);
+        }
+        if self.arguments.phases.contains(&Phase::Watch) {
+            watch::configure(&mut config);
+        }
         self.progress.begin("sign_in");
         let began = Instant::now();
         let swarm = Arc::new(Swarm::start(config, Arc::new(SwarmStats::default())).await?);

@@ -29,6 +29,30 @@ impl Progress {
         }
     }
 
+    /// Asks whoever started this to kill the master and to start it again at once, and waits until
+    /// it has been killed.
+    pub(crate) fn wait_for_restart(&self) -> std::io::Result<()> {
+        say(match self.json {
+            true => "{\"restart\": true}\n",
+            false => "kill the master, start it again, and press Enter at the same time\n",
+        });
+        std::io::stdin().lines().next().transpose().map(|_| ())
+    }
+
+    /// A figure over time, for programs: pairs of seconds and that figure.
+    pub(crate) fn curve(&self, phase: &str, points: &[(f64, usize)]) {
+        if self.json {
+            let points: Vec<String> = points
+                .iter()
+                .map(|(seconds, figure)| format!("[{seconds:.2}, {figure}]"))
+                .collect();
+            let points = points.join(", ");
+            say(&format!(
+                "{{\"curve\": \"{phase}\", \"points\": [{points}]}}\n"
+            ));
+        }
+    }
+
     pub(crate) fn end_load(&self, phase: &str, report: &LoadReport) {
         self.end(
             phase,

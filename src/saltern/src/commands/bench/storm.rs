@@ -1,0 +1,306 @@
+//! A master is killed with all its minions connected, and started again: how long until each of
+//! them is served, what became of the job that was running, and how long clients wait meanwhile.
+//!
+//! A minion counts as served when a return of it shows on the event bus of the new master, so it
+//! was reached by a publication and its request was understood. For that `test.ping` goes to all of
+//! them again and again, not before the answers to the last one have ceased. The client's side has
+//! a thread of its own, so that it measures the master and not the swarm.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_client::{ClientConfig, ClientError, EventListener, LocalClient, PublishRequest};
+use saltern_minion::swarm::{Latencies, Swarm, SwarmConfig};
+use saltern_wire::msgpack::Value;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::progress::{Progress, millis};
+use super::{Bench, BenchError};
+
+/// Minions that run a job while the master is killed, and for how long.
+const BUSY: usize = 500;
+const JOB: Duration = Duration::from_secs(20);
+/// The master is killed so long after that job began.
+const BEFORE: Duration = Duration::from_secs(2);
+/// A client publishes so often.
+const PUBLISH_EVERY: Duration = Duration::from_millis(200);
+/// So long without an answer to a ping, and all are asked again.
+const QUIET: Duration = Duration::from_secs(1);
+/// The pause before asking again a master that is not there.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Why there is nothing to tell of a storm.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StormError {
+    #[error("cannot wait for the master to be killed")]
+    Restart(#[source] std::io::Error),
+    #[error("cannot start the client's thread")]
+    Thread(#[source] std::io::Error),
+    #[error("the client's side failed")]
+    Panicked,
+}
+
+/// The waits of stock's defaults, and a job at a time for each of the busy ones.
+pub(super) fn configure(config: &mut SwarmConfig) {
+    config.auth_timeout = Duration::from_secs(5);
+    config.auth_tries = 7;
+    config.jobs = BUSY;
+}
+
+pub(super) async fn run(bench: &Bench<'_>, swarm: &Arc<Swarm>) -> Result<(), BenchError> {
+    let stop = CancellationToken::new();
+    let listening = tokio::task::spawn_local({
+        let (swarm, stop) = (Arc::clone(swarm), stop.clone());
+        async move { swarm.run(stop).await }
+    });
+    bench.wait_for_connections(swarm).await?;
+    let signed_in = swarm.stats().sign_in_time.count();
+    bench.progress.begin("storm");
+    let minions = bench.arguments.minions;
+    let observer = Observer {
+        client: LocalClient::new(ClientConfig::from(bench.config)),
+        sock_dir: bench.config.sock_dir.clone(),
+        minions,
+        limit: bench.limit(),
+        json: bench.arguments.json,
+        seen: RefCell::default(),
+    };
+    let busy = observer.busy();
+    let seen = on_own_thread(observer).await?;
+    let again = swarm.stats().sign_in_time.count() - signed_in;
+    // Never is the end of the time that was given.
+    let when = |minions| {
+        seen.served_after(minions)
+            .unwrap_or(bench.limit().as_secs_f64())
+    };
+    bench.progress.curve("storm", &seen.curve);
+    bench.progress.end(
+        "storm",
+        &[
+            ("done", seen.served.len() as f64),
+            ("half_served_seconds", when(minions / 2)),
+            ("all_served_seconds", when(minions)),
+            ("sign_ins", again as f64),
+            ("job_minions", busy as f64),
+            ("job_returned", seen.job.len() as f64),
+            ("publishes", seen.publishes.count() as f64),
+            ("publishes_failed", seen.failed as f64),
+            ("publish_p50_ms", millis(seen.publishes.percentile(0.5))),
+            ("publish_p99_ms", millis(seen.publishes.percentile(0.99))),
+        ],
+    );
+    stop.cancel();
+    let _ = listening.await;
+    Ok(())
+}
+
+async fn on_own_thread(observer: Observer) -> Result<Seen, BenchError> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(StormError::Thread)?;
+    std::thread::Builder::new()
+        .name("client".to_owned())
+        .spawn(move || {
+            let watched = runtime.block_on(observer.watch());
+            // Whoever wants it waits.
+            let _ = sender.send(watched.map(|()| observer.seen.into_inner()));
+        })
+        .map_err(StormError::Thread)?;
+    receiver.await.map_err(|_| StormError::Panicked)?
+}
+
+/// The client's side.
+struct Observer {
+    client: LocalClient,
+    sock_dir: PathBuf,
+    minions: usize,
+    limit: Duration,
+    json: bool,
+    seen: RefCell<Seen>,
+}
+
+/// What the client saw.
+#[derive(Default)]
+struct Seen {
+    /// Those who returned anything since the master was killed.
+    served: HashSet<String>,
+    /// Those who returned the job that was running.
+    job: HashSet<String>,
+    /// How many were served after so many seconds, at every tenth of a second with news.
+    curve: Vec<(f64, usize)>,
+    /// When a minion was served for the first time, last.
+    last: Option<Instant>,
+    publishes: Latencies,
+    failed: usize,
+}
+
+impl Observer {
+    async fn watch(&self) -> Result<(), BenchError> {
+        let mut events = EventListener::connect(&self.sock_dir).await?;
+        let job = self.client.publish(&self.long_job()).await?.jid;
+        let until = Instant::now() + BEFORE;
+        while let Ok(event) = timeout_at(until, events.next()).await {
+            if let Some(event) = event? {
+                self.seen.borrow_mut().note_job(&job, &event.tag);
+            }
+        }
+        drop(events);
+        Progress::new(self.json)
+            .wait_for_restart()
+            .map_err(StormError::Restart)?;
+        let killed = Instant::now();
+        // The bus first, else the return of a minion that is quick is missed.
+        let events = self.connect_again(killed + self.limit).await?;
+        let over = async {
+            tokio::select! {
+                over = self.follow(events, &job, killed) => over,
+                () = self.ask_all_again_and_again() => Ok(()),
+                () = self.publish_now_and_then() => Ok(()),
+            }
+        };
+        match timeout_at(killed + self.limit, over).await {
+            Ok(over) => Ok(over?),
+            // Then what is missing is told by the figures.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// How many minions ran a job when the master was killed.
+    fn busy(&self) -> usize {
+        BUSY.min(self.minions)
+    }
+
+    fn long_job(&self) -> PublishRequest {
+        let ids: Vec<Value> = (0..self.busy())
+            .map(|number| Value::from(format!("swarm-{number}")))
+            .collect();
+        let seconds = i64::try_from(JOB.as_secs()).unwrap_or(i64::MAX);
+        PublishRequest::new(ids.into(), "list", "test.sleep", vec![seconds.into()])
+    }
+
+    async fn connect_again(&self, end: Instant) -> Result<EventListener, ClientError> {
+        loop {
+            match EventListener::connect(&self.sock_dir).await {
+                Ok(events) => return Ok(events),
+                Err(error) if Instant::now() >= end => return Err(error),
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
+        }
+    }
+
+    /// Reads the bus until everybody was served and the job is complete.
+    async fn follow(
+        &self,
+        mut events: EventListener,
+        job: &str,
+        killed: Instant,
+    ) -> Result<(), ClientError> {
+        loop {
+            let Some(event) = events.next().await? else {
+                events = self.connect_again(killed + self.limit).await?;
+                continue;
+            };
+            let mut seen = self.seen.borrow_mut();
+            seen.note_job(job, &event.tag);
+            seen.note_served(&event.tag, killed);
+            if seen.served.len() >= self.minions && seen.job.len() >= self.busy() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn ask_all_again_and_again(&self) {
+        let mut asked: Option<Instant> = None;
+        loop {
+            let (is_due, is_over) = {
+                let seen = self.seen.borrow();
+                let quiet = |since: Option<Instant>| since.is_none_or(|at| at.elapsed() >= QUIET);
+                (
+                    quiet(asked) && quiet(seen.last),
+                    seen.served.len() >= self.minions,
+                )
+            };
+            if is_due && !is_over && self.client.publish(&ping("*")).await.is_ok() {
+                asked = Some(Instant::now());
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// What a client notices: jobs for one minion that is there, from the question to the answer.
+    /// Before the first one is served there is no master to speak of.
+    async fn publish_now_and_then(&self) {
+        loop {
+            tokio::time::sleep(PUBLISH_EVERY).await;
+            let Some(minion) = self.seen.borrow().served.iter().next().cloned() else {
+                continue;
+            };
+            let began = Instant::now();
+            let answer = self.client.publish(&ping(&minion)).await;
+            let mut seen = self.seen.borrow_mut();
+            seen.publishes.record(began.elapsed());
+            seen.failed += usize::from(answer.is_err());
+        }
+    }
+}
+
+impl Seen {
+    fn note_job(&mut self, jid: &str, tag: &str) {
+        if let Some((of, minion)) = returned(tag)
+            && of == jid
+        {
+            self.job.insert(minion.to_owned());
+        }
+    }
+
+    fn note_served(&mut self, tag: &str, killed: Instant) {
+        let Some((_, minion)) = returned(tag) else {
+            return;
+        };
+        if self.served.contains(minion) {
+            return;
+        }
+        self.served.insert(minion.to_owned());
+        self.last = Some(Instant::now());
+        let seconds = (killed.elapsed().as_secs_f64() * 10.0).ceil() / 10.0;
+        match self.curve.last_mut() {
+            Some((last, count)) if *last >= seconds => *count = self.served.len(),
+            _ => self.curve.push((seconds, self.served.len())),
+        }
+    }
+
+    /// When so many minions were served, in seconds after the master was killed.
+    fn served_after(&self, minions: usize) -> Option<f64> {
+        let mut points = self.curve.iter();
+        Some(points.find(|(_, count)| *count >= minions)?.0)
+    }
+}
+
+fn ping(target: &str) -> PublishRequest {
+    PublishRequest::new(Value::from(target), "glob", "test.ping", Vec::new())
+}
+
+/// The job and the minion of a return, from the tag of its event.
+fn returned(tag: &str) -> Option<(&str, &str)> {
+    tag.strip_prefix("salt/job/")?.split_once("/ret/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn returns_are_known_by_their_tags() {
+        let tag = "salt/job/20260102030405060708/ret/swarm-7";
+        assert_eq!(returned(tag), Some(("20260102030405060708", "swarm-7")));
+        for other in ["salt/job/20260102030405060708/new", "salt/auth", ""] {
+            assert_eq!(returned(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Long jobs, each followed by a client as stock's command line follows one: how many publications
+//! ask the minions what they run, and how often a client is told that a minion did not return while
+//! it was at work.
+//!
+//! A few minions are slow, as machines under load are: they take longer for the job, and they answer
+//! later than `gather_job_timeout` whether they run it. Every minion of the swarm runs every job to
+//! its end, so each "did not return" is wrong.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_client::{Answer, ClientConfig, ClientError, LocalClient, PublishRequest};
+use saltern_minion::swarm::{Slow, Swarm, SwarmConfig};
+use saltern_wire::msgpack::Value;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Bench, BenchError};
+
+/// How many jobs, how long they take, and how long after each other they begin.
+const JOBS: usize = 20;
+const LASTING: Duration = Duration::from_secs(20);
+const APART: Duration = Duration::from_millis(250);
+/// The slow ones: some of them, beyond stock's `timeout` and `gather_job_timeout`.
+const SLOW: Slow = Slow {
+    minions: 10,
+    probes: Duration::from_secs(15),
+    jobs: Duration::from_secs(25),
+};
+
+/// Room for every job on every minion at once.
+pub(super) fn configure(config: &mut SwarmConfig) {
+    config.jobs = config.jobs.max(JOBS * config.minions);
+    config.slow = SLOW;
+}
+
+pub(super) async fn run(bench: &Bench<'_>, swarm: &Arc<Swarm>) -> Result<(), BenchError> {
+    let stop = CancellationToken::new();
+    let listening = tokio::task::spawn_local({
+        let (swarm, stop) = (Arc::clone(swarm), stop.clone());
+        async move { swarm.run(stop).await }
+    });
+    bench.wait_for_connections(swarm).await?;
+    let client = Rc::new(LocalClient::new(ClientConfig::from(bench.config)));
+    bench.progress.begin("watch");
+    let began = Instant::now();
+    let mut jobs = JoinSet::new();
+    for _ in 0..JOBS {
+        let client = Rc::clone(&client);
+        jobs.spawn_local(async move { follow(&client).await });
+        tokio::time::sleep(APART).await;
+    }
+    let (mut returned, mut wrong) = (0, 0);
+    while let Some(followed) = jobs.join_next().await {
+        let followed = followed.expect("invariant: following a job does not panic")?;
+        returned += followed.returned;
+        wrong += followed.given_up;
+    }
+    bench.progress.end(
+        "watch",
+        &[
+            ("done", returned as f64),
+            ("jobs", JOBS as f64),
+            ("find_job_publishes", swarm.stats().probes() as f64),
+            ("wrong_verdicts", wrong as f64),
+            ("seconds", began.elapsed().as_secs_f64()),
+        ],
+    );
+    stop.cancel();
+    let _ = listening.await;
+    Ok(())
+}
+
+/// What a client saw of its job.
+#[derive(Default)]
+struct Followed {
+    returned: usize,
+    /// Minions that are said not to have returned.
+    given_up: usize,
+}
+
+async fn follow(client: &LocalClient) -> Result<Followed, ClientError> {
+    let seconds = i64::try_from(LASTING.as_secs()).unwrap_or(i64::MAX);
+    let request = PublishRequest::new(
+        Value::from("*"),
+        "glob",
+        "test.sleep",
+        vec![Value::from(seconds)],
+    );
+    let mut job = client.run(&request).await?;
+    let mut seen = Followed::default();
+    while let Some(answer) = job.next().await? {
+        match answer {
+            Answer::Returned(_) => seen.returned += 1,
+            Answer::NoResponse { .. } => seen.given_up += 1,
+        }
+    }
+    Ok(seen)
+}
