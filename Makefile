@@ -68,6 +68,7 @@ e2e: stock ## Run the end-to-end tests against stock Salt
 .PHONY: bench
 bench: stock build ## Measure our master and stock 3008.3 side by side; writes tests/bench/results.*
 	tests/bench/run.py
+	tests/bench/storm.py
 
 .PHONY: clean
 clean: ## Remove what was built, and the demo

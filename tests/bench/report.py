@@ -48,6 +48,17 @@ FIGURES = [
 ]
 
 
+# Of storm.py: what a restart under 5,000 minions and twenty long jobs come to.
+FIGURES += [
+    ("storm_all_served_seconds", "kill -9: all minions served after", "s", "{:,.1f}", False),
+    ("storm_sign_ins", "… authentications for it", "", "{:,.0f}", False),
+    ("storm_publish_p99_ms", "… publish meanwhile, p99", "ms", "{:,.0f}", False),
+    ("storm_job_lost", "… returns of the running job lost", "", "{:,.0f}", False),
+    ("watch_find_job_publishes", "20 long jobs: find_job publishes", "", "{:,.0f}", False),
+    ("watch_wrong_verdicts", "… wrongly “did not return”", "", "{:,.0f}", False),
+]
+
+
 def figures(results):
     """All figures that both masters have; those of the fleets are named after their sizes."""
     masters = results["masters"].values()
@@ -62,7 +73,7 @@ def figures(results):
 def shown(master, key, unit, form):
     """A value with its unit; one that was not waited for is at least this."""
     more_than = "> " if key in master["capped"] else ""
-    return f"{more_than}{form.format(master[key])} {unit}"
+    return f"{more_than}{form.format(master[key])} {unit}".strip()
 
 
 COLOURS = {"stock": "#9aa5b1", "saltern": "#1f7a5c"}
@@ -105,14 +116,18 @@ def write_markdown(results, path):
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
-def write_readme(markdown, readme):
-    """Puts the table and the plot between the two marks of the README."""
+def write_readme(markdown, readme, has_storm=False):
+    """Puts the table and the plots between the two marks of the README."""
     text = readme.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if begin and end:
-        plot = "![The figures of the table as bars](tests/bench/results.svg)"
-        readme.write_text(f"{before}{BEGIN}\n{markdown.strip()}\n\n{plot}\n{END}{after}")
+        plots = ["![The figures of the table as bars](tests/bench/results.svg)"]
+        if has_storm:
+            title = "Minions served after the master was killed, over time"
+            plots.append(f"![{title}](tests/bench/storm.svg)")
+        plots = "\n\n".join(plots)
+        readme.write_text(f"{before}{BEGIN}\n{markdown.strip()}\n\n{plots}\n{END}{after}")
 
 
 def write_svg(results, path):
@@ -166,3 +181,60 @@ def panel(results, figure, left, top):
             f"{html.escape(shown(results['masters'][kind], key, unit, form))}</text>"
         )
     return out
+
+
+def write_storm_svg(results, path):
+    """How many minions were served so many seconds after the master was killed, one line each."""
+    storm = results["storm"]
+    width, height, left, top = 800, 300, 70, 70
+    minions = storm["minions"]
+    ends = [storm["curves"][kind][-1][0] for kind in COLOURS if storm["curves"][kind]]
+    longest = max([*ends, 10]) * 1.05
+
+    def place(seconds, count):
+        return left + width * seconds / longest, top + height * (1 - count / minions)
+
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 150}" '
+        f'height="{top + height + 60}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{left + width + 150}" height="{top + height + 60}" fill="white"/>',
+        f'<text x="{left}" y="26" fill="#222" font-weight="bold">Minions served again after '
+        f"the master was killed and started, of {minions:,}</text>",
+        f'<text x="{left}" y="46" fill="#666" font-size="11">{results["machine"]["cpu"]}, '
+        f'{results["machine"]["cores"]} cores, {results["machine"]["date"]}; the minions on the '
+        "same machine</text>",
+    ]
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        x, y = place(0, share * minions)
+        out.append(f'<line x1="{x}" y1="{y}" x2="{x + width}" y2="{y}" stroke="#e4e7eb"/>')
+        out.append(
+            f'<text x="{x - 8}" y="{y + 4}" fill="#666" text-anchor="end">'
+            f"{share * minions:,.0f}</text>"
+        )
+    step = next(step for step in (1, 2, 5, 10, 20, 50) if longest / step <= 12)
+    for number in range(int(longest / step) + 1):
+        x, y = place(number * step, 0)
+        out.append(
+            f'<text x="{x}" y="{y + 20}" fill="#666" text-anchor="middle">{number * step} s</text>'
+        )
+    for kind, name in names(results).items():
+        out += storm_line(storm["curves"][kind], name, COLOURS[kind], place, longest)
+    out.append("</svg>")
+    path.write_text("\n".join(out) + "\n")
+
+
+def storm_line(points, name, colour, place, longest):
+    """A step at each point, and what it came to at its end."""
+    path, count = [place(0, 0)], 0
+    for seconds, served in points:
+        path += [place(seconds, count), place(seconds, served)]
+        count = served
+    end = points[-1][0] if points else 0
+    path.append(place(longest, count))
+    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
+    x, y = place(longest, count)
+    return [
+        f'<polyline points="{corners}" fill="none" stroke="{colour}" stroke-width="2.5"/>',
+        f'<text x="{x + 6:.0f}" y="{y - 2:.0f}" fill="{colour}" font-weight="bold">{name}</text>',
+        f'<text x="{x + 6:.0f}" y="{y + 14:.0f}" fill="{colour}">{count:,} in {end:.1f} s</text>',
+    ]

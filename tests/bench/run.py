@@ -79,12 +79,21 @@ class Master:
     def __enter__(self):
         # What earlier phases wrote must not be on its way to the disk while this master commits.
         os.sync()
+        self.start()
+        bus = self.dir / "run/master_event_pub.ipc"
+        wait_for("the master to serve", lambda: self.serves(bus))
+        for _ in range(2):
+            command = [sys.executable, "-c", LISTENER, bus]
+            self.listeners.append(subprocess.Popen(command))
+        return self
+
+    def start(self):
         program = (
             [STOCK / STOCK_VERSION / "bin/salt-master"]
             if self.kind == "stock"
             else [SALTERN, "master"]
         )
-        with open(self.dir / "output", "wb") as output:
+        with open(self.dir / "output", "ab") as output:
             self.process = subprocess.Popen(
                 [*program, "-c", self.dir / "conf"],
                 stdout=output,
@@ -92,12 +101,11 @@ class Master:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        bus = self.dir / "run/master_event_pub.ipc"
-        wait_for("the master to serve", lambda: self.serves(bus))
-        for _ in range(2):
-            command = [sys.executable, "-c", LISTENER, bus]
-            self.listeners.append(subprocess.Popen(command))
-        return self
+
+    def kill(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
     def serves(self, bus):
         if self.process.poll() is not None:
@@ -116,9 +124,7 @@ class Master:
         for listener in self.listeners:
             listener.kill()
             listener.wait()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.kill()
 
     def processes(self):
         """The ids of all processes of the master: it leads a session of its own."""
@@ -170,12 +176,22 @@ def put_load(master, arguments):
     """Puts a load on a running master; a map from phase to what came of it."""
     results = {}
     command = [SALTERN, "bench", "-c", master.dir / "conf", "--json", *map(str, arguments)]
-    load = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    load = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
     before = 0.0
     for line in load.stdout:
         message = json.loads(line)
         if "begin" in message:
             before = master.cpu()
+        elif "restart" in message:
+            master.kill()
+            # Its clock runs from here.
+            print(file=load.stdin, flush=True)
+            master.start()
+            before = 0.0
+        elif "curve" in message:
+            results[f"{message['curve']}_curve"] = message["points"]
         elif "end" in message:
             phase = message.pop("end")
             message["master_cpu_seconds"] = round(master.cpu() - before, 3)

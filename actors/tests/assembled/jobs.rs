@@ -135,6 +135,44 @@ fn a_shared_key_that_was_revoked_while_nobody_served_is_not_used_again() {
     });
 }
 
+/// Whoever was shut out has the old key and listens on; not even the next job is for its ears, and
+/// none is as long as there can be no other key.
+#[test]
+fn nothing_is_published_under_a_key_that_is_to_be_replaced() {
+    in_system(async {
+        let site = Site::new("");
+        let identity = site.minion("m1");
+        let running = site.start();
+        let mut publications = SubClient::connect(running.master.publish_address(), &[b""])
+            .await
+            .unwrap();
+        running.subscriptions(1.0).await;
+        // More than once, because Maintenance looks too, once a second.
+        for _ in 0..5 {
+            let before = identity.sign_in(&running).await;
+            drop_dropfile(&site);
+            running.publish(&["m1"]).await;
+            let frames = publications.next().await.unwrap();
+            assert!(before.open(&frames[0]).is_none(), "under the old key");
+            let after = identity.sign_in(&running).await;
+            assert!(after.open(&frames[0]).is_some(), "under the new key");
+        }
+
+        let shared_key = site.path().join("cache/saltern/shared_key");
+        std::fs::remove_file(&shared_key).unwrap();
+        std::fs::create_dir(&shared_key).unwrap();
+        drop_dropfile(&site);
+        running.publish(&["m1"]).await;
+        std::fs::remove_dir(&shared_key).unwrap();
+        let next = jid_of(&running.publish(&["m1"]).await);
+        let frames = publications.next().await.unwrap();
+        let load = identity.sign_in(&running).await.open(&frames[0]).unwrap();
+        let jid = load.get("jid").and_then(Value::as_str);
+        assert_eq!(jid, Some(next.as_str()), "the one before was not sent");
+        running.master.shutdown().await;
+    });
+}
+
 /// As stock's `salt-key` does it, in one step and with the right mode.
 fn drop_dropfile(site: &Site) {
     use std::os::unix::fs::PermissionsExt;

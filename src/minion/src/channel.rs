@@ -10,17 +10,23 @@ use parking_lot::RwLock;
 use saltern_base::clock::Clock;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
-use saltern_wire::zmtp::{ReqClient, Route};
+use saltern_wire::zmtp::{ClientError, ReqClient, Route};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
+use crate::backoff::Backoff;
 use crate::config::MinionConfig;
 use crate::envelope::{ReplyError, Sealing, Session, nonce, open, seal};
 use crate::error::RequestError;
 use crate::keys::{MasterKeyStore, MinionKeys};
 use crate::sign_in::{SignInAnswer, SignInError, SignInRequest};
 use crate::stats::Stats;
+
+/// libzmq's pause before it connects again, and the longest that stock lets it have
+/// (`RECONNECT_IVL` and `RECONNECT_IVL_MAX` in `salt/transport/zeromq.py`).
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Who this minion is.
 pub(crate) struct Identity {
@@ -220,9 +226,7 @@ impl Channel {
         let work = async {
             let mut client = match held {
                 Some(client) => client,
-                None => ReqClient::connect(self.route, None)
-                    .await
-                    .map_err(transport)?,
+                None => self.connect().await.map_err(transport)?,
             };
             let reply = client.request(request).await.map_err(transport)?;
             Ok::<_, RequestError>((client, reply))
@@ -232,6 +236,22 @@ impl Channel {
             .map_err(|_| RequestError::Timeout(limit))??;
         *link = Some(client);
         Ok(reply)
+    }
+
+    /// Connects, as long as it takes: libzmq, which stock has below it, goes on behind the back of
+    /// a request until the time of that is up. So a request that is made while the master starts
+    /// anew is not lost.
+    async fn connect(&self) -> Result<ReqClient, ClientError> {
+        let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, true);
+        loop {
+            match ReqClient::connect(self.route, None).await {
+                Err(error @ (ClientError::Io { .. } | ClientError::Closed(_))) => {
+                    debug!("the request port is not to be reached: {error}");
+                    tokio::time::sleep(pauses.pause()).await;
+                }
+                connected_or_refused => return connected_or_refused,
+            }
+        }
     }
 
     /// Closes the connection; the next request makes a new one.

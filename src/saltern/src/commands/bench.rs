@@ -127,7 +127,13 @@ enum BenchError {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    logging::start_plain(LevelFilter::WARN);
+    // Thousands of minions that lose their master would each say so.
+    let is_storm = arguments.phases.contains(&Phase::Storm);
+    logging::start_plain(if is_storm {
+        LevelFilter::ERROR
+    } else {
+        LevelFilter::WARN
+    });
     if arguments.print_nodegroups {
         say(&nodegroups());
         return Exit::Ok;
