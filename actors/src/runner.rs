@@ -166,7 +166,7 @@ impl UnderWay {
         }
     }
 
-    fn is_over(mut self) {
+    fn told(mut self) {
         self.lost = None;
     }
 }
@@ -203,7 +203,7 @@ impl Handler<Look> for Runner {
         let Some(returned) = ran.store else {
             self.outbox
                 .push(context, &self.seed.bus, Fire(vec![ran.end]));
-            under_way.is_over();
+            under_way.told();
             return;
         };
         let (answer, stored) = Answer::inside();
@@ -215,7 +215,7 @@ impl Handler<Look> for Runner {
         let told = stored.into_actor(self).map(move |(), runner, context| {
             let bus = runner.seed.bus.clone();
             runner.outbox.push(context, &bus, Fire(vec![ran.end]));
-            under_way.is_over();
+            under_way.told();
         });
         context.spawn(told);
     }
