@@ -2,13 +2,15 @@
 //!
 //! One line in, an answer out: `metrics` gives Prometheus' text format, `actors` lists the actors
 //! with their restarts, and, only in builds with the feature `fault-injection`,
-//! `panic NAME [INSTANCE]` makes an actor panic at its next poll.
+//! `panic NAME [INSTANCE]` makes an actor panic at its next poll, `points` lists the places at which
+//! the process can be made to die, and `die POINT COUNT` makes it die at one.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::Registry;
 use saltern_supervise::Tree;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -103,11 +105,47 @@ fn answer(control: &Control, line: &str) -> String {
         ["panic", name] => control.panic(name, 0),
         ["panic", name, instance] => match instance.parse() {
             Ok(instance) => control.panic(name, instance),
-            Err(_) => format!("error: \"{instance}\" is not a number\n"),
+            Err(_) => not_a_number(instance),
         },
-        _ => "error: say \"metrics\", \"actors\" or \"panic NAME [INSTANCE]\"\n".to_owned(),
+        ["points"] => points(),
+        ["die", point, count] => match count.parse() {
+            Ok(count) => die(point, count),
+            Err(_) => not_a_number(count),
+        },
+        _ => UNKNOWN.to_owned(),
     }
 }
+
+fn not_a_number(word: &str) -> String {
+    format!("error: \"{word}\" is not a number\n")
+}
+
+fn points() -> String {
+    let line = |point: FailPoint| format!("{}\n", point.name());
+    FailPoint::ALL.into_iter().map(line).collect()
+}
+
+#[cfg(feature = "fault-injection")]
+fn die(point: &str, count: u32) -> String {
+    match FailPoint::from_name(point) {
+        Some(point) => {
+            point.arm(count);
+            "ok\n".to_owned()
+        }
+        None => format!("error: there is no place \"{point}\"\n"),
+    }
+}
+
+#[cfg(not(feature = "fault-injection"))]
+fn die(_: &str, _: u32) -> String {
+    WITHOUT.to_owned()
+}
+
+const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"points\", \"panic NAME [INSTANCE]\" or \
+                       \"die POINT COUNT\"\n";
+
+#[cfg(not(feature = "fault-injection"))]
+const WITHOUT: &str = "error: this master was built without fault injection\n";
 
 impl Control {
     fn metrics(&self) -> String {
@@ -139,6 +177,6 @@ impl Control {
     #[cfg(not(feature = "fault-injection"))]
     #[expect(clippy::unused_self, reason = "the test build needs it")]
     fn panic(&self, _: &str, _: u32) -> String {
-        "error: this master was built without fault injection\n".to_owned()
+        WITHOUT.to_owned()
     }
 }

@@ -16,6 +16,7 @@ use actix::{
     Actor, ActorFuture, AsyncContext, Context, Handler, Message, Recipient, ResponseActFuture,
 };
 use parking_lot::Mutex;
+use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::{Histogram, IntCounter, Registry, SECONDS, counter, histogram};
 use saltern_model::Jid;
 use saltern_store::jobs::{JobDatabase, JobState, Write, Written};
@@ -280,6 +281,7 @@ impl JobStore {
     }
 
     fn write(&self, writes: &[Write]) -> Result<Vec<Written>, StoreError> {
+        FailPoint::CommitBefore.pass();
         let began = Instant::now();
         let (written, log_is_long) = {
             let mut database = self.seed.database.lock();
@@ -313,6 +315,7 @@ impl JobStore {
         written: &[Written],
         context: &mut Context<Self>,
     ) {
+        FailPoint::CommitAfter.pass();
         let mut stored = Stored::default();
         // Each publish with the events that come before it; at last the events after all of them.
         let (mut publishes, mut events) = (Vec::new(), Vec::new());
@@ -331,7 +334,9 @@ impl JobStore {
             }
             events.extend(then.events);
             if let Some(begun) = then.begun {
+                FailPoint::PublishBefore.pass();
                 self.write_job_files(&begun);
+                FailPoint::PublishAnnounced.pass();
                 let publish = Publish {
                     jid: begun.job.jid.clone(),
                     publication: begun.publication,
@@ -352,8 +357,10 @@ impl JobStore {
             self.outbox.push(context, &self.seed.bus, Fire(events));
         }
         self.outbox.then(context, move || {
+            FailPoint::AnswerBefore.pass();
             for answer in answers {
                 answer.done();
+                FailPoint::AnswerBetween.pass();
             }
         });
         if let Some(mirror) = &self.seed.mirror {

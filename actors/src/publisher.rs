@@ -9,6 +9,7 @@ use std::sync::Arc;
 use actix::{Actor, Context, Handler, ResponseActFuture};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::{IntCounter, Registry, counter};
 use saltern_crypto::SigAlgo;
 use saltern_model::MinionId;
@@ -119,7 +120,9 @@ impl Handler<Publish> for Publisher {
         }
         match self.sealed(&publication) {
             Ok(payload) => {
+                FailPoint::PublishSealed.pass();
                 let (queued, dropped) = self.send(payload, &publication.topics);
+                FailPoint::PublishSent.pass();
                 self.seed.metrics.loads.inc();
                 tracing::debug!(%jid, queued, dropped, "published");
             }

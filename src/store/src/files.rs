@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
+use saltern_base::fail_point::FailPoint;
 use saltern_wire::msgpack::{Limits, RawValue};
 
 use crate::error::{Result, StoreError};
@@ -202,6 +203,7 @@ fn place(path: &Path, content: &[u8], create: Create, how: Place) -> Result<bool
         return Err(StoreError::io("write", path, source));
     }
     drop(file);
+    FailPoint::FileBefore.pass();
     let renamed = match how {
         Place::Replace => rustix::fs::rename(&temporary, path),
         Place::KeepExisting => {

@@ -13,6 +13,7 @@ mod job_files;
 
 use std::path::PathBuf;
 
+use saltern_base::fail_point::FailPoint;
 use saltern_config::MasterConfig;
 use saltern_model::{Jid, Packed};
 use saltern_wire::msgpack::{Limits, MapView};
@@ -108,6 +109,7 @@ impl Mirror {
         } else {
             for row in self.reader.returns_after(self.place.returns, limit)? {
                 self.mirror_return(&row)?;
+                FailPoint::MirrorBetween.pass();
                 self.place.returns = row.id;
                 done += 1;
             }

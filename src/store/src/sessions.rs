@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use saltern_base::clock::Clock;
+use saltern_base::fail_point::FailPoint;
 use saltern_config::MasterConfig;
 use saltern_crypto::{Crypticle, KeyString, SecretString};
 use saltern_model::MinionId;
@@ -212,6 +213,7 @@ fn create(path: &Path) -> Result<Remembered> {
     let key = KeyString::generate();
     let create = Create::PRIVATE.derived();
     files::write_atomic(path, key.as_str().as_bytes(), create)?;
+    FailPoint::SessionBetween.pass();
     let stat = Version::of(path, false)?.ok_or_else(|| StoreError::Missing {
         path: path.to_path_buf(),
         reason: "it was made a moment ago",

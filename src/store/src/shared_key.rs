@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
+use saltern_base::fail_point::FailPoint;
 use saltern_config::MasterConfig;
 use saltern_crypto::{Crypticle, KeyString, PrivateKey};
 
@@ -149,7 +150,9 @@ impl SharedKeys {
             until: self.clock.unix().saturating_add(self.overlap_seconds()),
         };
         let former = (!self.overlap.is_zero()).then_some(former);
-        *state = fresh(&self.path, former, &self.clock)?;
+        let made = fresh(&self.path, former, &self.clock)?;
+        FailPoint::RotationBetween.pass();
+        *state = made;
         Ok(Arc::clone(&state.key))
     }
 

@@ -26,6 +26,18 @@ enum Question {
         #[command(flatten)]
         config: ConfigArgument,
     },
+    /// List the places at which the master can be made to die.
+    Points(ConfigArgument),
+    /// Make the master die as by `kill -9` when it passes a place (test builds only).
+    Die {
+        /// The place, as `points` prints it.
+        point: String,
+        /// At which pass from now on; 0 takes it back.
+        #[arg(long, default_value_t = 1)]
+        count: u32,
+        #[command(flatten)]
+        config: ConfigArgument,
+    },
 }
 
 pub(crate) fn metrics(config: &ConfigArgument) -> Exit {
@@ -40,6 +52,12 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             instance,
             config,
         } => ask(config, &format!("panic {actor} {instance}")),
+        Question::Points(config) => ask(config, "points"),
+        Question::Die {
+            point,
+            count,
+            config,
+        } => ask(config, &format!("die {point} {count}")),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use saltern_base::fail_point::FailPoint;
 use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
 
 use super::checkpoint::{self, Checkpointer, Folded};
@@ -128,6 +129,7 @@ impl JobDatabase {
                 .connection
                 .transaction_with_behavior(TransactionBehavior::Immediate)?;
             let value = body(&transaction)?;
+            FailPoint::CommitWithin.pass();
             transaction.commit()?;
             Ok(value)
         })();

@@ -1,0 +1,146 @@
+//! Named places at which a test build can be made to die, as a power cut would end it there.
+//!
+//! They stand in the way of a return, of a publish and of everything else that is first written
+//! and then believed, so that tests can ask what is left of each half-done thing. Only builds with
+//! the feature `fault-injection` know of them: elsewhere [`FailPoint::pass`] is empty. Nothing here
+//! fails in a softer way: what follows an error is tested where the error arises.
+
+/// A place at which the process can be made to die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailPoint {
+    /// Returns and jobs wait for their commit; nothing of them is written.
+    CommitBefore,
+    /// They are in a transaction that has not been committed.
+    CommitWithin,
+    /// They are committed; nobody knows yet: no event, no answer.
+    CommitAfter,
+    /// Their events are on the bus; nobody is answered.
+    AnswerBefore,
+    /// One of those who wait for the same commit is answered, the next one is not.
+    AnswerBetween,
+    /// A job is committed; stock's files about it are not written, its load has not left.
+    PublishBefore,
+    /// Stock's files are written; the load has not left.
+    PublishAnnounced,
+    /// The load has its number and its signature, and has not left.
+    PublishSealed,
+    /// The load is queued for its subscribers.
+    PublishSent,
+    /// A return is in stock's job cache; the mirror's place is still before it.
+    MirrorBetween,
+    /// A file is complete under another name.
+    FileBefore,
+    /// A minion's new session key is in its file; the minion has not been told, nor have we noted it.
+    SessionBetween,
+    /// A new shared key is in its file; publications are still made with the old one.
+    RotationBetween,
+}
+
+impl FailPoint {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::CommitBefore,
+        Self::CommitWithin,
+        Self::CommitAfter,
+        Self::AnswerBefore,
+        Self::AnswerBetween,
+        Self::PublishBefore,
+        Self::PublishAnnounced,
+        Self::PublishSealed,
+        Self::PublishSent,
+        Self::MirrorBetween,
+        Self::FileBefore,
+        Self::SessionBetween,
+        Self::RotationBetween,
+    ];
+
+    /// The name by which a test asks for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CommitBefore => "commit-before",
+            Self::CommitWithin => "commit-within",
+            Self::CommitAfter => "commit-after",
+            Self::AnswerBefore => "answer-before",
+            Self::AnswerBetween => "answer-between",
+            Self::PublishBefore => "publish-before",
+            Self::PublishAnnounced => "publish-announced",
+            Self::PublishSealed => "publish-sealed",
+            Self::PublishSent => "publish-sent",
+            Self::MirrorBetween => "mirror-between",
+            Self::FileBefore => "file-before",
+            Self::SessionBetween => "session-between",
+            Self::RotationBetween => "rotation-between",
+        }
+    }
+
+    /// The point of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|point| point.name() == name)
+    }
+
+    /// Stands at the place. The process ends here if it was asked to.
+    #[inline]
+    pub fn pass(self) {
+        #[cfg(feature = "fault-injection")]
+        armed::pass(self);
+    }
+
+    /// From now on, the process dies when the place is passed for the `count`-th time; 0 takes that
+    /// back.
+    #[cfg(feature = "fault-injection")]
+    pub fn arm(self, count: u32) {
+        armed::arm(self, count);
+    }
+}
+
+#[cfg(feature = "fault-injection")]
+mod armed {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::FailPoint;
+
+    /// How many times each place may still be passed, the fatal time included; 0 for ever.
+    static LEFT: [AtomicU32; FailPoint::ALL.len()] =
+        [const { AtomicU32::new(0) }; FailPoint::ALL.len()];
+
+    pub(super) fn arm(point: FailPoint, count: u32) {
+        left(point).store(count, SeqCst);
+    }
+
+    pub(super) fn pass(point: FailPoint) {
+        let down = |left: u32| left.checked_sub(1);
+        if left(point).fetch_update(SeqCst, SeqCst, down) == Ok(1) {
+            die();
+        }
+    }
+
+    fn left(point: FailPoint) -> &'static AtomicU32 {
+        // The discriminants are 0, 1, … as `ALL` counts them; the test of `ALL` says so.
+        &LEFT[point as usize]
+    }
+
+    /// As `kill -9` does: no destructor runs, nothing is flushed, no other thread gets further.
+    fn die() {
+        if kill_process(getpid(), Signal::KILL).is_err() {
+            std::process::abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_point_is_found_by_its_own_name() {
+        for (number, point) in FailPoint::ALL.into_iter().enumerate() {
+            assert_eq!(point as usize, number);
+            assert_eq!(FailPoint::from_name(point.name()), Some(point));
+        }
+        assert_eq!(FailPoint::from_name("nowhere"), None);
+    }
+}
