@@ -14,21 +14,21 @@ use std::time::Duration;
 
 use actix::Addr;
 use bytes::Bytes;
-use futures_util::StreamExt;
 use saltern_base::metrics::{
     IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
 };
-use saltern_model::{Compat, Event, Packed, Tag};
-use saltern_wire::ipc::{PullDecoder, split_body};
-use saltern_wire::msgpack::{Limits, RawValue};
+use saltern_base::seldom::Seldom;
+use saltern_model::Compat;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
 use crate::bus::{Bus, Subscriber};
 use crate::event_publisher::EventPublisher;
-use crate::messages::Fire;
+
+mod pull;
+
+use pull::PullDoor;
 
 /// The names that clients look for (`salt/utils/event.py`, `salt/client/__init__.py`,
 /// `salt/netapi/__init__.py`).
@@ -38,6 +38,9 @@ const PULL: &str = "master_event_pull.ipc";
 
 /// Frames written with one system call at most.
 const FRAMES_AT_ONCE: usize = 64;
+
+/// What goes on for longer has a line in the log so often.
+const COMPLAINT: Duration = Duration::from_secs(60);
 
 /// How long a subscriber has to take what is queued for it when the master stops.
 const LAST_CALL: Duration = Duration::from_secs(2);
@@ -181,6 +184,8 @@ impl EventSockets {
             most: self.options.connections,
             refused: refused("pub"),
             cut_off: self.metrics.cut_off,
+            too_many: Seldom::every(COMPLAINT),
+            too_slow: Seldom::every(COMPLAINT),
         });
         let pull_door = PullDoor {
             publisher: publisher.clone(),
@@ -189,6 +194,7 @@ impl EventSockets {
             most: self.options.connections,
             senders: self.metrics.senders.clone(),
             refused: refused("pull"),
+            too_many: Seldom::every(COMPLAINT),
         };
         let serving = door.clone();
         actix_rt::spawn(async move {
@@ -277,12 +283,14 @@ pub(crate) struct Door {
     most: usize,
     refused: IntCounter,
     cut_off: IntCounter,
+    too_many: Seldom,
+    too_slow: Seldom,
 }
 
 impl Door {
     /// Lets in who has connected by now. Called before an event is published: a client that
     /// connects, and then does something that makes an event, hears that event.
-    pub(crate) fn let_in_waiting(&self) {
+    pub(crate) fn let_in_waiting(self: &Arc<Self>) {
         // Any error, "would block" above all, is the accepting task's business.
         while !self.stop.is_cancelled()
             && let Ok((stream, _)) = self.waiting.accept()
@@ -297,29 +305,40 @@ impl Door {
         }
     }
 
-    fn let_in(&self, stream: UnixStream) {
+    fn let_in(self: &Arc<Self>, stream: UnixStream) {
         if self.bus.subscriber_count() >= self.most {
             self.refused.inc();
-            tracing::warn!(
-                most = self.most,
-                "too many event subscribers; one was turned away"
-            );
+            if let Some(times) = self.too_many.happened() {
+                tracing::warn!(
+                    most = self.most,
+                    times,
+                    "there are too many event subscribers; further ones are turned away"
+                );
+            }
             return;
         }
         // Subscribed before the next event can be published on this thread.
         let subscription = self.bus.subscribe();
-        let (bus, timeout) = (self.bus.clone(), self.timeout);
-        let (stop, cut_off) = (self.stop.clone(), self.cut_off.clone());
+        let door = self.clone();
         actix_rt::spawn(async move {
             let end = tokio::select! {
-                end = feed(stream, &subscription, &bus, timeout, &stop) => end,
-                () = last_call(&stop) => End::TooSlow,
+                end = feed(stream, &subscription, &door.bus, door.timeout, &door.stop) => end,
+                () = last_call(&door.stop) => End::TooSlow,
             };
             if end == End::TooSlow {
-                cut_off.inc();
-                tracing::warn!("an event subscriber took no events for too long; it was cut off");
+                door.cuts_off();
             }
         });
+    }
+
+    fn cuts_off(&self) {
+        self.cut_off.inc();
+        if let Some(times) = self.too_slow.happened() {
+            tracing::warn!(
+                times,
+                "an event subscriber took no events for too long; it was cut off"
+            );
+        }
     }
 }
 
@@ -342,6 +361,7 @@ pub(crate) async fn accept_all(
     stop: &CancellationToken,
     mut serve: impl FnMut(UnixStream),
 ) {
+    let failures = Seldom::every(COMPLAINT);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -350,7 +370,9 @@ pub(crate) async fn accept_all(
         match accepted {
             Ok((stream, _)) => serve(stream),
             Err(error) => {
-                tracing::warn!(%error, "a connection to an event socket was not accepted");
+                if let Some(times) = failures.happened() {
+                    tracing::warn!(%error, times, "a connection to a local socket was not accepted");
+                }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -406,78 +428,4 @@ async fn write_all(
         io::IoSlice::advance_slices(&mut rest, written);
     }
     Ok(())
-}
-
-/// Where local programs that fire events come in.
-struct PullDoor {
-    publisher: Addr<EventPublisher>,
-    max_event: usize,
-    stop: CancellationToken,
-    most: usize,
-    senders: IntGauge,
-    refused: IntCounter,
-}
-
-/// A sender is counted for as long as this lives.
-struct Counted(IntGauge);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
-impl PullDoor {
-    fn let_in(&self, stream: UnixStream) {
-        if usize::try_from(self.senders.get()).unwrap_or(0) >= self.most {
-            self.refused.inc();
-            tracing::warn!(
-                most = self.most,
-                "too many event senders; one was turned away"
-            );
-            return;
-        }
-        self.senders.inc();
-        let counted = Counted(self.senders.clone());
-        let (publisher, max_event) = (self.publisher.clone(), self.max_event);
-        let stop = self.stop.clone();
-        actix_rt::spawn(async move {
-            tokio::select! {
-                () = take_in(stream, &publisher, max_event) => {}
-                () = stop.cancelled() => {}
-            }
-            drop(counted);
-        });
-    }
-}
-
-async fn take_in(stream: UnixStream, publisher: &Addr<EventPublisher>, max_event: usize) {
-    let mut frames = FramedRead::new(stream, PullDecoder::new(max_event));
-    while let Some(frame) = frames.next().await {
-        let event = match frame {
-            Ok(body) => read_event(&body),
-            Err(error) => {
-                tracing::warn!(%error, "a local program fired something that is no event");
-                return;
-            }
-        };
-        match event {
-            Some(event) => {
-                if publisher.send(Fire(vec![event])).await.is_err() {
-                    tracing::warn!("an event of a local program was lost");
-                }
-            }
-            None => tracing::warn!("a local program fired an event without a tag or a map"),
-        }
-    }
-}
-
-fn read_event(body: &Bytes) -> Option<Event> {
-    let (tag, data) = split_body(body).ok()?;
-    let tag = Tag::parse(tag).ok()?;
-    let data = RawValue::parse(body.slice_ref(data), &Limits::WIRE).ok()?;
-    data.is_map().then(|| Event {
-        tag,
-        data: Packed::new(data.into_bytes()),
-    })
 }

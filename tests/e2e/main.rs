@@ -8,6 +8,7 @@ mod durability;
 mod faults;
 mod files;
 mod keys;
+mod kill;
 mod matrix;
 mod mine;
 mod minion_events;

@@ -21,6 +21,7 @@
 pub mod command_line;
 pub mod config;
 pub mod events;
+pub mod fleet;
 pub mod logs;
 pub mod minions;
 pub mod port;
@@ -31,6 +32,7 @@ pub mod site;
 
 pub use config::Config;
 pub use events::{Event, Listener};
+pub use fleet::{Accounts, Fleet};
 pub use process::{Daemon, Run, run, wait_until};
 pub use release::{Release, Server};
 pub use site::{Site, TestResult};

@@ -10,3 +10,4 @@ pub mod exit;
 pub mod fail_point;
 pub mod metrics;
 pub mod panic_hook;
+pub mod seldom;

@@ -6,6 +6,7 @@
 //! at once, for load). It has no states, no pillar, no modules from the master and no schedule:
 //! where those are wanted, stock's minion is.
 
+mod acknowledged;
 mod backoff;
 mod channel;
 pub mod config;

@@ -383,7 +383,7 @@ impl Work {
             let limit = between(config.return_retry_timer, longest);
             let begin = Instant::now();
             match self.channel.send(&fields, limit).await {
-                Ok(_) => return self.channel.stats().note_return(begin.elapsed()),
+                Ok(_) => return self.channel.stats().note_return(begin.elapsed(), &fields),
                 Err(error) => warn!(%jid, attempt, "a return was not taken: {error}"),
             }
         }

@@ -8,7 +8,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
+
+use crate::acknowledged::Acknowledged;
 
 /// Steps within a power of two: a latency is off by at most a sixteenth.
 const STEPS: usize = 16;
@@ -105,6 +108,7 @@ pub struct Stats {
     pub errors: AtomicU64,
     /// Minions that are subscribed now.
     pub subscribed: AtomicU64,
+    acknowledged: Option<Acknowledged>,
     last_publication: Mutex<Option<Instant>>,
     probes: Mutex<HashSet<String>>,
 }
@@ -142,7 +146,19 @@ impl Stats {
         self.probes.lock().len()
     }
 
-    pub(crate) fn note_return(&self, took: Duration) {
+    /// Counts, and also writes down every return that the master acknowledged.
+    #[must_use]
+    pub fn writing_to(acknowledged: Acknowledged) -> Self {
+        Self {
+            acknowledged: Some(acknowledged),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn note_return(&self, took: Duration, fields: &[(&str, Value)]) {
+        if let Some(acknowledged) = &self.acknowledged {
+            acknowledged.note(fields);
+        }
         self.returns.fetch_add(1, Relaxed);
         self.return_time.record(took);
     }

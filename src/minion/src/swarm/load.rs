@@ -196,13 +196,13 @@ impl Swarm {
                         return;
                     }
                     let jid = flood.jid.clone().unwrap_or_else(|| rounds.jid(round));
-                    let fields = return_fields(member, &jid, flood);
+                    let fields = return_fields(member, &jid, &flood.fun, flood.value.clone());
                     let begin = Instant::now();
                     let sent = timeout_at(tickets.end, self.send(member, &fields, flood)).await;
                     match sent {
                         Ok(Ok(())) => {
                             latencies.record(begin.elapsed());
-                            self.stats.note_return(begin.elapsed());
+                            self.stats.note_return(begin.elapsed(), &fields);
                         }
                         Ok(Err(error)) => {
                             tracing::debug!("a return failed: {error}");
@@ -244,7 +244,7 @@ impl Swarm {
 
     /// The minions in as many parts as there are workers; a minion has at most one request under
     /// way, as a real one.
-    fn shares(&self, workers: usize) -> Vec<Vec<Arc<Channel>>> {
+    pub(super) fn shares(&self, workers: usize) -> Vec<Vec<Arc<Channel>>> {
         let workers = workers.clamp(1, self.members.len().max(1));
         let mut shares = vec![Vec::new(); workers];
         for (member, worker) in self.members.iter().zip((0..workers).cycle()) {
@@ -263,18 +263,18 @@ impl Swarm {
 }
 
 /// Jids of a job for each round: the time of the start, a microsecond apart.
-struct Rounds {
+pub(super) struct Rounds {
     start: i64,
 }
 
 impl Rounds {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             start: Clock::system().unix_micros(),
         }
     }
 
-    fn jid(&self, round: i64) -> String {
+    pub(super) fn jid(&self, round: i64) -> String {
         let t = civil(self.start + round);
         format!(
             "{:04}{:02}{:02}{:02}{:02}{:02}{:06}",
@@ -283,15 +283,20 @@ impl Rounds {
     }
 }
 
-fn return_fields(member: &Channel, jid: &str, flood: &ReturnFlood) -> Vec<(&'static str, Value)> {
+pub(super) fn return_fields(
+    member: &Channel,
+    jid: &str,
+    fun: &str,
+    value: Value,
+) -> Vec<(&'static str, Value)> {
     vec![
         ("cmd", Value::from("_return")),
         ("id", Value::from(member.id())),
         ("success", Value::from(true)),
-        ("return", flood.value.clone()),
+        ("return", value),
         ("retcode", Value::from(0_i64)),
         ("jid", Value::from(jid)),
-        ("fun", Value::from(flood.fun.as_str())),
+        ("fun", Value::from(fun)),
         ("fun_args", Value::from(Vec::new())),
         ("user", Value::from("root")),
         (

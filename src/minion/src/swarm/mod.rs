@@ -9,6 +9,7 @@ mod fetch;
 mod load;
 mod pillars;
 mod private_reply;
+mod steady;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -35,10 +36,12 @@ use crate::minion::Life;
 use crate::sign_in::SignInError;
 use crate::stats::Stats;
 
+pub use crate::acknowledged::Acknowledged;
 pub use crate::stats::{Latencies, Stats as SwarmStats};
 pub use fetch::{Fetch, FetchError, Fetched};
 pub use load::{AuthCheck, AuthStorm, LoadReport, ReturnFlood};
 pub use pillars::{PillarStorm, WrongPillar};
+pub use steady::SteadyReturns;
 
 /// What a swarm is made of.
 #[derive(Debug, Clone)]
@@ -76,6 +79,8 @@ pub struct SwarmConfig {
     pub acceptance_wait_time: Duration,
     /// Minions that have much else to do.
     pub slow: Slow,
+    /// The first pause before a minion subscribes anew; it grows to ten times as much.
+    pub reconnect: Duration,
 }
 
 /// The first minions of a swarm, slow as machines under load are.
@@ -111,6 +116,7 @@ impl SwarmConfig {
             request_timeout: Duration::from_secs(60),
             acceptance_wait_time: Duration::from_secs(2),
             slow: Slow::default(),
+            reconnect: Duration::from_secs(1),
         }
     }
 
@@ -316,6 +322,8 @@ fn shared_config(config: &SwarmConfig) -> Result<MinionConfig, SwarmError> {
     shared.return_retry_timer_max = Duration::ZERO;
     shared.request_channel_timeout = config.request_timeout;
     shared.acceptance_wait_time = config.acceptance_wait_time;
+    shared.recon_default = config.reconnect;
+    shared.recon_max = 10 * config.reconnect;
     shared.enable_legacy_startup_events = false;
     // What the minions of a swarm remember adds up.
     shared.minion_jid_queue_hwm = 8;

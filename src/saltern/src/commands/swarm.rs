@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use saltern_base::exit::Exit;
-use saltern_minion::swarm::{Swarm, SwarmConfig, SwarmStats};
+use saltern_minion::swarm::{Acknowledged, SteadyReturns, Swarm, SwarmConfig, SwarmStats};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -32,18 +33,59 @@ pub(crate) struct Arguments {
     /// How many sign in at a time.
     #[arg(long, default_value_t = 64)]
     parallel: usize,
+    /// Also return without pause, so many returns at a time, for jobs that are made up.
+    #[arg(long, value_name = "IN_FLIGHT")]
+    returns: Option<usize>,
+    /// At most so many of these a second.
+    #[arg(long, value_name = "PER_SECOND", requires = "returns")]
+    rate: Option<u32>,
+    /// How long the text is that they return.
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    value_size: usize,
+    /// Write down each return that the master acknowledged: jid, minion, function, SHA-256 of the
+    /// value.
+    #[arg(long, value_name = "FILE")]
+    acknowledged: Option<std::path::PathBuf>,
+    /// The first pause before a minion subscribes anew.
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
+    reconnect: u64,
+}
+
+impl Arguments {
+    fn steady(&self) -> Option<SteadyReturns> {
+        Some(SteadyReturns {
+            in_flight: self.returns?,
+            per_second: self.rate,
+            bytes: self.value_size,
+        })
+    }
+
+    fn stats(&self) -> std::io::Result<SwarmStats> {
+        match &self.acknowledged {
+            Some(path) => Acknowledged::create(path).map(SwarmStats::writing_to),
+            None => Ok(SwarmStats::default()),
+        }
+    }
 }
 
 pub(crate) fn run(arguments: Arguments) -> Exit {
     logging::start_plain(LevelFilter::INFO);
     privileges::raise_open_files(4 * arguments.minions as u64 + 1024);
+    let stats = match arguments.stats() {
+        Ok(stats) => Arc::new(stats),
+        Err(error) => {
+            complain(&format!("cannot write down what is acknowledged: {error}"));
+            return Exit::CannotCreate;
+        }
+    };
+    let steady = arguments.steady();
     let mut config = SwarmConfig::new(arguments.minions, arguments.master);
+    config.reconnect = Duration::from_millis(arguments.reconnect);
     config.prefix = arguments.prefix;
     config.keys = arguments.keys;
     config.pki_dir = arguments.pki_dir;
     config.parallel = arguments.parallel;
     actix_rt::System::new().block_on(async {
-        let stats = Arc::new(SwarmStats::default());
         let swarm = match Swarm::start(config, stats).await {
             Ok(swarm) => swarm,
             Err(error) => {
@@ -57,7 +99,15 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
         ));
         let stop = CancellationToken::new();
         stop_on_signal(stop.clone());
-        swarm.run(stop).await;
+        match steady {
+            Some(steady) => {
+                tokio::join!(
+                    swarm.run(stop.clone()),
+                    swarm.return_steadily(&steady, &stop)
+                );
+            }
+            None => swarm.run(stop).await,
+        }
         Exit::Ok
     })
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use rustix::net::SendFlags;
+use saltern_base::seldom::Seldom;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +30,9 @@ use super::metrics::{Close, Metrics, Refusal, State};
 /// Pause after an accept that failed for want of file descriptors or memory.
 const STARVED_PAUSE: Duration = Duration::from_millis(100);
 
+/// A shortage that goes on has a line in the log so often.
+const COMPLAINT: Duration = Duration::from_secs(60);
+
 /// What all connections of one listener share.
 pub(super) struct Gate {
     pub(super) metrics: Metrics,
@@ -37,6 +41,7 @@ pub(super) struct Gate {
     pub(super) stop: CancellationToken,
     /// Cancelled when the time to drain is over.
     pub(super) kill: CancellationToken,
+    failures: Seldom,
     numbers: AtomicU64,
     counts: Mutex<Counts>,
     emptied: Notify,
@@ -65,6 +70,7 @@ impl Gate {
             limits,
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
+            failures: Seldom::every(COMPLAINT),
             numbers: AtomicU64::new(1),
             counts: Mutex::new(Counts::default()),
             emptied: Notify::new(),
@@ -236,7 +242,9 @@ async fn accept_failed(gate: &Gate, error: &std::io::Error) {
     match Errno::from_io_error(error) {
         Some(errno) if starved.contains(&errno) => {
             gate.metrics.refused(Refusal::Descriptors).inc();
-            warn!(%error, "cannot accept connections; pausing");
+            if let Some(times) = gate.failures.happened() {
+                warn!(%error, times, "cannot accept connections; those who are connected are served");
+            }
             tokio::time::sleep(STARVED_PAUSE).await;
         }
         // The peer was gone before we came; Linux also reports its network errors here.
@@ -257,7 +265,9 @@ async fn accept_failed(gate: &Gate, error: &std::io::Error) {
         }
         _ => {
             gate.metrics.refused(Refusal::Accept).inc();
-            warn!(%error, "cannot accept a connection");
+            if let Some(times) = gate.failures.happened() {
+                warn!(%error, times, "cannot accept a connection");
+            }
             tokio::time::sleep(STARVED_PAUSE).await;
         }
     }
