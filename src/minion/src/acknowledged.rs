@@ -1,0 +1,65 @@
+//! Writes down what a master acknowledged, as it happens, so that somebody can ask it afterwards
+//! whether it still has all of that.
+//!
+//! A line a return: the job's id, the minion, the function, and the SHA-256 of the returned value
+//! packed as msgpack with today's types. The file is not made durable: it is for tests that end the
+//! master and not the swarm.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use parking_lot::Mutex;
+use saltern_wire::msgpack::{Dialect, Value, encode};
+use sha2::{Digest, Sha256};
+
+/// The file.
+pub struct Acknowledged(Mutex<File>);
+
+impl Acknowledged {
+    /// A new file; one that is there is emptied.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        File::create(path).map(Mutex::new).map(Self)
+    }
+
+    /// Adds a return that was acknowledged. Each line is handed to the system at once and whole.
+    pub(crate) fn note(&self, fields: &[(&str, Value)]) {
+        let line = line_of(fields);
+        if let Err(error) = self.0.lock().write_all(line.as_bytes()) {
+            tracing::error!("an acknowledged return is not written down: {error}");
+        }
+    }
+}
+
+fn line_of(fields: &[(&str, Value)]) -> String {
+    let field = |wanted: &str| {
+        let found = fields.iter().find(|(name, _)| *name == wanted);
+        found.map_or(&Value::Nil, |(_, value)| value)
+    };
+    let text = |name: &str| field(name).as_str().unwrap_or("-");
+    let digest = Sha256::digest(encode(field("return"), Dialect::Bin));
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{} {} {} {digest}\n", text("jid"), text("id"), text("fun"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_the_return_and_its_content() {
+        let fields = [
+            ("id", Value::from("m1")),
+            ("jid", Value::from("20261121120000000000")),
+            ("fun", Value::from("test.echo")),
+            ("return", Value::from("abc")),
+        ];
+        // printf '\xa3abc' | sha256sum
+        let digest = "0c4a44e90bc687970dbc25eb6304a2c1f375ee76c2d09e448d3b4611302aa593";
+        let expected = format!("20261121120000000000 m1 test.echo {digest}\n");
+        assert_eq!(line_of(&fields), expected);
+    }
+}
