@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use saltern_tests::process::{Run, run};
 use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::small_disk::SmallDisk;
 use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
 
 use crate::durability::job_database;
@@ -204,14 +205,17 @@ fn a_corrupt_job_database_is_refused_and_kept() -> TestResult {
     )
 }
 
+/// Bytes of a disk that is soon full.
+const SMALL: u64 = 12 << 20;
+
 #[test]
 fn a_full_disk_refuses_new_work_and_recovers_alone() -> TestResult {
     Site::prepared(
         OURS,
         |_| {},
         |site| {
-            let Some(_disk) = SmallDisk::mount(&site.path("cache"))? else {
-                site.step("no small disk can be mounted here: only root may; nothing was tested");
+            let Ok(disk) = SmallDisk::mount(&site.path("cache"), SMALL) else {
+                site.step("no small disk can be mounted here; see the tests of shortages");
                 return Ok(());
             };
             site.start_master()?;
@@ -234,19 +238,7 @@ fn a_full_disk_refuses_new_work_and_recovers_alone() -> TestResult {
             for text in ["disk", "full", "space", "store", "write", "job"] {
                 site.announce(text);
             }
-            let ballast = site.path("cache/ballast");
-            let fill = run(
-                Command::new("dd").args(["if=/dev/zero", "bs=4k"]).arg({
-                    let mut target = std::ffi::OsString::from("of=");
-                    target.push(&ballast);
-                    target
-                }),
-                SOON,
-            )?;
-            ensure!(
-                fill.stderr.contains("No space left"),
-                "the disk did not fill up\n{fill}"
-            );
+            disk.fill()?;
 
             site.step("new work is refused with a clear error");
             // The database writes into room it has already, so a few jobs may still fit.
@@ -262,7 +254,7 @@ fn a_full_disk_refuses_new_work_and_recovers_alone() -> TestResult {
             site.saltern(&["metrics"])?.expect_code(0)?;
 
             site.step("room again: it recovers alone, and nothing was lost");
-            std::fs::remove_file(&ballast)?;
+            disk.make_room()?;
             wait_until("the master to take jobs again", SOON, || {
                 let run = site.salt(&["m1", "test.ping"]).ok()?;
                 (run.code == Some(0) && run.stdout.trim() == "m1:\n    True").then_some(())
@@ -275,26 +267,4 @@ fn a_full_disk_refuses_new_work_and_recovers_alone() -> TestResult {
             Ok(())
         },
     )
-}
-
-/// A file system of a few megabytes, gone when dropped.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    /// None where the user may not mount.
-    fn mount(path: &Path) -> Result<Option<Self>> {
-        let mut command = Command::new("mount");
-        command
-            .args(["-t", "tmpfs", "-o", "size=12m,mode=755", "tmpfs"])
-            .arg(path);
-        let run = run(&mut command, SOON)?;
-        Ok((run.code == Some(0)).then(|| Self(path.to_owned())))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily, because after a failure the master may still have files open there.
-        run(Command::new("umount").arg("-l").arg(&self.0), SOON).ok();
-    }
 }

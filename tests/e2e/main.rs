@@ -17,4 +17,6 @@ mod pillar;
 mod presence;
 mod probe;
 mod sessions;
+mod shortage;
 mod targets;
+mod torn;

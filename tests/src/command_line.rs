@@ -96,10 +96,50 @@ impl Site {
         run(&mut command, SOON * 2)
     }
 
+    /// Runs `saltern cmd ARGUMENTS…`.
+    ///
+    /// # Errors
+    /// When it is not done in time.
+    pub fn saltern_cmd(&self, arguments: &[&str]) -> Result<Run> {
+        let mut command = Command::new(saltern_program());
+        // Before the others: what follows the function belongs to the function.
+        command.args(["cmd", "-c"]).arg(self.path("conf"));
+        run(command.args(arguments), SOON * 2)
+    }
+
+    /// What one metric of our master says, summed up over all whose labels contain this text.
+    ///
+    /// # Errors
+    /// When the master does not answer.
+    pub fn metric(&self, name: &str, label: &str) -> Result<f64> {
+        let run = self.saltern(&["metrics"])?;
+        let text = &run.expect_code(0)?.stdout;
+        let values = text.lines().filter_map(|line| {
+            let (labelled, value) = line.rsplit_once(' ')?;
+            let rest = labelled.strip_prefix(name)?;
+            let is_it = rest.is_empty() || rest.starts_with('{');
+            (is_it && rest.contains(label))
+                .then(|| value.parse::<f64>().ok())
+                .flatten()
+        });
+        Ok(values.sum())
+    }
+
     /// A stock command of the site's release that talks to the master, not started yet.
     pub fn stock_command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.server.release().program(program));
         command.arg("-c").arg(self.path("conf")).args(arguments);
+        command
+    }
+
+    /// A file of `tests/peers` that talks to the master's sockets, not started yet: it is given the
+    /// socket directory and the master's configuration first.
+    pub fn stock_peer(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.server.release().program("python"));
+        command
+            .arg(peer(name))
+            .args([self.path("run"), self.path("conf/master")])
+            .args(arguments);
         command
     }
 

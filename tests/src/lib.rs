@@ -22,6 +22,7 @@ pub mod command_line;
 pub mod config;
 pub mod events;
 pub mod fleet;
+pub mod frozen;
 pub mod logs;
 pub mod minions;
 pub mod port;
@@ -29,6 +30,7 @@ pub mod process;
 pub mod release;
 pub mod session;
 pub mod site;
+pub mod small_disk;
 
 pub use config::Config;
 pub use events::{Event, Listener};

@@ -211,6 +211,19 @@ impl Daemon {
         self.child.id()
     }
 
+    /// Its share of the machine's memory, in bytes (PSS).
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn memory(&self) -> Result<u64> {
+        let path = format!("/proc/{}/smaps_rollup", self.id());
+        let text = std::fs::read_to_string(&path).context(path)?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next());
+        let kilobytes = kilobytes.context("no PSS")?;
+        Ok(kilobytes.parse::<u64>()? << 10)
+    }
+
     /// Where its output goes.
     pub fn output(&self) -> &Path {
         &self.output

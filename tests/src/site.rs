@@ -59,6 +59,7 @@ pub struct Site {
     pub(crate) minions: BTreeMap<String, Minion>,
     config: Config,
     expected: Expected,
+    master_prefix: Vec<String>,
     publish_port: u16,
     pub(crate) ret_port: u16,
     dir: TempDir,
@@ -134,6 +135,7 @@ impl Site {
             minions: BTreeMap::new(),
             config,
             expected: Expected::default(),
+            master_prefix: Vec::new(),
             publish_port,
             ret_port,
             dir,
@@ -187,16 +189,26 @@ impl Site {
 
     /// The command that starts the master in the foreground.
     pub fn master_command(&self) -> Command {
-        let mut command = match self.server {
-            Server::Stock(release) => Command::new(release.program("salt-master")),
-            Server::Saltern(_) => {
-                let mut command = Command::new(saltern_program());
-                command.arg("master");
+        let (program, arguments): (PathBuf, &[&str]) = match self.server {
+            Server::Stock(release) => (release.program("salt-master"), &[]),
+            Server::Saltern(_) => (saltern_program(), &["master"]),
+        };
+        let mut command = match self.master_prefix.split_first() {
+            Some((first, others)) => {
+                let mut command = Command::new(first);
+                command.args(others).arg(program);
                 command
             }
+            None => Command::new(program),
         };
-        command.arg("-c").arg(self.path("conf"));
+        command.args(arguments).arg("-c").arg(self.path("conf"));
         command
+    }
+
+    /// From the next start on, the master is started by a program that takes its place: `sh -c`
+    /// with an `exec`, for instance.
+    pub fn start_master_by(&mut self, prefix: &[&str]) {
+        self.master_prefix = prefix.iter().map(|word| (*word).to_owned()).collect();
     }
 
     /// Starts the master, waits until it serves, and starts a fresh event listener on it.

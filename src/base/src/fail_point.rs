@@ -18,6 +18,8 @@ pub enum FailPoint {
     AnswerBefore,
     /// One of those who wait for the same commit is answered, the next one is not.
     AnswerBetween,
+    /// The write-ahead log is being folded into the database.
+    CheckpointWithin,
     /// A job is committed; stock's files about it are not written, its load has not left.
     PublishBefore,
     /// Stock's files are written; the load has not left.
@@ -38,12 +40,13 @@ pub enum FailPoint {
 
 impl FailPoint {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::CommitBefore,
         Self::CommitWithin,
         Self::CommitAfter,
         Self::AnswerBefore,
         Self::AnswerBetween,
+        Self::CheckpointWithin,
         Self::PublishBefore,
         Self::PublishAnnounced,
         Self::PublishSealed,
@@ -63,6 +66,7 @@ impl FailPoint {
             Self::CommitAfter => "commit-after",
             Self::AnswerBefore => "answer-before",
             Self::AnswerBetween => "answer-between",
+            Self::CheckpointWithin => "checkpoint-within",
             Self::PublishBefore => "publish-before",
             Self::PublishAnnounced => "publish-announced",
             Self::PublishSealed => "publish-sealed",
@@ -87,6 +91,15 @@ impl FailPoint {
         armed::pass(self);
     }
 
+    /// Runs `work`. If the process was asked to end at this place, it ends in the midst of the work,
+    /// at no particular moment, or right after it.
+    #[inline]
+    pub fn within<T>(self, work: impl FnOnce() -> T) -> T {
+        #[cfg(feature = "fault-injection")]
+        let _end = armed::within(self);
+        work()
+    }
+
     /// From now on, the process dies when the place is passed for the `count`-th time; 0 takes that
     /// back.
     #[cfg(feature = "fault-injection")]
@@ -98,6 +111,7 @@ impl FailPoint {
 #[cfg(feature = "fault-injection")]
 mod armed {
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::time::Duration;
 
     use rustix::process::{Signal, getpid, kill_process};
 
@@ -112,8 +126,27 @@ mod armed {
     }
 
     pub(super) fn pass(point: FailPoint) {
-        let down = |left: u32| left.checked_sub(1);
-        if left(point).fetch_update(SeqCst, SeqCst, down) == Ok(1) {
+        if is_fatal(point) {
+            die();
+        }
+    }
+
+    /// Dies while the caller goes on, or else when the caller drops what it gets.
+    pub(super) fn within(point: FailPoint) -> Option<DiesAtEnd> {
+        is_fatal(point).then(|| {
+            std::thread::spawn(|| {
+                // About as long as a few pages take to reach a disk.
+                std::thread::sleep(Duration::from_micros(300));
+                die();
+            });
+            DiesAtEnd
+        })
+    }
+
+    pub(super) struct DiesAtEnd;
+
+    impl Drop for DiesAtEnd {
+        fn drop(&mut self) {
             die();
         }
     }
@@ -121,6 +154,11 @@ mod armed {
     fn left(point: FailPoint) -> &'static AtomicU32 {
         // The discriminants are 0, 1, … as `ALL` counts them; the test of `ALL` says so.
         &LEFT[point as usize]
+    }
+
+    fn is_fatal(point: FailPoint) -> bool {
+        let down = |left: u32| left.checked_sub(1);
+        left(point).fetch_update(SeqCst, SeqCst, down) == Ok(1)
     }
 
     /// As `kill -9` does: no destructor runs, nothing is flushed, no other thread gets further.

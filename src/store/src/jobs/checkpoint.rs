@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
+use saltern_base::fail_point::FailPoint;
 
 use super::schema::{self, wrap};
 use crate::error::Result;
@@ -53,8 +54,8 @@ impl Checkpointer {
 
 /// One pass, by whichever connection.
 pub(super) fn fold(connection: &Connection, path: &Path) -> Result<Folded> {
-    connection
-        .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+    let pass = || {
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
             // Both are -1 while somebody else folds.
             let pages = |column| row.get(column).map(|pages: i64| u64::try_from(pages).ok());
             Ok(Folded {
@@ -62,5 +63,8 @@ pub(super) fn fold(connection: &Connection, path: &Path) -> Result<Folded> {
                 folded: pages(2)?.unwrap_or(0),
             })
         })
+    };
+    FailPoint::CheckpointWithin
+        .within(pass)
         .map_err(|error| wrap(path, "fold the log of", error))
 }

@@ -1,0 +1,260 @@
+//! What the master does without what it needs: room on the disk, file descriptors, peers that read.
+//! Whatever is short, everything acknowledged is in the store, those who ask for something else
+//! are served meanwhile, and when the shortage is over all goes on by itself.
+
+use anyhow::{Result, ensure};
+use saltern_tests::process::run;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::small_disk::{self, SmallDisk};
+use saltern_tests::{Config, Release, Server, Site, TestResult, frozen, logs, wait_until};
+
+const OURS: Server = Server::Saltern(Release::V3008);
+
+/// How a master is kept from writing more.
+enum Lack {
+    /// Its cache directory is a small file system.
+    Room(SmallDisk),
+    /// Its files may grow no longer.
+    Length,
+}
+
+/// Room for what the master keeps free and for some seconds of returns.
+const SMALL: u64 = 512 << 20;
+
+impl Lack {
+    /// A small disk, or, where that may not be mounted, a limit on the length of files.
+    fn of_room(site: &mut Site) -> Result<Self> {
+        match SmallDisk::mount(&site.path("cache"), SMALL) {
+            Ok(disk) => Ok(Self::Room(disk)),
+            Err(error) => {
+                site.step(&format!("no small disk can be mounted here: {error:#}"));
+                Ok(Self::of_length(site))
+            }
+        }
+    }
+
+    fn of_length(site: &mut Site) -> Self {
+        site.start_master_by(&small_disk::SURVIVES_SHORT_FILES);
+        Self::Length
+    }
+
+    fn begins(&self, site: &mut Site) -> Result<()> {
+        match self {
+            Self::Room(disk) => disk.fill(),
+            Self::Length => {
+                let log = site.job_database().with_extension("sqlite-wal");
+                let longest = std::fs::metadata(log)?.len();
+                small_disk::limit_files(site.master().id(), Some(longest))
+            }
+        }
+    }
+
+    fn ends(&self, site: &mut Site) -> Result<()> {
+        match self {
+            Self::Room(disk) => disk.make_room(),
+            Self::Length => small_disk::limit_files(site.master().id(), None),
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_costs_nothing_that_was_acknowledged() -> TestResult {
+    nothing_can_be_written(Lack::of_room)
+}
+
+#[test]
+fn a_file_that_cannot_grow_costs_nothing_that_was_acknowledged() -> TestResult {
+    nothing_can_be_written(|site| Ok(Lack::of_length(site)))
+}
+
+fn nothing_can_be_written(lack: impl FnOnce(&mut Site) -> Result<Lack>) -> TestResult {
+    Site::prepared(OURS, accept_everybody, |site| {
+        let lack = lack(site)?;
+        site.start_master()?;
+        // What is refused, and why, is an error for whoever looks after the master.
+        for text in [
+            "auto_accept",
+            "no space",
+            "nothing was stored",
+            "job database",
+        ] {
+            site.announce(text);
+        }
+        site.start_minion("other", MinionKind::Native)?;
+        site.wait_started("other")?;
+        site.kill_minion("other");
+        let mut other = site.session_of("other")?;
+        let mut fleet = site.start_fleet("full", 50, &["--returns", "16"])?;
+        fleet.wait_for_more(100)?;
+
+        site.step("nothing can be written any more");
+        lack.begins(site)?;
+        wait_until("a job to be refused", SOON, || {
+            (!publishes(site).ok()?).then_some(())
+        })?;
+        site.step("what need not be written is done as ever");
+        other.send("without/room")?;
+        site.events().tag("without/room", SOON)?;
+
+        site.step("there is room again");
+        lack.ends(site)?;
+        wait_until("a job to be taken", SOON, || {
+            publishes(site).ok()?.then_some(())
+        })?;
+        fleet.wait_for_more(100)?;
+        let ledger = fleet.stop()?;
+        site.accounts(&ledger)?.expect_balance()?;
+        site.stop_master()?;
+        Ok(())
+    })
+}
+
+fn accept_everybody(config: &mut Config) {
+    config.set("auto_accept", "True");
+}
+
+/// Whether the master takes a job.
+fn publishes(site: &Site) -> Result<bool> {
+    let run = site.saltern_cmd(&["--async", "full-1", "test.echo", "x"])?;
+    Ok(run.code == Some(0))
+}
+
+/// What the master may open; a few dozen are its own.
+const DESCRIPTORS: usize = 256;
+
+#[test]
+fn without_descriptors_those_who_are_connected_are_served() -> TestResult {
+    Site::prepared(
+        OURS,
+        |config| {
+            accept_everybody(config);
+            config
+                .set("max_open_files", DESCRIPTORS)
+                .set("saltern_handshake_timeout", 600);
+        },
+        |site| {
+            let limit = format!("ulimit -Sn {DESCRIPTORS}; exec \"$0\" \"$@\"");
+            site.start_master_by(&["sh", "-c", &limit]);
+            site.start_master_only()?;
+            // Duties that must open files are put off.
+            for text in ["auto_accept", "max_open_files", COMPLAINT, "cannot be"] {
+                site.announce(text);
+            }
+            let mut fleet = site.start_fleet("few", 20, &["--returns", "10"])?;
+            fleet.wait_for_more(100)?;
+
+            site.step("every descriptor is taken");
+            let idle = frozen::subscribers(site.publish_port(), DESCRIPTORS)?;
+            let complaints = |site: &Site| {
+                let log = logs::read(&site.path("log/master.out"));
+                log.lines().filter(|line| line.contains(COMPLAINT)).count()
+            };
+            wait_until("the master to complain", SOON, || {
+                (complaints(site) > 0).then_some(())
+            })?;
+            fleet.wait_for_more(1000)?;
+            ensure!(
+                complaints(site) <= 2,
+                "a shortage that goes on was complained of {} times",
+                complaints(site)
+            );
+
+            site.step("there are descriptors again");
+            drop(idle);
+            let newcomers = site.start_fleet("new", 5, &[])?;
+            site.saltern_cmd(&["new-*", "test.echo", "x"])?
+                .expect_code(0)?;
+            newcomers.stop()?;
+            let ledger = fleet.stop()?;
+            site.accounts(&ledger)?.expect_balance()?;
+            Ok(())
+        },
+    )
+}
+
+/// What the log says when no connection can be accepted, once a listener and a minute.
+const COMPLAINT: &str = "cannot accept connections";
+
+/// Subscribers that never read, on the publish port and on the event socket.
+const FROZEN: usize = 10_000;
+const FROZEN_LISTENERS: usize = 1_000;
+
+/// What the master may need for all of them: 8 KiB a connection, and something for what their
+/// queues keep together. The events of this test alone come to twice as much.
+const MEMORY: u64 = (FROZEN as u64) * (8 << 10) + (64 << 20);
+
+#[test]
+fn ten_thousand_frozen_subscribers_hold_nobody_up() -> TestResult {
+    Site::run(
+        OURS,
+        |config| {
+            accept_everybody(config);
+            config
+                .set("max_open_files", 2 * FROZEN)
+                .set("saltern_max_connections_per_address", 0)
+                .set("saltern_event_queue_length", 1000)
+                .set("saltern_subscriber_queue_size", 1 << 20)
+                .set("publish_drain_timeout", 10);
+        },
+        |site| {
+            for text in [
+                "auto_accept",
+                "max_open_files",
+                "took no events for too long",
+            ] {
+                site.announce(text);
+            }
+            let mut fleet = site.start_fleet("live", 50, &["--returns", "8"])?;
+            let possible = usize::try_from(frozen::may_open(15_000)?)?;
+            let count = FROZEN.min(possible.saturating_sub(FROZEN_LISTENERS + 500));
+            site.step(&format!(
+                "{count} subscribers and {FROZEN_LISTENERS} listeners freeze"
+            ));
+            let before = site.master().memory()?;
+            let frozen = frozen::subscribers(site.publish_port(), count)?;
+            let socket = site.path("run/master_event_pub.ipc");
+            let listeners = frozen::listeners(&socket, FROZEN_LISTENERS)?;
+            fleet.wait_for_more(100)?;
+
+            site.step("jobs and events go on, far more than can be kept for the frozen");
+            let mut flood = site.stock_peer("flood_events.py", &["3000", "100000"]);
+            let flood = std::thread::spawn(move || run(&mut flood, 2 * SOON));
+            let long = "x".repeat(20_000);
+            let mut most = site.master().memory()?;
+            for _ in 0..20 {
+                site.saltern_cmd(&["--async", "live-*", "test.echo", &long])?
+                    .expect_code(0)?;
+                most = most.max(site.master().memory()?);
+            }
+            fleet.wait_for_more(1000)?;
+            flood
+                .join()
+                .expect("running it does not panic")?
+                .expect_code(0)?;
+            most = most.max(site.master().memory()?);
+            let needed = most.saturating_sub(before);
+            site.step(&format!("the master needed {} MiB more", needed >> 20));
+            ensure!(needed < MEMORY, "that is more than {} MiB", MEMORY >> 20);
+
+            site.step("who takes nothing is cut off, and the others have what they ask for");
+            for (metric, label, count) in [
+                ("saltern_zmtp_closed_total", "slow_subscriber", count),
+                (
+                    "saltern_bus_subscribers_cut_off_total",
+                    "",
+                    FROZEN_LISTENERS,
+                ),
+            ] {
+                wait_until(&format!("{metric} to reach {count}"), SOON, || {
+                    (site.metric(metric, label).ok()? >= count as f64).then_some(())
+                })?;
+            }
+            site.saltern_cmd(&["live-*", "test.echo", "x"])?
+                .expect_code(0)?;
+            drop((frozen, listeners));
+            let ledger = fleet.stop()?;
+            site.accounts(&ledger)?.expect_balance()?;
+            Ok(())
+        },
+    )
+}

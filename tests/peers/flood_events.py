@@ -1,0 +1,23 @@
+"""Fires events on a master's bus through stock's own client, as fast as the master takes them.
+
+`flood_events.py SOCK_DIR CONFIG_FILE COUNT BYTES`: so many events tagged `flood/NUMBER`, each with
+so many bytes of data. Ends when the last one is handed over.
+"""
+
+import sys
+
+import salt.config
+import salt.utils.event
+
+
+def main():
+    sock_dir, config, count, size = sys.argv[1:]
+    opts = salt.config.client_config(config)
+    bus = salt.utils.event.get_event("master", sock_dir=sock_dir, opts=opts, listen=False)
+    data = {"filling": "x" * int(size)}
+    for number in range(int(count)):
+        if not bus.fire_event(data, f"flood/{number}"):
+            sys.exit(f"event {number} was not taken")
+
+
+main()

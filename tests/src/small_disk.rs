@@ -1,0 +1,99 @@
+//! A file system that is soon full, or, for those who may not mount one, a limit on how long the
+//! files of a master may grow.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use crate::process::run;
+use crate::site::SOON;
+
+/// A mounted tmpfs; it is gone when this is dropped.
+pub struct SmallDisk {
+    path: PathBuf,
+}
+
+impl SmallDisk {
+    /// Mounts one of so many bytes over a directory.
+    ///
+    /// # Errors
+    /// When this user may not.
+    pub fn mount(path: &Path, bytes: u64) -> Result<Self> {
+        let mut command = Command::new("mount");
+        command
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={bytes},mode=755"),
+                "tmpfs",
+            ])
+            .arg(path);
+        run(&mut command, SOON)?.expect_code(0)?;
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Takes all the room there is.
+    ///
+    /// # Errors
+    /// When the ballast cannot be written for another reason than that there is no more room.
+    pub fn fill(&self) -> Result<()> {
+        let mut ballast = File::create(self.ballast())?;
+        let mut piece = vec![0; 1 << 16];
+        while !piece.is_empty() {
+            match ballast.write_all(&piece) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+                    piece.truncate(piece.len() / 2);
+                }
+                Err(error) => return Err(error).context("the ballast"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the room back.
+    ///
+    /// # Errors
+    /// When the ballast is not there.
+    pub fn make_room(&self) -> Result<()> {
+        Ok(std::fs::remove_file(self.ballast())?)
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.path.join("ballast")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: whoever still has files open there keeps them.
+        let umount = Command::new("umount").arg("-l").arg(&self.path).status();
+        drop(umount);
+    }
+}
+
+/// The command line that starts a program which gets an error, and is not ended, when a file of it
+/// may grow no further.
+pub const SURVIVES_SHORT_FILES: [&str; 3] = ["sh", "-c", "trap '' XFSZ; exec \"$0\" \"$@\""];
+
+/// Lets no file of a process grow beyond `longest` bytes; `None` takes that back.
+///
+/// # Errors
+/// When the process is gone.
+pub fn limit_files(process: u32, longest: Option<u64>) -> Result<()> {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    ensure!(pid.is_some(), "{process} is no process id");
+    let limit = Rlimit {
+        current: longest,
+        maximum: None,
+    };
+    prlimit(pid, Resource::Fsize, limit).context("cannot limit the files of the master")?;
+    Ok(())
+}
