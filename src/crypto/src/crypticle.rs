@@ -13,7 +13,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::key_string::AES_KEY_LEN;
-use crate::{KeyString, ct_eq, fill_random};
+use crate::{KeyString, ct_eq, public_random};
 
 /// Bytes of the nonce that a reply carries between the mark and the message.
 pub const NONCE_LEN: usize = 32;
@@ -133,8 +133,7 @@ impl Crypticle {
     fn encrypt_parts(&self, parts: &[&[u8]]) -> Vec<u8> {
         let plain_len: usize = parts.iter().map(|part| part.len()).sum();
         let padding = BLOCK - plain_len % BLOCK;
-        let mut iv = [0_u8; BLOCK];
-        fill_random(&mut iv);
+        let iv: [u8; BLOCK] = public_random();
 
         let mut out = Vec::with_capacity(BLOCK + plain_len + padding + TAG);
         out.extend_from_slice(&iv);

@@ -16,6 +16,7 @@ mod key_string;
 mod pem;
 mod private_key;
 mod public_key;
+mod random;
 mod secret;
 mod x931;
 
@@ -26,8 +27,10 @@ pub use key_string::{KeyString, KeyStringError};
 pub use pem::{KeyError, clean_key};
 pub use private_key::PrivateKey;
 pub use public_key::{PublicKey, RsaError};
+pub use random::public_random;
 pub use secret::{SecretBytes, SecretString};
 
+pub(crate) use random::fill_random;
 use subtle::ConstantTimeEq;
 
 /// Compares two byte strings in a time that depends on their lengths only.
@@ -45,14 +48,6 @@ pub fn sha1_hex(bytes: &[u8]) -> String {
             write!(text, "{byte:02x}").expect("invariant: writing to a String cannot fail");
             text
         })
-}
-
-/// Fills `buffer` from the operating system's random generator.
-///
-/// There is nothing sensible to do without randomness, so this does not return an error:
-/// once a Linux system has booted, `getrandom(2)` cannot fail.
-pub(crate) fn fill_random(buffer: &mut [u8]) {
-    getrandom::fill(buffer).expect("invariant: the operating system's random generator works");
 }
 
 #[cfg(test)]

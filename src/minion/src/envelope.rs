@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use saltern_crypto::{Crypticle, EncAlgo, KeyString, PublicKey, SigAlgo};
+use saltern_crypto::{Crypticle, EncAlgo, KeyString, PublicKey, SigAlgo, public_random};
 use saltern_wire::msgpack::{Dialect, Encoder, Limits, MapView, Value, decode_wire, encode};
 
 use crate::keys::MinionKeys;
@@ -56,9 +56,7 @@ pub(crate) struct Sealing<'a> {
 
 /// 32 hexadecimal digits nobody can foresee.
 pub(crate) fn nonce() -> String {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).expect("invariant: the system has random bytes");
-    random.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:032x}", u128::from_be_bytes(public_random()))
 }
 
 /// An encrypted request: `fields` in their order, then nonce, time, proof and id.
