@@ -19,22 +19,14 @@ pub struct Answer {
 enum To {
     /// A peer of the request port.
     Peer(ReplyHandle),
-    /// Somebody in this process, to whom it is enough that it is over.
+    /// Somebody in this process, who hears whether all is done.
     Inside(oneshot::Sender<()>),
 }
 
-impl To {
-    fn say(self, words: Bytes) {
-        match self {
-            Self::Peer(reply) => reply.send(words),
-            Self::Inside(end) => drop(end),
-        }
-    }
-}
-
 impl Answer {
-    /// An answer for this process, and its end: that resolves when the answer is given or dropped.
-    pub(crate) fn inside() -> (Self, impl Future<Output = ()>) {
+    /// An answer for this process, and its end: that resolves when the answer is given or dropped,
+    /// and says whether all is done.
+    pub(crate) fn inside() -> (Self, impl Future<Output = bool>) {
         let (end, ended) = oneshot::channel();
         let answer = Self {
             to: To::Inside(end),
@@ -42,7 +34,7 @@ impl Answer {
             failed: Bytes::new(),
             _place: None,
         };
-        (answer, async move { drop(ended.await) })
+        (answer, async move { ended.await.is_ok() })
     }
 
     /// `done` is sent after success, `failed` otherwise.
@@ -81,11 +73,17 @@ impl Answer {
 
     /// Tells the peer that all is done.
     pub(crate) fn done(self) {
-        self.to.say(self.done);
+        match self.to {
+            To::Peer(reply) => reply.send(self.done),
+            // Who has ceased to wait is not told.
+            To::Inside(end) => _ = end.send(()),
+        }
     }
 
     /// Tells the peer that it was not done.
     pub(crate) fn failed(self) {
-        self.to.say(self.failed);
+        if let To::Peer(reply) = self.to {
+            reply.send(self.failed);
+        }
     }
 }

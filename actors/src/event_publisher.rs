@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use saltern_supervise::Child;
 use tokio_util::sync::CancellationToken;
 
+use crate::batches::BatchFeed;
 use crate::bus::Bus;
 use crate::event_sockets::{Door, EventSockets};
 use crate::messages::Fire;
@@ -22,6 +23,8 @@ pub(crate) struct Seed {
     pub(crate) sockets: Arc<Mutex<Option<EventSockets>>>,
     /// Set when the sockets have been taken over.
     pub(crate) door: Arc<OnceLock<Arc<Door>>>,
+    /// Hears what local programs say of batches.
+    pub(crate) batches: Arc<BatchFeed>,
     /// Cancelled when no more events are taken from local programs.
     pub(crate) stop_taking: CancellationToken,
     /// Cancelled, by this actor, when everybody else has ended.
@@ -63,12 +66,13 @@ impl Actor for EventPublisher {
     fn started(&mut self, context: &mut Self::Context) {
         let Seed {
             bus,
+            batches,
             stop_taking,
             stop,
             ..
         } = &self.seed;
         if let Some(sockets) = self.seed.sockets.lock().take()
-            && let Some(door) = sockets.serve(bus, &context.address(), stop_taking, stop)
+            && let Some(door) = sockets.serve(bus, &context.address(), batches, stop_taking, stop)
         {
             // Nobody else sets it.
             let _ = self.seed.door.set(door);

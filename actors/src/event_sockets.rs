@@ -23,6 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::batches::BatchFeed;
 use crate::bus::{Bus, Subscriber};
 use crate::event_publisher::EventPublisher;
 
@@ -161,6 +162,7 @@ impl EventSockets {
         self,
         bus: &Arc<Bus>,
         publisher: &Addr<EventPublisher>,
+        batches: &Arc<BatchFeed>,
         stop_taking: &CancellationToken,
         stop: &CancellationToken,
     ) -> Option<Arc<Door>> {
@@ -189,6 +191,7 @@ impl EventSockets {
         });
         let pull_door = PullDoor {
             publisher: publisher.clone(),
+            batches: batches.clone(),
             max_event: self.options.max_event,
             stop: stop_taking.clone(),
             most: self.options.connections,

@@ -323,12 +323,13 @@ impl JobStore {
         let mut end = 0;
         for (count, then) in follow {
             end += count;
-            if let Some((jid, minion)) = then.report {
+            if let Some((jid, minion, retcode)) = then.report {
                 let last = end.checked_sub(1).and_then(|last| written.get(last));
                 let is_new = last.is_some_and(|written| written.is_new());
                 stored.returns.push(StoredReturn {
                     jid,
                     minion,
+                    retcode,
                     is_new,
                 });
             }

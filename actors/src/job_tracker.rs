@@ -22,8 +22,10 @@ use saltern_store::jobs::{JobReader, JobState, Write};
 use saltern_supervise::Child;
 
 use crate::answer::Answer;
+use crate::batches::BatchFeed;
 use crate::messages::{
-    AfterCommit, BeginJob, Beginning, BegunJob, CloseOlderThan, Fire, Persist, Stored, TakeReturn,
+    AfterCommit, BatchReturn, BeginJob, Beginning, BegunJob, CloseOlderThan, Fire, Persist, Stored,
+    StoredReturn, TakeReturn,
 };
 use crate::send::{Outbox, Sends};
 
@@ -33,6 +35,7 @@ pub(crate) struct Seed {
     pub(crate) store: Recipient<Persist>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) reader: Arc<JobReader>,
+    pub(crate) batches: Arc<BatchFeed>,
     pub(crate) clock: Clock,
     pub(crate) metrics: TrackerMetrics,
 }
@@ -343,7 +346,7 @@ impl JobTracker {
         let then = AfterCommit {
             events,
             answer: Some(answer),
-            report: Some((jid.clone(), record.minion.clone())),
+            report: Some((jid.clone(), record.minion.clone(), record.retcode)),
             ..AfterCommit::default()
         };
         let persist = Persist {
@@ -400,6 +403,10 @@ impl Handler<TakeReturn> for JobTracker {
         self.outbox.push(context, &self.seed.bus, Fire(events));
         self.outbox.then(context, move || answer.done());
         self.returned(&record.jid, &record.minion, context);
+        if self.seed.batches.follows(&record.jid) {
+            let returned = BatchReturn::new(&record.jid, &record.minion, record.retcode);
+            self.seed.batches.tell(vec![returned]);
+        }
     }
 }
 
@@ -415,6 +422,7 @@ impl Handler<Stored> for JobTracker {
             }
         }
         self.keep_within_bound(context);
+        let mut of_batches = Vec::new();
         for stored in returns {
             if stored.is_new {
                 self.seed.metrics.returns.inc();
@@ -423,7 +431,12 @@ impl Handler<Stored> for JobTracker {
             }
             self.known.learn(&stored.jid);
             self.returned(&stored.jid, &stored.minion, context);
+            if self.seed.batches.follows(&stored.jid) {
+                let StoredReturn { jid, minion, .. } = &stored;
+                of_batches.push(BatchReturn::new(jid, minion, stored.retcode));
+            }
         }
+        self.seed.batches.tell(of_batches);
     }
 }
 

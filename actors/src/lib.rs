@@ -9,6 +9,7 @@
 
 mod answer;
 mod auth_queue;
+mod batches;
 mod bus;
 pub mod control;
 mod doors;

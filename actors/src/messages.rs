@@ -3,8 +3,9 @@
 
 use actix::Message;
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
-use saltern_requests::{Publication, StartJob, StoreReturn};
+use saltern_requests::{BatchPlan, Publication, StartJob, StoreReturn};
 use saltern_store::jobs::Write;
+use saltern_wire::msgpack::MapView;
 use saltern_wire::zmtp::Incoming;
 
 use crate::answer::Answer;
@@ -48,7 +49,8 @@ pub enum Duty {
 
 // ---- to JobTracker --------------------------------------------------------------------------
 
-/// A job begins. From MWorker; the answer goes to the client that asked for the job.
+/// A job begins. From MWorker, and the parts of batches from Batches; the answer goes to the client
+/// that asked for the job, or to Batches.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct BeginJob {
@@ -98,6 +100,8 @@ pub struct StoredReturn {
     pub jid: Jid,
     /// Of which minion.
     pub minion: MinionId,
+    /// Its return code.
+    pub retcode: i64,
     /// The minion had not returned this job before.
     pub is_new: bool,
 }
@@ -110,7 +114,7 @@ pub struct CloseOlderThan(pub i64);
 
 // ---- to JobStore ----------------------------------------------------------------------------
 
-/// Write, commit, and only then do the rest. From JobTracker.
+/// Write, commit, and only then do the rest. From JobTracker and Batches.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Persist {
@@ -131,8 +135,8 @@ pub struct AfterCommit {
     pub events: Vec<Event>,
     /// The answer to whoever asked.
     pub answer: Option<Answer>,
-    /// Tell the tracker of this return. Its write is the last one of its message.
-    pub report: Option<(Jid, MinionId)>,
+    /// Tell the tracker of this return and its code. Its write is the last one of its message.
+    pub report: Option<(Jid, MinionId, i64)>,
 }
 
 /// See [`AfterCommit::begun`].
@@ -162,6 +166,61 @@ pub struct FinishFolding;
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct FoldLog;
+// ---- to Batches -----------------------------------------------------------------------------
+
+/// A batch begins. From MWorker; the answer goes to the client that asked for it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct BeginBatch {
+    /// What it is to do.
+    pub plan: Box<BatchPlan>,
+    /// What the client is told when the plan is stored.
+    pub answer: Answer,
+}
+
+/// Minions have returned jobs of batches. From JobTracker, once a commit; sent without regard to
+/// the mailbox's bound, because the tracker may be waiting for Batches' own messages and each of
+/// these was a bounded message before.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct BatchReturns(pub Vec<BatchReturn>);
+
+/// One of [`BatchReturns`].
+pub struct BatchReturn {
+    /// Of which batch.
+    pub jid: Jid,
+    /// Of which minion.
+    pub minion: MinionId,
+    /// Its return code.
+    pub retcode: i64,
+}
+
+/// A local program has fired an event about a batch. From the event sockets.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct BatchCalled {
+    /// Which batch.
+    pub jid: Jid,
+    /// What it says.
+    pub call: BatchCall,
+    /// The event's data.
+    pub data: MapView,
+}
+
+/// What a local program says of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchCall {
+    /// There is one; its state is in the data, if the program drives it, else in its file.
+    New,
+    /// It shall end.
+    Stop,
+    /// It shall go on.
+    Recover,
+    /// Its state, from the program that drives it, is in the data.
+    Progress,
+    /// The same, and it is over.
+    Over,
+}
 
 // ---- to JobMirror ---------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ use saltern_wire::zmtp::ReplyHandle;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
-use crate::messages::{BeginJob, Duty, Fire, TakeReturn, Work};
+use crate::messages::{BeginBatch, BeginJob, Duty, Fire, TakeReturn, Work};
 use crate::render_queue::{RenderQueue, Rendering};
 use crate::runner::RunQueue;
 use crate::send::{Outbox, Sends};
@@ -24,6 +24,7 @@ use crate::window::Ticket;
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
     pub(crate) begin_job: Recipient<BeginJob>,
+    pub(crate) begin_batch: Recipient<BeginBatch>,
     pub(crate) take_return: Recipient<TakeReturn>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) renderings: Arc<RenderQueue>,
@@ -157,6 +158,12 @@ impl MWorker {
                             Ok(()) => self.outbox.then(context, move || answer.done()),
                             Err(_) => answer.failed(),
                         }
+                    }
+                }
+                Effect::StartBatch(plan) => {
+                    if let Some(answer) = answer.take() {
+                        let begin = BeginBatch { plan, answer };
+                        self.outbox.push(context, &self.seed.begin_batch, begin);
                     }
                 }
                 Effect::StoreReturn(returned) => {

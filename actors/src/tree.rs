@@ -9,6 +9,7 @@
 //! | LogFolder | log | permanent | the next commit asks for it again |
 //! | JobStore | jobs | permanent | the batch at hand is refused; its peers send again |
 //! | JobTracker | jobs | permanent | open jobs are read from the store again |
+//! | Batches | batches | permanent | batches are read from the store again and go on |
 //! | Renderer × n | render-n | permanent | the request at hand is answered as not handled |
 //! | Runner × n | run-n | permanent | the call at hand is told to be lost |
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
@@ -38,11 +39,13 @@ use saltern_config::{LocalCacheMirror, MasterConfig};
 use saltern_requests::{Services, Stores};
 use saltern_runners::{Knowledge, Runners};
 use saltern_store::jobs::{JobDatabase, JobReader};
-use saltern_store::{Checkpointer, JobFiles, Mirror, StoreError};
+use saltern_store::{BatchFiles, Checkpointer, JobFiles, Mirror, StoreError};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
 use saltern_wire::zmtp::{ListenError, PubListener, ReqListener, SubscriberWatch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::batches::{self, BatchFeed, BatchMetrics, Batches};
 use crate::bus::{Bus, QueueLimits};
 use crate::control::{self, Control};
 use crate::doors::{Doors, is_set};
@@ -146,6 +149,7 @@ impl Master {
             config: parts.config.clone(),
             clock: parts.clock.clone(),
             registry: parts.registry.clone(),
+            batches: Arc::default(),
             stop: stop.clone(),
             requests_closed: CancellationToken::new(),
         };
@@ -212,6 +216,11 @@ impl Master {
 
 /// The ends of the stores that the actors hold.
 struct Stored {
+    jobs: StoredJobs,
+    batches: (JobReader, BatchFiles),
+}
+
+struct StoredJobs {
     reader: JobReader,
     checkpointer: Checkpointer,
     job_files: Option<Arc<JobFiles>>,
@@ -229,10 +238,13 @@ impl Stored {
             ),
         };
         Ok(Self {
-            reader: parts.database.reader()?,
-            checkpointer: parts.database.checkpointer()?,
-            job_files,
-            mirror,
+            jobs: StoredJobs {
+                reader: parts.database.reader()?,
+                checkpointer: parts.database.checkpointer()?,
+                job_files,
+                mirror,
+            },
+            batches: (parts.database.reader()?, BatchFiles::open(config)?),
         })
     }
 }
@@ -243,6 +255,8 @@ struct Plan {
     config: Arc<MasterConfig>,
     clock: Clock,
     registry: Registry,
+    /// What Batches hears of those who are started before it.
+    batches: Arc<BatchFeed>,
     /// Cancelled when nothing new is to be taken.
     stop: CancellationToken,
     /// Cancelled when the last connection of the request port is gone.
@@ -257,6 +271,7 @@ struct Back {
     mirror: Option<Addr<JobMirror>>,
     store: Addr<JobStore>,
     tracker: Addr<JobTracker>,
+    batches: Addr<Batches>,
 }
 
 impl Plan {
@@ -298,7 +313,21 @@ impl Plan {
         rotation.take_news();
         let bus = self.start_bus(&services, events);
         let publisher = self.start_publisher(&services, &rotation, publish);
-        let (mirror, store, tracker) = self.start_store(parts.database, stored, &bus, &publisher);
+        let (batch_reader, batch_files) = stored.batches;
+        let (mirror, store, tracker) =
+            self.start_store(parts.database, stored.jobs, &bus, &publisher);
+        let batches = self.start_batches(batches::Seed {
+            services: services.clone(),
+            begin_job: tracker.clone().recipient(),
+            store: store.clone().recipient(),
+            bus: bus.clone().recipient(),
+            reader: Arc::new(batch_reader),
+            files: batch_files,
+            gathered: Instant::now() + self.config.saltern_batch_resume_delay,
+            shows_states: self.config.local_cache_mirror != LocalCacheMirror::Off,
+            feed: self.batches.clone(),
+            metrics: BatchMetrics::new(&self.registry),
+        });
         let back = Back {
             services,
             bus,
@@ -306,6 +335,7 @@ impl Plan {
             mirror,
             store,
             tracker,
+            batches,
         };
         let upkeep: Addr<Upkeep> = self.root.start_child(
             self.on_thread("upkeep"),
@@ -356,6 +386,7 @@ impl Plan {
             bus: Bus::new(config.salt_compat, queue, clock, &self.registry),
             sockets: Arc::new(Mutex::new(Some(events))),
             door: Arc::default(),
+            batches: self.batches.clone(),
             stop_taking: self.stop.clone(),
             stop: CancellationToken::new(),
             requests_closed: self.requests_closed.clone(),
@@ -385,7 +416,7 @@ impl Plan {
     fn start_store(
         &self,
         database: JobDatabase,
-        stored: Stored,
+        stored: StoredJobs,
         bus: &Addr<EventPublisher>,
         publisher: &Addr<Publisher>,
     ) -> (Option<Addr<JobMirror>>, Addr<JobStore>, Addr<JobTracker>) {
@@ -424,12 +455,20 @@ impl Plan {
             store: store.clone().recipient(),
             bus: bus.clone().recipient(),
             reader: Arc::new(stored.reader),
+            batches: self.batches.clone(),
             clock: self.clock.clone(),
             metrics: job_tracker::TrackerMetrics::new(&self.registry),
         };
         let tracker: Addr<JobTracker> = self.root.start_child(self.on_thread("jobs"), seed, 0);
         *tracker_slot.lock() = Some(tracker.clone().recipient());
         (mirror, store, tracker)
+    }
+
+    fn start_batches(&self, seed: batches::Seed) -> Addr<Batches> {
+        let batches: Addr<Batches> = self.root.start_child(self.on_thread("batches"), seed, 0);
+        let (returns, calls) = (batches.clone().recipient(), batches.clone().recipient());
+        self.batches.listen(returns, calls);
+        batches
     }
 
     /// The workers and, last of all, the router, which opens the request port.
@@ -442,6 +481,7 @@ impl Plan {
         let seed = mworker::Seed {
             services: back.services.clone(),
             begin_job: back.tracker.clone().recipient(),
+            begin_batch: back.batches.clone().recipient(),
             take_return: back.tracker.clone().recipient(),
             bus: back.bus.clone().recipient(),
             renderings,

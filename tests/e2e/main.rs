@@ -2,6 +2,7 @@
 //! both can do, against stock's own master as the oracle. The harness is `saltern_tests`.
 
 mod bad_input;
+mod batch;
 mod demo;
 mod differential;
 mod durability;

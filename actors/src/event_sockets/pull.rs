@@ -1,5 +1,7 @@
 //! Where local programs that fire events come in: `master_event_pull.ipc`.
 
+use std::sync::Arc;
+
 use actix::Addr;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -12,12 +14,14 @@ use tokio::net::UnixStream;
 use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
+use crate::batches::BatchFeed;
 use crate::event_publisher::EventPublisher;
 use crate::messages::Fire;
 
 /// The door.
 pub(super) struct PullDoor {
     pub(super) publisher: Addr<EventPublisher>,
+    pub(super) batches: Arc<BatchFeed>,
     pub(super) max_event: usize,
     pub(super) stop: CancellationToken,
     pub(super) most: usize,
@@ -51,10 +55,11 @@ impl PullDoor {
         self.senders.inc();
         let counted = Counted(self.senders.clone());
         let (publisher, max_event) = (self.publisher.clone(), self.max_event);
+        let batches = self.batches.clone();
         let stop = self.stop.clone();
         actix_rt::spawn(async move {
             tokio::select! {
-                () = take_in(stream, &publisher, max_event) => {}
+                () = take_in(stream, &publisher, &batches, max_event) => {}
                 () = stop.cancelled() => {}
             }
             drop(counted);
@@ -62,7 +67,12 @@ impl PullDoor {
     }
 }
 
-async fn take_in(stream: UnixStream, publisher: &Addr<EventPublisher>, max_event: usize) {
+async fn take_in(
+    stream: UnixStream,
+    publisher: &Addr<EventPublisher>,
+    batches: &BatchFeed,
+    max_event: usize,
+) {
     let mut frames = FramedRead::new(stream, PullDecoder::new(max_event));
     while let Some(frame) = frames.next().await {
         let event = match frame {
@@ -74,9 +84,10 @@ async fn take_in(stream: UnixStream, publisher: &Addr<EventPublisher>, max_event
         };
         match event {
             Some(event) => {
-                if publisher.send(Fire(vec![event])).await.is_err() {
+                if publisher.send(Fire(vec![event.clone()])).await.is_err() {
                     tracing::warn!("an event of a local program was lost");
                 }
+                batches.overhear(&event).await;
             }
             None => tracing::warn!("a local program fired an event without a tag or a map"),
         }

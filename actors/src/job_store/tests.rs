@@ -104,7 +104,7 @@ impl Rig {
     /// A return on its way, and the answer to come.
     async fn send(&mut self, record: ReturnRecord) -> JoinHandle<Bytes> {
         let (answer, reply) = self.answer().await;
-        let report = Some((record.jid.clone(), record.minion.clone()));
+        let report = Some((record.jid.clone(), record.minion.clone(), 0));
         let persist = Persist {
             brought: Some(job("test.ping")),
             writes: vec![Write::Return(record)],
@@ -179,7 +179,7 @@ fn whatever_waits_makes_one_commit_and_a_duplicate_is_a_success() {
         }
         // More than the actor takes in one turn, all there before it has the first.
         for (record, (answer, reply)) in records {
-            let report = Some((record.jid.clone(), record.minion.clone()));
+            let report = Some((record.jid.clone(), record.minion.clone(), 0));
             let then = AfterCommit {
                 answer: Some(answer),
                 report,

@@ -40,6 +40,7 @@ fn rig(writes: &[Write]) -> Rig {
         store: to_store,
         bus: to_bus,
         reader: Arc::new(database.reader().unwrap()),
+        batches: Arc::default(),
         clock: Clock::system(),
         metrics: metrics.clone(),
     };
@@ -103,6 +104,7 @@ fn stored(returns: &[(u32, &str)]) -> Stored {
     let returns = returns.iter().map(|(number, minion)| StoredReturn {
         jid: jid(*number),
         minion: MinionId::parse(minion).unwrap(),
+        retcode: 0,
         is_new: true,
     });
     Stored {

@@ -12,12 +12,13 @@ use crate::site::{Listener, Minion, Site, jid_of};
 use crate::{in_system, until};
 
 /// Every actor of a master with two workers.
-const ACTORS: [(&str, u32); 11] = [
+const ACTORS: [(&str, u32); 12] = [
     ("event_publisher", 0),
     ("publisher", 0),
     ("job_mirror", 0),
     ("job_store", 0),
     ("job_tracker", 0),
+    ("batches", 0),
     ("mworker", 1),
     ("mworker", 2),
     ("renderer", 1),

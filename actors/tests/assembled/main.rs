@@ -6,6 +6,7 @@
     reason = "helpers of tests; a failure shows where"
 )]
 
+mod batches;
 mod faults;
 mod jobs;
 mod remotes;

@@ -3,10 +3,11 @@
 //!
 //! Suggested reading order: [`config`] (where the master's sockets and keys are), [`user`] (who
 //! is asking), [`event`] (the event socket), [`publish`] (one job out), [`job`] (its answers),
-//! [`runner`] (functions of the master).
-//! It prints nothing: what the answers look like is the business of `saltern-output`. Batches,
-//! external authentication and nodegroups are not here.
+//! [`batch`] (a batch that the master drives), [`runner`] (functions of the master). It prints
+//! nothing: what the answers look like is the business of `saltern-output`. External authentication
+//! and nodegroups are not here.
 
+pub mod batch;
 pub mod config;
 mod error;
 pub mod event;
@@ -15,6 +16,7 @@ pub mod publish;
 pub mod runner;
 pub mod user;
 
+pub use batch::{BatchEnd, BatchFollower, BatchNews, BatchWishes};
 pub use config::ClientConfig;
 pub use error::ClientError;
 pub use event::{EventListener, ReceivedEvent};

@@ -31,6 +31,9 @@ pub struct PublishRequest {
     pub kwargs: Vec<(String, Value)>,
     /// The wait before asking who still runs the job; the configured one when absent.
     pub timeout: Option<Duration>,
+    /// What makes it a batch that the master drives: the entry `batch` of the command
+    /// `saltern_batch`.
+    pub batch: Option<Value>,
 }
 
 impl PublishRequest {
@@ -45,6 +48,7 @@ impl PublishRequest {
             ret: String::new(),
             kwargs: Vec::new(),
             timeout: None,
+            batch: None,
         }
     }
 }
@@ -166,8 +170,13 @@ impl LocalClient {
     }
 
     fn envelope(&self, request: &PublishRequest, key: &Zeroizing<String>) -> Vec<u8> {
+        // Of its own, because another master would publish to everybody at once.
+        let command = match request.batch {
+            Some(_) => "saltern_batch",
+            None => "publish",
+        };
         let mut load = vec![
-            (Value::from("cmd"), Value::from("publish")),
+            (Value::from("cmd"), Value::from(command)),
             (Value::from("tgt"), request.tgt.clone()),
             (Value::from("fun"), request.fun.clone()),
             (Value::from("arg"), Value::from(request.arg.clone())),
@@ -183,6 +192,9 @@ impl LocalClient {
             let kwargs = request.kwargs.iter();
             let kwargs = kwargs.map(|(key, value)| (Value::from(key.as_str()), value.clone()));
             load.push((Value::from("kwargs"), Value::Map(kwargs.collect())));
+        }
+        if let Some(batch) = &request.batch {
+            load.push((Value::from("batch"), batch.clone()));
         }
         load.push((Value::from("user"), Value::from(self.user.as_str())));
         if self.config.order_masters {

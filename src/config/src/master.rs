@@ -221,6 +221,8 @@ pub struct MasterConfig {
     pub saltern_render_threads: usize,
     /// Requests that may wait for one of them.
     pub saltern_render_backlog: usize,
+    /// Time after the start before batches that were under way go on.
+    pub saltern_batch_resume_delay: Duration,
     /// Whether minions are kept from tags of the master and of each other.
     pub saltern_strict_minion_events: bool,
 
@@ -480,6 +482,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
             threads => threads,
         },
         saltern_render_backlog: reader.usize("saltern_render_backlog", 1, 1 << 30),
+        saltern_batch_resume_delay: reader.seconds("saltern_batch_resume_delay"),
         saltern_strict_minion_events: reader.bool("saltern_strict_minion_events"),
         settings: Mapping::default(),
         defaults: Mapping::default(),

@@ -36,7 +36,7 @@ pub struct ReturnRecord {
     pub received: i64,
     /// The function.
     pub fun: String,
-    /// The return code, 0 when the minion sent none.
+    /// The return code, the highest one of several functions; 0 when the minion sent none.
     pub retcode: i64,
     /// What the minion said of its success.
     pub success: bool,

@@ -4,6 +4,7 @@
 //! environment) is parsed into one of these types in one place, here, and only travels on as that
 //! type. No file system, no network, no byte layout: a [`Packed`] value is opaque at this height.
 
+pub mod batch_size;
 pub mod compat;
 pub mod event;
 pub mod jid;
@@ -16,6 +17,7 @@ pub mod standing;
 pub mod tag;
 pub mod target;
 
+pub use batch_size::{BatchSize, BatchSizeError};
 pub use compat::{Compat, stamp};
 pub use event::Event;
 pub use jid::{Jid, JidError, JidMinter};

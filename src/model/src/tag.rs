@@ -74,6 +74,11 @@ impl Tag {
         Self::trusted(jid.to_string())
     }
 
+    /// `salt/batch/<jid>/<what>` (3008): what becomes of a batch.
+    pub fn batch(jid: &crate::Jid, what: &'static str) -> Self {
+        Self::trusted(format!("salt/batch/{jid}/{what}"))
+    }
+
     /// `salt/auth`.
     pub fn auth() -> Self {
         Self::trusted("salt/auth".to_owned())

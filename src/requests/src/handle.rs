@@ -12,7 +12,7 @@ use crate::files::{self, FileCommand};
 use crate::mine::{self, MineCommand};
 use crate::{
     Outcome, Services, auth, master_opts, master_tops, minion_event, pillar, ping, publish,
-    register_resources, reply, return_, revoke_auth, runner,
+    register_resources, reply, return_, revoke_auth, runner, saltern_batch,
 };
 
 /// Which queue a request waits in. Told from the outside of the envelope alone, because the
@@ -104,6 +104,8 @@ enum ClearCommand {
     Ping,
     Publish,
     Runner,
+    /// Our own: a batch that the master drives.
+    SalternBatch,
     /// Known to stock; not served by this release.
     NotServed(&'static str),
 }
@@ -115,6 +117,7 @@ impl ClearCommand {
             "ping" => Self::Ping,
             "publish" => Self::Publish,
             "runner" => Self::Runner,
+            saltern_batch::COMMAND => Self::SalternBatch,
             "get_token" => Self::NotServed("get_token"),
             "mk_token" => Self::NotServed("mk_token"),
             "wheel" => Self::NotServed("wheel"),
@@ -128,6 +131,7 @@ impl ClearCommand {
             Self::Ping => "ping",
             Self::Publish => "publish",
             Self::Runner => "runner",
+            Self::SalternBatch => saltern_batch::COMMAND,
             Self::NotServed(name) => name,
         }
     }
@@ -147,6 +151,7 @@ fn handle_clear(load: MapView, version: i64, services: &Arc<Services>) -> Handle
         ClearCommand::Ping => ping::handle(&load),
         ClearCommand::Publish => publish::handle(&load, services),
         ClearCommand::Runner => runner::handle(&load, services),
+        ClearCommand::SalternBatch => saltern_batch::handle(&load, services),
         ClearCommand::NotServed(name) => {
             services.metrics.refuse("not_served");
             complain!(

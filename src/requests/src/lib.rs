@@ -18,6 +18,8 @@ macro_rules! complain {
 }
 
 mod auth;
+mod batch_part;
+mod batch_plan;
 mod complaints;
 mod data_cache;
 mod envelope;
@@ -41,6 +43,7 @@ mod reply;
 mod return_;
 mod revoke_auth;
 mod runner;
+mod saltern_batch;
 mod services;
 mod signed_load;
 mod site_functions;
@@ -49,6 +52,8 @@ mod stores;
 mod sub_events;
 mod targets;
 
+pub use batch_part::{BatchPart, PartRefused, batch_part};
+pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, StateError, time};
 pub use complaints::Complaints;
 pub use data_cache::forget_minion;
 pub use handle::{Class, Handled, come_again, handle, peek_class};

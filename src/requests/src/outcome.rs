@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use saltern_model::{Event, JobRecord, MinionId, ReturnRecord};
 
-use crate::reply;
+use crate::{BatchPlan, reply};
 
 /// The answer to a request, and what must happen because of it.
 pub struct Outcome {
@@ -70,6 +70,8 @@ pub enum Effect {
     Fire(Event),
     /// Store a new job; then announce it and publish it.
     StartJob(Box<StartJob>),
+    /// Store a new batch; then begin it.
+    StartBatch(Box<BatchPlan>),
     /// Store a return; then fire its events.
     StoreReturn(Box<StoreReturn>),
     /// Run a function of the master, beside the workers. Where there is no room for it, the answer

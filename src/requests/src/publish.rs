@@ -16,7 +16,7 @@ use crate::publish_load::DEFAULT_DELIMITER;
 use crate::{Effect, Outcome, Services, event_data, publish_load, python_text, reply, targets};
 
 /// Why nothing is published.
-enum Refused {
+pub(crate) enum Refused {
     /// Something that stock needs is missing; stock fails without an answer of its own.
     Malformed(&'static str),
     /// The key does not fit, or there is none.
@@ -34,23 +34,24 @@ pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
     let Ok(load) = decode_wire(&load.pack(), &LOAD_LIMITS) else {
         return Outcome::reply(reply::no_answer());
     };
-    start(&load, services).unwrap_or_else(|refused| refusal(&load, refused, services))
+    start(&load, services).unwrap_or_else(|refused| refusal("publish", &load, refused, services))
 }
 
-fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
+/// The answer to a request that starts nothing.
+pub(crate) fn refusal(
+    cmd: &'static str,
+    load: &Value,
+    refused: Refused,
+    services: &Services,
+) -> Outcome {
     let is_told = !matches!(refused, Refused::Barred);
     let (name, text) = match refused {
         Refused::Malformed(missing) => {
-            complain!(
-                services,
-                cmd = "publish",
-                missing,
-                "request refused: it is incomplete"
-            );
+            complain!(services, cmd, missing, "request refused: it is incomplete");
             return Outcome::reply(reply::no_answer());
         }
         Refused::Because(text) => {
-            complain!(services, cmd = "publish", text, "request refused");
+            complain!(services, cmd, text, "request refused");
             return Outcome::reply(reply::plain_error(&text));
         }
         Refused::NotAuthenticated => ("AuthenticationError", "Authentication error occurred."),
@@ -59,7 +60,7 @@ fn refusal(load: &Value, refused: Refused, services: &Services) -> Outcome {
         }
     };
     let user = load.get("user").and_then(Value::as_str).unwrap_or("?");
-    complain!(services, cmd = "publish", user, "request refused: {text}");
+    complain!(services, cmd, user, "request refused: {text}");
     services.metrics.refuse("publish");
     let outcome = Outcome::reply(reply::named_error(name, text));
     match error_event(load, name, text, services).filter(|_| is_told) {
@@ -83,7 +84,7 @@ fn error_event(load: &Value, name: &str, text: &str, services: &Services) -> Opt
     Some(event_data::event(services, tag, entries))
 }
 
-fn without_secrets(load: &Value) -> Vec<(Value, Value)> {
+pub(crate) fn without_secrets(load: &Value) -> Vec<(Value, Value)> {
     const SECRET: [&str; 4] = ["key", "token", "password", "eauth"];
     let is_open = |(name, _): &&(Value, Value)| !name.as_str().is_some_and(|n| SECRET.contains(&n));
     let entries = load.as_map().unwrap_or_default().iter().filter(is_open);
@@ -97,15 +98,18 @@ fn without_secrets(load: &Value) -> Vec<(Value, Value)> {
         .collect()
 }
 
-fn start(load: &Value, services: &Services) -> Result<Outcome, Refused> {
+/// Reads a request and finds out whether its sender may do what it asks for.
+pub(crate) fn admit<'a>(load: &'a Value, services: &Services) -> Result<Request<'a>, Refused> {
     let request = Request::read(load, services.config.salt_compat)?;
-    let blacklist = &services.site.blacklist;
-    if blacklist.bars_user(request.user)
-        || blacklist.bars_any_function(request.functions.iter().map(String::as_str))
-    {
+    if request.is_barred(services) {
         return Err(Refused::Barred);
     }
     authenticate(load, &request, services)?;
+    Ok(request)
+}
+
+fn start(load: &Value, services: &Services) -> Result<Outcome, Refused> {
+    let request = admit(load, services)?;
     let Some(target) = &request.target else {
         return Ok(Outcome::reply(no_match(load)));
     };
@@ -135,16 +139,17 @@ fn jid(load: &Value, services: &Services) -> Result<Jid, Refused> {
 }
 
 /// The parts of the load that the master itself looks at.
-struct Request<'a> {
-    user: &'a str,
-    functions: Vec<String>,
+pub(crate) struct Request<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) functions: Vec<String>,
     /// Nothing when the load names no target that stock could resolve.
-    target: Option<Target>,
+    pub(crate) target: Option<Target>,
     nocache: bool,
 }
 
 impl<'a> Request<'a> {
-    fn read(load: &'a Value, compat: Compat) -> Result<Self, Refused> {
+    /// The request of a load.
+    pub(crate) fn read(load: &'a Value, compat: Compat) -> Result<Self, Refused> {
         let user = load.get("user").and_then(Value::as_str);
         let kwargs = load.get("kwargs");
         if kwargs.is_some_and(|kwargs| kwargs.as_map().is_none()) {
@@ -163,6 +168,13 @@ impl<'a> Request<'a> {
                 .and_then(Value::as_bool)
                 .unwrap_or(false),
         })
+    }
+
+    /// Whether `publisher_acl_blacklist` names the user or a function.
+    pub(crate) fn is_barred(&self, services: &Services) -> bool {
+        let blacklist = &services.site.blacklist;
+        blacklist.bars_user(self.user)
+            || blacklist.bars_any_function(self.functions.iter().map(String::as_str))
     }
 }
 
@@ -212,7 +224,8 @@ const MERGING: [&str; 5] = [
     "state.single",
 ];
 
-fn resolve(
+/// Whom the target of a load means.
+pub(crate) fn resolve(
     load: &Value,
     functions: &[String],
     target: &Target,
@@ -236,7 +249,8 @@ fn resolve(
     })
 }
 
-fn no_match(load: &Value) -> bytes::Bytes {
+/// The answer when the target means nobody.
+pub(crate) fn no_match(load: &Value) -> bytes::Bytes {
     let shown = load.get("tgt").map_or_else(String::new, |target| {
         python_text::str(target).unwrap_or_else(|| python_text::repr(target))
     });
@@ -264,29 +278,49 @@ fn begin(
     resolved: Resolved,
     services: &Services,
 ) -> Outcome {
-    let minions = Value::Array(
-        resolved
-            .minions
-            .iter()
-            .map(|id| id.as_str().into())
-            .collect(),
-    );
-    let missing = Value::Array(
-        resolved
-            .missing
-            .iter()
-            .map(|id| id.as_str().into())
-            .collect(),
-    );
+    let answer = Value::map([
+        ("jid", Value::from(jid.as_str())),
+        ("minions", names(&resolved)),
+        ("missing", missing(&resolved)),
+    ]);
+    let answer = Value::map([("enc", Value::from("clear")), ("load", answer)]);
+    Outcome {
+        reply: reply::clear(&answer),
+        reply_if_not_stored: reply::plain_error(
+            "the master could not store the job, so it was not published; see the master's log",
+        ),
+        later: None,
+        effects: vec![Effect::StartJob(Box::new(job(
+            load, request, target, jid, resolved, services,
+        )))],
+    }
+}
+
+/// The minions of a target as the wire has them.
+pub(crate) fn names(resolved: &Resolved) -> Value {
+    let names = resolved.minions.iter().map(|id| id.as_str().into());
+    Value::Array(names.collect())
+}
+
+/// The names in a target that mean nobody.
+pub(crate) fn missing(resolved: &Resolved) -> Value {
+    let names = resolved.missing.iter().map(|id| id.as_str().into());
+    Value::Array(names.collect())
+}
+
+/// What is stored, told and sent for a job.
+pub(crate) fn job(
+    load: &Value,
+    request: &Request<'_>,
+    target: &Target,
+    jid: Jid,
+    resolved: Resolved,
+    services: &Services,
+) -> StartJob {
+    let (minions, missing) = (names(&resolved), missing(&resolved));
     let entries = publish_load::entries(load, jid.as_str(), services);
     let announce = announcement(load, &jid, &minions, &missing, &entries, services);
     let publication = publication(&entries, target, &resolved, services);
-    let answer = Value::map([
-        ("jid", Value::from(jid.as_str())),
-        ("minions", minions),
-        ("missing", missing),
-    ]);
-    let answer = Value::map([("enc", Value::from("clear")), ("load", answer)]);
     let job = JobRecord {
         created: services.clock.unix_micros(),
         user: request.user.to_owned(),
@@ -302,17 +336,10 @@ fn begin(
         jid = %job.jid, user = %job.user, fun = %job.fun, minions = job.minions.len(),
         "publishing"
     );
-    Outcome {
-        reply: reply::clear(&answer),
-        reply_if_not_stored: reply::plain_error(
-            "the master could not store the job, so it was not published; see the master's log",
-        ),
-        later: None,
-        effects: vec![Effect::StartJob(Box::new(StartJob {
-            job,
-            announce,
-            publication,
-        }))],
+    StartJob {
+        job,
+        announce,
+        publication,
     }
 }
 

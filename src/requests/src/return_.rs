@@ -7,7 +7,9 @@ use saltern_model::{Compat, Jid, JobRecord, MinionId, ReturnRecord, Tag};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
-use crate::{Effect, Outcome, Services, StoreReturn, event_data, reply, signed_load, sub_events};
+use crate::{
+    Effect, Outcome, Services, StoreReturn, batch_plan, event_data, reply, signed_load, sub_events,
+};
 
 /// Answers nil, as stock does whatever it made of the return; the return is stored first.
 pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
@@ -62,7 +64,7 @@ fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'sta
         minion: sender.clone(),
         received,
         fun: fun.clone(),
-        retcode: load.get("retcode").and_then(RawValue::as_i64).unwrap_or(0),
+        retcode: retcode(load),
         success: load.get("success").is_none_or(is_true),
         load: whole,
     };
@@ -128,6 +130,15 @@ fn adopt(load: &mut MapView, sender: &MinionId, services: &Services) -> Jid {
     set("tgt", sender.as_str());
     set("jid", jid.as_str());
     jid
+}
+
+/// One number; of several functions the highest.
+fn retcode(load: &MapView) -> i64 {
+    let Some(code) = load.get("retcode") else {
+        return 0;
+    };
+    code.as_i64()
+        .unwrap_or_else(|| batch_plan::retcode(Some(&code.decode())))
 }
 
 fn is_true(value: &RawValue) -> bool {

@@ -25,12 +25,12 @@ pub mod user_keys;
 pub use dropfile::Dropfile;
 pub use error::{Result, StoreError};
 pub use jobs::{
-    Checkpointer, DatabaseLimits, Folded, JobDatabase, JobReader, JobState, OpenJob, StoredJob,
-    StoredReturn, Write, Written, set_aside,
+    BatchReturn, Checkpointer, DatabaseLimits, Folded, JobDatabase, JobReader, JobState, OpenJob,
+    StoredBatch, StoredJob, StoredReturn, Write, Written, set_aside,
 };
 pub use master_keys::MasterKeys;
 pub use minion_data::MinionDataStore;
-pub use mirror::{JobFiles, Mirror, MirrorLag};
+pub use mirror::{BatchFiles, JobFiles, Mirror, MirrorLag};
 pub use options::{MirrorMode, StoreOptions};
 pub use pki::{AcceptedIds, AcceptedKey, PkiTree};
 pub use resources::{Registered, ResourceStore};

@@ -8,6 +8,7 @@
 //!
 //! No thread in here: an actor calls [`Mirror::step`] when there is something to do.
 
+mod batch_files;
 mod clean;
 mod job_files;
 
@@ -18,6 +19,7 @@ use saltern_config::MasterConfig;
 use saltern_model::{Jid, Packed};
 use saltern_wire::msgpack::{Limits, MapView};
 
+pub use batch_files::BatchFiles;
 pub use job_files::{JobDir, JobFiles, ReturnParts};
 
 use crate::error::Result;

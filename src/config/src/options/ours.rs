@@ -78,6 +78,10 @@ pub const OURS: &[OurOption] = &[
               that its request was not handled, and asks again." },
     OurOption { name: "saltern_stop_timeout", default: "10",
         doc: "Seconds that requests in flight have when the master is asked to stop." },
+    OurOption { name: "saltern_batch_resume_delay", default: "10",
+        doc: "Seconds after the start of the master before batches that were under way send their \
+              next part: what is published while minions are still connecting again is lost. Stock \
+              minions take up to recon_max, 10 seconds by default." },
     OurOption { name: "saltern_strict_minion_events", default: "true",
         doc: "Whether events of minions are refused whose tag belongs to the master (salt/job/*, \
               salt/key, salt/auth, salt/run/* and the like) or bears another minion's name. Stock \

@@ -204,7 +204,7 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ),
     (
         "batch_manager_loop_interval",
-        "batches are followed by the client here",
+        "batches go on with each return here",
     ),
     ("cache_sreqs", THREADS),
     ("cluster_auto_replace_voters", CLUSTER),

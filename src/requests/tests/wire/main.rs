@@ -19,5 +19,6 @@ mod publish;
 mod returns;
 mod revoked;
 mod runner;
+mod saltern_batch;
 mod site;
 mod targets;

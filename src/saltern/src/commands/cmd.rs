@@ -1,5 +1,5 @@
 //! `saltern cmd TARGET FUNCTION [ARGS]`: publishes, follows the events, prints as stock `salt`
-//! does.
+//! does. What is particular to batches stands in `batch`.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use saltern_client::{Answer, ClientConfig, ClientError, LocalClient, PublishRequ
 use saltern_output::{NO_MINIONS_MATCHED, Outputter, Style, no_response, render_return};
 use saltern_wire::msgpack::Value;
 
-use super::{chain, complain, load_config, say};
+use super::{batch, chain, complain, load_config, say};
 use crate::{ConfigArgument, logging};
 
 #[derive(clap::Args)]
@@ -28,6 +28,8 @@ pub(crate) struct Arguments {
     /// Print the job's id and do not wait.
     #[arg(long = "async")]
     no_wait: bool,
+    #[command(flatten)]
+    batch: batch::Options,
     /// Print without colours.
     #[arg(long)]
     no_color: bool,
@@ -52,18 +54,22 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
     let outcome = actix_rt::System::new().block_on(async {
         if arguments.no_wait {
             let published = client.publish(&request).await?;
-            say(&format!(
-                "Executed command with job ID: {}\n",
-                published.jid
-            ));
+            let what = match request.batch {
+                Some(_) => "batch command",
+                None => "command",
+            };
+            say(&format!("Executed {what} with job ID: {}\n", published.jid));
             return Ok(Exit::Ok);
+        }
+        if request.batch.is_some() {
+            return batch::run(&client, &request, &style).await;
         }
         follow(&client, &request, &style).await
     });
     outcome.unwrap_or_else(|error| failed(&error))
 }
 
-fn failed(error: &ClientError) -> Exit {
+pub(super) fn failed(error: &ClientError) -> Exit {
     if matches!(error, ClientError::NoMinions) {
         say(&format!("{NO_MINIONS_MATCHED}\n"));
     } else {
@@ -84,6 +90,7 @@ fn request(arguments: &Arguments) -> PublishRequest {
     let positional = super::yaml_arguments::parse(&arguments.arguments);
     let mut request = PublishRequest::new(target, kind, &arguments.function, positional);
     request.timeout = arguments.timeout.map(Duration::from_secs);
+    request.batch = arguments.batch.wishes(arguments.timeout);
     request
 }
 

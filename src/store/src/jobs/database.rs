@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use saltern_base::fail_point::FailPoint;
 use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
 
+use super::batches;
 use super::checkpoint::{self, Checkpointer, Folded};
 use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobReader, JobState, Write, Written};
@@ -190,6 +191,13 @@ fn apply(
                 .execute(params![jid.as_str(), at])?;
             Ok(updated(changed))
         }
+        Write::Batch { jid, plan } => batches::insert(transaction, jid, plan),
+        Write::BatchFailed {
+            jid,
+            minions,
+            reason,
+        } => batches::give_up(transaction, jid, minions, reason),
+        Write::BatchOver { jid, halted } => batches::end(transaction, jid, halted.as_deref()),
         Write::DeleteJob { jid } => {
             let rows = delete_job(transaction, jid.as_str(), i64::MAX)?;
             remember_next_ids(transaction, *next)?;
@@ -305,13 +313,17 @@ fn insert_expected(
     if minions.is_empty() {
         return Ok(());
     }
-    let names: Vec<&str> = minions.iter().map(MinionId::as_str).collect();
-    let list = serde_json::to_string(&names)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
     transaction
         .prepare_cached("INSERT INTO expected_part (jid, minions) VALUES (?1, ?2)")?
-        .execute(params![jid.as_str(), list])?;
+        .execute(params![jid.as_str(), list_of(minions)?])?;
     Ok(())
+}
+
+/// A list of minions as the database keeps it.
+pub(super) fn list_of(minions: &[MinionId]) -> rusqlite::Result<String> {
+    let names: Vec<&str> = minions.iter().map(MinionId::as_str).collect();
+    serde_json::to_string(&names)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
 fn job_exists(transaction: &Transaction<'_>, jid: &Jid) -> rusqlite::Result<bool> {
@@ -332,6 +344,7 @@ fn delete_job(transaction: &Transaction<'_>, jid: &str, slice: i64) -> rusqlite:
         rows += transaction
             .prepare_cached("DELETE FROM expected_part WHERE jid = ?1")?
             .execute([jid])?;
+        rows += batches::remove(transaction, jid)?;
         rows += transaction
             .prepare_cached("DELETE FROM jobs WHERE jid = ?1")?
             .execute([jid])?;

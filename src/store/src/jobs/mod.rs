@@ -7,12 +7,14 @@
 //! Not here: when to commit (the JobStore actor), what a job's state means (the JobTracker), and
 //! the files for stock's tools ([`crate::mirror`]).
 
+mod batches;
 mod checkpoint;
 mod database;
 mod listing;
 mod reader;
 mod schema;
 
+pub use batches::{BatchReturn, StoredBatch};
 pub use checkpoint::{Checkpointer, Folded};
 pub use database::JobDatabase;
 pub use listing::{JobHead, JobsPage, ReturnsPage};
@@ -20,7 +22,7 @@ pub use reader::{JobReader, OpenJob, StoredJob, StoredReturn};
 pub use schema::set_aside;
 
 use bytes::Bytes;
-use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
+use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
 
 /// Bounds of the database.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +123,30 @@ pub enum Write {
         jid: Jid,
         /// When, in microseconds since 1970.
         at: i64,
+    },
+    /// A new batch, open; [`Written::Duplicate`], and nothing changes, when its jid is a batch's
+    /// already.
+    Batch {
+        /// The jid of all its parts.
+        jid: Jid,
+        /// What it is to do, opaque here.
+        plan: Packed,
+    },
+    /// Minions of a batch are given up.
+    BatchFailed {
+        /// The batch.
+        jid: Jid,
+        /// Those minions.
+        minions: Vec<MinionId>,
+        /// Why, for people.
+        reason: &'static str,
+    },
+    /// A batch is over.
+    BatchOver {
+        /// The batch.
+        jid: Jid,
+        /// Why it ended before its time.
+        halted: Option<String>,
     },
     /// A job and everything that belongs to it.
     DeleteJob {

@@ -248,7 +248,7 @@ pub(super) fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredJob>> {
 }
 
 pub(super) fn return_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredReturn>> {
-    let (Some(jid), Some(minion)) = (jid_of(row.get_ref(1)?), minion(row.get_ref(2)?)) else {
+    let (Some(jid), Some(minion)) = (jid_of(row.get_ref(1)?), minion_of(row.get_ref(2)?)) else {
         return Ok(None);
     };
     Ok(Some(StoredReturn {
@@ -270,19 +270,7 @@ fn with_expected(connection: &Connection, mut job: StoredJob) -> rusqlite::Resul
         .prepare_cached("SELECT minions FROM expected_part WHERE jid = ?1 ORDER BY id")?;
     let mut rows = statement.query([job.record.jid.as_str()])?;
     while let Some(row) = rows.next()? {
-        let list = row.get_ref(0)?.as_str()?;
-        let names: Vec<std::borrow::Cow<'_, str>> =
-            serde_json::from_str(list).map_err(|error| {
-                rusqlite::Error::FromSqlConversionFailure(
-                    0,
-                    rusqlite::types::Type::Text,
-                    Box::new(error),
-                )
-            })?;
-        let minions = names
-            .iter()
-            .filter_map(|name| parsed(MinionId::parse(name)));
-        job.record.minions.extend(minions);
+        job.record.minions.extend(minions_of(row.get_ref(0)?)?);
     }
     job.record.minions.sort_unstable();
     job.record.minions.dedup();
@@ -303,8 +291,24 @@ pub(super) fn returned_minions(
 ) -> rusqlite::Result<Vec<MinionId>> {
     let mut statement =
         connection.prepare_cached("SELECT minion FROM returns WHERE jid = ?1 ORDER BY minion")?;
-    let rows = statement.query_map([jid.as_str()], |row| Ok(minion(row.get_ref(0)?)))?;
+    let rows = statement.query_map([jid.as_str()], |row| Ok(minion_of(row.get_ref(0)?)))?;
     kept(rows)
+}
+
+/// A list of minions as the database keeps it; what is no id is passed over.
+pub(super) fn minions_of(list: rusqlite::types::ValueRef<'_>) -> rusqlite::Result<Vec<MinionId>> {
+    let names: Vec<std::borrow::Cow<'_, str>> =
+        serde_json::from_str(list.as_str()?).map_err(|error| {
+            rusqlite::Error::FromSqlConversionFailure(
+                0,
+                rusqlite::types::Type::Text,
+                Box::new(error),
+            )
+        })?;
+    let minions = names
+        .iter()
+        .filter_map(|name| parsed(MinionId::parse(name)));
+    Ok(minions.collect())
 }
 
 pub(super) fn kept<T>(
@@ -320,7 +324,7 @@ pub(super) fn jid_of(value: rusqlite::types::ValueRef<'_>) -> Option<Jid> {
         .and_then(|text| parsed(Jid::parse(text)))
 }
 
-fn minion(value: rusqlite::types::ValueRef<'_>) -> Option<MinionId> {
+pub(super) fn minion_of(value: rusqlite::types::ValueRef<'_>) -> Option<MinionId> {
     value
         .as_str()
         .ok()

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::DatabaseLimits;
+use super::{DatabaseLimits, batches};
 use crate::error::{Result, StoreError};
 
 /// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
 /// never changed once a release had it: the next one changes what it made.
-const STEPS: [&str; 3] = [LAYOUT, VERDICTS, LISTINGS];
+const STEPS: [&str; 4] = [LAYOUT, VERDICTS, LISTINGS, batches::LAYOUT];
 
 /// The layout's number (`user_version`).
 const VERSION: i64 = STEPS.len() as i64;

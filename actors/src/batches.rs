@@ -1,0 +1,667 @@
+//! Drives batches: sends each part of a job when there is room for it, until every minion had its
+//! turn, whoever asked and whether or not they still listen.
+//!
+//! What is to be done, and when, says a pure machine a batch (`machine`). Here it is carried out:
+//! a part is published like a client's job, by way of the JobTracker, under the jid of the batch;
+//! a part that is in the store counts as sent, a return that is in the store as done. So a restart,
+//! of the actor or of the master, finds every batch where it was: nobody is forgotten, and nobody
+//! is sent its part twice but those of whose part it is not known whether it left; stock's minions
+//! and ours pass over a jid that they have had.
+//!
+//! Stock 3008's own batches are driven too: its command line leaves the state in a file and says
+//! so on the bus. Those that a command line drives itself are only shown to others. The states of
+//! all are kept in stock's files for `salt-run batch.*`; nothing here depends on them.
+
+mod batch;
+mod events;
+mod feed;
+mod machine;
+mod shown;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Recipient};
+use saltern_base::metrics::{
+    IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
+};
+use saltern_model::{Event, Jid, MinionId, Packed};
+use saltern_requests::{BatchPlan, PartRefused, Services, batch_part};
+use saltern_store::jobs::{JobReader, Write};
+use saltern_store::{BatchFiles, StoredBatch};
+use saltern_supervise::Child;
+use tokio::time::Instant;
+
+use crate::answer::Answer;
+use crate::messages::{
+    AfterCommit, BatchCall, BatchCalled, BatchReturns, BeginBatch, BeginJob, Fire, Persist,
+};
+use crate::send::{Outbox, Sends};
+use batch::{Batch, Now, Phase};
+pub(crate) use feed::BatchFeed;
+use machine::{NOT_ACCEPTED, TIMEOUT};
+
+/// What Batches is built from.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    pub(crate) services: Arc<Services>,
+    pub(crate) begin_job: Recipient<BeginJob>,
+    pub(crate) store: Recipient<Persist>,
+    pub(crate) bus: Recipient<Fire>,
+    pub(crate) reader: Arc<JobReader>,
+    pub(crate) files: BatchFiles,
+    /// Until then minions connect again after a start of the master: what is published to them
+    /// may be lost.
+    pub(crate) gathered: Instant,
+    /// Whether states are written for stock's tools (`local_cache_mirror`).
+    pub(crate) shows_states: bool,
+    pub(crate) feed: Arc<BatchFeed>,
+    pub(crate) metrics: BatchMetrics,
+}
+
+/// What Batches counts.
+#[derive(Clone)]
+pub(crate) struct BatchMetrics {
+    open: IntGauge,
+    running: IntGauge,
+    parts: IntCounter,
+    finished: IntCounterVec,
+}
+
+impl BatchMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            open: gauge(
+                registry,
+                "saltern_batches_open",
+                "Batches that the master drives.",
+            ),
+            running: gauge(
+                registry,
+                "saltern_batch_minions_running",
+                "Minions that were sent their part of a batch and have not returned.",
+            ),
+            parts: counter(
+                registry,
+                "saltern_batch_parts_total",
+                "Parts of batches that were stored to be published.",
+            ),
+            finished: counter_vec(
+                registry,
+                "saltern_batches_finished_total",
+                "Batches that are over, by verdict.",
+                &["verdict"],
+            ),
+        }
+    }
+}
+
+/// Batches at a time. More are refused; those of stock's command line wait in their files.
+const MOST_BATCHES: usize = 1_000;
+
+/// How often the list is read in which stock's command line leaves its batches, in case its event
+/// was lost: stock's `batch_manager_loop_interval`.
+const LIST_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A state file is written as often as this at most.
+const SHOW_INTERVAL: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(crate) struct Batches {
+    seed: Seed,
+    outbox: Outbox,
+    batches: HashMap<Jid, Batch>,
+    /// Batches on the list that a command line drives.
+    foreign: HashSet<Jid>,
+    origin: Instant,
+}
+
+impl Child for Batches {
+    type Seed = Seed;
+
+    const NAME: &'static str = "batches";
+    const MAILBOX: usize = 1024;
+
+    fn build(seed: &Seed) -> Self {
+        Self {
+            seed: seed.clone(),
+            outbox: Outbox::default(),
+            batches: HashMap::new(),
+            foreign: HashSet::new(),
+            origin: Instant::now(),
+        }
+    }
+}
+
+impl Actor for Batches {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        self.seed.metrics.running.set(0);
+        self.take_up(context);
+        self.look_at_list(Sent::Perhaps, context);
+        context.run_interval(LIST_INTERVAL, |batches, context| {
+            batches.look_at_list(Sent::Certainly, context);
+        });
+        context.run_interval(SHOW_INTERVAL, |batches, _| batches.show_what_is_behind());
+    }
+}
+
+impl Sends for Batches {
+    fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+}
+
+impl Batches {
+    fn now(&self) -> Now {
+        Now {
+            moment: self.origin.elapsed(),
+            unix: self.seed.services.clock.unix_micros(),
+        }
+    }
+
+    /// After a restart.
+    fn take_up(&mut self, context: &mut Context<Self>) {
+        let open = match self.seed.reader.open_batches() {
+            Ok(open) => open,
+            Err(error) => {
+                tracing::error!(%error, "open batches cannot be taken up");
+                return;
+            }
+        };
+        for stored in open {
+            self.seed.feed.follow(&stored.jid);
+            self.resume(&stored, Sent::Perhaps, context);
+            let Some(batch) = self.batches.get(&stored.jid) else {
+                continue;
+            };
+            let age = self.now().unix.saturating_sub(batch.last_progress);
+            tracing::info!(jid = %stored.jid, "a batch goes on where it was");
+            let event = self.event(&batch.plan, "recover", events::recover(age));
+            self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
+            self.go_on(&stored.jid, true, context);
+        }
+        self.count_open();
+    }
+
+    fn count_open(&self) {
+        self.seed.metrics.open.set(self.batches.len() as i64);
+    }
+
+    fn event(
+        &self,
+        plan: &BatchPlan,
+        what: &'static str,
+        fields: Vec<(&'static str, saltern_wire::msgpack::Value)>,
+    ) -> Event {
+        let services = &self.seed.services;
+        events::event(
+            plan,
+            what,
+            fields,
+            services.config.salt_compat,
+            &services.clock,
+        )
+    }
+
+    /// Stores something; `then` hears whether that worked.
+    fn persist(
+        &mut self,
+        writes: Vec<Write>,
+        events: Vec<Event>,
+        context: &mut Context<Self>,
+        then: impl FnOnce(&mut Self, bool, &mut Context<Self>) + 'static,
+    ) {
+        let answer = ask(context, then);
+        let then = AfterCommit {
+            events,
+            answer: Some(answer),
+            ..AfterCommit::default()
+        };
+        let persist = Persist {
+            brought: None,
+            writes,
+            then,
+        };
+        self.outbox.push(context, &self.seed.store, persist);
+    }
+
+    // --- the beginning
+
+    /// Stores the plan of a batch that is not known yet; it begins, or goes on where its state
+    /// says, when that is done. `after` is told whether it was.
+    fn store_plan(
+        &mut self,
+        plan: BatchPlan,
+        state: Packed,
+        sent: Sent,
+        context: &mut Context<Self>,
+        after: impl FnOnce(&mut Self, bool, &mut Context<Self>) + 'static,
+    ) {
+        let jid = plan.jid.clone();
+        self.seed.feed.follow(&jid);
+        self.batches.insert(jid.clone(), Batch::new(plan));
+        self.count_open();
+        let write = Write::Batch {
+            jid: jid.clone(),
+            plan: state,
+        };
+        self.persist(
+            vec![write],
+            Vec::new(),
+            context,
+            move |batches, is_stored, context| {
+                after(batches, is_stored, context);
+                if is_stored {
+                    batches.retake(&jid, sent, context);
+                } else {
+                    batches.forget(&jid);
+                }
+            },
+        );
+    }
+
+    fn forget(&mut self, jid: &Jid) {
+        self.batches.remove(jid);
+        self.seed.feed.forget(jid);
+        self.count_open();
+    }
+
+    /// Puts a batch where the store says that it is, and sends once more what may not have left.
+    fn resume(&mut self, stored: &StoredBatch, sent: Sent, context: &mut Context<Self>) {
+        let (jid, now) = (&stored.jid, self.now());
+        let before = self.batches.remove(jid);
+        match Batch::resumed(stored, before.as_ref(), now) {
+            Ok(mut batch) => {
+                let left = self.seed.gathered.saturating_duration_since(Instant::now());
+                if sent == Sent::Perhaps && !left.is_zero() {
+                    self.wait(&mut batch, left, context);
+                } else if sent == Sent::Perhaps && stored.published.is_none() {
+                    self.send_again(&mut batch, context);
+                }
+                self.batches.insert(jid.clone(), batch);
+            }
+            Err(error) => {
+                tracing::error!(%jid, %error, "a stored batch cannot be read; it ends here");
+                self.seed.feed.forget(jid);
+            }
+        }
+    }
+
+    /// Reads a batch from the store again and goes on.
+    fn retake(&mut self, jid: &Jid, sent: Sent, context: &mut Context<Self>) {
+        match self.seed.reader.batch(jid) {
+            Ok(Some(stored)) if stored.is_open => {
+                self.resume(&stored, sent, context);
+                self.go_on(jid, true, context);
+            }
+            Ok(_) => {
+                tracing::error!(%jid, "a batch is not in the store any more; it ends here");
+                self.forget(jid);
+            }
+            Err(error) => {
+                tracing::error!(%jid, %error, "a batch cannot be read");
+                self.stall(jid, context);
+            }
+        }
+    }
+
+    /// Sends those who have not returned their part once more.
+    fn send_again(&mut self, batch: &mut Batch, context: &mut Context<Self>) {
+        let active = batch.active();
+        if !active.is_empty() && !batch.machine.is_over() {
+            self.send(batch, &active, context);
+        }
+    }
+
+    /// Something failed: waits a little, then goes on from what is stored.
+    fn stall(&mut self, jid: &Jid, context: &mut Context<Self>) {
+        if let Some(mut batch) = self.batches.remove(jid) {
+            if !matches!(batch.phase, Phase::Stalled | Phase::Ending) {
+                let pause = batch.pause();
+                self.wait(&mut batch, pause, context);
+            }
+            self.batches.insert(jid.clone(), batch);
+        }
+    }
+
+    /// After this time the batch is read from the store and goes on from there.
+    fn wait(&self, batch: &mut Batch, pause: Duration, context: &mut Context<Self>) {
+        batch.phase = Phase::Stalled;
+        let jid = batch.plan.jid.clone();
+        context.run_later(pause, move |batches, context| {
+            batches.retake(&jid, Sent::Perhaps, context);
+        });
+    }
+
+    // --- the way
+
+    /// Does what there is to do for a batch now. `has_news` when something has happened to it.
+    fn go_on(&mut self, jid: &Jid, has_news: bool, context: &mut Context<Self>) {
+        let Some(mut batch) = self.batches.remove(jid) else {
+            return;
+        };
+        let (mut has_news, mut is_sending) = (has_news, false);
+        let now = self.now();
+        if batch.phase == Phase::Running {
+            has_news |= self.hear_late_ones(&mut batch, now);
+        }
+        while batch.phase == Phase::Running {
+            let step = batch.machine.advance(now.moment);
+            if step.timed_out.is_empty() && step.send.is_empty() {
+                break;
+            }
+            has_news = true;
+            self.give_up(jid, step.timed_out, TIMEOUT, context);
+            if !step.send.is_empty() {
+                is_sending |= self.send(&mut batch, &step.send, context);
+            }
+        }
+        if has_news {
+            batch.last_progress = now.unix;
+            self.show(&mut batch, now);
+        }
+        if has_news && !is_sending {
+            self.tell_progress(&batch, context);
+        }
+        self.count_running(&mut batch);
+        if batch.phase == Phase::Running && batch.machine.is_over() {
+            self.end(&mut batch, context);
+        }
+        set_timer(&mut batch, now, context);
+        self.batches.insert(jid.clone(), batch);
+    }
+
+    /// Nobody is given up whose return is in the store, whatever became of the message about it.
+    fn hear_late_ones(&self, batch: &mut Batch, now: Now) -> bool {
+        let mut was_wrong = false;
+        for minion in batch.machine.late(now.moment) {
+            match self.seed.reader.return_of(&batch.plan.jid, &minion) {
+                Ok(Some(stored)) => {
+                    let retcode = stored.record.retcode;
+                    was_wrong |= batch.machine.returned(&minion, retcode, now.moment);
+                }
+                Ok(None) => {}
+                Err(error) => tracing::error!(%minion, %error, "a return cannot be looked up"),
+            }
+        }
+        was_wrong
+    }
+
+    /// As in stock, after the beginning of a part has been told.
+    fn tell_progress(&mut self, batch: &Batch, context: &mut Context<Self>) {
+        let fields = events::progress(&batch.machine, batch.last_progress);
+        let event = self.event(&batch.plan, "progress", fields);
+        self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
+    }
+
+    fn count_running(&self, batch: &mut Batch) {
+        let active = batch.machine.counts().active as i64;
+        self.seed.metrics.running.add(active - batch.counted);
+        batch.counted = active;
+    }
+
+    fn give_up(
+        &mut self,
+        jid: &Jid,
+        minions: Vec<MinionId>,
+        reason: &'static str,
+        context: &mut Context<Self>,
+    ) {
+        if minions.is_empty() {
+            return;
+        }
+        let write = Write::BatchFailed {
+            jid: jid.clone(),
+            minions,
+            reason,
+        };
+        // If this is lost, a restart waits for them once more, which harms nobody.
+        let persist = Persist {
+            brought: None,
+            writes: vec![write],
+            then: AfterCommit::default(),
+        };
+        self.outbox.push(context, &self.seed.store, persist);
+    }
+
+    /// Sends minions their part; `false` when nothing is on its way to them.
+    fn send(
+        &mut self,
+        batch: &mut Batch,
+        minions: &[MinionId],
+        context: &mut Context<Self>,
+    ) -> bool {
+        let jid = batch.plan.jid.clone();
+        let part = match batch_part(&batch.plan, minions, &self.seed.services) {
+            Ok(part) => part,
+            Err(PartRefused::Never(reason)) => {
+                tracing::error!(%jid, reason, "a batch cannot go on");
+                batch.machine.halt(reason);
+                return false;
+            }
+            Err(error @ PartRefused::NotNow) => {
+                tracing::error!(%jid, %error, "a part of a batch cannot be sent now");
+                let pause = batch.pause();
+                self.wait(batch, pause, context);
+                return false;
+            }
+        };
+        for minion in &part.gone {
+            batch.machine.drop_out(minion);
+        }
+        self.give_up(&jid, part.gone, NOT_ACCEPTED, context);
+        let Some(start) = part.start else {
+            return false;
+        };
+        let answer = ask(context, move |batches: &mut Self, is_stored, context| {
+            if !is_stored {
+                tracing::error!(%jid, "a part of a batch was not stored, so it is not sent yet");
+                batches.stall(&jid, context);
+            } else if let Some(mut batch) = batches.batches.remove(&jid) {
+                batch.worked();
+                batches.seed.metrics.parts.inc();
+                batches.tell_progress(&batch, context);
+                batches.batches.insert(jid, batch);
+            }
+        });
+        let start = Box::new(start);
+        self.outbox
+            .push(context, &self.seed.begin_job, BeginJob { start, answer });
+        true
+    }
+
+    // --- the end
+
+    /// Ends a batch before its time.
+    fn stop(&mut self, jid: &Jid, reason: &str, context: &mut Context<Self>) {
+        if let Some(batch) = self.batches.get_mut(jid) {
+            batch.machine.halt(reason);
+            self.go_on(jid, true, context);
+        } else {
+            self.stop_foreign(jid, reason, context);
+        }
+    }
+
+    /// Stores the end, then tells of it.
+    fn end(&mut self, batch: &mut Batch, context: &mut Context<Self>) {
+        batch.phase = Phase::Ending;
+        let (jid, now) = (batch.plan.jid.clone(), self.now());
+        self.write_state(batch, now);
+        let halted = batch.machine.halted().map(str::to_owned);
+        let event = match &halted {
+            None => {
+                let fields = events::complete(&batch.plan, &batch.machine, now.unix);
+                self.event(&batch.plan, "complete", fields)
+            }
+            Some(reason) => {
+                let snapshot = batch.snapshot(now);
+                let fields = events::halted(&batch.plan, &snapshot, reason, now.unix);
+                self.event(&batch.plan, "halted", fields)
+            }
+        };
+        let pause = batch.pause();
+        let over = Write::BatchOver {
+            jid: jid.clone(),
+            halted,
+        };
+        self.persist(
+            vec![over],
+            vec![event],
+            context,
+            move |batches, is_stored, context| {
+                if is_stored {
+                    batches.retire(&jid);
+                    return;
+                }
+                context.run_later(pause, move |batches, context| {
+                    if let Some(mut batch) = batches.batches.remove(&jid) {
+                        batches.end(&mut batch, context);
+                        batches.batches.insert(jid, batch);
+                    }
+                });
+            },
+        );
+    }
+
+    fn retire(&mut self, jid: &Jid) {
+        let Some(mut batch) = self.batches.remove(jid) else {
+            return;
+        };
+        let halted = batch.machine.halted();
+        let verdict = if halted.is_some() {
+            "halted"
+        } else {
+            "complete"
+        };
+        tracing::info!(%jid, verdict, reason = halted.unwrap_or("-"), "a batch is over");
+        let metrics = &self.seed.metrics;
+        metrics.finished.with_label_values(&[verdict]).inc();
+        metrics.running.sub(std::mem::take(&mut batch.counted));
+        self.seed.feed.forget(jid);
+        self.set_listed(jid, false);
+        self.count_open();
+    }
+}
+
+/// Whether parts that the store has as sent have certainly been handed to the publish port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// By this process, or before its batch was handed over.
+    Certainly,
+    /// The process that stored them may have ended first.
+    Perhaps,
+}
+
+/// An answer to this actor itself: `then` hears whether what was asked for was done.
+fn ask(
+    context: &mut Context<Batches>,
+    then: impl FnOnce(&mut Batches, bool, &mut Context<Batches>) + 'static,
+) -> Answer {
+    let (answer, told) = Answer::inside();
+    let told = actix::fut::wrap_future::<_, Batches>(told);
+    context.spawn(told.map(move |is_done, batches, context| then(batches, is_done, context)));
+    answer
+}
+
+fn set_timer(batch: &mut Batch, now: Now, context: &mut Context<Batches>) {
+    if let Some(timer) = batch.timer.take() {
+        context.cancel_future(timer);
+    }
+    let wakes_at = batch.machine.wakes_at();
+    if let Some(wakes_at) = wakes_at.filter(|_| batch.phase == Phase::Running) {
+        let jid = batch.plan.jid.clone();
+        let pause = wakes_at.saturating_sub(now.moment);
+        let timer = context.run_later(pause, move |batches, context| {
+            batches.go_on(&jid, false, context);
+        });
+        batch.timer = Some(timer);
+    }
+}
+
+impl Handler<BeginBatch> for Batches {
+    type Result = ();
+
+    fn handle(&mut self, BeginBatch { plan, answer }: BeginBatch, context: &mut Self::Context) {
+        if self.batches.len() >= MOST_BATCHES {
+            tracing::error!(
+                most = MOST_BATCHES,
+                "a batch was refused: too many are open"
+            );
+            answer.failed();
+            return;
+        }
+        let (jid, now) = (plan.jid.clone(), self.now());
+        tracing::info!(
+            %jid, user = %plan.user, minions = plan.minions.len(), size = plan.size,
+            "a batch begins"
+        );
+        let new = self.event(&plan, "new", events::new(&plan));
+        let state = plan.pack(&Batch::new((*plan).clone()).snapshot(now));
+        self.store_plan(
+            *plan,
+            state,
+            Sent::Certainly,
+            context,
+            move |batches, is_stored, context| {
+                if is_stored {
+                    batches.set_listed(&jid, true);
+                    answer.done();
+                    batches
+                        .outbox
+                        .push(context, &batches.seed.bus, Fire(vec![new]));
+                } else {
+                    answer.failed();
+                }
+            },
+        );
+    }
+}
+
+impl Handler<BatchReturns> for Batches {
+    type Result = ();
+
+    fn handle(&mut self, BatchReturns(returns): BatchReturns, context: &mut Self::Context) {
+        let now = self.now();
+        let mut changed: Vec<Jid> = Vec::new();
+        for returned in returns {
+            let Some(batch) = self.batches.get_mut(&returned.jid) else {
+                continue;
+            };
+            let machine = &mut batch.machine;
+            if machine.returned(&returned.minion, returned.retcode, now.moment)
+                && !changed.contains(&returned.jid)
+            {
+                changed.push(returned.jid);
+            }
+        }
+        for jid in changed {
+            self.go_on(&jid, true, context);
+        }
+    }
+}
+
+impl Handler<BatchCalled> for Batches {
+    type Result = ();
+
+    fn handle(&mut self, called: BatchCalled, context: &mut Self::Context) {
+        let BatchCalled { jid, call, data } = called;
+        match call {
+            BatchCall::Stop => {
+                let reason = data.str("reason").filter(|reason| !reason.is_empty());
+                self.stop(&jid, reason.unwrap_or("stop"), context);
+            }
+            BatchCall::New | BatchCall::Progress | BatchCall::Over => {
+                if !self.show_foreign(&jid, call, &data) && call == BatchCall::New {
+                    self.adopt(&jid, Sent::Certainly, context);
+                }
+            }
+            BatchCall::Recover => {
+                self.adopt(&jid, Sent::Certainly, context);
+                self.go_on(&jid, false, context);
+            }
+        }
+    }
+}

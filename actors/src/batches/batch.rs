@@ -1,0 +1,203 @@
+//! One batch as Batches holds it: its plan, its machine, and how it is taken up from what is
+//! stored.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use actix::SpawnHandle;
+use saltern_model::MinionId;
+use saltern_requests::{BatchPlan, BatchSnapshot, StateError};
+use saltern_store::StoredBatch;
+use saltern_wire::msgpack::{Limits, Value, decode};
+
+use super::machine::{Fate, Machine, Moment, Past, Rules, reason};
+
+/// The first wait before something that failed is tried again; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// One moment by two clocks: the machine's, which only goes forward, and the time of day.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    pub(super) moment: Moment,
+    /// Microseconds since 1970.
+    pub(super) unix: i64,
+}
+
+impl Now {
+    /// The time of day at another moment.
+    fn unix_at(self, moment: Moment) -> i64 {
+        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        let ago = micros(self.moment.saturating_sub(moment));
+        let ahead = micros(moment.saturating_sub(self.moment));
+        self.unix.saturating_sub(ago).saturating_add(ahead)
+    }
+}
+
+/// What Batches may do with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its plan is on the way to the store: nothing yet.
+    Storing,
+    /// Everything.
+    Running,
+    /// It waits, and is read from the store again before anything else: a part could not be
+    /// stored, or minions are still connecting after a start.
+    Stalled,
+    /// Its end is on the way to the store: nothing any more.
+    Ending,
+}
+
+/// See the module.
+pub(super) struct Batch {
+    pub(super) plan: BatchPlan,
+    pub(super) machine: Machine,
+    pub(super) phase: Phase,
+    /// Wakes it when the machine asks for that.
+    pub(super) timer: Option<SpawnHandle>,
+    /// When something last happened, in microseconds since 1970.
+    pub(super) last_progress: i64,
+    /// When its state file was last written.
+    pub(super) written: Option<Moment>,
+    /// Its state file does not show what happened since.
+    pub(super) is_behind: bool,
+    /// How many of its minions the metric counts.
+    pub(super) counted: i64,
+    failures: u32,
+}
+
+impl Batch {
+    /// A batch whose plan is about to be stored.
+    pub(super) fn new(plan: BatchPlan) -> Self {
+        Self {
+            machine: Machine::new(rules(&plan), &plan.minions),
+            last_progress: plan.created,
+            plan,
+            phase: Phase::Storing,
+            timer: None,
+            written: None,
+            is_behind: false,
+            counted: 0,
+            failures: 0,
+        }
+    }
+
+    /// The batch as the store has it. What `before` knows and the store does not (returns of a job
+    /// whose returns are not kept) is kept too.
+    ///
+    /// # Errors
+    /// When the stored plan cannot be read.
+    pub(super) fn resumed(
+        stored: &StoredBatch,
+        before: Option<&Self>,
+        now: Now,
+    ) -> Result<Self, StateError> {
+        let state = decode(stored.plan.as_ref(), &Limits::WIRE);
+        let (plan, handed_over) = BatchPlan::from_state(&state.unwrap_or(Value::Nil))?;
+        let mut batch = Self::new(plan);
+        batch.phase = Phase::Running;
+        batch.last_progress = handed_over.last_progress.max(stored.last_return());
+        batch.recall(stored, &handed_over, before, now);
+        if let Some(before) = before {
+            batch.counted = before.counted;
+            batch.failures = before.failures;
+            batch.timer = before.timer;
+        }
+        Ok(batch)
+    }
+
+    fn recall(
+        &mut self,
+        stored: &StoredBatch,
+        handed_over: &BatchSnapshot,
+        before: Option<&Self>,
+        now: Now,
+    ) {
+        let mut sent: HashSet<MinionId> = stored.sent.iter().cloned().collect();
+        sent.extend(handed_over.active.iter().map(|(id, _)| id.clone()));
+        let mut failed: Vec<(MinionId, &'static str)> = Vec::new();
+        for (minion, why) in stored.failed.iter().chain(&handed_over.failed) {
+            failed.push((minion.clone(), reason(why)));
+        }
+        let mut returned: Vec<(MinionId, i64, Duration)> = Vec::new();
+        for one in &stored.returned {
+            let ago = now.unix.saturating_sub(one.received);
+            let ago = Duration::from_micros(u64::try_from(ago).unwrap_or(0));
+            returned.push((one.minion.clone(), one.retcode, ago));
+        }
+        let long_ago = |(id, code): &(MinionId, i64)| (id.clone(), *code, Duration::MAX);
+        returned.extend(handed_over.done.iter().map(long_ago));
+        for (minion, fate) in before.iter().flat_map(|before| before.machine.fates()) {
+            match fate {
+                Fate::Done(code) => returned.push((minion.clone(), code, Duration::MAX)),
+                Fate::Failed(why) => failed.push((minion.clone(), why)),
+                Fate::Active(_) => {}
+            }
+        }
+        sent.extend(failed.iter().map(|(id, _)| id.clone()));
+        let past = Past {
+            sent: &sent.into_iter().collect::<Vec<_>>(),
+            failed: &failed,
+            returned: &returned,
+        };
+        self.machine.recall(&past, now.moment);
+        let halted = before.and_then(|before| before.machine.halted());
+        let halted = halted.or(stored.halted.as_deref());
+        if let Some(reason) = halted.or(handed_over.halted.as_deref()) {
+            self.machine.halt(reason);
+        }
+    }
+
+    /// The state for stock's tools and for the store.
+    pub(super) fn snapshot(&self, now: Now) -> BatchSnapshot {
+        let mut snapshot = BatchSnapshot {
+            pending: self.machine.pending().cloned().collect(),
+            wait: self.machine.resting().map(|at| now.unix_at(at)).collect(),
+            last_progress: self.last_progress,
+            halted: self.machine.halted().map(str::to_owned),
+            ..BatchSnapshot::default()
+        };
+        for (minion, fate) in self.machine.fates() {
+            let minion = minion.clone();
+            match fate {
+                Fate::Active(since) => snapshot.active.push((minion, now.unix_at(since))),
+                Fate::Done(code) => snapshot.done.push((minion, code)),
+                Fate::Failed(why) => snapshot.failed.push((minion, why.to_owned())),
+            }
+        }
+        snapshot.active.sort_unstable();
+        snapshot.done.sort_unstable();
+        snapshot.failed.sort_unstable();
+        snapshot
+    }
+
+    /// Who was sent its part and has not returned, sorted.
+    pub(super) fn active(&self) -> Vec<MinionId> {
+        let fates = self.machine.fates();
+        let active = fates.filter(|(_, fate)| matches!(fate, Fate::Active(_)));
+        let mut active: Vec<MinionId> = active.map(|(id, _)| id.clone()).collect();
+        active.sort_unstable();
+        active
+    }
+
+    /// How long to wait before the next attempt at what has just failed.
+    pub(super) fn pause(&mut self) -> Duration {
+        let pause = FIRST_PAUSE * 2_u32.saturating_pow(self.failures.min(10));
+        self.failures += 1;
+        pause.min(LONGEST_PAUSE)
+    }
+
+    /// What was tried has worked.
+    pub(super) fn worked(&mut self) {
+        self.failures = 0;
+    }
+}
+
+fn rules(plan: &BatchPlan) -> Rules {
+    Rules {
+        size: plan.size,
+        wait: plan.wait,
+        patience: plan.patience(),
+        failhard: plan.failhard,
+    }
+}

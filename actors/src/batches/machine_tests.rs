@@ -1,0 +1,274 @@
+//! The machine's invariants, under random orders of returns, losses, repetitions, time and
+//! restarts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn id(number: usize) -> MinionId {
+    MinionId::parse(&format!("m{number:03}")).unwrap()
+}
+
+fn ids(count: usize) -> Vec<MinionId> {
+    (0..count).map(id).collect()
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn rules(size: usize) -> Rules {
+    Rules {
+        size,
+        wait: Duration::ZERO,
+        patience: seconds(15),
+        failhard: false,
+    }
+}
+
+fn sent(machine: &mut Machine, now: u64) -> Vec<String> {
+    let step = machine.advance(seconds(now));
+    step.send.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn places_are_filled_in_the_order_of_the_plan_as_they_become_free() {
+    let mut machine = Machine::new(rules(2), &ids(4));
+    assert_eq!(sent(&mut machine, 0), ["m000", "m001"]);
+    assert_eq!(sent(&mut machine, 1), [""; 0]);
+    assert!(machine.returned(&id(1), 0, seconds(2)));
+    assert!(!machine.returned(&id(1), 0, seconds(2)), "a repetition");
+    assert_eq!(sent(&mut machine, 2), ["m002"]);
+    for minion in [0, 2] {
+        machine.returned(&id(minion), 0, seconds(3));
+    }
+    assert_eq!(sent(&mut machine, 3), ["m003"]);
+    assert!(!machine.is_over());
+    machine.returned(&id(3), 7, seconds(4));
+    assert!(machine.is_over() && machine.halted().is_none());
+    assert_eq!(machine.counts().done, 4);
+    assert_eq!(machine.wakes_at(), None);
+}
+
+#[test]
+fn a_place_rests_after_a_return_and_after_a_loss() {
+    let mut machine = Machine::new(
+        Rules {
+            wait: seconds(5),
+            ..rules(1)
+        },
+        &ids(3),
+    );
+    assert_eq!(sent(&mut machine, 0), ["m000"]);
+    machine.returned(&id(0), 0, seconds(1));
+    assert_eq!(sent(&mut machine, 1), [""; 0]);
+    assert_eq!(machine.wakes_at(), Some(seconds(6)));
+    assert_eq!(sent(&mut machine, 6), ["m001"]);
+    let step = machine.advance(seconds(21));
+    assert_eq!((step.timed_out, step.send), (vec![id(1)], vec![]));
+    assert_eq!(sent(&mut machine, 26), ["m002"]);
+}
+
+#[test]
+fn who_says_nothing_is_given_up_and_who_says_that_it_runs_is_not() {
+    let mut machine = Machine::new(rules(2), &ids(3));
+    machine.advance(seconds(0));
+    machine.is_running(&id(0), seconds(10));
+    let step = machine.advance(seconds(15));
+    assert_eq!((step.timed_out, step.send), (vec![id(1)], vec![id(2)]));
+    assert_eq!(machine.wakes_at(), Some(seconds(25)));
+    assert!(machine.returned(&id(1), 0, seconds(16)), "late, but true");
+    let counts = machine.counts();
+    assert_eq!((counts.active, counts.done, counts.failed), (2, 1, 0));
+    assert_eq!(machine.advance(seconds(25)).timed_out, [id(0)]);
+}
+
+#[test]
+fn failhard_stops_at_the_first_bad_return_and_nothing_else_does() {
+    for (failhard, retcode, halts) in [(true, 1, true), (true, 0, false), (false, 1, false)] {
+        let mut machine = Machine::new(
+            Rules {
+                failhard,
+                ..rules(1)
+            },
+            &ids(3),
+        );
+        machine.advance(seconds(0));
+        machine.returned(&id(0), retcode, seconds(1));
+        assert_eq!(machine.halted(), halts.then_some(FAILHARD));
+        assert_eq!(machine.advance(seconds(1)).send.is_empty(), halts);
+        assert_eq!(machine.is_over(), halts);
+    }
+    let mut machine = Machine::new(
+        Rules {
+            failhard: true,
+            ..rules(1)
+        },
+        &ids(2),
+    );
+    machine.advance(seconds(0));
+    assert_eq!(sent(&mut machine, 15), ["m001"], "a loss is no bad return");
+}
+
+#[test]
+fn the_first_reason_of_a_halt_stays_and_leaves_the_rest_where_it_is() {
+    let mut machine = Machine::new(rules(1), &ids(2));
+    machine.advance(seconds(0));
+    machine.halt("stop");
+    machine.halt("other");
+    assert_eq!(machine.halted(), Some("stop"));
+    assert_eq!(machine.pending().cloned().collect::<Vec<_>>(), [id(1)]);
+    assert_eq!(machine.counts().active, 1);
+}
+
+#[test]
+fn who_returned_unasked_is_not_asked_and_strangers_do_not_count() {
+    let mut machine = Machine::new(rules(1), &ids(2));
+    machine.advance(seconds(0));
+    assert!(machine.returned(&id(1), 0, seconds(1)));
+    assert!(!machine.returned(&id(9), 0, seconds(1)));
+    assert_eq!(machine.pending_count(), 0);
+    machine.returned(&id(0), 0, seconds(2));
+    assert_eq!(machine.advance(seconds(2)), Step::default());
+    assert!(machine.is_over());
+}
+
+#[test]
+fn a_plan_that_names_a_minion_twice_asks_it_once() {
+    let mut machine = Machine::new(rules(5), &[id(0), id(1), id(0)]);
+    assert_eq!(sent(&mut machine, 0), ["m000", "m001"]);
+    assert_eq!(machine.total(), 2);
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Act {
+    /// A minion returns, whether or not it was asked.
+    Return(usize, i64),
+    Running(usize),
+    Pass(u64),
+    Restart,
+    Stop,
+}
+
+fn acts(minions: usize) -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        8 => (0..minions + 1, prop_oneof![9 => Just(0_i64), 1 => Just(2)])
+            .prop_map(|(minion, code)| Act::Return(minion, code)),
+        2 => (0..minions).prop_map(Act::Running),
+        4 => (0..8_u64).prop_map(Act::Pass),
+        1 => Just(Act::Restart),
+        1 => Just(Act::Stop),
+    ];
+    prop::collection::vec(act, 0..80)
+}
+
+/// What the database would hold.
+#[derive(Default)]
+struct Stored {
+    sent: Vec<MinionId>,
+    failed: Vec<(MinionId, &'static str)>,
+    returned: BTreeMap<MinionId, (i64, Moment)>,
+    halted: Option<String>,
+}
+
+impl Stored {
+    fn resumed(&self, rules: &Rules, plan: &[MinionId], now: Moment) -> Machine {
+        let returned: Vec<(MinionId, i64, Duration)> = self
+            .returned
+            .iter()
+            .map(|(minion, (code, at))| (minion.clone(), *code, now - *at))
+            .collect();
+        let mut machine = Machine::new(rules.clone(), plan);
+        machine.recall(
+            &Past {
+                sent: &self.sent,
+                failed: &self.failed,
+                returned: &returned,
+            },
+            now,
+        );
+        if let Some(reason) = &self.halted {
+            machine.halt(reason);
+        }
+        machine
+    }
+}
+
+fn check(machine: &Machine, plan: &[MinionId]) {
+    let counts = machine.counts();
+    let mut told = Counts::default();
+    for (_, fate) in machine.fates() {
+        match fate {
+            Fate::Active(_) => told.active += 1,
+            Fate::Done(_) => told.done += 1,
+            Fate::Failed(_) => told.failed += 1,
+        }
+    }
+    assert_eq!(counts, told);
+    assert_eq!(machine.pending().count(), machine.pending_count());
+    assert_eq!(
+        machine.pending_count() + counts.active + counts.done + counts.failed,
+        plan.len()
+    );
+}
+
+proptest! {
+    #[test]
+    fn never_too_many_each_once_and_in_order(
+        minions in 1..12_usize,
+        size in 1..6_usize,
+        wait in 0..4_u64,
+        failhard in any::<bool>(),
+        acts in acts(12),
+    ) {
+        let plan = ids(minions);
+        let rules = Rules { wait: seconds(wait), failhard, ..rules(size) };
+        let mut machine = Machine::new(rules.clone(), &plan);
+        let mut stored = Stored::default();
+        let mut now = seconds(0);
+        let mut asked = BTreeSet::new();
+        for act in acts.into_iter().chain([Act::Pass(0)]) {
+            match act {
+                Act::Return(minion, code) => {
+                    let minion = id(minion);
+                    stored.returned.entry(minion.clone()).or_insert((code, now));
+                    machine.returned(&minion, code, now);
+                }
+                Act::Running(minion) => machine.is_running(&id(minion), now),
+                Act::Pass(time) => now += seconds(time),
+                Act::Restart => machine = stored.resumed(&rules, &plan, now),
+                Act::Stop => machine.halt("stop"),
+            }
+            check(&machine, &plan);
+            let was_halted = machine.halted().is_some();
+            let late = machine.late(now);
+            let step = machine.advance(now);
+            stored.halted = machine.halted().map(str::to_owned);
+            stored.failed.extend(step.timed_out.iter().map(|minion| (minion.clone(), TIMEOUT)));
+            stored.sent.extend(step.send.iter().cloned());
+            prop_assert_eq!(&step.timed_out, &late);
+            prop_assert!(!was_halted || step.send.is_empty());
+            prop_assert!(step.send.is_empty() || machine.counts().active <= size);
+            let room = size.saturating_sub(machine.resting().count());
+            prop_assert!(step.send.is_empty() || machine.counts().active <= room);
+            for minion in &step.send {
+                prop_assert!(asked.insert(minion.clone()), "{minion} was asked twice");
+            }
+            check(&machine, &plan);
+        }
+        let order: Vec<MinionId> = stored.sent.clone();
+        prop_assert!(order.is_sorted());
+        // Left alone, every batch ends.
+        while let Some(wakes_at) = machine.wakes_at() {
+            now = now.max(wakes_at);
+            let _ = machine.advance(now);
+        }
+        prop_assert!(machine.is_over());
+        if machine.halted().is_none() {
+            prop_assert_eq!(machine.pending_count(), 0);
+        }
+    }
+}

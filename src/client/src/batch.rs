@@ -1,0 +1,181 @@
+//! Follows a batch that the master drives: its parts as they are sent, the returns, and its end.
+//!
+//! The master alone decides; a follower may come and go. What happened before it came, it is not
+//! told here.
+
+use saltern_wire::msgpack::Value;
+
+use crate::event::ReceivedEvent;
+use crate::job::{MinionReturn, minion_return};
+use crate::publish::strings;
+use crate::{ClientError, EventListener, LocalClient, PublishRequest, Published};
+
+/// How a batch is to run; what is not said is left to the master.
+#[derive(Debug, Clone, Default)]
+pub struct BatchWishes {
+    /// How many minions at a time: `10`, or `25%` of all.
+    pub size: Option<String>,
+    /// With `safe_size`: a batch only if at least so many minions match.
+    pub safe_limit: Option<u32>,
+    /// See `safe_limit`.
+    pub safe_size: Option<String>,
+    /// Only so many minions, chosen at random.
+    pub subset: Option<u32>,
+    /// How long a place stays empty after a minion is done, in seconds.
+    pub wait: Option<f64>,
+    /// Whether the first bad return ends it.
+    pub failhard: bool,
+    /// How long a minion may be silent, in seconds.
+    pub timeout: Option<u64>,
+}
+
+impl BatchWishes {
+    /// The entry `batch` of the master's command `saltern_batch`.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let text = |text: &Option<String>| text.as_deref().map_or(Value::Nil, Value::from);
+        let count = |count: Option<u32>| count.map_or(Value::Nil, Value::from);
+        Value::map([
+            ("size", text(&self.size)),
+            ("safe_limit", count(self.safe_limit)),
+            ("safe_size", text(&self.safe_size)),
+            ("subset", count(self.subset)),
+            ("wait", self.wait.map_or(Value::Nil, Value::from)),
+            ("failhard", self.failhard.into()),
+            ("timeout", self.timeout.map_or(Value::Nil, Value::from)),
+        ])
+    }
+}
+
+/// Something that happened to a batch.
+#[derive(Debug, Clone)]
+pub enum BatchNews {
+    /// These minions were sent their part.
+    Part(Vec<String>),
+    /// A minion has returned.
+    Returned(MinionReturn),
+    /// The batch is over.
+    Over(BatchEnd),
+}
+
+/// How a batch ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchEnd {
+    /// Why it ended before its time.
+    pub halted: Option<String>,
+    /// How many minions were given up.
+    pub failed: u64,
+    /// How many minions had no turn.
+    pub abandoned: usize,
+}
+
+/// A batch being followed. Give up by dropping it: the batch goes on.
+pub struct BatchFollower {
+    events: EventListener,
+    jid: String,
+}
+
+impl LocalClient {
+    /// Asks for a batch and follows it: the subscription stands before the batch begins.
+    ///
+    /// # Errors
+    /// When the master does not begin it.
+    pub async fn run_batch(
+        &self,
+        request: &PublishRequest,
+    ) -> Result<(Published, BatchFollower), ClientError> {
+        let events = EventListener::connect(&self.config().sock_dir).await?;
+        let published = self.publish(request).await?;
+        let jid = published.jid.clone();
+        Ok((published, BatchFollower { events, jid }))
+    }
+
+    /// Follows a batch that runs already.
+    ///
+    /// # Errors
+    /// When the event socket cannot be opened.
+    pub async fn follow_batch(&self, jid: &str) -> Result<BatchFollower, ClientError> {
+        let events = EventListener::connect(&self.config().sock_dir).await?;
+        Ok(BatchFollower {
+            events,
+            jid: jid.to_owned(),
+        })
+    }
+}
+
+impl BatchFollower {
+    /// The next thing that happens. A dropped future loses nothing.
+    ///
+    /// # Errors
+    /// When the master closes the event socket, or sends what is no event.
+    pub async fn next(&mut self) -> Result<BatchNews, ClientError> {
+        loop {
+            let event = self.events.next().await?;
+            let event = event.ok_or(ClientError::EventsEnded)?;
+            if let Some(news) = self.read(&event)? {
+                return Ok(news);
+            }
+        }
+    }
+
+    fn read(&self, event: &ReceivedEvent) -> Result<Option<BatchNews>, ClientError> {
+        let Some((of_batch, what)) = self.told(&event.tag) else {
+            return Ok(None);
+        };
+        let data = event.value()?;
+        Ok(match (of_batch, what) {
+            (false, "new") => Some(BatchNews::Part(strings(data.get("minions")))),
+            (false, what) if what.starts_with("ret/") => {
+                minion_return(&data).map(BatchNews::Returned)
+            }
+            (true, "complete" | "halted") => Some(BatchNews::Over(end(&data))),
+            _ => None,
+        })
+    }
+
+    /// Whether a tag is one of the batch or of its job, and what follows the jid in it.
+    fn told<'t>(&self, tag: &'t str) -> Option<(bool, &'t str)> {
+        let (rest, of_batch) = match tag.strip_prefix("salt/batch/") {
+            Some(rest) => (rest, true),
+            None => (tag.strip_prefix("salt/job/")?, false),
+        };
+        let what = rest.strip_prefix(&self.jid)?.strip_prefix('/')?;
+        Some((of_batch, what))
+    }
+}
+
+fn end(data: &Value) -> BatchEnd {
+    let reason = data.get("reason").and_then(Value::as_str);
+    BatchEnd {
+        halted: reason.map(str::to_owned),
+        failed: data.get("failed").and_then(Value::as_u64).unwrap_or(0),
+        abandoned: strings(data.get("abandoned_pending")).len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_read_from_either_event() {
+        let complete = Value::map([("completed", 3_i64), ("failed", 1), ("total_minions", 4)]);
+        let expected = BatchEnd {
+            halted: None,
+            failed: 1,
+            abandoned: 0,
+        };
+        assert_eq!(end(&complete), expected);
+        let halted = Value::map([
+            ("reason", Value::from("stop")),
+            ("failed", Value::from(0_i64)),
+            ("abandoned_pending", Value::from(vec![Value::from("m1")])),
+        ]);
+        let expected = BatchEnd {
+            halted: Some("stop".to_owned()),
+            failed: 0,
+            abandoned: 1,
+        };
+        assert_eq!(end(&halted), expected);
+    }
+}

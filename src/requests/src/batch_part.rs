@@ -1,0 +1,123 @@
+//! The job of one part of a batch: what a client would publish to these minions under the jid of
+//! the batch, as stock's batch manager does it (`salt/utils/batch_manager.py`).
+//!
+//! Who asked for the batch was authenticated when it began, or could write below `cachedir`; a
+//! function that has been barred since is not sent any more.
+
+use std::collections::HashSet;
+
+use saltern_config::yaml::Node;
+use saltern_model::MinionId;
+use saltern_wire::msgpack::Value;
+
+use crate::publish::{self, Refused, Request};
+use crate::{BatchPlan, Services, StartJob};
+
+/// What is to be done for some minions of a batch.
+pub struct BatchPart {
+    /// The job; nothing when none of the minions is accepted any more.
+    pub start: Option<StartJob>,
+    /// Minions that are not accepted any more.
+    pub gone: Vec<MinionId>,
+}
+
+/// Why a part is not sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PartRefused {
+    /// It may work later.
+    #[error("the accepted keys cannot be listed")]
+    NotNow,
+    /// It never will.
+    #[error("{0}")]
+    Never(&'static str),
+}
+
+/// The job that sends these minions of a batch their part.
+///
+/// # Errors
+/// See [`PartRefused`]; then nothing is to be sent.
+pub fn batch_part(
+    plan: &BatchPlan,
+    minions: &[MinionId],
+    services: &Services,
+) -> Result<BatchPart, PartRefused> {
+    let load = load(plan, minions, services);
+    let refused = |refused| match refused {
+        Refused::Malformed(_) => PartRefused::Never("malformed"),
+        _ => PartRefused::NotNow,
+    };
+    let request = Request::read(&load, services.config.salt_compat).map_err(refused)?;
+    if request.is_barred(services) {
+        return Err(PartRefused::Never("barred"));
+    }
+    let target = request.target.as_ref();
+    let target = target.ok_or(PartRefused::Never("malformed"))?;
+    let resolved = publish::resolve(&load, &request.functions, target, services);
+    let resolved = resolved.map_err(refused)?;
+    let found: HashSet<&MinionId> = resolved.minions.iter().collect();
+    let gone = minions.iter().filter(|id| !found.contains(id)).cloned();
+    let gone = gone.collect();
+    let is_nobody = resolved.minions.is_empty();
+    let job = || {
+        publish::job(
+            &load,
+            &request,
+            target,
+            plan.jid.clone(),
+            resolved,
+            services,
+        )
+    };
+    Ok(BatchPart {
+        start: (!is_nobody).then(job),
+        gone,
+    })
+}
+
+/// The load that a client would send, without a key.
+fn load(plan: &BatchPlan, minions: &[MinionId], services: &Services) -> Value {
+    let names = minions.iter().map(|id| id.as_str().into()).collect();
+    let mut entries = vec![
+        ("cmd", "publish".into()),
+        ("tgt", Value::Array(names)),
+        ("fun", plan.fun.clone()),
+        ("arg", Value::Array(arguments(plan))),
+        ("tgt_type", "list".into()),
+        ("ret", returners(plan, services)),
+        ("jid", plan.jid.as_str().into()),
+    ];
+    if plan.options.as_map().is_some_and(|map| !map.is_empty()) {
+        entries.push(("kwargs", plan.options.clone()));
+    }
+    entries.push(("user", plan.user.as_str().into()));
+    Value::map(entries)
+}
+
+/// The arguments as a minion takes them: those with a name last, in a map that says so
+/// (`condition_input` in `salt/utils/args.py`).
+fn arguments(plan: &BatchPlan) -> Vec<Value> {
+    let mut arguments = plan.arg.clone();
+    let named = plan.kwargs.as_map().unwrap_or_default();
+    if !named.is_empty() {
+        let mark = (Value::from("__kwarg__"), Value::from(true));
+        let named = std::iter::once(mark).chain(named.iter().cloned());
+        arguments.push(Value::Map(named.collect()));
+    }
+    arguments
+}
+
+/// A client adds `ext_job_cache` to what the user asked for (`_prep_pub` in
+/// `salt/client/__init__.py`).
+fn returners(plan: &BatchPlan, services: &Services) -> Value {
+    let asked = plan.ret.as_str().unwrap_or_default();
+    let site = services.config.raw("ext_job_cache").and_then(Node::as_str);
+    match site {
+        Some(cache) if !cache.is_empty() && !asked.split(',').any(|name| name == cache) => {
+            match asked {
+                "" => cache.into(),
+                asked => format!("{asked},{cache}").into(),
+            }
+        }
+        _ => plan.ret.clone(),
+    }
+}

@@ -1,0 +1,171 @@
+//! `saltern_batch`, clear and our own: a local user asks the master to drive a batch.
+//!
+//! A publish with one entry more, `batch`, a map of: `size` (such as `2` or `25%`), or `safe_limit`
+//! and `safe_size` (a batch of `safe_size` when at least `safe_limit` minions match, else everybody
+//! at once), `wait` (seconds), `failhard`, `subset` (so many minions, chosen at random), `timeout`
+//! and `gather_job_timeout` (seconds). A stock master does not know the command and does nothing,
+//! where a `publish` with an entry that it passes over would reach every minion at once.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use saltern_model::{BatchSize, MinionId};
+use saltern_policy::target::Resolved;
+use saltern_wire::msgpack::{MapView, Value, decode_wire};
+
+use crate::batch_plan::seconds_of;
+use crate::envelope::LOAD_LIMITS;
+use crate::publish::{self, Refused};
+use crate::{BatchPlan, Effect, Outcome, Services, python_text, reply};
+
+/// The command's name.
+pub(crate) const COMMAND: &str = "saltern_batch";
+
+/// Begins the batch, or says why not.
+pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
+    let Ok(load) = decode_wire(&load.pack(), &LOAD_LIMITS) else {
+        return Outcome::reply(reply::no_answer());
+    };
+    begin(&load, services)
+        .unwrap_or_else(|refused| publish::refusal(COMMAND, &load, refused, services))
+}
+
+fn begin(load: &Value, services: &Services) -> Result<Outcome, Refused> {
+    let request = publish::admit(load, services)?;
+    let wishes = Wishes::read(load.get("batch").ok_or(Refused::Malformed("batch"))?)?;
+    let nobody = || Ok(Outcome::reply(publish::no_match(load)));
+    let Some(target) = &request.target else {
+        return nobody();
+    };
+    let mut resolved = publish::resolve(load, &request.functions, target, services)?;
+    if resolved.minions.is_empty() {
+        return nobody();
+    }
+    if let Some(count) = wishes.subset {
+        resolved.minions = subset(resolved.minions, count);
+    }
+    let plan = plan(load, request.user, wishes, &resolved, services)?;
+    let answer = Value::map([
+        ("jid", Value::from(plan.jid.as_str())),
+        ("minions", publish::names(&resolved)),
+        ("missing", publish::missing(&resolved)),
+        ("batch_size", plan.size.into()),
+    ]);
+    let answer = Value::map([("enc", Value::from("clear")), ("load", answer)]);
+    Ok(Outcome {
+        reply: reply::clear(&answer),
+        reply_if_not_stored: reply::plain_error(
+            "the master could not store the batch, or drives too many already, so it was not \
+             begun; see the master's log",
+        ),
+        later: None,
+        effects: vec![Effect::StartBatch(Box::new(plan))],
+    })
+}
+
+fn plan(
+    load: &Value,
+    user: &str,
+    wishes: Wishes,
+    resolved: &Resolved,
+    services: &Services,
+) -> Result<BatchPlan, Refused> {
+    let part = |name: &'static str| load.get(name).cloned().ok_or(Refused::Malformed(name));
+    let size = wishes.size(resolved.minions.len())?;
+    let options = load.get("kwargs").map(publish::without_secrets);
+    Ok(BatchPlan {
+        jid: services.minter.mint(),
+        created: services.clock.unix_micros(),
+        minions: resolved.minions.clone(),
+        size,
+        wait: wishes.wait.unwrap_or_default(),
+        failhard: wishes.failhard,
+        timeout: wishes.timeout.unwrap_or(services.config.timeout),
+        gather_job_timeout: wishes
+            .gather_job_timeout
+            .unwrap_or(services.config.gather_job_timeout),
+        user: user.to_owned(),
+        tgt: part("tgt")?,
+        tgt_type: load
+            .get("tgt_type")
+            .and_then(Value::as_str)
+            .unwrap_or("glob")
+            .to_owned(),
+        fun: part("fun")?,
+        arg: part("arg")?
+            .as_array()
+            .ok_or(Refused::Malformed("arg"))?
+            .to_vec(),
+        kwargs: Value::Map(Vec::new()),
+        ret: part("ret")?,
+        options: Value::Map(options.unwrap_or_default()),
+    })
+}
+
+/// So many of the minions, chosen at random, in their order.
+fn subset(mut minions: Vec<MinionId>, count: usize) -> Vec<MinionId> {
+    let chance = RandomState::new();
+    minions.sort_by_cached_key(|id| chance.hash_one(id));
+    minions.truncate(count);
+    minions.sort_unstable();
+    minions
+}
+
+/// The entry `batch`.
+struct Wishes {
+    size: Option<BatchSize>,
+    safe_limit: Option<usize>,
+    safe_size: Option<BatchSize>,
+    subset: Option<usize>,
+    wait: Option<Duration>,
+    timeout: Option<Duration>,
+    gather_job_timeout: Option<Duration>,
+    failhard: bool,
+}
+
+impl Wishes {
+    fn read(wishes: &Value) -> Result<Self, Refused> {
+        let given = |name: &str| wishes.get(name).filter(|value| !value.is_nil());
+        let size = |name: &str| given(name).map(batch_size).transpose();
+        let count = |name: &'static str| {
+            let count = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
+            let wrong = || Refused::Because(format!("\"{name}\" is not a number of minions"));
+            given(name)
+                .map(|value| count(value).filter(|count| *count > 0).ok_or_else(wrong))
+                .transpose()
+        };
+        let time = |name: &'static str| {
+            let wrong = || Refused::Because(format!("\"{name}\" is not a number of seconds"));
+            given(name)
+                .map(|value| seconds_of(value).ok_or_else(wrong))
+                .transpose()
+        };
+        Ok(Self {
+            size: size("size")?,
+            safe_limit: count("safe_limit")?,
+            safe_size: size("safe_size")?,
+            subset: count("subset")?,
+            wait: time("wait")?,
+            timeout: time("timeout")?,
+            gather_job_timeout: time("gather_job_timeout")?,
+            failhard: given("failhard").and_then(Value::as_bool) == Some(true),
+        })
+    }
+
+    /// How many of so many minions run at a time.
+    fn size(&self, minions: usize) -> Result<usize, Refused> {
+        match (self.size, self.safe_limit, self.safe_size) {
+            (Some(size), _, _) => Ok(size.of(minions)),
+            (None, Some(limit), Some(_)) if minions < limit => Ok(minions),
+            (None, Some(_), Some(size)) => Ok(size.of(minions)),
+            _ => Err(Refused::Because(
+                "a batch has a \"size\", or a \"safe_limit\" and a \"safe_size\"".to_owned(),
+            )),
+        }
+    }
+}
+
+fn batch_size(value: &Value) -> Result<BatchSize, Refused> {
+    let text = python_text::str(value).unwrap_or_default();
+    BatchSize::parse(&text).map_err(|error| Refused::Because(error.to_string()))
+}

@@ -1,0 +1,127 @@
+//! Batches on the command line: the options of `saltern cmd` that ask the master for one, and how
+//! one is followed and printed.
+//!
+//! The master drives the batch. Whoever interrupts this program, or asked with `--async`, leaves
+//! the batch to go on.
+
+use saltern_base::exit::Exit;
+use saltern_client::{
+    Answer, BatchEnd, BatchFollower, BatchNews, BatchWishes, ClientError, LocalClient,
+    PublishRequest, Tally,
+};
+use saltern_model::BatchSize;
+use saltern_output::{Outputter, Style, render_return};
+use saltern_wire::msgpack::Value;
+
+use super::{complain, say};
+
+/// What makes a job a batch.
+#[derive(clap::Args)]
+pub(super) struct Options {
+    /// Run on so many minions at a time, such as 10 or 25%: the master drives the batch.
+    #[arg(short, long, visible_alias = "batch-size", value_name = "SIZE", value_parser = size)]
+    batch: Option<String>,
+    /// With a batch: wait so long after a minion is done before its place is filled again.
+    #[arg(long, value_name = "SECONDS", value_parser = wait)]
+    batch_wait: Option<f64>,
+    /// With a batch: stop at the first minion whose return code is not 0.
+    #[arg(long)]
+    failhard: bool,
+    /// With a batch: only so many of the minions, chosen at random.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    subset: Option<u32>,
+    /// Make it a batch if at least so many minions match.
+    #[arg(long, value_name = "COUNT", conflicts_with = "batch",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    batch_safe_limit: Option<u32>,
+    /// The size of such a batch.
+    #[arg(long, value_name = "SIZE", default_value = "8", value_parser = size)]
+    batch_safe_size: String,
+}
+
+fn size(text: &str) -> Result<String, String> {
+    let size = BatchSize::parse(text).map_err(|error| error.to_string())?;
+    Ok(size.to_string())
+}
+
+fn wait(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok();
+    let seconds = seconds.filter(|seconds| (0.0..1e9).contains(seconds));
+    seconds.ok_or_else(|| "a number of seconds is expected".to_owned())
+}
+
+impl Options {
+    /// What the master is asked for; nothing when it is no batch.
+    pub(super) fn wishes(&self, timeout: Option<u64>) -> Option<Value> {
+        if self.batch.is_none() && self.batch_safe_limit.is_none() && self.subset.is_none() {
+            return None;
+        }
+        let everybody = || {
+            let is_plain = self.batch_safe_limit.is_none();
+            is_plain.then(|| "100%".to_owned())
+        };
+        let wishes = BatchWishes {
+            size: self.batch.clone().or_else(everybody),
+            safe_limit: self.batch_safe_limit,
+            safe_size: Some(self.batch_safe_size.clone()),
+            subset: self.subset,
+            wait: self.batch_wait,
+            failhard: self.failhard,
+            timeout,
+        };
+        Some(wishes.to_value())
+    }
+}
+
+/// Begins a batch and follows it to its end.
+pub(super) async fn run(
+    client: &LocalClient,
+    request: &PublishRequest,
+    style: &Style,
+) -> Result<Exit, ClientError> {
+    let (batch, follower) = client.run_batch(request).await?;
+    for missing in &batch.missing {
+        say(&format!(
+            "Minion {missing} is not known. No job will be sent.\n"
+        ));
+    }
+    follow(follower, style).await
+}
+
+/// Prints what happens until the batch is over.
+async fn follow(mut batch: BatchFollower, style: &Style) -> Result<Exit, ClientError> {
+    let mut tally = Tally::default();
+    loop {
+        match batch.next().await? {
+            BatchNews::Part(mut minions) => {
+                minions.sort_unstable();
+                let names: Vec<String> = minions.iter().map(|id| format!("'{id}'")).collect();
+                say(&format!("\nExecuting run on [{}]\n\n", names.join(", ")));
+            }
+            BatchNews::Returned(returned) => {
+                tally.add(&Answer::Returned(returned.clone()));
+                let style = style.with_retcode(returned.retcode);
+                let outputter = Outputter::for_name(returned.out.as_deref());
+                let text = render_return(&returned.id, returned.value, outputter, &style);
+                say(&format!("{text}\n"));
+            }
+            BatchNews::Over(end) => return Ok(exit(&end, tally)),
+        }
+    }
+}
+
+fn exit(end: &BatchEnd, tally: Tally) -> Exit {
+    if let Some(reason) = &end.halted {
+        complain(&format!(
+            "the batch was stopped ({reason}); {} minions had no turn",
+            end.abandoned
+        ));
+    }
+    if end.failed > 0 {
+        complain(&format!("{} minions did not return in time", end.failed));
+    }
+    match end.halted.is_some() || end.failed > 0 || tally.failed > 0 {
+        true => Exit::Failure,
+        false => Exit::Ok,
+    }
+}

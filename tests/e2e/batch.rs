@@ -1,0 +1,273 @@
+//! Batches: those that the master drives, over a kill and a stop, and those that each stock
+//! command line drives itself.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use saltern_tests::site::{Failure, MinionKind, SOON};
+use saltern_tests::{Release, Run, Server, Site, TestResult, wait_until};
+use serde_json::Value;
+
+const OURS: Server = Server::Saltern(Release::V3008);
+
+/// Minions of every line of stock, and our own.
+const FLEET: [(&str, MinionKind); 5] = [
+    ("m3006", MinionKind::Stock(Release::V3006)),
+    ("m3007", MinionKind::Stock(Release::V3007)),
+    ("m3008", MinionKind::Stock(Release::V3008)),
+    ("n1", MinionKind::Native),
+    ("n2", MinionKind::Native),
+];
+
+/// Counts how often a command was run, by all minions together.
+struct Counter(PathBuf);
+
+impl Counter {
+    fn new(site: &Site) -> Self {
+        Self(site.path("ran"))
+    }
+
+    /// A shell command that takes so many seconds and counts.
+    fn command(&self, seconds: u32) -> String {
+        format!("sleep {seconds}; echo ran >> {}", self.0.display())
+    }
+
+    fn count(&self) -> usize {
+        std::fs::read_to_string(&self.0).map_or(0, |text| text.lines().count())
+    }
+}
+
+/// The jid in what stock prints of an async batch.
+fn jid_of(run: &Run) -> Result<String> {
+    let told = run.expect_code(0)?.stdout.as_str();
+    let jid = told
+        .trim()
+        .rsplit("Executed batch command with job ID: ")
+        .next();
+    let jid = jid.filter(|jid| jid.len() == 20);
+    jid.map(str::to_owned)
+        .with_context(|| format!("no job id in {told:?}"))
+}
+
+fn json(run: &Run) -> Result<Value> {
+    let text = &run.expect_code(0)?.stdout;
+    serde_json::from_str(text).with_context(|| format!("no JSON: {text:?}"))
+}
+
+#[test]
+fn an_async_batch_of_stock_goes_on_over_a_kill() -> TestResult {
+    Site::run(
+        OURS,
+        |_| {},
+        |site| {
+            site.bring_up(&FLEET)?;
+            let ran = Counter::new(site);
+            site.step("stock's command line hands the batch over and ends");
+            let run = site.salt(&["-b", "2", "--async", "*", "cmd.run", &ran.command(1)])?;
+            let jid = jid_of(&run)?;
+            let returned = format!("salt/job/{jid}/ret/");
+            site.events().find("a return", SOON, |event| {
+                event.tag.starts_with(&returned).then_some(())
+            })?;
+
+            site.step("the master is killed in the middle, and started again");
+            site.kill_master();
+            ensure!(ran.count() < FLEET.len(), "it was killed too late");
+            site.start_master()?;
+            let complete = site
+                .events()
+                .tag(&format!("salt/batch/{jid}/complete"), SOON)?;
+            ensure!(complete.data["completed"] == 5, "{complete:?}");
+            ensure!(complete.data["failed"] == 0, "{complete:?}");
+            ensure!(ran.count() == FLEET.len(), "it ran {} times", ran.count());
+
+            site.step("stock's runners agree");
+            let status = json(&site.salt_run(&["batch.status", &jid, "--out=json"])?)?;
+            for (field, expected) in [
+                ("total", 5),
+                ("completed", 5),
+                ("active", 0),
+                ("pending", 0),
+            ] {
+                ensure!(status[field] == expected, "{field}: {status}");
+            }
+            let active = json(&site.salt_run(&["batch.list_active", "--out=json"])?)?;
+            ensure!(active == Value::Array(Vec::new()), "{active}");
+            wait_until("the job cache to catch up", SOON, || {
+                let run = site.salt_run(&["jobs.lookup_jid", &jid]).ok()?;
+                let has = |id: &str| run.stdout.contains(&format!("{id}:"));
+                FLEET.iter().all(|(id, _)| has(id)).then_some(())
+            })
+        },
+    )
+}
+
+#[test]
+fn stocks_runner_stops_a_batch_with_our_master() -> TestResult {
+    a_batch_is_stopped(OURS)
+}
+
+#[test]
+fn stocks_runner_stops_a_batch_with_a_stock_master() -> TestResult {
+    a_batch_is_stopped(Server::Stock(Release::V3008))
+}
+
+fn a_batch_is_stopped(server: Server) -> TestResult {
+    let fleet = [("n1", MinionKind::Native), ("n2", MinionKind::Native)];
+    Site::run(
+        server,
+        |_| {},
+        |site| {
+            site.bring_up(&fleet)?;
+            let run = site.salt(&["-b", "1", "--async", "*", "cmd.run", "sleep 60"])?;
+            let jid = jid_of(&run)?;
+            let active = json(&site.salt_run(&["batch.list_active", "--out=json"])?)?;
+            ensure!(active[0]["jid"] == jid.as_str(), "{active}");
+            ensure!(active[0]["batch_size"] == 1, "{active}");
+            let stop = ["batch.stop", &jid, "kill=True", "--out=json"];
+            let stopped = json(&site.salt_run(&stop)?)?;
+            ensure!(stopped == true, "{stopped}");
+            let halted = site
+                .events()
+                .tag(&format!("salt/batch/{jid}/halted"), SOON)?;
+            ensure!(halted.data["reason"] == "stop", "{halted:?}");
+            let fields = [
+                "_stamp",
+                "abandoned_active",
+                "abandoned_pending",
+                "completed",
+                "duration",
+                "failed",
+                "fun",
+                "jid",
+                "reason",
+                "tgt",
+                "tgt_type",
+                "user",
+            ];
+            ensure!(halted.fields() == fields, "{halted:?}");
+            let pending = halted.data["abandoned_pending"].as_array();
+            ensure!(pending.is_some_and(|ids| ids.len() == 1), "{halted:?}");
+            wait_until("the list to be empty", SOON, || {
+                let run = site.salt_run(&["batch.list_active", "--out=json"]).ok()?;
+                (json(&run).ok()? == Value::Array(Vec::new())).then_some(())
+            })?;
+            let status = json(&site.salt_run(&["batch.status", &jid, "--out=json"])?)?;
+            ensure!(status["halted"] == true, "{status}");
+            ensure!(status["halted_reason"] == "stop", "{status}");
+            let again = json(&site.salt_run(&["batch.stop", &jid, "--out=json"])?)?;
+            ensure!(again == false, "{again}");
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn batches_of_3006_are_as_with_their_own_master() -> TestResult {
+    Ok(compare(Release::V3006)?)
+}
+
+#[test]
+fn batches_of_3007_are_as_with_their_own_master() -> TestResult {
+    Ok(compare(Release::V3007)?)
+}
+
+#[test]
+fn batches_of_3008_are_as_with_their_own_master() -> TestResult {
+    Ok(compare(Release::V3008)?)
+}
+
+/// Batches that the command line drives itself.
+const COMMANDS: &[&[&str]] = &[
+    &["-b", "1", "*", "test.arg", "one", "key=value"],
+    &["-b", "50%", "*", "test.ping", "--out=json"],
+    &["-b", "1", "--failhard", "*", "cmd.run", "exit 3"],
+    &["-b", "1", "--batch-wait", "1", "*", "test.ping"],
+    &["-b", "1", "-t", "1", "-L", "m1,ghost", "test.ping"],
+    &["-b", "1", "nobody", "test.ping"],
+    &[
+        "--batch-safe-limit",
+        "2",
+        "--batch-safe-size",
+        "1",
+        "*",
+        "test.ping",
+    ],
+];
+
+fn compare(release: Release) -> Result<()> {
+    let fleet = [
+        ("m1", MinionKind::Stock(release)),
+        ("m2", MinionKind::Stock(release)),
+    ];
+    let mut transcripts = Vec::new();
+    for server in [Server::Stock(release), Server::Saltern(release)] {
+        Site::run(
+            server,
+            |config| _ = config.set("gather_job_timeout", 2),
+            |site| {
+                site.bring_up(&fleet)?;
+                let told = COMMANDS.iter().map(|command| told(&site.salt(command)?));
+                transcripts.push(told.collect::<Result<Vec<_>>>()?);
+                Ok(())
+            },
+        )
+        .map_err(Failure::into_error)?;
+    }
+    for (number, command) in COMMANDS.iter().enumerate() {
+        let [stock, ours] = [&transcripts[0][number], &transcripts[1][number]];
+        ensure!(stock == ours, "{command:?}\nstock: {stock}\nours: {ours}");
+    }
+    Ok(())
+}
+
+/// What a command printed, apart from whose turn came first, which is chance in stock.
+fn told(run: &Run) -> Result<String> {
+    let mut lines: Vec<String> = run
+        .stdout
+        .lines()
+        .chain(run.stderr.lines())
+        .map(|line| line.replace("m2", "m1"))
+        .collect();
+    lines.sort_unstable();
+    Ok(format!("{:?}\n{}", run.code, lines.join("\n")))
+}
+
+#[test]
+fn our_own_command_line_follows_a_batch_to_its_end() -> TestResult {
+    Site::run(
+        OURS,
+        |_| {},
+        |site| {
+            site.bring_up(&[
+                ("n1", MinionKind::Native),
+                ("n2", MinionKind::Native),
+                ("m3006", MinionKind::Stock(Release::V3006)),
+            ])?;
+            site.saltern(&["cmd", "-b", "34%", "*", "test.ping"])?
+                .expect_code(0)?
+                .expect_stdout(
+                    "Executing run on ['m3006']\n\nm3006:\n    True\n\n\
+                     Executing run on ['n1']\n\nn1:\n    True\n\n\
+                     Executing run on ['n2']\n\nn2:\n    True",
+                )?;
+            site.saltern(&["cmd", "-b", "1", "--failhard", "n*", "cmd.run", "exit 3"])?
+                .expect_code(1)?
+                .expect_text("failhard")?
+                .expect_text("1 minions had no turn")?;
+            let run = site.saltern(&["cmd", "-b", "2", "--async", "*", "test.ping"])?;
+            let jid = jid_of(&run)?;
+            let complete = site
+                .events()
+                .tag(&format!("salt/batch/{jid}/complete"), SOON)?;
+            ensure!(complete.data["completed"] == 3, "{complete:?}");
+            site.saltern(&["cmd", "--subset", "1", "n*", "test.ping"])?
+                .expect_code(0)?
+                .expect_text(":\n    True")?;
+            site.saltern(&["cmd", "-b", "two", "*", "test.ping"])?
+                .expect_code(64)?
+                .expect_text("is not a batch size")?;
+            Ok(())
+        },
+    )
+}
