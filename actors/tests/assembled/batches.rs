@@ -4,6 +4,7 @@ use saltern_model::{Compat, Jid};
 use saltern_store::{BatchFiles, StoreOptions};
 use saltern_wire::ipc::{EventFrame, Framing};
 use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
+use saltern_wire::zmtp::SubClient;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
@@ -15,6 +16,8 @@ struct Rig {
     site: Site,
     running: Running,
     minions: Vec<Minion>,
+    /// Their connections to the publish port: who has none is left out.
+    _subscribers: Vec<SubClient>,
     events: Listener,
 }
 
@@ -26,14 +29,18 @@ impl Rig {
             .collect();
         let running = site.start();
         let events = listen(&site).await;
-        let mut signed_in = Vec::new();
+        let (mut signed_in, mut subscribers) = (Vec::new(), Vec::new());
         for identity in identities {
             signed_in.push(identity.sign_in(&running).await);
+            let address = running.master.publish_address();
+            subscribers.push(SubClient::connect(address, &[b""]).await.unwrap());
         }
+        running.subscriptions(minions as f64).await;
         Self {
             site,
             running,
             minions: signed_in,
+            _subscribers: subscribers,
             events,
         }
     }

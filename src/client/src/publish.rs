@@ -62,6 +62,8 @@ pub struct Published {
     pub minions: Vec<String>,
     /// Ids that were named but that the master does not know.
     pub missing: Vec<String>,
+    /// Of a batch: minions that are not connected, and so are left out.
+    pub down: Vec<String>,
 }
 
 /// A client on the master's machine.
@@ -231,6 +233,7 @@ impl LocalClient {
             jid: jid.to_owned(),
             minions,
             missing: strings(load.get("missing")),
+            down: strings(load.get("down")),
         })
     }
 

@@ -3,13 +3,14 @@
 //! A publish with one entry more, `batch`, a map of: `size` (such as `2` or `25%`), or `safe_limit`
 //! and `safe_size` (a batch of `safe_size` when at least `safe_limit` minions match, else everybody
 //! at once), `wait` (seconds), `failhard`, `subset` (so many minions, chosen at random), `timeout`
-//! and `gather_job_timeout` (seconds). A stock master does not know the command and does nothing,
+//! and `gather_job_timeout` (seconds). Minions that are certainly not connected are left out and
+//! named as `down`: stock pings everybody first to find that out. A stock master does not know the command and does nothing,
 //! where a `publish` with an entry that it passes over would reach every minion at once.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use saltern_model::{BatchSize, MinionId};
+use saltern_model::{BatchSize, MinionId, Standing};
 use saltern_policy::target::Resolved;
 use saltern_wire::msgpack::{MapView, Value, decode_wire};
 
@@ -41,6 +42,13 @@ fn begin(load: &Value, services: &Services) -> Result<Outcome, Refused> {
     if resolved.minions.is_empty() {
         return nobody();
     }
+    let (there, down) = part_by_presence(resolved.minions, services);
+    if there.is_empty() {
+        let names: Vec<&str> = down.iter().map(MinionId::as_str).collect();
+        let names = names.join(", ");
+        return Err(Refused::Because(format!("not connected: {names}")));
+    }
+    resolved.minions = there;
     if let Some(count) = wishes.subset {
         resolved.minions = subset(resolved.minions, count);
     }
@@ -49,6 +57,10 @@ fn begin(load: &Value, services: &Services) -> Result<Outcome, Refused> {
         ("jid", Value::from(plan.jid.as_str())),
         ("minions", publish::names(&resolved)),
         ("missing", publish::missing(&resolved)),
+        (
+            "down",
+            Value::Array(down.iter().map(|id| id.as_str().into()).collect()),
+        ),
         ("batch_size", plan.size.into()),
     ]);
     let answer = Value::map([("enc", Value::from("clear")), ("load", answer)]);
@@ -100,6 +112,12 @@ fn plan(
         ret: part("ret")?,
         options: Value::Map(options.unwrap_or_default()),
     })
+}
+
+/// Those who would or may get a publication, and those who certainly would not.
+fn part_by_presence(minions: Vec<MinionId>, services: &Services) -> (Vec<MinionId>, Vec<MinionId>) {
+    let is_there = |id: &MinionId| !matches!(services.surroundings.state(id), Standing::Away(_));
+    minions.into_iter().partition(is_there)
 }
 
 /// So many of the minions, chosen at random, in their order.

@@ -82,7 +82,10 @@ fn a_batch_is_planned_and_answered() {
     );
     let answer = decode(&outcome.reply);
     let answer = answer.get("load").unwrap();
-    assert_eq!(names(answer), ["jid", "minions", "missing", "batch_size"]);
+    assert_eq!(
+        names(answer),
+        ["jid", "minions", "missing", "down", "batch_size"]
+    );
     assert_eq!(
         answer.get("jid").and_then(Value::as_str),
         Some(plan.jid.as_str())

@@ -80,9 +80,10 @@ pub(super) async fn run(
     style: &Style,
 ) -> Result<Exit, ClientError> {
     let (batch, follower) = client.run_batch(request).await?;
-    for missing in &batch.missing {
+    for down in batch.down.iter().chain(&batch.missing) {
         say(&format!(
-            "Minion {missing} is not known. No job will be sent.\n"
+            "Minion {down} did not respond. No job will be sent.
+"
         ));
     }
     follow(follower, style).await
