@@ -31,6 +31,7 @@ use saltern_requests::{BatchPlan, PartRefused, Services, batch_part};
 use saltern_store::jobs::{JobReader, Write};
 use saltern_store::{BatchFiles, StoredBatch};
 use saltern_supervise::Child;
+use saltern_wire::msgpack::{RawValue, Value};
 use tokio::time::Instant;
 
 use crate::answer::Answer;
@@ -194,7 +195,7 @@ impl Batches {
         &self,
         plan: &BatchPlan,
         what: &'static str,
-        fields: Vec<(&'static str, saltern_wire::msgpack::Value)>,
+        fields: Vec<(&'static str, Value)>,
     ) -> Event {
         let services = &self.seed.services;
         events::event(
@@ -475,13 +476,44 @@ impl Batches {
 
     // --- the end
 
-    /// Ends a batch before its time.
-    fn stop(&mut self, jid: &Jid, reason: &str, context: &mut Context<Self>) {
-        if let Some(batch) = self.batches.get_mut(jid) {
-            batch.machine.halt(reason);
-            self.go_on(jid, true, context);
-        } else {
-            self.stop_foreign(jid, reason, context);
+    /// Ends a batch before its time, and if it `kills`, what minions run of it.
+    fn stop(&mut self, jid: &Jid, reason: &str, kills: bool, context: &mut Context<Self>) {
+        let Some(batch) = self.batches.get_mut(jid) else {
+            return self.stop_foreign(jid, reason, kills, context);
+        };
+        batch.machine.halt(reason);
+        if kills {
+            let (plan, active) = (batch.plan.clone(), batch.active());
+            self.kill(&plan, &active, context);
+        }
+        self.go_on(jid, true, context);
+    }
+
+    /// Has minions end what they run of a batch. Stock's runner publishes that itself.
+    fn kill(&mut self, plan: &BatchPlan, minions: &[MinionId], context: &mut Context<Self>) {
+        let nothing = || Value::Map(Vec::new());
+        let order = BatchPlan {
+            jid: self.seed.services.minter.mint(),
+            fun: "saltutil.kill_job".into(),
+            arg: vec![plan.jid.as_str().into()],
+            kwargs: nothing(),
+            options: nothing(),
+            ret: "".into(),
+            ..plan.clone()
+        };
+        let part = batch_part(&order, minions, &self.seed.services);
+        match part.map(|part| part.start) {
+            Ok(Some(start)) => {
+                // Whether it arrives, its own returns tell.
+                let (answer, _) = Answer::inside();
+                let start = Box::new(start);
+                self.outbox
+                    .push(context, &self.seed.begin_job, BeginJob { start, answer });
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::error!(jid = %plan.jid, %error, "minions are not told to end a batch");
+            }
         }
     }
 
@@ -651,7 +683,8 @@ impl Handler<BatchCalled> for Batches {
         match call {
             BatchCall::Stop => {
                 let reason = data.str("reason").filter(|reason| !reason.is_empty());
-                self.stop(&jid, reason.unwrap_or("stop"), context);
+                let kills = data.get("kill").and_then(RawValue::as_bool) == Some(true);
+                self.stop(&jid, reason.unwrap_or("stop"), kills, context);
             }
             BatchCall::New | BatchCall::Progress | BatchCall::Over => {
                 if !self.show_foreign(&jid, call, &data) && call == BatchCall::New {

@@ -212,7 +212,7 @@ impl Handler<Look> for Runner {
             answer,
         };
         self.outbox.push(context, &self.seed.take_return, message);
-        let told = stored.into_actor(self).map(move |(), runner, context| {
+        let told = stored.into_actor(self).map(move |_, runner, context| {
             let bus = runner.seed.bus.clone();
             runner.outbox.push(context, &bus, Fire(vec![ran.end]));
             under_way.told();

@@ -136,6 +136,12 @@ impl Master {
         // Everything that can fail comes before the first actor.
         let stored = Stored::open(&parts)?;
         let known = Knowledge::new(parts.config.clone(), parts.database.reader()?);
+        let batches = Arc::<BatchFeed>::default();
+        let feed = batches.clone();
+        let known = known.with_batches(saltern_runners::Batches::new(
+            stored.batches.1.clone(),
+            move |jid, kill| feed.stop(jid, kill),
+        ));
         let runners = Runners::new(known);
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
@@ -149,7 +155,7 @@ impl Master {
             config: parts.config.clone(),
             clock: parts.clock.clone(),
             registry: parts.registry.clone(),
-            batches: Arc::default(),
+            batches,
             stop: stop.clone(),
             requests_closed: CancellationToken::new(),
         };

@@ -73,6 +73,7 @@ fn an_async_batch_of_stock_goes_on_over_a_kill() -> TestResult {
             })?;
 
             site.step("the master is killed in the middle, and started again");
+            site.announce("the publish connection broke");
             site.kill_master();
             ensure!(ran.count() < FLEET.len(), "it was killed too late");
             site.start_master()?;
@@ -244,11 +245,16 @@ fn without_jid(line: &str) -> String {
     }
 }
 
-/// `saltern cmd` with the configuration in front: what follows the function is the function's.
-fn saltern_cmd(site: &Site, arguments: &[&str]) -> Result<Run> {
+/// `saltern cmd` and the like with the configuration in front: what follows the function is the
+/// function's.
+fn saltern(site: &Site, name: &str, arguments: &[&str]) -> Result<Run> {
     let mut command = Command::new(saltern_program());
-    command.arg("cmd").arg("-c").arg(site.path("conf"));
+    command.arg(name).arg("-c").arg(site.path("conf"));
     run(command.args(arguments), SOON)
+}
+
+fn saltern_cmd(site: &Site, arguments: &[&str]) -> Result<Run> {
+    saltern(site, "cmd", arguments)
 }
 
 #[test]
@@ -279,6 +285,25 @@ fn our_own_command_line_follows_a_batch_to_its_end() -> TestResult {
                 .events()
                 .tag(&format!("salt/batch/{jid}/complete"), SOON)?;
             ensure!(complete.data["completed"] == 3, "{complete:?}");
+            site.saltern(&["batch", "watch", &jid])?
+                .expect_code(0)?
+                .expect_text("3 of 3 minions have returned")?;
+            let run = saltern_cmd(site, &["-b", "1", "--async", "n*", "cmd.run", "sleep 2"])?;
+            site.saltern(&["batch", "watch", &jid_of(&run)?])?
+                .expect_code(0)?
+                .expect_text("0 of 2 minions have returned, 1 run")?
+                .expect_text("Executing run on ['n2']")?;
+            let run = saltern_cmd(site, &["-b", "1", "--async", "n*", "cmd.run", "sleep 60"])?;
+            let jid = jid_of(&run)?;
+            saltern(site, "run", &["batch.stop", &jid, "kill=True"])?
+                .expect_code(0)?
+                .expect_text("True")?;
+            site.events()
+                .tag(&format!("salt/batch/{jid}/halted"), SOON)?;
+            site.events().tag(&format!("salt/job/{jid}/ret/n1"), SOON)?;
+            site.saltern(&["batch", "watch", &jid])?
+                .expect_code(1)?
+                .expect_text("the batch was stopped (stop); 1 minions had no turn")?;
             saltern_cmd(site, &["--subset", "1", "n*", "test.ping"])?
                 .expect_code(0)?
                 .expect_text(":\n    True")?;

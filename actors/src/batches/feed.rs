@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use actix::Recipient;
 use dashmap::DashSet;
 use saltern_model::{Event, Jid, MinionId};
-use saltern_wire::msgpack::{Limits, MapView};
+use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
 
 use crate::messages::{BatchCall, BatchCalled, BatchReturn, BatchReturns};
 
@@ -58,6 +58,22 @@ impl BatchFeed {
     pub(crate) fn tell(&self, returns: Vec<BatchReturn>) {
         if let Some(batches) = self.batches.get().filter(|_| !returns.is_empty()) {
             batches.returns.do_send(BatchReturns(returns));
+        }
+    }
+
+    /// Has a batch ended, and if `kill`, what its minions run of it too. `false` when there is no
+    /// room for the message.
+    pub(crate) fn stop(&self, jid: &Jid, kill: bool) -> bool {
+        let data = Value::map([("reason", Value::from("stop")), ("kill", kill.into())]);
+        let data = MapView::parse(encode(&data, Dialect::Bin).into(), &Limits::WIRE);
+        let called = data.map(|data| BatchCalled {
+            jid: jid.clone(),
+            call: BatchCall::Stop,
+            data,
+        });
+        match (self.batches.get(), called) {
+            (Some(batches), Ok(called)) => batches.calls.try_send(called).is_ok(),
+            _ => false,
         }
     }
 

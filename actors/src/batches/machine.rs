@@ -7,9 +7,8 @@
 //! - after a halt nobody is sent anything;
 //! - the same state comes out of what is stored, whatever the moment of a restart.
 //!
-//! The steps are those of stock 3008 (`progress_batch` in `salt/utils/batch_state.py`), but for two
-//! things that the master knows better here: a minion that is known to be running the job keeps
-//! its place for as long, and one that returns after it was given up counts as done.
+//! The steps are those of stock 3008 (`progress_batch` in `salt/utils/batch_state.py`), but that a
+//! minion that returns after it was given up counts as done.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -103,7 +102,7 @@ pub(crate) struct Counts {
 /// What is known of one minion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It was sent its part; the moment is that of the last sign of it.
+    /// It was sent its part, at this moment.
     Active(Moment),
     /// It returned, with this code.
     Done(i64),
@@ -202,17 +201,6 @@ impl Machine {
             self.halt(FAILHARD);
         }
         Some(held_place)
-    }
-
-    /// A minion says that it is running the job: its patience begins anew.
-    pub(crate) fn is_running(&mut self, minion: &MinionId, now: Moment) {
-        if let Some(Fate::Active(since)) = self.known.get_mut(minion)
-            && *since != now
-        {
-            *since = now;
-            let deadline = now + self.rules.patience;
-            self.deadlines.push_back((deadline, minion.clone()));
-        }
     }
 
     /// Who [`Machine::advance`] would give up.

@@ -72,17 +72,19 @@ fn a_place_rests_after_a_return_and_after_a_loss() {
 }
 
 #[test]
-fn who_says_nothing_is_given_up_and_who_says_that_it_runs_is_not() {
+fn who_says_nothing_is_given_up_and_who_returns_after_all_is_done() {
     let mut machine = Machine::new(rules(2), &ids(3));
     machine.advance(seconds(0));
-    machine.is_running(&id(0), seconds(10));
-    let step = machine.advance(seconds(15));
-    assert_eq!((step.timed_out, step.send), (vec![id(1)], vec![id(2)]));
-    assert_eq!(machine.wakes_at(), Some(seconds(25)));
+    machine.returned(&id(0), 0, seconds(14));
+    assert_eq!(machine.wakes_at(), Some(seconds(15)));
+    assert_eq!(sent(&mut machine, 14), ["m002"]);
+    assert_eq!(machine.late(seconds(15)), [id(1)]);
+    assert_eq!(machine.advance(seconds(15)).timed_out, [id(1)]);
     assert!(machine.returned(&id(1), 0, seconds(16)), "late, but true");
     let counts = machine.counts();
-    assert_eq!((counts.active, counts.done, counts.failed), (2, 1, 0));
-    assert_eq!(machine.advance(seconds(25)).timed_out, [id(0)]);
+    assert_eq!((counts.active, counts.done, counts.failed), (1, 2, 0));
+    assert_eq!(machine.advance(seconds(29)).timed_out, [id(2)]);
+    assert!(machine.is_over());
 }
 
 #[test]
@@ -147,7 +149,6 @@ fn a_plan_that_names_a_minion_twice_asks_it_once() {
 enum Act {
     /// A minion returns, whether or not it was asked.
     Return(usize, i64),
-    Running(usize),
     Pass(u64),
     Restart,
     Stop,
@@ -157,7 +158,6 @@ fn acts(minions: usize) -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         8 => (0..minions + 1, prop_oneof![9 => Just(0_i64), 1 => Just(2)])
             .prop_map(|(minion, code)| Act::Return(minion, code)),
-        2 => (0..minions).prop_map(Act::Running),
         4 => (0..8_u64).prop_map(Act::Pass),
         1 => Just(Act::Restart),
         1 => Just(Act::Stop),
@@ -237,7 +237,6 @@ proptest! {
                     stored.returned.entry(minion.clone()).or_insert((code, now));
                     machine.returned(&minion, code, now);
                 }
-                Act::Running(minion) => machine.is_running(&id(minion), now),
                 Act::Pass(time) => now += seconds(time),
                 Act::Restart => machine = stored.resumed(&rules, &plan, now),
                 Act::Stop => machine.halt("stop"),

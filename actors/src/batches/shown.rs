@@ -5,7 +5,7 @@
 //! again with the next change; a batch does not wait for it.
 
 use actix::Context;
-use saltern_model::Jid;
+use saltern_model::{Jid, MinionId};
 use saltern_requests::{BatchDriver, BatchPlan};
 use saltern_wire::msgpack::{Dialect, MapView, Value, encode};
 
@@ -186,7 +186,13 @@ impl Batches {
 
     /// Tells the command line that drives this batch to stop, as stock does: by the event that it
     /// waits for.
-    pub(super) fn stop_foreign(&mut self, jid: &Jid, reason: &str, context: &mut Context<Self>) {
+    pub(super) fn stop_foreign(
+        &mut self,
+        jid: &Jid,
+        reason: &str,
+        kills: bool,
+        context: &mut Context<Self>,
+    ) {
         let state = match self.seed.files.read(jid) {
             Ok(state) => state,
             Err(error) => {
@@ -204,6 +210,10 @@ impl Batches {
         };
         if snapshot.halted.is_some() {
             return self.set_listed(jid, false);
+        }
+        if kills {
+            let active: Vec<MinionId> = snapshot.active.iter().map(|(id, _)| id.clone()).collect();
+            self.kill(&plan, &active, context);
         }
         let now = self.now();
         let halted = halted(state, reason, now.unix);

@@ -3,3 +3,148 @@
 //!
 //! The answers come from the state files that the master keeps for stock's own runner, so both say
 //! the same. A batch is not ended here: who drives it is told to.
+
+use saltern_model::Jid;
+use saltern_store::BatchFiles;
+use saltern_wire::msgpack::Value;
+
+use crate::call::{Bound, Function, Parameter, Progress, RunnerError};
+use crate::registry::Knowledge;
+use Parameter::{Needed, Optional};
+
+type Answer = Result<Value, RunnerError>;
+
+/// The functions of the module.
+pub(crate) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "list_active",
+        parameters: &[],
+        run: list_active,
+    },
+    Function {
+        name: "status",
+        parameters: &[Needed("jid")],
+        run: status,
+    },
+    Function {
+        name: "stop",
+        parameters: &[Needed("jid"), Optional("kill")],
+        run: stop,
+    },
+];
+
+/// The batches of a master.
+pub struct Batches {
+    files: BatchFiles,
+    stop: Box<dyn Fn(&Jid, bool) -> bool + Send + Sync>,
+}
+
+impl Batches {
+    /// Batches whose states lie in `files`. `stop` tells whoever drives a batch to end it, and if
+    /// the flag is set, to end the processes of the minions that run it too; `false` when nobody
+    /// could be told.
+    pub fn new(
+        files: BatchFiles,
+        stop: impl Fn(&Jid, bool) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            files,
+            stop: Box::new(stop),
+        }
+    }
+
+    /// The state of a batch; nothing when there is none.
+    fn state(&self, bound: &Bound<'_>) -> Result<Option<(Jid, Value)>, RunnerError> {
+        let text = bound.text("jid")?.unwrap_or_default();
+        let Ok(jid) = Jid::parse(&text) else {
+            return Ok(None);
+        };
+        Ok(self.files.read(&jid)?.map(|state| (jid, state)))
+    }
+}
+
+fn batches(knowledge: &Knowledge) -> Result<&Batches, RunnerError> {
+    let batches = knowledge.batches.as_ref();
+    batches.ok_or_else(|| RunnerError::Refused("batches are not known in this process".to_owned()))
+}
+
+fn status(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+    let state = batches(knowledge)?.state(bound)?;
+    Ok(state.map_or(Value::Nil, |(_, state)| summary(&state, knowledge)))
+}
+
+fn list_active(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+    let files = &batches(knowledge)?.files;
+    let mut found = Vec::new();
+    for jid in files.active()? {
+        // One that ends at this moment, or is damaged, is left out, as in stock.
+        if let Ok(Some(state)) = files.read(&jid) {
+            found.push(summary(&state, knowledge));
+        }
+    }
+    Ok(Value::Array(found))
+}
+
+fn stop(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+    let batches = batches(knowledge)?;
+    let Some((jid, state)) = batches.state(bound)? else {
+        return Ok(false.into());
+    };
+    let is_over =
+        flag(&state, "halted") || (count(&state, "pending") + count(&state, "active") == 0);
+    if is_over {
+        return Ok(false.into());
+    }
+    if (batches.stop)(&jid, bound.flag("kill", false)) {
+        Ok(true.into())
+    } else {
+        let text = "the master is too busy to stop the batch; try again later";
+        Err(RunnerError::Refused(text.to_owned()))
+    }
+}
+
+/// What is told of a batch, with stock's fields.
+fn summary(state: &Value, knowledge: &Knowledge) -> Value {
+    let part = |name: &str| state.get(name).cloned().unwrap_or(Value::Nil);
+    let last = state.get("last_progress").and_then(Value::as_f64);
+    let last = last.filter(|last| *last > 0.0);
+    let now = knowledge.clock.unix_micros() as f64 / 1e6;
+    Value::map([
+        ("jid", part("jid")),
+        ("fun", part("fun")),
+        ("tgt", part("tgt")),
+        ("tgt_type", part("tgt_type")),
+        ("total", count(state, "all_minions").into()),
+        ("completed", count(state, "done").into()),
+        ("active", count(state, "active").into()),
+        ("pending", count(state, "pending").into()),
+        ("failed", count(state, "failed").into()),
+        ("batch_size", part("batch_size")),
+        ("halted", flag(state, "halted").into()),
+        ("halted_reason", part("halted_reason")),
+        ("driver", part("driver")),
+        ("user", part("user")),
+        ("created", part("created")),
+        ("last_progress", part("last_progress")),
+        (
+            "age_seconds",
+            last.map_or(Value::Nil, |last| Value::Float(now - last)),
+        ),
+    ])
+}
+
+fn flag(state: &Value, name: &str) -> bool {
+    state.get(name).and_then(Value::as_bool) == Some(true)
+}
+
+/// How many entries a list or a map of the state has.
+fn count(state: &Value, name: &str) -> usize {
+    match state.get(name) {
+        Some(Value::Array(items)) => items.len(),
+        Some(Value::Map(entries)) => entries.len(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

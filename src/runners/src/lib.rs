@@ -9,6 +9,7 @@
 //! Suggested reading order: `call`, `registry`, `jobs`, `manage`.
 #![warn(clippy::indexing_slicing)]
 
+mod batch;
 mod call;
 mod fleet;
 mod jobs;
@@ -16,6 +17,7 @@ mod manage;
 mod python;
 mod registry;
 
+pub use batch::Batches;
 pub use call::{Arguments, Call, Progress, RunnerError};
 pub use fleet::Fleet;
 pub use registry::{Knowledge, Ran, Runners};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use saltern_base::clock::Clock;
 use saltern_config::MasterConfig;
 use saltern_model::Jid;
 use saltern_store::jobs::JobReader;
@@ -11,10 +12,14 @@ use saltern_wire::msgpack::Value;
 
 use crate::call::{Call, Function, Progress, RunnerError};
 use crate::fleet::Fleet;
-use crate::{jobs, manage, python};
+use crate::{Batches, batch, jobs, manage, python};
 
 /// Every module with its functions.
-const MODULES: &[(&str, &[Function])] = &[("jobs", jobs::FUNCTIONS), ("manage", manage::FUNCTIONS)];
+const MODULES: &[(&str, &[Function])] = &[
+    ("batch", batch::FUNCTIONS),
+    ("jobs", jobs::FUNCTIONS),
+    ("manage", manage::FUNCTIONS),
+];
 
 /// What the functions know of the master.
 pub struct Knowledge {
@@ -24,6 +29,10 @@ pub struct Knowledge {
     pub jobs: JobReader,
     /// The minions; nothing in a process that does not know them.
     pub(crate) fleet: Option<Arc<dyn Fleet>>,
+    /// The batches; nothing in a process that does not drive them.
+    pub(crate) batches: Option<Batches>,
+    /// Wall-clock time.
+    pub(crate) clock: Clock,
     /// The calls under way.
     running: Mutex<BTreeMap<Jid, Value>>,
 }
@@ -35,6 +44,8 @@ impl Knowledge {
             config,
             jobs,
             fleet: None,
+            batches: None,
+            clock: Clock::system(),
             running: Mutex::default(),
         }
     }
@@ -43,6 +54,14 @@ impl Knowledge {
     pub fn with_fleet(self, fleet: Arc<dyn Fleet>) -> Self {
         Self {
             fleet: Some(fleet),
+            ..self
+        }
+    }
+
+    /// The same, with the batches.
+    pub fn with_batches(self, batches: Batches) -> Self {
+        Self {
+            batches: Some(batches),
             ..self
         }
     }

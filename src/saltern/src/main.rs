@@ -31,6 +31,8 @@ enum Command {
     Cmd(commands::cmd::Arguments),
     /// Run a function of the master, such as jobs.list_jobs, and print what it returns.
     Run(commands::run::Arguments),
+    /// Follow a batch that the master drives.
+    Batch(commands::batch::Arguments),
     /// Run the small native minion.
     Minion(commands::minion::Arguments),
     /// Run many native minions in one process.
@@ -74,6 +76,7 @@ fn main() -> Exit {
         Command::CheckConfig(arguments) => commands::check_config::run(&arguments),
         Command::Cmd(arguments) => commands::cmd::run(arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Batch(arguments) => commands::batch::run(&arguments),
         Command::Minion(arguments) => commands::minion::run(&arguments),
         Command::Swarm(arguments) => commands::swarm::run(arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),

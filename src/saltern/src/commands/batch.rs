@@ -1,19 +1,22 @@
-//! Batches on the command line: the options of `saltern cmd` that ask the master for one, and how
-//! one is followed and printed.
+//! Batches on the command line: the options of `saltern cmd` that ask the master for one, how one
+//! is followed and printed, and `saltern batch watch JID`, which follows one that runs already.
 //!
 //! The master drives the batch. Whoever interrupts this program, or asked with `--async`, leaves
 //! the batch to go on.
 
+use std::io::IsTerminal;
+
 use saltern_base::exit::Exit;
 use saltern_client::{
-    Answer, BatchEnd, BatchFollower, BatchNews, BatchWishes, ClientError, LocalClient,
-    PublishRequest, Tally,
+    Answer, BatchEnd, BatchFollower, BatchNews, BatchWishes, ClientConfig, ClientError,
+    LocalClient, PublishRequest, RunnerRequest, Tally,
 };
 use saltern_model::BatchSize;
 use saltern_output::{Outputter, Style, render_return};
 use saltern_wire::msgpack::Value;
 
-use super::{complain, say};
+use super::{chain, complain, load_config, say};
+use crate::{ConfigArgument, logging};
 
 /// What makes a job a batch.
 #[derive(clap::Args)]
@@ -73,8 +76,83 @@ impl Options {
     }
 }
 
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Follow a batch that the master drives to its end.
+    Watch(Watch),
+}
+
+#[derive(clap::Args)]
+struct Watch {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// Print without colours.
+    #[arg(long)]
+    no_color: bool,
+    /// The job id of the batch.
+    jid: String,
+}
+
+pub(crate) fn run(Arguments { action }: &Arguments) -> Exit {
+    let Action::Watch(arguments) = action;
+    logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
+    let loaded = match load_config(&arguments.config) {
+        Ok(loaded) => loaded,
+        Err(exit) => return exit,
+    };
+    let client = LocalClient::new(ClientConfig::from(&loaded.config));
+    let style = Style::new(!arguments.no_color && std::io::stdout().is_terminal());
+    let outcome = actix_rt::System::new().block_on(watch(&client, &arguments.jid, &style));
+    outcome.unwrap_or_else(|error| {
+        complain(&chain(&error));
+        Exit::Failure
+    })
+}
+
+/// Says where the batch stands, and then what happens to it.
+async fn watch(client: &LocalClient, jid: &str, style: &Style) -> Result<Exit, ClientError> {
+    // Before the master is asked, so that nothing falls in between.
+    let follower = client.follow_batch(jid).await?;
+    let request = RunnerRequest {
+        fun: "batch.status".to_owned(),
+        arg: vec![jid.into()],
+        kwarg: Vec::new(),
+        timeout: None,
+    };
+    let status = client.call(&request).await?.value;
+    let count = |name: &str| status.get(name).and_then(Value::as_u64).unwrap_or(0);
+    if status.get("jid").is_none() {
+        complain(&format!("the master knows no batch with the job id {jid}"));
+        return Ok(Exit::Failure);
+    }
+    say(&format!(
+        "{} of {} minions have returned, {} run, {} are still to come, {} were given up\n",
+        count("completed"),
+        count("total"),
+        count("active"),
+        count("pending"),
+        count("failed"),
+    ));
+    let halted = status.get("halted_reason").and_then(Value::as_str);
+    if halted.is_none() && count("active") + count("pending") > 0 {
+        return follow(follower, style).await;
+    }
+    let end = BatchEnd {
+        halted: halted.map(str::to_owned),
+        failed: count("failed"),
+        abandoned: usize::try_from(count("pending")).unwrap_or(usize::MAX),
+    };
+    Ok(exit(&end, Tally::default()))
+}
+
 /// Begins a batch and follows it to its end.
-pub(super) async fn run(
+pub(super) async fn begin(
     client: &LocalClient,
     request: &PublishRequest,
     style: &Style,

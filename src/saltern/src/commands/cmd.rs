@@ -62,14 +62,14 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
             return Ok(Exit::Ok);
         }
         if request.batch.is_some() {
-            return batch::run(&client, &request, &style).await;
+            return batch::begin(&client, &request, &style).await;
         }
         follow(&client, &request, &style).await
     });
     outcome.unwrap_or_else(|error| failed(&error))
 }
 
-pub(super) fn failed(error: &ClientError) -> Exit {
+fn failed(error: &ClientError) -> Exit {
     if matches!(error, ClientError::NoMinions) {
         say(&format!("{NO_MINIONS_MATCHED}\n"));
     } else {

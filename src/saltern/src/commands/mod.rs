@@ -1,6 +1,6 @@
 //! The sub-commands, one file each.
 
-mod batch;
+pub(crate) mod batch;
 pub(crate) mod bench;
 pub(crate) mod check_config;
 pub(crate) mod cmd;

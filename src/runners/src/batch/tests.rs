@@ -1,0 +1,152 @@
+//! The functions over files as the master and stock's command line leave them.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use saltern_config::load_master;
+use saltern_model::{Compat, Jid};
+use saltern_store::{BatchFiles, DatabaseLimits, JobDatabase, StoreOptions};
+use saltern_wire::msgpack::{Dialect, Value, encode};
+
+use super::Batches;
+use crate::{Arguments, Call, Knowledge, Progress, Ran, Runners};
+
+const JID: &str = "20260102030405060708";
+
+struct Rig {
+    _dir: tempfile::TempDir,
+    files: BatchFiles,
+    runners: Runners,
+    stopped: Arc<Mutex<Vec<(Jid, bool)>>>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("master"), "id: m\n").unwrap();
+        let config = load_master(dir.path()).map_err(|errors| errors.to_string());
+        let config = Arc::new(config.unwrap().config);
+        let path = dir.path().join("jobs.sqlite");
+        let database = JobDatabase::open(&path, DatabaseLimits::default()).unwrap();
+        let options = StoreOptions::below(dir.path(), Compat::V3008);
+        let files = BatchFiles::with_options(&options).unwrap();
+        let stopped = Arc::<Mutex<Vec<(Jid, bool)>>>::default();
+        let told = stopped.clone();
+        let batches = Batches::new(files.clone(), move |jid, kill| {
+            told.lock().push((jid.clone(), kill));
+            true
+        });
+        let knowledge = Knowledge::new(config, database.reader().unwrap()).with_batches(batches);
+        Self {
+            _dir: dir,
+            files,
+            runners: Runners::new(knowledge),
+            stopped,
+        }
+    }
+
+    fn write(&self, changed: &[(&str, Value)]) {
+        let list = |names: &[&str]| Value::Array(names.iter().map(|n| (*n).into()).collect());
+        let mut state = vec![
+            ("jid", Value::from(JID)),
+            ("all_minions", list(&["m1", "m2", "m3"])),
+            ("pending", list(&["m3"])),
+            ("active", Value::map([("m2", 1.5)])),
+            ("done", Value::map([("m1", Value::Map(Vec::new()))])),
+            ("failed", Value::Map(Vec::new())),
+            ("batch_size", 1.into()),
+            ("fun", "test.ping".into()),
+            ("tgt", "*".into()),
+            ("tgt_type", "glob".into()),
+            ("halted", false.into()),
+            ("halted_reason", Value::Nil),
+            ("driver", "master".into()),
+            ("user", "root".into()),
+            ("created", 1.0.into()),
+            ("last_progress", 2.0.into()),
+        ];
+        for (name, value) in changed {
+            state.retain(|(known, _)| known != name);
+            state.push((name, value.clone()));
+        }
+        let jid = Jid::parse(JID).unwrap();
+        let state = encode(&Value::map(state), Dialect::Bin);
+        self.files.write(&jid, &state).unwrap();
+        self.files.set_active(&jid, true).unwrap();
+    }
+
+    fn run(&self, fun: &str, positional: Vec<Value>) -> Ran {
+        let call = Call {
+            jid: Jid::parse("20260102030405060709").unwrap(),
+            fun: format!("batch.{fun}"),
+            arguments: Arguments {
+                positional,
+                named: Vec::new(),
+            },
+            user: "me".to_owned(),
+        };
+        self.runners.run(&call, &mut Progress::new(&mut |_| {}))
+    }
+}
+
+#[test]
+fn a_batch_is_summed_up_with_the_fields_of_stock() {
+    let rig = Rig::new();
+    assert_eq!(rig.run("status", vec![JID.into()]).value, Value::Nil);
+    assert_eq!(
+        rig.run("list_active", Vec::new()).value,
+        Value::Array(Vec::new())
+    );
+    rig.write(&[]);
+    let status = rig.run("status", vec![JID.into()]).value;
+    let names: Vec<_> = status
+        .as_map()
+        .unwrap()
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let expected = [
+        "jid",
+        "fun",
+        "tgt",
+        "tgt_type",
+        "total",
+        "completed",
+        "active",
+        "pending",
+        "failed",
+        "batch_size",
+        "halted",
+        "halted_reason",
+        "driver",
+        "user",
+        "created",
+        "last_progress",
+        "age_seconds",
+    ];
+    assert_eq!(names, expected.map(Some));
+    let counts = ["total", "completed", "active", "pending", "failed"];
+    let counts = counts.map(|name| status.get(name).and_then(Value::as_i64).unwrap());
+    assert_eq!(counts, [3, 1, 1, 1, 0]);
+    let active = rig.run("list_active", Vec::new()).value;
+    assert_eq!(active.as_array().map(<[Value]>::len), Some(1));
+    assert_eq!(rig.run("status", vec!["../x".into()]).value, Value::Nil);
+}
+
+#[test]
+fn a_batch_that_is_under_way_is_stopped_and_no_other() {
+    let rig = Rig::new();
+    let stop = |kill: bool| rig.run("stop", vec![JID.into(), kill.into()]).value;
+    assert_eq!(stop(false), false.into(), "it is not known");
+    rig.write(&[]);
+    assert_eq!(stop(true), true.into());
+    rig.write(&[("halted", true.into())]);
+    assert_eq!(stop(false), false.into());
+    let nobody = [
+        ("pending", Value::Array(Vec::new())),
+        ("active", Value::Map(Vec::new())),
+    ];
+    rig.write(&nobody);
+    assert_eq!(stop(false), false.into());
+    assert_eq!(*rig.stopped.lock(), [(Jid::parse(JID).unwrap(), true)]);
+}
