@@ -140,6 +140,9 @@ impl Handler<Ask> for Publisher {
             jid,
             publication,
         } = ask;
+        if !self.seed.rotation.look(&self.seed.services) {
+            return;
+        }
         let payload = match self.sealed(&publication) {
             Ok(payload) => payload,
             Err(error) => {
