@@ -217,22 +217,27 @@ def write_storm_svg(results, path):
         out.append(
             f'<text x="{x}" y="{y + 20}" fill="#666" text-anchor="middle">{number * step} s</text>'
         )
+    label = None
     for kind, name in names(results).items():
-        out += storm_line(storm["curves"][kind], name, COLOURS[kind], place, longest)
+        points = storm["curves"][kind]
+        x, y = place(longest, points[-1][1] if points else 0)
+        # Two lines that end side by side have their names one below the other.
+        label = y if label is None or abs(y - label) > 34 else label + 34
+        out += storm_line(points, name, COLOURS[kind], place, (longest, x, label))
     out.append("</svg>")
     path.write_text("\n".join(out) + "\n")
 
 
-def storm_line(points, name, colour, place, longest):
+def storm_line(points, name, colour, place, end_of_line):
     """A step at each point, and what it came to at its end."""
+    longest, x, y = end_of_line
     path, count = [place(0, 0)], 0
     for seconds, served in points:
         path += [place(seconds, count), place(seconds, served)]
         count = served
     end = points[-1][0] if points else 0
     path.append(place(longest, count))
-    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
-    x, y = place(longest, count)
+    corners = " ".join(f"{across:.1f},{down:.1f}" for across, down in path)
     return [
         f'<polyline points="{corners}" fill="none" stroke="{colour}" stroke-width="2.5"/>',
         f'<text x="{x + 6:.0f}" y="{y - 2:.0f}" fill="{colour}" font-weight="bold">{name}</text>',
