@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
+use std::time::Duration;
 
 use actix::{
     Actor, ActorFuture, AsyncContext, Context, Handler, Message, Recipient, ResponseActFuture,
@@ -18,6 +19,7 @@ use actix::{
 use parking_lot::Mutex;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::{Histogram, IntCounter, Registry, SECONDS, counter, histogram};
+use saltern_base::seldom::Seldom;
 use saltern_model::Jid;
 use saltern_store::jobs::{JobDatabase, JobState, Write, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
@@ -83,6 +85,9 @@ const BATCH: usize = 4096;
 /// Rows deleted in one transaction when old jobs expire: short, because returns wait meanwhile.
 const EXPIRY_SLICE: usize = 500;
 
+/// Commits that fail on and on have a line in the log so often.
+const COMPLAINT: Duration = Duration::from_secs(60);
+
 /// See the module.
 pub(crate) struct JobStore {
     seed: Seed,
@@ -96,6 +101,8 @@ pub(crate) struct JobStore {
     is_draining: bool,
     /// Old jobs are being removed up to this moment.
     expiring: Option<i64>,
+    /// A full disk fails every commit there is, and the log may lie on it too.
+    failures: Seldom,
 }
 
 /// Remove the next slice of old jobs.
@@ -119,6 +126,7 @@ impl Child for JobStore {
             commit_is_due: false,
             is_draining: false,
             expiring: None,
+            failures: Seldom::every(COMPLAINT),
         }
     }
 
@@ -256,7 +264,7 @@ impl JobStore {
             Ok(written) => self.follow_up(follow, &written, context),
             Err(error @ StoreError::Database { .. }) if follow.len() > 1 => {
                 // One of the changes may be at fault: the others shall not suffer for it.
-                tracing::error!(%error, requests = follow.len(), "each is tried alone");
+                tracing::debug!(%error, requests = follow.len(), "each is tried alone");
                 self.commit_each(&writes, follow, context);
             }
             Err(error) => self.give_up(follow, &error),
@@ -301,7 +309,9 @@ impl JobStore {
     }
 
     fn give_up(&self, follow: Vec<(usize, AfterCommit)>, error: &StoreError) {
-        tracing::error!(%error, requests = follow.len(), "nothing was stored");
+        if let Some(times) = self.failures.happened() {
+            tracing::error!(%error, requests = follow.len(), times, "nothing was stored");
+        }
         for (_, then) in follow {
             if let Some(answer) = then.answer {
                 answer.failed();

@@ -1,9 +1,11 @@
 //! The writing end of the job database.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use saltern_base::fail_point::FailPoint;
+use saltern_base::seldom::Seldom;
 use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
 
 use super::batches;
@@ -20,7 +22,11 @@ pub struct JobDatabase {
     next: NextIds,
     /// Changes since the log was last folded whole; a large one counts as its pages.
     unfolded: u64,
+    failures: Seldom,
 }
+
+/// Changes that fail on and on have a line in the log so often.
+const COMPLAINT: Duration = Duration::from_secs(60);
 
 /// Numbers are given here and not by SQLite, which would give the numbers of deleted last rows
 /// again; the mirror's place in the numbering would then skip new rows.
@@ -50,6 +56,7 @@ impl JobDatabase {
             next,
             // What an earlier life left in the log is folded before long.
             unfolded: limits.checkpoint_changes / 2,
+            failures: Seldom::every(COMPLAINT),
         })
     }
 
@@ -136,8 +143,10 @@ impl JobDatabase {
         })();
         attempt.map_err(|error| {
             let error = wrap(&self.path, action, error);
-            if let StoreError::Database { source, .. } = &error {
-                tracing::error!(%source, path = %self.path.display(), "job database");
+            if let StoreError::Database { source, .. } = &error
+                && let Some(times) = self.failures.happened()
+            {
+                tracing::error!(%source, times, path = %self.path.display(), "job database");
             }
             error
         })
