@@ -70,6 +70,10 @@ bench: stock build ## Measure our master and stock 3008.3 side by side; writes t
 	tests/bench/run.py
 	tests/bench/storm.py
 
+.PHONY: soak
+soak: build ## Watch our master under a steady load for half an hour; fails when it grows
+	tests/bench/soak.py
+
 .PHONY: clean
 clean: ## Remove what was built, and the demo
 	if [ -e .demo/pids ]; then packaging/demo.sh stop; fi

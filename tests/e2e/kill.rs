@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +41,7 @@ fn fifty_kills_and_every_fail_point_lose_nothing_that_was_acknowledged() -> Test
             let jobs = Jobs::start(site);
             for kill in 1..=KILLS {
                 fleet.wait_for_more(random.below(150))?;
+                // Drawn and not awaited: any moment will do.
                 std::thread::sleep(Duration::from_micros(random.below(20_000) as u64));
                 site.step(&format!("kill -9, number {kill} of {KILLS}"));
                 site.kill_master();
@@ -58,24 +59,24 @@ fn fifty_kills_and_every_fail_point_lose_nothing_that_was_acknowledged() -> Test
 
 /// Lets the master die at a fail point, at the pass of this number, and starts it again.
 fn dies_at(site: &mut Site, point: &str, count: usize) -> Result<()> {
-    site.step(&format!("the master dies at {point}, pass {count}"));
-    // What does not come by itself often enough comes once.
+    // What does not come by itself comes once.
     let count = match point {
-        "session-between" | "rotation-between" | "checkpoint-within" => "1".to_owned(),
-        _ => count.to_string(),
+        "session-between" | "rotation-between" | "checkpoint-within" => 1,
+        _ => count,
     };
-    site.saltern(&["debug", "die", point, "--count", &count])?
+    site.step(&format!("the master dies at {point}, pass {count}"));
+    // The log is folded when it is long.
+    let large = match point {
+        "checkpoint-within" => Some(site.start_fleet("large", 16, &LARGE_RETURNS)?),
+        _ => None,
+    };
+    site.saltern(&["debug", "die", point, "--count", &count.to_string()])?
         .expect_code(0)?;
     match point {
         "session-between" => forget_a_session(site)?,
         "rotation-between" => drop_dropfile(site)?,
         _ => {}
     }
-    // The log is folded when it is long.
-    let large = match point {
-        "checkpoint-within" => Some(site.start_fleet("large", 16, &LARGE_RETURNS)?),
-        _ => None,
-    };
     let what = format!("the master to die at {point}");
     let status = wait_until(&what, SOON, || site.master().ended())?;
     let signal = status.signal();
@@ -136,7 +137,7 @@ fn nothing_is_lost(site: &mut Site, fleet: Fleet, published: &BTreeSet<String>) 
 struct Jobs {
     stop: Arc<AtomicBool>,
     published: Arc<Mutex<BTreeSet<String>>>,
-    thread: JoinHandle<Result<()>>,
+    thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Jobs {
@@ -151,19 +152,26 @@ impl Jobs {
         Self {
             stop,
             published,
-            thread,
+            thread: Some(thread),
         }
     }
 
     /// The ids that the master gave.
-    fn stop(self) -> Result<BTreeSet<String>> {
+    fn stop(mut self) -> Result<BTreeSet<String>> {
         self.stop.store(true, Ordering::SeqCst);
-        self.thread.join().expect("publishing does not panic")?;
+        let thread = self.thread.take().context("it is stopped once")?;
+        thread.join().expect("publishing does not panic")?;
         Ok(std::mem::take(&mut self.published.lock()))
     }
 }
 
-fn publish(config: &PathBuf, stop: &AtomicBool, ids: &Mutex<BTreeSet<String>>) -> Result<()> {
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+}
+
+fn publish(config: &Path, stop: &AtomicBool, ids: &Mutex<BTreeSet<String>>) -> Result<()> {
     for number in 0.. {
         if stop.load(Ordering::SeqCst) {
             break;
