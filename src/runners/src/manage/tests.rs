@@ -19,7 +19,7 @@ struct Known(BTreeMap<&'static str, (Standing, Option<&'static str>)>);
 
 impl Known {
     fn of(&self, minion: &MinionId) -> (Standing, Option<&'static str>) {
-        self.0[minion.as_str()]
+        *self.0.get(minion.as_str()).expect("one of the fleet")
     }
 }
 
@@ -126,7 +126,8 @@ fn who_may_be_connected_is_up() {
 
 #[test]
 fn targets_and_subsets_narrow_it() {
-    let table: [(&str, &[(&str, Value)], Value); 6] = [
+    type Named<'a> = &'a [(&'a str, Value)];
+    let table: [(&str, Named<'_>, Value); 6] = [
         ("up", &[("tgt", "old".into())], list(&["old"])),
         (
             "down",
