@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::{LocalCacheMirror, MasterConfig};
-use saltern_requests::{Services, Stores};
+use saltern_requests::{MasterFleet, Services, Stores};
 use saltern_runners::{Knowledge, Runners};
 use saltern_store::jobs::{JobDatabase, JobReader};
 use saltern_store::{BatchFiles, Checkpointer, JobFiles, Mirror, StoreError};
@@ -142,7 +142,6 @@ impl Master {
             stored.batches.1.clone(),
             move |jid, kill| feed.stop(jid, kill),
         ));
-        let runners = Runners::new(known);
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
         let control = Control {
@@ -161,7 +160,7 @@ impl Master {
         };
         plan.start(
             parts,
-            runners,
+            known,
             stored,
             (doors.requests, doors.publish, doors.events),
         );
@@ -292,7 +291,7 @@ impl Plan {
     fn start(
         &self,
         parts: MasterParts,
-        runners: Runners,
+        known: Knowledge,
         stored: Stored,
         (requests, publish, events): (ReqListener, PubListener, EventSockets),
     ) {
@@ -300,6 +299,8 @@ impl Plan {
         let presence = Presence::new(&parts.config, parts.clock.clone(), &parts.registry);
         let watch: Arc<dyn SubscriberWatch> = presence.clone();
         subscribers.set_watch(Arc::downgrade(&watch));
+        let fleet = MasterFleet::new(&parts.stores, presence.clone());
+        let runners = Runners::new(known.with_fleet(Arc::new(fleet)));
         let services = Arc::new(Services::new(
             parts.config,
             parts.clock,

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Event, Release, Server, Site, TestResult};
+use saltern_tests::{Event, Release, Run, Server, Site, TestResult, wait_until};
 use serde_json::{Value, json};
 
 #[test]
@@ -53,6 +53,60 @@ fn presence_is_told(server: Server) -> TestResult {
             Ok(())
         },
     )
+}
+
+/// What stock's `salt` prints too.
+const NOT_CONNECTED: &str = "Minion did not return. [Not connected]";
+
+/// Stock's own runner asks the minions; ours does not need to.
+#[test]
+fn manage_says_what_stock_finds_out() -> TestResult {
+    let server = Server::Saltern(Release::V3008);
+    Site::run(
+        server,
+        |_| {},
+        |site| {
+            let [here, gone] = ["m1", "m2"];
+            let kind = MinionKind::Stock(Release::V3008);
+            site.bring_up(&[(here, kind), (gone, MinionKind::Stock(Release::V3006))])?;
+            for fun in ["manage.present", "manage.versions"] {
+                same_answer(site, fun)?;
+            }
+            site.kill_minion(gone);
+            wait_until("the master to miss it", SOON, || {
+                let down = answer(&site.saltern(&ours("manage.down")).ok()?).ok()?;
+                (down == json!([gone])).then_some(())
+            })?;
+            for fun in ["manage.up", "manage.down", "manage.status"] {
+                same_answer(site, fun)?;
+            }
+            let standing = answer(&site.saltern(&ours("manage.standing"))?)?;
+            let here = standing[here].clone();
+            ensure!(here["standing"] == "connected", "{standing}");
+            ensure!(here["address"] == "127.0.0.1", "{standing}");
+            ensure!(here["last_heard"].is_string(), "{standing}");
+            ensure!(standing[gone]["since"].is_string(), "{standing}");
+            let silent = site.saltern(&["cmd", "--timeout", "1", gone, "test.ping"])?;
+            silent.expect_stdout(&format!("{gone}:\n    {NOT_CONNECTED}"))?;
+            Ok(())
+        },
+    )
+}
+
+fn same_answer(site: &Site, fun: &str) -> Result<()> {
+    let stock = answer(&site.salt_run(&["--out", "json", fun])?)?;
+    let here = answer(&site.saltern(&ours(fun))?)?;
+    ensure!(here == stock, "{fun}: ours {here}, stock {stock}");
+    Ok(())
+}
+
+fn ours(fun: &str) -> [&str; 4] {
+    ["run", "--out", "json", fun]
+}
+
+fn answer(run: &Run) -> Result<Value> {
+    run.expect_code(0)?;
+    Ok(serde_json::from_str(&run.stdout)?)
 }
 
 #[test]

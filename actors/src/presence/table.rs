@@ -3,7 +3,8 @@
 //! A ZeroMQ subscriber does not say who it is, so a connection is tied to a minion by what the wire
 //! gives, the surest first:
 //!
-//! 1. it answered a question that was sent down this connection and no other;
+//! 1. it answered a question that was sent down this connection and no other, from the address
+//!    that the connection comes from;
 //! 2. it subscribed to the hash of the minion's id (`zmq_filtering`);
 //! 3. the counts: as many untied connections come from an address as there are minions that were
 //!    last heard from it and are not tied elsewhere, or more: then each has one.
@@ -216,9 +217,14 @@ impl Table {
         self.settle(address, now);
     }
 
-    /// The minion answered the question that only this connection got.
+    /// The minion, which was just heard, answered the question that only this connection got.
+    ///
+    /// Only if both come from one address: a jid can be guessed, and nobody is to take the
+    /// connection of somebody far away for its own.
     pub(super) fn answered(&mut self, connection: u64, minion: &MinionId, now: Instant) {
-        if self.accepted.contains(minion.as_str()) {
+        let asked = self.connections.get(&connection).map(|asked| asked.address);
+        let heard_from = self.seats.get(minion).and_then(|seat| seat.address);
+        if asked == heard_from && self.accepted.contains(minion.as_str()) {
             self.tie(connection, minion, now);
         }
     }

@@ -26,6 +26,7 @@ mod envelope;
 mod event_data;
 mod event_rules;
 mod files;
+mod fleet;
 mod handle;
 mod master_gate;
 mod master_opts;
@@ -56,6 +57,7 @@ pub use batch_part::{BatchPart, PartRefused, batch_part};
 pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, StateError, time};
 pub use complaints::Complaints;
 pub use data_cache::forget_minion;
+pub use fleet::MasterFleet;
 pub use handle::{Class, Handled, come_again, handle, peek_class};
 pub use outcome::{
     Effect, Finished, Fire, Later, Outcome, Publication, Ran, Run, RunWork, StartJob, StoreReturn,

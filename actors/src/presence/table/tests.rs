@@ -45,7 +45,8 @@ impl At {
             .iter()
             .map(|number| (topic(*number), minion(*number)));
         let ids = Arc::new(AcceptedIds::new(ids));
-        let ended = self.table.accept(ids, topics.collect(), self.now);
+        let mut ended = self.table.accept(ids, topics.collect(), self.now);
+        ended.sort_unstable();
         self.check();
         ended
     }
@@ -224,6 +225,19 @@ fn a_connection_that_does_not_answer_stands_for_nobody() {
     assert_eq!(at.table.counts(at.now).strangers, 1);
     at.answers(66, 1);
     assert_eq!(at.of(1), Standing::Connected, "late, but it is the answer");
+}
+
+#[test]
+fn nobody_takes_the_connection_of_somebody_elsewhere() {
+    let mut at = At::with([1, 2]);
+    at.opens(10, 1);
+    at.heard(1, 1);
+    at.heard(2, 2);
+    at.answers(10, 2);
+    let never = Standing::Away(Absence::NeverConnected);
+    assert_eq!((at.of(1), at.of(2)), (Standing::Connected, never));
+    at.answers(11, 2);
+    assert_eq!(at.of(2), never, "there is no such connection");
 }
 
 #[test]

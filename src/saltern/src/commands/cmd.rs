@@ -1,12 +1,17 @@
 //! `saltern cmd TARGET FUNCTION [ARGS]`: publishes, follows the events, prints as stock `salt`
 //! does. What is particular to batches stands in `batch`.
 
+use std::collections::HashSet;
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use saltern_base::exit::Exit;
-use saltern_client::{Answer, ClientConfig, ClientError, LocalClient, PublishRequest, Tally};
-use saltern_output::{NO_MINIONS_MATCHED, Outputter, Style, no_response, render_return};
+use saltern_client::{
+    Answer, ClientConfig, ClientError, LocalClient, PublishRequest, RunnerRequest, Tally,
+};
+use saltern_output::{
+    NO_MINIONS_MATCHED, NOT_CONNECTED, Outputter, Style, no_response, render_return,
+};
 use saltern_wire::msgpack::Value;
 
 use super::{batch, chain, complain, load_config, say};
@@ -41,6 +46,9 @@ pub(crate) struct Arguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
+
+/// How long the master may take to say who is connected.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: Arguments) -> Exit {
     logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
@@ -101,6 +109,7 @@ async fn follow(
 ) -> Result<Exit, ClientError> {
     let mut job = client.run(request).await?;
     let mut tally = Tally::default();
+    let mut absent = None;
     while let Some(answer) = job.next().await? {
         tally.add(&answer);
         let text = match answer {
@@ -110,8 +119,15 @@ async fn follow(
                 render_return(&returned.id, returned.value, outputter, &style)
             }
             Answer::NoResponse { id } => {
-                let text = Value::from(no_response(job.jid()).as_str());
-                render_return(&id, text, Outputter::NoReturn, style)
+                if absent.is_none() {
+                    absent = Some(absentees(client).await);
+                }
+                let is_absent = absent.as_ref().is_some_and(|absent| absent.contains(&id));
+                let text = match is_absent {
+                    true => NOT_CONNECTED.to_owned(),
+                    false => no_response(job.jid()),
+                };
+                render_return(&id, Value::from(text), Outputter::NoReturn, style)
             }
         };
         say(&format!("{text}\n"));
@@ -120,4 +136,26 @@ async fn follow(
         complain("minions returned with non-zero exit code");
     }
     Ok(tally.exit())
+}
+
+/// Who has no connection, as the master knows it. Whoever may not ask gets the weaker sentence about
+/// those who are silent.
+async fn absentees(client: &LocalClient) -> HashSet<String> {
+    let request = RunnerRequest {
+        fun: "manage.not_present".to_owned(),
+        arg: Vec::new(),
+        kwarg: Vec::new(),
+        timeout: Some(PATIENCE),
+    };
+    match client.call(&request).await {
+        Ok(returned) => {
+            let ids = returned.value.as_array().unwrap_or_default();
+            let ids = ids.iter().filter_map(Value::as_str);
+            ids.map(str::to_owned).collect()
+        }
+        Err(error) => {
+            tracing::debug!(%error, "the master does not say who is connected");
+            HashSet::new()
+        }
+    }
 }

@@ -1,0 +1,77 @@
+//! What runner functions know of the minions: keys, targets, cached grains and presence, each from
+//! where requests have it too.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use saltern_model::{MinionId, Standing, Target};
+use saltern_policy::matching::MatchOptions;
+use saltern_policy::target::Targeting;
+use saltern_runners::Fleet;
+use saltern_store::{MinionDataStore, PkiTree, StoreError};
+use saltern_wire::msgpack::Value;
+
+use crate::targets::Accepted;
+use crate::{Stores, Surroundings};
+
+/// The minions of a master.
+pub struct MasterFleet {
+    pki: Arc<PkiTree>,
+    targeting: Arc<Targeting>,
+    data: Arc<MinionDataStore>,
+    surroundings: Arc<dyn Surroundings>,
+}
+
+impl MasterFleet {
+    /// The minions that these stores and these surroundings know.
+    pub fn new(stores: &Stores, surroundings: Arc<dyn Surroundings>) -> Self {
+        Self {
+            pki: stores.pki.clone(),
+            targeting: stores.targeting.clone(),
+            data: stores.minion_data.clone(),
+            surroundings,
+        }
+    }
+}
+
+impl Fleet for MasterFleet {
+    fn matching(&self, target: &Target) -> Result<Vec<MinionId>, StoreError> {
+        let accepted = self.pki.accepted()?;
+        let resolved =
+            self.targeting
+                .resolve_with(target, &Accepted(&accepted), &MatchOptions::default());
+        let mut minions = match resolved {
+            Ok(resolved) => resolved.minions,
+            Err(error) => {
+                tracing::info!(%error, "a target of a runner function matches nobody");
+                Vec::new()
+            }
+        };
+        minions.sort_unstable();
+        Ok(minions)
+    }
+
+    fn standing(&self, minion: &MinionId) -> Standing {
+        self.surroundings.state(minion)
+    }
+
+    fn last_heard(&self, minion: &MinionId) -> Option<i64> {
+        self.surroundings.last_heard(minion)
+    }
+
+    fn address(&self, minion: &MinionId) -> Option<IpAddr> {
+        self.surroundings.address(minion)
+    }
+
+    fn version(&self, minion: &MinionId) -> Option<String> {
+        let grains = self.data.grains(minion).unwrap_or_else(|error| {
+            tracing::warn!(%minion, %error, "cached data cannot be read: it counts as absent");
+            None
+        });
+        let version = grains?
+            .get("saltversion")
+            .and_then(Value::as_str)?
+            .to_owned();
+        Some(version)
+    }
+}
