@@ -16,7 +16,7 @@ use saltern_store::Mirror;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::messages::{CleanJobFiles, FollowUp};
+use crate::messages::{CleanJobFiles, FollowUp, RemoveJobFiles};
 
 /// What a mirror is built from.
 #[derive(Clone)]
@@ -165,6 +165,18 @@ impl Handler<CleanJobFiles> for JobMirror {
     fn handle(&mut self, _: CleanJobFiles, context: &mut Self::Context) {
         if !std::mem::replace(&mut self.is_cleaning, true) {
             later(context, CleanPart(0));
+        }
+    }
+}
+
+impl Handler<RemoveJobFiles> for JobMirror {
+    type Result = ();
+
+    fn handle(&mut self, RemoveJobFiles(jobs): RemoveJobFiles, _: &mut Self::Context) {
+        for jid in jobs {
+            if let Err(error) = self.seed.mirror.lock().files().remove(&jid) {
+                tracing::error!(%error, %jid, "job-cache files cannot be removed");
+            }
         }
     }
 }

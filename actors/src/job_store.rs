@@ -13,22 +13,26 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
+use actix::dev::SendError;
 use actix::{
     Actor, ActorFuture, AsyncContext, Context, Handler, Message, Recipient, ResponseActFuture,
 };
 use parking_lot::Mutex;
 use saltern_base::fail_point::FailPoint;
-use saltern_base::metrics::{Histogram, IntCounter, Registry, SECONDS, counter, histogram};
+use saltern_base::metrics::{
+    Histogram, IntCounter, IntCounterVec, IntGaugeVec, Registry, SECONDS, counter, counter_vec,
+    gauge_vec, histogram,
+};
 use saltern_base::seldom::Seldom;
 use saltern_model::Jid;
-use saltern_store::jobs::{JobDatabase, JobState, Write, Written};
+use saltern_store::jobs::{JobDatabase, JobState, Retention, Write, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::messages::{
     AfterCommit, Beginning, ExpireJobs, FinishFolding, Fire, FoldLog, FollowUp, Persist, Publish,
-    Stored, StoredReturn,
+    RemoveJobFiles, Stored, StoredReturn,
 };
 use crate::send::{Outbox, Sends};
 
@@ -42,6 +46,8 @@ pub(crate) struct Seed {
     pub(crate) bus: Recipient<Fire>,
     pub(crate) publisher: Recipient<Publish>,
     pub(crate) mirror: Option<Recipient<FollowUp>>,
+    /// The same mirror.
+    pub(crate) cleaner: Option<Recipient<RemoveJobFiles>>,
     pub(crate) folder: Recipient<FoldLog>,
     /// The tracker is built after the store, and is asked only at run time.
     pub(crate) tracker: Arc<Mutex<Option<Recipient<Stored>>>>,
@@ -54,6 +60,8 @@ pub(crate) struct StoreMetrics {
     commits: Histogram,
     pub(crate) writes: IntCounter,
     failed: IntCounter,
+    removed: IntCounterVec,
+    bytes: IntGaugeVec,
 }
 
 impl StoreMetrics {
@@ -75,6 +83,18 @@ impl StoreMetrics {
                 "saltern_store_commits_failed_total",
                 "Commits of the job database that failed.",
             ),
+            removed: counter_vec(
+                registry,
+                "saltern_store_rows_removed_total",
+                "Rows removed from the job database because they need not be kept, by reason.",
+                &["reason"],
+            ),
+            bytes: gauge_vec(
+                registry,
+                "saltern_store_bytes",
+                "Bytes of the job database's main file: those of rows, and those free for new ones.",
+                &["what"],
+            ),
         }
     }
 }
@@ -87,6 +107,8 @@ const EXPIRY_SLICE: usize = 500;
 
 /// Commits that fail on and on have a line in the log so often.
 const COMPLAINT: Duration = Duration::from_secs(60);
+/// How long to wait for a mirror that has no time to remove files.
+const CLEANER_IS_BUSY: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(crate) struct JobStore {
@@ -99,10 +121,12 @@ pub(crate) struct JobStore {
     brought: HashSet<Jid>,
     commit_is_due: bool,
     is_draining: bool,
-    /// Old jobs are being removed up to this moment.
-    expiring: Option<i64>,
     /// A full disk fails every commit there is, and the log may lie on it too.
     failures: Seldom,
+    /// What need not be kept is being removed.
+    expiring: Option<Retention>,
+    /// Removed jobs whose files the mirror has not been told to remove.
+    gone: Vec<Jid>,
 }
 
 /// Remove the next slice of old jobs.
@@ -127,6 +151,7 @@ impl Child for JobStore {
             is_draining: false,
             expiring: None,
             failures: Seldom::every(COMPLAINT),
+            gone: Vec::new(),
         }
     }
 
@@ -207,10 +232,8 @@ impl Handler<Persist> for JobStore {
 impl Handler<ExpireJobs> for JobStore {
     type Result = ();
 
-    fn handle(&mut self, ExpireJobs(moment): ExpireJobs, context: &mut Self::Context) {
-        let was_idle = self.expiring.is_none();
-        self.expiring = self.expiring.max(Some(moment));
-        if was_idle {
+    fn handle(&mut self, ExpireJobs(retention): ExpireJobs, context: &mut Self::Context) {
+        if self.expiring.replace(retention).is_none() {
             context.notify(ExpireSlice);
         }
     }
@@ -220,17 +243,33 @@ impl Handler<ExpireSlice> for JobStore {
     type Result = ();
 
     fn handle(&mut self, _: ExpireSlice, context: &mut Self::Context) {
-        let Some(moment) = self.expiring else { return };
+        let Some(retention) = self.expiring else {
+            return;
+        };
+        if !self.tell_cleaner() {
+            context.notify_later(ExpireSlice, CLEANER_IS_BUSY);
+            return;
+        }
         let began = Instant::now();
-        let removed = self
-            .seed
-            .database
-            .lock()
-            .expire_before(moment, EXPIRY_SLICE);
+        let removed = {
+            let mut database = self.seed.database.lock();
+            database.remove_slice(&retention, EXPIRY_SLICE)
+        };
         match removed {
-            Ok(0) => self.expiring = None,
-            Ok(rows) => {
-                tracing::debug!(rows, "old jobs removed");
+            Ok(None) => {
+                self.expiring = None;
+                self.measure();
+            }
+            Ok(Some(removed)) => {
+                tracing::debug!(
+                    rows = removed.rows,
+                    reason = removed.reason.label(),
+                    "removed"
+                );
+                let counted = &self.seed.metrics.removed;
+                let counted = counted.with_label_values(&[removed.reason.label()]);
+                counted.inc_by(removed.rows as u64);
+                self.gone = removed.jobs;
                 // At most half of the time goes into this, so that returns are not held up.
                 context.notify_later(ExpireSlice, began.elapsed());
             }
@@ -253,6 +292,35 @@ impl Handler<FinishFolding> for JobStore {
 }
 
 impl JobStore {
+    /// Hands on whose files are to go; `false` while the mirror has no time for it.
+    fn tell_cleaner(&mut self) -> bool {
+        let gone = std::mem::take(&mut self.gone);
+        let Some(cleaner) = self.seed.cleaner.as_ref().filter(|_| !gone.is_empty()) else {
+            return true;
+        };
+        match cleaner.try_send(RemoveJobFiles(gone)) {
+            Err(SendError::Full(RemoveJobFiles(gone))) => {
+                self.gone = gone;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    fn measure(&self) {
+        match self.seed.database.lock().size() {
+            Ok(size) => {
+                let set = |what: &str, bytes: u64| {
+                    let gauge = self.seed.metrics.bytes.with_label_values(&[what]);
+                    gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+                };
+                set("rows", size.file.saturating_sub(size.free));
+                set("free", size.free);
+            }
+            Err(error) => tracing::error!(%error, "the job database cannot be measured"),
+        }
+    }
+
     fn commit(&mut self, context: &mut Context<Self>) {
         let writes = std::mem::take(&mut self.writes);
         let follow = std::mem::take(&mut self.follow);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Recipient, ResponseActFuture};
 use saltern_model::{Event, Jid, MinionId, Packed, Tag, stamp};
 use saltern_requests::{Publication, Services, Topics};
+use saltern_store::Retention;
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 use saltern_wire::zmtp::PubHandle;
@@ -228,8 +229,12 @@ impl Maintenance {
         let wait = keep.map_or(LONGEST_WAIT, |keep| keep.min(LONGEST_WAIT));
         // What finds no room now is done in the next round.
         let _ = self.seed.tracker.try_send(CloseOlderThan(before(wait)));
-        let Some(keep) = keep else { return };
-        let _ = self.seed.store.try_send(ExpireJobs(before(keep)));
+        let bound = |number: usize| (number > 0).then_some(number as u64);
+        let _ = self.seed.store.try_send(ExpireJobs(Retention {
+            before: keep.map(before),
+            most_jobs: bound(services.config.saltern_keep_jobs_count),
+            most_bytes: bound(services.config.saltern_keep_jobs_size),
+        }));
         if let Some(mirror) = &self.seed.mirror {
             let _ = mirror.try_send(CleanJobFiles);
         }

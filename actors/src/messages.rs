@@ -4,7 +4,7 @@
 use actix::Message;
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
 use saltern_requests::{BatchPlan, Publication, StartJob, StoreReturn};
-use saltern_store::jobs::Write;
+use saltern_store::jobs::{Retention, Write};
 use saltern_wire::msgpack::MapView;
 use saltern_wire::zmtp::Incoming;
 
@@ -149,11 +149,10 @@ pub struct Beginning {
     pub publication: Publication,
 }
 
-/// Delete what is older than this moment (microseconds since 1970), a slice at a time. From
-/// Maintenance.
+/// Remove what need not be kept, a slice at a time. From Maintenance.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct ExpireJobs(pub i64);
+pub struct ExpireJobs(pub Retention);
 
 /// The log is folded but for a little; do the rest. From LogFolder.
 #[derive(Message)]
@@ -233,6 +232,11 @@ pub struct FollowUp;
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct CleanJobFiles;
+
+/// Delete the files of these jobs, which the store does not keep any more. From JobStore.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct RemoveJobFiles(pub Vec<Jid>);
 
 // ---- to Remotes -----------------------------------------------------------------------------
 

@@ -452,6 +452,7 @@ impl Plan {
             bus: bus.clone().recipient(),
             publisher: publisher.clone().recipient(),
             mirror: mirror.clone().map(Addr::recipient),
+            cleaner: mirror.clone().map(Addr::recipient),
             folder: folder.recipient(),
             tracker: tracker_slot.clone(),
             metrics: store_metrics,

@@ -17,6 +17,7 @@ mod mixed;
 mod pillar;
 mod presence;
 mod probe;
+mod runners;
 mod sessions;
 mod shortage;
 mod targets;

@@ -45,6 +45,7 @@ fn rig(limits: DatabaseLimits) -> Rig {
         bus: to_bus,
         publisher: to_publisher,
         mirror: None,
+        cleaner: None,
         folder: to_folder,
         tracker: Arc::new(Mutex::new(Some(to_tracker))),
         metrics: metrics.clone(),
@@ -342,8 +343,12 @@ fn old_jobs_go_in_slices_and_returns_come_in_between() {
         };
         rig.store.try_send(persist).unwrap();
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
-        rig.address.try_send(ExpireJobs(2)).unwrap();
-        rig.address.try_send(ExpireJobs(2)).unwrap();
+        let retention = Retention {
+            before: Some(2),
+            ..Retention::default()
+        };
+        rig.address.try_send(ExpireJobs(retention)).unwrap();
+        rig.address.try_send(ExpireJobs(retention)).unwrap();
         let mut newer = returned("new", "f", 1);
         newer.received = 5;
         newer.jid = Jid::parse("20270102030405060708").unwrap();

@@ -189,6 +189,11 @@ pub struct MasterConfig {
     pub saltern_max_connections: usize,
     /// Most connections of an address to a port; `None` for no limit.
     pub saltern_max_connections_per_address: Option<usize>,
+    /// Of more jobs than this the oldest are removed; 0 for no such bound.
+    pub saltern_keep_jobs_count: usize,
+    /// While the rows of the job database take more bytes, the oldest jobs are removed; 0 for no
+    /// such bound.
+    pub saltern_keep_jobs_size: usize,
     /// Largest message of a known peer, in bytes.
     pub saltern_max_message_size: usize,
     /// Largest message of an unknown peer, in bytes.
@@ -463,6 +468,8 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
             0,
             i64::MAX,
         )),
+        saltern_keep_jobs_count: reader.usize("saltern_keep_jobs_count", 0, i64::MAX),
+        saltern_keep_jobs_size: reader.bytes("saltern_keep_jobs_size", 0),
         saltern_max_message_size: reader.bytes("saltern_max_message_size", 1 << 16),
         saltern_max_unauthenticated_size: reader.bytes("saltern_max_unauthenticated_size", 1 << 14),
         saltern_handshake_timeout: reader.seconds("saltern_handshake_timeout"),

@@ -24,6 +24,13 @@ pub const OURS: &[OurOption] = &[
               returns, \"loads\" only the jobs, \"off\" nothing. The job database has it all." },
     OurOption { name: "saltern_job_database", default: "\"\"",
         doc: "Path of the job database; empty means \"saltern/jobs.sqlite\" under cachedir." },
+    OurOption { name: "saltern_keep_jobs_count", default: "0",
+        doc: "Of more jobs than this the oldest are removed, whatever their age, but none that is \
+              waited for; 0 for no such bound." },
+    OurOption { name: "saltern_keep_jobs_size", default: "0",
+        doc: "While the rows of the job database take more bytes than this (or text such as \
+              \"10 GiB\"), the oldest jobs are removed, as above. The file does not shrink, it is \
+              filled again; 0 for no such bound." },
     OurOption { name: "saltern_max_connections", default: "40000",
         doc: "Most connections at a time on each of the two ports. Further ones are closed." },
     OurOption { name: "saltern_max_connections_per_address", default: "10000",

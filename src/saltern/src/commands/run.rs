@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// The function, such as `jobs.list_jobs`.
     function: String,
     /// Its arguments, read as YAML; `name=value` is an argument with a name.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(allow_negative_numbers = true)]
     arguments: Vec<String>,
 }
 

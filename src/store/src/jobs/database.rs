@@ -16,10 +16,12 @@ use crate::error::{Result, StoreError};
 
 /// The only writer of the job database.
 pub struct JobDatabase {
-    connection: Connection,
-    path: PathBuf,
+    pub(super) connection: Connection,
+    pub(super) path: PathBuf,
     limits: DatabaseLimits,
-    next: NextIds,
+    pub(super) next: NextIds,
+    /// Jobs above the bound that is kept, as counted last, without those removed since.
+    pub(super) excess: u64,
     /// Changes since the log was last folded whole; a large one counts as its pages.
     unfolded: u64,
     failures: Seldom,
@@ -31,7 +33,7 @@ const COMPLAINT: Duration = Duration::from_secs(60);
 /// Numbers are given here and not by SQLite, which would give the numbers of deleted last rows
 /// again; the mirror's place in the numbering would then skip new rows.
 #[derive(Clone, Copy)]
-struct NextIds {
+pub(super) struct NextIds {
     job: i64,
     returned: i64,
 }
@@ -54,6 +56,7 @@ impl JobDatabase {
             path: path.to_path_buf(),
             limits,
             next,
+            excess: 0,
             // What an earlier life left in the log is folded before long.
             unfolded: limits.checkpoint_changes / 2,
             failures: Seldom::every(COMPLAINT),
@@ -91,22 +94,6 @@ impl JobDatabase {
         Ok(written)
     }
 
-    /// Removes what is older than `cutoff` (microseconds since 1970-01-01 UTC), at most about
-    /// `slice` rows in one short transaction; 0 says that nothing is left to remove.
-    ///
-    /// A job is as old as its publish; a return without a job is as old as its arrival.
-    pub fn expire_before(&mut self, cutoff: i64, slice: usize) -> Result<usize> {
-        let slice = i64::try_from(slice.max(1)).unwrap_or(i64::MAX);
-        let next = self.next;
-        self.transact("remove old jobs", |transaction| {
-            let removed = expire(transaction, cutoff, slice)?;
-            if removed > 0 {
-                remember_next_ids(transaction, next)?;
-            }
-            Ok(removed)
-        })
-    }
-
     /// Whether it is time that a [`Checkpointer`] folds the write-ahead log.
     pub fn log_is_long(&self) -> bool {
         self.unfolded >= self.limits.checkpoint_changes
@@ -127,7 +114,7 @@ impl JobDatabase {
         folded
     }
 
-    fn transact<T>(
+    pub(super) fn transact<T>(
         &mut self,
         action: &'static str,
         body: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -208,7 +195,7 @@ fn apply(
         } => batches::give_up(transaction, jid, minions, reason),
         Write::BatchOver { jid, halted } => batches::end(transaction, jid, halted.as_deref()),
         Write::DeleteJob { jid } => {
-            let rows = delete_job(transaction, jid.as_str(), i64::MAX)?;
+            let rows = delete_job(transaction, jid.as_str(), i64::MAX)?.rows;
             remember_next_ids(transaction, *next)?;
             Ok(Written::Deleted { rows })
         }
@@ -341,15 +328,27 @@ fn job_exists(transaction: &Transaction<'_>, jid: &Jid) -> rusqlite::Result<bool
         .exists([jid.as_str()])
 }
 
+/// What went of a job.
+pub(super) struct DeletedRows {
+    pub(super) rows: usize,
+    /// Nothing of the job is left.
+    pub(super) is_gone: bool,
+}
+
 /// Removes up to `slice` returns of a job, and the job itself once none are left.
-fn delete_job(transaction: &Transaction<'_>, jid: &str, slice: i64) -> rusqlite::Result<usize> {
+pub(super) fn delete_job(
+    transaction: &Transaction<'_>,
+    jid: &str,
+    slice: i64,
+) -> rusqlite::Result<DeletedRows> {
     let mut rows = transaction
         .prepare_cached(
             "DELETE FROM returns
              WHERE id IN (SELECT id FROM returns WHERE jid = ?1 LIMIT ?2)",
         )?
         .execute(params![jid, slice])?;
-    if i64::try_from(rows).unwrap_or(i64::MAX) < slice {
+    let is_gone = i64::try_from(rows).unwrap_or(i64::MAX) < slice;
+    if is_gone {
         rows += transaction
             .prepare_cached("DELETE FROM expected_part WHERE jid = ?1")?
             .execute([jid])?;
@@ -358,33 +357,7 @@ fn delete_job(transaction: &Transaction<'_>, jid: &str, slice: i64) -> rusqlite:
             .prepare_cached("DELETE FROM jobs WHERE jid = ?1")?
             .execute([jid])?;
     }
-    Ok(rows)
-}
-
-fn expire(transaction: &Transaction<'_>, cutoff: i64, slice: i64) -> rusqlite::Result<usize> {
-    let mut removed = 0;
-    loop {
-        let left = slice - i64::try_from(removed).unwrap_or(slice);
-        if left <= 0 {
-            return Ok(removed);
-        }
-        let oldest: Option<String> = transaction
-            .prepare_cached("SELECT jid FROM jobs WHERE created < ?1 ORDER BY created LIMIT 1")?
-            .query_row([cutoff], |row| row.get(0))
-            .optional()?;
-        let Some(jid) = oldest else { break };
-        removed += delete_job(transaction, &jid, left)?;
-    }
-    let left = slice - i64::try_from(removed).unwrap_or(slice);
-    // Returns are numbered as they arrive, so the old ones stand in front.
-    removed += transaction
-        .prepare_cached(
-            "DELETE FROM returns WHERE id IN (
-                 SELECT id FROM (SELECT id, jid, received FROM returns ORDER BY id LIMIT ?2)
-                 WHERE received < ?1 AND jid NOT IN (SELECT jid FROM jobs))",
-        )?
-        .execute(params![cutoff, left])?;
-    Ok(removed)
+    Ok(DeletedRows { rows, is_gone })
 }
 
 /// One more than every number that was ever given in `table`.
@@ -402,7 +375,10 @@ fn next_id(connection: &Connection, table: &'static str) -> rusqlite::Result<i64
 }
 
 /// Before rows go: keeps where the numbering stands, in case the highest ones are among them.
-fn remember_next_ids(transaction: &Transaction<'_>, next: NextIds) -> rusqlite::Result<()> {
+pub(super) fn remember_next_ids(
+    transaction: &Transaction<'_>,
+    next: NextIds,
+) -> rusqlite::Result<()> {
     let mut statement =
         transaction.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
     statement.execute(params!["jobs", next.job])?;

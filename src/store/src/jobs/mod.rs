@@ -12,6 +12,7 @@ mod checkpoint;
 mod database;
 mod listing;
 mod reader;
+mod retention;
 mod schema;
 
 pub use batches::{BatchReturn, StoredBatch};
@@ -19,6 +20,7 @@ pub use checkpoint::{Checkpointer, Folded};
 pub use database::JobDatabase;
 pub use listing::{JobHead, JobsPage, ReturnsPage};
 pub use reader::{JobReader, OpenJob, StoredJob, StoredReturn};
+pub use retention::{Reason, Removed, Retention, Size};
 pub use schema::set_aside;
 
 use bytes::Bytes;

@@ -8,6 +8,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use saltern_model::Jid;
+
 use super::JobFiles;
 use crate::error::{Result, StoreError};
 use crate::files::Version;
@@ -52,6 +54,17 @@ impl JobFiles {
             }
         }
         Ok(removed)
+    }
+
+    /// Removes the files of one job, if there are any.
+    pub fn remove(&self, jid: &Jid) -> Result<()> {
+        let dir = self.job_dir(jid)?;
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::io("remove", dir, error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// All parts at once.

@@ -6,7 +6,8 @@ use std::io::{Seek, SeekFrom, Write as _};
 use bytes::Bytes;
 use saltern_model::{Compat, MinionId};
 use saltern_store::{
-    DatabaseLimits, JobDatabase, JobReader, JobState, StoreError, Write, Written, set_aside,
+    DatabaseLimits, JobDatabase, JobReader, JobState, Reason, Removed, Retention, StoreError,
+    Write, Written, set_aside,
 };
 use saltern_wire::msgpack::Value;
 use tempfile::TempDir;
@@ -22,6 +23,18 @@ fn open() -> (TempDir, JobDatabase) {
 
 fn names(minions: &[MinionId]) -> Vec<&str> {
     minions.iter().map(MinionId::as_str).collect()
+}
+
+fn older_than(before: i64) -> Retention {
+    Retention {
+        before: Some(before),
+        ..Retention::default()
+    }
+}
+
+/// Removes whatever need not be kept; says what went with each slice.
+fn remove(database: &mut JobDatabase, retention: Retention, slice: usize) -> Vec<Removed> {
+    std::iter::from_fn(|| database.remove_slice(&retention, slice).expect("removed")).collect()
 }
 
 #[test]
@@ -182,7 +195,7 @@ fn numbers_are_not_used_again_after_everything_expired() {
             Write::Return(ret(1, "b", Value::Nil)),
         ])
         .expect("committed");
-    while database.expire_before(i64::MAX, 1).expect("expired") > 0 {}
+    remove(&mut database, older_than(i64::MAX), 1);
     drop(database);
     let mut database = JobDatabase::open(&path, DatabaseLimits::default()).expect("reopened");
     let written = database
@@ -211,21 +224,15 @@ fn old_jobs_go_in_slices_and_take_everything_with_them() {
     let reader = database.reader().expect("a reader");
     // Job 1 is old, job 2 is not; the returns of 7 have no job and came before the cutoff.
     let cutoff = job(2, &[]).created;
-    let mut slices = 0;
-    while database.expire_before(cutoff, 4).expect("expired") > 0 {
-        slices += 1;
-    }
+    let slices = remove(&mut database, older_than(cutoff), 4).len();
     assert!(slices >= 3, "{slices}");
     assert!(reader.load(&jid(1)).expect("read").is_none());
     assert_eq!(reader.returns(&jid(1)).expect("read").len(), 0);
     assert_eq!(reader.returns(&jid(2)).expect("read").len(), 10);
     // They are younger than the cutoff by when they arrived, so they stay as well.
     assert_eq!(reader.returns(&jid(7)).expect("read").len(), 10);
-    while database
-        .expire_before(ret(7, "m", Value::Nil).received + 1, 4)
-        .expect("expired")
-        > 0
-    {}
+    let cutoff = ret(7, "m", Value::Nil).received + 1;
+    remove(&mut database, older_than(cutoff), 4);
     assert_eq!(reader.counts().expect("read"), (0, 0));
 }
 
@@ -245,6 +252,82 @@ fn a_deleted_job_leaves_nothing() {
     assert_eq!(written, [Written::Deleted { rows: 3 }]);
     let written = database.commit(&[delete]).expect("committed");
     assert_eq!(written, [Written::Deleted { rows: 0 }]);
+}
+
+/// Ten jobs with a return each, the third open.
+fn ten_jobs(database: &mut JobDatabase, bytes: usize) {
+    for number in 0..10 {
+        let mut writes = vec![
+            Write::Job(job(number, &["a"])),
+            Write::Return(ret(number, "a", Value::from("x".repeat(bytes)))),
+        ];
+        if number != 3 {
+            writes.push(Write::JobState {
+                jid: jid(number),
+                state: JobState::Complete,
+                at: 0,
+                notes: None,
+            });
+        }
+        database.commit(&writes).expect("committed");
+    }
+}
+
+fn numbers_left(database: &JobDatabase) -> Vec<u32> {
+    let reader = database.reader().expect("a reader");
+    (0..20)
+        .filter(|number| reader.load(&jid(*number)).expect("read").is_some())
+        .collect()
+}
+
+#[test]
+fn of_too_many_jobs_the_oldest_go_but_none_that_is_waited_for() {
+    let (_dir, mut database) = open();
+    ten_jobs(&mut database, 1);
+    let most = |jobs: u64| Retention {
+        most_jobs: Some(jobs),
+        ..Retention::default()
+    };
+    assert!(remove(&mut database, most(10), 100).is_empty());
+    let removed = remove(&mut database, most(5), 4);
+    assert!(removed.len() > 1, "in slices");
+    assert!(removed.iter().all(|slice| slice.reason == Reason::Count));
+    let gone: Vec<_> = removed.into_iter().flat_map(|slice| slice.jobs).collect();
+    assert_eq!(gone, [jid(0), jid(1), jid(2), jid(4), jid(5)]);
+    assert_eq!(numbers_left(&database), [3, 6, 7, 8, 9]);
+    remove(&mut database, most(0), 100);
+    assert_eq!(numbers_left(&database), [3]);
+    // Jobs that come later are counted anew.
+    database
+        .commit(&[Write::Job(job(11, &["a"]))])
+        .expect("committed");
+    assert!(remove(&mut database, most(2), 100).is_empty());
+}
+
+#[test]
+fn what_is_too_large_goes_and_its_pages_are_used_again() {
+    let (_dir, mut database) = open();
+    ten_jobs(&mut database, 40_000);
+    let full = database.size().expect("measured");
+    let most = Retention {
+        most_bytes: Some(full.file / 2),
+        ..Retention::default()
+    };
+    let removed = remove(&mut database, most, 2);
+    assert!(removed.iter().all(|slice| slice.reason == Reason::Size));
+    let left = numbers_left(&database);
+    assert!(
+        left.contains(&3) && left.contains(&9) && left.len() < 8,
+        "{left:?}"
+    );
+    let size = database.size().expect("measured");
+    assert!(size.file - size.free <= full.file / 2);
+    let large = Value::from("x".repeat(40_000));
+    for number in 0..3 {
+        let write = Write::Return(ret(number, "b", large.clone()));
+        database.commit(&[write]).expect("committed");
+    }
+    assert_eq!(database.size().expect("measured").file, full.file);
 }
 
 #[test]
@@ -280,7 +363,7 @@ fn without_space_writes_are_refused_reads_go_on_and_space_heals() {
     assert!(reader.load(&jid(kept)).expect("read").is_none());
     let again = database.commit(&[Write::Return(ret(kept, "a", big.clone()))]);
     assert!(again.is_err_and(|error| error.is_full()));
-    while database.expire_before(i64::MAX, 100).expect("expired") > 0 {}
+    remove(&mut database, older_than(i64::MAX), 100);
     let written = database
         .commit(&[Write::Return(ret(kept, "a", big))])
         .expect("committed");
