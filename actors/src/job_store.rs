@@ -7,34 +7,36 @@
 //! A batch that dies with the actor was not acknowledged: its answers are dropped, which tells
 //! every peer at once that its request was not handled.
 
+mod disk;
+mod removal;
+
 use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
-use actix::dev::SendError;
-use actix::{
-    Actor, ActorFuture, AsyncContext, Context, Handler, Message, Recipient, ResponseActFuture,
-};
+use actix::{Actor, ActorFuture, AsyncContext, Context, Handler, Recipient, ResponseActFuture};
 use parking_lot::Mutex;
+use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::{
     Histogram, IntCounter, IntCounterVec, IntGaugeVec, Registry, SECONDS, counter, counter_vec,
     gauge_vec, histogram,
 };
 use saltern_base::seldom::Seldom;
-use saltern_model::Jid;
+use saltern_model::{Compat, Jid};
 use saltern_store::jobs::{JobDatabase, JobState, Retention, Write, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::messages::{
-    AfterCommit, Beginning, ExpireJobs, FinishFolding, Fire, FoldLog, FollowUp, Persist, Publish,
+    AfterCommit, Beginning, FinishFolding, Fire, FoldLog, FollowUp, Persist, Publish,
     RemoveJobFiles, Stored, StoredReturn,
 };
 use crate::send::{Outbox, Sends};
+use disk::{DiskMetrics, DiskWatch, State};
 
 /// What a store is built from.
 #[derive(Clone)]
@@ -51,6 +53,11 @@ pub(crate) struct Seed {
     pub(crate) folder: Recipient<FoldLog>,
     /// The tracker is built after the store, and is asked only at run time.
     pub(crate) tracker: Arc<Mutex<Option<Recipient<Stored>>>>,
+    /// `saltern_disk_low`, in bytes.
+    pub(crate) disk_low: u64,
+    /// For the events about the disk.
+    pub(crate) compat: Compat,
+    pub(crate) clock: Clock,
     pub(crate) metrics: StoreMetrics,
 }
 
@@ -62,6 +69,7 @@ pub(crate) struct StoreMetrics {
     failed: IntCounter,
     removed: IntCounterVec,
     bytes: IntGaugeVec,
+    disk: DiskMetrics,
 }
 
 impl StoreMetrics {
@@ -95,6 +103,7 @@ impl StoreMetrics {
                 "Bytes of the job database's main file: those of rows, and those free for new ones.",
                 &["what"],
             ),
+            disk: DiskMetrics::new(registry),
         }
     }
 }
@@ -102,13 +111,11 @@ impl StoreMetrics {
 /// Changes of one commit at most: bounds the memory and the time of a transaction.
 const BATCH: usize = 4096;
 
-/// Rows deleted in one transaction when old jobs expire: short, because returns wait meanwhile.
-const EXPIRY_SLICE: usize = 500;
-
 /// Commits that fail on and on have a line in the log so often.
 const COMPLAINT: Duration = Duration::from_secs(60);
-/// How long to wait for a mirror that has no time to remove files.
-const CLEANER_IS_BUSY: Duration = Duration::from_secs(1);
+
+/// How often the disk is looked at: what can be written in between is well below what is kept free.
+const DISK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub(crate) struct JobStore {
@@ -123,16 +130,12 @@ pub(crate) struct JobStore {
     is_draining: bool,
     /// A full disk fails every commit there is, and the log may lie on it too.
     failures: Seldom,
+    disk: DiskWatch,
     /// What need not be kept is being removed.
     expiring: Option<Retention>,
     /// Removed jobs whose files the mirror has not been told to remove.
     gone: Vec<Jid>,
 }
-
-/// Remove the next slice of old jobs.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct ExpireSlice;
 
 impl Child for JobStore {
     type Seed = Seed;
@@ -149,6 +152,7 @@ impl Child for JobStore {
             brought: HashSet::new(),
             commit_is_due: false,
             is_draining: false,
+            disk: DiskWatch::new(seed.disk_low),
             expiring: None,
             failures: Seldom::every(COMPLAINT),
             gone: Vec::new(),
@@ -166,6 +170,12 @@ impl Child for JobStore {
 
 impl Actor for JobStore {
     type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        self.look_at_disk(context);
+        self.measure();
+        context.run_interval(DISK_INTERVAL, |store, context| store.look_at_disk(context));
+    }
 }
 
 impl Sends for JobStore {
@@ -229,58 +239,6 @@ impl Handler<Persist> for JobStore {
     }
 }
 
-impl Handler<ExpireJobs> for JobStore {
-    type Result = ();
-
-    fn handle(&mut self, ExpireJobs(retention): ExpireJobs, context: &mut Self::Context) {
-        if self.expiring.replace(retention).is_none() {
-            context.notify(ExpireSlice);
-        }
-    }
-}
-
-impl Handler<ExpireSlice> for JobStore {
-    type Result = ();
-
-    fn handle(&mut self, _: ExpireSlice, context: &mut Self::Context) {
-        let Some(retention) = self.expiring else {
-            return;
-        };
-        if !self.tell_cleaner() {
-            context.notify_later(ExpireSlice, CLEANER_IS_BUSY);
-            return;
-        }
-        let began = Instant::now();
-        let removed = {
-            let mut database = self.seed.database.lock();
-            database.remove_slice(&retention, EXPIRY_SLICE)
-        };
-        match removed {
-            Ok(None) => {
-                self.expiring = None;
-                self.measure();
-            }
-            Ok(Some(removed)) => {
-                tracing::debug!(
-                    rows = removed.rows,
-                    reason = removed.reason.label(),
-                    "removed"
-                );
-                let counted = &self.seed.metrics.removed;
-                let counted = counted.with_label_values(&[removed.reason.label()]);
-                counted.inc_by(removed.rows as u64);
-                self.gone = removed.jobs;
-                // At most half of the time goes into this, so that returns are not held up.
-                context.notify_later(ExpireSlice, began.elapsed());
-            }
-            Err(error) => {
-                tracing::error!(%error, "old jobs cannot be removed");
-                self.expiring = None;
-            }
-        }
-    }
-}
-
 impl Handler<FinishFolding> for JobStore {
     type Result = ();
 
@@ -292,40 +250,16 @@ impl Handler<FinishFolding> for JobStore {
 }
 
 impl JobStore {
-    /// Hands on whose files are to go; `false` while the mirror has no time for it.
-    fn tell_cleaner(&mut self) -> bool {
-        let gone = std::mem::take(&mut self.gone);
-        let Some(cleaner) = self.seed.cleaner.as_ref().filter(|_| !gone.is_empty()) else {
-            return true;
-        };
-        match cleaner.try_send(RemoveJobFiles(gone)) {
-            Err(SendError::Full(RemoveJobFiles(gone))) => {
-                self.gone = gone;
-                false
-            }
-            _ => true,
-        }
-    }
-
-    fn measure(&self) {
-        match self.seed.database.lock().size() {
-            Ok(size) => {
-                let set = |what: &str, bytes: u64| {
-                    let gauge = self.seed.metrics.bytes.with_label_values(&[what]);
-                    gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
-                };
-                set("rows", size.file.saturating_sub(size.free));
-                set("free", size.free);
-            }
-            Err(error) => tracing::error!(%error, "the job database cannot be measured"),
-        }
-    }
-
     fn commit(&mut self, context: &mut Context<Self>) {
         let writes = std::mem::take(&mut self.writes);
         let follow = std::mem::take(&mut self.follow);
         self.brought.clear();
         if follow.is_empty() {
+            return;
+        }
+        if self.disk.state() == State::Full {
+            // Said once, when the disk became full.
+            self.refuse(follow);
             return;
         }
         match self.write(&writes) {
@@ -335,7 +269,12 @@ impl JobStore {
                 tracing::debug!(%error, requests = follow.len(), "each is tried alone");
                 self.commit_each(&writes, follow, context);
             }
-            Err(error) => self.give_up(follow, &error),
+            Err(error) => {
+                self.give_up(follow, &error);
+                if error.is_full() {
+                    self.look_at_disk(context);
+                }
+            }
         }
     }
 
@@ -380,6 +319,11 @@ impl JobStore {
         if let Some(times) = self.failures.happened() {
             tracing::error!(%error, requests = follow.len(), times, "nothing was stored");
         }
+        self.refuse(follow);
+    }
+
+    fn refuse(&self, follow: Vec<(usize, AfterCommit)>) {
+        self.seed.metrics.disk.refused.inc_by(follow.len() as u64);
         for (_, then) in follow {
             if let Some(answer) = then.answer {
                 answer.failed();

@@ -455,6 +455,9 @@ impl Plan {
             cleaner: mirror.clone().map(Addr::recipient),
             folder: folder.recipient(),
             tracker: tracker_slot.clone(),
+            disk_low: self.config.saltern_disk_low as u64,
+            compat: self.config.salt_compat,
+            clock: self.clock.clone(),
             metrics: store_metrics,
         };
         let store: Addr<JobStore> = self.root.start_child(self.on_thread("jobs"), seed, 0);

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::answer::Answer;
-use crate::messages::BegunJob;
+use crate::messages::{BegunJob, ExpireJobs};
 use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 use crate::window::Windows;
 
@@ -48,6 +48,9 @@ fn rig(limits: DatabaseLimits) -> Rig {
         cleaner: None,
         folder: to_folder,
         tracker: Arc::new(Mutex::new(Some(to_tracker))),
+        disk_low: 0,
+        compat: Compat::V3008,
+        clock: Clock::manual(std::time::SystemTime::UNIX_EPOCH),
         metrics: metrics.clone(),
     };
     let tree = tree(&registry);

@@ -189,6 +189,9 @@ pub struct MasterConfig {
     pub saltern_max_connections: usize,
     /// Most connections of an address to a port; `None` for no limit.
     pub saltern_max_connections_per_address: Option<usize>,
+    /// With less room than this for the job database there is a warning, and with a sixteenth of it
+    /// nothing is written; 0 leaves it to the disk.
+    pub saltern_disk_low: usize,
     /// Of more jobs than this the oldest are removed; 0 for no such bound.
     pub saltern_keep_jobs_count: usize,
     /// While the rows of the job database take more bytes, the oldest jobs are removed; 0 for no
@@ -468,6 +471,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
             0,
             i64::MAX,
         )),
+        saltern_disk_low: reader.bytes("saltern_disk_low", 0),
         saltern_keep_jobs_count: reader.usize("saltern_keep_jobs_count", 0, i64::MAX),
         saltern_keep_jobs_size: reader.bytes("saltern_keep_jobs_size", 0),
         saltern_max_message_size: reader.bytes("saltern_max_message_size", 1 << 16),

@@ -69,6 +69,11 @@ impl Tag {
         Self::trusted(format!("salt/run/{jid}/{what}"))
     }
 
+    /// `saltern/store/<state>`: how much room the job database has (`roomy`, `low`, `full`).
+    pub fn store(state: &'static str) -> Self {
+        Self::trusted(format!("saltern/store/{state}"))
+    }
+
     /// `<jid>`: who was targeted (3006 and 3007).
     pub fn bare_jid(jid: &crate::Jid) -> Self {
         Self::trusted(jid.to_string())

@@ -26,8 +26,8 @@ pub use dropfile::Dropfile;
 pub use error::{Result, StoreError};
 pub use jobs::{
     BatchReturn, Checkpointer, DatabaseLimits, Folded, JobDatabase, JobReader, JobState, OpenJob,
-    Reason, Removed, Retention, Size, StoredBatch, StoredJob, StoredReturn, Write, Written,
-    set_aside,
+    Reason, Recovered, Removed, Retention, Room, Size, StoredBatch, StoredJob, StoredReturn, Write,
+    Written, set_aside,
 };
 pub use master_keys::MasterKeys;
 pub use minion_data::MinionDataStore;

@@ -31,6 +31,11 @@ pub const OURS: &[OurOption] = &[
         doc: "While the rows of the job database take more bytes than this (or text such as \
               \"10 GiB\"), the oldest jobs are removed, as above. The file does not shrink, it is \
               filled again; 0 for no such bound." },
+    OurOption { name: "saltern_disk_low", default: "536870912",
+        doc: "With less room than this for the job database (bytes or text such as \"1 GiB\", at \
+              most a twentieth of its disk) there is a warning and the event saltern/store/low. \
+              With less than a sixteenth of it nothing is written until there is room again: jobs \
+              are refused, returns are not acknowledged. 0 leaves it to the disk." },
     OurOption { name: "saltern_max_connections", default: "40000",
         doc: "Most connections at a time on each of the two ports. Further ones are closed." },
     OurOption { name: "saltern_max_connections_per_address", default: "10000",

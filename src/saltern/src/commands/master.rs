@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use saltern_actors::{Master, MasterParts, StartError};
 use saltern_base::clock::Clock;
@@ -18,6 +19,7 @@ use saltern_requests::{OpenError, Stores};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
 use super::{chain, complain, load_config};
 use crate::{ConfigArgument, logging, privileges};
@@ -137,7 +139,7 @@ fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, OpenError> {
     let clock = Clock::system();
     let stores = Stores::open(config, &clock)?;
     make_directories(config)?;
-    let database = JobDatabase::open(&config.saltern_job_database, DatabaseLimits::default())?;
+    let database = open_database(&config.saltern_job_database, &clock)?;
     Ok(MasterParts {
         config: config.clone(),
         clock,
@@ -145,6 +147,33 @@ fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, OpenError> {
         database,
         registry: Registry::new(),
     })
+}
+
+/// For so long a start may be held up by the recovery of a damaged database.
+const RECOVERY: Duration = Duration::from_secs(30);
+
+fn open_database(path: &Path, clock: &Clock) -> Result<JobDatabase, StoreError> {
+    let until = Instant::now() + RECOVERY;
+    let limits = DatabaseLimits::default();
+    let is_enough = || Instant::now() >= until;
+    let (database, recovered) =
+        JobDatabase::open_or_recover(path, limits, clock.unix(), &is_enough)?;
+    if let Some(recovered) = recovered {
+        let set_aside = recovered.set_aside.display();
+        let rest = if recovered.is_cut_short {
+            "; it took too long, so older ones are still only there"
+        } else {
+            ""
+        };
+        tracing::error!(
+            "the job database was damaged ({}) and is now \"{set_aside}\"; {} jobs and {} returns \
+             of it could be read and are in a new one{rest}",
+            recovered.damage,
+            recovered.jobs,
+            recovered.returns,
+        );
+    }
+    Ok(database)
 }
 
 /// The directories that stock's tools expect a master to have made (`verify_env` in
@@ -256,10 +285,7 @@ fn exit_of(error: &StoreError) -> Exit {
 
 fn advice(error: &StoreError) -> &'static str {
     match error {
-        StoreError::Corrupt { .. } => {
-            "; nothing was changed: move the file away to start with an empty history, or recover \
-             it with sqlite3's .recover"
-        }
+        StoreError::Corrupt { .. } => "; a new one cannot be made in its place",
         StoreError::Full { .. } => "; nothing was changed: make room and start again",
         _ => "",
     }

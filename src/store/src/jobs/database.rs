@@ -130,6 +130,9 @@ impl JobDatabase {
         })();
         attempt.map_err(|error| {
             let error = wrap(&self.path, action, error);
+            if error.is_corrupt() {
+                schema::suspect(&self.path);
+            }
             if let StoreError::Database { source, .. } = &error
                 && let Some(times) = self.failures.happened()
             {

@@ -12,7 +12,9 @@ mod checkpoint;
 mod database;
 mod listing;
 mod reader;
+mod recover;
 mod retention;
+mod room;
 mod schema;
 
 pub use batches::{BatchReturn, StoredBatch};
@@ -20,7 +22,9 @@ pub use checkpoint::{Checkpointer, Folded};
 pub use database::JobDatabase;
 pub use listing::{JobHead, JobsPage, ReturnsPage};
 pub use reader::{JobReader, OpenJob, StoredJob, StoredReturn};
+pub use recover::Recovered;
 pub use retention::{Reason, Removed, Retention, Size};
+pub use room::Room;
 pub use schema::set_aside;
 
 use bytes::Bytes;
@@ -34,7 +38,7 @@ pub struct DatabaseLimits {
     /// Page cache of the writer, in bytes; a reader takes an eighth of it.
     pub cache_bytes: u32,
     /// Files up to this size are examined as a whole when they are opened, in bytes; larger ones
-    /// would delay the start and can be examined later with [`JobReader::quick_check`].
+    /// would delay the start, and are when damage was met while they were in use.
     pub check_bytes: u64,
     /// The log counts as long ([`JobDatabase::log_is_long`]) after so many changes; a large one
     /// counts as its pages of 4 KiB.

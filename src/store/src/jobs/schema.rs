@@ -135,10 +135,27 @@ pub(super) fn open_writer(path: &Path, limits: &DatabaseLimits) -> Result<Connec
         take_steps(&mut connection, steps, is_new).map_err(failed("lay out"))?;
     }
     let size = fs::metadata(path).map_or(0, |meta| meta.len());
-    if size <= limits.check_bytes {
+    let suspicion = suspicion(path);
+    if size <= limits.check_bytes || suspicion.exists() {
         quick_check(&connection, path)?;
+        crate::files::remove(&suspicion)?;
     }
     Ok(connection)
+}
+
+/// The file whose presence asks for an examination at the next start.
+fn suspicion(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".suspect");
+    PathBuf::from(name)
+}
+
+/// Damage was met: the next start examines the database, whatever its size.
+pub(super) fn suspect(path: &Path) {
+    let create = crate::files::Create::PRIVATE;
+    if let Err(error) = crate::files::create_new(&suspicion(path), b"", create) {
+        tracing::error!(%error, "the next start will not examine the job database");
+    }
 }
 
 /// Opens an existing database for reading only.
@@ -215,6 +232,7 @@ pub fn set_aside(path: &Path, stamp: i64) -> Result<PathBuf> {
             Err(source) => return Err(StoreError::io("set aside", from, source)),
         }
     }
+    crate::files::remove(&suspicion(path))?;
     Ok(target(""))
 }
 

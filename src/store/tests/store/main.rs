@@ -7,4 +7,5 @@ mod jobs;
 mod keys;
 mod mirror;
 mod pki;
+mod recover;
 mod stock;

@@ -1,0 +1,240 @@
+//! Watches the disk of the job database: says early that it becomes full, and stops writing while
+//! something is left for everybody else.
+//!
+//! Read-only means: no job is begun and no return acknowledged; minions keep what they have and
+//! send it again. Reads, events and the removal of old jobs go on. The moment there is room again,
+//! writing goes on by itself.
+
+use actix::Context;
+use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
+use saltern_model::{Event, Packed, Tag, stamp};
+use saltern_store::Room;
+use saltern_wire::msgpack::{Dialect, Value, encode};
+
+use super::JobStore;
+use crate::messages::Fire;
+
+/// How the disk is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum State {
+    /// There is room.
+    #[default]
+    Roomy,
+    /// There is less than somebody should know of.
+    Low,
+    /// There is so little that nothing is written.
+    Full,
+}
+
+impl State {
+    /// The last part of the tag of the event.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Roomy => "roomy",
+            Self::Low => "low",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// Below this part of the bound for "low", nothing is written.
+const FULL: u64 = 16;
+
+/// Of a small disk, "low" is at most this part.
+const OF_SMALL: u64 = 20;
+
+/// Judges by what it saw before, so that the state does not flicker about a bound.
+pub(super) struct DiskWatch {
+    /// `saltern_disk_low`, in bytes; 0 looks away.
+    low: u64,
+    state: State,
+    /// Bytes of the reserve that were given up: they are not for what is refused.
+    owed: u64,
+}
+
+impl DiskWatch {
+    pub(super) fn new(low: u64) -> Self {
+        Self {
+            low,
+            state: State::default(),
+            owed: 0,
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// The new state, if it is a new one.
+    pub(super) fn judge(&mut self, room: Room) -> Option<State> {
+        let low = self.low.min(room.total / OF_SMALL);
+        let full = low / FULL;
+        let free = room.free.saturating_sub(self.owed);
+        // To be better than it was takes a little more than that.
+        let better = |bound: u64, than: State| match self.state >= than {
+            true => bound.saturating_add(bound / 4),
+            false => bound,
+        };
+        let state = if free < better(full, State::Full) {
+            State::Full
+        } else if free < better(low, State::Low) {
+            State::Low
+        } else {
+            State::Roomy
+        };
+        (std::mem::replace(&mut self.state, state) != state).then_some(state)
+    }
+}
+
+/// What is measured.
+#[derive(Clone)]
+pub(crate) struct DiskMetrics {
+    pub(super) room: IntGauge,
+    pub(super) is_full: IntGauge,
+    pub(super) refused: IntCounter,
+}
+
+impl DiskMetrics {
+    pub(super) fn new(registry: &Registry) -> Self {
+        Self {
+            room: gauge(
+                registry,
+                "saltern_store_room_bytes",
+                "Bytes that the job database can still take: free on its disk and within its file.",
+            ),
+            is_full: gauge(
+                registry,
+                "saltern_store_read_only",
+                "1 while nothing is written because the disk of the job database is full.",
+            ),
+            refused: counter(
+                registry,
+                "saltern_store_refused_total",
+                "Requests that could not be stored, and were refused.",
+            ),
+        }
+    }
+}
+
+impl JobStore {
+    pub(super) fn look_at_disk(&mut self, context: &mut Context<Self>) {
+        let looked = self.seed.database.lock().room();
+        let room = match looked {
+            Ok(room) => room,
+            Err(error) => {
+                tracing::error!(%error, "the disk of the job database cannot be looked at");
+                return;
+            }
+        };
+        let metrics = &self.seed.metrics.disk;
+        metrics
+            .room
+            .set(i64::try_from(room.free).unwrap_or(i64::MAX));
+        let was = self.disk.state();
+        let change = self.disk.judge(room);
+        let state = self.disk.state();
+        metrics.is_full.set(i64::from(state == State::Full));
+        if state == State::Full || state == State::Roomy || was == State::Full {
+            self.keep_reserve(state, room);
+        }
+        let Some(state) = change else { return };
+        let free = room.free;
+        match state {
+            State::Full => tracing::error!(
+                free,
+                "the disk of the job database is full: jobs are refused, returns not acknowledged"
+            ),
+            State::Low => tracing::warn!(free, "the disk of the job database is nearly full"),
+            State::Roomy => tracing::info!(free, "the disk of the job database has room"),
+        }
+        let event = self.disk_event(state, free);
+        self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
+    }
+
+    /// Gives up what is kept back while the disk is full, and takes it again.
+    fn keep_reserve(&mut self, state: State, room: Room) {
+        let database = self.seed.database.lock();
+        let kept = match state {
+            State::Full => database
+                .release_reserve()
+                .map(|bytes| self.disk.owed += bytes),
+            State::Low | State::Roomy => database
+                .hold_reserve(room.total)
+                .map(|()| self.disk.owed = 0),
+        };
+        if let Err(error) = kept {
+            tracing::debug!(%error, "the reserve of the job database");
+        }
+    }
+
+    fn disk_event(&self, state: State, free: u64) -> Event {
+        let now = stamp(self.seed.compat, self.seed.clock.unix_micros());
+        let path = self.seed.database.lock().path().display().to_string();
+        let data = Value::map([
+            ("path", Value::from(path)),
+            ("free", free.into()),
+            ("low", self.seed.disk_low.into()),
+            ("_stamp", now.into()),
+        ]);
+        Event {
+            tag: Tag::store(state.word()),
+            data: Packed::new(encode(&data, Dialect::Bin)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_follows_the_room_and_does_not_flicker() {
+        let mut watch = DiskWatch::new(1_600);
+        let mut judge = |free| {
+            watch.judge(Room {
+                free,
+                total: 1_000_000,
+            })
+        };
+        assert_eq!(judge(5_000), None);
+        assert_eq!(judge(1_599), Some(State::Low));
+        assert_eq!(judge(1_601), None);
+        assert_eq!(judge(99), Some(State::Full));
+        assert_eq!(judge(101), None);
+        assert_eq!(judge(125), Some(State::Low));
+        assert_eq!(judge(1_999), None);
+        assert_eq!(judge(2_000), Some(State::Roomy));
+        assert_eq!(judge(0), Some(State::Full));
+    }
+
+    #[test]
+    fn the_reserve_that_was_given_up_is_no_room() {
+        let mut watch = DiskWatch::new(1_600);
+        let room = |free| Room {
+            free,
+            total: 1_000_000,
+        };
+        assert_eq!(watch.judge(room(0)), Some(State::Full));
+        watch.owed = 500;
+        assert_eq!(watch.judge(room(500)), None);
+        assert_eq!(watch.judge(room(625)), Some(State::Low));
+    }
+
+    #[test]
+    fn of_a_small_disk_a_part_is_low() {
+        let mut watch = DiskWatch::new(512 << 20);
+        let room = |free| Room {
+            free,
+            total: 16 << 20,
+        };
+        assert_eq!(watch.judge(room(1 << 20)), None);
+        assert_eq!(watch.judge(room(512 << 10)), Some(State::Low));
+        assert_eq!(watch.judge(room(1 << 10)), Some(State::Full));
+    }
+
+    #[test]
+    fn who_does_not_want_to_be_told_is_not() {
+        let mut watch = DiskWatch::new(0);
+        assert_eq!(watch.judge(Room { free: 0, total: 9 }), None);
+    }
+}

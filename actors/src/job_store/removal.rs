@@ -1,0 +1,104 @@
+//! What need not be kept goes, a slice at a time, and its files with it.
+
+use std::time::Duration;
+
+use actix::dev::SendError;
+use actix::{AsyncContext, Handler, Message};
+use tokio::time::Instant;
+
+use super::JobStore;
+use crate::messages::{ExpireJobs, RemoveJobFiles};
+
+/// Rows deleted in one transaction when old jobs expire: short, because returns wait meanwhile.
+const EXPIRY_SLICE: usize = 500;
+
+/// How long to wait for a mirror that has no time to remove files.
+const CLEANER_IS_BUSY: Duration = Duration::from_secs(1);
+
+/// Remove the next slice of old jobs.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct ExpireSlice;
+
+impl Handler<ExpireJobs> for JobStore {
+    type Result = ();
+
+    fn handle(&mut self, ExpireJobs(retention): ExpireJobs, context: &mut Self::Context) {
+        if self.expiring.replace(retention).is_none() {
+            context.notify(ExpireSlice);
+        }
+    }
+}
+
+impl Handler<ExpireSlice> for JobStore {
+    type Result = ();
+
+    fn handle(&mut self, _: ExpireSlice, context: &mut Self::Context) {
+        let Some(retention) = self.expiring else {
+            return;
+        };
+        if !self.tell_cleaner() {
+            context.notify_later(ExpireSlice, CLEANER_IS_BUSY);
+            return;
+        }
+        let began = Instant::now();
+        let removed = {
+            let mut database = self.seed.database.lock();
+            database.remove_slice(&retention, EXPIRY_SLICE)
+        };
+        match removed {
+            Ok(None) => {
+                self.expiring = None;
+                self.measure();
+            }
+            Ok(Some(removed)) => {
+                tracing::debug!(
+                    rows = removed.rows,
+                    reason = removed.reason.label(),
+                    "removed"
+                );
+                let counted = &self.seed.metrics.removed;
+                let counted = counted.with_label_values(&[removed.reason.label()]);
+                counted.inc_by(removed.rows as u64);
+                self.gone = removed.jobs;
+                // At most half of the time goes into this, so that returns are not held up.
+                context.notify_later(ExpireSlice, began.elapsed());
+            }
+            Err(error) => {
+                tracing::error!(%error, "old jobs cannot be removed");
+                self.expiring = None;
+            }
+        }
+    }
+}
+
+impl JobStore {
+    /// Hands on whose files are to go; `false` while the mirror has no time for it.
+    fn tell_cleaner(&mut self) -> bool {
+        let gone = std::mem::take(&mut self.gone);
+        let Some(cleaner) = self.seed.cleaner.as_ref().filter(|_| !gone.is_empty()) else {
+            return true;
+        };
+        match cleaner.try_send(RemoveJobFiles(gone)) {
+            Err(SendError::Full(RemoveJobFiles(gone))) => {
+                self.gone = gone;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    pub(super) fn measure(&self) {
+        match self.seed.database.lock().size() {
+            Ok(size) => {
+                let set = |what: &str, bytes: u64| {
+                    let gauge = self.seed.metrics.bytes.with_label_values(&[what]);
+                    gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+                };
+                set("rows", size.file.saturating_sub(size.free));
+                set("free", size.free);
+            }
+            Err(error) => tracing::error!(%error, "the job database cannot be measured"),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! How much more can be written, and something put by for when nothing can.
+//!
+//! Deleting needs room too: what changes goes to the write-ahead log first. So a little is kept
+//! back in a file of its own, which is given up when the disk is full, so that old jobs can still
+//! go, and taken again when there is room.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+
+use super::JobDatabase;
+use crate::error::{Result, StoreError};
+use crate::files::{self, Version};
+
+/// What is kept back at most, in bytes.
+const RESERVE: u64 = 8 << 20;
+
+/// And at most this part of the disk.
+const RESERVE_PART: u64 = 64;
+
+/// What can still be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes free on the file system, and those in the database that are used before it grows.
+    pub free: u64,
+    /// Bytes of the whole file system.
+    pub total: u64,
+}
+
+impl JobDatabase {
+    /// Looks how much room there is.
+    pub fn room(&self) -> Result<Room> {
+        let directory = self.path().parent().unwrap_or(Path::new("."));
+        let disk = rustix::fs::statvfs(directory)
+            .map_err(|error| StoreError::io("look at the room of", directory, error))?;
+        Ok(Room {
+            free: disk.f_bavail.saturating_mul(disk.f_frsize) + self.size()?.free,
+            total: disk.f_blocks.saturating_mul(disk.f_frsize),
+        })
+    }
+
+    /// Keeps the reserve back, unless it is kept already. `total` is [`Room::total`].
+    pub fn hold_reserve(&self, total: u64) -> Result<()> {
+        let path = self.reserve();
+        let failed = |error| StoreError::io("keep room back in", &path, error);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+        let bytes = RESERVE.min(total / RESERVE_PART).max(1);
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            // A file system that cannot promise room has no reserve.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => {
+                // Half of a reserve would only be in the way.
+                files::remove(&path)?;
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// Gives the reserve up; how many bytes it had.
+    pub fn release_reserve(&self) -> Result<u64> {
+        let path = self.reserve();
+        let held = Version::of(&path, false)?.map_or(0, |stat| stat.size());
+        files::remove(&path)?;
+        Ok(held)
+    }
+
+    fn reserve(&self) -> PathBuf {
+        let mut name = self.path().as_os_str().to_owned();
+        name.push(".reserve");
+        PathBuf::from(name)
+    }
+}
