@@ -131,7 +131,7 @@ fn each_minion_has_its_turn_as_places_become_free() {
             counts.map(|field| number(&progress, field)),
             [3, 0, 1, 2, 0]
         );
-        assert_eq!(rig.files().active().unwrap(), [jid.clone()]);
+        assert_eq!(rig.files().active().unwrap(), std::slice::from_ref(&jid));
 
         rig.give_back(1, &jid, 0).await;
         assert_eq!(rig.part(&jid).await, ["m2"]);

@@ -33,10 +33,13 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
+/// Tells whoever drives a batch to end it; see [`Batches::new`].
+type Stop = Box<dyn Fn(&Jid, bool) -> bool + Send + Sync>;
+
 /// The batches of a master.
 pub struct Batches {
     files: BatchFiles,
-    stop: Box<dyn Fn(&Jid, bool) -> bool + Send + Sync>,
+    stop: Stop,
 }
 
 impl Batches {
