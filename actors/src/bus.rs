@@ -6,7 +6,7 @@
 //! and announced to it by a `saltern/bus/gap` event as soon as there is room.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -60,11 +60,42 @@ impl Drop for Subscription {
     }
 }
 
+impl Subscription {
+    /// For saying something to this listener alone.
+    pub(crate) fn newcomer(&self) -> Newcomer {
+        Newcomer {
+            bus: Arc::downgrade(&self.bus),
+            subscriber: Arc::downgrade(&self.subscriber),
+        }
+    }
+}
+
 impl std::ops::Deref for Subscription {
     type Target = Subscriber;
 
     fn deref(&self) -> &Subscriber {
         &self.subscriber
+    }
+}
+
+/// A listener that has just come, and to whom alone something can be said.
+pub struct Newcomer {
+    bus: Weak<Bus>,
+    subscriber: Weak<Subscriber>,
+}
+
+impl Newcomer {
+    /// Queues events for this listener behind what it has already, if it is still there.
+    pub(crate) fn tell(&self, events: impl IntoIterator<Item = Event>) {
+        let (Some(bus), Some(subscriber)) = (self.bus.upgrade(), self.subscriber.upgrade()) else {
+            return;
+        };
+        for event in events {
+            let frame = EventFrame::new(event.tag.as_str(), event.data.as_ref());
+            if !subscriber.offer(frame.bytes(bus.framing), bus.limits) {
+                bus.metrics.dropped.inc();
+            }
+        }
     }
 }
 
@@ -266,6 +297,27 @@ mod tests {
         bus.publish(&event(9));
         assert_eq!(slow.take(10).await.1, 0);
         assert_eq!(bus.metrics.dropped.get(), 3);
+    }
+
+    #[tokio::test]
+    async fn what_a_newcomer_is_told_nobody_else_hears() {
+        let bus = bus(4);
+        let (old, new) = (bus.subscribe(), bus.subscribe());
+        let newcomer = new.newcomer();
+        bus.publish(&event(1));
+        newcomer.tell([event(2), event(3)]);
+        bus.publish(&event(4));
+        assert_eq!(old.take(10).await.0.len(), 2);
+        let expected = [1, 2, 3, 4].map(|number| {
+            let event = event(number);
+            EventFrame::new(event.tag.as_str(), event.data.as_ref()).bytes(bus.framing)
+        });
+        assert_eq!(new.take(10).await.0, expected);
+        // Who has gone is told nothing, and what finds no room is counted.
+        newcomer.tell((0..5).map(event));
+        assert_eq!(bus.metrics.dropped.get(), 1);
+        drop(new);
+        newcomer.tell([event(5)]);
     }
 
     #[tokio::test]

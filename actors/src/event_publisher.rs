@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batches::BatchFeed;
 use crate::bus::Bus;
-use crate::event_sockets::{Door, EventSockets};
+use crate::event_sockets::{Door, EventSockets, Greeter};
 use crate::messages::Fire;
 
 /// What an event publisher is built from.
@@ -21,6 +21,8 @@ pub(crate) struct Seed {
     pub(crate) bus: Arc<Bus>,
     /// The event sockets, until the first event publisher has taken them over.
     pub(crate) sockets: Arc<Mutex<Option<EventSockets>>>,
+    /// Who greets new subscribers.
+    pub(crate) greeter: Greeter,
     /// Set when the sockets have been taken over.
     pub(crate) door: Arc<OnceLock<Arc<Door>>>,
     /// Hears what local programs say of batches.
@@ -67,12 +69,19 @@ impl Actor for EventPublisher {
         let Seed {
             bus,
             batches,
+            greeter,
             stop_taking,
             stop,
             ..
         } = &self.seed;
         if let Some(sockets) = self.seed.sockets.lock().take()
-            && let Some(door) = sockets.serve(bus, &context.address(), batches, stop_taking, stop)
+            && let Some(door) = sockets.serve(
+                bus,
+                &context.address(),
+                (batches, greeter),
+                stop_taking,
+                stop,
+            )
         {
             // Nobody else sets it.
             let _ = self.seed.door.set(door);

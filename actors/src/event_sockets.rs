@@ -9,10 +9,10 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use actix::Addr;
+use actix::{Addr, Recipient};
 use bytes::Bytes;
 use saltern_base::metrics::{
     IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::batches::BatchFeed;
 use crate::bus::{Bus, Subscriber};
 use crate::event_publisher::EventPublisher;
+use crate::messages::Greet;
 
 mod pull;
 
@@ -162,7 +163,7 @@ impl EventSockets {
         self,
         bus: &Arc<Bus>,
         publisher: &Addr<EventPublisher>,
-        batches: &Arc<BatchFeed>,
+        (batches, greeter): (&Arc<BatchFeed>, &Greeter),
         stop_taking: &CancellationToken,
         stop: &CancellationToken,
     ) -> Option<Arc<Door>> {
@@ -181,6 +182,7 @@ impl EventSockets {
         let door = Arc::new(Door {
             waiting,
             bus: bus.clone(),
+            greeter: greeter.clone(),
             timeout: self.options.drain_timeout,
             stop: stop.clone(),
             most: self.options.connections,
@@ -281,6 +283,7 @@ pub(crate) struct Door {
     /// The listening socket once more, for [`Door::let_in_waiting`].
     waiting: StdUnixListener,
     bus: Arc<Bus>,
+    greeter: Greeter,
     timeout: Duration,
     stop: CancellationToken,
     most: usize,
@@ -289,6 +292,9 @@ pub(crate) struct Door {
     too_many: Seldom,
     too_slow: Seldom,
 }
+
+/// Who tells those who come how things are; set once that actor is there.
+pub(crate) type Greeter = Arc<OnceLock<Recipient<Greet>>>;
 
 impl Door {
     /// Lets in who has connected by now. Called before an event is published: a client that
@@ -322,6 +328,11 @@ impl Door {
         }
         // Subscribed before the next event can be published on this thread.
         let subscription = self.bus.subscribe();
+        if let Some(greeter) = self.greeter.get()
+            && greeter.try_send(Greet(subscription.newcomer())).is_err()
+        {
+            tracing::debug!("an event subscriber is not told of the open jobs: too much to do");
+        }
         let door = self.clone();
         actix_rt::spawn(async move {
             let end = tokio::select! {

@@ -345,15 +345,10 @@ impl JobStore {
         let mut end = 0;
         for (count, then) in follow {
             end += count;
-            if let Some((jid, minion, retcode)) = then.report {
+            if let Some(report) = then.report {
                 let last = end.checked_sub(1).and_then(|last| written.get(last));
                 let is_new = last.is_some_and(|written| written.is_new());
-                stored.returns.push(StoredReturn {
-                    jid,
-                    minion,
-                    retcode,
-                    is_new,
-                });
+                stored.returns.push(StoredReturn { report, is_new });
             }
             events.extend(then.events);
             if let Some(begun) = then.begun {
@@ -362,6 +357,7 @@ impl JobStore {
                 FailPoint::PublishAnnounced.pass();
                 let publish = Publish {
                     jid: begun.job.jid.clone(),
+                    is_job: true,
                     publication: begun.publication,
                 };
                 publishes.push((std::mem::take(&mut events), publish));

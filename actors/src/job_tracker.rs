@@ -1,201 +1,92 @@
-//! Knows, for each open job, who was expected and who has returned; closes jobs.
+//! Knows, for each open job, who was expected, who runs it, who returned, and who is lost and why;
+//! decides when minions are asked; says on the bus what becomes of jobs.
 //!
-//! Everything that it accepts goes to the store before anybody is answered; what it knows, it
-//! knows because the store said so: a commit that fails leaves nothing behind here. A restart
-//! takes the open jobs up again from the store.
-//!
-//! What it holds is bounded. When more is waited for than that, the oldest jobs are no longer;
-//! their returns are stored as ever.
+//! This is the shell: what becomes of jobs is the business of `machine`, a pure function of events
+//! and time. Here events are handed to it and its effects are carried out: written, told,
+//! published. Everything that is accepted goes to the store before anybody is answered; what is
+//! known of returns is known because the store said so: a commit that fails leaves nothing behind
+//! here. A restart takes the open jobs up again from the store and the notes beside them.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet, VecDeque};
+mod job;
+mod jobs;
+mod known;
+mod learned;
+mod machine;
+mod metrics;
+mod moment;
+mod news;
+mod notes;
+mod outside;
+mod questions;
+mod rounds;
+
 use std::sync::Arc;
+use std::time::Duration;
 
-use actix::{Actor, Context, Handler, Recipient};
-use saltern_base::clock::Clock;
-use saltern_base::metrics::{
-    IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
-};
-use saltern_model::{Jid, MinionId};
-use saltern_requests::{StartJob, StoreReturn};
-use saltern_store::jobs::{JobReader, JobState, Write};
+use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, SpawnHandle};
+use saltern_model::{Event, Jid, MinionId};
+use saltern_requests::{About, StartJob, StoreReturn};
+use saltern_store::jobs::{JobReader, JobState, OpenJob, Write};
 use saltern_supervise::Child;
+use saltern_wire::msgpack::{Limits, MapView};
+use tokio::time::Instant;
 
+use self::known::KnownJobs;
+use self::machine::{
+    Answered, Asked, Begun, Departure, Effect, JobEvent, Machine, Resumed, Returned,
+};
+use self::moment::Moment;
+use self::news::News;
+use self::notes::Notes;
+use self::outside::find_job_return;
 use crate::answer::Answer;
 use crate::batches::BatchFeed;
 use crate::messages::{
-    AfterCommit, BatchReturn, BeginJob, Beginning, BegunJob, CloseOlderThan, Fire, Persist, Stored,
-    StoredReturn, TakeReturn,
+    AfterCommit, BatchReturn, BeginJob, Beginning, BegunJob, CloseOlderThan, Departed, Fire, Greet,
+    Persist, Publish, Report, Stored, TakeAnswer, TakeReturn,
 };
 use crate::send::{Outbox, Sends};
+
+pub(crate) use self::metrics::TrackerMetrics;
+pub(crate) use self::outside::Outside;
 
 /// What a tracker is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) store: Recipient<Persist>,
     pub(crate) bus: Recipient<Fire>,
+    pub(crate) publisher: Recipient<Publish>,
     pub(crate) reader: Arc<JobReader>,
+    /// Who drives batches hears of their returns.
     pub(crate) batches: Arc<BatchFeed>,
-    pub(crate) clock: Clock,
+    pub(crate) outside: Arc<dyn Outside>,
     pub(crate) metrics: TrackerMetrics,
 }
 
-/// What the tracker counts.
-#[derive(Clone)]
-pub(crate) struct TrackerMetrics {
-    open: IntGauge,
-    finished: IntCounterVec,
-    returns: IntCounter,
-    duplicates: IntCounter,
-}
+/// What became of jobs in one step is written in transactions of this size.
+const KEPT_AT_ONCE: usize = 1_000;
 
-impl TrackerMetrics {
-    pub(crate) fn new(registry: &Registry) -> Self {
-        Self {
-            open: gauge(registry, "saltern_jobs_open", "Jobs that are waited for."),
-            finished: counter_vec(
-                registry,
-                "saltern_jobs_finished_total",
-                "Jobs that are no longer waited for, by verdict.",
-                &["verdict"],
-            ),
-            returns: counter(registry, "saltern_returns_total", "Returns stored."),
-            duplicates: counter(
-                registry,
-                "saltern_returns_duplicate_total",
-                "Returns that were stored already.",
-            ),
-        }
-    }
-}
+/// A job that may never have left is sent after a restart when it is no older than this: who asked
+/// for it may still be waiting, and minions that had it remember it.
+const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(60);
 
-/// Jobs of which the tracker remembers that they are in the store.
-const REMEMBERED_JOBS: usize = 10_000;
+/// That a job has left is written with the next commit, or alone after this time.
+const DEPARTURES_WRITTEN: Duration = Duration::from_millis(100);
 
-/// Minions, over all open jobs, that are waited for at most; a job counts as one more.
-const MOST_OUTSTANDING: usize = 2_000_000;
-
-/// Jobs closed in one transaction.
-const CLOSED_AT_ONCE: usize = 1_000;
+/// Open jobs, the youngest, of which one who has begun to listen is told.
+const MOST_STATES: usize = 256;
 
 /// See the module.
 pub(crate) struct JobTracker {
     seed: Seed,
     outbox: Outbox,
-    open: OpenJobs,
+    machine: Machine,
     known: KnownJobs,
-}
-
-/// The jobs that are waited for.
-struct OpenJobs {
-    jobs: HashMap<Jid, OpenJob>,
-    /// In the order in which they were opened; some of them are not open any more.
-    order: VecDeque<Jid>,
-    /// One for each job and for each minion that it waits for.
-    weight: usize,
-    most: usize,
-}
-
-struct OpenJob {
-    created: i64,
-    outstanding: HashSet<MinionId>,
-}
-
-impl OpenJobs {
-    fn new(most: usize) -> Self {
-        Self {
-            jobs: HashMap::new(),
-            order: VecDeque::new(),
-            weight: 0,
-            most,
-        }
-    }
-
-    /// Opens a job, or adds minions to it.
-    fn open(&mut self, jid: Jid, created: i64, minions: impl IntoIterator<Item = MinionId>) {
-        let (job, before) = match self.jobs.entry(jid) {
-            Entry::Occupied(entry) => {
-                let job = entry.into_mut();
-                let before = job.outstanding.len() + 1;
-                (job, before)
-            }
-            Entry::Vacant(entry) => {
-                self.order.push_back(entry.key().clone());
-                let outstanding = HashSet::new();
-                let job = entry.insert(OpenJob {
-                    created,
-                    outstanding,
-                });
-                (job, 0)
-            }
-        };
-        job.outstanding.extend(minions);
-        self.weight += job.outstanding.len() + 1 - before;
-        if self.order.len() > 2 * self.jobs.len() + 1_000 {
-            self.order.retain(|jid| self.jobs.contains_key(jid));
-        }
-    }
-
-    /// Whether the job is complete by this minion's return.
-    fn returned(&mut self, jid: &Jid, minion: &MinionId) -> bool {
-        let Some(job) = self.jobs.get_mut(jid) else {
-            return false;
-        };
-        if job.outstanding.remove(minion) {
-            self.weight -= 1;
-        }
-        job.outstanding.is_empty()
-    }
-
-    fn close(&mut self, jid: &Jid) {
-        if let Some(job) = self.jobs.remove(jid) {
-            self.weight -= job.outstanding.len() + 1;
-        }
-    }
-
-    /// The oldest jobs, as many as must be closed to keep within the bound.
-    fn too_many(&mut self) -> Vec<Jid> {
-        let mut excess = self.weight.saturating_sub(self.most);
-        let mut oldest = Vec::new();
-        while excess > 0 {
-            let Some(jid) = self.order.pop_front() else {
-                break;
-            };
-            if let Some(job) = self.jobs.get(&jid) {
-                excess = excess.saturating_sub(job.outstanding.len() + 1);
-                oldest.push(jid);
-            }
-        }
-        oldest
-    }
-
-    fn jids_where(&self, is_meant: impl Fn(&OpenJob) -> bool) -> Vec<Jid> {
-        let meant = self.jobs.iter().filter(|(_, job)| is_meant(job));
-        meant.map(|(jid, _)| jid.clone()).collect()
-    }
-}
-
-/// The last few jobs that are certainly in the store, so that a return of one of them need not
-/// bring its job along.
-#[derive(Default)]
-struct KnownJobs {
-    set: HashSet<Jid>,
-    order: VecDeque<Jid>,
-}
-
-impl KnownJobs {
-    fn learn(&mut self, jid: &Jid) {
-        if self.set.contains(jid) {
-            return;
-        }
-        self.set.insert(jid.clone());
-        self.order.push_back(jid.clone());
-        if self.order.len() > REMEMBERED_JOBS
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.set.remove(&oldest);
-        }
-    }
+    started: Instant,
+    /// Jobs that have left, to be written.
+    departures: Vec<Write>,
+    /// When the machine wants to be woken.
+    wake: Option<(Moment, SpawnHandle)>,
 }
 
 impl Child for JobTracker {
@@ -205,14 +96,21 @@ impl Child for JobTracker {
     const MAILBOX: usize = 4096;
 
     fn build(seed: &Seed) -> Self {
-        let mut tracker = Self {
+        let micros = seed.outside.micros();
+        Self {
+            machine: Machine::new(seed.outside.rules(), micros.unsigned_abs()),
             seed: seed.clone(),
             outbox: Outbox::default(),
-            open: OpenJobs::new(MOST_OUTSTANDING),
             known: KnownJobs::default(),
-        };
-        tracker.take_up();
-        tracker
+            started: Instant::now(),
+            departures: Vec::new(),
+            wake: None,
+        }
+    }
+
+    fn drain(&mut self, context: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        self.write_departures(context);
+        None
     }
 }
 
@@ -220,10 +118,10 @@ impl Actor for JobTracker {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        // The last return may have been stored without the job being closed after it.
-        let complete = self.open.jids_where(|job| job.outstanding.is_empty());
-        self.close(&complete, JobState::Complete, context);
-        self.keep_within_bound(context);
+        match self.seed.reader.open_jobs() {
+            Ok(jobs) => self.take_up(jobs, context),
+            Err(error) => tracing::error!(%error, "open jobs cannot be taken up"),
+        }
     }
 }
 
@@ -234,62 +132,178 @@ impl Sends for JobTracker {
 }
 
 impl JobTracker {
-    fn take_up(&mut self) {
-        let jobs = match self.seed.reader.open_jobs() {
-            Ok(jobs) => jobs,
-            Err(error) => {
-                tracing::error!(%error, "open jobs cannot be taken up");
-                return;
-            }
-        };
+    fn take_up(&mut self, jobs: Vec<OpenJob>, context: &mut Context<Self>) {
+        let now = self.seed.outside.micros();
+        let youngest = now - i64::try_from(SENT_AGAIN_WITHIN.as_micros()).unwrap_or(0);
         for open in jobs {
-            let record = open.job.record;
-            let returned: HashSet<MinionId> = open.returned.into_iter().collect();
-            let outstanding = record
-                .minions
-                .into_iter()
-                .filter(|id| !returned.contains(id));
+            let OpenJob {
+                job,
+                returned,
+                retcodes,
+            } = open;
+            let record = job.record;
             self.known.learn(&record.jid);
-            self.open.open(record.jid, record.created, outstanding);
+            let departure = match job.published {
+                Some(_) => Departure::Left,
+                None if record.created >= youngest => Departure::Again,
+                None => Departure::Never,
+            };
+            let notes = job.notes.map(|notes| Notes::unpack(&notes));
+            let resumed = Resumed {
+                job: Begun {
+                    jid: record.jid,
+                    fun: record.fun.into(),
+                    created: record.created,
+                    minions: record.minions,
+                    signals: None,
+                },
+                departure,
+                returned: returned.into_iter().zip(retcodes).collect(),
+                notes: notes.unwrap_or_default(),
+            };
+            self.step(JobEvent::Resumed(resumed), context);
+        }
+    }
+
+    /// Hands an event to the machine and carries out what comes of it.
+    fn step(&mut self, event: JobEvent, context: &mut Context<Self>) {
+        let now = self.now();
+        let effects = self.machine.step(now, event, &*self.seed.outside);
+        if !effects.is_empty() {
+            self.carry_out(effects, context);
+        }
+        self.set_wake(now, context);
+    }
+
+    fn now(&self) -> Moment {
+        Moment::at(self.started.elapsed())
+    }
+
+    fn set_wake(&mut self, now: Moment, context: &mut Context<Self>) {
+        let Some(due) = self.machine.next_due() else {
+            return;
+        };
+        if self.wake.as_ref().is_some_and(|(set, _)| *set <= due) {
+            return;
+        }
+        if let Some((_, earlier)) = self.wake.take() {
+            context.cancel_future(earlier);
+        }
+        // A little late rather than a little early.
+        let wait = due.since(now) + Duration::from_millis(1);
+        let handle = context.run_later(wait, |tracker, context| {
+            tracker.wake = None;
+            tracker.step(JobEvent::Tick, context);
+        });
+        self.wake = Some((due, handle));
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>, context: &mut Context<Self>) {
+        let (mut writes, mut events) = (Vec::new(), Vec::new());
+        let at = self.seed.outside.micros();
+        let stamp = self.seed.outside.stamp();
+        for effect in effects {
+            self.seed.metrics.count(&effect);
+            match effect {
+                Effect::Keep { jid, state, notes } => writes.push(Write::JobState {
+                    jid,
+                    state,
+                    at,
+                    notes: Some(notes.pack()),
+                }),
+                Effect::Tell(news) => events.push(self.told(&news, &stamp)),
+                Effect::Probe { probe, minions } => self.send_probe(probe, minions, context),
+                Effect::Answer {
+                    question,
+                    about,
+                    minion,
+                    running,
+                } => {
+                    let running = running.as_ref();
+                    events.push(find_job_return(&question, &about, &minion, running, &stamp));
+                }
+                Effect::SendAgain(jid) => self.send_again(&jid, context),
+                Effect::Count(_) => {}
+            }
+        }
+        for part in writes.chunks(KEPT_AT_ONCE) {
+            let persist = Persist {
+                brought: None,
+                writes: part.to_vec(),
+                then: AfterCommit::default(),
+            };
+            self.persist(persist, context);
+        }
+        if !events.is_empty() {
+            self.outbox.push(context, &self.seed.bus, Fire(events));
         }
         self.count_open();
+    }
+
+    fn told(&self, news: &News, stamp: &str) -> Event {
+        if let News::Finished(ending) = news
+            && ending.state == JobState::Expired
+        {
+            let missing = ending.missing.len();
+            tracing::info!(jid = %ending.jid, missing, "a job is waited for no longer");
+        }
+        news.event(stamp)
     }
 
     fn count_open(&self) {
-        self.seed.metrics.open.set(self.open.jobs.len() as i64);
+        let open = i64::try_from(self.machine.open_count()).unwrap_or(i64::MAX);
+        self.seed.metrics.open.set(open);
     }
 
-    fn close(&mut self, jobs: &[Jid], verdict: JobState, context: &mut Context<Self>) {
-        if jobs.is_empty() {
+    fn send_probe(&mut self, probe: Jid, minions: Vec<MinionId>, context: &mut Context<Self>) {
+        let publish = Publish {
+            publication: self.seed.outside.probe(&probe, minions),
+            jid: probe,
+            is_job: false,
+        };
+        self.outbox.push(context, &self.seed.publisher, publish);
+    }
+
+    fn send_again(&mut self, jid: &Jid, context: &mut Context<Self>) {
+        let stored = self.seed.reader.load(jid);
+        let job =
+            stored.inspect_err(|error| tracing::error!(%jid, %error, "a job is not sent again"));
+        let job = job.ok().flatten();
+        let again = job.and_then(|job| self.seed.outside.again(&job.record));
+        let Some(publication) = again else {
+            // Told like a load that cannot be sent: by a message, because a step is under way.
+            context.notify(Departed {
+                jid: jid.clone(),
+                has_left: false,
+            });
             return;
+        };
+        tracing::info!(%jid, "a job that may never have left is sent again");
+        let publish = Publish {
+            jid: jid.clone(),
+            is_job: true,
+            publication,
+        };
+        self.outbox.push(context, &self.seed.publisher, publish);
+    }
+
+    /// Sends it to the store, and with it what else is to be written.
+    fn persist(&mut self, mut persist: Persist, context: &mut Context<Self>) {
+        if !self.departures.is_empty() {
+            // In front: the write of a return has to be the last.
+            persist.writes.splice(..0, self.departures.drain(..));
         }
-        let now = self.seed.clock.unix_micros();
-        for jid in jobs {
-            self.open.close(jid);
-        }
-        self.count_open();
-        let finished = &self.seed.metrics.finished;
-        finished
-            .with_label_values(&[name(verdict)])
-            .inc_by(jobs.len() as u64);
-        for part in jobs.chunks(CLOSED_AT_ONCE) {
-            let persist = Persist {
+        self.outbox.push(context, &self.seed.store, persist);
+    }
+
+    fn write_departures(&mut self, context: &mut Context<Self>) {
+        if !self.departures.is_empty() {
+            let nothing = Persist {
                 brought: None,
-                writes: part.iter().map(|jid| ending(jid, verdict, now)).collect(),
+                writes: Vec::new(),
                 then: AfterCommit::default(),
             };
-            self.outbox.push(context, &self.seed.store, persist);
-        }
-    }
-
-    fn keep_within_bound(&mut self, context: &mut Context<Self>) {
-        let oldest = self.open.too_many();
-        if !oldest.is_empty() {
-            tracing::warn!(
-                jobs = oldest.len(),
-                "too many jobs are open; the oldest are closed"
-            );
-            self.close(&oldest, JobState::Expired, context);
+            self.persist(nothing, context);
         }
     }
 
@@ -298,13 +312,33 @@ impl JobTracker {
             job,
             announce,
             publication,
+            about,
         } = start;
+        if let Some(About::Running(about)) = &about
+            && self.machine.can_answer(about, &job.minions)
+        {
+            self.outbox.push(context, &self.seed.bus, Fire(announce));
+            self.outbox.then(context, move || answer.done());
+            self.seed.metrics.polls.inc();
+            let asked = Asked {
+                question: job.jid,
+                about: about.clone(),
+                minions: job.minions,
+            };
+            return self.step(JobEvent::Asked(asked), context);
+        }
+        let signals = match about {
+            Some(About::Signal(jid)) => Some(jid),
+            Some(About::Running(_)) | None => None,
+        };
         let begun = Beginning {
             job: BegunJob {
                 jid: job.jid.clone(),
+                fun: job.fun.clone(),
                 created: job.created,
                 minions: job.minions.clone(),
                 nocache: job.nocache,
+                signals,
             },
             load: job.load.clone(),
             publication,
@@ -315,7 +349,12 @@ impl JobTracker {
         // ones may have been before a restart.
         let mut writes = vec![Write::JobPart(job)];
         if !is_waited_for {
-            writes.push(ending(&jid, JobState::Complete, created));
+            writes.push(Write::JobState {
+                jid,
+                state: JobState::Complete,
+                at: created,
+                notes: None,
+            });
         }
         let then = AfterCommit {
             begun: Some(begun),
@@ -328,10 +367,11 @@ impl JobTracker {
             writes,
             then,
         };
-        self.outbox.push(context, &self.seed.store, persist);
+        self.persist(persist, context);
     }
 
     fn keep(&mut self, returned: StoreReturn, answer: Answer, context: &mut Context<Self>) {
+        let report = self.report(&returned);
         let StoreReturn {
             record,
             job,
@@ -341,12 +381,12 @@ impl JobTracker {
         } = returned;
         let jid = &record.jid;
         // Nobody waits for a job that comes with its return; if somebody does, it is open.
-        let is_there = self.known.set.contains(jid) || self.open.jobs.contains_key(jid);
+        let is_there = self.known.contains(jid) || self.machine.is_remembered(jid);
         let brought = (standalone || !is_there).then_some(job);
         let then = AfterCommit {
             events,
             answer: Some(answer),
-            report: Some((jid.clone(), record.minion.clone(), record.retcode)),
+            report: Some(report),
             ..AfterCommit::default()
         };
         let persist = Persist {
@@ -354,32 +394,43 @@ impl JobTracker {
             writes: vec![Write::Return(record)],
             then,
         };
-        self.outbox.push(context, &self.seed.store, persist);
+        self.persist(persist, context);
     }
 
-    fn returned(&mut self, jid: &Jid, minion: &MinionId, context: &mut Context<Self>) {
-        if self.open.returned(jid, minion) {
-            self.close(std::slice::from_ref(jid), JobState::Complete, context);
+    fn report(&self, returned: &StoreReturn) -> Report {
+        let record = &returned.record;
+        Report {
+            jid: record.jid.clone(),
+            minion: record.minion.clone(),
+            retcode: record.retcode,
+            signalled: self.machine.is_signal(&record.jid) && says_signalled(returned),
         }
     }
-}
 
-fn ending(jid: &Jid, state: JobState, at: i64) -> Write {
-    Write::JobState {
-        jid: jid.clone(),
-        state,
-        at,
-        notes: None,
+    /// What a batch has to know of a return, if it is one of a batch.
+    fn of_batch(&self, report: &Report) -> Option<BatchReturn> {
+        let is_followed = self.seed.batches.follows(&report.jid);
+        is_followed.then(|| BatchReturn::new(&report.jid, &report.minion, report.retcode))
+    }
+
+    fn returned(&mut self, report: Report, context: &mut Context<Self>) {
+        let returned = Returned {
+            jid: report.jid,
+            minion: report.minion,
+            retcode: report.retcode,
+            signalled: report.signalled,
+        };
+        self.step(JobEvent::Returned(returned), context);
     }
 }
 
-fn name(state: JobState) -> &'static str {
-    match state {
-        JobState::Open => "open",
-        JobState::Complete => "complete",
-        JobState::Expired => "expired",
-        JobState::Killed => "killed",
-    }
+/// What `saltutil.signal_job` says when there was a process to send the signal to.
+fn says_signalled(returned: &StoreReturn) -> bool {
+    let load = returned.record.load.bytes().clone();
+    MapView::parse(load, &Limits::WIRE).is_ok_and(|load| {
+        load.str("return")
+            .is_some_and(|text| text.starts_with("Signal "))
+    })
 }
 
 impl Handler<BeginJob> for JobTracker {
@@ -399,14 +450,26 @@ impl Handler<TakeReturn> for JobTracker {
             self.keep(*returned, answer, context);
             return;
         }
-        let StoreReturn { record, events, .. } = *returned;
-        self.outbox.push(context, &self.seed.bus, Fire(events));
+        let report = self.report(&returned);
+        self.outbox
+            .push(context, &self.seed.bus, Fire(returned.events));
         self.outbox.then(context, move || answer.done());
-        self.returned(&record.jid, &record.minion, context);
-        if self.seed.batches.follows(&record.jid) {
-            let returned = BatchReturn::new(&record.jid, &record.minion, record.retcode);
-            self.seed.batches.tell(vec![returned]);
-        }
+        let of_batch = self.of_batch(&report);
+        self.returned(report, context);
+        self.seed.batches.tell(of_batch.into_iter().collect());
+    }
+}
+
+impl Handler<TakeAnswer> for JobTracker {
+    type Result = ();
+
+    fn handle(&mut self, TakeAnswer(answer): TakeAnswer, context: &mut Self::Context) {
+        let answered = Answered {
+            probe: answer.probe,
+            minion: answer.minion,
+            running: answer.running,
+        };
+        self.step(JobEvent::Answered(answered), context);
     }
 }
 
@@ -417,11 +480,17 @@ impl Handler<Stored> for JobTracker {
         for job in jobs {
             self.known.learn(&job.jid);
             if !job.nocache {
-                self.open.open(job.jid, job.created, job.minions);
+                let begun = Begun {
+                    jid: job.jid,
+                    fun: job.fun.into(),
+                    created: job.created,
+                    minions: job.minions,
+                    signals: job.signals,
+                };
+                self.step(JobEvent::Begun(begun), context);
                 self.count_open();
             }
         }
-        self.keep_within_bound(context);
         let mut of_batches = Vec::new();
         for stored in returns {
             if stored.is_new {
@@ -429,14 +498,39 @@ impl Handler<Stored> for JobTracker {
             } else {
                 self.seed.metrics.duplicates.inc();
             }
-            self.known.learn(&stored.jid);
-            self.returned(&stored.jid, &stored.minion, context);
-            if self.seed.batches.follows(&stored.jid) {
-                let StoredReturn { jid, minion, .. } = &stored;
-                of_batches.push(BatchReturn::new(jid, minion, stored.retcode));
-            }
+            self.known.learn(&stored.report.jid);
+            of_batches.extend(self.of_batch(&stored.report));
+            self.returned(stored.report, context);
         }
         self.seed.batches.tell(of_batches);
+    }
+}
+
+impl Handler<Departed> for JobTracker {
+    type Result = ();
+
+    fn handle(&mut self, Departed { jid, has_left }: Departed, context: &mut Self::Context) {
+        if !has_left {
+            return self.step(JobEvent::NotSent(jid), context);
+        }
+        if self.departures.is_empty() {
+            context.run_later(DEPARTURES_WRITTEN, Self::write_departures);
+        }
+        self.departures.push(Write::Published {
+            jid: jid.clone(),
+            at: self.seed.outside.micros(),
+        });
+        self.step(JobEvent::Left(jid), context);
+    }
+}
+
+impl Handler<Greet> for JobTracker {
+    type Result = ();
+
+    fn handle(&mut self, Greet(newcomer): Greet, _: &mut Self::Context) {
+        let stamp = self.seed.outside.stamp();
+        let states = self.machine.overviews(MOST_STATES).into_iter();
+        newcomer.tell(states.map(|overview| News::State(overview).event(&stamp)));
     }
 }
 
@@ -444,10 +538,11 @@ impl Handler<CloseOlderThan> for JobTracker {
     type Result = ();
 
     fn handle(&mut self, CloseOlderThan(moment): CloseOlderThan, context: &mut Self::Context) {
-        let old = self.open.jids_where(|job| job.created < moment);
-        self.close(&old, JobState::Expired, context);
+        self.step(JobEvent::EndOlderThan(moment), context);
     }
 }
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;

@@ -127,7 +127,11 @@ impl Maintenance {
     fn ping_everybody(&mut self, context: &mut Context<Self>) {
         let jid = self.seed.services.minter.mint();
         let publication = self.to_all(&jid, "test.ping", Vec::new());
-        let publish = Publish { jid, publication };
+        let publish = Publish {
+            jid,
+            is_job: false,
+            publication,
+        };
         self.outbox.push(context, &self.seed.publisher, publish);
     }
 

@@ -3,12 +3,13 @@
 
 use actix::Message;
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
-use saltern_requests::{BatchPlan, Publication, StartJob, StoreReturn};
+use saltern_requests::{BatchPlan, ProbeAnswer, Publication, StartJob, StoreReturn};
 use saltern_store::jobs::{Retention, Write};
 use saltern_wire::msgpack::MapView;
 use saltern_wire::zmtp::Incoming;
 
 use crate::answer::Answer;
+use crate::bus::Newcomer;
 use crate::window::Ticket;
 
 // ---- to ReqRouter ---------------------------------------------------------------------------
@@ -70,6 +71,27 @@ pub struct TakeReturn {
     pub answer: Answer,
 }
 
+/// A minion has answered the tracker's question. From MWorker.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct TakeAnswer(pub ProbeAnswer);
+
+/// A load that was to be reported has gone to the subscribers, or never will. From Publisher; sent
+/// without regard to the mailbox's bound, once for each load that the tracker or the store sent.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Departed {
+    /// The job.
+    pub jid: Jid,
+    /// Whether it left.
+    pub has_left: bool,
+}
+
+/// Somebody has begun to listen to the bus: say how far the open jobs are. From the event sockets.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Greet(pub Newcomer);
+
 /// These jobs and returns are in the store. From JobStore, once a commit; sent without regard to
 /// the mailbox's bound, because the tracker's own messages, each of which leads to at most one of
 /// these, are bounded.
@@ -86,24 +108,37 @@ pub struct Stored {
 pub struct BegunJob {
     /// Its id.
     pub jid: Jid,
+    /// Its function.
+    pub fun: String,
     /// When it was made, in microseconds since 1970.
     pub created: i64,
     /// The minions that are expected to return.
     pub minions: Vec<MinionId>,
     /// Its returns are not stored.
     pub nocache: bool,
+    /// The job to whose processes it sends a signal.
+    pub signals: Option<Jid>,
 }
 
 /// One of the returns in [`Stored`].
 pub struct StoredReturn {
+    /// What was returned.
+    pub report: Report,
+    /// The minion had not returned this job before.
+    pub is_new: bool,
+}
+
+/// What the tracker has to know of a return.
+#[derive(Clone, Debug)]
+pub struct Report {
     /// Of which job.
     pub jid: Jid,
     /// Of which minion.
     pub minion: MinionId,
-    /// Its return code.
+    /// 0 when all went well.
     pub retcode: i64,
-    /// The minion had not returned this job before.
-    pub is_new: bool,
+    /// It says that the minion has sent a signal to its process of another job.
+    pub signalled: bool,
 }
 
 /// Close jobs that have been open since before this moment (microseconds since 1970). From
@@ -135,8 +170,8 @@ pub struct AfterCommit {
     pub events: Vec<Event>,
     /// The answer to whoever asked.
     pub answer: Option<Answer>,
-    /// Tell the tracker of this return and its code. Its write is the last one of its message.
-    pub report: Option<(Jid, MinionId, i64)>,
+    /// Tell the tracker of this return. Its write is the last one of its message.
+    pub report: Option<Report>,
 }
 
 /// See [`AfterCommit::begun`].
@@ -254,12 +289,14 @@ pub struct LookOver;
 
 // ---- to Publisher ---------------------------------------------------------------------------
 
-/// Number, encrypt, sign and send a load. From JobStore and Maintenance.
+/// Number, encrypt, sign and send a load. From JobStore, JobTracker and Maintenance.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Publish {
-    /// For the log.
+    /// The job, or what is none.
     pub jid: Jid,
+    /// It is a job: the tracker is told when it has left.
+    pub is_job: bool,
     /// The load.
     pub publication: Publication,
 }

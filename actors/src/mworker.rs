@@ -13,7 +13,7 @@ use saltern_wire::zmtp::ReplyHandle;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
-use crate::messages::{BeginBatch, BeginJob, Duty, Fire, TakeReturn, Work};
+use crate::messages::{BeginBatch, BeginJob, Duty, Fire, TakeAnswer, TakeReturn, Work};
 use crate::render_queue::{RenderQueue, Rendering};
 use crate::runner::RunQueue;
 use crate::send::{Outbox, Sends};
@@ -26,6 +26,7 @@ pub(crate) struct Seed {
     pub(crate) begin_job: Recipient<BeginJob>,
     pub(crate) begin_batch: Recipient<BeginBatch>,
     pub(crate) take_return: Recipient<TakeReturn>,
+    pub(crate) take_answer: Recipient<TakeAnswer>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) renderings: Arc<RenderQueue>,
     pub(crate) runs: Arc<RunQueue>,
@@ -171,6 +172,10 @@ impl MWorker {
                         let take = TakeReturn { returned, answer };
                         self.outbox.push(context, &self.seed.take_return, take);
                     }
+                }
+                Effect::TakeAnswer(answer) => {
+                    let take = TakeAnswer(answer);
+                    self.outbox.push(context, &self.seed.take_answer, take);
                 }
             }
         }

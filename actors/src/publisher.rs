@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use actix::{Actor, Context, Handler, ResponseActFuture};
+use actix::{Actor, Context, Handler, Recipient, ResponseActFuture};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::{IntCounter, Registry, counter};
 use saltern_crypto::SigAlgo;
-use saltern_model::MinionId;
+use saltern_model::{Jid, MinionId};
 use saltern_requests::{Publication, Services, Topics};
 use saltern_store::StoreError;
 use saltern_supervise::Child;
@@ -20,7 +20,7 @@ use saltern_wire::msgpack::{Dialect, Encoder};
 use saltern_wire::zmtp::{PubHandle, PubListener, PubMessage};
 use tokio_util::sync::CancellationToken;
 
-use crate::messages::{Ask, Publish};
+use crate::messages::{Ask, Departed, Publish};
 use crate::rotation::Rotation;
 
 /// What a publisher is built from.
@@ -38,6 +38,8 @@ pub(crate) struct Seed {
     pub(crate) closed: CancellationToken,
     /// Targeted loads also go to syndics that filter (`order_masters`).
     pub(crate) feeds_syndics: bool,
+    /// Who is told that jobs have left; built after the publisher, and asked only at run time.
+    pub(crate) tracker: Arc<Mutex<Option<Recipient<Departed>>>>,
 }
 
 /// What the publisher counts.
@@ -113,20 +115,15 @@ impl Handler<Publish> for Publisher {
     type Result = ();
 
     fn handle(&mut self, publish: Publish, _: &mut Self::Context) {
-        let Publish { jid, publication } = publish;
-        if !self.seed.rotation.look(&self.seed.services) {
-            tracing::error!(%jid, "a job was not published: its key is one that was revoked");
-            return;
-        }
-        match self.sealed(&publication) {
-            Ok(payload) => {
-                FailPoint::PublishSealed.pass();
-                let (queued, dropped) = self.send(payload, &publication.topics);
-                FailPoint::PublishSent.pass();
-                self.seed.metrics.loads.inc();
-                tracing::debug!(%jid, queued, dropped, "published");
-            }
-            Err(error) => tracing::error!(%jid, %error, "a job was not published"),
+        let Publish {
+            jid,
+            is_job,
+            publication,
+        } = publish;
+        let has_left = self.publish(&jid, &publication);
+        if is_job && let Some(tracker) = &*self.seed.tracker.lock() {
+            // Never waits: the tracker may be waiting for this actor.
+            tracker.do_send(Departed { jid, has_left });
         }
     }
 }
@@ -160,6 +157,27 @@ impl Handler<Ask> for Publisher {
 }
 
 impl Publisher {
+    /// Whether the load went to the subscribers.
+    fn publish(&self, jid: &Jid, publication: &Publication) -> bool {
+        if !self.seed.rotation.look(&self.seed.services) {
+            tracing::error!(%jid, "a job was not published: its key is one that was revoked");
+            return false;
+        }
+        let payload = match self.sealed(publication) {
+            Ok(payload) => payload,
+            Err(error) => {
+                tracing::error!(%jid, %error, "a job was not published");
+                return false;
+            }
+        };
+        FailPoint::PublishSealed.pass();
+        let (queued, dropped) = self.send(payload, &publication.topics);
+        FailPoint::PublishSent.pass();
+        self.seed.metrics.loads.inc();
+        tracing::debug!(%jid, queued, dropped, "published");
+        true
+    }
+
     /// `{"enc": "aes", "load": <ciphertext>, "sig_algo": …, "sig": …}`.
     fn sealed(&self, publication: &Publication) -> Result<Bytes, StoreError> {
         let services = &self.seed.services;

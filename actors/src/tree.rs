@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::Addr;
+use actix::{Addr, Recipient};
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
@@ -50,12 +50,13 @@ use crate::bus::{Bus, QueueLimits};
 use crate::control::{self, Control};
 use crate::doors::{Doors, is_set};
 use crate::event_publisher::{self, EventPublisher};
-use crate::event_sockets::{EventSockets, SocketError};
+use crate::event_sockets::{EventSockets, Greeter, SocketError};
 use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
 use crate::job_tracker::{self, JobTracker};
 use crate::log_folder::{self, LogFolder};
 use crate::maintenance::{self, Maintenance};
+use crate::messages::Departed;
 use crate::mworker::{self, MWorker};
 use crate::presence::Presence;
 use crate::publisher::{self, Publisher};
@@ -254,6 +255,9 @@ impl Stored {
     }
 }
 
+/// Where the publisher finds the tracker, which is built after it.
+type Departures = Arc<Mutex<Option<Recipient<Departed>>>>;
+
 /// What starting each of the children needs.
 struct Plan {
     root: Supervisor,
@@ -318,11 +322,17 @@ impl Plan {
         // Nobody is there yet to be told of it.
         rotation.look(&services);
         rotation.take_news();
-        let bus = self.start_bus(&services, events);
-        let publisher = self.start_publisher(&services, &rotation, publish);
+        let greeter = Greeter::default();
+        let departures = Departures::default();
+        let bus = self.start_bus(&services, events, &greeter);
+        let publisher = self.start_publisher(&services, &rotation, publish, &departures);
         let (batch_reader, batch_files) = stored.batches;
+        let ends = (&bus, &publisher);
         let (mirror, store, tracker) =
-            self.start_store(parts.database, stored.jobs, &bus, &publisher);
+            self.start_store(parts.database, stored.jobs, &services, ends);
+        // Nobody else sets it.
+        let _ = greeter.set(tracker.clone().recipient());
+        *departures.lock() = Some(tracker.clone().recipient());
         let batches = self.start_batches(batches::Seed {
             services: services.clone(),
             begin_job: tracker.clone().recipient(),
@@ -382,7 +392,12 @@ impl Plan {
         );
     }
 
-    fn start_bus(&self, services: &Services, events: EventSockets) -> Addr<EventPublisher> {
+    fn start_bus(
+        &self,
+        services: &Services,
+        events: EventSockets,
+        greeter: &Greeter,
+    ) -> Addr<EventPublisher> {
         let config = &self.config;
         let queue = QueueLimits {
             frames: config.saltern_event_queue_length,
@@ -392,6 +407,7 @@ impl Plan {
         let seed = event_publisher::Seed {
             bus: Bus::new(config.salt_compat, queue, clock, &self.registry),
             sockets: Arc::new(Mutex::new(Some(events))),
+            greeter: greeter.clone(),
             door: Arc::default(),
             batches: self.batches.clone(),
             stop_taking: self.stop.clone(),
@@ -406,6 +422,7 @@ impl Plan {
         services: &Arc<Services>,
         rotation: &Rotation,
         publish: PubListener,
+        departures: &Departures,
     ) -> Addr<Publisher> {
         let seed = publisher::Seed {
             services: services.clone(),
@@ -416,6 +433,7 @@ impl Plan {
             stop: CancellationToken::new(),
             closed: CancellationToken::new(),
             feeds_syndics: is_set(&self.config, "order_masters"),
+            tracker: departures.clone(),
         };
         self.root.start_child(self.on_thread("publish"), seed, 0)
     }
@@ -424,8 +442,8 @@ impl Plan {
         &self,
         database: JobDatabase,
         stored: StoredJobs,
-        bus: &Addr<EventPublisher>,
-        publisher: &Addr<Publisher>,
+        services: &Arc<Services>,
+        (bus, publisher): (&Addr<EventPublisher>, &Addr<Publisher>),
     ) -> (Option<Addr<JobMirror>>, Addr<JobStore>, Addr<JobTracker>) {
         let store_metrics = job_store::StoreMetrics::new(&self.registry);
         let mirror = stored.mirror.map(|mirror| {
@@ -465,9 +483,10 @@ impl Plan {
         let seed = job_tracker::Seed {
             store: store.clone().recipient(),
             bus: bus.clone().recipient(),
+            publisher: publisher.clone().recipient(),
             reader: Arc::new(stored.reader),
             batches: self.batches.clone(),
-            clock: self.clock.clone(),
+            outside: services.clone(),
             metrics: job_tracker::TrackerMetrics::new(&self.registry),
         };
         let tracker: Addr<JobTracker> = self.root.start_child(self.on_thread("jobs"), seed, 0);
@@ -494,6 +513,7 @@ impl Plan {
             begin_job: back.tracker.clone().recipient(),
             begin_batch: back.batches.clone().recipient(),
             take_return: back.tracker.clone().recipient(),
+            take_answer: back.tracker.clone().recipient(),
             bus: back.bus.clone().recipient(),
             renderings,
             runs,

@@ -229,9 +229,16 @@ impl Mask {
         out
     }
 
-    /// None for events that come by the clock, not by a command; their job ids stay unnumbered.
+    /// None for events that come by the clock, not by a command, and for those that are ours alone;
+    /// their job ids stay unnumbered.
     fn event(&mut self, event: &Event) -> Option<String> {
-        let by_the_clock = ["salt/auth", "minion/refresh/", "resource/refresh/", "key"];
+        let by_the_clock = [
+            "salt/auth",
+            "minion/refresh/",
+            "resource/refresh/",
+            "key",
+            "saltern/",
+        ];
         if by_the_clock.iter().any(|tag| event.tag.starts_with(tag))
             || event.data["fun"] == "saltutil.find_job"
         {

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::answer::Answer;
-use crate::messages::{BegunJob, ExpireJobs};
+use crate::messages::{BegunJob, ExpireJobs, Report};
 use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 use crate::window::Windows;
 
@@ -108,7 +108,7 @@ impl Rig {
     /// A return on its way, and the answer to come.
     async fn send(&mut self, record: ReturnRecord) -> JoinHandle<Bytes> {
         let (answer, reply) = self.answer().await;
-        let report = Some((record.jid.clone(), record.minion.clone(), 0));
+        let report = Some(report(&record));
         let persist = Persist {
             brought: Some(job("test.ping")),
             writes: vec![Write::Return(record)],
@@ -128,6 +128,15 @@ impl Rig {
     }
 }
 
+fn report(record: &ReturnRecord) -> Report {
+    Report {
+        jid: record.jid.clone(),
+        minion: record.minion.clone(),
+        retcode: record.retcode,
+        signalled: false,
+    }
+}
+
 #[test]
 fn a_job_is_stored_announced_published_and_answered() {
     in_system(async {
@@ -137,9 +146,11 @@ fn a_job_is_stored_announced_published_and_answered() {
         let begun = Beginning {
             job: BegunJob {
                 jid: record.jid.clone(),
+                fun: record.fun.clone(),
                 created: 1,
                 minions: record.minions.clone(),
                 nocache: false,
+                signals: None,
             },
             load: record.load.clone(),
             publication: Publication {
@@ -183,7 +194,7 @@ fn whatever_waits_makes_one_commit_and_a_duplicate_is_a_success() {
         }
         // More than the actor takes in one turn, all there before it has the first.
         for (record, (answer, reply)) in records {
-            let report = Some((record.jid.clone(), record.minion.clone(), 0));
+            let report = Some(report(&record));
             let then = AfterCommit {
                 answer: Some(answer),
                 report,

@@ -1,18 +1,77 @@
-//! The tracker over a real database, the store recorded.
+//! The shell over a real database, everybody else recorded, time paused.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use actix::Addr;
 use bytes::Bytes;
+use saltern_base::metrics::Registry;
+use saltern_model::Tag;
 use saltern_model::{JobRecord, Packed, ReturnRecord};
-use saltern_requests::{Class, Publication, Topics};
+use saltern_requests::{Class, ProbeAnswer, Publication, Topics};
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
 use saltern_supervise::{ChildSpec, Tree};
+use saltern_wire::msgpack::{Dialect, Value, decode_exact, encode};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
+use super::machine::{Rules, World};
 use super::*;
 use crate::messages::StoredReturn;
 use crate::testing::{Port, event, in_system, recorder, tree};
 use crate::window::Windows;
+
+/// Microseconds since 1970, all the time.
+const NOW: i64 = 1_000_000_000;
+
+/// A master in which nobody is away and the clock of the day stands still.
+#[derive(Default)]
+struct Still {
+    minted: AtomicU32,
+}
+
+impl World for Still {
+    fn absence(&self, _: &MinionId) -> Option<Arc<str>> {
+        None
+    }
+
+    fn mint(&self) -> Jid {
+        jid(900_000 + self.minted.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Outside for Still {
+    fn micros(&self) -> i64 {
+        NOW
+    }
+
+    fn stamp(&self) -> String {
+        "2026-01-02T03:04:05.000006".to_owned()
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            timeout: Duration::from_secs(5),
+            gather: Duration::from_secs(10),
+            interval: Duration::from_secs(60),
+            patience: Duration::from_secs(300),
+            probe_rate: 2,
+            most: (100, 100),
+        }
+    }
+
+    fn probe(&self, _: &Jid, minions: Vec<MinionId>) -> Publication {
+        Publication {
+            entries: 0,
+            packed: Bytes::new(),
+            topics: Topics::Minions(minions),
+        }
+    }
+
+    fn again(&self, job: &JobRecord) -> Option<Publication> {
+        (job.fun != "no.load").then(|| self.probe(&job.jid, job.minions.clone()))
+    }
+}
 
 struct Rig {
     _dir: tempfile::TempDir,
@@ -22,6 +81,9 @@ struct Rig {
     metrics: TrackerMetrics,
     store: UnboundedReceiver<Persist>,
     bus: UnboundedReceiver<Fire>,
+    /// What [`Rig::told`] has taken off the bus and not yet returned.
+    heard: VecDeque<(String, Value)>,
+    publisher: UnboundedReceiver<Publish>,
     windows: Arc<Windows>,
     port: Port,
 }
@@ -36,15 +98,19 @@ fn rig(writes: &[Write]) -> Rig {
     let metrics = TrackerMetrics::new(&registry);
     let (to_store, store) = recorder();
     let (to_bus, bus) = recorder();
+    let (to_publisher, publisher) = recorder();
     let seed = Seed {
         store: to_store,
         bus: to_bus,
+        publisher: to_publisher,
         reader: Arc::new(database.reader().unwrap()),
         batches: Arc::default(),
-        clock: Clock::system(),
+        outside: Arc::new(Still::default()),
         metrics: metrics.clone(),
     };
     let tree = tree(&registry);
+    let port = Port::open();
+    tokio::time::pause();
     let tracker = tree.root().start_child(ChildSpec::permanent(), seed, 0);
     Rig {
         _dir: dir,
@@ -54,8 +120,10 @@ fn rig(writes: &[Write]) -> Rig {
         metrics,
         store,
         bus,
+        heard: VecDeque::new(),
+        publisher,
         windows: Windows::new(1, 1000),
-        port: Port::open(),
+        port,
     }
 }
 
@@ -67,11 +135,12 @@ fn jid(number: u32) -> Jid {
     .unwrap()
 }
 
+fn id(minion: &str) -> MinionId {
+    MinionId::parse(minion).unwrap()
+}
+
 fn ids(minions: &[&str]) -> Vec<MinionId> {
-    minions
-        .iter()
-        .map(|id| MinionId::parse(id).unwrap())
-        .collect()
+    minions.iter().map(|minion| id(minion)).collect()
 }
 
 fn job(number: u32, minions: &[&str]) -> JobRecord {
@@ -88,10 +157,19 @@ fn job(number: u32, minions: &[&str]) -> JobRecord {
     }
 }
 
+fn start(job: JobRecord, about: Option<About>) -> Box<StartJob> {
+    Box::new(StartJob {
+        publication: Still::default().probe(&job.jid, job.minions.clone()),
+        job,
+        announce: vec![event("new")],
+        about,
+    })
+}
+
 fn record(number: u32, minion: &str) -> ReturnRecord {
     ReturnRecord {
         jid: jid(number),
-        minion: MinionId::parse(minion).unwrap(),
+        minion: id(minion),
         received: 1,
         fun: "test.ping".to_owned(),
         retcode: 0,
@@ -102,9 +180,12 @@ fn record(number: u32, minion: &str) -> ReturnRecord {
 
 fn stored(returns: &[(u32, &str)]) -> Stored {
     let returns = returns.iter().map(|(number, minion)| StoredReturn {
-        jid: jid(*number),
-        minion: MinionId::parse(minion).unwrap(),
-        retcode: 0,
+        report: Report {
+            jid: jid(*number),
+            minion: id(minion),
+            retcode: 0,
+            signalled: false,
+        },
         is_new: true,
     });
     Stored {
@@ -114,14 +195,31 @@ fn stored(returns: &[(u32, &str)]) -> Stored {
 }
 
 fn begun(number: u32, minions: &[&str]) -> Stored {
+    let job = job(number, minions);
     Stored {
         jobs: vec![BegunJob {
-            jid: jid(number),
-            created: i64::from(number),
-            minions: ids(minions),
+            jid: job.jid,
+            fun: job.fun,
+            created: job.created,
+            minions: job.minions,
             nocache: false,
+            signals: None,
         }],
         returns: Vec::new(),
+    }
+}
+
+fn published(number: u32) -> Write {
+    Write::Published {
+        jid: jid(number),
+        at: 1,
+    }
+}
+
+fn departed(number: u32, has_left: bool) -> Departed {
+    Departed {
+        jid: jid(number),
+        has_left,
     }
 }
 
@@ -150,24 +248,50 @@ impl Rig {
         self.store.recv().await.unwrap()
     }
 
-    /// The jids that the next message to the store closes.
-    async fn closed(&mut self) -> Vec<Jid> {
+    /// What the next message to the store says of jobs, sorted.
+    async fn kept(&mut self) -> Vec<(Jid, JobState)> {
         let persist = self.store.recv().await.unwrap();
-        let mut jids: Vec<Jid> = persist
+        let mut kept: Vec<(Jid, JobState)> = persist
             .writes
             .iter()
             .map(|write| match write {
-                Write::JobState {
-                    jid,
-                    state: JobState::Complete | JobState::Expired,
-                    ..
-                } => jid.clone(),
+                Write::JobState { jid, state, at, .. } => {
+                    assert_eq!(*at, NOW);
+                    (jid.clone(), *state)
+                }
                 other => panic!("{other:?}"),
             })
             .collect();
-        jids.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        jids
+        kept.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
+        kept
     }
+
+    /// The next event that is ours and not a report of progress: what its tag ends in, and its data.
+    async fn told(&mut self) -> (String, Value) {
+        loop {
+            if let Some(told) = self.heard.pop_front() {
+                return told;
+            }
+            let Fire(events) = self.bus.recv().await.unwrap();
+            for event in events {
+                let tag = event.tag.as_str();
+                if tag.starts_with("saltern/") && !tag.ends_with("/progress") {
+                    let word = tag.rsplit('/').next().unwrap().to_owned();
+                    let data = decode_exact(event.data.as_ref(), &Limits::WIRE).unwrap();
+                    self.heard.push_back((word, data));
+                }
+            }
+        }
+    }
+
+    fn finished(&self, verdict: &str) -> u64 {
+        self.metrics.finished.with_label_values(&[verdict]).get()
+    }
+}
+
+fn verdict_of<'a>(data: &'a Value, minion: &str) -> &'a str {
+    let said = data.get("minions").unwrap().get(minion).unwrap();
+    said.get("verdict").and_then(Value::as_str).unwrap()
 }
 
 #[test]
@@ -186,7 +310,7 @@ fn a_return_brings_its_job_along_until_the_store_says_that_it_is_there() {
 }
 
 #[test]
-fn a_job_is_closed_when_all_have_returned_and_later_returns_do_not_matter() {
+fn a_job_is_complete_when_all_have_returned_and_later_returns_do_not_matter() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a", "b"])).await.unwrap();
@@ -202,16 +326,16 @@ fn a_job_is_closed_when_all_have_returned_and_later_returns_do_not_matter() {
             .send(stored(&[(1, "b"), (1, "c")]))
             .await
             .unwrap();
-        assert_eq!(rig.closed().await, [jid(1)]);
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
+        let (word, data) = rig.told().await;
+        assert_eq!(word, "finished");
+        assert_eq!(data.get("returned").unwrap().as_array().unwrap().len(), 3);
         assert_eq!(rig.metrics.open.get(), 0);
         rig.tracker
             .send(stored(&[(1, "b"), (1, "d")]))
             .await
             .unwrap();
-        assert_eq!(
-            rig.metrics.finished.with_label_values(&["complete"]).get(),
-            1
-        );
+        assert_eq!(rig.finished("complete"), 1);
         assert!(rig.store.try_recv().is_err());
     });
 }
@@ -221,15 +345,7 @@ fn a_job_begins_only_when_it_is_stored() {
     in_system(async {
         let mut rig = rig(&[]);
         let (answer, reply) = rig.answer().await;
-        let start = Box::new(StartJob {
-            job: job(1, &["a"]),
-            announce: Vec::new(),
-            publication: Publication {
-                entries: 0,
-                packed: Bytes::new(),
-                topics: Topics::Broadcast,
-            },
-        });
+        let start = start(job(1, &["a"]), None);
         rig.tracker.send(BeginJob { start, answer }).await.unwrap();
         let persist = rig.store.recv().await.unwrap();
         assert!(matches!(persist.writes[..], [Write::JobPart(_)]));
@@ -242,28 +358,93 @@ fn a_job_begins_only_when_it_is_stored() {
 }
 
 #[test]
-fn a_restart_takes_up_what_is_open_and_closes_what_is_complete() {
+fn a_restart_takes_up_what_is_open_and_ends_what_is_complete() {
     in_system(async {
         let mut rig = rig(&[
             Write::Job(job(1, &["a", "b"])),
             Write::Job(job(2, &["a"])),
             Write::Return(record(1, "a")),
             Write::Return(record(2, "a")),
+            published(1),
+            published(2),
         ]);
-        assert_eq!(rig.closed().await, [jid(2)]);
+        assert_eq!(rig.kept().await, [(jid(2), JobState::Complete)]);
         assert_eq!(rig.metrics.open.get(), 1);
         // The second value reads what was stored meanwhile.
-        rig.database
-            .commit(&[
-                ending(&jid(2), JobState::Complete, 7),
-                Write::Return(record(1, "b")),
-            ])
-            .unwrap();
+        let ended = Write::JobState {
+            jid: jid(2),
+            state: JobState::Complete,
+            at: NOW,
+            notes: None,
+        };
+        let returned = Write::Return(record(1, "b"));
+        rig.database.commit(&[ended, returned]).unwrap();
         assert!(rig.tree.inject_panic("job_tracker", 0));
-        assert_eq!(rig.closed().await, [jid(1)]);
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
         // What the store had said of it is heard late.
         rig.tracker.send(stored(&[(1, "b")])).await.unwrap();
         assert!(rig.store.try_recv().is_err());
+    });
+}
+
+#[test]
+fn after_a_restart_what_may_not_have_left_is_sent_again_while_it_is_young() {
+    in_system(async {
+        let young = |number: u32, fun: &str| JobRecord {
+            created: NOW - 1_000_000,
+            fun: fun.to_owned(),
+            ..job(number, &["a"])
+        };
+        let mut rig = rig(&[
+            Write::Job(job(1, &["a"])),
+            Write::Job(young(2, "test.ping")),
+            Write::Job(young(3, "no.load")),
+            Write::Job(young(4, "test.ping")),
+            published(4),
+        ]);
+        let publish = rig.publisher.recv().await.unwrap();
+        assert_eq!((publish.jid, publish.is_job), (jid(2), true));
+        // The old one and the one without a load were never sent: their minions cannot return.
+        let mut never = Vec::new();
+        for _ in 0..2 {
+            let (word, data) = rig.told().await;
+            assert_eq!(
+                (word.as_str(), verdict_of(&data, "a")),
+                ("verdict", "unreachable")
+            );
+            never.push(data.get("jid").and_then(Value::as_str).unwrap().to_owned());
+        }
+        assert_eq!(never, [jid(1).to_string(), jid(3).to_string()]);
+        assert!(rig.publisher.try_recv().is_err());
+    });
+}
+
+#[test]
+fn that_a_job_has_left_is_written_with_the_next_commit_or_soon_alone() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        for number in 1..=2 {
+            rig.tracker.send(begun(number, &["a"])).await.unwrap();
+            rig.tracker.send(departed(number, true)).await.unwrap();
+        }
+        let persist = rig.take(1, "a").await;
+        let [first, second, Write::Return(_)] = &persist.writes[..] else {
+            panic!("{:?}", persist.writes);
+        };
+        for (write, number) in [(first, 1), (second, 2)] {
+            let is_meant =
+                matches!(write, Write::Published { jid: of, at: NOW } if *of == jid(number));
+            assert!(is_meant, "{write:?}");
+        }
+        rig.tracker.send(begun(3, &["a"])).await.unwrap();
+        rig.tracker.send(departed(3, true)).await.unwrap();
+        let persist = rig.store.recv().await.unwrap();
+        assert!(matches!(&persist.writes[..], [Write::Published { jid: of, .. }] if *of == jid(3)));
+        // One that cannot be sent is not waited for.
+        rig.tracker.send(begun(4, &["a"])).await.unwrap();
+        rig.tracker.send(departed(4, false)).await.unwrap();
+        assert_eq!(verdict_of(&rig.told().await.1, "a"), "unreachable");
+        assert_eq!(rig.kept().await, [(jid(4), JobState::Open)]);
     });
 }
 
@@ -275,11 +456,17 @@ fn jobs_expire() {
             rig.tracker.send(begun(number, &["a"])).await.unwrap();
         }
         rig.tracker.send(CloseOlderThan(3)).await.unwrap();
-        assert_eq!(rig.closed().await, [jid(1), jid(2)]);
-        assert_eq!(
-            rig.metrics.finished.with_label_values(&["expired"]).get(),
-            2
-        );
+        let expired = |number| (jid(number), JobState::Expired);
+        assert_eq!(rig.kept().await, [expired(1), expired(2)]);
+        assert_eq!(rig.finished("expired"), 2);
+        // A late return is told, and makes the job complete after all.
+        rig.tracker.send(stored(&[(1, "a")])).await.unwrap();
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
+        let mut told = Vec::new();
+        for _ in 0..4 {
+            told.push(rig.told().await.0);
+        }
+        assert_eq!(told, ["finished", "finished", "verdict", "finished"]);
     });
 }
 
@@ -302,43 +489,86 @@ fn a_return_that_is_not_kept_counts_and_is_answered_after_it_was_fired() {
             .unwrap();
         assert_eq!(rig.bus.recv().await.unwrap().0.len(), 1);
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
-        assert_eq!(rig.closed().await, [jid(1)]);
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
     });
 }
 
 #[test]
-fn what_is_waited_for_is_bounded_and_the_oldest_goes_first() {
-    let mut open = OpenJobs::new(10);
-    for number in 0..3 {
-        open.open(jid(number), 0, ids(&["a", "b"]));
-    }
-    assert_eq!((open.weight, open.too_many()), (9, Vec::new()));
-    // The first two do not wait for so many any more.
-    assert!(!open.returned(&jid(0), &ids(&["a"])[0]));
-    assert!(!open.returned(&jid(1), &ids(&["b"])[0]));
-    open.open(jid(3), 0, ids(&["a", "b", "c"]));
-    assert_eq!(open.weight, 11);
-    let oldest = open.too_many();
-    assert_eq!(oldest, [jid(0)]);
-    open.close(&jid(0));
-    assert_eq!((open.weight, open.too_many()), (9, Vec::new()));
-    // Opened and closed for ever, it does not grow.
-    for number in 10..10_000 {
-        open.open(jid(number), 0, ids(&["a"]));
-        assert!(open.returned(&jid(number), &ids(&["a"])[0]));
-        open.close(&jid(number));
-    }
-    assert_eq!((open.weight, open.jobs.len()), (9, 3));
-    assert!(open.order.len() < 2_000);
+fn a_silent_minion_is_asked_and_given_up_but_never_failed_and_its_return_still_counts() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a", "b", "c"])).await.unwrap();
+        rig.tracker.send(begun(2, &["a", "b"])).await.unwrap();
+        rig.tracker.send(stored(&[(1, "c")])).await.unwrap();
+        // One probe for both jobs.
+        let probe = rig.publisher.recv().await.unwrap();
+        assert!(!probe.is_job);
+        assert_eq!(probe.publication.topics, Topics::Minions(ids(&["a", "b"])));
+        let description = Packed::new(encode(&Value::map([("pid", 1_i64)]), Dialect::Bin));
+        let answer = TakeAnswer(ProbeAnswer {
+            probe: probe.jid,
+            minion: id("a"),
+            running: Some(vec![(jid(1), description.clone()), (jid(2), description)]),
+        });
+        rig.tracker.send(answer).await.unwrap();
+        for number in 1..=2 {
+            let (word, data) = rig.told().await;
+            assert_eq!(word, "verdict");
+            assert_eq!(
+                data.get("jid").and_then(Value::as_str),
+                Some(jid(number).as_str())
+            );
+            assert_eq!(verdict_of(&data, "b"), "unknown");
+            assert_eq!(data.get("minions").unwrap().as_map().unwrap().len(), 1);
+        }
+        rig.tracker
+            .send(stored(&[(1, "b"), (1, "a")]))
+            .await
+            .unwrap();
+        assert_eq!(verdict_of(&rig.told().await.1, "b"), "late");
+        let (word, data) = rig.told().await;
+        assert_eq!(word, "finished");
+        assert!(data.get("failed").unwrap().as_array().unwrap().is_empty());
+    });
+}
 
-    let mut known = KnownJobs::default();
-    for number in 0..2 * u32::try_from(REMEMBERED_JOBS).unwrap() {
-        known.learn(&jid(number));
-        known.learn(&jid(number));
-    }
-    assert_eq!(
-        (known.set.len(), known.order.len()),
-        (REMEMBERED_JOBS, REMEMBERED_JOBS)
-    );
-    assert!(!known.set.contains(&jid(0)));
+#[test]
+fn a_client_that_asks_who_runs_its_job_is_answered_from_one_probe_for_all_who_ask() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a", "b"])).await.unwrap();
+        for number in [10, 11] {
+            let (answer, reply) = rig.answer().await;
+            let about = Some(About::Running(jid(1)));
+            let start = start(job(number, &["a", "b"]), about);
+            rig.tracker.send(BeginJob { start, answer }).await.unwrap();
+            assert_eq!(reply.await.unwrap(), &b"done"[..]);
+            assert_eq!(rig.bus.recv().await.unwrap().0.len(), 1);
+        }
+        let probe = rig.publisher.recv().await.unwrap();
+        let running = Packed::new(encode(&Value::map([("pid", 7_i64)]), Dialect::Bin));
+        for (minion, running) in [("a", vec![(jid(1), running)]), ("b", Vec::new())] {
+            let answer = TakeAnswer(ProbeAnswer {
+                probe: probe.jid.clone(),
+                minion: id(minion),
+                running: Some(running),
+            });
+            rig.tracker.send(answer).await.unwrap();
+            let Fire(events) = rig.bus.recv().await.unwrap();
+            let tags: Vec<String> = events.iter().map(|event| event.tag.to_string()).collect();
+            let expected = [10, 11].map(|n| Tag::job_return(&jid(n), &id(minion)).to_string());
+            assert_eq!(tags, expected);
+            let data = decode_exact(events[0].data.as_ref(), &Limits::WIRE).unwrap();
+            let returned = data.get("return").unwrap();
+            let is_running = returned.get("pid").and_then(Value::as_i64) == Some(7);
+            assert_eq!(is_running, minion == "a");
+        }
+        assert!(rig.store.try_recv().is_err() && rig.publisher.try_recv().is_err());
+        assert_eq!((rig.metrics.polls.get(), rig.metrics.probes.get()), (2, 1));
+        // Of a job that is not known here nothing can be said: the question goes out.
+        let (answer, _) = rig.answer().await;
+        let start = start(job(12, &["a"]), Some(About::Running(jid(77))));
+        rig.tracker.send(BeginJob { start, answer }).await.unwrap();
+        assert!(rig.store.recv().await.unwrap().then.begun.is_some());
+    });
 }

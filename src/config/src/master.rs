@@ -217,6 +217,12 @@ pub struct MasterConfig {
     pub saltern_subscriber_queue_size: usize,
     /// Events that may wait for a listener of the event socket.
     pub saltern_event_queue_length: usize,
+    /// Questions to minions what they run that are published in a second at most.
+    pub saltern_probe_rate: u32,
+    /// Longest time between two such questions about one job.
+    pub saltern_probe_interval: Duration,
+    /// How long a job stays open of which nobody is awaited.
+    pub saltern_job_patience: Duration,
     /// Requests of one class that may wait for a worker.
     pub saltern_request_backlog: usize,
     /// Authentications that may wait for a worker.
@@ -484,6 +490,9 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_max_subscriptions: reader.usize("saltern_max_subscriptions", 1, 1 << 20),
         saltern_subscriber_queue_size: reader.bytes("saltern_subscriber_queue_size", 1 << 16),
         saltern_event_queue_length: reader.usize("saltern_event_queue_length", 1, 1 << 30),
+        saltern_probe_rate: reader.u32("saltern_probe_rate", 1),
+        saltern_probe_interval: reader.seconds("saltern_probe_interval"),
+        saltern_job_patience: reader.seconds("saltern_job_patience"),
         saltern_request_backlog: reader.usize("saltern_request_backlog", 1, 1 << 30),
         saltern_auth_backlog: reader.usize("saltern_auth_backlog", 1, 1 << 20),
         saltern_key_overlap: reader.seconds("saltern_key_overlap"),

@@ -84,6 +84,26 @@ impl Tag {
         Self::trusted(format!("salt/batch/{jid}/{what}"))
     }
 
+    /// `saltern/job/<jid>/progress`: how many have returned so far.
+    pub fn job_progress(jid: &crate::Jid) -> Self {
+        Self::trusted(format!("saltern/job/{jid}/progress"))
+    }
+
+    /// `saltern/job/<jid>/state`: how far an open job is, for one who has just begun to listen.
+    pub fn job_state(jid: &crate::Jid) -> Self {
+        Self::trusted(format!("saltern/job/{jid}/state"))
+    }
+
+    /// `saltern/job/<jid>/verdict`: minions were given up, are back, or returned late.
+    pub fn job_verdict(jid: &crate::Jid) -> Self {
+        Self::trusted(format!("saltern/job/{jid}/verdict"))
+    }
+
+    /// `saltern/job/<jid>/finished`: the job ended; who returned and who did not.
+    pub fn job_finished(jid: &crate::Jid) -> Self {
+        Self::trusted(format!("saltern/job/{jid}/finished"))
+    }
+
     /// `salt/auth`.
     pub fn auth() -> Self {
         Self::trusted("salt/auth".to_owned())

@@ -36,7 +36,9 @@ mod minion_event;
 mod outcome;
 mod pillar;
 mod ping;
+pub mod probe;
 mod publish;
+mod publish_again;
 mod publish_load;
 mod python_text;
 mod register_resources;
@@ -60,9 +62,10 @@ pub use data_cache::forget_minion;
 pub use fleet::MasterFleet;
 pub use handle::{Class, Handled, come_again, handle, peek_class};
 pub use outcome::{
-    Effect, Finished, Fire, Later, Outcome, Publication, Ran, Run, RunWork, StartJob, StoreReturn,
-    Topics,
+    About, Effect, Finished, Fire, Later, Outcome, ProbeAnswer, Publication, Ran, Run, RunWork,
+    StartJob, StoreReturn, Topics,
 };
+pub use publish_again::publication_again;
 pub use reply::NO_ANSWER;
 pub use saltern_content::git::{Cancel, Fetch};
 pub use saltern_model::Standing;

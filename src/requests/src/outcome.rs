@@ -1,7 +1,7 @@
 //! What a handled request leaves to be done.
 
 use bytes::Bytes;
-use saltern_model::{Event, JobRecord, MinionId, ReturnRecord};
+use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 
 use crate::{BatchPlan, reply};
 
@@ -74,6 +74,8 @@ pub enum Effect {
     StartBatch(Box<BatchPlan>),
     /// Store a return; then fire its events.
     StoreReturn(Box<StoreReturn>),
+    /// Take note of what a minion runs.
+    TakeAnswer(ProbeAnswer),
     /// Run a function of the master, beside the workers. Where there is no room for it, the answer
     /// is the one for what could not be stored.
     Run(Box<Run>),
@@ -122,6 +124,28 @@ pub struct StartJob {
     pub announce: Vec<Event>,
     /// What goes out to the minions.
     pub publication: Publication,
+    /// The other job that it is about, if it is about one.
+    pub about: Option<About>,
+}
+
+/// How a job is about another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A client that waits for that job asks who still runs it.
+    Running(Jid),
+    /// It sends a signal to the processes of that job.
+    Signal(Jid),
+}
+
+/// What a minion says of the jobs that it runs, because the master asked.
+#[derive(Clone, Debug)]
+pub struct ProbeAnswer {
+    /// The question's jid.
+    pub probe: Jid,
+    /// Who answers.
+    pub minion: MinionId,
+    /// Those jobs, each as the minion describes it, bin dialect; `None` when it cannot say.
+    pub running: Option<Vec<(Jid, Packed)>>,
 }
 
 /// A return that is to be kept.

@@ -3,7 +3,7 @@
 //! Stored first, then announced, then published, then answered: a jid that a client holds is in
 //! the store.
 
-use saltern_model::{Compat, Event, Jid, JobRecord, Packed, Tag, Target, TargetType};
+use saltern_model::{Compat, Event, Jid, JobRecord, MinionId, Packed, Tag, Target, TargetType};
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Resolved;
 use saltern_store::KeyProof;
@@ -11,7 +11,7 @@ use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value, decode_wire, encod
 
 use crate::envelope::LOAD_LIMITS;
 use crate::event_data::fields;
-use crate::outcome::{Publication, StartJob, Topics};
+use crate::outcome::{About, Publication, StartJob, Topics};
 use crate::publish_load::DEFAULT_DELIMITER;
 use crate::{Effect, Outcome, Services, event_data, publish_load, python_text, reply, targets};
 
@@ -320,7 +320,7 @@ pub(crate) fn job(
     let (minions, missing) = (names(&resolved), missing(&resolved));
     let entries = publish_load::entries(load, jid.as_str(), services);
     let announce = announcement(load, &jid, &minions, &missing, &entries, services);
-    let publication = publication(&entries, target, &resolved, services);
+    let publication = publication(&entries, target, &resolved.minions, services);
     let job = JobRecord {
         created: services.clock.unix_micros(),
         user: request.user.to_owned(),
@@ -337,6 +337,7 @@ pub(crate) fn job(
         "publishing"
     );
     StartJob {
+        about: about(load, request, target),
         job,
         announce,
         publication,
@@ -388,10 +389,40 @@ fn announcement(
     events
 }
 
-fn publication(
+/// The job that this one is about.
+fn about(load: &Value, request: &Request<'_>, target: &Target) -> Option<About> {
+    let [fun] = request.functions.as_slice() else {
+        return None;
+    };
+    let arguments = load.get("arg")?.as_array()?;
+    let jid = Jid::parse(arguments.first()?.as_str()?).ok()?;
+    match fun.as_str() {
+        "saltutil.kill_job" | "saltutil.term_job" | "saltutil.signal_job" => {
+            Some(About::Signal(jid))
+        }
+        "saltutil.find_job" if arguments.len() == 1 && is_poll(load, target) => {
+            Some(About::Running(jid))
+        }
+        _ => None,
+    }
+}
+
+/// Whether it is a client's own question while it waits (`gather_job_info` in
+/// `salt/client/__init__.py`): by list target, and without `show_jid`, which stock's command line
+/// sends with what its user asks for. Such a client looks for the answers on the bus only; others
+/// look for the job in the job cache first.
+fn is_poll(load: &Value, target: &Target) -> bool {
+    let kwargs = load.get("kwargs");
+    let is_of_user = kwargs.is_some_and(|kwargs| kwargs.get("show_jid").is_some());
+    let returner = load.get("ret").and_then(Value::as_str).unwrap_or_default();
+    target.kind() == TargetType::List && !is_of_user && returner.is_empty()
+}
+
+/// What goes out to these minions.
+pub(crate) fn publication(
     entries: &[(Value, Value)],
     target: &Target,
-    resolved: &Resolved,
+    minions: &[MinionId],
     services: &Services,
 ) -> Publication {
     let mut packed = Vec::new();
@@ -401,12 +432,12 @@ fn publication(
     }
     // A resource listens with the ears of its minion.
     let has_resources = services.pki.accepted().is_ok_and(|accepted| {
-        let mut minions = resolved.minions.iter();
+        let mut minions = minions.iter();
         !minions.all(|id| accepted.contains(id.as_str()))
     });
     let topics = match target.kind() {
         TargetType::Glob | TargetType::List | TargetType::Pcre if !has_resources => {
-            Topics::Minions(resolved.minions.clone())
+            Topics::Minions(minions.to_vec())
         }
         _ => Topics::Broadcast,
     };

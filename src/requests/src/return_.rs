@@ -8,7 +8,8 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
 use crate::{
-    Effect, Outcome, Services, StoreReturn, batch_plan, event_data, reply, signed_load, sub_events,
+    Effect, Outcome, Services, StoreReturn, batch_plan, event_data, probe, reply, signed_load,
+    sub_events,
 };
 
 /// Answers nil, as stock does whatever it made of the return; the return is stored first.
@@ -21,6 +22,13 @@ pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
     let jid = sealed.load.str("jid").unwrap_or_default();
     if services.surroundings.is_answer(&sealed.minion, jid) {
         return Outcome::reply(nil);
+    }
+    if probe::is_answer(&sealed.load) {
+        let answer = probe::answer(&sealed.load, sealed.minion);
+        return Outcome {
+            effects: answer.map(Effect::TakeAnswer).into_iter().collect(),
+            ..Outcome::reply(nil)
+        };
     }
     match stored(&mut sealed, services) {
         Ok(effect) => Outcome {

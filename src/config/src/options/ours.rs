@@ -71,6 +71,15 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_event_queue_length", default: "10000",
         doc: "Events that may wait for one slow listener of the event socket. Then the gap is \
               announced to it and counted." },
+    OurOption { name: "saltern_probe_rate", default: "2",
+        doc: "Questions to minions what they run (saltutil.running, for all silent jobs and all \
+              waiting clients together) that are published in a second at most." },
+    OurOption { name: "saltern_probe_interval", default: "60",
+        doc: "Longest time in seconds between two such questions about one job. Until then the \
+              time between them grows, and follows what its function took before." },
+    OurOption { name: "saltern_job_patience", default: "300",
+        doc: "Seconds that a job stays open all of whose missing minions are unreachable or \
+              unknown. Returns that come later are stored, and amend what was said of the job." },
     OurOption { name: "saltern_request_backlog", default: "10000",
         doc: "Requests of one class that may wait for a free worker; for authentications see \
               saltern_auth_backlog." },

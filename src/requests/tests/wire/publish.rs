@@ -1,8 +1,8 @@
 //! `publish`: who may, whom it reaches, what is told, stored and sent out.
 
 use bytes::Bytes;
-use saltern_model::Packed;
-use saltern_requests::{Effect, NO_ANSWER, Outcome, StartJob, Topics};
+use saltern_model::{Jid, Packed};
+use saltern_requests::{About, Effect, NO_ANSWER, Outcome, StartJob, Topics, publication_again};
 use saltern_wire::msgpack::{Dialect, Encoder, Value};
 
 use crate::client::{Load, clear};
@@ -426,4 +426,49 @@ fn several_functions_are_one_job() {
         sent(started(&outcome)).get("fun"),
         Some(&list(&["test.ping", "test.echo"]))
     );
+}
+
+#[test]
+fn it_is_seen_what_a_job_is_about() {
+    let site = site("");
+    let about = |fun: &str, target: Load, kwargs: Value| {
+        let load = target.set("fun", fun).set("arg", list(&[JID]));
+        let outcome = site.ask(clear(load.set("kwargs", kwargs), 3));
+        started(&outcome).about.clone()
+    };
+    let jid = Jid::parse(JID).unwrap();
+    let of_client = || Value::map([("delimiter", ":")]);
+    let of_user = || Value::map([("show_jid", false)]);
+    let listed = || {
+        load(&site)
+            .set("tgt", list(&["m1"]))
+            .set("tgt_type", "list")
+    };
+    let running = Some(About::Running(jid.clone()));
+    assert_eq!(about("saltutil.find_job", listed(), of_client()), running);
+    // A user's own question needs a job that stock's command line finds in the job cache.
+    assert_eq!(about("saltutil.find_job", listed(), of_user()), None);
+    assert_eq!(about("saltutil.find_job", load(&site), of_client()), None);
+    for fun in ["kill_job", "term_job", "signal_job"] {
+        let fun = format!("saltutil.{fun}");
+        let signal = Some(About::Signal(jid.clone()));
+        assert_eq!(about(&fun, load(&site), of_user()), signal);
+    }
+    assert_eq!(about("test.echo", load(&site), of_user()), None);
+}
+
+#[test]
+fn a_stored_job_is_sent_again_as_it_was_sent() {
+    let site = site("zmq_filtering: True\n");
+    let listed = load(&site)
+        .set("tgt", list(&["m1", "m2"]))
+        .set("tgt_type", "list");
+    for load in [load(&site), listed, load(&site).set("tgt_type", "compound")] {
+        let outcome = site.ask(clear(load, 3));
+        let start = started(&outcome);
+        let again = publication_again(&start.job, &site.services).unwrap();
+        assert_eq!(again.packed, start.publication.packed);
+        assert_eq!(again.entries, start.publication.entries);
+        assert_eq!(again.topics, start.publication.topics);
+    }
 }

@@ -345,3 +345,22 @@ fn an_oversize_return_is_trimmed_for_the_bus_and_whole_in_the_store() {
     assert_eq!(whole.get("return"), Some(&long.as_str().into()));
     assert_eq!(whole.get("jid"), Some(&JID.into()));
 }
+
+#[test]
+fn an_answer_to_the_masters_own_question_is_no_return() {
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    let running = Value::Array(vec![Value::map([("jid", JID), ("fun", "cmd.run")])]);
+    let mark = Value::map([("saltern_probe", true)]);
+    let answer = load(&m1).set("fun", "saltutil.running");
+    let answer = answer.set("metadata", mark).set("return", running.clone());
+    let outcome = ask(&site, &m1, answer);
+    let [Effect::TakeAnswer(answer)] = outcome.effects.as_slice() else {
+        panic!("an answer is taken");
+    };
+    assert_eq!((answer.probe.as_str(), answer.minion.as_str()), (JID, "m1"));
+    assert_eq!(answer.running.as_ref().unwrap()[0].0.as_str(), JID);
+    // What a user asks is a job like any other.
+    let users = load(&m1).set("fun", "saltutil.running");
+    stored(&ask(&site, &m1, users.set("return", running)));
+}

@@ -240,7 +240,7 @@ pub(crate) fn events(outcome: &Outcome) -> Vec<Event> {
             Effect::Fire(event) => events.push(event.clone()),
             Effect::StartJob(job) => events.extend(job.announce.iter().cloned()),
             Effect::StoreReturn(stored) => events.extend(stored.events.iter().cloned()),
-            Effect::Run(_) | Effect::StartBatch(_) => {}
+            Effect::Run(_) | Effect::StartBatch(_) | Effect::TakeAnswer(_) => {}
         }
     }
     events

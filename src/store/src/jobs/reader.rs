@@ -45,6 +45,8 @@ pub struct OpenJob {
     pub job: StoredJob,
     /// Who returned, sorted.
     pub returned: Vec<MinionId>,
+    /// Their return codes, in the same order.
+    pub retcodes: Vec<i64>,
 }
 
 impl OpenJob {
@@ -279,9 +281,17 @@ fn with_expected(connection: &Connection, mut job: StoredJob) -> rusqlite::Resul
 
 pub(super) fn with_returned(connection: &Connection, job: StoredJob) -> rusqlite::Result<OpenJob> {
     let job = with_expected(connection, job)?;
+    let mut statement = connection
+        .prepare_cached("SELECT minion, retcode FROM returns WHERE jid = ?1 ORDER BY minion")?;
+    let rows = statement.query_map([job.record.jid.as_str()], |row| {
+        let retcode: i64 = row.get(1)?;
+        Ok(minion_of(row.get_ref(0)?).map(|minion| (minion, retcode)))
+    })?;
+    let (returned, retcodes) = kept(rows)?.into_iter().unzip();
     Ok(OpenJob {
-        returned: returned_minions(connection, &job.record.jid)?,
         job,
+        returned,
+        retcodes,
     })
 }
 

@@ -159,6 +159,7 @@ fn open_jobs_come_back_with_who_returned() {
     assert_eq!(open[0].job.record.jid, jid(1));
     assert_eq!(names(&open[0].job.record.minions), ["a", "b"]);
     assert_eq!(names(&open[0].returned), ["b"]);
+    assert_eq!(open[0].retcodes, [0]);
 }
 
 #[test]

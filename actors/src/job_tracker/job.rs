@@ -1,0 +1,330 @@
+//! One job as the tracker knows it: where each minion stands, and how many stand where.
+//!
+//! Holds no rule about when anything happens; that is the machine's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use saltern_model::{Jid, MinionId, Packed};
+use saltern_store::jobs::JobState;
+
+use super::moment::Moment;
+
+/// Why a minion's return is not awaited at the moment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reason {
+    /// It holds no connection to the publish port; why, in words.
+    NotConnected(Arc<str>),
+    /// The load never left the master.
+    NotSent,
+    /// It was asked and did not answer.
+    NoAnswer,
+    /// It answered, but could not say what it runs.
+    CannotSay,
+    /// It answered twice that it does not run the job, and no return came.
+    NotRunning,
+    /// It sent the job a signal, and then did not run it any more.
+    Killed,
+}
+
+impl Reason {
+    /// For people.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::NotConnected(why) => why,
+            Self::NotSent => "the job was not sent to it",
+            Self::NoAnswer => "it did not answer when it was asked",
+            Self::CannotSay => "it cannot say which jobs it runs",
+            Self::NotRunning => "it does not run the job and has not returned",
+            Self::Killed => "its process was ended by a signal",
+        }
+    }
+}
+
+/// Where a minion stands with a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum MinionState {
+    /// Nothing was heard yet. Once the load has left, this is called delivered.
+    Expected,
+    /// It said that it runs the job.
+    Running,
+    /// It said that it does not; its return may be on its way.
+    Ending {
+        /// Since when it has been saying so.
+        since: Moment,
+    },
+    /// Its return is in the store.
+    Returned {
+        /// 0 when all went well.
+        retcode: i64,
+    },
+    /// It cannot be reached, and so may not have heard of the job.
+    Unreachable(Reason),
+    /// Nobody can say.
+    Unknown(Reason),
+}
+
+impl MinionState {
+    const KINDS: usize = 6;
+
+    fn kind(&self) -> usize {
+        match self {
+            Self::Expected => 0,
+            Self::Running => 1,
+            Self::Ending { .. } => 2,
+            Self::Returned { .. } => 3,
+            Self::Unreachable(_) => 4,
+            Self::Unknown(_) => 5,
+        }
+    }
+
+    /// Not awaited, and not returned.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Unknown(_))
+    }
+
+    pub(super) fn has_returned(&self) -> bool {
+        matches!(self, Self::Returned { .. })
+    }
+
+    pub(super) fn reason(&self) -> Option<&Reason> {
+        match self {
+            Self::Unreachable(reason) | Self::Unknown(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// As it is called on the bus.
+    pub(super) fn name(&self, has_left: bool) -> &'static str {
+        match self {
+            Self::Expected if !has_left => "expected",
+            Self::Expected | Self::Ending { .. } => "delivered",
+            Self::Running => "running",
+            Self::Returned { .. } => "returned",
+            Self::Unreachable(_) => "unreachable",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+}
+
+/// What a minion last said of a job.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) at: Moment,
+    /// The job as the minion describes it while it runs; `None` when it does not run it.
+    pub(super) running: Option<Packed>,
+}
+
+/// One minion of a job.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    state: MinionState,
+    pub(super) said: Option<Box<Said>>,
+    /// It stands in the machine's list of whom to ask about what.
+    pub(super) is_listed: bool,
+    /// It sent a signal to its process of this job.
+    pub(super) was_signalled: bool,
+}
+
+impl Entry {
+    pub(super) fn state(&self) -> &MinionState {
+        &self.state
+    }
+}
+
+/// A client's own question about the job that is still being answered.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    /// The question's jid.
+    pub(super) question: Jid,
+    /// Those who have not answered.
+    pub(super) pending: Vec<MinionId>,
+}
+
+/// How many minions stand where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    kinds: [usize; MinionState::KINDS],
+    pub(super) failed: usize,
+}
+
+impl Counts {
+    pub(super) fn total(&self) -> usize {
+        self.kinds.iter().sum()
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.kinds[1]
+    }
+
+    pub(super) fn ending(&self) -> usize {
+        self.kinds[2]
+    }
+
+    pub(super) fn returned(&self) -> usize {
+        self.kinds[3]
+    }
+
+    pub(super) fn unreachable(&self) -> usize {
+        self.kinds[4]
+    }
+
+    pub(super) fn unknown(&self) -> usize {
+        self.kinds[5]
+    }
+
+    /// Of whom a return or an answer is awaited.
+    pub(super) fn awaited(&self) -> usize {
+        self.kinds[0] + self.kinds[1] + self.kinds[2]
+    }
+
+    pub(super) fn count(&mut self, state: &MinionState, add: bool) {
+        let failed = matches!(state, MinionState::Returned { retcode } if *retcode != 0);
+        let kind = &mut self.kinds[state.kind()];
+        if add {
+            *kind += 1;
+            self.failed += usize::from(failed);
+        } else {
+            *kind -= 1;
+            self.failed -= usize::from(failed);
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) fun: Arc<str>,
+    /// In microseconds since 1970; only ever passed on.
+    pub(super) created: i64,
+    pub(super) state: JobState,
+    minions: IndexMap<MinionId, Entry>,
+    counts: Counts,
+    /// When it, or its last part, was stored.
+    pub(super) begun: Moment,
+    pub(super) has_left: bool,
+    /// When something of it was last heard that ends a silence.
+    pub(super) heard: Moment,
+    /// When its minions were last asked; its beginning before that.
+    pub(super) asked: Moment,
+    /// How long a silence has to be before they are asked.
+    pub(super) silence: Duration,
+    /// Silences that have been followed by questions.
+    pub(super) rounds: u32,
+    /// For when its timer is set.
+    pub(super) look_at: Option<Moment>,
+    /// Since when nobody is awaited any more.
+    pub(super) settled: Option<Moment>,
+    pub(super) progress_is_due: bool,
+    pub(super) asks: Vec<Ask>,
+}
+
+impl Job {
+    pub(super) fn new(fun: Arc<str>, created: i64, now: Moment) -> Self {
+        Self {
+            fun,
+            created,
+            state: JobState::Open,
+            minions: IndexMap::new(),
+            counts: Counts::default(),
+            begun: now,
+            has_left: false,
+            heard: now,
+            asked: now,
+            silence: Duration::ZERO,
+            rounds: 0,
+            look_at: None,
+            settled: None,
+            progress_is_due: false,
+            asks: Vec::new(),
+        }
+    }
+
+    /// Minions that are not expected yet are from now on.
+    pub(super) fn expect(&mut self, minions: Vec<MinionId>) {
+        self.minions.reserve(minions.len());
+        for minion in minions {
+            let state = MinionState::Expected;
+            if let indexmap::map::Entry::Vacant(vacant) = self.minions.entry(minion) {
+                self.counts.count(&state, true);
+                vacant.insert(Entry {
+                    state,
+                    said: None,
+                    is_listed: false,
+                    was_signalled: false,
+                });
+            }
+        }
+    }
+
+    /// What the job weighs against the bound on what is remembered.
+    pub(super) fn weight(&self) -> usize {
+        self.minions.len() + 1
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state == JobState::Open
+    }
+
+    pub(super) fn entry(&self, minion: &MinionId) -> Option<&Entry> {
+        self.minions.get(minion)
+    }
+
+    pub(super) fn entry_mut(&mut self, minion: &MinionId) -> Option<&mut Entry> {
+        self.minions.get_mut(minion)
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&MinionId, &Entry)> {
+        self.minions.iter()
+    }
+
+    /// The minions that have not returned.
+    pub(super) fn missing(&self) -> impl Iterator<Item = (&MinionId, &Entry)> {
+        self.entries()
+            .filter(|(_, entry)| !entry.state.has_returned())
+    }
+
+    /// Puts a minion where it stands now; where it stood before, or `None` when the job does not
+    /// have it or it stood there already. Who has returned has returned.
+    pub(super) fn put(&mut self, minion: &MinionId, state: MinionState) -> Option<MinionState> {
+        let entry = self.minions.get_mut(minion)?;
+        if entry.state.has_returned() || entry.state == state {
+            return None;
+        }
+        self.counts.count(&state, true);
+        let before = std::mem::replace(&mut entry.state, state);
+        self.counts.count(&before, false);
+        Some(before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_returned_has_returned_and_the_counts_are_those_of_the_minions() {
+        let minions: Vec<MinionId> = ["a", "b", "a"]
+            .iter()
+            .map(|id| MinionId::parse(id).unwrap())
+            .collect();
+        let mut job = Job::new("test.ping".into(), 0, Moment::default());
+        job.expect(minions.clone());
+        assert_eq!((job.counts().total(), job.weight()), (2, 3));
+        let returned = |retcode| MinionState::Returned { retcode };
+        let before = job.put(&minions[0], MinionState::Unknown(Reason::NoAnswer));
+        assert_eq!(before, Some(MinionState::Expected));
+        assert_eq!((job.counts().unknown(), job.counts().awaited()), (1, 1));
+        assert!(job.put(&minions[0], returned(2)).is_some());
+        assert_eq!(job.put(&minions[0], returned(0)), None);
+        assert_eq!(job.put(&minions[0], MinionState::Running), None);
+        job.expect(minions);
+        assert_eq!((job.counts().returned(), job.counts().failed), (1, 1));
+        assert_eq!(job.missing().count(), 1);
+    }
+}

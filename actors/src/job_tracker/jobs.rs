@@ -1,0 +1,203 @@
+//! All jobs that the tracker remembers: those that are open, and the last ones that ended, because
+//! a late return changes what was said of them. Bounded by the minions that they have together.
+
+use std::collections::{BTreeMap, HashMap};
+
+use saltern_model::Jid;
+use saltern_store::jobs::JobState;
+
+use super::job::Job;
+
+/// See the module.
+pub(super) struct Jobs {
+    jobs: HashMap<Jid, Numbered>,
+    /// Counts how often a job was opened or ended.
+    last_number: u64,
+    open: Row,
+    ended: Row,
+}
+
+struct Numbered {
+    number: u64,
+    job: Job,
+}
+
+/// Jobs in the order in which they came here.
+struct Row {
+    jids: BTreeMap<u64, Jid>,
+    weight: usize,
+    most: usize,
+}
+
+impl Row {
+    fn new(most: usize) -> Self {
+        Self {
+            jids: BTreeMap::new(),
+            weight: 0,
+            most,
+        }
+    }
+
+    fn add(&mut self, jid: &Jid, numbered: &Numbered) {
+        self.jids.insert(numbered.number, jid.clone());
+        self.weight += numbered.job.weight();
+    }
+
+    fn remove(&mut self, numbered: &Numbered) {
+        self.jids.remove(&numbered.number);
+        self.weight -= numbered.job.weight();
+    }
+}
+
+impl Jobs {
+    /// A job weighs as much as it has minions, and one more.
+    pub(super) fn new(most_open: usize, most_ended: usize) -> Self {
+        Self {
+            jobs: HashMap::new(),
+            last_number: 0,
+            open: Row::new(most_open),
+            ended: Row::new(most_ended),
+        }
+    }
+
+    pub(super) fn get(&self, jid: &Jid) -> Option<&Job> {
+        self.jobs.get(jid).map(|numbered| &numbered.job)
+    }
+
+    /// For changes that neither end the job nor give it more minions.
+    pub(super) fn get_mut(&mut self, jid: &Jid) -> Option<&mut Job> {
+        self.jobs.get_mut(jid).map(|numbered| &mut numbered.job)
+    }
+
+    pub(super) fn open_count(&self) -> usize {
+        self.open.jids.len()
+    }
+
+    /// The open jobs in the order of their opening.
+    pub(super) fn open(&self) -> impl DoubleEndedIterator<Item = (&Jid, &Job)> {
+        let jids = self.open.jids.values();
+        jids.filter_map(|jid| Some((jid, self.get(jid)?)))
+    }
+
+    /// Adds an open job, or opens and changes the one that is there.
+    pub(super) fn put(
+        &mut self,
+        jid: &Jid,
+        new: impl FnOnce() -> Job,
+        change: impl FnOnce(&mut Job),
+    ) {
+        let mut numbered = match self.jobs.remove(jid) {
+            Some(known) if known.job.is_open() => {
+                self.open.remove(&known);
+                known
+            }
+            Some(mut known) => {
+                self.ended.remove(&known);
+                known.number = self.next_number();
+                known
+            }
+            None => Numbered {
+                number: self.next_number(),
+                job: new(),
+            },
+        };
+        change(&mut numbered.job);
+        numbered.job.state = JobState::Open;
+        self.open.add(jid, &numbered);
+        self.jobs.insert(jid.clone(), numbered);
+    }
+
+    /// The job is not waited for any longer; or it is not, and this is what became of it.
+    pub(super) fn end(&mut self, jid: &Jid, state: JobState) {
+        let number = self.next_number();
+        let Some(known) = self.jobs.get_mut(jid) else {
+            return;
+        };
+        if known.job.is_open() {
+            self.open.remove(known);
+            known.number = number;
+            known.job.state = state;
+            self.ended.add(jid, known);
+        } else {
+            known.job.state = state;
+        }
+        while self.ended.weight > self.ended.most
+            && let Some((_, oldest)) = self.ended.jids.first_key_value()
+            && let Some(forgotten) = self.jobs.remove(&oldest.clone())
+        {
+            self.ended.remove(&forgotten);
+        }
+    }
+
+    /// The oldest open jobs, as many as must end to keep within the bound.
+    pub(super) fn too_many(&self) -> Vec<Jid> {
+        let mut excess = self.open.weight.saturating_sub(self.open.most);
+        let mut oldest = Vec::new();
+        for (jid, job) in self.open() {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(job.weight());
+            oldest.push(jid.clone());
+        }
+        oldest
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    #[cfg(test)]
+    pub(super) fn weights(&self) -> (usize, usize) {
+        (self.open.weight, self.ended.weight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job_tracker::moment::Moment;
+    use saltern_model::MinionId;
+
+    fn jid(number: u32) -> Jid {
+        Jid::parse(&format!("{number:020}")).unwrap()
+    }
+
+    fn put(jobs: &mut Jobs, number: u32, minions: &[&str]) {
+        let minions = minions.iter().map(|id| MinionId::parse(id).unwrap());
+        let new = || Job::new("test.ping".into(), 0, Moment::default());
+        jobs.put(&jid(number), new, |job| job.expect(minions.collect()));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_the_oldest_goes_first() {
+        let mut jobs = Jobs::new(10, 6);
+        for number in 0..3 {
+            put(&mut jobs, number, &["a", "b"]);
+        }
+        assert_eq!((jobs.weights(), jobs.too_many()), ((9, 0), Vec::new()));
+        put(&mut jobs, 1, &["b", "c"]);
+        put(&mut jobs, 3, &["a"]);
+        assert_eq!((jobs.weights().0, jobs.too_many()), (12, vec![jid(0)]));
+        jobs.end(&jid(0), JobState::Expired);
+        assert_eq!(jobs.weights(), (9, 3));
+        // Opened again, it is the youngest.
+        put(&mut jobs, 0, &[]);
+        assert_eq!(jobs.weights(), (12, 0));
+        let order: Vec<Jid> = jobs.open().map(|(jid, _)| jid.clone()).collect();
+        assert_eq!(order, [1, 2, 3, 0].map(jid));
+        for number in [2, 3, 0] {
+            jobs.end(&jid(number), JobState::Complete);
+        }
+        // Of those that ended only the youngest are remembered.
+        assert!(jobs.get(&jid(2)).is_none() && jobs.get(&jid(0)).is_some());
+        assert_eq!((jobs.weights(), jobs.open_count()), ((4, 5), 1));
+        for number in 10..10_000 {
+            put(&mut jobs, number, &["a"]);
+            jobs.end(&jid(number), JobState::Complete);
+        }
+        assert_eq!(jobs.weights(), (4, 6));
+        assert_eq!((jobs.jobs.len(), jobs.ended.jids.len()), (4, 3));
+    }
+}

@@ -1,0 +1,569 @@
+//! What becomes of jobs: a pure function of what happens and of time.
+//!
+//! No input and no output, no clock, no chance but from the seed that is handed in: whoever drives
+//! it carries out the effects. What is asked of minions, and when, stands in `questions`.
+//!
+//! Invariants, checked after each step of `simulation`:
+//!
+//! 1. Who has returned has returned: no event changes that, and no return counts twice.
+//! 2. A minion is failed only by the return code of its own return; silence makes it unknown or
+//!    unreachable, each with its reason, and a return amends either.
+//! 3. A job is complete exactly when all its minions have returned. Expired and killed jobs are
+//!    amended by late returns as long as they are remembered, up to complete.
+//! 4. Every open job has a timer ahead, so that it ends without any further event; and its end is
+//!    told once.
+//! 5. Nobody is asked twice at a time, and probes leave no faster than their rate.
+//! 6. Whom to ask about what is listed only for minions of open jobs that have not returned.
+//! 7. What is remembered is bounded: jobs by the weight of their minions, questions of clients and
+//!    signals by their number, probes by their rate.
+//! 8. A machine that is built anew from the store and the notes says of every minion what the one
+//!    before it said, but that who was running or about to end is expected.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use saltern_model::{Jid, MinionId, Packed};
+use saltern_store::jobs::JobState;
+
+use super::job::{Job, MinionState, Reason};
+use super::jobs::Jobs;
+use super::learned::Learned;
+use super::moment::{Moment, Timer, Timers};
+use super::news::{Change, Ending, News, Overview};
+use super::notes::Notes;
+use super::rounds::Rounds;
+
+/// The least time between two reports of how far a job is.
+const PROGRESS: Duration = Duration::from_millis(250);
+
+/// The time that stock minions take at most to connect again by default (`recon_max`).
+const RECONNECTING: Duration = Duration::from_secs(10);
+
+/// Jobs that send signals to other jobs and are remembered as such.
+const MOST_SIGNALS: usize = 1_000;
+
+/// What the machine goes by.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    /// The silence of a job after which its minions are asked for the first time.
+    pub(super) timeout: Duration,
+    /// How long an answer may take.
+    pub(super) gather: Duration,
+    /// The longest time between two rounds of questions about one job.
+    pub(super) interval: Duration,
+    /// How long a job stays open of which nobody is awaited.
+    pub(super) patience: Duration,
+    /// Probes that leave in a second at most.
+    pub(super) probe_rate: u32,
+    /// The weight of the jobs that are open, and of ended ones that are remembered.
+    pub(super) most: (usize, usize),
+}
+
+/// What the machine asks of the rest of the master.
+pub(crate) trait World {
+    /// Why a minion certainly hears nothing at this moment; `None` when it may.
+    fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
+    /// A new jid.
+    fn mint(&self) -> Jid;
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub(super) enum JobEvent {
+    /// A job, or a part of one, is in the store and about to leave.
+    Begun(Begun),
+    /// An open job was found in the store.
+    Resumed(Resumed),
+    /// The load of a job went to the publish port.
+    Left(Jid),
+    /// It never will.
+    NotSent(Jid),
+    /// A return is in the store.
+    Returned(Returned),
+    /// A minion has answered a probe.
+    Answered(Answered),
+    /// A client asks about a job that [`Machine::can_answer`].
+    Asked(Asked),
+    /// Jobs made before this time (microseconds since 1970) are waited for no longer.
+    EndOlderThan(i64),
+    /// Time passes.
+    Tick,
+}
+
+/// See [`JobEvent::Begun`].
+#[derive(Clone, Debug)]
+pub(super) struct Begun {
+    pub(super) jid: Jid,
+    pub(super) fun: Arc<str>,
+    pub(super) created: i64,
+    pub(super) minions: Vec<MinionId>,
+    /// The job to whose processes it sends a signal.
+    pub(super) signals: Option<Jid>,
+}
+
+/// See [`JobEvent::Resumed`].
+#[derive(Clone, Debug)]
+pub(super) struct Resumed {
+    pub(super) job: Begun,
+    pub(super) departure: Departure,
+    /// Who returned, with which code.
+    pub(super) returned: Vec<(MinionId, i64)>,
+    pub(super) notes: Notes,
+}
+
+/// Whether a job that was found in the store had left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Departure {
+    /// It had.
+    Left,
+    /// That is not known, and it is young: it is sent again.
+    Again,
+    /// That is not known, and it is too old to be sent.
+    Never,
+}
+
+/// See [`JobEvent::Returned`].
+#[derive(Clone, Debug)]
+pub(super) struct Returned {
+    pub(super) jid: Jid,
+    pub(super) minion: MinionId,
+    pub(super) retcode: i64,
+    /// It says that the minion has sent a signal to its process of another job.
+    pub(super) signalled: bool,
+}
+
+/// See [`JobEvent::Answered`].
+#[derive(Clone, Debug)]
+pub(super) struct Answered {
+    pub(super) probe: Jid,
+    pub(super) minion: MinionId,
+    /// The jobs that it runs, each as it describes it; `None` when it cannot say.
+    pub(super) running: Option<Vec<(Jid, Packed)>>,
+}
+
+/// See [`JobEvent::Asked`].
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) question: Jid,
+    pub(super) about: Jid,
+    pub(super) minions: Vec<MinionId>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub(super) enum Effect {
+    /// Write down what became of a job.
+    Keep {
+        jid: Jid,
+        state: JobState,
+        notes: Notes,
+    },
+    /// Say it on the bus.
+    Tell(News),
+    /// Ask these minions what they run.
+    Probe { probe: Jid, minions: Vec<MinionId> },
+    /// Answer a client in the name of a minion: the job as it describes it, or nothing.
+    Answer {
+        question: Jid,
+        about: Jid,
+        minion: MinionId,
+        running: Option<Packed>,
+    },
+    /// Send the load of a job out once more.
+    SendAgain(Jid),
+    /// For the metrics.
+    Count(Counted),
+}
+
+/// See [`Effect::Count`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// The minions of a job are asked.
+    Round,
+    /// A minion was to be asked and was being asked already.
+    Merged,
+    /// A probe had to wait for its turn.
+    Capped,
+}
+
+/// See the module.
+pub(super) struct Machine {
+    pub(super) rules: Rules,
+    pub(super) jobs: Jobs,
+    /// Whom to ask about which jobs.
+    pub(super) listed: HashMap<MinionId, Vec<Jid>>,
+    pub(super) timers: Timers,
+    pub(super) rounds: Rounds,
+    /// Questions of clients that are being answered.
+    pub(super) asks: usize,
+    pub(super) learned: Learned,
+    /// Jobs that send signals, with those to whose processes they do.
+    signals: IndexMap<Jid, Jid>,
+    pub(super) chance: Chance,
+}
+
+/// One step: when, where, and what comes of it.
+pub(super) struct Turn<'a> {
+    pub(super) now: Moment,
+    pub(super) world: &'a dyn World,
+    pub(super) effects: Vec<Effect>,
+}
+
+impl Machine {
+    pub(super) fn new(rules: Rules, seed: u64) -> Self {
+        Self {
+            jobs: Jobs::new(rules.most.0, rules.most.1),
+            listed: HashMap::new(),
+            timers: Timers::default(),
+            rounds: Rounds::new(rules.probe_rate),
+            asks: 0,
+            learned: Learned::default(),
+            signals: IndexMap::new(),
+            chance: Chance(seed),
+            rules,
+        }
+    }
+
+    /// What comes of an event, and of the time that has passed until it.
+    pub(super) fn step(&mut self, now: Moment, event: JobEvent, world: &dyn World) -> Vec<Effect> {
+        let mut turn = Turn {
+            now,
+            world,
+            effects: Vec::new(),
+        };
+        while let Some((at, timer)) = self.timers.due(now) {
+            self.wake(at, timer, &mut turn);
+        }
+        match event {
+            JobEvent::Begun(begun) => self.begun(begun, &mut turn),
+            JobEvent::Resumed(resumed) => self.resumed(resumed, &mut turn),
+            JobEvent::Left(jid) => self.left(&jid, now),
+            JobEvent::NotSent(jid) => self.not_sent(&jid, &mut turn),
+            JobEvent::Returned(returned) => self.returned(&returned, &mut turn),
+            JobEvent::Answered(answered) => self.answered(&answered, &mut turn),
+            JobEvent::Asked(asked) => self.asked(asked, &mut turn),
+            JobEvent::EndOlderThan(time) => self.end_older_than(time, &mut turn),
+            JobEvent::Tick => {}
+        }
+        self.set_flush(&mut turn);
+        turn.effects
+    }
+
+    /// When time alone makes a difference next.
+    pub(super) fn next_due(&self) -> Option<Moment> {
+        self.timers.next()
+    }
+
+    /// Whether this job sends signals to the processes of another one.
+    pub(super) fn is_signal(&self, jid: &Jid) -> bool {
+        self.signals.contains_key(jid)
+    }
+
+    /// Whether the job is open, or ended not long ago.
+    pub(super) fn is_remembered(&self, jid: &Jid) -> bool {
+        self.jobs.get(jid).is_some()
+    }
+
+    /// How many jobs are open.
+    pub(super) fn open_count(&self) -> usize {
+        self.jobs.open_count()
+    }
+
+    /// How far the youngest open jobs are, at most so many, oldest first.
+    pub(super) fn overviews(&self, most: usize) -> Vec<Overview> {
+        let youngest = self.jobs.open().rev().take(most);
+        let mut overviews: Vec<Overview> =
+            youngest.map(|(jid, job)| Overview::of(jid, job)).collect();
+        overviews.reverse();
+        overviews
+    }
+
+    fn wake(&mut self, at: Moment, timer: Timer, turn: &mut Turn<'_>) {
+        match timer {
+            Timer::Look(jid) => self.look(at, &jid, turn),
+            Timer::Progress(jid) => self.tell_progress(&jid, turn),
+            Timer::Flush => self.flush(turn),
+            Timer::ProbeOver(probe) => self.missed(&probe, turn),
+            Timer::ProbeForgotten(probe) => self.rounds.forget(&probe),
+            Timer::AskOver(question, about) => self.ask_over(&question, &about),
+        }
+    }
+
+    fn begun(&mut self, begun: Begun, turn: &mut Turn<'_>) {
+        let (jid, now) = (begun.jid.clone(), turn.now);
+        self.open(begun, self.rules.timeout, now);
+        for oldest in self.jobs.too_many() {
+            self.end(&oldest, JobState::Expired, turn);
+        }
+        self.conclude(&jid, Vec::new(), turn);
+    }
+
+    fn open(&mut self, begun: Begun, silence: Duration, now: Moment) {
+        let jid = begun.jid;
+        if let Some(victim) = begun.signals {
+            if self.signals.len() >= MOST_SIGNALS {
+                self.signals.shift_remove_index(0);
+            }
+            self.signals.insert(jid.clone(), victim);
+        }
+        let new = || Job::new(begun.fun, begun.created, now);
+        self.jobs.put(&jid, new, |job| {
+            job.expect(begun.minions);
+            job.begin(silence, now);
+        });
+        self.look_by(&jid, now.after(silence));
+    }
+
+    fn resumed(&mut self, resumed: Resumed, turn: &mut Turn<'_>) {
+        let jid = resumed.job.jid.clone();
+        // Those who are there connect again first; who is asked before does not hear it.
+        self.open(resumed.job, self.rules.timeout.max(RECONNECTING), turn.now);
+        let Some(job) = self.jobs.get_mut(&jid) else {
+            return;
+        };
+        for (minion, retcode) in resumed.returned {
+            job.put(&minion, MinionState::Returned { retcode });
+        }
+        resumed.notes.restore(job);
+        job.has_left = resumed.departure == Departure::Left;
+        match resumed.departure {
+            Departure::Left => self.conclude(&jid, Vec::new(), turn),
+            Departure::Again => {
+                self.conclude(&jid, Vec::new(), turn);
+                turn.effects.push(Effect::SendAgain(jid));
+            }
+            Departure::Never => self.not_sent(&jid, turn),
+        }
+    }
+
+    fn left(&mut self, jid: &Jid, now: Moment) {
+        if let Some(job) = self.jobs.get_mut(jid) {
+            job.has_left = true;
+            job.heard = now;
+        }
+    }
+
+    fn not_sent(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
+        let Some(job) = self.jobs.get_mut(jid).filter(|job| job.is_open()) else {
+            return;
+        };
+        let missing = job.missing();
+        let expected: Vec<MinionId> = missing
+            .filter(|(_, entry)| *entry.state() == MinionState::Expected)
+            .map(|(minion, _)| minion.clone())
+            .collect();
+        let lost = MinionState::Unreachable(Reason::NotSent);
+        let changes = expected
+            .iter()
+            .filter_map(|minion| change(job, minion, lost.clone()))
+            .collect();
+        self.conclude(jid, changes, turn);
+    }
+
+    fn returned(&mut self, returned: &Returned, turn: &mut Turn<'_>) {
+        let (jid, minion) = (&returned.jid, &returned.minion);
+        if returned.signalled
+            && let Some(victim) = self.signals.get(jid).cloned()
+        {
+            self.signalled(&victim, minion, turn);
+        }
+        let Some(job) = self.jobs.get_mut(jid) else {
+            return;
+        };
+        let retcode = returned.retcode;
+        let Some(before) = job.put(minion, MinionState::Returned { retcode }) else {
+            return;
+        };
+        job.heard = turn.now;
+        let changes = if before.is_lost() || !job.is_open() {
+            let after = MinionState::Returned { retcode };
+            vec![Change::new(job, minion, before, after)]
+        } else {
+            Vec::new()
+        };
+        if !job.asks.is_empty() {
+            answer_asks(job, jid, minion, None, &mut turn.effects);
+        }
+        self.unlist(jid, minion);
+        self.conclude(jid, changes, turn);
+        self.progress_soon(jid, turn.now);
+    }
+
+    /// A minion has sent a signal to its process of this job: is it gone?
+    fn signalled(&mut self, victim: &Jid, minion: &MinionId, turn: &mut Turn<'_>) {
+        let Some(job) = self.jobs.get_mut(victim).filter(|job| job.is_open()) else {
+            return;
+        };
+        let Some(entry) = job.entry_mut(minion) else {
+            return;
+        };
+        if !entry.state().has_returned() {
+            entry.was_signalled = true;
+            self.ask(victim, minion, turn);
+            self.keep(victim, turn);
+        }
+    }
+
+    fn end_older_than(&mut self, time: i64, turn: &mut Turn<'_>) {
+        let open = self.jobs.open();
+        let old: Vec<Jid> = open
+            .filter(|(_, job)| job.created < time)
+            .map(|(jid, _)| jid.clone())
+            .collect();
+        for jid in old {
+            self.end(&jid, JobState::Expired, turn);
+        }
+    }
+
+    fn tell_progress(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
+        if let Some(job) = self.jobs.get_mut(jid) {
+            job.progress_is_due = false;
+            if job.is_open() {
+                let overview = Overview::of(jid, job);
+                turn.effects.push(Effect::Tell(News::Progress(overview)));
+            }
+        }
+    }
+
+    pub(super) fn progress_soon(&mut self, jid: &Jid, now: Moment) {
+        if let Some(job) = self.jobs.get_mut(jid)
+            && job.is_open()
+            && !job.progress_is_due
+        {
+            job.progress_is_due = true;
+            self.timers
+                .set(now.after(PROGRESS), Timer::Progress(jid.clone()));
+        }
+    }
+
+    /// Tells what has changed of a job, and ends it if there is nothing to wait for.
+    pub(super) fn conclude(&mut self, jid: &Jid, changes: Vec<Change>, turn: &mut Turn<'_>) {
+        let Some(job) = self.jobs.get_mut(jid) else {
+            return;
+        };
+        let (counts, has_changed) = (*job.counts(), !changes.is_empty());
+        if has_changed {
+            let jid = jid.clone();
+            let verdict = News::Verdict { jid, changes };
+            turn.effects.push(Effect::Tell(verdict));
+        }
+        let is_complete = counts.returned() == counts.total();
+        if is_complete && job.state != JobState::Complete {
+            return self.end(jid, JobState::Complete, turn);
+        }
+        if job.is_open() && counts.awaited() == 0 {
+            if job.was_killed() {
+                return self.end(jid, JobState::Killed, turn);
+            }
+            if job.settled.is_none() {
+                job.settled = Some(turn.now);
+                let patience = self.rules.patience;
+                self.look_by(jid, turn.now.after(patience));
+            }
+        } else {
+            job.settled = None;
+        }
+        if has_changed {
+            self.keep(jid, turn);
+        }
+    }
+
+    fn keep(&self, jid: &Jid, turn: &mut Turn<'_>) {
+        if let Some(job) = self.jobs.get(jid) {
+            turn.effects.push(Effect::Keep {
+                jid: jid.clone(),
+                state: job.state,
+                notes: Notes::of(job),
+            });
+        }
+    }
+
+    /// The job ends so, or turns out to have ended so.
+    pub(super) fn end(&mut self, jid: &Jid, state: JobState, turn: &mut Turn<'_>) {
+        let Some(job) = self.jobs.get_mut(jid) else {
+            return;
+        };
+        if job.is_open() && state == JobState::Complete {
+            let (fun, took) = (job.fun.clone(), job.heard.since(job.begun));
+            self.learned.learn(&fun, took);
+        }
+        self.asks -= std::mem::take(&mut job.asks).len();
+        job.look_at = None;
+        let listed = job.missing().filter(|(_, entry)| entry.is_listed);
+        let listed: Vec<MinionId> = listed.map(|(minion, _)| minion.clone()).collect();
+        for minion in listed {
+            self.unlist(jid, &minion);
+        }
+        let Some(job) = self.jobs.get(jid) else {
+            return;
+        };
+        turn.effects.push(Effect::Keep {
+            jid: jid.clone(),
+            state,
+            notes: Notes::of(job),
+        });
+        let ending = Ending::of(jid, job, state);
+        turn.effects.push(Effect::Tell(News::Finished(ending)));
+        self.jobs.end(jid, state);
+    }
+}
+
+/// Puts a minion where it stands now, and says so if somebody wants to know: when it is given up,
+/// when it is back, when it comes late.
+pub(super) fn change(job: &mut Job, minion: &MinionId, after: MinionState) -> Option<Change> {
+    let before = job.put(minion, after.clone())?;
+    let matters = before.is_lost() || after.is_lost() || !job.is_open();
+    matters.then(|| Change::new(job, minion, before, after))
+}
+
+/// Gives everybody who asked about this minion the same answer.
+pub(super) fn answer_asks(
+    job: &mut Job,
+    about: &Jid,
+    minion: &MinionId,
+    running: Option<&Packed>,
+    effects: &mut Vec<Effect>,
+) {
+    for ask in &mut job.asks {
+        let Some(place) = ask.pending.iter().position(|pending| pending == minion) else {
+            continue;
+        };
+        ask.pending.swap_remove(place);
+        effects.push(Effect::Answer {
+            question: ask.question.clone(),
+            about: about.clone(),
+            minion: minion.clone(),
+            running: running.cloned(),
+        });
+    }
+}
+
+/// Chance that is the same every time (SplitMix64).
+pub(super) struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A time that differs from this one by a tenth at most.
+    pub(super) fn about(&mut self, time: Duration) -> Duration {
+        let thousandths = 900 + u32::try_from(self.next() % 200).unwrap_or(0);
+        time / 1_000 * thousandths
+    }
+
+    #[cfg(test)]
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    #[cfg(test)]
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+}

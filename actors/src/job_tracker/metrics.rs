@@ -1,0 +1,98 @@
+//! What the tracker counts.
+
+use saltern_base::metrics::{
+    IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
+};
+
+use super::machine::{Counted, Effect};
+use super::news::{News, state_word};
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct TrackerMetrics {
+    pub(super) open: IntGauge,
+    pub(super) finished: IntCounterVec,
+    pub(super) verdicts: IntCounterVec,
+    pub(super) returns: IntCounter,
+    pub(super) duplicates: IntCounter,
+    rounds: IntCounter,
+    pub(super) probes: IntCounter,
+    probed: IntCounter,
+    merged: IntCounter,
+    capped: IntCounter,
+    pub(super) polls: IntCounter,
+    answers: IntCounter,
+}
+
+impl TrackerMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let counter = |name, help| counter(registry, name, help);
+        Self {
+            open: gauge(registry, "saltern_jobs_open", "Jobs that are waited for."),
+            finished: counter_vec(
+                registry,
+                "saltern_jobs_finished_total",
+                "Jobs that are no longer waited for, by verdict; one that a late return completes \
+                 counts once more.",
+                &["verdict"],
+            ),
+            verdicts: counter_vec(
+                registry,
+                "saltern_minion_verdicts_total",
+                "Minions of jobs that were given up, are back, or returned after all.",
+                &["verdict"],
+            ),
+            returns: counter("saltern_returns_total", "Returns stored."),
+            duplicates: counter(
+                "saltern_returns_duplicate_total",
+                "Returns that were stored already.",
+            ),
+            rounds: counter(
+                "saltern_probe_rounds_total",
+                "Silences of jobs after which their minions were asked what they run.",
+            ),
+            probes: counter("saltern_probes_total", "Probes published."),
+            probed: counter("saltern_probed_minions_total", "Minions named in probes."),
+            merged: counter(
+                "saltern_probes_merged_total",
+                "Minions that were to be asked and were being asked already.",
+            ),
+            capped: counter(
+                "saltern_probes_capped_total",
+                "Probes that had to wait because of saltern_probe_rate.",
+            ),
+            polls: counter(
+                "saltern_polls_answered_total",
+                "Questions of clients about running jobs that were not passed on to minions.",
+            ),
+            answers: counter(
+                "saltern_poll_answers_total",
+                "Answers given to clients in the name of minions.",
+            ),
+        }
+    }
+
+    pub(super) fn count(&self, effect: &Effect) {
+        match effect {
+            Effect::Tell(News::Verdict { changes, .. }) => {
+                for change in changes {
+                    let verdicts = &self.verdicts;
+                    verdicts.with_label_values(&[change.verdict()]).inc();
+                }
+            }
+            Effect::Tell(News::Finished(ending)) => {
+                let verdict = state_word(ending.state);
+                self.finished.with_label_values(&[verdict]).inc();
+            }
+            Effect::Probe { minions, .. } => {
+                self.probes.inc();
+                self.probed.inc_by(minions.len() as u64);
+            }
+            Effect::Answer { .. } => self.answers.inc(),
+            Effect::Count(Counted::Round) => self.rounds.inc(),
+            Effect::Count(Counted::Merged) => self.merged.inc(),
+            Effect::Count(Counted::Capped) => self.capped.inc(),
+            Effect::Tell(_) | Effect::Keep { .. } | Effect::SendAgain(_) => {}
+        }
+    }
+}

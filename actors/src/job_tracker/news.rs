@@ -1,0 +1,310 @@
+//! What is said of jobs on the bus besides stock's own events, under `saltern/job/<jid>/…`.
+//!
+//! | tag ends in | when | what |
+//! |---|---|---|
+//! | `progress` | returns come in, four times a second at most | counts |
+//! | `state` | a client connects to the bus, to it alone | counts of a job that is open |
+//! | `verdict` | minions are given up, are back, or come late | those minions, before and after |
+//! | `finished` | the job ends, or turns out to be complete after all | who stands where, exactly |
+//!
+//! Every one of them has `jid` and `_stamp`. Minions are named in lists and as keys, never in tags.
+
+use std::collections::BTreeMap;
+
+use saltern_model::{Event, Jid, MinionId, Packed, Tag};
+use saltern_store::jobs::JobState;
+use saltern_wire::msgpack::{Dialect, Value, encode};
+
+use super::job::{Counts, Job, MinionState, Reason};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) enum News {
+    Progress(Overview),
+    State(Overview),
+    Verdict { jid: Jid, changes: Vec<Change> },
+    Finished(Ending),
+}
+
+/// How far a job is.
+#[derive(Clone, Debug)]
+pub(super) struct Overview {
+    pub(super) jid: Jid,
+    fun: String,
+    created: i64,
+    counts: Counts,
+}
+
+impl Overview {
+    pub(super) fn of(jid: &Jid, job: &Job) -> Self {
+        Self {
+            jid: jid.clone(),
+            fun: job.fun.to_string(),
+            created: job.created,
+            counts: *job.counts(),
+        }
+    }
+}
+
+/// A minion stands elsewhere now.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) minion: MinionId,
+    pub(super) before: MinionState,
+    pub(super) after: MinionState,
+    has_left: bool,
+}
+
+impl Change {
+    pub(super) fn new(
+        job: &Job,
+        minion: &MinionId,
+        before: MinionState,
+        after: MinionState,
+    ) -> Self {
+        Self {
+            minion: minion.clone(),
+            before,
+            after,
+            has_left: job.has_left,
+        }
+    }
+
+    /// One word for it: given up, heard of again, or returned after it was given up.
+    pub(super) fn verdict(&self) -> &'static str {
+        match &self.after {
+            MinionState::Unreachable(_) => "unreachable",
+            MinionState::Unknown(_) => "unknown",
+            MinionState::Returned { .. } => "late",
+            _ => "back",
+        }
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Debug)]
+pub(super) struct Ending {
+    pub(super) jid: Jid,
+    pub(super) state: JobState,
+    fun: String,
+    counts: Counts,
+    pub(super) returned: Vec<MinionId>,
+    retcodes: BTreeMap<i64, u32>,
+    failed: Vec<MinionId>,
+    pub(super) missing: Vec<(MinionId, MinionState)>,
+}
+
+impl Ending {
+    pub(super) fn of(jid: &Jid, job: &Job, state: JobState) -> Self {
+        let mut ending = Self {
+            jid: jid.clone(),
+            state,
+            fun: job.fun.to_string(),
+            counts: *job.counts(),
+            returned: Vec::with_capacity(job.counts().returned()),
+            retcodes: BTreeMap::new(),
+            failed: Vec::new(),
+            missing: Vec::new(),
+        };
+        for (minion, entry) in job.entries() {
+            match entry.state() {
+                MinionState::Returned { retcode } => {
+                    *ending.retcodes.entry(*retcode).or_default() += 1;
+                    if *retcode != 0 {
+                        ending.failed.push(minion.clone());
+                    }
+                    ending.returned.push(minion.clone());
+                }
+                state => ending.missing.push((minion.clone(), state.clone())),
+            }
+        }
+        ending
+    }
+}
+
+/// The word for what became of a job.
+pub(super) fn state_word(state: JobState) -> &'static str {
+    match state {
+        JobState::Open => "open",
+        JobState::Complete => "complete",
+        JobState::Expired => "expired",
+        JobState::Killed => "killed",
+    }
+}
+
+type Fields = Vec<(Value, Value)>;
+
+impl News {
+    /// As an event; `stamp` is its `_stamp`.
+    pub(super) fn event(&self, stamp: &str) -> Event {
+        let (tag, mut fields) = match self {
+            Self::Progress(overview) => (Tag::job_progress(&overview.jid), overview.fields()),
+            Self::State(overview) => (Tag::job_state(&overview.jid), overview.fields()),
+            Self::Verdict { jid, changes } => (Tag::job_verdict(jid), verdict(jid, changes)),
+            Self::Finished(ending) => (Tag::job_finished(&ending.jid), ending.fields()),
+        };
+        add(&mut fields, "_stamp", stamp);
+        let data = Packed::new(encode(&Value::Map(fields), Dialect::Bin));
+        Event { tag, data }
+    }
+}
+
+fn add(fields: &mut Fields, name: &str, value: impl Into<Value>) {
+    fields.push((name.into(), value.into()));
+}
+
+fn number(count: usize) -> Value {
+    Value::from(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+fn names<'a>(minions: impl Iterator<Item = &'a MinionId>) -> Value {
+    Value::Array(minions.map(|minion| minion.as_str().into()).collect())
+}
+
+/// The name of a job, its state, and how many of its minions stand where.
+fn head(jid: &Jid, fun: &str, state: JobState, counts: &Counts) -> Fields {
+    let counts = [
+        ("expected", counts.total()),
+        ("awaited", counts.awaited()),
+        ("running", counts.running()),
+        ("returned", counts.returned()),
+        ("failed", counts.failed),
+        ("unreachable", counts.unreachable()),
+        ("unknown", counts.unknown()),
+    ];
+    let mut fields = Fields::new();
+    add(&mut fields, "jid", jid.as_str());
+    add(&mut fields, "fun", fun);
+    add(&mut fields, "state", state_word(state));
+    let counts = counts.map(|(name, count)| (name, number(count)));
+    add(&mut fields, "counts", Value::map(counts));
+    fields
+}
+
+impl Overview {
+    fn fields(&self) -> Fields {
+        let mut fields = head(&self.jid, &self.fun, JobState::Open, &self.counts);
+        add(&mut fields, "created", self.created);
+        fields
+    }
+}
+
+impl Ending {
+    fn fields(&self) -> Fields {
+        let mut fields = head(&self.jid, &self.fun, self.state, &self.counts);
+        add(&mut fields, "returned", names(self.returned.iter()));
+        add(&mut fields, "failed", names(self.failed.iter()));
+        let codes = self.retcodes.iter();
+        let codes = codes.map(|(code, count)| (Value::from(*code), Value::from(i64::from(*count))));
+        add(&mut fields, "retcodes", Value::Map(codes.collect()));
+        for (name, is_meant) in GROUPS {
+            let missing = self.missing.iter().filter(|(_, state)| is_meant(state));
+            let reasons = missing.map(|(minion, state)| {
+                let reason = state.reason().map_or("", Reason::text);
+                (Value::from(minion.as_str()), Value::from(reason))
+            });
+            add(&mut fields, name, Value::Map(reasons.collect()));
+        }
+        fields
+    }
+}
+
+type IsMeant = fn(&MinionState) -> bool;
+
+/// The minions that did not return, by what is said of them.
+const GROUPS: [(&str, IsMeant); 3] = [
+    ("unreachable", |state| {
+        matches!(state, MinionState::Unreachable(_))
+    }),
+    ("unknown", |state| matches!(state, MinionState::Unknown(_))),
+    ("awaited", |state| !state.is_lost()),
+];
+
+fn verdict(jid: &Jid, changes: &[Change]) -> Fields {
+    let minions = changes.iter().map(|change| {
+        let mut fields = Fields::new();
+        add(&mut fields, "verdict", change.verdict());
+        add(&mut fields, "was", change.before.name(change.has_left));
+        add(&mut fields, "is", change.after.name(change.has_left));
+        if let Some(reason) = change.after.reason() {
+            add(&mut fields, "reason", reason.text());
+        }
+        if let MinionState::Returned { retcode } = change.after {
+            add(&mut fields, "retcode", retcode);
+        }
+        (change.minion.as_str().into(), Value::Map(fields))
+    });
+    let minions = Value::Map(minions.collect());
+    let mut fields = Fields::new();
+    add(&mut fields, "jid", jid.as_str());
+    add(&mut fields, "minions", minions);
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job_tracker::moment::Moment;
+    use saltern_wire::msgpack::{Limits, decode_exact};
+
+    fn read(news: &News) -> (String, Value) {
+        let event = news.event("2026-01-02T03:04:05.000001");
+        let value = decode_exact(event.data.as_ref(), &Limits::WIRE).unwrap();
+        (event.tag.to_string(), value)
+    }
+
+    #[test]
+    fn an_ending_says_exactly_who_stands_where() {
+        let jid = Jid::parse("20260102030405000001").unwrap();
+        let id = |name: &str| MinionId::parse(name).unwrap();
+        let mut job = Job::new("test.ping".into(), 7, Moment::default());
+        job.expect(["a", "b", "c", "d", "e"].map(id).to_vec());
+        job.put(&id("a"), MinionState::Returned { retcode: 0 });
+        job.put(&id("b"), MinionState::Returned { retcode: 3 });
+        let gone = Reason::NotConnected("no connection".into());
+        job.put(&id("c"), MinionState::Unreachable(gone));
+        job.put(&id("d"), MinionState::Unknown(Reason::NoAnswer));
+        let ending = Ending::of(&jid, &job, JobState::Expired);
+        let (tag, value) = read(&News::Finished(ending));
+        assert_eq!(tag, "saltern/job/20260102030405000001/finished");
+        let names = |list: &str| {
+            let names = value.get(list).unwrap().as_array().unwrap().iter();
+            names
+                .map(|name| name.as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names("returned"), ["a", "b"]);
+        assert_eq!(names("failed"), ["b"]);
+        let reason = |group: &str, minion: &str| {
+            let group = value.get(group).unwrap();
+            assert_eq!(group.as_map().unwrap().len(), 1);
+            group.get(minion).unwrap().as_str().unwrap().to_owned()
+        };
+        assert_eq!(reason("unreachable", "c"), "no connection");
+        assert_eq!(reason("unknown", "d"), Reason::NoAnswer.text());
+        assert_eq!(reason("awaited", "e"), "");
+        assert_eq!(value.get("state").and_then(Value::as_str), Some("expired"));
+        let count = |name: &str| value.get("counts").unwrap().get(name).unwrap().as_i64();
+        assert_eq!((count("expected"), count("failed")), (Some(5), Some(1)));
+    }
+
+    #[test]
+    fn a_verdict_names_the_minions_with_what_they_were_and_are() {
+        let jid = Jid::parse("20260102030405000001").unwrap();
+        let job = Job::new("test.ping".into(), 7, Moment::default());
+        let minion = MinionId::parse("a").unwrap();
+        let before = MinionState::Unknown(Reason::NoAnswer);
+        let after = MinionState::Returned { retcode: 2 };
+        let changes = vec![Change::new(&job, &minion, before, after)];
+        let (tag, value) = read(&News::Verdict { jid, changes });
+        assert_eq!(tag, "saltern/job/20260102030405000001/verdict");
+        let said = value.get("minions").unwrap().get("a").unwrap();
+        let text = |name: &str| said.get(name).and_then(Value::as_str);
+        assert_eq!(text("verdict"), Some("late"));
+        assert_eq!(
+            (text("was"), text("is")),
+            (Some("unknown"), Some("returned"))
+        );
+        assert_eq!(said.get("retcode").and_then(Value::as_i64), Some(2));
+    }
+}

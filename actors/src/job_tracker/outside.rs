@@ -1,0 +1,101 @@
+//! What the tracker asks of the rest of the master, so that its tests need no whole master.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, Standing, Tag, stamp};
+use saltern_requests::{Publication, Services, probe, publication_again};
+use saltern_wire::msgpack::{Dialect, Encoder};
+
+use super::machine::{Rules, World};
+
+/// Minions over all open jobs, and over ended ones that are remembered; a job counts as one more.
+const MOST_REMEMBERED: (usize, usize) = (2_000_000, 200_000);
+
+/// See the module.
+pub(crate) trait Outside: World + Send + Sync {
+    /// Microseconds since 1970.
+    fn micros(&self) -> i64;
+    /// Now, as `_stamp` of an event.
+    fn stamp(&self) -> String;
+    /// What the options say.
+    fn rules(&self) -> Rules;
+    /// The question to these minions what they run.
+    fn probe(&self, probe: &Jid, minions: Vec<MinionId>) -> Publication;
+    /// The load of a stored job once more; `None` when it cannot be made.
+    fn again(&self, job: &JobRecord) -> Option<Publication>;
+}
+
+impl World for Services {
+    fn absence(&self, minion: &MinionId) -> Option<Arc<str>> {
+        let standing = self.surroundings.state(minion);
+        matches!(standing, Standing::Away(_)).then(|| standing.to_string().into())
+    }
+
+    fn mint(&self) -> Jid {
+        self.minter.mint()
+    }
+}
+
+impl Outside for Services {
+    fn micros(&self) -> i64 {
+        self.clock.unix_micros()
+    }
+
+    fn stamp(&self) -> String {
+        stamp(self.config.salt_compat, self.clock.unix_micros())
+    }
+
+    fn rules(&self) -> Rules {
+        // Questions that follow each other without a pause are never meant.
+        const LEAST: Duration = Duration::from_secs(1);
+        let config = &self.config;
+        Rules {
+            timeout: config.timeout.max(LEAST),
+            gather: config.gather_job_timeout.max(LEAST),
+            interval: config.saltern_probe_interval,
+            patience: config.saltern_job_patience,
+            probe_rate: config.saltern_probe_rate,
+            most: MOST_REMEMBERED,
+        }
+    }
+
+    fn probe(&self, jid: &Jid, minions: Vec<MinionId>) -> Publication {
+        probe::publication(jid, minions, &self.config.user)
+    }
+
+    fn again(&self, job: &JobRecord) -> Option<Publication> {
+        publication_again(job, self)
+    }
+}
+
+/// The event of a minion's return of a client's `saltutil.find_job`, as stock's minion would have
+/// returned it (`_prepare_return_pub` in `salt/minion.py`).
+pub(super) fn find_job_return(
+    question: &Jid,
+    about: &Jid,
+    minion: &MinionId,
+    running: Option<&Packed>,
+    stamp: &str,
+) -> Event {
+    let mut data = Vec::new();
+    let mut encoder = Encoder::new(&mut data, Dialect::Bin);
+    encoder.map(9);
+    encoder.str("cmd").str("_return");
+    encoder.str("id").str(minion.as_str());
+    encoder.str("success").bool(true);
+    encoder.str("return");
+    match running {
+        Some(description) => encoder.raw(description.as_ref()),
+        None => encoder.map(0),
+    };
+    encoder.str("retcode").int(0);
+    encoder.str("jid").str(question.as_str());
+    encoder.str("fun").str("saltutil.find_job");
+    encoder.str("fun_args").array(1).str(about.as_str());
+    encoder.str("_stamp").str(stamp);
+    Event {
+        tag: Tag::job_return(question, minion),
+        data: Packed::new(data),
+    }
+}

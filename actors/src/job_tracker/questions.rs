@@ -1,0 +1,389 @@
+//! When the machine asks minions what they run, what it makes of their answers and of their
+//! silence, and how it answers clients that ask the same.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use saltern_model::{Jid, MinionId, Packed};
+use saltern_store::jobs::JobState;
+
+use super::job::{Ask, Job, MinionState, Reason, Said};
+use super::machine::{Answered, Asked, Counted, Effect, Machine, Rules, Turn, answer_asks, change};
+use super::moment::{Moment, Timer};
+use super::news::Change;
+
+/// Questions of clients that are answered at a time; what is beyond goes out to the minions.
+const MOST_ASKS: usize = 10_000;
+
+/// How long the question of a late answer is remembered.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+impl Rules {
+    /// How long what a minion has said is good enough for an answer.
+    fn fresh(&self) -> Duration {
+        self.timeout
+            .clamp(Duration::from_secs(1), Duration::from_secs(5))
+    }
+}
+
+impl Job {
+    pub(super) fn begin(&mut self, silence: Duration, now: Moment) {
+        self.begun = now;
+        self.heard = now;
+        self.asked = now;
+        self.silence = silence;
+        self.rounds = 0;
+        self.has_left = false;
+        self.settled = None;
+    }
+
+    /// When its minions are asked next: after a silence, and now and then while returns come in.
+    fn round_at(&self, rules: &Rules) -> Moment {
+        let silent = self.heard.max(self.asked).after(self.silence);
+        silent.min(self.asked.after(rules.interval.max(self.silence)))
+    }
+
+    pub(super) fn was_killed(&self) -> bool {
+        let mut missing = self.missing();
+        missing.any(|(_, entry)| entry.state().reason() == Some(&Reason::Killed))
+    }
+}
+
+/// What a look at a job finds to do for one of its minions.
+enum Need {
+    Ask,
+    Put(MinionState),
+    PutAndAsk(MinionState),
+}
+
+impl Machine {
+    /// Looks at a job no later than this.
+    pub(super) fn look_by(&mut self, jid: &Jid, at: Moment) {
+        if let Some(job) = self.jobs.get_mut(jid)
+            && job.is_open()
+            && job.look_at.is_none_or(|set| at < set)
+        {
+            job.look_at = Some(at);
+            self.timers.set(at, Timer::Look(jid.clone()));
+        }
+    }
+
+    /// A timer of a job has run out: asks its minions if it was silent for long enough, ends it if
+    /// nobody was awaited for long enough, and sets the next timer.
+    pub(super) fn look(&mut self, at: Moment, jid: &Jid, turn: &mut Turn<'_>) {
+        let now = turn.now;
+        let Some(job) = self.jobs.get_mut(jid) else {
+            return;
+        };
+        if job.look_at != Some(at) {
+            return;
+        }
+        job.look_at = None;
+        let patience = self.rules.patience;
+        if job
+            .settled
+            .is_some_and(|since| now.since(since) >= patience)
+        {
+            return self.end(jid, JobState::Expired, turn);
+        }
+        let is_round = now >= job.round_at(&self.rules);
+        if is_round || job.counts().ending() > 0 {
+            let needs = needs(job, is_round, &self.rules, turn);
+            self.meet(jid, needs, turn);
+        }
+        if is_round {
+            self.count_round(jid, turn);
+        }
+        self.set_look(jid, now);
+    }
+
+    fn meet(&mut self, jid: &Jid, needs: Vec<(MinionId, Need)>, turn: &mut Turn<'_>) {
+        let mut changes = Vec::new();
+        for (minion, need) in needs {
+            let (state, asks) = match need {
+                Need::Ask => (None, true),
+                Need::Put(state) => (Some(state), false),
+                Need::PutAndAsk(state) => (Some(state), true),
+            };
+            if let (Some(state), Some(job)) = (state, self.jobs.get_mut(jid)) {
+                changes.extend(change(job, &minion, state));
+            }
+            if asks {
+                self.ask(jid, &minion, turn);
+            }
+        }
+        self.conclude(jid, changes, turn);
+    }
+
+    fn count_round(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
+        let Some(job) = self.jobs.get_mut(jid).filter(|job| job.is_open()) else {
+            return;
+        };
+        job.rounds += 1;
+        job.asked = turn.now;
+        let rules = &self.rules;
+        let doubled = rules.timeout.max(rules.gather) * (1 << job.rounds.min(10));
+        // Half as long again as such jobs took before.
+        let learned = self.learned.time_of(&job.fun).unwrap_or_default();
+        let left = (learned * 3 / 2).saturating_sub(turn.now.since(job.begun));
+        let silence = (doubled / 2).max(left).min(rules.interval);
+        job.silence = self.chance.about(silence.max(rules.timeout));
+        turn.effects.push(Effect::Count(Counted::Round));
+    }
+
+    fn set_look(&mut self, jid: &Jid, now: Moment) {
+        let Some(job) = self.jobs.get(jid).filter(|job| job.is_open()) else {
+            return;
+        };
+        let gather = self.rules.gather;
+        let mut next = job.round_at(&self.rules);
+        if let Some(since) = job.settled {
+            next = next.min(since.after(self.rules.patience));
+        }
+        if job.counts().ending() > 0 {
+            let endings = job.missing().filter_map(|(_, entry)| match entry.state() {
+                MinionState::Ending { since } => Some(since.after(gather)),
+                _ => None,
+            });
+            let ahead = endings.filter(|at| *at > now);
+            next = ahead.fold(next, Moment::min);
+        }
+        // Never at once again, whatever the options say.
+        self.look_by(jid, next.max(now.after(Duration::from_millis(1))));
+    }
+
+    /// Wants to know what a minion runs, because of this job.
+    pub(super) fn ask(&mut self, jid: &Jid, minion: &MinionId, turn: &mut Turn<'_>) {
+        let Some(entry) = self.jobs.get_mut(jid).and_then(|job| job.entry_mut(minion)) else {
+            return;
+        };
+        if !std::mem::replace(&mut entry.is_listed, true) {
+            let jids = self.listed.entry(minion.clone()).or_default();
+            jids.push(jid.clone());
+        }
+        if !self.rounds.want(minion) {
+            turn.effects.push(Effect::Count(Counted::Merged));
+        }
+    }
+
+    /// Nobody has to be asked about this minion's part of this job any more.
+    pub(super) fn unlist(&mut self, jid: &Jid, minion: &MinionId) {
+        let Some(job) = self.jobs.get_mut(jid) else {
+            return;
+        };
+        let Some(entry) = job.entry_mut(minion) else {
+            return;
+        };
+        if !std::mem::replace(&mut entry.is_listed, false) {
+            return;
+        }
+        if let Some(jids) = self.listed.get_mut(minion) {
+            jids.retain(|listed| listed != jid);
+            if jids.is_empty() {
+                self.listed.remove(minion);
+            }
+        }
+    }
+
+    pub(super) fn set_flush(&mut self, turn: &mut Turn<'_>) {
+        if let Some((at, is_capped)) = self.rounds.next_flush(turn.now) {
+            self.timers.set(at, Timer::Flush);
+            if is_capped {
+                turn.effects.push(Effect::Count(Counted::Capped));
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self, turn: &mut Turn<'_>) {
+        let listed = &self.listed;
+        let minions = self.rounds.take(|minion| listed.contains_key(minion));
+        if minions.is_empty() {
+            return;
+        }
+        let probe = turn.world.mint();
+        self.rounds.sent(&probe, &minions, turn.now);
+        let over = turn.now.after(self.rules.gather);
+        self.timers.set(over, Timer::ProbeOver(probe.clone()));
+        let forgotten = over.after(REMEMBERED);
+        self.timers
+            .set(forgotten, Timer::ProbeForgotten(probe.clone()));
+        turn.effects.push(Effect::Probe { probe, minions });
+    }
+
+    pub(super) fn answered(&mut self, answered: &Answered, turn: &mut Turn<'_>) {
+        let Answered {
+            probe,
+            minion,
+            running,
+        } = answered;
+        let sent = self.rounds.answered(probe, minion);
+        for jid in self.listed.get(minion).cloned().unwrap_or_default() {
+            let Some(job) = self.jobs.get_mut(&jid) else {
+                continue;
+            };
+            let change = match running {
+                None => change_if_awaited(job, minion, Reason::CannotSay),
+                Some(running) => {
+                    let found = running.iter().find(|(running, _)| *running == jid);
+                    let found = found.map(|(_, description)| description);
+                    // What an answer does not name may have begun after its question.
+                    if found.is_none() && sent.is_none_or(|sent| sent < job.begun) {
+                        continue;
+                    }
+                    self.said(&jid, minion, found, turn)
+                }
+            };
+            self.conclude(&jid, change.into_iter().collect(), turn);
+        }
+    }
+
+    /// What a minion says of a job.
+    fn said(
+        &mut self,
+        jid: &Jid,
+        minion: &MinionId,
+        running: Option<&Packed>,
+        turn: &mut Turn<'_>,
+    ) -> Option<Change> {
+        let (now, gather) = (turn.now, self.rules.gather);
+        let job = self.jobs.get_mut(jid)?;
+        answer_asks(job, jid, minion, running, &mut turn.effects);
+        let entry = job.entry_mut(minion)?;
+        entry.said = Some(Box::new(Said {
+            at: now,
+            running: running.cloned(),
+        }));
+        if running.is_some() {
+            let change = change(job, minion, MinionState::Running);
+            self.progress_soon(jid, now);
+            return change;
+        }
+        let lost = |reason| Some(MinionState::Unknown(reason));
+        let after = match entry.state() {
+            MinionState::Returned { .. } | MinionState::Unreachable(Reason::NotSent) => None,
+            MinionState::Unknown(Reason::Killed | Reason::NotRunning) => None,
+            _ if entry.was_signalled => lost(Reason::Killed),
+            MinionState::Ending { since } if now.since(*since) < gather => None,
+            MinionState::Ending { .. } | MinionState::Unknown(_) => lost(Reason::NotRunning),
+            _ => Some(MinionState::Ending { since: now }),
+        };
+        let change = after.and_then(|after| change(job, minion, after));
+        self.look_by(jid, now.after(gather));
+        change
+    }
+
+    /// Who has not answered this probe by now counts as one of whom nobody can say.
+    pub(super) fn missed(&mut self, probe: &Jid, turn: &mut Turn<'_>) {
+        let mut changes: IndexMap<Jid, Vec<Change>> = IndexMap::new();
+        for minion in self.rounds.over(probe) {
+            for jid in self.listed.get(&minion).into_iter().flatten() {
+                if let Some(job) = self.jobs.get_mut(jid)
+                    && let Some(change) = change_if_awaited(job, &minion, Reason::NoAnswer)
+                {
+                    changes.entry(jid.clone()).or_default().push(change);
+                }
+            }
+        }
+        for (jid, changes) in changes {
+            self.conclude(&jid, changes, turn);
+        }
+    }
+
+    /// Whether a client that asks these minions about a job can be answered from here.
+    pub(super) fn can_answer(&self, about: &Jid, minions: &[MinionId]) -> bool {
+        self.asks < MOST_ASKS
+            && self.jobs.get(about).is_some_and(|job| {
+                let is_known = job.is_open() || job.state == JobState::Complete;
+                is_known && minions.iter().all(|minion| job.entry(minion).is_some())
+            })
+    }
+
+    pub(super) fn asked(&mut self, asked: Asked, turn: &mut Turn<'_>) {
+        let Asked {
+            question,
+            about,
+            minions,
+        } = asked;
+        let mut pending = Vec::new();
+        for minion in minions {
+            let Some(entry) = self.jobs.get(&about).and_then(|job| job.entry(&minion)) else {
+                continue;
+            };
+            let fresh = self.rules.fresh();
+            let said = entry.said.as_ref();
+            let said = said.filter(|said| turn.now.since(said.at) < fresh);
+            let known = match said {
+                _ if entry.state().has_returned() => Some(None),
+                Some(said) => Some(said.running.clone()),
+                None => None,
+            };
+            if let Some(running) = known {
+                turn.effects.push(Effect::Answer {
+                    question: question.clone(),
+                    about: about.clone(),
+                    minion,
+                    running,
+                });
+            } else if turn.world.absence(&minion).is_none() {
+                self.ask(&about, &minion, turn);
+                pending.push(minion);
+            }
+        }
+        let Some(job) = self.jobs.get_mut(&about).filter(|_| !pending.is_empty()) else {
+            return;
+        };
+        self.asks += 1;
+        job.asks.push(Ask {
+            question: question.clone(),
+            pending,
+        });
+        let over = turn.now.after(self.rules.gather * 2);
+        self.timers.set(over, Timer::AskOver(question, about));
+    }
+
+    pub(super) fn ask_over(&mut self, question: &Jid, about: &Jid) {
+        let Some(job) = self.jobs.get_mut(about) else {
+            return;
+        };
+        let before = job.asks.len();
+        job.asks.retain(|ask| ask.question != *question);
+        self.asks -= before - job.asks.len();
+    }
+}
+
+/// What a job that is looked at needs of each of its missing minions.
+fn needs(job: &Job, is_round: bool, rules: &Rules, turn: &Turn<'_>) -> Vec<(MinionId, Need)> {
+    let fresh = rules.fresh();
+    let missing = job.missing().filter_map(|(minion, entry)| {
+        let state = entry.state();
+        let is_overdue = match state {
+            MinionState::Ending { since } => turn.now.since(*since) >= rules.gather,
+            _ => false,
+        };
+        if !is_round && !is_overdue {
+            return None;
+        }
+        let is_fresh = entry
+            .said
+            .as_ref()
+            .is_some_and(|said| turn.now.since(said.at) < fresh);
+        let need = match (turn.world.absence(minion), state) {
+            (Some(_), MinionState::Unreachable(Reason::NotSent)) => return None,
+            (Some(why), _) => Need::Put(MinionState::Unreachable(Reason::NotConnected(why))),
+            (None, MinionState::Unreachable(Reason::NotConnected(_))) => {
+                Need::PutAndAsk(MinionState::Expected)
+            }
+            (None, _) if is_fresh => return None,
+            (None, _) => Need::Ask,
+        };
+        Some((minion.clone(), need))
+    });
+    missing.collect()
+}
+
+/// Gives a minion up of which something was awaited.
+fn change_if_awaited(job: &mut Job, minion: &MinionId, reason: Reason) -> Option<Change> {
+    let state = job.entry(minion)?.state();
+    let is_awaited = !state.has_returned() && !state.is_lost();
+    is_awaited.then(|| change(job, minion, MinionState::Unknown(reason)))?
+}

@@ -1,0 +1,180 @@
+//! Whom to ask what it runs, when, and what came of it.
+//!
+//! A probe is one `saltutil.running` by list target: its answer tells of all jobs of a minion at
+//! once, where `saltutil.find_job` takes one jid. What is wanted within a moment goes out together,
+//! nobody is asked again before the first question is answered or given up, and only so many
+//! probes leave in a second: what is wanted beyond that is merged into the next one. Knows minions,
+//! not jobs.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use saltern_model::{Jid, MinionId};
+
+use super::moment::Moment;
+
+/// What becomes wanted within this time is asked with one probe.
+const MERGED: Duration = Duration::from_millis(100);
+
+/// Minions that one probe names at most: without a filter everybody receives it.
+pub(super) const MOST_NAMED: usize = 500;
+
+/// See the module.
+pub(super) struct Rounds {
+    wanted: BTreeSet<MinionId>,
+    /// Who has been asked and has not answered, by which probe.
+    asked: HashMap<MinionId, Jid>,
+    probes: HashMap<Jid, Probe>,
+    /// The time that one probe takes of what probes may take.
+    spacing: Duration,
+    /// When the next probe may leave.
+    free_at: Moment,
+    flush_is_set: bool,
+}
+
+struct Probe {
+    sent: Moment,
+    pending: HashSet<MinionId>,
+}
+
+impl Rounds {
+    /// `rate` probes leave in a second at most.
+    pub(super) fn new(rate: u32) -> Self {
+        Self {
+            wanted: BTreeSet::new(),
+            asked: HashMap::new(),
+            probes: HashMap::new(),
+            spacing: Duration::from_secs(1) / rate.max(1),
+            free_at: Moment::default(),
+            flush_is_set: false,
+        }
+    }
+
+    /// Wants to know what a minion runs. Whether that is new: it may be wanted or asked already.
+    pub(super) fn want(&mut self, minion: &MinionId) -> bool {
+        !self.asked.contains_key(minion) && self.wanted.insert(minion.clone())
+    }
+
+    /// When the next probe leaves, if somebody is wanted and no timer is set for it; and whether
+    /// the cap makes it wait. The caller sets that timer.
+    pub(super) fn next_flush(&mut self, now: Moment) -> Option<(Moment, bool)> {
+        if self.wanted.is_empty() || self.flush_is_set {
+            return None;
+        }
+        self.flush_is_set = true;
+        let merged = now.after(MERGED);
+        Some((merged.max(self.free_at), self.free_at > merged))
+    }
+
+    /// The minions of the probe that leaves now, those of whom nobody wants to know any more left
+    /// out. The caller gives it its jid with [`Rounds::sent`].
+    pub(super) fn take(&mut self, is_of_use: impl Fn(&MinionId) -> bool) -> Vec<MinionId> {
+        self.flush_is_set = false;
+        let mut named = Vec::new();
+        while named.len() < MOST_NAMED
+            && let Some(minion) = self.wanted.pop_first()
+        {
+            if is_of_use(&minion) {
+                named.push(minion);
+            }
+        }
+        named
+    }
+
+    pub(super) fn sent(&mut self, probe: &Jid, minions: &[MinionId], now: Moment) {
+        self.free_at = self.free_at.max(now).after(self.spacing);
+        for minion in minions {
+            self.asked.insert(minion.clone(), probe.clone());
+        }
+        let pending = minions.iter().cloned().collect();
+        let probe_sent = Probe { sent: now, pending };
+        self.probes.insert(probe.clone(), probe_sent);
+    }
+
+    /// A minion has answered; when it was asked, unless that is long ago.
+    pub(super) fn answered(&mut self, probe: &Jid, minion: &MinionId) -> Option<Moment> {
+        if self.asked.get(minion).is_some_and(|asked| asked == probe) {
+            self.asked.remove(minion);
+        }
+        let known = self.probes.get_mut(probe)?;
+        known.pending.remove(minion);
+        Some(known.sent)
+    }
+
+    /// Nobody is waited for any more; who has not answered, sorted. Late answers still count.
+    pub(super) fn over(&mut self, probe: &Jid) -> Vec<MinionId> {
+        let Some(known) = self.probes.get_mut(probe) else {
+            return Vec::new();
+        };
+        let mut missed: Vec<MinionId> = std::mem::take(&mut known.pending).into_iter().collect();
+        missed.sort_unstable();
+        for minion in &missed {
+            if self.asked.get(minion).is_some_and(|asked| asked == probe) {
+                self.asked.remove(minion);
+            }
+        }
+        missed
+    }
+
+    pub(super) fn forget(&mut self, probe: &Jid) {
+        self.probes.remove(probe);
+    }
+
+    #[cfg(test)]
+    pub(super) fn in_flight(&self) -> usize {
+        self.asked.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn minion(number: usize) -> MinionId {
+        MinionId::parse(&format!("m{number:04}")).unwrap()
+    }
+
+    fn jid(number: u32) -> Jid {
+        Jid::parse(&format!("{number:020}")).unwrap()
+    }
+
+    #[test]
+    fn what_is_wanted_together_is_asked_together_once_and_not_faster_than_allowed() {
+        let mut rounds = Rounds::new(2);
+        let start = Moment::at(Duration::from_secs(100));
+        for number in 0..MOST_NAMED + 10 {
+            assert!(rounds.want(&minion(number)));
+        }
+        assert!(!rounds.want(&minion(3)));
+        let (first, capped) = rounds.next_flush(start).unwrap();
+        assert!(!capped && first == start.after(MERGED));
+        assert_eq!(rounds.next_flush(start), None);
+        let named = rounds.take(|id| *id != minion(0));
+        assert_eq!((named.len(), &named[0]), (MOST_NAMED, &minion(1)));
+        rounds.sent(&jid(1), &named, first);
+        // The rest has to wait, and nobody is asked twice meanwhile.
+        assert!(!rounds.want(&minion(7)));
+        let (second, capped) = rounds.next_flush(first).unwrap();
+        assert!(capped && second == first.after(Duration::from_millis(500)));
+        let rest = rounds.take(|_| true);
+        assert_eq!(rest.len(), 9);
+        rounds.sent(&jid(2), &rest, second);
+        assert_eq!(rounds.in_flight(), MOST_NAMED + 9);
+    }
+
+    #[test]
+    fn who_answers_may_be_asked_again_and_who_does_not_is_named() {
+        let mut rounds = Rounds::new(1);
+        let now = Moment::at(Duration::from_secs(1));
+        let minions = [minion(1), minion(2)];
+        rounds.sent(&jid(1), &minions, now);
+        assert_eq!(rounds.answered(&jid(1), &minion(1)), Some(now));
+        assert!(rounds.want(&minion(1)) && !rounds.want(&minion(2)));
+        assert_eq!(rounds.over(&jid(1)), [minion(2)]);
+        assert!(rounds.over(&jid(1)).is_empty() && rounds.want(&minion(2)));
+        // An answer that comes late is still known by its question, for a while.
+        assert_eq!(rounds.answered(&jid(1), &minion(2)), Some(now));
+        rounds.forget(&jid(1));
+        assert_eq!(rounds.answered(&jid(1), &minion(2)), None);
+    }
+}

@@ -1,0 +1,671 @@
+//! A whole small site around the machine, with everything that can go wrong: loads, probes,
+//! answers and returns that are late, lost, doubled and out of order, minions that die, freeze, go
+//! away and come back, clients that ask and kill, timers that fire late, a clock of the day that
+//! jumps, and masters that die and are built anew from what their store holds.
+//!
+//! Every run follows from its seed. A seed that fails is printed; `SALTERN_SEED=<number>` runs it
+//! alone. After each step the invariants are checked that stand at the head of `machine`.
+
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use saltern_model::{Jid, MinionId, Packed};
+use saltern_store::jobs::JobState;
+
+use super::job::{Counts, MinionState};
+use super::machine::{
+    Answered, Asked, Begun, Chance, Departure, Effect, JobEvent, Machine, Resumed, Returned, Rules,
+    World,
+};
+use super::moment::Moment;
+use super::news::News;
+use super::notes::Notes;
+
+const SEEDS: u64 = 100_000;
+
+/// After so many steps a run is said not to end.
+const MOST_STEPS: usize = 5_000;
+
+const SECOND: u64 = 1_000_000;
+
+/// What is going to happen.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Publish(usize),
+    Leave(usize),
+    /// A load reaches a minion.
+    Start(usize, usize),
+    /// A minion is done with a job.
+    Done(usize, usize),
+    /// A return is committed.
+    Return(usize, usize),
+    Probe(Jid, usize),
+    Answer(Jid, usize, Vec<usize>),
+    ClientAsks(usize),
+    /// A minion says that it has sent a signal to its process of a job.
+    Signal(usize, usize),
+    /// A minion's connection is lost or made.
+    Connect(usize, bool),
+    /// A minion hears and says nothing from now on, or does again.
+    Freeze(usize, bool),
+    Crash,
+    /// The clock of the day jumps ahead, and maintenance looks at it.
+    DayJumps,
+    /// Nobody waits for anything any longer, though some jobs never end by themselves.
+    DayEnds,
+}
+
+struct SimJob {
+    minions: Vec<usize>,
+    created: i64,
+    is_stored: bool,
+    row: Row,
+}
+
+/// What the store holds of a job.
+#[derive(Clone)]
+struct Row {
+    state: JobState,
+    has_left: bool,
+    notes: Bytes,
+    returned: BTreeMap<usize, i64>,
+}
+
+#[derive(Default)]
+struct SimMinion {
+    is_frozen: bool,
+    running: BTreeSet<usize>,
+    /// Those that it had, which it does not run again (`minion_jid_queue_hwm`).
+    had: BTreeSet<usize>,
+    /// What it did not hear while it was frozen, and hears then.
+    waiting: Vec<Event>,
+}
+
+struct Site {
+    present: Vec<Cell<bool>>,
+    ids: Vec<MinionId>,
+    minted: Cell<u32>,
+}
+
+impl World for Site {
+    fn absence(&self, minion: &MinionId) -> Option<Arc<str>> {
+        let place = self.ids.iter().position(|id| id == minion)?;
+        (!self.present[place].get()).then(|| "no connection".into())
+    }
+
+    fn mint(&self) -> Jid {
+        self.minted.set(self.minted.get() + 1);
+        jid(1_000_000 + self.minted.get())
+    }
+}
+
+fn jid(number: u32) -> Jid {
+    Jid::parse(&format!("{number:020}")).unwrap()
+}
+
+struct Simulation {
+    chance: Chance,
+    now: u64,
+    queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    queued: u64,
+    site: Site,
+    minions: Vec<SimMinion>,
+    jobs: Vec<SimJob>,
+    machine: Machine,
+    rules: Rules,
+    /// Who was told to be lost, by the machine that lives now or one before it.
+    told_lost: BTreeSet<(Jid, MinionId)>,
+    probes: HashMap<Jid, (u64, BTreeSet<MinionId>)>,
+    last_probe: Option<u64>,
+    tells_all: bool,
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let small = chance.below(4) == 0;
+        let rules = Rules {
+            timeout: Duration::from_secs(1 + chance.below(5)),
+            gather: Duration::from_secs(2 + chance.below(9)),
+            interval: Duration::from_secs(20),
+            patience: Duration::from_secs(30),
+            probe_rate: 1 + u32::try_from(chance.below(3)).unwrap(),
+            most: if small { (7, 4) } else { (1_000, 1_000) },
+        };
+        let count = 1 + usize::try_from(chance.below(3)).unwrap();
+        let ids = (0..count).map(|n| MinionId::parse(&format!("m{n}")).unwrap());
+        let mut simulation = Self {
+            site: Site {
+                ids: ids.collect(),
+                present: (0..count).map(|_| Cell::new(true)).collect(),
+                minted: Cell::new(0),
+            },
+            minions: (0..count).map(|_| SimMinion::default()).collect(),
+            machine: Machine::new(rules.clone(), seed),
+            tells_all: !small,
+            rules,
+            chance,
+            now: 0,
+            queue: BinaryHeap::new(),
+            queued: 0,
+            jobs: Vec::new(),
+            told_lost: BTreeSet::new(),
+            probes: HashMap::new(),
+            last_probe: None,
+        };
+        simulation.plan();
+        simulation
+    }
+
+    fn plan(&mut self) {
+        let minions = self.minions.len();
+        for number in 0..1 + self.index(3) {
+            let members: Vec<usize> = (0..minions).filter(|_| self.index(4) > 0).collect();
+            self.jobs.push(SimJob {
+                created: i64::try_from(number).unwrap(),
+                minions: if members.is_empty() { vec![0] } else { members },
+                is_stored: false,
+                row: Row {
+                    state: JobState::Open,
+                    has_left: false,
+                    notes: Bytes::new(),
+                    returned: BTreeMap::new(),
+                },
+            });
+            self.within(40, Event::Publish(number));
+            if self.index(2) == 0 {
+                self.within(60, Event::ClientAsks(number));
+            }
+            if self.index(4) == 0 {
+                let minion = self.index(minions);
+                self.within(60, Event::Signal(number, minion));
+            }
+        }
+        for minion in 0..minions {
+            if self.index(4) == 0 {
+                self.within(40, Event::Connect(minion, false));
+            }
+            if self.index(4) == 0 {
+                self.within(40, Event::Freeze(minion, true));
+            }
+        }
+        for _ in 0..self.index(3) {
+            self.within(80, Event::Crash);
+        }
+        if self.index(8) == 0 {
+            self.within(60, Event::DayJumps);
+        }
+        self.at(200 * SECOND, Event::DayEnds);
+    }
+
+    fn index(&mut self, below: usize) -> usize {
+        usize::try_from(self.chance.below(u64::try_from(below).unwrap())).unwrap()
+    }
+
+    fn within(&mut self, seconds: u64, event: Event) {
+        let time = self.chance.below(seconds * SECOND);
+        self.at(self.now + time, event);
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.queued += 1;
+        self.queue.push(Reverse((time, self.queued, event)));
+    }
+
+    fn run(&mut self) {
+        for _ in 0..MOST_STEPS {
+            let event_at = self.queue.peek().map(|Reverse((at, ..))| *at);
+            let due = self.machine.next_due();
+            let due = due.map(|due| u64::try_from(due.since_start().as_micros()).unwrap());
+            match (event_at, due) {
+                (Some(at), due) if due.is_none_or(|due| at <= due) => {
+                    let Some(Reverse((_, _, event))) = self.queue.pop() else {
+                        return;
+                    };
+                    self.now = self.now.max(at);
+                    self.happen(event);
+                }
+                (_, Some(due)) => {
+                    // Timers fire late rather than early.
+                    let late = [0, 0, 1_000, 3 * SECOND][self.index(4)];
+                    self.now = self.now.max(due) + late;
+                    self.step(JobEvent::Tick);
+                }
+                (_, None) => return self.check_end(),
+            }
+        }
+        panic!("it does not end");
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Publish(job) => self.publish(job),
+            Event::Leave(job) => self.leave(job),
+            Event::Start(job, minion) => self.start(job, minion),
+            Event::Done(job, minion) => {
+                if self.minions[minion].running.remove(&job) {
+                    for _ in 0..1 + self.index(4) / 3 {
+                        self.within(15, Event::Return(job, minion));
+                    }
+                }
+            }
+            Event::Return(job, minion) => self.take_return(job, minion),
+            Event::Probe(probe, minion) => self.probe(probe, minion),
+            Event::Answer(probe, minion, running) => self.answer(probe, minion, &running),
+            Event::ClientAsks(job) => self.client_asks(job),
+            Event::Signal(job, minion) => self.signal(job, minion),
+            Event::Connect(minion, is_there) => {
+                self.site.present[minion].set(is_there);
+                if !is_there {
+                    self.within(60, Event::Connect(minion, true));
+                }
+            }
+            Event::Freeze(minion, true) => {
+                self.minions[minion].is_frozen = true;
+                // Some stay so.
+                if self.index(4) > 0 {
+                    self.within(90, Event::Freeze(minion, false));
+                }
+            }
+            Event::Freeze(minion, false) => {
+                self.minions[minion].is_frozen = false;
+                for event in std::mem::take(&mut self.minions[minion].waiting) {
+                    self.within(2, event);
+                }
+            }
+            Event::Crash => self.crash(),
+            Event::DayJumps => self.step(JobEvent::EndOlderThan(2)),
+            Event::DayEnds => self.step(JobEvent::EndOlderThan(i64::MAX)),
+        }
+    }
+
+    fn publish(&mut self, job: usize) {
+        let begun = self.begun(job);
+        self.jobs[job].is_stored = true;
+        self.step(JobEvent::Begun(begun));
+        // It may be lost on its way to the publisher with the master.
+        self.within(1, Event::Leave(job));
+    }
+
+    fn begun(&self, job: usize) -> Begun {
+        let minions = self.jobs[job].minions.iter();
+        Begun {
+            jid: self.jid(job),
+            fun: "test.ping".into(),
+            created: self.jobs[job].created,
+            minions: minions
+                .map(|minion| self.site.ids[*minion].clone())
+                .collect(),
+            signals: None,
+        }
+    }
+
+    fn jid(&self, job: usize) -> Jid {
+        jid(u32::try_from(job).unwrap())
+    }
+
+    fn leave(&mut self, job: usize) {
+        self.step(JobEvent::Left(self.jid(job)));
+        self.jobs[job].row.has_left |= self.index(8) > 0;
+        for minion in self.jobs[job].minions.clone() {
+            if self.site.present[minion].get() {
+                self.within(2, Event::Start(job, minion));
+            }
+        }
+    }
+
+    fn start(&mut self, job: usize, minion: usize) {
+        let known = &mut self.minions[minion];
+        if known.is_frozen {
+            return known.waiting.push(Event::Start(job, minion));
+        }
+        if known.had.insert(job) {
+            known.running.insert(job);
+            // Some never end by themselves.
+            if self.index(10) > 0 {
+                let longest = [1, 5, 60][self.index(3)];
+                self.within(longest, Event::Done(job, minion));
+            }
+        }
+    }
+
+    fn take_return(&mut self, job: usize, minion: usize) {
+        if !self.site.present[minion].get() {
+            // It tries again.
+            return self.within(30, Event::Return(job, minion));
+        }
+        let retcode = i64::try_from(minion % 2).unwrap();
+        let jid = self.jid(job);
+        let id = self.site.ids[minion].clone();
+        let is_new = self.jobs[job]
+            .row
+            .returned
+            .insert(minion, retcode)
+            .is_none();
+        let is_known = self.machine.jobs.get(&jid).is_some();
+        let effects = self.step_with(JobEvent::Returned(Returned {
+            jid: jid.clone(),
+            minion: id.clone(),
+            retcode,
+            signalled: false,
+        }));
+        let late = effects.iter().any(|effect| {
+            matches!(effect, Effect::Tell(News::Verdict { jid: of, changes })
+                if *of == jid && changes.iter().any(|c| c.minion == id && c.verdict() == "late"))
+        });
+        if is_new && is_known && self.told_lost.contains(&(jid, id)) {
+            assert!(late, "a late return was not told");
+        }
+        assert!(is_new || !late, "a doubled return was told");
+        self.take(effects);
+    }
+
+    fn probe(&mut self, probe: Jid, minion: usize) {
+        let known = &mut self.minions[minion];
+        if known.is_frozen {
+            return known.waiting.push(Event::Probe(probe, minion));
+        }
+        let running = known.running.iter().copied().collect();
+        if self.index(10) > 0 {
+            let longest = [1, 3, 20][self.index(3)];
+            self.within(longest, Event::Answer(probe, minion, running));
+        }
+    }
+
+    fn answer(&mut self, probe: Jid, minion: usize, running: &[usize]) {
+        let running = running.iter().map(|job| {
+            let description = Packed::new(&b"\x80"[..]);
+            (self.jid(*job), description)
+        });
+        let running = running.collect();
+        let minion = self.site.ids[minion].clone();
+        if let Some((_, pending)) = self.probes.get_mut(&probe) {
+            pending.remove(&minion);
+        }
+        let can_say = self.index(20) > 0;
+        self.step(JobEvent::Answered(Answered {
+            probe,
+            minion,
+            running: can_say.then_some(running),
+        }));
+    }
+
+    fn client_asks(&mut self, job: usize) {
+        let (about, minions) = (self.jid(job), self.begun(job).minions);
+        if self.machine.can_answer(&about, &minions) {
+            let question = self.site.mint();
+            self.step(JobEvent::Asked(Asked {
+                question,
+                about,
+                minions,
+            }));
+        }
+    }
+
+    fn signal(&mut self, job: usize, minion: usize) {
+        let (jid, victim) = (self.site.mint(), self.jid(job));
+        let id = self.site.ids[minion].clone();
+        let begun = Begun {
+            jid: jid.clone(),
+            fun: "saltutil.kill_job".into(),
+            created: 0,
+            minions: vec![id.clone()],
+            signals: Some(victim),
+        };
+        self.step(JobEvent::Begun(begun));
+        let signalled = self.minions[minion].running.remove(&job);
+        self.step(JobEvent::Returned(Returned {
+            jid,
+            minion: id,
+            retcode: 0,
+            signalled,
+        }));
+    }
+
+    /// The master dies and comes back with what its store holds.
+    fn crash(&mut self) {
+        // What was on its way inside of it is lost.
+        self.queue
+            .retain(|Reverse((_, _, event))| !matches!(event, Event::Leave(_) | Event::Probe(..)));
+        let before = std::mem::replace(
+            &mut self.machine,
+            Machine::new(self.rules.clone(), self.now),
+        );
+        self.probes.clear();
+        self.last_probe = None;
+        let open = (0..self.jobs.len())
+            .filter(|job| self.jobs[*job].is_stored && self.jobs[*job].row.state == JobState::Open);
+        for job in open.collect::<Vec<_>>() {
+            let row = self.jobs[job].row.clone();
+            let departure = match row.has_left {
+                true => Departure::Left,
+                false if self.index(2) == 0 => Departure::Again,
+                false => Departure::Never,
+            };
+            let returned = row.returned.iter();
+            let returned = returned.map(|(id, code)| (self.site.ids[*id].clone(), *code));
+            let resumed = Resumed {
+                job: self.begun(job),
+                departure,
+                returned: returned.collect(),
+                notes: Notes::unpack(&row.notes),
+            };
+            self.step(JobEvent::Resumed(resumed));
+            self.check_resumed(job, departure, &before);
+        }
+    }
+
+    /// Invariant 8.
+    fn check_resumed(&self, job: usize, departure: Departure, before: &Machine) {
+        let jid = self.jid(job);
+        let (Some(before), Some(after)) = (before.jobs.get(&jid), self.machine.jobs.get(&jid))
+        else {
+            return;
+        };
+        for (minion, entry) in before.entries() {
+            let resumed = after.entry(minion).unwrap();
+            if !entry.state().has_returned() {
+                assert_eq!(entry.was_signalled, resumed.was_signalled);
+            }
+            match entry.state() {
+                state if state.is_lost() || state.has_returned() => {
+                    assert_eq!(state, resumed.state());
+                }
+                _ if departure == Departure::Never => assert!(resumed.state().is_lost()),
+                _ => assert_eq!(*resumed.state(), MinionState::Expected),
+            }
+        }
+    }
+
+    fn step(&mut self, event: JobEvent) {
+        let effects = self.step_with(event);
+        self.take(effects);
+    }
+
+    fn step_with(&mut self, event: JobEvent) -> Vec<Effect> {
+        let now = Moment::at(Duration::from_micros(self.now));
+        self.machine.step(now, event, &self.site)
+    }
+
+    fn take(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            self.take_one(effect);
+        }
+        self.check();
+    }
+
+    fn take_one(&mut self, effect: Effect) {
+        match effect {
+            Effect::Keep { jid, state, notes } => {
+                let number: usize = jid.as_str().parse().unwrap();
+                if let Some(job) = self.jobs.get_mut(number) {
+                    job.row.state = state;
+                    job.row.notes = notes.pack();
+                }
+            }
+            Effect::Tell(news) => self.hear(news),
+            Effect::Probe { probe, minions } => self.send_probe(&probe, &minions),
+            Effect::SendAgain(jid) => {
+                let job = jid.as_str().parse().unwrap();
+                self.within(1, Event::Leave(job));
+            }
+            Effect::Answer {
+                minion, running, ..
+            } => assert!(
+                self.site.ids.contains(&minion) && running.is_none_or(|r| !r.bytes().is_empty())
+            ),
+            Effect::Count(_) => {}
+        }
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Verdict { jid, changes } => {
+                for change in changes {
+                    let key = (jid.clone(), change.minion.clone());
+                    if change.after.is_lost() {
+                        self.told_lost.insert(key);
+                    } else if change.before.is_lost() {
+                        self.told_lost.remove(&key);
+                    }
+                }
+            }
+            News::Finished(ending) => {
+                let number: usize = ending.jid.as_str().parse().unwrap();
+                let Some(job) = self.jobs.get(number) else {
+                    return;
+                };
+                let count = ending.returned.len() + ending.missing.len();
+                assert_eq!(count, job.minions.len());
+                let is_complete = ending.state == JobState::Complete;
+                assert_eq!(is_complete, ending.missing.is_empty());
+                assert_eq!(ending.returned.len(), job.row.returned.len());
+            }
+            News::Progress(_) | News::State(_) => {}
+        }
+    }
+
+    /// Invariant 5.
+    fn send_probe(&mut self, probe: &Jid, minions: &[MinionId]) {
+        let spacing = SECOND / u64::from(self.rules.probe_rate);
+        let last = self.last_probe.replace(self.now);
+        assert!(
+            last.is_none_or(|last| self.now - last >= spacing),
+            "too many probes"
+        );
+        let gather = u64::try_from(self.rules.gather.as_micros()).unwrap();
+        for minion in minions {
+            let twice = self
+                .probes
+                .values()
+                .any(|(sent, pending)| self.now < sent + gather && pending.contains(minion));
+            assert!(!twice, "{minion} is asked twice");
+            let place = self.site.ids.iter().position(|id| id == minion).unwrap();
+            if self.site.present[place].get() && self.index(10) > 0 {
+                self.within(2, Event::Probe(probe.clone(), place));
+            }
+        }
+        let pending = minions.iter().cloned().collect();
+        self.probes.insert(probe.clone(), (self.now, pending));
+    }
+
+    fn check(&self) {
+        let mut listed = 0;
+        for (number, sim) in self.jobs.iter().enumerate() {
+            let jid = self.jid(number);
+            let Some(job) = self.machine.jobs.get(&jid) else {
+                continue;
+            };
+            let mut recount = Counts::default();
+            for (minion, entry) in job.entries() {
+                recount.count(entry.state(), true);
+                let place = self.site.ids.iter().position(|id| id == minion).unwrap();
+                // Invariants 1 and 2.
+                match (sim.row.returned.get(&place), entry.state()) {
+                    (Some(code), MinionState::Returned { retcode }) => assert_eq!(code, retcode),
+                    (None, state) => assert!(!state.has_returned()),
+                    (Some(_), state) => panic!("{minion} has returned and is {state:?}"),
+                }
+                if entry.is_listed {
+                    // Invariant 6.
+                    assert!(job.is_open() && !entry.state().has_returned());
+                    assert!(self.machine.listed[minion].contains(&jid));
+                    listed += 1;
+                }
+            }
+            assert_eq!(recount, *job.counts());
+            // Invariants 3 and 4.
+            let all_returned = recount.returned() == recount.total();
+            assert_eq!(job.state == JobState::Complete, all_returned);
+            assert!(
+                !job.is_open() || job.look_at.is_some(),
+                "{jid} has no timer"
+            );
+            assert_eq!(job.state, sim.row.state);
+        }
+        let of_jobs = self.machine.listed.values().flatten();
+        let of_jobs = of_jobs.filter(|jid| jid.as_str() < jid_limit().as_str());
+        assert_eq!(of_jobs.count(), listed);
+        self.check_bounds();
+    }
+
+    /// Invariant 7.
+    fn check_bounds(&self) {
+        let (open, ended) = self.machine.jobs.weights();
+        assert!(open <= self.rules.most.0 && ended <= self.rules.most.1.max(1));
+        let open_jobs = self.machine.jobs.open();
+        let (mut weight, mut asks) = (0, 0);
+        for (_, job) in open_jobs {
+            weight += job.weight();
+            asks += job.asks.len();
+        }
+        assert_eq!((weight, asks), (open, self.machine.asks));
+        assert!(self.machine.timers.len() < 500, "timers pile up");
+    }
+
+    /// Nothing happens any more, and no timer is set.
+    fn check_end(&self) {
+        assert_eq!(self.machine.jobs.open_count(), 0);
+        assert!(self.machine.listed.is_empty() && self.machine.rounds.in_flight() == 0);
+        for (number, job) in self.jobs.iter().enumerate() {
+            assert!(job.row.state != JobState::Open, "job {number} has no end");
+            let all_returned = job.row.returned.len() == job.minions.len();
+            // What was forgotten cannot be amended.
+            if self.tells_all && self.machine.jobs.get(&self.jid(number)).is_some() {
+                assert_eq!(job.row.state == JobState::Complete, all_returned);
+            }
+        }
+    }
+}
+
+fn jid_limit() -> Jid {
+    jid(1_000_000)
+}
+
+#[test]
+fn whatever_happens_every_job_ends_and_the_invariants_hold() {
+    let given = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
+    if let Some(seed) = given("SALTERN_SEED") {
+        return Simulation::new(seed).run();
+    }
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= SEEDS {
+                        return;
+                    }
+                    let ran = std::panic::catch_unwind(|| Simulation::new(seed).run());
+                    assert!(ran.is_ok(), "run it alone with SALTERN_SEED={seed}");
+                }
+            });
+        }
+    });
+}

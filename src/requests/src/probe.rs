@@ -1,0 +1,119 @@
+//! The master's own question to minions: what do you run?
+//!
+//! `saltutil.running` and not `saltutil.find_job`, because its answer tells of all jobs at once;
+//! minions of all lines have it, and list exactly what `find_job` would find
+//! (`salt/utils/minion.py`). The question is told from a user's by its metadata, which minions send
+//! back as they came (`salt/minion.py`), so that an answer is known for what it is however late it
+//! comes. Answers are never stored nor fired.
+
+use saltern_model::{Jid, MinionId, Packed};
+use saltern_wire::msgpack::{Dialect, Encoder, MapView, RawValue, Value};
+
+use crate::outcome::{ProbeAnswer, Publication, Topics};
+
+const FUN: &str = "saltutil.running";
+
+/// The entry of the metadata.
+const MARK: &str = "saltern_probe";
+
+/// Jobs that one answer may name; stock minions run a hundred at a time by default.
+const MOST_JOBS: usize = 10_000;
+
+/// The question, for these minions only.
+pub fn publication(probe: &Jid, minions: Vec<MinionId>, user: &str) -> Publication {
+    let names = minions.iter().map(|minion| minion.as_str().into());
+    let entries = [
+        ("fun", Value::from(FUN)),
+        ("arg", Value::Array(Vec::new())),
+        ("tgt", Value::Array(names.collect())),
+        ("jid", Value::from(probe.as_str())),
+        ("ret", Value::from("")),
+        ("tgt_type", Value::from("list")),
+        ("user", Value::from(user)),
+        ("metadata", Value::map([(MARK, true)])),
+    ];
+    let mut packed = Vec::new();
+    let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
+    for (name, value) in &entries {
+        encoder.str(name).value(value);
+    }
+    Publication {
+        entries: entries.len(),
+        packed: packed.into(),
+        topics: Topics::Minions(minions),
+    }
+}
+
+/// Whether a return answers such a question.
+pub(crate) fn is_answer(load: &MapView) -> bool {
+    load.str("fun") == Some(FUN)
+        && load
+            .get("metadata")
+            .and_then(RawValue::as_map)
+            .is_some_and(|metadata| metadata.contains(MARK))
+}
+
+/// What the answer says; `None` when it bears no jid.
+pub(crate) fn answer(load: &MapView, minion: MinionId) -> Option<ProbeAnswer> {
+    let probe = Jid::parse(load.str("jid")?).ok()?;
+    // A text says that the function is not there, or what went wrong in it.
+    let jobs = load.get("return").and_then(RawValue::as_array);
+    let running = jobs.map(|jobs| {
+        let jobs = jobs.iter().take(MOST_JOBS);
+        jobs.filter_map(running_job).collect()
+    });
+    Some(ProbeAnswer {
+        probe,
+        minion,
+        running,
+    })
+}
+
+fn running_job(job: &RawValue) -> Option<(Jid, Packed)> {
+    let fields = job.as_map()?;
+    let jid = Jid::parse(fields.str("jid")?).ok()?;
+    Some((jid, Packed::new(job.to_bin_dialect())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use saltern_wire::msgpack::{Limits, encode};
+
+    fn load(fun: &str, metadata: Value, returned: Value) -> MapView {
+        let load = Value::map([
+            ("jid", Value::from("20260102030405000007")),
+            ("fun", Value::from(fun)),
+            ("metadata", metadata),
+            ("return", returned),
+        ]);
+        MapView::parse(encode(&load, Dialect::Raw).into(), &Limits::WIRE).unwrap()
+    }
+
+    #[test]
+    fn answers_are_known_by_their_mark_and_read() {
+        let jobs = Value::Array(vec![
+            Value::map([("jid", "20260102030405000001"), ("fun", "cmd.run")]),
+            Value::map([("jid", "none")]),
+            Value::from("nothing"),
+        ]);
+        let mark = || Value::map([(MARK, true)]);
+        let marked = load(FUN, mark(), jobs.clone());
+        assert!(is_answer(&marked));
+        let minion = || MinionId::parse("m1").unwrap();
+        let read = answer(&marked, minion()).unwrap();
+        assert_eq!(read.probe.as_str(), "20260102030405000007");
+        let running = read.running.unwrap();
+        let jids: Vec<&str> = running.iter().map(|(jid, _)| jid.as_str()).collect();
+        assert_eq!(jids, ["20260102030405000001"]);
+        // A user's own question is a job like any other.
+        assert!(!is_answer(&load(FUN, Value::Nil, jobs.clone())));
+        assert!(!is_answer(&load("test.ping", mark(), jobs)));
+        let cannot = load(
+            FUN,
+            mark(),
+            Value::from("'saltutil.running' is not available."),
+        );
+        assert!(answer(&cannot, minion()).unwrap().running.is_none());
+    }
+}
