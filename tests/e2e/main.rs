@@ -8,6 +8,7 @@ mod differential;
 mod durability;
 mod faults;
 mod files;
+mod jobs;
 mod keys;
 mod kill;
 mod matrix;
