@@ -46,6 +46,7 @@ pub(crate) struct Seed {
 #[derive(Clone)]
 pub(crate) struct PublisherMetrics {
     loads: IntCounter,
+    not_sent: IntCounter,
     queued: IntCounter,
     dropped: IntCounter,
 }
@@ -57,6 +58,12 @@ impl PublisherMetrics {
                 registry,
                 "saltern_publishes_total",
                 "Loads sent to minions.",
+            ),
+            not_sent: counter(
+                registry,
+                "saltern_publishes_not_sent_total",
+                "Loads not sent to minions, because they could not be sealed or only with a key \
+                 that was revoked.",
             ),
             queued: counter(
                 registry,
@@ -160,12 +167,14 @@ impl Publisher {
     /// Whether the load went to the subscribers.
     fn publish(&self, jid: &Jid, publication: &Publication) -> bool {
         if !self.seed.rotation.look(&self.seed.services) {
-            tracing::error!(%jid, "a job was not published: its key is one that was revoked");
+            self.seed.metrics.not_sent.inc();
+            tracing::error!(%jid, "a job was not published: the shared key is one that was revoked");
             return false;
         }
         let payload = match self.sealed(publication) {
             Ok(payload) => payload,
             Err(error) => {
+                self.seed.metrics.not_sent.inc();
                 tracing::error!(%jid, %error, "a job was not published");
                 return false;
             }

@@ -163,6 +163,7 @@ fn nothing_is_published_under_a_key_that_is_to_be_replaced() {
         std::fs::create_dir(&shared_key).unwrap();
         drop_dropfile(&site);
         running.publish(&["m1"]).await;
+        until(|| running.metric("saltern_publishes_not_sent_total") > 0.0).await;
         std::fs::remove_dir(&shared_key).unwrap();
         let next = jid_of(&running.publish(&["m1"]).await);
         let frames = publications.next().await.unwrap();
