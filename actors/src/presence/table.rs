@@ -9,6 +9,8 @@
 //! 3. the counts: as many untied connections come from an address as there are minions that were
 //!    last heard from it and are not tied elsewhere, or more: then each has one.
 //!
+//! A transport whose subscribers say who they are would tie them as the second does.
+//!
 //! Where there are fewer, some of those minions are away and the counts do not say which. They are
 //! stale until the connections have been asked (1). A connection is asked once, and only after
 //! another one left its address or the counts made it matter. One that does not answer belongs to

@@ -454,3 +454,24 @@ fn broken(error: &io::Error) -> Close {
         _ => Close::Io,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaves_and_who_cannot_be_reached_are_told_apart() {
+        use rustix::io::Errno;
+        for (errno, reason) in [
+            (Errno::CONNRESET, Close::PeerClosed),
+            (Errno::PIPE, Close::PeerClosed),
+            // What TCP_USER_TIMEOUT and keepalive end a connection with.
+            (Errno::TIMEDOUT, Close::Unreachable),
+            (Errno::HOSTUNREACH, Close::Unreachable),
+            (Errno::NETUNREACH, Close::Unreachable),
+            (Errno::NOMEM, Close::Io),
+        ] {
+            assert_eq!(broken(&errno.into()), reason, "{errno}");
+        }
+    }
+}
