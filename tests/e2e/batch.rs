@@ -238,9 +238,14 @@ fn told(run: &Run) -> Result<String> {
 }
 
 fn without_jid(line: &str) -> String {
-    let is_jid = |word: &&str| word.len() == 20 && word.bytes().all(|byte| byte.is_ascii_digit());
-    match line.split_whitespace().find(is_jid) {
-        Some(jid) => line.replace(jid, "JID"),
+    let digits =
+        |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let start = line.char_indices().map(|(start, _)| start);
+    match start
+        .into_iter()
+        .find(|start| digits(&line[*start..]) == 20)
+    {
+        Some(start) => format!("{}JID{}", &line[..start], &line[start + 20..]),
         None => line.to_owned(),
     }
 }
@@ -300,7 +305,13 @@ fn our_own_command_line_follows_a_batch_to_its_end() -> TestResult {
                 .expect_text("True")?;
             site.events()
                 .tag(&format!("salt/batch/{jid}/halted"), SOON)?;
-            site.events().tag(&format!("salt/job/{jid}/ret/n1"), SOON)?;
+            site.events().find("the order to kill", SOON, |event| {
+                let order = &event.data;
+                let is_it = order["fun"] == "saltutil.kill_job"
+                    && order["arg"][0] == jid.as_str()
+                    && order["minions"][0] == "n1";
+                is_it.then_some(())
+            })?;
             site.saltern(&["batch", "watch", &jid])?
                 .expect_code(1)?
                 .expect_text("the batch was stopped (stop); 1 minions had no turn")?;
