@@ -13,10 +13,12 @@
 //! all are kept in stock's files for `salt-run batch.*`; nothing here depends on them.
 
 mod batch;
+mod ending;
 mod events;
 mod feed;
 mod machine;
 mod shown;
+mod taking_up;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -163,30 +165,6 @@ impl Batches {
         }
     }
 
-    /// After a restart.
-    fn take_up(&mut self, context: &mut Context<Self>) {
-        let open = match self.seed.reader.open_batches() {
-            Ok(open) => open,
-            Err(error) => {
-                tracing::error!(%error, "open batches cannot be taken up");
-                return;
-            }
-        };
-        for stored in open {
-            self.seed.feed.follow(&stored.jid);
-            self.resume(&stored, Sent::Perhaps, context);
-            let Some(batch) = self.batches.get(&stored.jid) else {
-                continue;
-            };
-            let age = self.now().unix.saturating_sub(batch.last_progress);
-            tracing::info!(jid = %stored.jid, "a batch goes on where it was");
-            let event = self.event(&batch.plan, "recover", events::recover(age));
-            self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
-            self.go_on(&stored.jid, true, context);
-        }
-        self.count_open();
-    }
-
     fn count_open(&self) {
         self.seed.metrics.open.set(self.batches.len() as i64);
     }
@@ -228,116 +206,6 @@ impl Batches {
         };
         self.outbox.push(context, &self.seed.store, persist);
     }
-
-    // --- the beginning
-
-    /// Stores the plan of a batch that is not known yet; it begins, or goes on where its state
-    /// says, when that is done. `after` is told whether it was.
-    fn store_plan(
-        &mut self,
-        plan: BatchPlan,
-        state: Packed,
-        sent: Sent,
-        context: &mut Context<Self>,
-        after: impl FnOnce(&mut Self, bool, &mut Context<Self>) + 'static,
-    ) {
-        let jid = plan.jid.clone();
-        self.seed.feed.follow(&jid);
-        self.batches.insert(jid.clone(), Batch::new(plan));
-        self.count_open();
-        let write = Write::Batch {
-            jid: jid.clone(),
-            plan: state,
-        };
-        self.persist(
-            vec![write],
-            Vec::new(),
-            context,
-            move |batches, is_stored, context| {
-                after(batches, is_stored, context);
-                if is_stored {
-                    batches.retake(&jid, sent, context);
-                } else {
-                    batches.forget(&jid);
-                }
-            },
-        );
-    }
-
-    fn forget(&mut self, jid: &Jid) {
-        self.batches.remove(jid);
-        self.seed.feed.forget(jid);
-        self.count_open();
-    }
-
-    /// Puts a batch where the store says that it is, and sends once more what may not have left.
-    fn resume(&mut self, stored: &StoredBatch, sent: Sent, context: &mut Context<Self>) {
-        let (jid, now) = (&stored.jid, self.now());
-        let before = self.batches.remove(jid);
-        match Batch::resumed(stored, before.as_ref(), now) {
-            Ok(mut batch) => {
-                let left = self.seed.gathered.saturating_duration_since(Instant::now());
-                if sent == Sent::Perhaps && !left.is_zero() {
-                    self.wait(&mut batch, left, context);
-                } else if sent == Sent::Perhaps && stored.published.is_none() {
-                    self.send_again(&mut batch, context);
-                }
-                self.batches.insert(jid.clone(), batch);
-            }
-            Err(error) => {
-                tracing::error!(%jid, %error, "a stored batch cannot be read; it ends here");
-                self.seed.feed.forget(jid);
-            }
-        }
-    }
-
-    /// Reads a batch from the store again and goes on.
-    fn retake(&mut self, jid: &Jid, sent: Sent, context: &mut Context<Self>) {
-        match self.seed.reader.batch(jid) {
-            Ok(Some(stored)) if stored.is_open => {
-                self.resume(&stored, sent, context);
-                self.go_on(jid, true, context);
-            }
-            Ok(_) => {
-                tracing::error!(%jid, "a batch is not in the store any more; it ends here");
-                self.forget(jid);
-            }
-            Err(error) => {
-                tracing::error!(%jid, %error, "a batch cannot be read");
-                self.stall(jid, context);
-            }
-        }
-    }
-
-    /// Sends those who have not returned their part once more.
-    fn send_again(&mut self, batch: &mut Batch, context: &mut Context<Self>) {
-        let active = batch.active();
-        if !active.is_empty() && !batch.machine.is_over() {
-            self.send(batch, &active, context);
-        }
-    }
-
-    /// Something failed: waits a little, then goes on from what is stored.
-    fn stall(&mut self, jid: &Jid, context: &mut Context<Self>) {
-        if let Some(mut batch) = self.batches.remove(jid) {
-            if !matches!(batch.phase, Phase::Stalled | Phase::Ending) {
-                let pause = batch.pause();
-                self.wait(&mut batch, pause, context);
-            }
-            self.batches.insert(jid.clone(), batch);
-        }
-    }
-
-    /// After this time the batch is read from the store and goes on from there.
-    fn wait(&self, batch: &mut Batch, pause: Duration, context: &mut Context<Self>) {
-        batch.phase = Phase::Stalled;
-        let jid = batch.plan.jid.clone();
-        context.run_later(pause, move |batches, context| {
-            batches.retake(&jid, Sent::Perhaps, context);
-        });
-    }
-
-    // --- the way
 
     /// Does what there is to do for a batch now. `has_news` when something has happened to it.
     fn go_on(&mut self, jid: &Jid, has_news: bool, context: &mut Context<Self>) {
@@ -472,109 +340,6 @@ impl Batches {
         self.outbox
             .push(context, &self.seed.begin_job, BeginJob { start, answer });
         true
-    }
-
-    // --- the end
-
-    /// Ends a batch before its time, and if it `kills`, what minions run of it.
-    fn stop(&mut self, jid: &Jid, reason: &str, kills: bool, context: &mut Context<Self>) {
-        let Some(batch) = self.batches.get_mut(jid) else {
-            return self.stop_foreign(jid, reason, kills, context);
-        };
-        batch.machine.halt(reason);
-        if kills {
-            let (plan, active) = (batch.plan.clone(), batch.active());
-            self.kill(&plan, &active, context);
-        }
-        self.go_on(jid, true, context);
-    }
-
-    /// Has minions end what they run of a batch. Stock's runner publishes that itself.
-    fn kill(&mut self, plan: &BatchPlan, minions: &[MinionId], context: &mut Context<Self>) {
-        let nothing = || Value::Map(Vec::new());
-        let order = BatchPlan {
-            jid: self.seed.services.minter.mint(),
-            fun: "saltutil.kill_job".into(),
-            arg: vec![plan.jid.as_str().into()],
-            kwargs: nothing(),
-            options: nothing(),
-            ret: "".into(),
-            ..plan.clone()
-        };
-        let part = batch_part(&order, minions, &self.seed.services);
-        match part.map(|part| part.start) {
-            Ok(Some(start)) => {
-                // Whether it arrives, its own returns tell.
-                let (answer, _) = Answer::inside();
-                let start = Box::new(start);
-                self.outbox
-                    .push(context, &self.seed.begin_job, BeginJob { start, answer });
-            }
-            Ok(None) => {}
-            Err(error) => {
-                tracing::error!(jid = %plan.jid, %error, "minions are not told to end a batch");
-            }
-        }
-    }
-
-    /// Stores the end, then tells of it.
-    fn end(&mut self, batch: &mut Batch, context: &mut Context<Self>) {
-        batch.phase = Phase::Ending;
-        let (jid, now) = (batch.plan.jid.clone(), self.now());
-        self.write_state(batch, now);
-        let halted = batch.machine.halted().map(str::to_owned);
-        let event = match &halted {
-            None => {
-                let fields = events::complete(&batch.plan, &batch.machine, now.unix);
-                self.event(&batch.plan, "complete", fields)
-            }
-            Some(reason) => {
-                let snapshot = batch.snapshot(now);
-                let fields = events::halted(&batch.plan, &snapshot, reason, now.unix);
-                self.event(&batch.plan, "halted", fields)
-            }
-        };
-        let pause = batch.pause();
-        let over = Write::BatchOver {
-            jid: jid.clone(),
-            halted,
-        };
-        self.persist(
-            vec![over],
-            vec![event],
-            context,
-            move |batches, is_stored, context| {
-                if is_stored {
-                    batches.retire(&jid);
-                    return;
-                }
-                context.run_later(pause, move |batches, context| {
-                    if let Some(mut batch) = batches.batches.remove(&jid) {
-                        batches.end(&mut batch, context);
-                        batches.batches.insert(jid, batch);
-                    }
-                });
-            },
-        );
-    }
-
-    fn retire(&mut self, jid: &Jid) {
-        let Some(mut batch) = self.batches.remove(jid) else {
-            return;
-        };
-        let halted = batch.machine.halted();
-        let verdict = if halted.is_some() {
-            "halted"
-        } else {
-            "complete"
-        };
-        tracing::info!(%jid, verdict, reason = halted.unwrap_or("-"), "a batch is over");
-        let metrics = &self.seed.metrics;
-        metrics.finished.with_label_values(&[verdict]).inc();
-        metrics.running.sub(std::mem::take(&mut batch.counted));
-        self.seed.feed.forget(jid);
-        self.set_listed(jid, false);
-        self.count_open();
     }
 }
 

@@ -53,6 +53,8 @@ pub(super) struct Batch {
     pub(super) plan: BatchPlan,
     pub(super) machine: Machine,
     pub(super) phase: Phase,
+    /// What was sent last may never have left: it is sent once more.
+    pub(super) is_unsure: bool,
     /// Wakes it when the machine asks for that.
     pub(super) timer: Option<SpawnHandle>,
     /// When something last happened, in microseconds since 1970.
@@ -74,6 +76,7 @@ impl Batch {
             last_progress: plan.created,
             plan,
             phase: Phase::Storing,
+            is_unsure: false,
             timer: None,
             written: None,
             is_behind: false,
@@ -102,6 +105,7 @@ impl Batch {
             batch.counted = before.counted;
             batch.failures = before.failures;
             batch.timer = before.timer;
+            batch.is_unsure = before.is_unsure;
         }
         Ok(batch)
     }
