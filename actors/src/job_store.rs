@@ -36,7 +36,8 @@ use crate::messages::{
     RemoveJobFiles, Stored, StoredReturn,
 };
 use crate::send::{Outbox, Sends};
-use disk::{DiskMetrics, DiskWatch, State};
+pub(crate) use disk::RoomOf;
+use disk::{DiskMetrics, DiskWatch, LookAtDisk, State};
 
 /// What a store is built from.
 #[derive(Clone)]
@@ -53,6 +54,8 @@ pub(crate) struct Seed {
     pub(crate) folder: Recipient<FoldLog>,
     /// The tracker is built after the store, and is asked only at run time.
     pub(crate) tracker: Arc<Mutex<Option<Recipient<Stored>>>>,
+    /// How much room there is.
+    pub(crate) room_of: RoomOf,
     /// `saltern_disk_low`, in bytes.
     pub(crate) disk_low: u64,
     /// For the events about the disk.
@@ -174,7 +177,7 @@ impl Actor for JobStore {
     fn started(&mut self, context: &mut Self::Context) {
         self.look_at_disk(context);
         self.measure();
-        context.run_interval(DISK_INTERVAL, |store, context| store.look_at_disk(context));
+        context.run_interval(DISK_INTERVAL, |_, context| context.notify(LookAtDisk));
     }
 }
 

@@ -473,6 +473,7 @@ impl Plan {
             cleaner: mirror.clone().map(Addr::recipient),
             folder: folder.recipient(),
             tracker: tracker_slot.clone(),
+            room_of: JobDatabase::room,
             disk_low: self.config.saltern_disk_low as u64,
             compat: self.config.salt_compat,
             clock: self.clock.clone(),

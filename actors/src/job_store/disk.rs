@@ -5,14 +5,22 @@
 //! send it again. Reads, events and the removal of old jobs go on. The moment there is room again,
 //! writing goes on by itself.
 
-use actix::Context;
+use actix::{Context, Handler, Message};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_model::{Event, Packed, Tag, stamp};
-use saltern_store::Room;
+use saltern_store::{JobDatabase, Room, StoreError};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use super::JobStore;
 use crate::messages::Fire;
+
+/// Where the room is looked up.
+pub(crate) type RoomOf = fn(&JobDatabase) -> Result<Room, StoreError>;
+
+/// Look at the disk. From the store itself.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct LookAtDisk;
 
 /// How the disk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,9 +124,17 @@ impl DiskMetrics {
     }
 }
 
+impl Handler<LookAtDisk> for JobStore {
+    type Result = ();
+
+    fn handle(&mut self, _: LookAtDisk, context: &mut Self::Context) {
+        self.look_at_disk(context);
+    }
+}
+
 impl JobStore {
     pub(super) fn look_at_disk(&mut self, context: &mut Context<Self>) {
-        let looked = self.seed.database.lock().room();
+        let looked = (self.seed.room_of)(&self.seed.database.lock());
         let room = match looked {
             Ok(room) => room,
             Err(error) => {

@@ -1,9 +1,11 @@
 //! The store over a real database, its neighbours recorded.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_requests::{Publication, Topics};
-use saltern_store::jobs::DatabaseLimits;
+use saltern_store::jobs::{DatabaseLimits, Room};
 use saltern_supervise::{ChildSpec, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -15,6 +17,14 @@ use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 use crate::window::Windows;
 
 const JID: &str = "20260102030405060708";
+
+/// `saltern_disk_low` of these tests.
+const LOW: u64 = 1_600 << 20;
+
+thread_local! {
+    /// How much room there is for the store of this test, which is on its thread.
+    static ROOM: Cell<u64> = const { Cell::new(u64::MAX) };
+}
 
 struct Rig {
     dir: tempfile::TempDir,
@@ -48,7 +58,13 @@ fn rig(limits: DatabaseLimits) -> Rig {
         cleaner: None,
         folder: to_folder,
         tracker: Arc::new(Mutex::new(Some(to_tracker))),
-        disk_low: 0,
+        room_of: |_| {
+            Ok(Room {
+                free: ROOM.with(Cell::get),
+                total: 1 << 40,
+            })
+        },
+        disk_low: LOW,
         compat: Compat::V3008,
         clock: Clock::manual(std::time::SystemTime::UNIX_EPOCH),
         metrics: metrics.clone(),
@@ -269,6 +285,43 @@ fn without_space_everybody_is_told_and_nothing_follows() {
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
         assert!(rig.tracker.recv().await.unwrap().returns[0].is_new);
         assert_eq!(rig.windows.in_hand(), 0);
+    });
+}
+
+#[test]
+fn while_the_disk_is_full_nothing_is_written_and_then_all_goes_on() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let mut number = 0;
+        let table = [
+            (LOW - 1, Some("low"), "done"),
+            (LOW / 16 - 1, Some("full"), "failed"),
+            (LOW / 16, None, "failed"),
+            (LOW / 2, Some("low"), "done"),
+            (LOW * 2, Some("roomy"), "done"),
+        ];
+        for (free, told, answer) in table {
+            ROOM.with(|room| room.set(free));
+            rig.address.send(disk::LookAtDisk).await.unwrap();
+            let told = told.map(|state| format!("saltern/store/{state}"));
+            if told.is_some() {
+                let fired = rig.bus.recv().await.unwrap();
+                assert_eq!(Some(fired.0[0].tag.to_string()), told, "{free}");
+            }
+            number += 1;
+            let reply = rig.send(returned(&format!("m{number}"), "f", 1)).await;
+            assert_eq!(reply.await.unwrap(), answer.as_bytes(), "{free}");
+            assert_eq!(
+                rig.metrics.disk.is_full.get(),
+                i64::from(answer == "failed")
+            );
+            if answer == "done" {
+                let fired = rig.bus.recv().await.unwrap();
+                assert_eq!(fired.0[0].tag.to_string(), "ret");
+            }
+        }
+        assert!(rig.bus.try_recv().is_err());
+        assert_eq!(rig.metrics.disk.refused.get(), 2);
     });
 }
 

@@ -39,6 +39,9 @@ enum Command {
     Swarm(commands::swarm::Arguments),
     /// Measure a master on this machine with a swarm of minions.
     Bench(commands::bench::Arguments),
+    /// Fill a job database and measure questions to it.
+    #[command(hide = true)]
+    BenchStore(commands::bench_store::Arguments),
     /// Print the metrics of the running master in Prometheus' text format.
     Metrics(ConfigArgument),
     /// Look into the running master, or (test builds) break it.
@@ -80,6 +83,7 @@ fn main() -> Exit {
         Command::Minion(arguments) => commands::minion::run(&arguments),
         Command::Swarm(arguments) => commands::swarm::run(arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
+        Command::BenchStore(arguments) => commands::bench_store::run(&arguments),
         Command::Metrics(config) => commands::debug::metrics(&config),
         Command::Debug(arguments) => commands::debug::run(&arguments),
     }

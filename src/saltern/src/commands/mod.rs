@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod bench;
+pub(crate) mod bench_store;
 pub(crate) mod check_config;
 pub(crate) mod cmd;
 pub(crate) mod debug;

@@ -50,6 +50,12 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     match actix_rt::System::new().block_on(client.call(&request)) {
         Ok(returned) => {
             say(&format!("{}\n", shown(&returned.value, arguments)));
+            if is_trimmed(&returned.value) {
+                complain(
+                    "parts are missing (VALUE_TRIMMED), because what is returned has more than \
+                     max_event_size bytes: ask for less, with limit=NUMBER for instance",
+                );
+            }
             if returned.retcode == 0 {
                 Exit::Ok
             } else {
@@ -60,6 +66,15 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             complain(&chain(&error));
             Exit::Failure
         }
+    }
+}
+
+/// Whether the event bus left something out (`salt/utils/dicttrim.py`).
+fn is_trimmed(value: &Value) -> bool {
+    match value {
+        Value::Str(text) => text == "VALUE_TRIMMED",
+        Value::Map(entries) => entries.iter().any(|(_, value)| is_trimmed(value)),
+        _ => false,
     }
 }
 
