@@ -28,10 +28,10 @@ use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Recipient};
 use saltern_base::metrics::{
     IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
 };
-use saltern_model::{Event, Jid, MinionId, Packed};
+use saltern_model::{Event, Jid, MinionId};
 use saltern_requests::{BatchPlan, PartRefused, Services, batch_part};
+use saltern_store::BatchFiles;
 use saltern_store::jobs::{JobReader, Write};
-use saltern_store::{BatchFiles, StoredBatch};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{RawValue, Value};
 use tokio::time::Instant;
