@@ -8,6 +8,7 @@
 mod files;
 mod fleet;
 mod open_jobs;
+mod own_thread;
 mod pillar;
 mod progress;
 mod server;
@@ -122,6 +123,10 @@ enum BenchError {
     Fleet(#[from] fleet::FleetError),
     #[error(transparent)]
     Storm(#[from] storm::StormError),
+    #[error("cannot start a thread for the clients")]
+    Thread(#[source] std::io::Error),
+    #[error("the clients' side failed")]
+    ClientSide,
     #[error("the phase \"targets\" needs \"--fleet\"")]
     NoFleet,
 }

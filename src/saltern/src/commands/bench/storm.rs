@@ -18,6 +18,7 @@ use saltern_wire::msgpack::Value;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::own_thread::on_own_thread;
 use super::progress::{Progress, millis};
 use super::{Bench, BenchError};
 
@@ -38,10 +39,6 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub(super) enum StormError {
     #[error("cannot wait for the master to be killed")]
     Restart(#[source] std::io::Error),
-    #[error("cannot start the client's thread")]
-    Thread(#[source] std::io::Error),
-    #[error("the client's side failed")]
-    Panicked,
 }
 
 /// The waits of stock's defaults, and a job at a time for each of the busy ones.
@@ -70,7 +67,11 @@ pub(super) async fn run(bench: &Bench<'_>, swarm: &Arc<Swarm>) -> Result<(), Ben
         seen: RefCell::default(),
     };
     let busy = observer.busy();
-    let seen = on_own_thread(observer).await?;
+    let seen = on_own_thread(move || async move {
+        observer.watch().await?;
+        Ok(observer.seen.into_inner())
+    })
+    .await?;
     let again = swarm.stats().sign_in_time.count() - signed_in;
     // Never is the end of the time that was given.
     let when = |minions| {
@@ -98,23 +99,6 @@ pub(super) async fn run(bench: &Bench<'_>, swarm: &Arc<Swarm>) -> Result<(), Ben
     Ok(())
 }
 
-async fn on_own_thread(observer: Observer) -> Result<Seen, BenchError> {
-    let (sender, receiver) = tokio::sync::oneshot::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(StormError::Thread)?;
-    std::thread::Builder::new()
-        .name("client".to_owned())
-        .spawn(move || {
-            let watched = runtime.block_on(observer.watch());
-            // Whoever wants it waits.
-            let _ = sender.send(watched.map(|()| observer.seen.into_inner()));
-        })
-        .map_err(StormError::Thread)?;
-    receiver.await.map_err(|_| StormError::Panicked)?
-}
-
 /// The client's side.
 struct Observer {
     client: LocalClient,
@@ -138,6 +122,8 @@ struct Seen {
     last: Option<Instant>,
     publishes: Latencies,
     failed: usize,
+    /// Since when a client waits to be told that its job was published.
+    asking: Option<Instant>,
 }
 
 impl Observer {
@@ -164,7 +150,9 @@ impl Observer {
                 () = self.publish_now_and_then() => Ok(()),
             }
         };
-        match timeout_at(killed + self.limit, over).await {
+        let ended = timeout_at(killed + self.limit, over).await;
+        self.seen.borrow_mut().give_up_asking();
+        match ended {
             Ok(over) => Ok(over?),
             // Then what is missing is told by the figures.
             Err(_) => Ok(()),
@@ -242,8 +230,10 @@ impl Observer {
                 continue;
             };
             let began = Instant::now();
+            self.seen.borrow_mut().asking = Some(began);
             let answer = self.client.publish(&ping(&minion)).await;
             let mut seen = self.seen.borrow_mut();
+            seen.asking = None;
             seen.publishes.record(began.elapsed());
             seen.failed += usize::from(answer.is_err());
         }
@@ -272,6 +262,14 @@ impl Seen {
         match self.curve.last_mut() {
             Some((last, count)) if *last >= seconds => *count = self.served.len(),
             _ => self.curve.push((seconds, self.served.len())),
+        }
+    }
+
+    /// A client that still waits at the end has waited at least so long.
+    fn give_up_asking(&mut self) {
+        if let Some(since) = self.asking.take() {
+            self.publishes.record(since.elapsed());
+            self.failed += 1;
         }
     }
 

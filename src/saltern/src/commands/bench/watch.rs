@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::own_thread::on_own_thread;
 use super::{Bench, BenchError};
 
 /// How many jobs, how long they take, and how long after each other they begin.
@@ -43,28 +44,17 @@ pub(super) async fn run(bench: &Bench<'_>, swarm: &Arc<Swarm>) -> Result<(), Ben
         async move { swarm.run(stop).await }
     });
     bench.wait_for_connections(swarm).await?;
-    let client = Rc::new(LocalClient::new(ClientConfig::from(bench.config)));
+    let config = ClientConfig::from(bench.config);
     bench.progress.begin("watch");
     let began = Instant::now();
-    let mut jobs = JoinSet::new();
-    for _ in 0..JOBS {
-        let client = Rc::clone(&client);
-        jobs.spawn_local(async move { follow(&client).await });
-        tokio::time::sleep(APART).await;
-    }
-    let (mut returned, mut wrong) = (0, 0);
-    while let Some(followed) = jobs.join_next().await {
-        let followed = followed.expect("invariant: following a job does not panic")?;
-        returned += followed.returned;
-        wrong += followed.given_up;
-    }
+    let seen = on_own_thread(|| follow_all(config)).await?;
     bench.progress.end(
         "watch",
         &[
-            ("done", returned as f64),
+            ("done", seen.returned as f64),
             ("jobs", JOBS as f64),
             ("find_job_publishes", swarm.stats().probes() as f64),
-            ("wrong_verdicts", wrong as f64),
+            ("wrong_verdicts", seen.given_up as f64),
             ("seconds", began.elapsed().as_secs_f64()),
         ],
     );
@@ -73,12 +63,30 @@ pub(super) async fn run(bench: &Bench<'_>, swarm: &Arc<Swarm>) -> Result<(), Ben
     Ok(())
 }
 
-/// What a client saw of its job.
+/// What clients saw of their jobs.
 #[derive(Default)]
 struct Followed {
     returned: usize,
     /// Minions that are said not to have returned.
     given_up: usize,
+}
+
+/// All the jobs, each with a client of its own; what they saw together.
+async fn follow_all(config: ClientConfig) -> Result<Followed, BenchError> {
+    let client = Rc::new(LocalClient::new(config));
+    let mut jobs = JoinSet::new();
+    for _ in 0..JOBS {
+        let client = Rc::clone(&client);
+        jobs.spawn_local(async move { follow(&client).await });
+        tokio::time::sleep(APART).await;
+    }
+    let mut all = Followed::default();
+    while let Some(followed) = jobs.join_next().await {
+        let followed = followed.expect("invariant: following a job does not panic")?;
+        all.returned += followed.returned;
+        all.given_up += followed.given_up;
+    }
+    Ok(all)
 }
 
 async fn follow(client: &LocalClient) -> Result<Followed, ClientError> {
