@@ -55,6 +55,35 @@ fn presence_is_told(server: Server) -> TestResult {
     )
 }
 
+/// It subscribes to the hash of its id, so nothing has to be concluded.
+#[test]
+fn a_minion_that_filters_says_who_it_is() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |config| _ = config.set("zmq_filtering", "True"),
+        |site| {
+            for release in Release::ALL {
+                let id = release.minion_id();
+                site.prepare_minion(&id, MinionKind::Stock(release), |config| {
+                    config.set("zmq_filtering", "True");
+                })?;
+                site.start_prepared_minion(&id)?;
+            }
+            for release in Release::ALL {
+                site.wait_pending(&release.minion_id())?;
+                site.accept(&release.minion_id())?;
+            }
+            for release in Release::ALL {
+                site.wait_started(&release.minion_id())?;
+            }
+            wait_until("each connection to be tied", SOON, || {
+                let tied = metric(site, "saltern_subscribers{tie=\"tied\"} ").ok()?;
+                (tied == 3).then_some(())
+            })
+        },
+    )
+}
+
 /// What stock's `salt` prints too.
 const NOT_CONNECTED: &str = "Minion did not return. [Not connected]";
 
@@ -243,13 +272,18 @@ fn present(site: &Site, mark: usize, ids: &[&str]) -> Result<Event> {
 
 /// How many subscribers were closed for this reason.
 fn closed(site: &Site, reason: &str) -> Result<u64> {
+    let labels = format!("saltern_zmtp_closed_total{{listener=\"publish\",reason=\"{reason}\"}} ");
+    metric(site, &labels)
+}
+
+/// The value of the metric with this name and these labels.
+fn metric(site: &Site, labels: &str) -> Result<u64> {
     let metrics = site.saltern(&["metrics"])?;
     metrics.expect_code(0)?;
-    let labels = format!("saltern_zmtp_closed_total{{listener=\"publish\",reason=\"{reason}\"}} ");
     let line = metrics
         .stdout
         .lines()
-        .find_map(|line| line.strip_prefix(&labels));
-    let count = line.context("the metrics name every reason")?;
+        .find_map(|line| line.strip_prefix(labels));
+    let count = line.with_context(|| format!("there is no metric {labels:?}"))?;
     Ok(count.parse()?)
 }

@@ -212,19 +212,26 @@ fn behind_one_address_the_count_speaks_until_a_connection_goes() {
 
 #[test]
 fn a_connection_that_does_not_answer_stands_for_nobody() {
-    let mut at = At::with([1]);
-    at.opens(10, 9);
-    at.heard(1, 9);
-    at.opens(66, 9);
-    at.closes(10);
-    at.passes(SETTLED);
-    assert_eq!(at.asks(), [66]);
-    at.passes(ANSWER);
-    assert!(at.asks().is_empty());
-    assert_eq!(at.of(1), Standing::Away(CLOSED));
-    assert_eq!(at.table.counts(at.now).strangers, 1);
-    at.answers(66, 1);
-    assert_eq!(at.of(1), Standing::Connected, "late, but it is the answer");
+    let stale = Standing::Stale(Doubt::AddressShared);
+    for (is_tied, meanwhile) in [(false, Standing::Connected), (true, stale)] {
+        let mut at = At::with([1]);
+        at.opens(10, 9);
+        at.heard(1, 9);
+        if is_tied {
+            at.answers(10, 1);
+        }
+        at.opens(66, 9);
+        at.closes(10);
+        assert_eq!(at.of(1), meanwhile);
+        at.passes(SETTLED);
+        assert_eq!(at.asks(), [66]);
+        at.passes(ANSWER);
+        assert!(at.asks().is_empty());
+        assert_eq!(at.of(1), Standing::Away(CLOSED));
+        assert_eq!(at.table.counts(at.now).strangers, 1);
+        at.answers(66, 1);
+        assert_eq!(at.of(1), Standing::Connected, "late, but it is the answer");
+    }
 }
 
 #[test]
