@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 
-use saltern_config::yaml::Node;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
@@ -41,7 +40,7 @@ pub fn batch_part(
     minions: &[MinionId],
     services: &Services,
 ) -> Result<BatchPart, PartRefused> {
-    let load = load(plan, minions, services);
+    let load = load(plan, minions);
     let refused = |refused| match refused {
         Refused::Malformed(_) => PartRefused::Never("malformed"),
         _ => PartRefused::NotNow,
@@ -75,7 +74,7 @@ pub fn batch_part(
 }
 
 /// The load that a client would send, without a key.
-fn load(plan: &BatchPlan, minions: &[MinionId], services: &Services) -> Value {
+fn load(plan: &BatchPlan, minions: &[MinionId]) -> Value {
     let names = minions.iter().map(|id| id.as_str().into()).collect();
     let mut entries = vec![
         ("cmd", "publish".into()),
@@ -83,7 +82,7 @@ fn load(plan: &BatchPlan, minions: &[MinionId], services: &Services) -> Value {
         ("fun", plan.fun.clone()),
         ("arg", Value::Array(arguments(plan))),
         ("tgt_type", "list".into()),
-        ("ret", returners(plan, services)),
+        ("ret", plan.ret.clone()),
         ("jid", plan.jid.as_str().into()),
     ];
     if plan.options.as_map().is_some_and(|map| !map.is_empty()) {
@@ -104,20 +103,4 @@ fn arguments(plan: &BatchPlan) -> Vec<Value> {
         arguments.push(Value::Map(named.collect()));
     }
     arguments
-}
-
-/// A client adds `ext_job_cache` to what the user asked for (`_prep_pub` in
-/// `salt/client/__init__.py`).
-fn returners(plan: &BatchPlan, services: &Services) -> Value {
-    let asked = plan.ret.as_str().unwrap_or_default();
-    let site = services.config.raw("ext_job_cache").and_then(Node::as_str);
-    match site {
-        Some(cache) if !cache.is_empty() && !asked.split(',').any(|name| name == cache) => {
-            match asked {
-                "" => cache.into(),
-                asked => format!("{asked},{cache}").into(),
-            }
-        }
-        _ => plan.ret.clone(),
-    }
 }

@@ -149,10 +149,11 @@ fn who_may_not_publish_may_not_begin_a_batch() {
 
 #[test]
 fn a_part_is_what_a_client_would_publish_under_the_jid_of_the_batch() {
-    let site = site("ext_job_cache: redis\n");
+    let site = site("");
     let outcome = site.ask(clear(load(&site, wish("failhard", true)), 3));
     let mut plan = planned(&outcome).clone();
     plan.kwargs = Value::map([("name", "x")]);
+    plan.ret = "carbon".into();
     let part = batch_part(&plan, &ids(&["m2", "gone", "m1"]), &site.services).unwrap();
     assert_eq!(part.gone, ids(&["gone"]));
     let start = part.start.unwrap();
@@ -160,7 +161,7 @@ fn a_part_is_what_a_client_would_publish_under_the_jid_of_the_batch() {
     assert_eq!(start.job.minions, ids(&["m1", "m2"]));
     assert_eq!(start.job.tgt_type, "list");
     let stored = decode(start.job.load.bytes());
-    assert_eq!(stored.get("ret").and_then(Value::as_str), Some("redis"));
+    assert_eq!(stored.get("ret").and_then(Value::as_str), Some("carbon"));
     let named = Value::map([("__kwarg__", Value::from(true)), ("name", "x".into())]);
     let arguments = Value::Array(vec!["one".into(), named]);
     assert_eq!(stored.get("arg"), Some(&arguments));
