@@ -39,6 +39,7 @@ use tokio::time::Instant;
 use crate::answer::Answer;
 use crate::messages::{
     AfterCommit, BatchCall, BatchCalled, BatchReturns, BeginBatch, BeginJob, Fire, Persist,
+    WhoIsAwaited,
 };
 use crate::send::{Outbox, Sends};
 use batch::{Batch, Now, Phase};
@@ -50,6 +51,7 @@ use machine::{NOT_ACCEPTED, TIMEOUT};
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
     pub(crate) begin_job: Recipient<BeginJob>,
+    pub(crate) tracker: Recipient<WhoIsAwaited>,
     pub(crate) store: Recipient<Persist>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) reader: Arc<JobReader>,
@@ -214,19 +216,17 @@ impl Batches {
         };
         let (mut has_news, mut is_sending) = (has_news, false);
         let now = self.now();
-        if batch.phase == Phase::Running {
+        if batch.phase == Phase::Running && !batch.is_asking {
             has_news |= self.hear_late_ones(&mut batch, now);
+            self.ask_about_late_ones(&mut batch, now, context);
         }
         while batch.phase == Phase::Running {
-            let step = batch.machine.advance(now.moment);
-            if step.timed_out.is_empty() && step.send.is_empty() {
+            let send = batch.machine.advance(now.moment);
+            if send.is_empty() {
                 break;
             }
             has_news = true;
-            self.give_up(jid, step.timed_out, TIMEOUT, context);
-            if !step.send.is_empty() {
-                is_sending |= self.send(&mut batch, &step.send, context);
-            }
+            is_sending |= self.send(&mut batch, &send, context);
         }
         if has_news {
             batch.last_progress = now.unix;
@@ -257,6 +257,45 @@ impl Batches {
             }
         }
         was_wrong
+    }
+
+    /// Nobody is given up who may still be running the job: the tracker asks the minions, and knows.
+    fn ask_about_late_ones(&self, batch: &mut Batch, now: Now, context: &mut Context<Self>) {
+        let late = batch.machine.late(now.moment);
+        if late.is_empty() {
+            return;
+        }
+        batch.is_asking = true;
+        let jid = batch.plan.jid.clone();
+        let question = self.seed.tracker.send(WhoIsAwaited {
+            jid: jid.clone(),
+            minions: late,
+        });
+        let question = actix::fut::wrap_future::<_, Self>(question);
+        context.spawn(question.map(move |awaited, batches, context| {
+            // A tracker that does not answer knows nothing better.
+            batches.hear_who_is_awaited(&jid, &awaited.unwrap_or_default(), context);
+        }));
+    }
+
+    fn hear_who_is_awaited(
+        &mut self,
+        jid: &Jid,
+        awaited: &[MinionId],
+        context: &mut Context<Self>,
+    ) {
+        let now = self.now();
+        let Some(batch) = self.batches.get_mut(jid) else {
+            return;
+        };
+        batch.is_asking = false;
+        for minion in awaited {
+            batch.machine.is_awaited(minion, now.moment);
+        }
+        let timed_out = batch.machine.time_out(now.moment);
+        let has_news = !timed_out.is_empty();
+        self.give_up(jid, timed_out, TIMEOUT, context);
+        self.go_on(jid, has_news, context);
     }
 
     /// As in stock, after the beginning of a part has been told.
@@ -367,8 +406,9 @@ fn set_timer(batch: &mut Batch, now: Now, context: &mut Context<Batches>) {
     if let Some(timer) = batch.timer.take() {
         context.cancel_future(timer);
     }
-    let wakes_at = batch.machine.wakes_at();
-    if let Some(wakes_at) = wakes_at.filter(|_| batch.phase == Phase::Running) {
+    // Whom the tracker is asked about is due already; its answer wakes the batch.
+    let may_wake = batch.phase == Phase::Running && !batch.is_asking;
+    if let Some(wakes_at) = batch.machine.wakes_at().filter(|_| may_wake) {
         let jid = batch.plan.jid.clone();
         let pause = wakes_at.saturating_sub(now.moment);
         let timer = context.run_later(pause, move |batches, context| {

@@ -43,7 +43,7 @@ use crate::answer::Answer;
 use crate::batches::BatchFeed;
 use crate::messages::{
     AfterCommit, BatchReturn, BeginJob, Beginning, BegunJob, CloseOlderThan, Departed, Fire, Greet,
-    Persist, Publish, Report, Stored, TakeAnswer, TakeReturn,
+    Persist, Publish, Report, Stored, TakeAnswer, TakeReturn, WhoIsAwaited,
 };
 use crate::send::{Outbox, Sends};
 
@@ -531,6 +531,16 @@ impl Handler<Greet> for JobTracker {
         let stamp = self.seed.outside.stamp();
         let states = self.machine.overviews(MOST_STATES).into_iter();
         newcomer.tell(states.map(|overview| News::State(overview).event(&stamp)));
+    }
+}
+
+impl Handler<WhoIsAwaited> for JobTracker {
+    type Result = Vec<MinionId>;
+
+    fn handle(&mut self, question: WhoIsAwaited, _: &mut Self::Context) -> Vec<MinionId> {
+        let WhoIsAwaited { jid, mut minions } = question;
+        minions.retain(|minion| self.machine.is_awaited(&jid, minion));
+        minions
     }
 }
 

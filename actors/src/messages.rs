@@ -147,6 +147,17 @@ pub struct Report {
 #[rtype(result = "()")]
 pub struct CloseOlderThan(pub i64);
 
+/// Which of these minions of a job may still return: those that have not returned and are not given
+/// up. From Batches; none for a job that is not remembered.
+#[derive(Message)]
+#[rtype(result = "Vec<MinionId>")]
+pub struct WhoIsAwaited {
+    /// The job.
+    pub jid: Jid,
+    /// Those minions.
+    pub minions: Vec<MinionId>,
+}
+
 // ---- to JobStore ----------------------------------------------------------------------------
 
 /// Write, commit, and only then do the rest. From JobTracker and Batches.

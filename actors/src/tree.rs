@@ -336,6 +336,7 @@ impl Plan {
         let batches = self.start_batches(batches::Seed {
             services: services.clone(),
             begin_job: tracker.clone().recipient(),
+            tracker: tracker.clone().recipient(),
             store: store.clone().recipient(),
             bus: bus.clone().recipient(),
             reader: Arc::new(batch_reader),

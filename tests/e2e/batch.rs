@@ -105,6 +105,36 @@ fn an_async_batch_of_stock_goes_on_over_a_kill() -> TestResult {
     )
 }
 
+/// Stock's master gives a minion up after `timeout` and `gather_job_timeout`, whatever it does, and
+/// sends the next one its part beside it; ours knows that it runs the job.
+#[test]
+fn a_minion_that_runs_for_long_keeps_its_place() -> TestResult {
+    Site::run(
+        OURS,
+        |config| _ = config.set("timeout", 1).set("gather_job_timeout", 1),
+        |site| {
+            site.bring_up(&[("n1", MinionKind::Native), ("n2", MinionKind::Native)])?;
+            let run = saltern_cmd(site, &["-b", "1", "--async", "*", "cmd.run", "sleep 7"])?;
+            let jid = jid_of(&run)?;
+            let complete = site
+                .events()
+                .tag(&format!("salt/batch/{jid}/complete"), SOON)?;
+            ensure!(complete.data["completed"] == 2, "{complete:?}");
+            ensure!(complete.data["failed"] == 0, "{complete:?}");
+            let of_job = format!("salt/job/{jid}/");
+            let steps: Vec<String> = site
+                .events()
+                .since(0)
+                .iter()
+                .filter_map(|event| event.tag.strip_prefix(&of_job).map(str::to_owned))
+                .filter(|step| step == "new" || step.starts_with("ret/"))
+                .collect();
+            ensure!(steps == ["new", "ret/n1", "new", "ret/n2"], "{steps:?}");
+            Ok(())
+        },
+    )
+}
+
 #[test]
 fn stocks_runner_stops_a_batch_with_our_master() -> TestResult {
     a_batch_is_stopped(OURS)

@@ -55,6 +55,8 @@ pub(super) struct Batch {
     pub(super) phase: Phase,
     /// What was sent last may never have left: it is sent once more.
     pub(super) is_unsure: bool,
+    /// The tracker is being asked about minions that have had their time.
+    pub(super) is_asking: bool,
     /// Wakes it when the machine asks for that.
     pub(super) timer: Option<SpawnHandle>,
     /// When something last happened, in microseconds since 1970.
@@ -77,6 +79,7 @@ impl Batch {
             plan,
             phase: Phase::Storing,
             is_unsure: false,
+            is_asking: false,
             timer: None,
             written: None,
             is_behind: false,

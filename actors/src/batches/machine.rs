@@ -7,8 +7,9 @@
 //! - after a halt nobody is sent anything;
 //! - the same state comes out of what is stored, whatever the moment of a restart.
 //!
-//! The steps are those of stock 3008 (`progress_batch` in `salt/utils/batch_state.py`), but that a
-//! minion that returns after it was given up counts as done.
+//! The steps are those of stock 3008 (`progress_batch` in `salt/utils/batch_state.py`), but for two
+//! things that the master knows better here: a minion that may still be running the job keeps its
+//! place, and one that returns after it was given up counts as done.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -48,15 +49,6 @@ pub(crate) fn reason(text: &str) -> &'static str {
         "failed" => "failed",
         _ => TIMEOUT,
     }
-}
-
-/// What is to be done after a step.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Step {
-    /// Send these their part.
-    pub(crate) send: Vec<MinionId>,
-    /// These were given up.
-    pub(crate) timed_out: Vec<MinionId>,
 }
 
 /// The state of one batch.
@@ -102,7 +94,7 @@ pub(crate) struct Counts {
 /// What is known of one minion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It was sent its part, at this moment.
+    /// It was sent its part; the moment is that of the last sign of it.
     Active(Moment),
     /// It returned, with this code.
     Done(i64),
@@ -203,7 +195,18 @@ impl Machine {
         Some(held_place)
     }
 
-    /// Who [`Machine::advance`] would give up.
+    /// A minion may still be running the job: its patience begins anew.
+    pub(crate) fn is_awaited(&mut self, minion: &MinionId, now: Moment) {
+        if let Some(Fate::Active(since)) = self.known.get_mut(minion)
+            && *since != now
+        {
+            *since = now;
+            let deadline = now + self.rules.patience;
+            self.deadlines.push_back((deadline, minion.clone()));
+        }
+    }
+
+    /// Who has had its time.
     pub(crate) fn late(&self, now: Moment) -> Vec<MinionId> {
         let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
         let due = due.filter(|(at, minion)| self.is_due(*at, minion));
@@ -215,12 +218,9 @@ impl Machine {
         self.halted.get_or_insert_with(|| reason.to_owned());
     }
 
-    /// Gives up whoever has had its time, and fills the places that are free.
-    pub(crate) fn advance(&mut self, now: Moment) -> Step {
-        let mut step = Step {
-            timed_out: self.time_out(now),
-            ..Step::default()
-        };
+    /// Fills the places that are free; who is to be sent its part.
+    pub(crate) fn advance(&mut self, now: Moment) -> Vec<MinionId> {
+        let mut send = Vec::new();
         while self.resting.front().is_some_and(|until| *until <= now) {
             self.resting.pop_front();
         }
@@ -230,10 +230,10 @@ impl Machine {
             };
             if !self.known.contains_key(&next) {
                 self.activate(next.clone(), now);
-                step.send.push(next);
+                send.push(next);
             }
         }
-        step
+        send
     }
 
     fn free(&self) -> usize {
@@ -254,7 +254,8 @@ impl Machine {
         }
     }
 
-    fn time_out(&mut self, now: Moment) -> Vec<MinionId> {
+    /// Gives up whoever has had its time.
+    pub(crate) fn time_out(&mut self, now: Moment) -> Vec<MinionId> {
         let mut late = Vec::new();
         while let Some((deadline, minion)) = self.deadlines.pop_front() {
             if !self.is_due(deadline, &minion) {

@@ -29,8 +29,8 @@ fn rules(size: usize) -> Rules {
 }
 
 fn sent(machine: &mut Machine, now: u64) -> Vec<String> {
-    let step = machine.advance(seconds(now));
-    step.send.iter().map(ToString::to_string).collect()
+    let send = machine.advance(seconds(now));
+    send.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -66,24 +66,24 @@ fn a_place_rests_after_a_return_and_after_a_loss() {
     assert_eq!(sent(&mut machine, 1), [""; 0]);
     assert_eq!(machine.wakes_at(), Some(seconds(6)));
     assert_eq!(sent(&mut machine, 6), ["m001"]);
-    let step = machine.advance(seconds(21));
-    assert_eq!((step.timed_out, step.send), (vec![id(1)], vec![]));
+    assert_eq!(machine.time_out(seconds(21)), [id(1)]);
+    assert_eq!(sent(&mut machine, 21), [""; 0]);
     assert_eq!(sent(&mut machine, 26), ["m002"]);
 }
 
 #[test]
-fn who_says_nothing_is_given_up_and_who_returns_after_all_is_done() {
+fn who_has_had_its_time_is_given_up_unless_it_may_still_be_running() {
     let mut machine = Machine::new(rules(2), &ids(3));
     machine.advance(seconds(0));
-    machine.returned(&id(0), 0, seconds(14));
-    assert_eq!(machine.wakes_at(), Some(seconds(15)));
-    assert_eq!(sent(&mut machine, 14), ["m002"]);
-    assert_eq!(machine.late(seconds(15)), [id(1)]);
-    assert_eq!(machine.advance(seconds(15)).timed_out, [id(1)]);
+    assert_eq!(machine.late(seconds(15)), [id(0), id(1)]);
+    machine.is_awaited(&id(0), seconds(15));
+    assert_eq!(machine.time_out(seconds(15)), [id(1)]);
+    assert_eq!(sent(&mut machine, 15), ["m002"]);
+    assert_eq!(machine.wakes_at(), Some(seconds(30)));
     assert!(machine.returned(&id(1), 0, seconds(16)), "late, but true");
     let counts = machine.counts();
-    assert_eq!((counts.active, counts.done, counts.failed), (1, 2, 0));
-    assert_eq!(machine.advance(seconds(29)).timed_out, [id(2)]);
+    assert_eq!((counts.active, counts.done, counts.failed), (2, 1, 0));
+    assert_eq!(machine.time_out(seconds(30)), [id(0), id(2)]);
     assert!(machine.is_over());
 }
 
@@ -100,7 +100,7 @@ fn failhard_stops_at_the_first_bad_return_and_nothing_else_does() {
         machine.advance(seconds(0));
         machine.returned(&id(0), retcode, seconds(1));
         assert_eq!(machine.halted(), halts.then_some(FAILHARD));
-        assert_eq!(machine.advance(seconds(1)).send.is_empty(), halts);
+        assert_eq!(machine.advance(seconds(1)).is_empty(), halts);
         assert_eq!(machine.is_over(), halts);
     }
     let mut machine = Machine::new(
@@ -111,6 +111,7 @@ fn failhard_stops_at_the_first_bad_return_and_nothing_else_does() {
         &ids(2),
     );
     machine.advance(seconds(0));
+    assert_eq!(machine.time_out(seconds(15)), [id(0)]);
     assert_eq!(sent(&mut machine, 15), ["m001"], "a loss is no bad return");
 }
 
@@ -133,7 +134,7 @@ fn who_returned_unasked_is_not_asked_and_strangers_do_not_count() {
     assert!(!machine.returned(&id(9), 0, seconds(1)));
     assert_eq!(machine.pending_count(), 0);
     machine.returned(&id(0), 0, seconds(2));
-    assert_eq!(machine.advance(seconds(2)), Step::default());
+    assert!(machine.advance(seconds(2)).is_empty());
     assert!(machine.is_over());
 }
 
@@ -149,6 +150,7 @@ fn a_plan_that_names_a_minion_twice_asks_it_once() {
 enum Act {
     /// A minion returns, whether or not it was asked.
     Return(usize, i64),
+    Awaited(usize),
     Pass(u64),
     Restart,
     Stop,
@@ -158,6 +160,7 @@ fn acts(minions: usize) -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         8 => (0..minions + 1, prop_oneof![9 => Just(0_i64), 1 => Just(2)])
             .prop_map(|(minion, code)| Act::Return(minion, code)),
+        2 => (0..minions).prop_map(Act::Awaited),
         4 => (0..8_u64).prop_map(Act::Pass),
         1 => Just(Act::Restart),
         1 => Just(Act::Stop),
@@ -237,6 +240,7 @@ proptest! {
                     stored.returned.entry(minion.clone()).or_insert((code, now));
                     machine.returned(&minion, code, now);
                 }
+                Act::Awaited(minion) => machine.is_awaited(&id(minion), now),
                 Act::Pass(time) => now += seconds(time),
                 Act::Restart => machine = stored.resumed(&rules, &plan, now),
                 Act::Stop => machine.halt("stop"),
@@ -244,16 +248,17 @@ proptest! {
             check(&machine, &plan);
             let was_halted = machine.halted().is_some();
             let late = machine.late(now);
-            let step = machine.advance(now);
+            let timed_out = machine.time_out(now);
+            let send = machine.advance(now);
             stored.halted = machine.halted().map(str::to_owned);
-            stored.failed.extend(step.timed_out.iter().map(|minion| (minion.clone(), TIMEOUT)));
-            stored.sent.extend(step.send.iter().cloned());
-            prop_assert_eq!(&step.timed_out, &late);
-            prop_assert!(!was_halted || step.send.is_empty());
-            prop_assert!(step.send.is_empty() || machine.counts().active <= size);
+            stored.failed.extend(timed_out.iter().map(|minion| (minion.clone(), TIMEOUT)));
+            stored.sent.extend(send.iter().cloned());
+            prop_assert_eq!(&timed_out, &late);
+            prop_assert!(!was_halted || send.is_empty());
+            prop_assert!(send.is_empty() || machine.counts().active <= size);
             let room = size.saturating_sub(machine.resting().count());
-            prop_assert!(step.send.is_empty() || machine.counts().active <= room);
-            for minion in &step.send {
+            prop_assert!(send.is_empty() || machine.counts().active <= room);
+            for minion in &send {
                 prop_assert!(asked.insert(minion.clone()), "{minion} was asked twice");
             }
             check(&machine, &plan);
@@ -263,7 +268,8 @@ proptest! {
         // Left alone, every batch ends.
         while let Some(wakes_at) = machine.wakes_at() {
             now = now.max(wakes_at);
-            let _ = machine.advance(now);
+            machine.time_out(now);
+            machine.advance(now);
         }
         prop_assert!(machine.is_over());
         if machine.halted().is_none() {

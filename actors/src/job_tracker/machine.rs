@@ -261,6 +261,12 @@ impl Machine {
         self.signals.contains_key(jid)
     }
 
+    /// Whether a minion of a job has neither returned nor been given up.
+    pub(super) fn is_awaited(&self, jid: &Jid, minion: &MinionId) -> bool {
+        let entry = self.jobs.get(jid).and_then(|job| job.entry(minion));
+        entry.is_some_and(|entry| !entry.state().is_lost() && !entry.state().has_returned())
+    }
+
     /// Whether the job is open, or ended not long ago.
     pub(super) fn is_remembered(&self, jid: &Jid) -> bool {
         self.jobs.get(jid).is_some()
