@@ -175,7 +175,7 @@ impl Actor for JobStore {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        self.look_at_disk(context);
+        self.look_at_disk(false, context);
         self.measure();
         context.run_interval(DISK_INTERVAL, |_, context| context.notify(LookAtDisk));
     }
@@ -275,7 +275,7 @@ impl JobStore {
             Err(error) => {
                 self.give_up(follow, &error);
                 if error.is_full() {
-                    self.look_at_disk(context);
+                    self.look_at_disk(true, context);
                 }
             }
         }

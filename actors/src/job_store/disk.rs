@@ -73,6 +73,12 @@ impl DiskWatch {
         self.state
     }
 
+    /// A commit found no room, whatever the figures say (a quota; free space within the database,
+    /// but none for its log). The next look judges by the figures again, and so lets a commit try.
+    fn no_room(&mut self) -> Option<State> {
+        (std::mem::replace(&mut self.state, State::Full) != State::Full).then_some(State::Full)
+    }
+
     /// The new state, if it is a new one.
     pub(super) fn judge(&mut self, room: Room) -> Option<State> {
         let low = self.low.min(room.total / OF_SMALL);
@@ -128,12 +134,13 @@ impl Handler<LookAtDisk> for JobStore {
     type Result = ();
 
     fn handle(&mut self, _: LookAtDisk, context: &mut Self::Context) {
-        self.look_at_disk(context);
+        self.look_at_disk(false, context);
     }
 }
 
 impl JobStore {
-    pub(super) fn look_at_disk(&mut self, context: &mut Context<Self>) {
+    /// `found_full`: a commit has just found that there is no room.
+    pub(super) fn look_at_disk(&mut self, found_full: bool, context: &mut Context<Self>) {
         let looked = (self.seed.room_of)(&self.seed.database.lock());
         let room = match looked {
             Ok(room) => room,
@@ -147,7 +154,10 @@ impl JobStore {
             .room
             .set(i64::try_from(room.free).unwrap_or(i64::MAX));
         let was = self.disk.state();
-        let change = self.disk.judge(room);
+        let change = match found_full {
+            true => self.disk.no_room(),
+            false => self.disk.judge(room),
+        };
         let state = self.disk.state();
         metrics.is_full.set(i64::from(state == State::Full));
         if state == State::Full || state == State::Roomy || was == State::Full {
@@ -234,6 +244,18 @@ mod tests {
         watch.owed = 500;
         assert_eq!(watch.judge(room(500)), None);
         assert_eq!(watch.judge(room(625)), Some(State::Low));
+    }
+
+    #[test]
+    fn a_commit_knows_better_than_the_figures_until_the_next_look() {
+        let mut watch = DiskWatch::new(1_600);
+        assert_eq!(watch.no_room(), Some(State::Full));
+        assert_eq!(watch.no_room(), None);
+        let room = Room {
+            free: 5_000,
+            total: 1_000_000,
+        };
+        assert_eq!(watch.judge(room), Some(State::Roomy));
     }
 
     #[test]

@@ -97,7 +97,8 @@ fn carry_out(call: &Call, services: &Services, fire: &mut dyn FnMut(Event)) -> R
     }
     let keep = services.config.job_cache && services.site.runner_returns;
     let store = if keep {
-        kept(call, data.clone(), services)
+        let retcode = ran.retcode.unwrap_or(i64::from(!ran.success));
+        kept(call, data.clone(), (retcode, ran.success), services)
     } else {
         None
     };
@@ -108,7 +109,12 @@ fn carry_out(call: &Call, services: &Services, fire: &mut dyn FnMut(Event)) -> R
 }
 
 /// The call as a job of the master with one return, its own (`store_job` in `salt/utils/job.py`).
-fn kept(call: &Call, mut data: Fields, services: &Services) -> Option<StoreReturn> {
+fn kept(
+    call: &Call,
+    mut data: Fields,
+    (retcode, success): (i64, bool),
+    services: &Services,
+) -> Option<StoreReturn> {
     let id = services.config.id.as_str();
     let minion = MinionId::parse(id)
         .inspect_err(|error| tracing::error!(%error, jid = %call.jid, "a call is not kept"))
@@ -131,8 +137,8 @@ fn kept(call: &Call, mut data: Fields, services: &Services) -> Option<StoreRetur
             minion,
             received,
             fun: fun.clone(),
-            retcode: 0,
-            success: true,
+            retcode,
+            success,
             load: load.clone(),
         },
         job: JobRecord {

@@ -6,6 +6,9 @@
 //! back towards the damage. Rows keep their numbers; the new database has an identity of its own,
 //! so followers such as the mirror begin anew. When it takes too long the rest stays where it is, in the
 //! file that was set aside, for SQLite's own `.recover`.
+//!
+//! The new one is made beside the damaged one, and takes its place only when it is whole: a process
+//! that dies meanwhile begins anew at its next start.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -18,6 +21,7 @@ use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobDatabase};
 use crate::error::{Result, StoreError};
+use crate::files::{self, Create};
 
 /// What was saved of a damaged database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +43,7 @@ const BATCH: usize = 1_000;
 
 /// The tables in the order of their worth, with the columns of the first layout. Later ones are
 /// copied if the damaged database has them.
-const TABLES: [Table; 3] = [
+const TABLES: [Table; 5] = [
     Table {
         name: "jobs",
         columns: &[
@@ -58,6 +62,16 @@ const TABLES: [Table; 3] = [
         columns: &[
             "id", "jid", "minion", "received", "fun", "retcode", "success", "load",
         ],
+        later: &[],
+    },
+    Table {
+        name: "batches",
+        columns: &["rowid", "jid", "is_open", "halted", "plan"],
+        later: &[],
+    },
+    Table {
+        name: "batch_failed",
+        columns: &["id", "jid", "reason", "minions"],
         later: &[],
     },
 ];
@@ -82,34 +96,84 @@ impl JobDatabase {
         stamp: i64,
         is_enough: &dyn Fn() -> bool,
     ) -> Result<(Self, Option<Recovered>)> {
+        finish(path, stamp)?;
         let damage = match Self::open(path, limits) {
             Err(StoreError::Corrupt { detail, .. }) => detail,
             other => return Ok((other?, None)),
         };
-        let set_aside = schema::set_aside(path, stamp)?;
-        let database = Self::open(path, limits)?;
+        // Whatever becomes of this attempt: a large database would not be examined again.
+        schema::suspect(path);
+        let building = beside(path, ".recovering");
+        remove_database(&building)?;
+        let database = Self::open(&building, limits)?;
         let mut recovered = Recovered {
             damage,
-            set_aside,
+            set_aside: PathBuf::new(),
             jobs: 0,
             returns: 0,
             is_cut_short: false,
         };
-        copy(&database, &mut recovered, is_enough)?;
-        // The numbering begins behind what was copied.
+        copy(&database, path, &mut recovered, is_enough)?;
+        // Folds its log and removes it: one file is one rename.
+        database
+            .connection
+            .pragma_update(None, "journal_mode", "delete")
+            .map_err(|error| wrap(&building, "recover", error))?;
         drop(database);
+        rename(&building, &beside(path, BUILT))?;
+        recovered.set_aside = finish(path, stamp)?.unwrap_or_default();
+        // The numbering begins behind what was copied.
         Ok((Self::open(path, limits)?, Some(recovered)))
     }
+}
+
+/// What the new database is called between its completion and its taking the place of the damaged
+/// one.
+const BUILT: &str = ".recovered";
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Puts a recovered database that is whole in the place of the damaged one; where that is now.
+fn finish(path: &Path, stamp: i64) -> Result<Option<PathBuf>> {
+    let built = beside(path, BUILT);
+    if !built.exists() {
+        return Ok(None);
+    }
+    let set_aside = schema::set_aside(path, stamp)?;
+    let page = beside(path, FIRST_PAGE);
+    if page.exists() {
+        rename(&page, &beside(&set_aside, FIRST_PAGE))?;
+    }
+    rename(&built, path)?;
+    Ok(Some(set_aside))
+}
+
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).map_err(|error| StoreError::io("put in place", to, error))?;
+    files::sync_dir(to.parent().unwrap_or(Path::new(".")))
+}
+
+/// What an attempt that came to no end has left.
+fn remove_database(path: &Path) -> Result<()> {
+    for suffix in ["", "-wal", "-shm"] {
+        files::remove(&beside(path, suffix))?;
+    }
+    Ok(())
 }
 
 /// # Errors
 /// Only those of the new database.
 fn copy(
     database: &JobDatabase,
+    damaged: &Path,
     recovered: &mut Recovered,
     is_enough: &dyn Fn() -> bool,
 ) -> Result<()> {
-    let damaged = match open_damaged(&recovered.set_aside, database.path()) {
+    let damaged = match open_damaged(damaged, database.path()) {
         Ok(damaged) => damaged,
         Err(error) => {
             tracing::warn!(%error, "nothing can be read of the damaged job database");
@@ -163,6 +227,9 @@ fn is_of_the_row(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
 }
 
+/// Where the first page of the damaged file is kept if it had to be replaced.
+const FIRST_PAGE: &str = ".first-page";
+
 /// Opens the damaged file. If its first page is not that of a database, it gets the first page of
 /// the new one, which was laid out by the same steps; the old page is kept beside it.
 fn open_damaged(path: &Path, fresh: &Path) -> Result<Connection> {
@@ -201,9 +268,9 @@ fn replace_first_page(path: &Path, fresh: &Path) -> Result<()> {
         .open(path)
         .map_err(failed)?;
     damaged.read_exact_at(&mut page, 0).map_err(failed)?;
-    let mut kept = path.as_os_str().to_owned();
-    kept.push(".first-page");
-    fs::write(&kept, &page).map_err(failed)?;
+    let kept = beside(path, FIRST_PAGE);
+    // A second attempt finds the replacement.
+    files::create_new(&kept, &page, Create::PRIVATE)?;
     // The new database may have its first page in its log only.
     let source = Connection::open(fresh).map_err(|error| wrap(fresh, "recover", error))?;
     source
@@ -260,7 +327,8 @@ impl<'a> Walk<'a> {
                 return None;
             }
             if let Some((above, below)) = self.gap.take() {
-                let (rows, is_damaged) = self.read("id > ?1 AND id < ?2", "ASC", (above, below));
+                let (rows, is_damaged) =
+                    self.read("rowid > ?1 AND rowid < ?2", "ASC", (above, below));
                 // Up to the damage that was jumped over, and no further.
                 if let Some(last) = rows.last().and_then(|row| number(row))
                     && !is_damaged
@@ -273,7 +341,7 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let (rows, is_damaged) =
-                self.read("id < ?1 AND id > ?2", "DESC", (self.below, i64::MIN));
+                self.read("rowid < ?1 AND rowid > ?2", "DESC", (self.below, i64::MIN));
             if let Some(last) = rows.last().and_then(|row| number(row)) {
                 self.below = last;
             }
@@ -308,7 +376,7 @@ impl<'a> Walk<'a> {
                 return false;
             }
             let sql = format!(
-                "SELECT id FROM {} WHERE id < ?1 ORDER BY id DESC LIMIT 1",
+                "SELECT rowid FROM {} WHERE rowid < ?1 ORDER BY rowid DESC LIMIT 1",
                 self.table
             );
             let found = self
@@ -325,7 +393,7 @@ impl<'a> Walk<'a> {
     /// Some rows, and whether they end because one could not be read.
     fn read(&self, range: &str, order: &str, bounds: (i64, i64)) -> (Vec<Vec<Value>>, bool) {
         let sql = format!(
-            "SELECT {} FROM {} WHERE {range} ORDER BY id {order} LIMIT {BATCH}",
+            "SELECT {} FROM {} WHERE {range} ORDER BY rowid {order} LIMIT {BATCH}",
             self.columns.join(", "),
             self.table
         );

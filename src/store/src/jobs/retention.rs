@@ -75,6 +75,8 @@ impl JobDatabase {
         if let Some(before) = retention.before {
             let rows = self.remove(|transaction| expire(transaction, before, slice))?;
             if rows > 0 {
+                // Counted before these went.
+                self.excess = 0;
                 return Ok(Some(Removed {
                     reason: Reason::Age,
                     rows,
@@ -98,7 +100,9 @@ impl JobDatabase {
         };
         let mut jobs = Vec::new();
         let rows =
-            self.remove(|transaction| remove_oldest(transaction, most_jobs, slice, &mut jobs))?;
+            self.remove(|transaction| remove_oldest(transaction, most_jobs, slice, &mut jobs));
+        // After an error it is counted anew: others may have gone by then.
+        let rows = rows.inspect_err(|_| self.excess = 0)?;
         // All that are left may be waited for: then nothing is in excess.
         let gone = if rows == 0 {
             u64::MAX
@@ -169,7 +173,11 @@ fn expire(transaction: &Transaction<'_>, cutoff: i64, slice: i64) -> rusqlite::R
             return Ok(removed);
         }
         let oldest: Option<String> = transaction
-            .prepare_cached("SELECT jid FROM jobs WHERE created < ?1 ORDER BY created LIMIT 1")?
+            .prepare_cached(
+                "SELECT jid FROM jobs
+                 WHERE created < ?1 AND jid NOT IN (SELECT jid FROM batches WHERE is_open = 1)
+                 ORDER BY created LIMIT 1",
+            )?
             .query_row([cutoff], |row| row.get(0))
             .optional()?;
         let Some(jid) = oldest else { break };
@@ -187,7 +195,8 @@ fn expire(transaction: &Transaction<'_>, cutoff: i64, slice: i64) -> rusqlite::R
     Ok(removed)
 }
 
-/// Removes the oldest jobs that are not waited for; names those that are gone as a whole.
+/// Removes the oldest jobs that are not waited for, nor between two parts of a batch; names those
+/// that are gone as a whole.
 fn remove_oldest(
     transaction: &Transaction<'_>,
     most_jobs: u64,
@@ -201,7 +210,11 @@ fn remove_oldest(
             break;
         }
         let oldest: Option<String> = transaction
-            .prepare_cached("SELECT jid FROM jobs WHERE state <> 0 ORDER BY created LIMIT 1")?
+            .prepare_cached(
+                "SELECT jid FROM jobs
+                 WHERE state <> 0 AND jid NOT IN (SELECT jid FROM batches WHERE is_open = 1)
+                 ORDER BY created LIMIT 1",
+            )?
             .query_row([], |row| row.get(0))
             .optional()?;
         let Some(jid) = oldest else { break };

@@ -172,3 +172,64 @@ fn a_large_database_that_was_found_damaged_is_examined_at_the_next_start() {
     drop(database);
     JobDatabase::open(&path, limits).expect("whole again");
 }
+
+#[test]
+fn every_table_of_the_layout_is_recovered() {
+    let (_dir, path) = filled(1);
+    let raw = rusqlite::Connection::open(&path).expect("sqlite");
+    raw.execute_batch(
+        "INSERT INTO batches (jid, is_open, plan) VALUES ('1', 1, x'80');
+         INSERT INTO batch_failed (jid, reason, minions) VALUES ('1', 'timeout', '[]');",
+    )
+    .expect("a batch");
+    let tables = |connection: &rusqlite::Connection| -> Vec<(String, i64)> {
+        let names: Vec<String> = connection
+            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'meta'")
+            .expect("prepared")
+            .query_map([], |row| row.get(0))
+            .expect("read")
+            .collect::<Result<_, _>>()
+            .expect("names");
+        let count = |name: &String| {
+            let sql = format!("SELECT count(*) FROM {name}");
+            connection.query_row(&sql, [], |row| row.get(0))
+        };
+        let counts = names.iter().map(|name| count(name).expect("counted"));
+        names.iter().cloned().zip(counts).collect()
+    };
+    let before = tables(&raw);
+    assert!(before.iter().all(|(_, rows)| *rows > 0), "{before:?}");
+    drop(raw);
+    damage(&path, 0, 100);
+    let (database, _) = recover(&path);
+    drop(database);
+    let raw = rusqlite::Connection::open(&path).expect("sqlite");
+    assert_eq!(tables(&raw), before);
+}
+
+#[test]
+fn a_recovery_that_came_to_no_end_begins_anew() {
+    let (_dir, path) = filled(300);
+    damage(&path, 0, 100);
+    // What a process leaves that died while it copied.
+    let half = path.with_extension("sqlite.recovering");
+    drop(JobDatabase::open(&half, DatabaseLimits::default()).expect("a database"));
+    let (_, recovered) = recover(&path);
+    assert_eq!((recovered.jobs, recovered.returns), (300, 300));
+    assert!(!half.exists());
+}
+
+#[test]
+fn a_recovered_database_that_did_not_reach_its_place_is_put_there() {
+    let (_dir, path) = filled(300);
+    let built = path.with_extension("sqlite.recovered");
+    fs::copy(&path, &built).expect("a copy");
+    damage(&path, 0, 4096);
+    let limits = DatabaseLimits::default();
+    let (database, recovered) =
+        JobDatabase::open_or_recover(&path, limits, 78, &|| false).expect("a database");
+    assert_eq!(recovered, None);
+    let counts = database.reader().expect("a reader").counts();
+    assert_eq!(counts.expect("counted"), (300, 300));
+    assert!(path.with_extension("sqlite.damaged-78").exists() && !built.exists());
+}
