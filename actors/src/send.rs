@@ -5,8 +5,8 @@
 //! with [`Outbox::then`], waits behind: what follows a commit follows in its order.
 //!
 //! Who waits must never wait for each other: the arrows in `messages` form no circle, except that
-//! the store reports to the tracker, and the tracker to Batches; these messages are bounded
-//! otherwise and never wait.
+//! the store and the publisher report to the tracker, and the tracker to Batches; these messages
+//! are bounded otherwise and never wait.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
