@@ -108,6 +108,11 @@ impl Fleet {
         })
     }
 
+    /// What was acknowledged so far.
+    pub fn ledger(&self) -> &Path {
+        &self.ledger
+    }
+
     /// Asks the minions to stop, which lets them finish what is under way; gives the ledger.
     ///
     /// # Errors
