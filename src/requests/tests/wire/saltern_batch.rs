@@ -158,7 +158,7 @@ fn a_part_is_what_a_client_would_publish_under_the_jid_of_the_batch() {
     assert_eq!(part.gone, ids(&["gone"]));
     let start = part.start.unwrap();
     assert_eq!(start.job.jid, plan.jid);
-    assert_eq!(start.job.minions, ids(&["m1", "m2"]));
+    assert_eq!(start.job.minions, ids(&["m2", "m1"]));
     assert_eq!(start.job.tgt_type, "list");
     let stored = decode(start.job.load.bytes());
     assert_eq!(stored.get("ret").and_then(Value::as_str), Some("carbon"));
