@@ -2,7 +2,7 @@
 //! exit code of its own, and nothing is lost. The codes are those of `saltern_base::exit::Exit`.
 
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -168,38 +168,72 @@ fn chmod(path: &Path, mode: &str) -> Result<()> {
     Ok(())
 }
 
+/// The job database of a master that has stopped, whole in its main file.
+fn stopped_with_a_job(site: &mut Site) -> Result<PathBuf> {
+    site.bring_up(&[("m1", MinionKind::Native)])?;
+    site.salt(&["*", "test.ping"])?.expect_code(0)?;
+    site.kill_minion("m1");
+    site.stop_master()?;
+    let path = job_database(&site.path("cache"))?;
+    // Pages in the write-ahead log would take the place of damaged ones.
+    for log in ["-wal", "-shm"] {
+        let mut name = path.clone().into_os_string();
+        name.push(log);
+        std::fs::remove_file(name).or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })?;
+    }
+    Ok(path)
+}
+
 #[test]
-fn a_corrupt_job_database_is_refused_and_kept() -> TestResult {
+fn a_corrupt_job_database_is_set_aside_and_named() -> TestResult {
     Site::run(
         OURS,
         |_| {},
         |site| {
-            site.bring_up(&[("m1", MinionKind::Native)])?;
-            site.salt(&["*", "test.ping"])?.expect_code(0)?;
-            site.kill_minion("m1");
-            site.stop_master()?;
-            let path = job_database(&site.path("cache"))?;
-            // All of it: pages in the write-ahead log would take the place of damaged ones.
-            for log in ["-wal", "-shm"] {
-                let mut name = path.clone().into_os_string();
-                name.push(log);
-                std::fs::remove_file(name).or_else(|error| match error.kind() {
-                    std::io::ErrorKind::NotFound => Ok(()),
-                    _ => Err(error),
-                })?;
+            let path = stopped_with_a_job(site)?;
+            // Nothing of it can be read.
+            std::fs::write(&path, vec![0x5a; 8192])?;
+            site.announce("the job database was damaged");
+            site.start_master()?;
+            let said = std::fs::read_to_string(site.path("log/master.out"))?;
+            let directory = path.parent().context("it lies in a directory")?;
+            let mut kept = None;
+            for entry in std::fs::read_dir(directory)? {
+                let name = entry?.file_name().to_string_lossy().into_owned();
+                if name.contains(".damaged-") && said.contains(&format!("{name}\"")) {
+                    kept = Some(directory.join(name));
+                }
             }
-            let bytes = vec![0x5a; 8192];
-            std::fs::write(&path, &bytes)?;
-            let name = path
-                .file_name()
-                .context("a file has a name")?
-                .to_string_lossy()
-                .into_owned();
-            refused(site, DATA, &[&name])?;
+            let kept = kept.context("the log names the file that was set aside")?;
             ensure!(
-                std::fs::read(&path)? == bytes,
-                "the damaged database was changed"
+                std::fs::read(&kept)?.ends_with(&[0x5a; 4096]),
+                "what was set aside is not what was there"
             );
+            site.bring_up(&[("m2", MinionKind::Native)])?;
+            site.salt(&["m2", "test.ping"])?.expect_code(0)?;
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn a_job_database_of_a_newer_release_is_refused_and_kept() -> TestResult {
+    Site::run(
+        OURS,
+        |_| {},
+        |site| {
+            let path = stopped_with_a_job(site)?;
+            let mut bytes = std::fs::read(&path)?;
+            // SQLite's `user_version`.
+            let version = bytes.get_mut(60..64).context("a header")?;
+            version.copy_from_slice(&99_u32.to_be_bytes());
+            std::fs::write(&path, &bytes)?;
+            let name = path.file_name().context("a file has a name")?;
+            refused(site, DATA, &[&name.to_string_lossy(), "99"])?;
+            ensure!(std::fs::read(&path)? == bytes, "the database was changed");
             Ok(())
         },
     )
