@@ -26,7 +26,7 @@ use saltern_base::metrics::{
 };
 use saltern_base::seldom::Seldom;
 use saltern_model::{Compat, Jid};
-use saltern_store::jobs::{JobDatabase, JobState, Retention, Write, Written};
+use saltern_store::jobs::{JobDatabase, Retention, Write, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
 use tokio::time::Instant;
@@ -222,13 +222,7 @@ impl Handler<Persist> for JobStore {
         if let Some(job) = message.brought
             && self.brought.insert(job.jid.clone())
         {
-            let closed = Write::JobState {
-                jid: job.jid.clone(),
-                state: JobState::Complete,
-                at: job.created,
-                notes: None,
-            };
-            self.writes.extend([Write::Job(job), closed]);
+            self.writes.push(Write::ClosedJob(job));
         }
         self.writes.extend(message.writes);
         let count = self.writes.len() - before;

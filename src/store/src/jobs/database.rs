@@ -150,8 +150,9 @@ fn apply(
 ) -> rusqlite::Result<Written> {
     match write {
         Write::Return(record) => insert_return(transaction, next, record),
-        Write::Job(record) => insert_job(transaction, next, record),
-        Write::JobPart(record) => match insert_job(transaction, next, record)? {
+        Write::Job(record) => insert_job(transaction, next, record, JobState::Open),
+        Write::ClosedJob(record) => insert_job(transaction, next, record, JobState::Complete),
+        Write::JobPart(record) => match insert_job(transaction, next, record, JobState::Open)? {
             Written::Duplicate => replace_job(transaction, record),
             new => Ok(new),
         },
@@ -209,7 +210,9 @@ fn apply(
 fn pages_of(write: &Write) -> u64 {
     let bytes = match write {
         Write::Return(record) => record.load.as_ref().len(),
-        Write::Job(record) | Write::JobPart(record) => record.load.as_ref().len(),
+        Write::Job(record) | Write::JobPart(record) | Write::ClosedJob(record) => {
+            record.load.as_ref().len()
+        }
         _ => 0,
     };
     1 + u64::try_from(bytes).unwrap_or(0) / schema::PAGE_BYTES
@@ -255,11 +258,14 @@ fn insert_job(
     transaction: &Transaction<'_>,
     next: &mut NextIds,
     record: &JobRecord,
+    state: JobState,
 ) -> rusqlite::Result<Written> {
+    let finished = (state != JobState::Open).then_some(record.created);
     let inserted = transaction
         .prepare_cached(
-            "INSERT INTO jobs (id, jid, created, user, fun, tgt, tgt_type, nocache, state, load)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (jid) DO NOTHING",
+            "INSERT INTO jobs
+                 (id, jid, created, user, fun, tgt, tgt_type, nocache, state, load, finished)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (jid) DO NOTHING",
         )?
         .execute(params![
             next.job,
@@ -270,8 +276,9 @@ fn insert_job(
             record.tgt,
             record.tgt_type,
             record.nocache,
-            JobState::Open.code(),
+            state.code(),
             record.load.as_ref(),
+            finished,
         ])?;
     if inserted == 0 {
         return Ok(Written::Duplicate);

@@ -102,6 +102,9 @@ pub enum Write {
     /// A job that may be there already: 3008 publishes every part of a batch under one jid. The
     /// load is replaced as in stock's `save_load`, expected minions are added, the job is open.
     JobPart(JobRecord),
+    /// A job that comes with its return and that nobody waits for: complete when it is new. Answers
+    /// [`Written::Duplicate`], and changes nothing, when the jid is taken.
+    ClosedJob(JobRecord),
     /// More minions that a job expects (a syndic's, for instance).
     Expected {
         /// The job.

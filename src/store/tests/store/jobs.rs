@@ -132,6 +132,39 @@ fn a_jid_is_given_once_but_a_batch_publishes_parts_under_one() {
 }
 
 #[test]
+fn a_job_that_comes_with_its_return_changes_no_verdict() {
+    let (_dir, mut database) = open();
+    let expired = Write::JobState {
+        jid: jid(1),
+        state: JobState::Expired,
+        at: 7,
+        notes: None,
+    };
+    let late = Write::Return(ret(1, "a", Value::from("late")));
+    let other = Write::Return(ret(2, "a", Value::from("other")));
+    let written = database
+        .commit(&[
+            Write::Job(job(1, &["a", "b"])),
+            expired,
+            Write::ClosedJob(job(1, &["a"])),
+            late,
+            Write::ClosedJob(job(2, &["a"])),
+            other,
+        ])
+        .expect("committed");
+    assert_eq!(written[2], Written::Duplicate);
+    assert!(written[3].is_new() && written[4].is_new());
+    let reader = database.reader().expect("a reader");
+    let ended = |number| {
+        let job = reader.load(&jid(number)).expect("read").expect("a job");
+        (job.state, job.finished)
+    };
+    assert_eq!(ended(1), (JobState::Expired, Some(7)));
+    let created = job(2, &[]).created;
+    assert_eq!(ended(2), (JobState::Complete, Some(created)));
+}
+
+#[test]
 fn open_jobs_come_back_with_who_returned() {
     let (_dir, mut database) = open();
     database
