@@ -76,7 +76,7 @@ pub struct TakeReturn {
 #[rtype(result = "()")]
 pub struct TakeAnswer(pub ProbeAnswer);
 
-/// A load that was to be reported has gone to the subscribers, or never will. From Publisher; sent
+/// A load that was to be reported has gone to subscribers, or to nobody and never will. From Publisher; sent
 /// without regard to the mailbox's bound, once for each load that the tracker or the store sent.
 #[derive(Message)]
 #[rtype(result = "()")]

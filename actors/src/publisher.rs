@@ -164,7 +164,7 @@ impl Handler<Ask> for Publisher {
 }
 
 impl Publisher {
-    /// Whether the load went to the subscribers.
+    /// Whether the load went to any subscriber.
     fn publish(&self, jid: &Jid, publication: &Publication) -> bool {
         if !self.seed.rotation.look(&self.seed.services) {
             self.seed.metrics.not_sent.inc();
@@ -184,7 +184,7 @@ impl Publisher {
         FailPoint::PublishSent.pass();
         self.seed.metrics.loads.inc();
         tracing::debug!(%jid, queued, dropped, "published");
-        true
+        queued > 0
     }
 
     /// `{"enc": "aes", "load": <ciphertext>, "sig_algo": …, "sig": …}`.

@@ -289,6 +289,7 @@ impl Machine {
     fn wake(&mut self, at: Moment, timer: Timer, turn: &mut Turn<'_>) {
         match timer {
             Timer::Look(jid) => self.look(at, &jid, turn),
+            Timer::Again(jid) => self.send_again(jid, turn),
             Timer::Progress(jid) => self.tell_progress(&jid, turn),
             Timer::Flush => self.flush(turn),
             Timer::ProbeOver(probe) => self.missed(&probe, turn),
@@ -325,7 +326,11 @@ impl Machine {
     fn resumed(&mut self, resumed: Resumed, turn: &mut Turn<'_>) {
         let jid = resumed.job.jid.clone();
         // Those who are there connect again first; who is asked before does not hear it.
-        self.open(resumed.job, self.rules.timeout.max(RECONNECTING), turn.now);
+        let silence = match resumed.departure {
+            Departure::Again => self.rules.timeout + RECONNECTING,
+            Departure::Left | Departure::Never => self.rules.timeout.max(RECONNECTING),
+        };
+        self.open(resumed.job, silence, turn.now);
         let Some(job) = self.jobs.get_mut(&jid) else {
             return;
         };
@@ -338,9 +343,17 @@ impl Machine {
             Departure::Left => self.conclude(&jid, Vec::new(), turn),
             Departure::Again => {
                 self.conclude(&jid, Vec::new(), turn);
-                turn.effects.push(Effect::SendAgain(jid));
+                let again = turn.now.after(RECONNECTING);
+                self.timers.set(again, Timer::Again(jid));
             }
             Departure::Never => self.not_sent(&jid, turn),
+        }
+    }
+
+    fn send_again(&mut self, jid: Jid, turn: &mut Turn<'_>) {
+        let is_wanted = |job: &Job| job.is_open() && !job.has_left && job.missing().next().is_some();
+        if self.jobs.get(&jid).is_some_and(is_wanted) {
+            turn.effects.push(Effect::SendAgain(jid));
         }
     }
 

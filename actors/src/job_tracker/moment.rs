@@ -44,6 +44,8 @@ fn micros(time: Duration) -> u64 {
 pub(super) enum Timer {
     /// Whether a job needs anything.
     Look(Jid),
+    /// Send the load of a job once more, unless that has become needless.
+    Again(Jid),
     /// Say how far a job is.
     Progress(Jid),
     /// Send the probes that are wanted.

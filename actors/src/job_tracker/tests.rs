@@ -402,8 +402,11 @@ fn after_a_restart_what_may_not_have_left_is_sent_again_while_it_is_young() {
             Write::Job(young(4, "test.ping")),
             published(4),
         ]);
+        let began = Instant::now();
         let publish = rig.publisher.recv().await.unwrap();
         assert_eq!((publish.jid, publish.is_job), (jid(2), true));
+        // Not before those who are there have connected again.
+        assert!(began.elapsed() >= Duration::from_secs(10));
         // The old one and the one without a load were never sent: their minions cannot return.
         let mut never = Vec::new();
         for _ in 0..2 {
