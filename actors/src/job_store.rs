@@ -355,6 +355,7 @@ impl JobStore {
                 let publish = Publish {
                     jid: begun.job.jid.clone(),
                     is_job: true,
+                    minions: begun.job.minions.clone(),
                     publication: begun.publication,
                 };
                 publishes.push((std::mem::take(&mut events), publish));

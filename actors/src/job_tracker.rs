@@ -145,6 +145,8 @@ impl JobTracker {
             self.known.learn(&record.jid);
             let departure = match job.published {
                 Some(_) => Departure::Left,
+                // Who returned it had got it.
+                None if !returned.is_empty() => Departure::Left,
                 None if record.created >= youngest => Departure::Again,
                 None => Departure::Never,
             };
@@ -260,6 +262,7 @@ impl JobTracker {
             publication: self.seed.outside.probe(&probe, minions),
             jid: probe,
             is_job: false,
+            minions: Vec::new(),
         };
         self.outbox.push(context, &self.seed.publisher, publish);
     }
@@ -268,12 +271,17 @@ impl JobTracker {
         let stored = self.seed.reader.load(jid);
         let job =
             stored.inspect_err(|error| tracing::error!(%jid, %error, "a job is not sent again"));
-        let job = job.ok().flatten();
-        let again = job.and_then(|job| self.seed.outside.again(&job.record));
+        // Of what cannot be read nothing is said: its minions are asked what they run.
+        let Some(job) = job.ok().flatten() else {
+            return;
+        };
+        let again = self.seed.outside.again(&job.record);
+        let minions = job.record.minions;
         let Some(publication) = again else {
             // Told like a load that cannot be sent: by a message, because a step is under way.
             context.notify(Departed {
                 jid: jid.clone(),
+                minions,
                 has_left: false,
             });
             return;
@@ -282,6 +290,7 @@ impl JobTracker {
         let publish = Publish {
             jid: jid.clone(),
             is_job: true,
+            minions,
             publication,
         };
         self.outbox.push(context, &self.seed.publisher, publish);
@@ -509,9 +518,14 @@ impl Handler<Stored> for JobTracker {
 impl Handler<Departed> for JobTracker {
     type Result = ();
 
-    fn handle(&mut self, Departed { jid, has_left }: Departed, context: &mut Self::Context) {
+    fn handle(&mut self, departed: Departed, context: &mut Self::Context) {
+        let Departed {
+            jid,
+            minions,
+            has_left,
+        } = departed;
         if !has_left {
-            return self.step(JobEvent::NotSent(jid), context);
+            return self.step(JobEvent::NotSent(jid, minions), context);
         }
         if self.departures.is_empty() {
             context.run_later(DEPARTURES_WRITTEN, Self::write_departures);

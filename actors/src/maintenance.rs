@@ -130,6 +130,7 @@ impl Maintenance {
         let publish = Publish {
             jid,
             is_job: false,
+            minions: Vec::new(),
             publication,
         };
         self.outbox.push(context, &self.seed.publisher, publish);

@@ -83,6 +83,8 @@ pub struct TakeAnswer(pub ProbeAnswer);
 pub struct Departed {
     /// The job.
     pub jid: Jid,
+    /// To whom it was to go.
+    pub minions: Vec<MinionId>,
     /// Whether it left.
     pub has_left: bool,
 }
@@ -308,6 +310,8 @@ pub struct Publish {
     pub jid: Jid,
     /// It is a job: the tracker is told when it has left.
     pub is_job: bool,
+    /// Of a job, those to whom this load is to go: of a batch, the minions of this part.
+    pub minions: Vec<MinionId>,
     /// The load.
     pub publication: Publication,
 }

@@ -125,12 +125,17 @@ impl Handler<Publish> for Publisher {
         let Publish {
             jid,
             is_job,
+            minions,
             publication,
         } = publish;
         let has_left = self.publish(&jid, &publication);
         if is_job && let Some(tracker) = &*self.seed.tracker.lock() {
             // Never waits: the tracker may be waiting for this actor.
-            tracker.do_send(Departed { jid, has_left });
+            tracker.do_send(Departed {
+                jid,
+                minions,
+                has_left,
+            });
         }
     }
 }

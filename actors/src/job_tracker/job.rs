@@ -18,6 +18,8 @@ pub(super) enum Reason {
     NotConnected(Arc<str>),
     /// The load never left the master.
     NotSent,
+    /// A master before this one may have sent it, and it is too old to be sent again.
+    PerhapsNotSent,
     /// It was asked and did not answer.
     NoAnswer,
     /// It answered, but could not say what it runs.
@@ -34,6 +36,7 @@ impl Reason {
         match self {
             Self::NotConnected(why) => why,
             Self::NotSent => "the job was not sent to it",
+            Self::PerhapsNotSent => "it is not known whether the job was sent to it",
             Self::NoAnswer => "it did not answer when it was asked",
             Self::CannotSay => "it cannot say which jobs it runs",
             Self::NotRunning => "it does not run the job and has not returned",
@@ -204,6 +207,8 @@ pub(super) struct Job {
     /// When it, or its last part, was stored.
     pub(super) begun: Moment,
     pub(super) has_left: bool,
+    /// A master, or a tracker, before this one had it, and nobody knows whether it left.
+    pub(super) may_have_left: bool,
     /// When something of it was last heard that ends a silence.
     pub(super) heard: Moment,
     /// When its minions were last asked; its beginning before that.
@@ -230,6 +235,7 @@ impl Job {
             counts: Counts::default(),
             begun: now,
             has_left: false,
+            may_have_left: false,
             heard: now,
             asked: now,
             silence: Duration::ZERO,

@@ -78,8 +78,8 @@ pub(super) enum JobEvent {
     Resumed(Resumed),
     /// The load of a job went to the publish port.
     Left(Jid),
-    /// It never will.
-    NotSent(Jid),
+    /// It, or the part of it for these minions, never will.
+    NotSent(Jid, Vec<MinionId>),
     /// A return is in the store.
     Returned(Returned),
     /// A minion has answered a probe.
@@ -240,7 +240,7 @@ impl Machine {
             JobEvent::Begun(begun) => self.begun(begun, &mut turn),
             JobEvent::Resumed(resumed) => self.resumed(resumed, &mut turn),
             JobEvent::Left(jid) => self.left(&jid, now),
-            JobEvent::NotSent(jid) => self.not_sent(&jid, &mut turn),
+            JobEvent::NotSent(jid, minions) => self.not_sent(&jid, &minions, &mut turn),
             JobEvent::Returned(returned) => self.returned(&returned, &mut turn),
             JobEvent::Answered(answered) => self.answered(&answered, &mut turn),
             JobEvent::Asked(asked) => self.asked(asked, &mut turn),
@@ -339,6 +339,7 @@ impl Machine {
         }
         resumed.notes.restore(job);
         job.has_left = resumed.departure == Departure::Left;
+        job.may_have_left = true;
         match resumed.departure {
             Departure::Left => self.conclude(&jid, Vec::new(), turn),
             Departure::Again => {
@@ -346,12 +347,17 @@ impl Machine {
                 let again = turn.now.after(RECONNECTING);
                 self.timers.set(again, Timer::Again(jid));
             }
-            Departure::Never => self.not_sent(&jid, turn),
+            Departure::Never => {
+                let missing = job.missing().map(|(minion, _)| minion.clone());
+                let missing: Vec<MinionId> = missing.collect();
+                self.not_sent(&jid, &missing, turn);
+            }
         }
     }
 
     fn send_again(&mut self, jid: Jid, turn: &mut Turn<'_>) {
-        let is_wanted = |job: &Job| job.is_open() && !job.has_left && job.missing().next().is_some();
+        let is_wanted =
+            |job: &Job| job.is_open() && !job.has_left && job.missing().next().is_some();
         if self.jobs.get(&jid).is_some_and(is_wanted) {
             turn.effects.push(Effect::SendAgain(jid));
         }
@@ -364,20 +370,21 @@ impl Machine {
         }
     }
 
-    fn not_sent(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
+    fn not_sent(&mut self, jid: &Jid, minions: &[MinionId], turn: &mut Turn<'_>) {
         let Some(job) = self.jobs.get_mut(jid).filter(|job| job.is_open()) else {
             return;
         };
-        let missing = job.missing();
-        let expected: Vec<MinionId> = missing
-            .filter(|(_, entry)| *entry.state() == MinionState::Expected)
-            .map(|(minion, _)| minion.clone())
-            .collect();
-        let lost = MinionState::Unreachable(Reason::NotSent);
-        let changes = expected
-            .iter()
-            .filter_map(|minion| change(job, minion, lost.clone()))
-            .collect();
+        let lost = match job.may_have_left {
+            true => MinionState::Unknown(Reason::PerhapsNotSent),
+            false => MinionState::Unreachable(Reason::NotSent),
+        };
+        let mut changes = Vec::new();
+        for minion in minions {
+            let entry = job.entry(minion);
+            if entry.is_some_and(|entry| *entry.state() == MinionState::Expected) {
+                changes.extend(change(job, minion, lost.clone()));
+            }
+        }
         self.conclude(jid, changes, turn);
     }
 

@@ -103,6 +103,7 @@ fn word(reason: &Reason) -> String {
     match reason {
         Reason::NotConnected(why) => format!("{NOT_CONNECTED}{why}"),
         Reason::NotSent => "not_sent".to_owned(),
+        Reason::PerhapsNotSent => "perhaps_not_sent".to_owned(),
         Reason::NoAnswer => "no_answer".to_owned(),
         Reason::CannotSay => "cannot_say".to_owned(),
         Reason::NotRunning => "not_running".to_owned(),
@@ -113,6 +114,7 @@ fn word(reason: &Reason) -> String {
 fn reason(word: &str) -> Option<Reason> {
     Some(match word {
         "not_sent" => Reason::NotSent,
+        "perhaps_not_sent" => Reason::PerhapsNotSent,
         "no_answer" => Reason::NoAnswer,
         "cannot_say" => Reason::CannotSay,
         "not_running" => Reason::NotRunning,
@@ -136,6 +138,7 @@ mod tests {
                 (id("d"), Reason::CannotSay),
                 (id("e"), Reason::NotRunning),
                 (id("f"), Reason::Killed),
+                (id("h"), Reason::PerhapsNotSent),
             ],
             signalled: vec![id("f"), id("g")],
         };

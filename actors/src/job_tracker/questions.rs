@@ -34,6 +34,7 @@ impl Job {
         self.silence = silence;
         self.rounds = 0;
         self.has_left = false;
+        self.may_have_left = false;
         self.settled = None;
     }
 
@@ -261,7 +262,9 @@ impl Machine {
         let lost = |reason| Some(MinionState::Unknown(reason));
         let after = match entry.state() {
             MinionState::Returned { .. } | MinionState::Unreachable(Reason::NotSent) => None,
-            MinionState::Unknown(Reason::Killed | Reason::NotRunning) => None,
+            MinionState::Unknown(Reason::Killed | Reason::NotRunning | Reason::PerhapsNotSent) => {
+                None
+            }
             _ if entry.was_signalled => lost(Reason::Killed),
             MinionState::Ending { since } if now.since(*since) < gather => None,
             MinionState::Ending { .. } | MinionState::Unknown(_) => lost(Reason::NotRunning),

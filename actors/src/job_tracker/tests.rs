@@ -219,6 +219,7 @@ fn published(number: u32) -> Write {
 fn departed(number: u32, has_left: bool) -> Departed {
     Departed {
         jid: jid(number),
+        minions: ids(&["a"]),
         has_left,
     }
 }
@@ -401,19 +402,25 @@ fn after_a_restart_what_may_not_have_left_is_sent_again_while_it_is_young() {
             Write::Job(young(3, "no.load")),
             Write::Job(young(4, "test.ping")),
             published(4),
+            // It was returned, so it had left.
+            Write::Job(JobRecord {
+                minions: ids(&["a", "b"]),
+                ..young(5, "test.ping")
+            }),
+            Write::Return(record(5, "a")),
         ]);
         let began = Instant::now();
         let publish = rig.publisher.recv().await.unwrap();
         assert_eq!((publish.jid, publish.is_job), (jid(2), true));
         // Not before those who are there have connected again.
         assert!(began.elapsed() >= Duration::from_secs(10));
-        // The old one and the one without a load were never sent: their minions cannot return.
+        // Nobody knows whether the old one and the one without a load were sent.
         let mut never = Vec::new();
         for _ in 0..2 {
             let (word, data) = rig.told().await;
             assert_eq!(
                 (word.as_str(), verdict_of(&data, "a")),
-                ("verdict", "unreachable")
+                ("verdict", "unknown")
             );
             never.push(data.get("jid").and_then(Value::as_str).unwrap().to_owned());
         }
@@ -448,6 +455,24 @@ fn that_a_job_has_left_is_written_with_the_next_commit_or_soon_alone() {
         rig.tracker.send(departed(4, false)).await.unwrap();
         assert_eq!(verdict_of(&rig.told().await.1, "a"), "unreachable");
         assert_eq!(rig.kept().await, [(jid(4), JobState::Open)]);
+    });
+}
+
+#[test]
+fn of_a_part_that_cannot_be_sent_only_its_own_minions_are_said_not_to_have_got_it() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a"])).await.unwrap();
+        rig.tracker.send(departed(1, true)).await.unwrap();
+        rig.tracker.send(begun(1, &["b"])).await.unwrap();
+        let part = Departed {
+            minions: ids(&["b"]),
+            ..departed(1, false)
+        };
+        rig.tracker.send(part).await.unwrap();
+        let (_, data) = rig.told().await;
+        assert_eq!(verdict_of(&data, "b"), "unreachable");
+        assert_eq!(data.get("minions").unwrap().as_map().unwrap().len(), 1);
     });
 }
 
