@@ -38,7 +38,7 @@ use self::machine::{
 use self::moment::Moment;
 use self::news::News;
 use self::notes::Notes;
-use self::outside::find_job_return;
+use self::outside::{Around, find_job_return};
 use crate::answer::Answer;
 use crate::batches::BatchFeed;
 use crate::messages::{
@@ -118,6 +118,13 @@ impl Actor for JobTracker {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
+        // Batches goes on with them later; until then their jobs shall not end.
+        match self.seed.reader.open_batches() {
+            Ok(batches) => batches
+                .iter()
+                .for_each(|batch| self.seed.batches.follow(&batch.jid)),
+            Err(error) => tracing::error!(%error, "open batches cannot be read"),
+        }
         match self.seed.reader.open_jobs() {
             Ok(jobs) => self.take_up(jobs, context),
             Err(error) => tracing::error!(%error, "open jobs cannot be taken up"),
@@ -170,7 +177,11 @@ impl JobTracker {
     /// Hands an event to the machine and carries out what comes of it.
     fn step(&mut self, event: JobEvent, context: &mut Context<Self>) {
         let now = self.now();
-        let effects = self.machine.step(now, event, &*self.seed.outside);
+        let around = Around {
+            outside: &*self.seed.outside,
+            batches: &self.seed.batches,
+        };
+        let effects = self.machine.step(now, event, &around);
         if !effects.is_empty() {
             self.carry_out(effects, context);
         }

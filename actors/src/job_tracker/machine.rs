@@ -8,7 +8,8 @@
 //! 1. Who has returned has returned: no event changes that, and no return counts twice.
 //! 2. A minion is failed only by the return code of its own return; silence makes it unknown or
 //!    unreachable, each with its reason, and a return amends either.
-//! 3. A job is complete exactly when all its minions have returned. Expired and killed jobs are
+//! 3. A job is complete exactly when all its minions have returned and, of a batch, no part
+//!    follows. Expired and killed jobs are
 //!    amended by late returns as long as they are remembered, up to complete.
 //! 4. Every open job has a timer ahead, so that it ends without any further event; and its end is
 //!    told once.
@@ -41,6 +42,9 @@ const PROGRESS: Duration = Duration::from_millis(250);
 /// The time that stock minions take at most to connect again by default (`recon_max`).
 const RECONNECTING: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether a job that is kept open is to end.
+const HELD: Duration = Duration::from_millis(500);
+
 /// Jobs that send signals to other jobs and are remembered as such.
 const MOST_SIGNALS: usize = 1_000;
 
@@ -67,6 +71,8 @@ pub(crate) trait World {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
     /// A new jid.
     fn mint(&self) -> Jid;
+    /// Whether further parts of a job may follow, so that it does not end with those it has.
+    fn is_held(&self, jid: &Jid) -> bool;
 }
 
 /// What happens.
@@ -474,6 +480,14 @@ impl Machine {
             let jid = jid.clone();
             let verdict = News::Verdict { jid, changes };
             turn.effects.push(Effect::Tell(verdict));
+        }
+        if job.is_open() && counts.awaited() == 0 && turn.world.is_held(jid) {
+            job.settled = None;
+            self.look_by(jid, turn.now.after(HELD));
+            if has_changed {
+                self.keep(jid, turn);
+            }
+            return;
         }
         let is_complete = counts.returned() == counts.total();
         if is_complete && job.state != JobState::Complete {

@@ -8,12 +8,17 @@ use saltern_requests::{Publication, Services, probe, publication_again};
 use saltern_wire::msgpack::{Dialect, Encoder};
 
 use super::machine::{Rules, World};
+use crate::batches::BatchFeed;
 
 /// Minions over all open jobs, and over ended ones that are remembered; a job counts as one more.
 const MOST_REMEMBERED: (usize, usize) = (2_000_000, 200_000);
 
 /// See the module.
-pub(crate) trait Outside: World + Send + Sync {
+pub(crate) trait Outside: Send + Sync {
+    /// Why a minion certainly hears nothing at this moment; `None` when it may.
+    fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
+    /// A new jid.
+    fn mint(&self) -> Jid;
     /// Microseconds since 1970.
     fn micros(&self) -> i64;
     /// Now, as `_stamp` of an event.
@@ -26,7 +31,27 @@ pub(crate) trait Outside: World + Send + Sync {
     fn again(&self, job: &JobRecord) -> Option<Publication>;
 }
 
-impl World for Services {
+/// The rest of the master, and the batches.
+pub(super) struct Around<'a> {
+    pub(super) outside: &'a dyn Outside,
+    pub(super) batches: &'a BatchFeed,
+}
+
+impl World for Around<'_> {
+    fn absence(&self, minion: &MinionId) -> Option<Arc<str>> {
+        self.outside.absence(minion)
+    }
+
+    fn mint(&self) -> Jid {
+        self.outside.mint()
+    }
+
+    fn is_held(&self, jid: &Jid) -> bool {
+        self.batches.follows(jid)
+    }
+}
+
+impl Outside for Services {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>> {
         let standing = self.surroundings.state(minion);
         matches!(standing, Standing::Away(_)).then(|| standing.to_string().into())
@@ -35,9 +60,7 @@ impl World for Services {
     fn mint(&self) -> Jid {
         self.minter.mint()
     }
-}
 
-impl Outside for Services {
     fn micros(&self) -> i64 {
         self.clock.unix_micros()
     }

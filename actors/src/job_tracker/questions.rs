@@ -87,6 +87,13 @@ impl Machine {
         {
             return self.end(jid, JobState::Expired, turn);
         }
+        if job.settled.is_none() && job.counts().awaited() == 0 {
+            // It was held open.
+            self.conclude(jid, Vec::new(), turn);
+        }
+        let Some(job) = self.jobs.get_mut(jid).filter(|job| job.is_open()) else {
+            return;
+        };
         let is_round = now >= job.round_at(&self.rules);
         if is_round || job.counts().ending() > 0 {
             let needs = needs(job, is_round, &self.rules, turn);

@@ -102,6 +102,10 @@ impl World for Site {
         self.minted.set(self.minted.get() + 1);
         jid(1_000_000 + self.minted.get())
     }
+
+    fn is_held(&self, _: &Jid) -> bool {
+        false
+    }
 }
 
 fn jid(number: u32) -> Jid {

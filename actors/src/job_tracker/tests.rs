@@ -15,7 +15,7 @@ use saltern_wire::msgpack::{Dialect, Value, decode_exact, encode};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
-use super::machine::{Rules, World};
+use super::machine::Rules;
 use super::*;
 use crate::messages::StoredReturn;
 use crate::testing::{Port, event, in_system, recorder, tree};
@@ -30,7 +30,7 @@ struct Still {
     minted: AtomicU32,
 }
 
-impl World for Still {
+impl Outside for Still {
     fn absence(&self, _: &MinionId) -> Option<Arc<str>> {
         None
     }
@@ -38,9 +38,7 @@ impl World for Still {
     fn mint(&self) -> Jid {
         jid(900_000 + self.minted.fetch_add(1, Ordering::Relaxed))
     }
-}
 
-impl Outside for Still {
     fn micros(&self) -> i64 {
         NOW
     }
@@ -79,6 +77,7 @@ struct Rig {
     tree: Tree,
     tracker: Addr<JobTracker>,
     metrics: TrackerMetrics,
+    batches: Arc<BatchFeed>,
     store: UnboundedReceiver<Persist>,
     bus: UnboundedReceiver<Fire>,
     /// What [`Rig::told`] has taken off the bus and not yet returned.
@@ -99,12 +98,13 @@ fn rig(writes: &[Write]) -> Rig {
     let (to_store, store) = recorder();
     let (to_bus, bus) = recorder();
     let (to_publisher, publisher) = recorder();
+    let batches = Arc::<BatchFeed>::default();
     let seed = Seed {
         store: to_store,
         bus: to_bus,
         publisher: to_publisher,
         reader: Arc::new(database.reader().unwrap()),
-        batches: Arc::default(),
+        batches: batches.clone(),
         outside: Arc::new(Still::default()),
         metrics: metrics.clone(),
     };
@@ -118,6 +118,7 @@ fn rig(writes: &[Write]) -> Rig {
         tree,
         tracker,
         metrics,
+        batches,
         store,
         bus,
         heard: VecDeque::new(),
@@ -338,6 +339,36 @@ fn a_job_is_complete_when_all_have_returned_and_later_returns_do_not_matter() {
             .unwrap();
         assert_eq!(rig.finished("complete"), 1);
         assert!(rig.store.try_recv().is_err());
+    });
+}
+
+#[test]
+fn the_job_of_a_batch_ends_once_and_with_its_batch() {
+    in_system(async {
+        let plan = Write::Batch {
+            jid: jid(1),
+            plan: Packed::new(&b"\x80"[..]),
+        };
+        // One of before a restart, of which Batches has not heard yet.
+        let first = [
+            plan,
+            Write::Job(job(1, &["a"])),
+            Write::Return(record(1, "a")),
+        ];
+        let mut rig = rig(&first);
+        for minion in ["b", "c"] {
+            rig.tracker.send(begun(1, &[minion])).await.unwrap();
+            rig.tracker.send(stored(&[(1, minion)])).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        assert_eq!(rig.metrics.open.get(), 1);
+        assert!(rig.store.try_recv().is_err());
+        rig.batches.forget(&jid(1));
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
+        let (word, data) = rig.told().await;
+        assert_eq!(word, "finished");
+        assert_eq!(data.get("returned").unwrap().as_array().unwrap().len(), 3);
+        assert_eq!(rig.finished("complete"), 1);
     });
 }
 
