@@ -289,6 +289,13 @@ impl Job {
         self.minions.iter()
     }
 
+    /// Nobody is told any more what runs it.
+    pub(super) fn forget_what_was_said(&mut self) {
+        for entry in self.minions.values_mut() {
+            entry.said = None;
+        }
+    }
+
     /// The minions that have not returned.
     pub(super) fn missing(&self) -> impl Iterator<Item = (&MinionId, &Entry)> {
         self.entries()

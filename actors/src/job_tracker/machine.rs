@@ -16,7 +16,8 @@
 //! 5. Nobody is asked twice at a time, and probes leave no faster than their rate.
 //! 6. Whom to ask about what is listed only for minions of open jobs that have not returned.
 //! 7. What is remembered is bounded: jobs by the weight of their minions, questions of clients and
-//!    signals by their number, probes by their rate.
+//!    signals by their number, probes by their rate; what minions say of a job goes with their
+//!    return and with its end.
 //! 8. A machine that is built anew from the store and the notes says of every minion what the one
 //!    before it said, but that who was running or about to end is expected.
 
@@ -408,6 +409,9 @@ impl Machine {
         let Some(before) = job.put(minion, MinionState::Returned { retcode }) else {
             return;
         };
+        if let Some(entry) = job.entry_mut(minion) {
+            entry.said = None;
+        }
         job.heard = turn.now;
         let changes = if before.is_lost() || !job.is_open() {
             let after = MinionState::Returned { retcode };
@@ -530,6 +534,7 @@ impl Machine {
             self.learned.learn(&fun, took);
         }
         self.asks -= std::mem::take(&mut job.asks).len();
+        job.forget_what_was_said();
         job.look_at = None;
         let listed = job.missing().filter(|(_, entry)| entry.is_listed);
         let listed: Vec<MinionId> = listed.map(|(minion, _)| minion.clone()).collect();

@@ -595,6 +595,8 @@ impl Simulation {
                     (None, state) => assert!(!state.has_returned()),
                     (Some(_), state) => panic!("{minion} has returned and is {state:?}"),
                 }
+                // Invariant 7.
+                assert!(entry.said.is_none() || job.is_open() && !entry.state().has_returned());
                 if entry.is_listed {
                     // Invariant 6.
                     assert!(job.is_open() && !entry.state().has_returned());

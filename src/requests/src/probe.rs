@@ -7,7 +7,7 @@
 //! comes. Answers are never stored nor fired.
 
 use saltern_model::{Jid, MinionId, Packed};
-use saltern_wire::msgpack::{Dialect, Encoder, MapView, RawValue, Value};
+use saltern_wire::msgpack::{Dialect, Encoder, MapView, RawValue, Value, encode};
 
 use crate::outcome::{ProbeAnswer, Publication, Topics};
 
@@ -18,6 +18,11 @@ const MARK: &str = "saltern_probe";
 
 /// Jobs that one answer may name; stock minions run a hundred at a time by default.
 const MOST_JOBS: usize = 10_000;
+
+/// A longer description of a running job, in bytes, is cut down to what tells the job: it bears the
+/// whole load, with a list target of all minions and whatever arguments there are, and is kept for
+/// each of the minions while they run it.
+const MOST_DESCRIBED: usize = 512;
 
 /// The question, for these minions only.
 pub fn publication(probe: &Jid, minions: Vec<MinionId>, user: &str) -> Publication {
@@ -72,13 +77,32 @@ pub(crate) fn answer(load: &MapView, minion: MinionId) -> Option<ProbeAnswer> {
 fn running_job(job: &RawValue) -> Option<(Jid, Packed)> {
     let fields = job.as_map()?;
     let jid = Jid::parse(fields.str("jid")?).ok()?;
-    Some((jid, Packed::new(job.to_bin_dialect())))
+    let whole = job.to_bin_dialect();
+    let described = if whole.len() <= MOST_DESCRIBED {
+        whole.to_vec()
+    } else {
+        essence(&fields, &jid)
+    };
+    Some((jid, Packed::new(described)))
+}
+
+/// What is left of a long description. Stock's client only looks whether there is any
+/// (`get_cli_event_returns` and `gather_job_info` in `salt/client/__init__.py`).
+fn essence(fields: &MapView, jid: &Jid) -> Vec<u8> {
+    let mut entries = vec![("jid", Value::from(jid.as_str()))];
+    let fun = fields
+        .str("fun")
+        .filter(|fun| fun.len() <= MOST_DESCRIBED / 2);
+    entries.extend(fun.map(|fun| ("fun", fun.into())));
+    let pid = fields.get("pid").and_then(RawValue::as_i64);
+    entries.extend(pid.map(|pid| ("pid", pid.into())));
+    encode(&Value::map(entries), Dialect::Bin)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use saltern_wire::msgpack::{Limits, encode};
+    use saltern_wire::msgpack::{Limits, decode_exact};
 
     fn load(fun: &str, metadata: Value, returned: Value) -> MapView {
         let load = Value::map([
@@ -88,6 +112,29 @@ mod tests {
             ("return", returned),
         ]);
         MapView::parse(encode(&load, Dialect::Raw).into(), &Limits::WIRE).unwrap()
+    }
+
+    #[test]
+    fn of_a_long_description_what_tells_the_job_is_kept() {
+        let described = |arg: &str| {
+            let job = Value::map([
+                ("jid", Value::from("20260102030405000001")),
+                ("fun", Value::from("cmd.run")),
+                ("pid", Value::from(7_i64)),
+                ("arg", Value::from(arg)),
+            ]);
+            let load = load(FUN, Value::map([(MARK, true)]), Value::Array(vec![job]));
+            let read = answer(&load, MinionId::parse("m1").unwrap()).unwrap();
+            let (_, described) = read.running.unwrap().remove(0);
+            assert!(described.as_ref().len() <= MOST_DESCRIBED);
+            decode_exact(described.as_ref(), &Limits::WIRE).unwrap()
+        };
+        let whole = described("sleep 1");
+        assert_eq!(whole.get("arg").and_then(Value::as_str), Some("sleep 1"));
+        let long = described(&"x".repeat(10_000));
+        assert_eq!(long.get("arg"), None);
+        assert_eq!(long.get("fun").and_then(Value::as_str), Some("cmd.run"));
+        assert_eq!(long.get("pid").and_then(Value::as_i64), Some(7));
     }
 
     #[test]
