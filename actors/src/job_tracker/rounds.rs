@@ -6,7 +6,7 @@
 //! probes leave in a second: what is wanted beyond that is merged into the next one. Knows minions,
 //! not jobs.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use saltern_model::{Jid, MinionId};
@@ -16,12 +16,15 @@ use super::moment::Moment;
 /// What becomes wanted within this time is asked with one probe.
 const MERGED: Duration = Duration::from_millis(100);
 
-/// Minions that one probe names at most: without a filter everybody receives it.
-pub(super) const MOST_NAMED: usize = 500;
+/// Minions that one probe names at most: without a filter everybody receives it. With one probe a
+/// second, the default, 20,000 minions are asked within ten seconds.
+pub(super) const MOST_NAMED: usize = 2_000;
 
 /// See the module.
 pub(super) struct Rounds {
-    wanted: BTreeSet<MinionId>,
+    wanted: HashSet<MinionId>,
+    /// The same: who waits longest is asked first.
+    queue: VecDeque<MinionId>,
     /// Who has been asked and has not answered, by which probe.
     asked: HashMap<MinionId, Jid>,
     probes: HashMap<Jid, Probe>,
@@ -41,7 +44,8 @@ impl Rounds {
     /// `rate` probes leave in a second at most.
     pub(super) fn new(rate: u32) -> Self {
         Self {
-            wanted: BTreeSet::new(),
+            wanted: HashSet::new(),
+            queue: VecDeque::new(),
             asked: HashMap::new(),
             probes: HashMap::new(),
             spacing: Duration::from_secs(1) / rate.max(1),
@@ -52,7 +56,11 @@ impl Rounds {
 
     /// Wants to know what a minion runs. Whether that is new: it may be wanted or asked already.
     pub(super) fn want(&mut self, minion: &MinionId) -> bool {
-        !self.asked.contains_key(minion) && self.wanted.insert(minion.clone())
+        let is_new = !self.asked.contains_key(minion) && self.wanted.insert(minion.clone());
+        if is_new {
+            self.queue.push_back(minion.clone());
+        }
+        is_new
     }
 
     /// When the next probe leaves, if somebody is wanted and no timer is set for it; and whether
@@ -72,8 +80,9 @@ impl Rounds {
         self.flush_is_set = false;
         let mut named = Vec::new();
         while named.len() < MOST_NAMED
-            && let Some(minion) = self.wanted.pop_first()
+            && let Some(minion) = self.queue.pop_front()
         {
+            self.wanted.remove(&minion);
             if is_of_use(&minion) {
                 named.push(minion);
             }
@@ -160,6 +169,18 @@ mod tests {
         assert_eq!(rest.len(), 9);
         rounds.sent(&jid(2), &rest, second);
         assert_eq!(rounds.in_flight(), MOST_NAMED + 9);
+    }
+
+    #[test]
+    fn who_waits_longest_is_asked_first_whatever_its_name() {
+        let mut rounds = Rounds::new(1);
+        rounds.want(&minion(9_999));
+        for number in 0..MOST_NAMED {
+            rounds.want(&minion(number));
+        }
+        assert_eq!(rounds.take(|_| true)[0], minion(9_999));
+        assert_eq!(rounds.take(|_| true), [minion(MOST_NAMED - 1)]);
+        assert!(rounds.want(&minion(9_999)));
     }
 
     #[test]
