@@ -41,12 +41,14 @@ impl Class {
     }
 }
 
-/// The class of a request. Looks at the first few bytes of the payload only: a wrong guess costs
-/// a place in another queue, nothing else.
+/// The class of a request. Looks at the first few bytes of the payload only. A wrong guess costs a
+/// place in another queue; but an `_auth` that is not seen as one is not handled, or it would walk
+/// around those that wait for their turn. Stock's minions put `cmd` first (`minion_sign_in_payload`
+/// in `salt/crypt.py`), and their load has no entry `enc`, so theirs are always seen.
 pub fn peek_class(payload: &[u8]) -> Class {
     let head = payload.get(..payload.len().min(160)).unwrap_or_default();
     let has = |needle: &[u8]| head.windows(needle.len()).any(|window| window == needle);
-    if has(b"\xa3aes") {
+    if has(b"\xa3enc\xa3aes") {
         Class::Minion
     } else if has(b"\xa5_auth") {
         Class::Auth
@@ -67,8 +69,9 @@ pub struct Handled {
 
 /// Handles one request that came from `from`.
 pub fn handle(payload: Bytes, from: IpAddr, services: &Arc<Services>) -> Handled {
+    let class = peek_class(&payload);
     match envelope::open(payload, services) {
-        Ok(Opened::Clear { load, version }) => handle_clear(load, version, services),
+        Ok(Opened::Clear { load, version }) => handle_clear(load, version, class, services),
         Ok(Opened::Minion(sealed)) => handle_minion(sealed, from, services),
         Err(refusal) => {
             services.metrics.refuse(refusal.reason);
@@ -137,7 +140,7 @@ impl ClearCommand {
     }
 }
 
-fn handle_clear(load: MapView, version: i64, services: &Arc<Services>) -> Handled {
+fn handle_clear(load: MapView, version: i64, class: Class, services: &Arc<Services>) -> Handled {
     let Some(command) = load.str("cmd").and_then(ClearCommand::from_wire) else {
         let nothing = Value::Map(Vec::new());
         return Handled {
@@ -147,6 +150,10 @@ fn handle_clear(load: MapView, version: i64, services: &Arc<Services>) -> Handle
         };
     };
     let outcome = match command {
+        ClearCommand::Auth if class != Class::Auth => {
+            services.metrics.refuse("not_admitted");
+            Outcome::reply(reply::no_answer())
+        }
         ClearCommand::Auth => auth::handle(&load, version, services),
         ClearCommand::Ping => ping::handle(&load),
         ClearCommand::Publish => publish::handle(&load, services),

@@ -7,7 +7,7 @@ use saltern_requests::NO_ANSWER;
 use saltern_wire::msgpack::Value;
 
 use crate::auth_decisions::assert_event;
-use crate::client::{Load, Minion, clear, master_key};
+use crate::client::{Load, Minion, NONCE, clear, master_key};
 use crate::site::{Site, data, decode, events, key_pair, names, tags};
 
 const ACCEPTED: &str = "pki/minions/m1";
@@ -78,6 +78,31 @@ fn an_authentication_costs_two_private_operations_and_a_request_none() {
         assert_eq!(signed_in.open(&outcome.reply, 3), Value::Nil);
     }
     assert_eq!(site.services.master.private.operations(), spent);
+}
+
+/// The queue is chosen by what the first bytes show; who hides there that it authenticates has not
+/// waited for its turn, and costs nothing.
+#[test]
+fn an_authentication_that_walked_around_its_queue_is_not_handled() {
+    let site = Site::new("");
+    site.accept("m1", "minion");
+    let minion = Minion::new("m1", "minion");
+    for pad in ["x".repeat(200), "aes".repeat(70)] {
+        let hidden = Load::new().set("pad", pad.as_str()).set("cmd", "_auth");
+        let hidden = hidden
+            .set("id", "m1")
+            .set("nonce", NONCE)
+            .set("pub", minion.public.as_str());
+        let spent = site.services.master.private.operations();
+        let reply = site.ask_in_vain("hidden", clear(hidden, 3));
+        assert_eq!(decode(&reply), NO_ANSWER.into());
+        assert_eq!(site.services.master.private.operations(), spent);
+    }
+    // A name that looks like the mark of another class hides nothing.
+    site.accept("aes", "minion");
+    let named = site.ask(clear(minion.auth().set("id", "aes"), 3));
+    let inner = minion.verified(&named.reply, SigAlgo::Pkcs1v15Sha1);
+    assert!(inner.get("session").is_some());
 }
 
 #[test]
