@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Recipient, ResponseActFuture};
-use saltern_model::{Event, Jid, MinionId, Packed, Tag, stamp};
+use saltern_base::clock::Clock;
+use saltern_crypto::public_random;
+use saltern_model::{Event, Jid, JidMinter, MinionId, Packed, Tag, stamp};
 use saltern_requests::{Publication, Services, Topics};
 use saltern_store::Retention;
 use saltern_supervise::Child;
@@ -191,7 +193,7 @@ impl Maintenance {
         for (connection, jid) in self
             .seed
             .presence
-            .take_unasked(most, || services.minter.mint())
+            .take_unasked(most, || unguessable(&services.clock))
         {
             // Whatever it says of a job that does not run, it says it under this jid.
             let arg = vec![Value::from(jid.as_str())];
@@ -244,4 +246,11 @@ impl Maintenance {
             let _ = mirror.try_send(CleanJobFiles);
         }
     }
+}
+
+/// A jid that only those know to whom it was sent: an answer under it proves which connection it
+/// came by.
+fn unguessable(clock: &Clock) -> Jid {
+    let [a, b, c, d, ..] = public_random();
+    JidMinter::new(clock.clone(), Some(u32::from_ne_bytes([a, b, c, d]))).mint()
 }

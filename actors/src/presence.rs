@@ -126,6 +126,13 @@ impl Presence {
         asked.collect()
     }
 
+    /// The question of this jid was not sent: its connection is to be asked another time.
+    pub(crate) fn not_asked(&self, jid: &Jid) {
+        if let Some(connection) = self.questions.take_back(jid) {
+            self.table.lock().not_asked(connection);
+        }
+    }
+
     /// Who is present, and what has changed since this was last called, or since the master before
     /// this one wrote its memory.
     pub(crate) fn change(&self) -> Change {

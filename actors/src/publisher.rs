@@ -21,6 +21,7 @@ use saltern_wire::zmtp::{PubHandle, PubListener, PubMessage};
 use tokio_util::sync::CancellationToken;
 
 use crate::messages::{Ask, Departed, Publish};
+use crate::presence::Presence;
 use crate::rotation::Rotation;
 
 /// What a publisher is built from.
@@ -28,6 +29,8 @@ use crate::rotation::Rotation;
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
     pub(crate) rotation: Rotation,
+    /// Who is told of questions that were not sent.
+    pub(crate) presence: Arc<Presence>,
     pub(crate) subscribers: PubHandle,
     pub(crate) metrics: PublisherMetrics,
     /// The publish port, until the first publisher has taken it over.
@@ -144,31 +147,39 @@ impl Handler<Ask> for Publisher {
     type Result = ();
 
     fn handle(&mut self, ask: Ask, _: &mut Self::Context) {
+        if !self.ask(&ask) {
+            self.seed.presence.not_asked(&ask.jid);
+        }
+    }
+}
+
+impl Publisher {
+    /// Whether the question is on its way.
+    fn ask(&self, ask: &Ask) -> bool {
         let Ask {
             connection,
             jid,
             publication,
         } = ask;
         if !self.seed.rotation.look(&self.seed.services) {
-            return;
+            return false;
         }
-        let payload = match self.sealed(&publication) {
+        let payload = match self.sealed(publication) {
             Ok(payload) => payload,
             Err(error) => {
                 tracing::error!(%jid, %error, "a subscriber was not asked who it is");
-                return;
+                return false;
             }
         };
         let message = match self.seed.services.config.zmq_filtering {
             true => PubMessage::with_topic(BROADCAST, payload),
             false => PubMessage::new(payload),
         };
-        let is_queued = self.seed.subscribers.publish_to(connection, &message);
+        let is_queued = self.seed.subscribers.publish_to(*connection, &message);
         tracing::debug!(%jid, connection, is_queued, "a subscriber is asked who it is");
+        is_queued
     }
-}
 
-impl Publisher {
     /// Whether the load went to any subscriber.
     fn publish(&self, jid: &Jid, publication: &Publication) -> bool {
         if !self.seed.rotation.look(&self.seed.services) {

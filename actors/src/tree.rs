@@ -325,7 +325,8 @@ impl Plan {
         let greeter = Greeter::default();
         let departures = Departures::default();
         let bus = self.start_bus(&services, events, &greeter);
-        let publisher = self.start_publisher(&services, &rotation, publish, &departures);
+        let publisher =
+            self.start_publisher(&services, (&rotation, &presence), publish, &departures);
         let (batch_reader, batch_files) = stored.batches;
         let ends = (&bus, &publisher);
         let (mirror, store, tracker) =
@@ -421,13 +422,14 @@ impl Plan {
     fn start_publisher(
         &self,
         services: &Arc<Services>,
-        rotation: &Rotation,
+        (rotation, presence): (&Rotation, &Arc<Presence>),
         publish: PubListener,
         departures: &Departures,
     ) -> Addr<Publisher> {
         let seed = publisher::Seed {
             services: services.clone(),
             rotation: rotation.clone(),
+            presence: presence.clone(),
             subscribers: publish.handle(),
             metrics: publisher::PublisherMetrics::new(&self.registry),
             listener: Arc::new(Mutex::new(Some(publish))),

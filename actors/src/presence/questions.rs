@@ -60,6 +60,14 @@ impl Questions {
         self.sent.inc();
     }
 
+    /// The question was not sent; gives the connection that it was for.
+    pub(super) fn take_back(&self, jid: &Jid) -> Option<u64> {
+        let mut asked = self.asked.lock();
+        let question = asked.remove(jid)?;
+        self.open.store(asked.len(), Ordering::Release);
+        Some(question.connection)
+    }
+
     /// The connection that was asked with this jid, if it was a question. It stays one: the
     /// connection may be that of a syndic, behind which several answer.
     pub(super) fn answered(&self, jid: &str, now: Instant) -> Option<u64> {

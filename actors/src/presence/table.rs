@@ -3,8 +3,8 @@
 //! A ZeroMQ subscriber does not say who it is, so a connection is tied to a minion by what the wire
 //! gives, the surest first:
 //!
-//! 1. it answered a question that was sent down this connection and no other, from the address
-//!    that the connection comes from;
+//! 1. it answered a question that was sent down this connection and no other, and that nobody else
+//!    can guess, from whatever address;
 //! 2. it subscribed to the hash of the minion's id (`zmq_filtering`);
 //! 3. the counts: as many untied connections come from an address as there are minions that were
 //!    last heard from it and are not tied elsewhere, or more: then each has one.
@@ -12,16 +12,23 @@
 //! A transport whose subscribers say who they are would tie them as the second does.
 //!
 //! Where there are fewer, some of those minions are away and the counts do not say which. They are
-//! stale until the connections have been asked (1). A connection is asked once, and only after
+//! stale until the connections have been asked (1). A connection is asked only after
 //! another one left its address or the counts made it matter. One that does not answer belongs to
 //! nobody that is known here, and is not counted. The second way can be forged by anybody who
 //! reaches the port, because subscriptions carry no proof; the first and the third cannot say that
 //! a minion is there without a request that its key vouched for.
 //!
+//! The two ports may see a minion come from different addresses (translated ones, a balancer). So
+//! while there are connections that the counts leave over, a minion without one is not away, but
+//! merely known, and those connections are asked, too. A connection that did not answer is asked
+//! again now and then, as long as somebody is missed.
+//!
 //! Pure: time is an argument, nothing is sent. Bounded by the accepted keys and by the limit on
 //! connections.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod asking;
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,12 +39,6 @@ use tokio::time::Instant;
 
 /// An answer to a PING may take as long before the connection counts as silent.
 const SILENCE: Duration = Duration::from_secs(2);
-
-/// Connections are not asked while more of their address come and go.
-const SETTLED: Duration = Duration::from_secs(2);
-
-/// Who has not answered by then is nobody that is known here.
-const ANSWER: Duration = Duration::from_secs(30);
 
 /// Length of the topic of a minion: the hex digits of a SHA-1.
 const TOPIC: usize = 40;
@@ -52,6 +53,13 @@ pub(super) struct Table {
     places: HashMap<IpAddr, Place>,
     /// Addresses with connections to ask.
     unclear: BTreeSet<IpAddr>,
+    /// Addresses with more connections than minions.
+    spare: BTreeSet<IpAddr>,
+    /// Addresses with more minions than connections.
+    lacking: HashSet<IpAddr>,
+    /// Connections that did not answer, and when they were last asked. Each once; those that have
+    /// ended meanwhile stay until their turn comes, so the pace of asking bounds it.
+    strangers: VecDeque<(Instant, u64)>,
 }
 
 /// A connection of the publish port.
@@ -96,6 +104,8 @@ struct Place {
     ended: Option<Absence>,
     /// When connections or minions changed so that the counts may mislead.
     unclear: Option<Instant>,
+    /// Since when there are more connections than minions.
+    spare: Option<Instant>,
 }
 
 /// How many there are of each kind, for the metrics.
@@ -122,6 +132,9 @@ impl Table {
             seats: HashMap::new(),
             places: HashMap::new(),
             unclear: BTreeSet::new(),
+            spare: BTreeSet::new(),
+            lacking: HashSet::new(),
+            strangers: VecDeque::new(),
         }
     }
 
@@ -219,14 +232,9 @@ impl Table {
         self.settle(address, now);
     }
 
-    /// The minion, which was just heard, answered the question that only this connection got.
-    ///
-    /// Only if both come from one address: a jid can be guessed, and nobody is to take the
-    /// connection of somebody far away for its own.
+    /// The minion, whose key vouched for it, answered the question that only this connection got.
     pub(super) fn answered(&mut self, connection: u64, minion: &MinionId, now: Instant) {
-        let asked = self.connections.get(&connection).map(|asked| asked.address);
-        let heard_from = self.seats.get(minion).and_then(|seat| seat.address);
-        if asked == heard_from && self.accepted.contains(minion.as_str()) {
+        if self.accepted.contains(minion.as_str()) {
             self.tie(connection, minion, now);
         }
     }
@@ -263,49 +271,6 @@ impl Table {
         ended
     }
 
-    /// The connections to ask now who they are, at most `most`. Each is named once.
-    pub(super) fn take_unasked(&mut self, most: usize, now: Instant) -> Vec<u64> {
-        let mut found = Vec::new();
-        for address in self.unclear.iter().copied().collect::<Vec<_>>() {
-            let Some(place) = self.places.get_mut(&address) else {
-                self.unclear.remove(&address);
-                continue;
-            };
-            if place.unclear.is_some_and(|since| now < since + SETTLED) {
-                continue;
-            }
-            let mut waits = false;
-            let mut strangers = Vec::new();
-            for number in &place.connections {
-                let Some(connection) = self.connections.get_mut(number) else {
-                    continue;
-                };
-                match connection.asked {
-                    Asked::No if found.len() < most => {
-                        connection.asked = Asked::At(now);
-                        found.push(*number);
-                        waits = true;
-                    }
-                    Asked::At(at) if now >= at + ANSWER => {
-                        connection.asked = Asked::Stranger;
-                        strangers.push(*number);
-                    }
-                    Asked::No | Asked::At(_) => waits = true,
-                    Asked::Stranger => {}
-                }
-            }
-            for stranger in strangers {
-                place.connections.remove(&stranger);
-            }
-            if !waits || place.minions.is_empty() {
-                place.unclear = None;
-                self.unclear.remove(&address);
-            }
-            self.drop_if_empty(address);
-        }
-        found
-    }
-
     // ---- what follows
 
     /// Where the minion stands.
@@ -333,6 +298,10 @@ impl Table {
         let place = seat.address.and_then(|address| self.places.get(&address));
         let Some(place) = place.filter(|place| !place.connections.is_empty()) else {
             if seat.is_recalled && place.is_none_or(|place| place.ended.is_none()) {
+                return Standing::Known;
+            }
+            // One of the connections from elsewhere may be its own.
+            if !self.spare.is_empty() {
                 return Standing::Known;
             }
             let ended = seat.absence.or(place.and_then(|place| place.ended));
@@ -479,6 +448,17 @@ impl Table {
             Some(_) => self.unclear.insert(address),
             None => self.unclear.remove(&address),
         };
+        if place.connections.len() > place.minions.len() {
+            place.spare.get_or_insert(now);
+            self.spare.insert(address);
+        } else {
+            place.spare = None;
+            self.spare.remove(&address);
+        }
+        match place.connections.len() < place.minions.len() {
+            true => self.lacking.insert(address),
+            false => self.lacking.remove(&address),
+        };
         self.drop_if_empty(address);
     }
 
@@ -487,6 +467,8 @@ impl Table {
         if self.places.get(&address).is_some_and(is_empty) {
             self.places.remove(&address);
             self.unclear.remove(&address);
+            self.spare.remove(&address);
+            self.lacking.remove(&address);
         }
     }
 }

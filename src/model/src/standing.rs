@@ -8,7 +8,8 @@ use std::fmt;
 /// Whether a minion would get a publication sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Its key is accepted, and nothing has been heard or seen of it since the master started.
+    /// Its key is accepted, and no more is known: nothing has been heard or seen of it since the
+    /// master started, or it may hold a connection that comes from elsewhere.
     Known,
     /// It holds a connection to the publish port.
     Connected,

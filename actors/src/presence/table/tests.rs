@@ -2,6 +2,7 @@ use std::net::Ipv4Addr;
 
 use proptest::prelude::*;
 
+use super::asking::{AGAIN, ANSWER, SETTLED};
 use super::*;
 
 const CLOSED: Absence = Absence::Closed { at: 7 };
@@ -140,12 +141,12 @@ fn a_minion_alone_at_its_address_is_whoever_connects_from_there() {
     at.heard(1, 1);
     assert_eq!(at.of(1), Standing::Connected);
     at.heard(1, 2);
-    let never = Standing::Away(Absence::NeverConnected);
-    assert_eq!(
-        at.of(1),
-        never,
-        "its connection would come from where it is"
-    );
+    assert_eq!(at.of(1), Standing::Known, "the connection may be its own");
+    at.passes(SETTLED);
+    assert_eq!(at.asks(), [10]);
+    at.passes(ANSWER);
+    assert!(at.asks().is_empty());
+    assert_eq!(at.of(1), Standing::Away(Absence::NeverConnected));
     at.opens(11, 2);
     at.closes(11);
     assert_eq!(at.of(1), Standing::Away(CLOSED));
@@ -235,16 +236,71 @@ fn a_connection_that_does_not_answer_stands_for_nobody() {
 }
 
 #[test]
-fn nobody_takes_the_connection_of_somebody_elsewhere() {
+fn nobody_is_away_while_a_connection_from_elsewhere_may_be_its_own() {
+    let mut at = At::with([1, 2, 3]);
+    let never = Standing::Away(Absence::NeverConnected);
+    // What they send comes from their own addresses, all connections from that of a balancer.
+    for number in 1..=3 {
+        at.heard(number, number);
+    }
+    assert_eq!(at.of(1), never);
+    at.opens(10, 9);
+    at.opens(20, 9);
+    assert!((1..=3).all(|number| at.of(number) == Standing::Known));
+    assert!(at.asks().is_empty(), "more may come");
+    at.passes(SETTLED);
+    assert_eq!(at.asks(), [10, 20]);
+    at.answers(10, 1);
+    assert_eq!(at.of(1), Standing::Connected);
+    assert_eq!((at.of(2), at.of(3)), (Standing::Known, Standing::Known));
+    at.answers(20, 2);
+    assert_eq!((at.of(2), at.of(3)), (Standing::Connected, never));
+    // It is lost there, and comes back there without a word.
+    at.table.left(10, LOST, at.now);
+    assert_eq!(at.of(1), Standing::Away(LOST));
+    at.opens(11, 9);
+    assert_eq!(at.of(1), Standing::Known);
+    at.passes(SETTLED);
+    assert_eq!(at.asks(), [11]);
+    at.answers(11, 1);
+    assert_eq!((at.of(1), at.of(3)), (Standing::Connected, never));
+    at.answers(12, 3);
+    assert_eq!(at.of(3), never, "there is no such connection");
+}
+
+#[test]
+fn who_does_not_answer_is_asked_again_but_rarely() {
     let mut at = At::with([1, 2]);
+    at.opens(10, 9);
+    at.heard(1, 9);
+    at.heard(2, 9);
+    at.passes(SETTLED);
+    assert_eq!(at.asks(), [10]);
+    at.passes(ANSWER);
+    assert!(at.asks().is_empty());
+    let never = Standing::Away(Absence::NeverConnected);
+    assert_eq!(at.of(1), never);
+    at.passes(AGAIN - Duration::from_secs(1));
+    assert!(at.asks().is_empty());
+    for _ in 0..2 {
+        at.passes(AGAIN);
+        assert_eq!(at.asks(), [10]);
+        assert!(at.asks().is_empty());
+    }
+    assert_eq!(at.of(1), never, "until it answers");
+    at.answers(10, 1);
+    at.passes(AGAIN);
+    assert_eq!((at.of(1), at.asks()), (Standing::Connected, Vec::new()));
+}
+
+#[test]
+fn connections_that_nobody_is_missed_for_are_not_asked() {
+    let mut at = At::with([1]);
     at.opens(10, 1);
     at.heard(1, 1);
-    at.heard(2, 2);
-    at.answers(10, 2);
-    let never = Standing::Away(Absence::NeverConnected);
-    assert_eq!((at.of(1), at.of(2)), (Standing::Connected, never));
-    at.answers(11, 2);
-    assert_eq!(at.of(2), never, "there is no such connection");
+    at.opens(20, 2);
+    at.passes(SETTLED);
+    assert!(at.asks().is_empty());
 }
 
 #[test]
