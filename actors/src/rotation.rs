@@ -29,7 +29,8 @@ struct State {
 
 impl Rotation {
     /// Takes the dropfile, if there is one, and makes a new shared key. `false`: one was asked for
-    /// and cannot be made; nothing must be published under the present one.
+    /// and cannot be made, or it does not show whether one was asked for; nothing must be published
+    /// under the present one.
     pub(crate) fn look(&self, services: &Services) -> bool {
         let mut state = self.0.lock();
         match dropfile::check(&services.config) {
@@ -42,7 +43,10 @@ impl Rotation {
                 state.is_owed = true;
                 take(services);
             }
-            Err(error) => tracing::error!(%error, "the dropfile cannot be looked at"),
+            Err(error) => {
+                tracing::error!(%error, "the dropfile cannot be looked at; trying again");
+                return false;
+            }
         }
         if state.is_owed {
             match services.shared.rotate() {

@@ -170,15 +170,32 @@ fn nothing_is_published_under_a_key_that_is_to_be_replaced() {
         let load = identity.sign_in(&running).await.open(&frames[0]).unwrap();
         let jid = load.get("jid").and_then(Value::as_str);
         assert_eq!(jid, Some(next.as_str()), "the one before was not sent");
+
+        // It cannot be read, so it does not show whether it counts.
+        let dropfile = site.path().join("cache/.dfn");
+        std::fs::write(&dropfile, "m".repeat(5_000)).unwrap();
+        set_mode(&dropfile);
+        running.publish(&["m1"]).await;
+        until(|| running.metric("saltern_publishes_not_sent_total") > 1.0).await;
+        std::fs::remove_file(&dropfile).unwrap();
+        let next = jid_of(&running.publish(&["m1"]).await);
+        let frames = publications.next().await.unwrap();
+        let load = identity.sign_in(&running).await.open(&frames[0]).unwrap();
+        let jid = load.get("jid").and_then(Value::as_str);
+        assert_eq!(jid, Some(next.as_str()), "the one before was not sent");
         running.master.shutdown().await;
     });
 }
 
+fn set_mode(dropfile: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(dropfile, std::fs::Permissions::from_mode(0o400)).unwrap();
+}
+
 /// As stock's `salt-key` does it, in one step and with the right mode.
 fn drop_dropfile(site: &Site) {
-    use std::os::unix::fs::PermissionsExt;
     let next = site.path().join("cache/.dfn-next");
     std::fs::write(&next, "m").unwrap();
-    std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o400)).unwrap();
+    set_mode(&next);
     std::fs::rename(&next, site.path().join("cache/.dfn")).unwrap();
 }
