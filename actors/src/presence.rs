@@ -220,6 +220,11 @@ impl Surroundings for Presence {
         self.table.lock().present(Instant::now())
     }
 
+    fn are_more_connected_than(&self, limit: usize) -> bool {
+        let table = self.table.lock();
+        table.are_more_present_than(limit, Instant::now())
+    }
+
     fn heard(&self, minion: &MinionId, from: IpAddr) {
         let now = Instant::now();
         let at = now.duration_since(self.started).as_micros();

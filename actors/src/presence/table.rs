@@ -327,6 +327,12 @@ impl Table {
         present
     }
 
+    /// Whether there are more than `limit` of them; every authentication may ask.
+    pub(super) fn are_more_present_than(&self, limit: usize, now: Instant) -> bool {
+        let is_present = |seat: &&Seat| self.standing_of(seat, now).is_present();
+        self.seats.len() > limit && self.seats.values().filter(is_present).nth(limit).is_some()
+    }
+
     /// How many there are of each kind.
     pub(super) fn counts(&self, now: Instant) -> Counts {
         let mut counts = Counts::default();

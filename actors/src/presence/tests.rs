@@ -152,6 +152,23 @@ async fn an_answer_counts_for_the_connection_that_was_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_was_not_sent_is_asked_another_time() {
+    let (presence, _) = presence(&Registry::new());
+    let jid = |number: u8| Jid::parse(&format!("202601020304050607{number:02}")).unwrap();
+    SubscriberWatch::subscribed(&*presence, 1, AT, b"");
+    presence.heard(&id("m1"), AT.ip());
+    presence.heard(&id("m2"), AT.ip());
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(presence.take_unasked(10, || jid(1)), [(1, jid(1))]);
+    presence.not_asked(&jid(1));
+    assert!(!presence.is_answer(&id("m1"), jid(1).as_str()));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(presence.take_unasked(10, || jid(2)), [(1, jid(2))]);
+    assert!(presence.is_answer(&id("m1"), jid(2).as_str()));
+    assert_eq!(presence.state(&id("m1")), Standing::Connected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_comes_back_with_a_new_key_is_seen_again() {
     let (presence, _) = presence(&Registry::new());
     SubscriberWatch::subscribed(&*presence, 1, AT, b"");

@@ -152,6 +152,10 @@ mod tests {
             Vec::new()
         }
 
+        fn are_more_connected_than(&self, _: usize) -> bool {
+            false
+        }
+
         fn heard(&self, _: &MinionId, _: IpAddr) {}
 
         fn state(&self, _: &MinionId) -> Standing {

@@ -180,8 +180,8 @@ fn is_full(minion: &MinionId, services: &Services) -> bool {
     let Some(limit) = services.config.max_minions else {
         return false;
     };
-    let connected = services.surroundings.connected();
-    connected.len() > limit && !connected.contains(minion)
+    let around = &services.surroundings;
+    around.are_more_connected_than(limit) && !around.state(minion).is_present()
 }
 
 fn gate(

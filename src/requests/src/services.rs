@@ -25,6 +25,8 @@ use crate::stores::Stores;
 pub trait Surroundings: Send + Sync {
     /// The minions that hold, or may hold, a connection to the publish port at this moment, sorted.
     fn connected(&self) -> Vec<MinionId>;
+    /// Whether [`Self::connected`] would give more than `limit` minions.
+    fn are_more_connected_than(&self, limit: usize) -> bool;
     /// An authenticated minion was heard from this address.
     fn heard(&self, minion: &MinionId, from: IpAddr);
     /// Whether the minion would get a publication sent now, and if not, why.

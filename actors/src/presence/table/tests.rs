@@ -377,6 +377,8 @@ fn counts_add_up() {
     assert_eq!(at.table.counts(at.now), counts);
     let present = at.table.present(at.now);
     assert_eq!(present, [minion(1), minion(3)]);
+    let are_more_than = |limit| at.table.are_more_present_than(limit, at.now);
+    assert_eq!([1, 2, 3].map(are_more_than), [true, false, false]);
 }
 
 /// What a fleet behind few addresses does.

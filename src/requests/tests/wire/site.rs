@@ -42,6 +42,10 @@ impl Surroundings for Around {
         self.connected.lock().clone()
     }
 
+    fn are_more_connected_than(&self, limit: usize) -> bool {
+        self.connected.lock().len() > limit
+    }
+
     fn heard(&self, minion: &MinionId, _: IpAddr) {
         self.heard.lock().push(minion.clone());
     }
