@@ -126,6 +126,8 @@ pub(super) struct Entry {
     pub(super) said: Option<Box<Said>>,
     /// It stands in the machine's list of whom to ask about what.
     pub(super) is_listed: bool,
+    /// When it was first asked since it last said anything of the job.
+    pub(super) asked_since: Option<Moment>,
     /// It sent a signal to its process of this job.
     pub(super) was_signalled: bool,
 }
@@ -133,6 +135,17 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn state(&self) -> &MinionState {
         &self.state
+    }
+
+    /// Whether it may still run the job, as far as anybody knows: nothing speaks against it.
+    pub(super) fn may_run(&self) -> bool {
+        use MinionState::{Expected, Running, Unknown};
+        let silent = [Reason::NoAnswer, Reason::CannotSay];
+        match &self.state {
+            Expected | Running => true,
+            Unknown(reason) => silent.contains(reason),
+            _ => false,
+        }
     }
 }
 
@@ -258,6 +271,7 @@ impl Job {
                     state,
                     said: None,
                     is_listed: false,
+                    asked_since: None,
                     was_signalled: false,
                 });
             }

@@ -301,6 +301,7 @@ impl Machine {
             Timer::Flush => self.flush(turn),
             Timer::ProbeOver(probe) => self.missed(&probe, turn),
             Timer::ProbeForgotten(probe) => self.rounds.forget(&probe),
+            Timer::AskLate(question, about) => self.ask_is_late(&question, &about, turn),
             Timer::AskOver(question, about) => self.ask_over(&question, &about),
         }
     }

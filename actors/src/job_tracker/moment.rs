@@ -54,6 +54,8 @@ pub(super) enum Timer {
     ProbeOver(Jid),
     /// Answers to this probe tell no more who does not run what.
     ProbeForgotten(Jid),
+    /// A client that asked will soon cease to wait; its question, then the job.
+    AskLate(Jid, Jid),
     /// A client that asked has ceased to wait; its question, then the job.
     AskOver(Jid, Jid),
 }

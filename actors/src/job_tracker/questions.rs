@@ -6,6 +6,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use saltern_model::{Jid, MinionId, Packed};
 use saltern_store::jobs::JobState;
+use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use super::job::{Ask, Job, MinionState, Reason, Said};
 use super::machine::{Answered, Asked, Counted, Effect, Machine, Rules, Turn, answer_asks, change};
@@ -165,6 +166,7 @@ impl Machine {
         let Some(entry) = self.jobs.get_mut(jid).and_then(|job| job.entry_mut(minion)) else {
             return;
         };
+        entry.asked_since.get_or_insert(turn.now);
         if !std::mem::replace(&mut entry.is_listed, true) {
             let jids = self.listed.entry(minion.clone()).or_default();
             jids.push(jid.clone());
@@ -257,6 +259,7 @@ impl Machine {
         let job = self.jobs.get_mut(jid)?;
         answer_asks(job, jid, minion, running, &mut turn.effects);
         let entry = job.entry_mut(minion)?;
+        entry.asked_since = None;
         entry.said = Some(Box::new(Said {
             at: now,
             running: running.cloned(),
@@ -347,8 +350,51 @@ impl Machine {
             question: question.clone(),
             pending,
         });
+        let late = turn.now.after(self.rules.gather / 2);
+        self.timers
+            .set(late, Timer::AskLate(question.clone(), about.clone()));
         let over = turn.now.after(self.rules.gather * 2);
         self.timers.set(over, Timer::AskOver(question, about));
+    }
+
+    /// A client takes no answer for "does not run it" (`gather_job_timeout`), and tells its user
+    /// that the minion did not return. A machine under load answers later than that: so for a
+    /// minion that is connected its last word holds, and who has not said anything yet has twice
+    /// the time.
+    pub(super) fn ask_is_late(&mut self, question: &Jid, about: &Jid, turn: &mut Turn<'_>) {
+        let patience = self.rules.gather * 2;
+        let Some(job) = self.jobs.get_mut(about).filter(|job| job.is_open()) else {
+            return;
+        };
+        let description = presumed(about, &job.fun);
+        let Some(place) = job.asks.iter().position(|ask| ask.question == *question) else {
+            return;
+        };
+        let mut ask = job.asks.swap_remove(place);
+        ask.pending.retain(|minion| {
+            let Some(entry) = job.entry(minion) else {
+                return false;
+            };
+            let running = match &entry.said {
+                Some(said) => said.running.clone(),
+                None => entry
+                    .asked_since
+                    .filter(|since| turn.now.since(*since) < patience)
+                    .map(|_| description.clone()),
+            };
+            let is_presumed =
+                running.is_some() && entry.may_run() && turn.world.absence(minion).is_none();
+            if is_presumed {
+                turn.effects.push(Effect::Answer {
+                    question: question.clone(),
+                    about: about.clone(),
+                    minion: minion.clone(),
+                    running,
+                });
+            }
+            !is_presumed
+        });
+        job.asks.push(ask);
     }
 
     pub(super) fn ask_over(&mut self, question: &Jid, about: &Jid) {
@@ -359,6 +405,12 @@ impl Machine {
         job.asks.retain(|ask| ask.question != *question);
         self.asks -= before - job.asks.len();
     }
+}
+
+/// What is told of a job of which nobody knows more than that it was sent.
+fn presumed(jid: &Jid, fun: &str) -> Packed {
+    let description = Value::map([("jid", jid.as_str()), ("fun", fun)]);
+    Packed::new(encode(&description, Dialect::Bin))
 }
 
 /// What a job that is looked at needs of each of its missing minions.

@@ -50,7 +50,7 @@ impl Outside for Still {
     fn rules(&self) -> Rules {
         Rules {
             timeout: Duration::from_secs(5),
-            gather: Duration::from_secs(10),
+            gather: GATHER,
             interval: Duration::from_secs(60),
             patience: Duration::from_secs(300),
             probe_rate: 2,
@@ -70,6 +70,9 @@ impl Outside for Still {
         (job.fun != "no.load").then(|| self.probe(&job.jid, job.minions.clone()))
     }
 }
+
+/// How long a client waits for an answer.
+const GATHER: Duration = Duration::from_secs(10);
 
 struct Rig {
     _dir: tempfile::TempDir,
@@ -629,5 +632,55 @@ fn a_client_that_asks_who_runs_its_job_is_answered_from_one_probe_for_all_who_as
         let start = start(job(12, &["a"]), Some(About::Running(jid(77))));
         rig.tracker.send(BeginJob { start, answer }).await.unwrap();
         assert!(rig.store.recv().await.unwrap().then.begun.is_some());
+    });
+}
+
+/// Asks as a command line does that takes silence for the end of the job.
+async fn poll(rig: &mut Rig, number: u32, minions: &[&str]) {
+    let (answer, reply) = rig.answer().await;
+    let about = Some(About::Running(jid(1)));
+    let start = start(job(number, minions), about);
+    rig.tracker.send(BeginJob { start, answer }).await.unwrap();
+    assert_eq!(reply.await.unwrap(), &b"done"[..]);
+    assert_eq!(rig.bus.recv().await.unwrap().0.len(), 1);
+}
+
+/// The next answer to a poll: whether the minion is said to run the job.
+async fn next_answer(rig: &mut Rig, number: u32, minion: &str) -> bool {
+    let tag = Tag::job_return(&jid(number), &id(minion));
+    loop {
+        let Fire(events) = rig.bus.recv().await.unwrap();
+        if let Some(event) = events.iter().find(|event| event.tag == tag) {
+            let data = decode_exact(event.data.as_ref(), &Limits::WIRE).unwrap();
+            return data.get("return").unwrap().get("jid").is_some();
+        }
+    }
+}
+
+#[test]
+fn a_minion_that_is_slow_to_say_what_it_runs_is_not_said_to_have_ended() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a"])).await.unwrap();
+        let asked = tokio::time::Instant::now();
+        poll(&mut rig, 10, &["a"]).await;
+        assert!(next_answer(&mut rig, 10, "a").await);
+        // While the client still waits.
+        assert!(asked.elapsed() < GATHER);
+        // It says so at last; from then on its word holds.
+        let probe = rig.publisher.recv().await.unwrap();
+        let running = Packed::new(encode(
+            &Value::map([("jid", jid(1).as_str())]),
+            Dialect::Bin,
+        ));
+        let answer = TakeAnswer(ProbeAnswer {
+            probe: probe.jid,
+            minion: id("a"),
+            running: Some(vec![(jid(1), running)]),
+        });
+        rig.tracker.send(answer).await.unwrap();
+        tokio::time::sleep(GATHER * 4).await;
+        poll(&mut rig, 11, &["a"]).await;
+        assert!(next_answer(&mut rig, 11, "a").await);
     });
 }
