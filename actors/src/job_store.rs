@@ -321,11 +321,14 @@ impl JobStore {
 
     fn refuse(&self, follow: Vec<(usize, AfterCommit)>) {
         self.seed.metrics.disk.refused.inc_by(follow.len() as u64);
+        let mut stored = Stored::default();
         for (_, then) in follow {
+            stored.refused.extend(then.keeps);
             if let Some(answer) = then.answer {
                 answer.failed();
             }
         }
+        self.tell_tracker(stored);
     }
 
     fn follow_up(
@@ -398,7 +401,7 @@ impl JobStore {
     }
 
     fn tell_tracker(&self, stored: Stored) {
-        if stored.jobs.is_empty() && stored.returns.is_empty() {
+        if stored.jobs.is_empty() && stored.returns.is_empty() && stored.refused.is_empty() {
             return;
         }
         if let Some(tracker) = &*self.seed.tracker.lock() {

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, SpawnHandle};
+use bytes::Bytes;
 use saltern_model::{Event, Jid, MinionId};
 use saltern_requests::{About, StartJob, StoreReturn};
 use saltern_store::jobs::{JobReader, JobState, OpenJob, Write};
@@ -109,6 +110,7 @@ impl Child for JobTracker {
     }
 
     fn drain(&mut self, context: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        self.step(JobEvent::KeepAll, context);
         self.write_departures(context);
         None
     }
@@ -212,18 +214,13 @@ impl JobTracker {
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>, context: &mut Context<Self>) {
-        let (mut writes, mut events) = (Vec::new(), Vec::new());
+        let (mut keeps, mut events) = (Vec::new(), Vec::new());
         let at = self.seed.outside.micros();
         let stamp = self.seed.outside.stamp();
         for effect in effects {
             self.seed.metrics.count(&effect);
             match effect {
-                Effect::Keep { jid, state, notes } => writes.push(Write::JobState {
-                    jid,
-                    state,
-                    at,
-                    notes: Some(notes.pack()),
-                }),
+                Effect::Keep { jid, state, notes } => keeps.push((jid, state, notes.pack())),
                 Effect::Tell(news) => events.push(self.told(&news, &stamp)),
                 Effect::Probe { probe, minions } => self.send_probe(probe, minions, context),
                 Effect::Answer {
@@ -239,18 +236,37 @@ impl JobTracker {
                 Effect::Count(_) => {}
             }
         }
-        for part in writes.chunks(KEPT_AT_ONCE) {
-            let persist = Persist {
-                brought: None,
-                writes: part.to_vec(),
-                then: AfterCommit::default(),
-            };
-            self.persist(persist, context);
+        for part in keeps.chunks(KEPT_AT_ONCE) {
+            self.write_states(part, at, context);
         }
         if !events.is_empty() {
             self.outbox.push(context, &self.seed.bus, Fire(events));
         }
         self.count_open();
+    }
+
+    fn write_states(
+        &mut self,
+        keeps: &[(Jid, JobState, Bytes)],
+        at: i64,
+        context: &mut Context<Self>,
+    ) {
+        let writes = keeps.iter().map(|(jid, state, notes)| Write::JobState {
+            jid: jid.clone(),
+            state: *state,
+            at,
+            notes: Some(notes.clone()),
+        });
+        let then = AfterCommit {
+            keeps: keeps.iter().map(|(jid, _, _)| jid.clone()).collect(),
+            ..AfterCommit::default()
+        };
+        let persist = Persist {
+            brought: None,
+            writes: writes.collect(),
+            then,
+        };
+        self.persist(persist, context);
     }
 
     fn told(&self, news: &News, stamp: &str) -> Event {
@@ -380,7 +396,7 @@ impl JobTracker {
             begun: Some(begun),
             events: announce,
             answer: Some(answer),
-            report: None,
+            ..AfterCommit::default()
         };
         let persist = Persist {
             brought: None,
@@ -496,7 +512,15 @@ impl Handler<TakeAnswer> for JobTracker {
 impl Handler<Stored> for JobTracker {
     type Result = ();
 
-    fn handle(&mut self, Stored { jobs, returns }: Stored, context: &mut Self::Context) {
+    fn handle(&mut self, stored: Stored, context: &mut Self::Context) {
+        let Stored {
+            jobs,
+            returns,
+            refused,
+        } = stored;
+        if !refused.is_empty() {
+            self.step(JobEvent::Refused(refused), context);
+        }
         for job in jobs {
             self.known.learn(&job.jid);
             if !job.nocache {

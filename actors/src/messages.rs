@@ -94,7 +94,7 @@ pub struct Departed {
 #[rtype(result = "()")]
 pub struct Greet(pub Newcomer);
 
-/// These jobs and returns are in the store. From JobStore, once a commit; sent without regard to
+/// These jobs and returns are in the store, or could not be. From JobStore, once a commit; sent without regard to
 /// the mailbox's bound, because the tracker's own messages, each of which leads to at most one of
 /// these, are bounded.
 #[derive(Message, Default)]
@@ -104,6 +104,8 @@ pub struct Stored {
     pub jobs: Vec<BegunJob>,
     /// Returns.
     pub returns: Vec<StoredReturn>,
+    /// Jobs of which it could not be stored what became of them.
+    pub refused: Vec<Jid>,
 }
 
 /// A job, or a part of one, whose beginning is in the store.
@@ -183,6 +185,8 @@ pub struct AfterCommit {
     pub events: Vec<Event>,
     /// The answer to whoever asked.
     pub answer: Option<Answer>,
+    /// Tell the tracker when what became of these jobs could not be written.
+    pub keeps: Vec<Jid>,
     /// Tell the tracker of this return. Its write is the last one of its message.
     pub report: Option<Report>,
 }

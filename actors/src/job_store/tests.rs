@@ -5,7 +5,7 @@ use std::cell::Cell;
 use bytes::Bytes;
 use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_requests::{Publication, Topics};
-use saltern_store::jobs::{DatabaseLimits, Room};
+use saltern_store::jobs::{DatabaseLimits, JobState, Room};
 use saltern_supervise::{ChildSpec, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -182,7 +182,7 @@ fn a_job_is_stored_announced_published_and_answered() {
                 begun: Some(begun),
                 events: vec![event("a"), event("b")],
                 answer: Some(answer),
-                report: None,
+                ..AfterCommit::default()
             },
         };
         rig.store.try_send(persist).unwrap();
@@ -280,6 +280,25 @@ fn without_space_everybody_is_told_and_nothing_follows() {
         assert_eq!(reply.await.unwrap(), &b"failed"[..]);
         assert_eq!(rig.metrics.failed.get(), 1);
         assert!(rig.bus.try_recv().is_err() && rig.tracker.try_recv().is_err());
+        // Who has to write it again is told.
+        let jid = Jid::parse(JID).unwrap();
+        let state = Write::JobState {
+            jid: jid.clone(),
+            state: JobState::Expired,
+            at: 1,
+            notes: None,
+        };
+        let large = returned("m1", "f", 1_000_000);
+        let persist = Persist {
+            brought: None,
+            writes: vec![state, Write::Return(large)],
+            then: AfterCommit {
+                keeps: vec![jid.clone()],
+                ..AfterCommit::default()
+            },
+        };
+        rig.store.try_send(persist).unwrap();
+        assert_eq!(rig.tracker.recv().await.unwrap().refused, [jid]);
         // What fits is stored, with the job that the failed one had brought.
         let reply = rig.send(returned("m1", "f", 10)).await;
         assert_eq!(reply.await.unwrap(), &b"done"[..]);

@@ -19,13 +19,14 @@
 //!    signals by their number, probes by their rate; what minions say of a job goes with their
 //!    return and with its end.
 //! 8. A machine that is built anew from the store and the notes says of every minion what the one
-//!    before it said, but that who was running or about to end is expected.
+//!    before it said, but that who was running or about to end is expected; of jobs that go on, all
+//!    but what was said in the last second.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use saltern_model::{Jid, MinionId, Packed};
 use saltern_store::jobs::JobState;
 
@@ -42,6 +43,13 @@ const PROGRESS: Duration = Duration::from_millis(250);
 
 /// The time that stock minions take at most to connect again by default (`recon_max`).
 const RECONNECTING: Duration = Duration::from_secs(10);
+
+/// What changes of a job that goes on is written after this time, once for all that changes in it:
+/// with each write goes all that is known of the job's missing minions.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// What the store refused is written once more after this time.
+const KEPT_AGAIN: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether a job that is kept open is to end.
 const HELD: Duration = Duration::from_millis(500);
@@ -95,6 +103,10 @@ pub(super) enum JobEvent {
     Asked(Asked),
     /// Jobs made before this time (microseconds since 1970) are waited for no longer.
     EndOlderThan(i64),
+    /// What became of these jobs could not be written.
+    Refused(Vec<Jid>),
+    /// It is the end: what is to be written is written now.
+    KeepAll,
     /// Time passes.
     Tick,
 }
@@ -208,6 +220,9 @@ pub(super) struct Machine {
     pub(super) learned: Learned,
     /// Jobs that send signals, with those to whose processes they do.
     signals: IndexMap<Jid, Jid>,
+    /// Jobs of which it is to be written what became of them; none that is not remembered is added.
+    pub(super) unkept: IndexSet<Jid>,
+    keep_is_set: bool,
     pub(super) chance: Chance,
 }
 
@@ -228,6 +243,8 @@ impl Machine {
             asks: 0,
             learned: Learned::default(),
             signals: IndexMap::new(),
+            unkept: IndexSet::new(),
+            keep_is_set: false,
             chance: Chance(seed),
             rules,
         }
@@ -252,6 +269,12 @@ impl Machine {
             JobEvent::Answered(answered) => self.answered(&answered, &mut turn),
             JobEvent::Asked(asked) => self.asked(asked, &mut turn),
             JobEvent::EndOlderThan(time) => self.end_older_than(time, &mut turn),
+            JobEvent::Refused(jids) => {
+                for jid in jids {
+                    self.keep_after(&jid, KEPT_AGAIN, now);
+                }
+            }
+            JobEvent::KeepAll => self.keep_all(&mut turn),
             JobEvent::Tick => {}
         }
         self.set_flush(&mut turn);
@@ -297,6 +320,10 @@ impl Machine {
         match timer {
             Timer::Look(jid) => self.look(at, &jid, turn),
             Timer::Again(jid) => self.send_again(jid, turn),
+            Timer::Keep => {
+                self.keep_is_set = false;
+                self.keep_all(turn);
+            }
             Timer::Progress(jid) => self.tell_progress(&jid, turn),
             Timer::Flush => self.flush(turn),
             Timer::ProbeOver(probe) => self.missed(&probe, turn),
@@ -515,13 +542,29 @@ impl Machine {
         }
     }
 
-    fn keep(&self, jid: &Jid, turn: &mut Turn<'_>) {
-        if let Some(job) = self.jobs.get(jid) {
-            turn.effects.push(Effect::Keep {
-                jid: jid.clone(),
-                state: job.state,
-                notes: Notes::of(job),
-            });
+    fn keep(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
+        self.keep_after(jid, KEPT, turn.now);
+    }
+
+    fn keep_after(&mut self, jid: &Jid, time: Duration, now: Moment) {
+        if !self.is_remembered(jid) {
+            return;
+        }
+        self.unkept.insert(jid.clone());
+        if !std::mem::replace(&mut self.keep_is_set, true) {
+            self.timers.set(now.after(time), Timer::Keep);
+        }
+    }
+
+    fn keep_all(&mut self, turn: &mut Turn<'_>) {
+        for jid in std::mem::take(&mut self.unkept) {
+            if let Some(job) = self.jobs.get(&jid) {
+                turn.effects.push(Effect::Keep {
+                    state: job.state,
+                    notes: Notes::of(job),
+                    jid,
+                });
+            }
         }
     }
 
@@ -545,6 +588,7 @@ impl Machine {
         let Some(job) = self.jobs.get(jid) else {
             return;
         };
+        self.unkept.swap_remove(jid);
         turn.effects.push(Effect::Keep {
             jid: jid.clone(),
             state,

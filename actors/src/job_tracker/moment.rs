@@ -46,6 +46,8 @@ pub(super) enum Timer {
     Look(Jid),
     /// Send the load of a job once more, unless that has become needless.
     Again(Jid),
+    /// Write down what became of jobs.
+    Keep,
     /// Say how far a job is.
     Progress(Jid),
     /// Send the probes that are wanted.

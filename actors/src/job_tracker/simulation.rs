@@ -440,6 +440,9 @@ impl Simulation {
             &mut self.machine,
             Machine::new(self.rules.clone(), self.now),
         );
+        // What was about to be written is lost.
+        self.told_lost
+            .retain(|(jid, _)| !before.unkept.contains(jid));
         self.probes.clear();
         self.last_probe = None;
         let open = (0..self.jobs.len())
@@ -467,6 +470,9 @@ impl Simulation {
     /// Invariant 8.
     fn check_resumed(&self, job: usize, departure: Departure, before: &Machine) {
         let jid = self.jid(job);
+        if before.unkept.contains(&jid) {
+            return;
+        }
         let (Some(before), Some(after)) = (before.jobs.get(&jid), self.machine.jobs.get(&jid))
         else {
             return;

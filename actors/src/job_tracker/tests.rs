@@ -193,8 +193,8 @@ fn stored(returns: &[(u32, &str)]) -> Stored {
         is_new: true,
     });
     Stored {
-        jobs: Vec::new(),
         returns: returns.collect(),
+        ..Stored::default()
     }
 }
 
@@ -209,7 +209,7 @@ fn begun(number: u32, minions: &[&str]) -> Stored {
             nocache: false,
             signals: None,
         }],
-        returns: Vec::new(),
+        ..Stored::default()
     }
 }
 
@@ -529,6 +529,52 @@ fn jobs_expire() {
             told.push(rig.told().await.0);
         }
         assert_eq!(told, ["finished", "finished", "verdict", "finished"]);
+    });
+}
+
+#[test]
+fn what_became_of_a_job_is_written_until_the_store_takes_it() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a"])).await.unwrap();
+        rig.tracker.send(stored(&[(1, "a")])).await.unwrap();
+        for _ in 0..3 {
+            let persist = rig.store.recv().await.unwrap();
+            assert!(matches!(
+                &persist.writes[..],
+                [Write::JobState {
+                    state: JobState::Complete,
+                    ..
+                }]
+            ));
+            let refused = Stored {
+                refused: persist.then.keeps,
+                ..Stored::default()
+            };
+            rig.tracker.send(refused).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_is_given_up_in_a_second_is_written_once() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a", "b"])).await.unwrap();
+        for minion in ["a", "b"] {
+            let part = Departed {
+                minions: ids(&[minion]),
+                ..departed(1, false)
+            };
+            rig.tracker.send(part).await.unwrap();
+        }
+        assert!(rig.store.try_recv().is_err());
+        let persist = rig.store.recv().await.unwrap();
+        let [Write::JobState { notes, .. }] = &persist.writes[..] else {
+            panic!("{:?}", persist.writes);
+        };
+        let notes = Notes::unpack(notes.as_ref().unwrap());
+        assert_eq!(notes.lost.len(), 2);
     });
 }
 
