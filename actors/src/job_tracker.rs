@@ -29,7 +29,7 @@ use saltern_model::{Event, Jid, MinionId};
 use saltern_requests::{About, StartJob, StoreReturn};
 use saltern_store::jobs::{JobReader, JobState, OpenJob, Write};
 use saltern_supervise::Child;
-use saltern_wire::msgpack::{Limits, MapView};
+use saltern_wire::msgpack::{Limits, MapView, RawValue};
 use tokio::time::Instant;
 
 use self::known::KnownJobs;
@@ -364,7 +364,7 @@ impl JobTracker {
             return self.step(JobEvent::Asked(asked), context);
         }
         let signals = match about {
-            Some(About::Signal(jid)) => Some(jid),
+            Some(About::Signal(victims)) => Some(victims),
             Some(About::Running(_)) | None => None,
         };
         let begun = Beginning {
@@ -460,12 +460,17 @@ impl JobTracker {
     }
 }
 
-/// What `saltutil.signal_job` says when there was a process to send the signal to.
+/// What `saltutil.signal_job` says when there was a process to send the signal to; of all jobs a
+/// list of that.
 fn says_signalled(returned: &StoreReturn) -> bool {
     let load = returned.record.load.bytes().clone();
     MapView::parse(load, &Limits::WIRE).is_ok_and(|load| {
-        load.str("return")
-            .is_some_and(|text| text.starts_with("Signal "))
+        let Some(said) = load.get("return") else {
+            return false;
+        };
+        let is_sent = |said: &RawValue| said.as_str().is_some_and(|s| s.starts_with("Signal "));
+        let of_all = said.as_array();
+        is_sent(said) || of_all.is_some_and(|of_all| of_all.iter().any(is_sent))
     })
 }
 

@@ -3,7 +3,7 @@
 
 use actix::Message;
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
-use saltern_requests::{BatchPlan, ProbeAnswer, Publication, StartJob, StoreReturn};
+use saltern_requests::{BatchPlan, ProbeAnswer, Publication, StartJob, StoreReturn, Victims};
 use saltern_store::jobs::{Retention, Write};
 use saltern_wire::msgpack::MapView;
 use saltern_wire::zmtp::Incoming;
@@ -120,8 +120,8 @@ pub struct BegunJob {
     pub minions: Vec<MinionId>,
     /// Its returns are not stored.
     pub nocache: bool,
-    /// The job to whose processes it sends a signal.
-    pub signals: Option<Jid>,
+    /// Whose processes it ends by a signal.
+    pub signals: Option<Victims>,
 }
 
 /// One of the returns in [`Stored`].

@@ -26,7 +26,8 @@ pub(super) enum Reason {
     CannotSay,
     /// It answered twice that it does not run the job, and no return came.
     NotRunning,
-    /// It sent the job a signal, and then did not run it any more.
+    /// It sent the job a signal that ends it, then said twice that it does not run the job, and no
+    /// return came.
     Killed,
 }
 

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use indexmap::{IndexMap, IndexSet};
 use saltern_model::{Jid, MinionId, Packed};
+use saltern_requests::Victims;
 use saltern_store::jobs::JobState;
 
 use super::job::{Job, MinionState, Reason};
@@ -118,8 +119,8 @@ pub(super) struct Begun {
     pub(super) fun: Arc<str>,
     pub(super) created: i64,
     pub(super) minions: Vec<MinionId>,
-    /// The job to whose processes it sends a signal.
-    pub(super) signals: Option<Jid>,
+    /// Whose processes it ends by a signal.
+    pub(super) signals: Option<Victims>,
 }
 
 /// See [`JobEvent::Resumed`].
@@ -218,8 +219,8 @@ pub(super) struct Machine {
     /// Questions of clients that are being answered.
     pub(super) asks: usize,
     pub(super) learned: Learned,
-    /// Jobs that send signals, with those to whose processes they do.
-    signals: IndexMap<Jid, Jid>,
+    /// Jobs that end processes by signals, and whose.
+    signals: IndexMap<Jid, Victims>,
     /// Jobs of which it is to be written what became of them; none that is not remembered is added.
     pub(super) unkept: IndexSet<Jid>,
     keep_is_set: bool,
@@ -344,11 +345,11 @@ impl Machine {
 
     fn open(&mut self, begun: Begun, silence: Duration, now: Moment) {
         let jid = begun.jid;
-        if let Some(victim) = begun.signals {
+        if let Some(victims) = begun.signals {
             if self.signals.len() >= MOST_SIGNALS {
                 self.signals.shift_remove_index(0);
             }
-            self.signals.insert(jid.clone(), victim);
+            self.signals.insert(jid.clone(), victims);
         }
         let new = || Job::new(begun.fun, begun.created, now);
         self.jobs.put(&jid, new, |job| {
@@ -426,9 +427,11 @@ impl Machine {
     fn returned(&mut self, returned: &Returned, turn: &mut Turn<'_>) {
         let (jid, minion) = (&returned.jid, &returned.minion);
         if returned.signalled
-            && let Some(victim) = self.signals.get(jid).cloned()
+            && let Some(victims) = self.signals.get(jid).cloned()
         {
-            self.signalled(&victim, minion, turn);
+            for victim in self.victims(victims, jid, minion) {
+                self.signalled(&victim, minion, turn);
+            }
         }
         let Some(job) = self.jobs.get_mut(jid) else {
             return;
@@ -453,6 +456,16 @@ impl Machine {
         self.unlist(jid, minion);
         self.conclude(jid, changes, turn);
         self.progress_soon(jid, turn.now);
+    }
+
+    /// The open jobs of a minion whose processes `killer` ended there.
+    fn victims(&self, victims: Victims, killer: &Jid, minion: &MinionId) -> Vec<Jid> {
+        let Victims::Job(victim) = victims else {
+            let open = self.jobs.open();
+            let is_its = |(jid, job): &(&Jid, &Job)| *jid != killer && job.entry(minion).is_some();
+            return open.filter(is_its).map(|(jid, _)| jid.clone()).collect();
+        };
+        vec![victim]
     }
 
     /// A minion has sent a signal to its process of this job: is it gone?

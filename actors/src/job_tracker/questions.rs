@@ -275,8 +275,10 @@ impl Machine {
             MinionState::Unknown(Reason::Killed | Reason::NotRunning | Reason::PerhapsNotSent) => {
                 None
             }
-            _ if entry.was_signalled => lost(Reason::Killed),
             MinionState::Ending { since } if now.since(*since) < gather => None,
+            MinionState::Ending { .. } | MinionState::Unknown(_) if entry.was_signalled => {
+                lost(Reason::Killed)
+            }
             MinionState::Ending { .. } | MinionState::Unknown(_) => lost(Reason::NotRunning),
             _ => Some(MinionState::Ending { since: now }),
         };

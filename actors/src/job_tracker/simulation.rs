@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_model::{Jid, MinionId, Packed};
+use saltern_requests::Victims;
 use saltern_store::jobs::JobState;
 
 use super::job::{Counts, MinionState};
@@ -419,7 +420,7 @@ impl Simulation {
             fun: "saltutil.kill_job".into(),
             created: 0,
             minions: vec![id.clone()],
-            signals: Some(victim),
+            signals: Some(Victims::Job(victim)),
         };
         self.step(JobEvent::Begun(begun));
         let signalled = self.minions[minion].running.remove(&job);

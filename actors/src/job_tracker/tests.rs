@@ -8,7 +8,7 @@ use bytes::Bytes;
 use saltern_base::metrics::Registry;
 use saltern_model::Tag;
 use saltern_model::{JobRecord, Packed, ReturnRecord};
-use saltern_requests::{Class, ProbeAnswer, Publication, Topics};
+use saltern_requests::{Class, ProbeAnswer, Publication, Topics, Victims};
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
 use saltern_supervise::{ChildSpec, Tree};
 use saltern_wire::msgpack::{Dialect, Value, decode_exact, encode};
@@ -637,6 +637,34 @@ fn a_silent_minion_is_asked_and_given_up_but_never_failed_and_its_return_still_c
         let (word, data) = rig.told().await;
         assert_eq!(word, "finished");
         assert!(data.get("failed").unwrap().as_array().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn who_ends_all_its_jobs_has_killed_them_when_no_return_comes_in_time() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a"])).await.unwrap();
+        let mut killer = begun(2, &["a"]);
+        killer.jobs[0].signals = Some(Victims::All);
+        rig.tracker.send(killer).await.unwrap();
+        let mut done = stored(&[(2, "a")]);
+        done.returns[0].report.signalled = true;
+        rig.tracker.send(done).await.unwrap();
+        assert_eq!(rig.told().await.0, "finished");
+        // That it runs nothing is not the end yet: its return may be on its way.
+        for _ in 0..2 {
+            let probe = rig.publisher.recv().await.unwrap();
+            assert_eq!(rig.finished("killed"), 0);
+            let answer = TakeAnswer(ProbeAnswer {
+                probe: probe.jid,
+                minion: id("a"),
+                running: Some(Vec::new()),
+            });
+            rig.tracker.send(answer).await.unwrap();
+        }
+        assert_eq!(rig.told().await.0, "verdict");
+        assert_eq!(rig.finished("killed"), 1);
     });
 }
 

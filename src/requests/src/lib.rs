@@ -63,7 +63,7 @@ pub use fleet::MasterFleet;
 pub use handle::{Class, Handled, come_again, handle, peek_class};
 pub use outcome::{
     About, Effect, Finished, Fire, Later, Outcome, ProbeAnswer, Publication, Ran, Run, RunWork,
-    StartJob, StoreReturn, Topics,
+    StartJob, StoreReturn, Topics, Victims,
 };
 pub use publish_again::publication_again;
 pub use reply::NO_ANSWER;

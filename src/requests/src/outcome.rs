@@ -133,8 +133,17 @@ pub struct StartJob {
 pub enum About {
     /// A client that waits for that job asks who still runs it.
     Running(Jid),
-    /// It sends a signal to the processes of that job.
-    Signal(Jid),
+    /// It ends processes by a signal.
+    Signal(Victims),
+}
+
+/// Whose processes a job ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Victims {
+    /// Those of that job.
+    Job(Jid),
+    /// Those of all jobs that its minions run.
+    All,
 }
 
 /// What a minion says of the jobs that it runs, because the master asked.

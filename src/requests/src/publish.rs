@@ -11,7 +11,7 @@ use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value, decode_wire, encod
 
 use crate::envelope::LOAD_LIMITS;
 use crate::event_data::fields;
-use crate::outcome::{About, Publication, StartJob, Topics};
+use crate::outcome::{About, Publication, StartJob, Topics, Victims};
 use crate::publish_load::DEFAULT_DELIMITER;
 use crate::{Effect, Outcome, Services, event_data, publish_load, python_text, reply, targets};
 
@@ -389,16 +389,24 @@ fn announcement(
     events
 }
 
+/// The signals that end a process: KILL and TERM. After others it may go on, or end by itself.
+const ENDING: [i64; 2] = [9, 15];
+
 /// The job that this one is about.
 fn about(load: &Value, request: &Request<'_>, target: &Target) -> Option<About> {
     let [fun] = request.functions.as_slice() else {
         return None;
     };
     let arguments = load.get("arg")?.as_array()?;
+    if let "saltutil.kill_all_jobs" | "saltutil.term_all_jobs" = fun.as_str() {
+        return Some(About::Signal(Victims::All));
+    }
     let jid = Jid::parse(arguments.first()?.as_str()?).ok()?;
+    let signal = arguments.get(1).and_then(Value::as_i64);
     match fun.as_str() {
-        "saltutil.kill_job" | "saltutil.term_job" | "saltutil.signal_job" => {
-            Some(About::Signal(jid))
+        "saltutil.kill_job" | "saltutil.term_job" => Some(About::Signal(Victims::Job(jid))),
+        "saltutil.signal_job" if signal.is_some_and(|signal| ENDING.contains(&signal)) => {
+            Some(About::Signal(Victims::Job(jid)))
         }
         "saltutil.find_job" if arguments.len() == 1 && is_poll(load, target) => {
             Some(About::Running(jid))

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use saltern_model::{Jid, Packed};
-use saltern_requests::{About, Effect, NO_ANSWER, Outcome, StartJob, Topics, publication_again};
+use saltern_requests::{
+    About, Effect, NO_ANSWER, Outcome, StartJob, Topics, Victims, publication_again,
+};
 use saltern_wire::msgpack::{Dialect, Encoder, Value};
 
 use crate::client::{Load, clear};
@@ -432,7 +434,10 @@ fn several_functions_are_one_job() {
 fn it_is_seen_what_a_job_is_about() {
     let site = site("");
     let about = |fun: &str, target: Load, kwargs: Value| {
-        let load = target.set("fun", fun).set("arg", list(&[JID]));
+        let (fun, signal) = fun.split_once(' ').unwrap_or((fun, ""));
+        let mut arguments = vec![Value::from(JID)];
+        arguments.extend(signal.parse::<i64>().map(Value::from));
+        let load = target.set("fun", fun).set("arg", Value::Array(arguments));
         let outcome = site.ask(clear(load.set("kwargs", kwargs), 3));
         started(&outcome).about.clone()
     };
@@ -449,10 +454,19 @@ fn it_is_seen_what_a_job_is_about() {
     // A user's own question needs a job that stock's command line finds in the job cache.
     assert_eq!(about("saltutil.find_job", listed(), of_user()), None);
     assert_eq!(about("saltutil.find_job", load(&site), of_client()), None);
-    for fun in ["kill_job", "term_job", "signal_job"] {
+    for fun in ["kill_job", "term_job", "signal_job 9", "signal_job 15"] {
         let fun = format!("saltutil.{fun}");
-        let signal = Some(About::Signal(jid.clone()));
+        let signal = Some(About::Signal(Victims::Job(jid.clone())));
         assert_eq!(about(&fun, load(&site), of_user()), signal);
+    }
+    for fun in ["kill_all_jobs", "term_all_jobs"] {
+        let fun = format!("saltutil.{fun}");
+        let signal = Some(About::Signal(Victims::All));
+        assert_eq!(about(&fun, load(&site), of_user()), signal);
+    }
+    // These do not end a process.
+    for fun in ["saltutil.signal_job 10", "saltutil.signal_job"] {
+        assert_eq!(about(fun, load(&site), of_user()), None);
     }
     assert_eq!(about("test.echo", load(&site), of_user()), None);
 }
