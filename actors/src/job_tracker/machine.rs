@@ -79,6 +79,8 @@ pub(crate) struct Rules {
 pub(crate) trait World {
     /// Why a minion certainly hears nothing at this moment; `None` when it may.
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
+    /// Whether it can be asked what it runs: a resource of a minion (3008) cannot.
+    fn is_asked(&self, minion: &MinionId) -> bool;
     /// A new jid.
     fn mint(&self) -> Jid;
     /// Whether further parts of a job may follow, so that it does not end with those it has.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, Standing, Tag, stamp};
+use saltern_model::{Absence, Event, Jid, JobRecord, MinionId, Packed, Standing, Tag, stamp};
 use saltern_requests::{Publication, Services, probe, publication_again};
 use saltern_wire::msgpack::{Dialect, Encoder};
 
@@ -17,6 +17,8 @@ const MOST_REMEMBERED: (usize, usize) = (2_000_000, 200_000);
 pub(crate) trait Outside: Send + Sync {
     /// Why a minion certainly hears nothing at this moment; `None` when it may.
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
+    /// Whether it can be asked what it runs: a resource of a minion (3008) cannot.
+    fn is_asked(&self, minion: &MinionId) -> bool;
     /// A new jid.
     fn mint(&self) -> Jid;
     /// Microseconds since 1970.
@@ -42,6 +44,10 @@ impl World for Around<'_> {
         self.outside.absence(minion)
     }
 
+    fn is_asked(&self, minion: &MinionId) -> bool {
+        self.outside.is_asked(minion)
+    }
+
     fn mint(&self) -> Jid {
         self.outside.mint()
     }
@@ -53,8 +59,26 @@ impl World for Around<'_> {
 
 impl Outside for Services {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>> {
-        let standing = self.surroundings.state(minion);
-        matches!(standing, Standing::Away(_)).then(|| standing.to_string().into())
+        let state = |minion: &MinionId| self.surroundings.state(minion);
+        let standing = state(minion);
+        let Standing::Away(absence) = standing else {
+            return None;
+        };
+        if absence == Absence::NoKey {
+            // A resource hears what one of its owners hears.
+            let owners = self.resources.owners_of(minion).unwrap_or_default();
+            let is_heard = |owner: &MinionId| !matches!(state(owner), Standing::Away(_));
+            if owners.iter().any(is_heard) {
+                return None;
+            }
+            let standing = owners.first().map_or(standing, state);
+            return Some(standing.to_string().into());
+        }
+        Some(standing.to_string().into())
+    }
+
+    fn is_asked(&self, minion: &MinionId) -> bool {
+        self.surroundings.state(minion) != Standing::Away(Absence::NoKey)
     }
 
     fn mint(&self) -> Jid {

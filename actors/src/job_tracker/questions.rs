@@ -163,6 +163,9 @@ impl Machine {
 
     /// Wants to know what a minion runs, because of this job.
     pub(super) fn ask(&mut self, jid: &Jid, minion: &MinionId, turn: &mut Turn<'_>) {
+        if !turn.world.is_asked(minion) {
+            return;
+        }
         let Some(entry) = self.jobs.get_mut(jid).and_then(|job| job.entry_mut(minion)) else {
             return;
         };

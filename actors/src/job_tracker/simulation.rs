@@ -104,6 +104,10 @@ impl World for Site {
         jid(1_000_000 + self.minted.get())
     }
 
+    fn is_asked(&self, _: &MinionId) -> bool {
+        true
+    }
+
     fn is_held(&self, _: &Jid) -> bool {
         false
     }

@@ -35,6 +35,10 @@ impl Outside for Still {
         None
     }
 
+    fn is_asked(&self, minion: &MinionId) -> bool {
+        minion.as_str() != "resource"
+    }
+
     fn mint(&self) -> Jid {
         jid(900_000 + self.minted.fetch_add(1, Ordering::Relaxed))
     }
@@ -606,7 +610,9 @@ fn a_silent_minion_is_asked_and_given_up_but_never_failed_and_its_return_still_c
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a", "b", "c"])).await.unwrap();
-        rig.tracker.send(begun(2, &["a", "b"])).await.unwrap();
+        // A resource cannot be asked, and is not judged by its silence.
+        let second = begun(2, &["a", "b", "resource"]);
+        rig.tracker.send(second).await.unwrap();
         rig.tracker.send(stored(&[(1, "c")])).await.unwrap();
         // One probe for both jobs.
         let probe = rig.publisher.recv().await.unwrap();

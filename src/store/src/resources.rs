@@ -175,6 +175,14 @@ impl ResourceStore {
         })
     }
 
+    /// Who has registered a resource of this name. Looks at every minion that has resources.
+    pub fn owners_of(&self, resource: &MinionId) -> Result<Vec<MinionId>> {
+        let owns = |(owner, owned): (&MinionId, &Owned)| {
+            owned.ids.contains(resource).then(|| owner.clone())
+        };
+        self.with_known(|known| known.by_owner.iter().filter_map(owns).collect())
+    }
+
     /// Whether a minion has registered a resource of this name.
     pub fn has(&self, owner: &MinionId, resource: &MinionId) -> Result<bool> {
         let ids = |owned: &Owned| owned.ids.contains(resource);
@@ -356,6 +364,8 @@ mod tests {
         ];
         assert!(store.register(&id("m1"), both.clone(), true).unwrap());
         assert!(!store.register(&id("m1"), both.clone(), true).unwrap());
+        assert_eq!(store.owners_of(&id("sw1")).unwrap(), [id("m1")]);
+        assert!(store.owners_of(&id("m1")).unwrap().is_empty());
         assert!(store.has(&id("m1"), &id("sw1")).unwrap());
         assert!(!store.has(&id("m2"), &id("sw1")).unwrap());
         assert!(!store.has(&id("m1"), &id("m1")).unwrap());
