@@ -4,8 +4,9 @@
 //! told here.
 
 use saltern_wire::msgpack::Value;
+use tokio::time::{Instant, timeout_at};
 
-use crate::event::ReceivedEvent;
+use crate::event::{ReceivedEvent, SILENCE};
 use crate::job::{MinionReturn, minion_return};
 use crate::publish::strings;
 use crate::{ClientError, EventListener, LocalClient, PublishRequest, Published};
@@ -56,6 +57,9 @@ pub enum BatchNews {
     Returned(MinionReturn),
     /// The batch is over.
     Over(BatchEnd),
+    /// Events were lost, or none came for a while: the master knows where the batch stands
+    /// (`batch.status`).
+    Unsure,
 }
 
 /// How a batch ended.
@@ -73,6 +77,15 @@ pub struct BatchEnd {
 pub struct BatchFollower {
     events: EventListener,
     jid: String,
+    /// When there last was news.
+    heard: Instant,
+}
+
+impl BatchFollower {
+    fn new(events: EventListener, jid: String) -> Self {
+        let heard = Instant::now();
+        Self { events, jid, heard }
+    }
 }
 
 impl LocalClient {
@@ -87,7 +100,7 @@ impl LocalClient {
         let events = EventListener::connect(&self.config().sock_dir).await?;
         let published = self.publish(request).await?;
         let jid = published.jid.clone();
-        Ok((published, BatchFollower { events, jid }))
+        Ok((published, BatchFollower::new(events, jid)))
     }
 
     /// Follows a batch that runs already.
@@ -96,10 +109,7 @@ impl LocalClient {
     /// When the event socket cannot be opened.
     pub async fn follow_batch(&self, jid: &str) -> Result<BatchFollower, ClientError> {
         let events = EventListener::connect(&self.config().sock_dir).await?;
-        Ok(BatchFollower {
-            events,
-            jid: jid.to_owned(),
-        })
+        Ok(BatchFollower::new(events, jid.to_owned()))
     }
 }
 
@@ -109,13 +119,21 @@ impl BatchFollower {
     /// # Errors
     /// When the master closes the event socket, or sends what is no event.
     pub async fn next(&mut self) -> Result<BatchNews, ClientError> {
-        loop {
-            let event = self.events.next().await?;
-            let event = event.ok_or(ClientError::EventsEnded)?;
-            if let Some(news) = self.read(&event)? {
-                return Ok(news);
+        let news = loop {
+            let next = timeout_at(self.heard + SILENCE, self.events.next());
+            let Ok(event) = next.await else {
+                break BatchNews::Unsure;
+            };
+            let event = event?.ok_or(ClientError::EventsEnded)?;
+            if event.is_gap() {
+                break BatchNews::Unsure;
             }
-        }
+            if let Some(news) = self.read(&event)? {
+                break news;
+            }
+        };
+        self.heard = Instant::now();
+        Ok(news)
     }
 
     fn read(&self, event: &ReceivedEvent) -> Result<Option<BatchNews>, ClientError> {
@@ -156,6 +174,24 @@ fn end(data: &Value) -> BatchEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::testing::Bus;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_missed_events_or_hears_nothing_is_told_so() {
+        let (mut bus, events) = Bus::with_listener();
+        let mut follower = BatchFollower::new(events, "20260102030405060708".to_owned());
+        let nothing = Value::Map(Vec::new());
+        bus.fire("saltern/bus/gap", &nothing).await;
+        let news = follower.next().await.expect("news");
+        assert!(matches!(news, BatchNews::Unsure), "{news:?}");
+        // Time passes by itself while nobody has anything to do.
+        let news = follower.next().await.expect("news");
+        assert!(matches!(news, BatchNews::Unsure), "{news:?}");
+        bus.fire("salt/batch/20260102030405060708/complete", &nothing)
+            .await;
+        let news = follower.next().await.expect("news");
+        assert!(matches!(news, BatchNews::Over(_)), "{news:?}");
+    }
 
     #[test]
     fn an_end_is_read_from_either_event() {

@@ -5,6 +5,7 @@
 //! event and picks its own.
 
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -18,6 +19,13 @@ use crate::ClientError;
 /// The name of the event socket in `sock_dir`.
 pub const EVENT_SOCKET: &str = "master_event_pub.ipc";
 
+/// The master tells with it that a subscriber was too slow, and has lost events.
+const GAP: &str = "saltern/bus/gap";
+
+/// Who waits for something and hears nothing of it for as long asks the master: a stock master
+/// does not say that events were lost.
+pub(crate) const SILENCE: Duration = Duration::from_secs(60);
+
 /// One event as it came from the bus.
 #[derive(Debug, Clone)]
 pub struct ReceivedEvent {
@@ -28,6 +36,11 @@ pub struct ReceivedEvent {
 }
 
 impl ReceivedEvent {
+    /// Whether it stands for events that were lost.
+    pub(crate) fn is_gap(&self) -> bool {
+        self.tag == GAP
+    }
+
     /// The data as a value.
     pub fn value(&self) -> Result<Value, ClientError> {
         msgpack::decode_exact(&self.data, &Limits::WIRE)
@@ -52,10 +65,14 @@ impl EventListener {
             }
             Err(source) => return Err(ClientError::EventSocket { path, source }),
         };
-        Ok(Self {
+        Ok(Self::of(stream))
+    }
+
+    pub(crate) fn of(stream: UnixStream) -> Self {
+        Self {
             frames: FramedRead::new(stream, PullDecoder::default()),
             prefix: String::new(),
-        })
+        }
     }
 
     /// The same subscription, giving only events whose tag begins with `prefix`.
@@ -80,5 +97,31 @@ impl EventListener {
             }
         }
         Ok(None)
+    }
+}
+
+/// A master's end of the event socket.
+#[cfg(test)]
+pub(crate) mod testing {
+    use saltern_wire::ipc::{EventFrame, Framing};
+    use saltern_wire::msgpack::{Dialect, encode};
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    pub(crate) struct Bus(UnixStream);
+
+    impl Bus {
+        /// The socket with a subscriber.
+        pub(crate) fn with_listener() -> (Self, EventListener) {
+            let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
+            (Self(ours), EventListener::of(theirs))
+        }
+
+        pub(crate) async fn fire(&mut self, tag: &str, data: &Value) {
+            let frame = EventFrame::new(tag, &encode(data, Dialect::Bin));
+            let bytes = frame.bytes(Framing::Prefixed);
+            self.0.write_all(&bytes).await.expect("fired");
+        }
     }
 }

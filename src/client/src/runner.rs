@@ -1,11 +1,17 @@
 //! Calls functions of the master, as `salt.runner.RunnerClient.cmd_sync` does: the master is asked
-//! to run one, and the event bus says when it is done and what it returned.
+//! to run one, and the event bus says when it is done and what it returned. Where events were lost,
+//! or none came for a while, the job cache says it, if it keeps calls (`runner_returns`).
 
 use std::time::Duration;
 
 use saltern_wire::msgpack::Value;
+use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::event::SILENCE;
 use crate::{ClientError, EventListener, LocalClient};
+
+/// The job cache answers within this, or is asked again later.
+const LOOKUP: Duration = Duration::from_secs(30);
 
 /// A function of the master to run.
 #[derive(Debug, Clone)]
@@ -36,8 +42,43 @@ impl LocalClient {
     /// When the master cannot be asked, refuses, closes the event socket, or time is up; the
     /// function then goes on.
     pub async fn call(&self, request: &RunnerRequest) -> Result<RunnerReturn, ClientError> {
+        let wait = async {
+            let mut begun = self.begin(request).await?;
+            loop {
+                if let Some(returned) = begun.end().await? {
+                    return Ok(returned);
+                }
+                if let Some(returned) = self.kept(&begun.jid).await? {
+                    return Ok(returned);
+                }
+            }
+        };
+        match request.timeout {
+            None => wait.await,
+            Some(limit) => timeout(limit, wait)
+                .await
+                .map_err(|_| ClientError::Timeout(limit))?,
+        }
+    }
+
+    /// What the job cache has of a call; nothing while it is under way.
+    async fn kept(&self, jid: &str) -> Result<Option<RunnerReturn>, ClientError> {
+        let lookup = RunnerRequest {
+            fun: "jobs.lookup_jid".to_owned(),
+            arg: vec![jid.into()],
+            kwarg: Vec::new(),
+            timeout: None,
+        };
+        let found = async { self.begin(&lookup).await?.end().await };
+        match timeout(LOOKUP, found).await {
+            Ok(found) => Ok(found?.and_then(|found| kept_return(&found.value))),
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn begin(&self, request: &RunnerRequest) -> Result<Begun, ClientError> {
         // Before the master is asked, so that the end is not missed.
-        let mut events = EventListener::connect(&self.config().sock_dir).await?;
+        let events = EventListener::connect(&self.config().sock_dir).await?;
         let load = [
             ("cmd", Value::from("runner")),
             ("fun", request.fun.as_str().into()),
@@ -50,24 +91,15 @@ impl LocalClient {
             ),
         ];
         let reply = self.ask(&load).await?;
-        let Some(tag) = reply.get("tag").and_then(Value::as_str) else {
+        let text = |name| reply.get(name).and_then(Value::as_str);
+        let Some(tag) = text("tag") else {
             return Err(self.not_run(&reply));
         };
-        let end = format!("{tag}/ret");
-        let wait = async {
-            while let Some(event) = events.next().await? {
-                if event.tag == end {
-                    return returned(&event.value()?);
-                }
-            }
-            Err(ClientError::EventsEnded)
-        };
-        match request.timeout {
-            None => wait.await,
-            Some(limit) => tokio::time::timeout(limit, wait)
-                .await
-                .map_err(|_| ClientError::Timeout(limit))?,
-        }
+        Ok(Begun {
+            events,
+            jid: text("jid").unwrap_or_default().to_owned(),
+            end: format!("{tag}/ret"),
+        })
     }
 
     fn not_run(&self, reply: &Value) -> ClientError {
@@ -79,6 +111,37 @@ impl LocalClient {
             _ => ClientError::BadReply("it has no tag".to_owned()),
         }
     }
+}
+
+/// A call that the master has taken.
+struct Begun {
+    events: EventListener,
+    jid: String,
+    /// The tag of its end.
+    end: String,
+}
+
+impl Begun {
+    /// Waits for the end; nothing when it may have been missed.
+    async fn end(&mut self) -> Result<Option<RunnerReturn>, ClientError> {
+        let silence = Instant::now() + SILENCE;
+        while let Ok(event) = timeout_at(silence, self.events.next()).await {
+            let event = event?.ok_or(ClientError::EventsEnded)?;
+            if event.is_gap() {
+                break;
+            }
+            if event.tag == self.end {
+                return returned(&event.value()?).map(Some);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The return in what `jobs.lookup_jid` gives for a call: that of the one minion, the master.
+fn kept_return(found: &Value) -> Option<RunnerReturn> {
+    let (_, data) = found.as_map()?.first()?;
+    returned(data).ok()
 }
 
 fn returned(data: &Value) -> Result<RunnerReturn, ClientError> {
@@ -99,6 +162,35 @@ fn returned(data: &Value) -> Result<RunnerReturn, ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::testing::Bus;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_that_may_have_been_missed_is_not_waited_for() {
+        let (mut bus, events) = Bus::with_listener();
+        let mut begun = Begun {
+            events,
+            jid: "1".to_owned(),
+            end: "salt/run/1/ret".to_owned(),
+        };
+        let data = Value::map([("return", true)]);
+        bus.fire("saltern/bus/gap", &data).await;
+        assert!(begun.end().await.expect("it goes on").is_none());
+        // Time passes by itself while nobody has anything to do.
+        assert!(begun.end().await.expect("it goes on").is_none());
+        bus.fire("salt/run/2/ret", &data).await;
+        bus.fire("salt/run/1/ret", &data).await;
+        let end = begun.end().await.expect("it goes on").expect("the end");
+        assert_eq!(end.value, true.into());
+    }
+
+    #[test]
+    fn a_kept_call_is_read_as_its_event_would_be() {
+        let data = Value::map([("return", Value::from("x")), ("retcode", 3_i64.into())]);
+        let kept = kept_return(&Value::map([("master", data)])).expect("it is over");
+        assert_eq!((kept.value.as_str(), kept.retcode), (Some("x"), 3));
+        assert!(kept_return(&Value::Map(Vec::new())).is_none());
+        assert!(kept_return(&"no such job".into()).is_none());
+    }
 
     #[test]
     fn the_return_code_is_where_stock_looks_for_it() {

@@ -5,6 +5,7 @@
 //! the batch to go on.
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use saltern_base::exit::Exit;
 use saltern_client::{
@@ -17,6 +18,9 @@ use saltern_wire::msgpack::Value;
 
 use super::{chain, complain, load_config, say};
 use crate::{ConfigArgument, logging};
+
+/// Events that the master has fired arrive within this.
+const REST: Duration = Duration::from_secs(2);
 
 /// What makes a job a batch.
 #[derive(clap::Args)]
@@ -119,13 +123,7 @@ pub(crate) fn run(Arguments { action }: &Arguments) -> Exit {
 async fn watch(client: &LocalClient, jid: &str, style: &Style) -> Result<Exit, ClientError> {
     // Before the master is asked, so that nothing falls in between.
     let follower = client.follow_batch(jid).await?;
-    let request = RunnerRequest {
-        fun: "batch.status".to_owned(),
-        arg: vec![jid.into()],
-        kwarg: Vec::new(),
-        timeout: None,
-    };
-    let status = client.call(&request).await?.value;
+    let status = status(client, jid).await?;
     let count = |name: &str| status.get(name).and_then(Value::as_u64).unwrap_or(0);
     if status.get("jid").is_none() {
         complain(&format!("the master knows no batch with the job id {jid}"));
@@ -139,16 +137,33 @@ async fn watch(client: &LocalClient, jid: &str, style: &Style) -> Result<Exit, C
         count("pending"),
         count("failed"),
     ));
-    let halted = status.get("halted_reason").and_then(Value::as_str);
-    if halted.is_none() && count("active") + count("pending") > 0 {
-        return follow(follower, style).await;
+    match over(&status) {
+        None => follow(client, jid, follower, style).await,
+        Some(end) => Ok(exit(&end, &Tally::default())),
     }
-    let end = BatchEnd {
+}
+
+async fn status(client: &LocalClient, jid: &str) -> Result<Value, ClientError> {
+    let request = RunnerRequest {
+        fun: "batch.status".to_owned(),
+        arg: vec![jid.into()],
+        kwarg: Vec::new(),
+        timeout: None,
+    };
+    Ok(client.call(&request).await?.value)
+}
+
+/// How the batch of a status ended; nothing while it runs. One that the master does not know any
+/// more is over, too.
+fn over(status: &Value) -> Option<BatchEnd> {
+    let count = |name: &str| status.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let halted = status.get("halted_reason").and_then(Value::as_str);
+    let is_over = halted.is_some() || count("active") + count("pending") == 0;
+    is_over.then(|| BatchEnd {
         halted: halted.map(str::to_owned),
         failed: count("failed"),
         abandoned: usize::try_from(count("pending")).unwrap_or(usize::MAX),
-    };
-    Ok(exit(&end, Tally::default()))
+    })
 }
 
 /// Begins a batch and follows it to its end.
@@ -164,12 +179,44 @@ pub(super) async fn begin(
 "
         ));
     }
-    follow(follower, style).await
+    follow(client, &batch.jid, follower, style).await
 }
 
 /// Prints what happens until the batch is over.
-async fn follow(mut batch: BatchFollower, style: &Style) -> Result<Exit, ClientError> {
+async fn follow(
+    client: &LocalClient,
+    jid: &str,
+    mut batch: BatchFollower,
+    style: &Style,
+) -> Result<Exit, ClientError> {
     let mut tally = Tally::default();
+    loop {
+        if let Some(end) = tell(&mut batch, &mut tally, style).await? {
+            return Ok(exit(&end, &tally));
+        }
+        let Some(end) = over(&status(client, jid).await?) else {
+            continue;
+        };
+        // Its end may have come while the master was asked.
+        let rest = tell(&mut batch, &mut tally, style);
+        if let Ok(Ok(Some(end))) = tokio::time::timeout(REST, rest).await {
+            return Ok(exit(&end, &tally));
+        }
+        complain(&format!(
+            "the batch is over, but not all of it was heard; see: saltern run jobs.lookup_jid {jid}"
+        ));
+        exit(&end, &tally);
+        return Ok(Exit::Failure);
+    }
+}
+
+/// Prints what happens until the batch is over, or until it is not sure whether it is: then
+/// nothing is given.
+async fn tell(
+    batch: &mut BatchFollower,
+    tally: &mut Tally,
+    style: &Style,
+) -> Result<Option<BatchEnd>, ClientError> {
     loop {
         match batch.next().await? {
             BatchNews::Part(mut minions) => {
@@ -184,12 +231,13 @@ async fn follow(mut batch: BatchFollower, style: &Style) -> Result<Exit, ClientE
                 let text = render_return(&returned.id, returned.value, outputter, &style);
                 say(&format!("{text}\n"));
             }
-            BatchNews::Over(end) => return Ok(exit(&end, tally)),
+            BatchNews::Over(end) => return Ok(Some(end)),
+            BatchNews::Unsure => return Ok(None),
         }
     }
 }
 
-fn exit(end: &BatchEnd, tally: Tally) -> Exit {
+fn exit(end: &BatchEnd, tally: &Tally) -> Exit {
     if let Some(reason) = &end.halted {
         complain(&format!(
             "the batch was stopped ({reason}); {} minions had no turn",
