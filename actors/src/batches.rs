@@ -22,6 +22,7 @@ mod taking_up;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Recipient};
@@ -119,6 +120,8 @@ pub(crate) struct Batches {
     batches: HashMap<Jid, Batch>,
     /// Batches on the list that a command line drives.
     foreign: HashSet<Jid>,
+    /// Who waits for the durable end of a batch; no more than there are threads for runner functions.
+    stopping: HashMap<Jid, Vec<SyncSender<bool>>>,
     origin: Instant,
 }
 
@@ -134,6 +137,7 @@ impl Child for Batches {
             outbox: Outbox::default(),
             batches: HashMap::new(),
             foreign: HashSet::new(),
+            stopping: HashMap::new(),
             origin: Instant::now(),
         }
     }
@@ -484,11 +488,19 @@ impl Handler<BatchCalled> for Batches {
     type Result = ();
 
     fn handle(&mut self, called: BatchCalled, context: &mut Self::Context) {
-        let BatchCalled { jid, call, data } = called;
+        let BatchCalled {
+            jid,
+            call,
+            data,
+            stopped,
+        } = called;
         match call {
             BatchCall::Stop => {
                 let reason = data.str("reason").filter(|reason| !reason.is_empty());
                 let kills = data.get("kill").and_then(RawValue::as_bool) == Some(true);
+                if let Some(stopped) = stopped {
+                    self.stopping.entry(jid.clone()).or_default().push(stopped);
+                }
                 self.stop(&jid, reason.unwrap_or("stop"), kills, context);
             }
             BatchCall::New | BatchCall::Progress | BatchCall::Over => {

@@ -1,6 +1,8 @@
 //! Every message between actors, grouped by receiver. Timers and messages to oneself are private
 //! to the actor's file.
 
+use std::sync::mpsc::SyncSender;
+
 use actix::Message;
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
 use saltern_requests::{BatchPlan, ProbeAnswer, Publication, StartJob, StoreReturn, Victims};
@@ -256,6 +258,8 @@ pub struct BatchCalled {
     pub call: BatchCall,
     /// The event's data.
     pub data: MapView,
+    /// Of a stop: who wants to know whether the batch was stopped, when that is durable.
+    pub stopped: Option<SyncSender<bool>>,
 }
 
 /// What a local program says of a batch.

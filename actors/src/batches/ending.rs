@@ -21,7 +21,8 @@ impl Batches {
         context: &mut Context<Self>,
     ) {
         let Some(batch) = self.batches.get_mut(jid) else {
-            return self.stop_foreign(jid, reason, kills, context);
+            let is_stopped = self.stop_foreign(jid, reason, kills, context);
+            return self.tell_stopped(jid, is_stopped);
         };
         batch.machine.halt(reason);
         if kills {
@@ -29,6 +30,14 @@ impl Batches {
             self.kill(&plan, &active, context);
         }
         self.go_on(jid, true, context);
+    }
+
+    /// Answers those who wait for the end of a batch.
+    fn tell_stopped(&mut self, jid: &Jid, is_stopped: bool) {
+        for waiting in self.stopping.remove(jid).into_iter().flatten() {
+            // Who has given up does not listen any more.
+            let _ = waiting.try_send(is_stopped);
+        }
     }
 
     /// Has minions end what they run of a batch. Stock's runner publishes that itself.
@@ -118,7 +127,9 @@ impl Batches {
         tracing::info!(%jid, verdict, reason = halted.unwrap_or("-"), "a batch is over");
         let metrics = &self.seed.metrics;
         metrics.finished.with_label_values(&[verdict]).inc();
+        let is_stopped = halted.is_some();
         self.set_listed(jid, false);
+        self.tell_stopped(jid, is_stopped);
         self.forget(jid);
     }
 }

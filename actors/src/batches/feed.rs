@@ -6,6 +6,8 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use actix::Recipient;
 use dashmap::DashSet;
@@ -13,6 +15,9 @@ use saltern_model::{Event, Jid, MinionId};
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
 
 use crate::messages::{BatchCall, BatchCalled, BatchReturn, BatchReturns};
+
+/// The end of a batch is stored within this, unless the disk does not take it.
+const STOP: Duration = Duration::from_secs(30);
 
 /// See the module.
 #[derive(Default)]
@@ -61,20 +66,21 @@ impl BatchFeed {
         }
     }
 
-    /// Has a batch ended, and if `kill`, what its minions run of it too. `false` when there is no
-    /// room for the message.
-    pub(crate) fn stop(&self, jid: &Jid, kill: bool) -> bool {
+    /// Has a batch ended, and if `kill`, what its minions run of it too. Blocks until the end is
+    /// durable, and gives whether it was stopped; `None` when there is no room for the message, or
+    /// when it takes too long.
+    pub(crate) fn stop(&self, jid: &Jid, kill: bool) -> Option<bool> {
         let data = Value::map([("reason", Value::from("stop")), ("kill", kill.into())]);
         let data = MapView::parse(encode(&data, Dialect::Bin).into(), &Limits::WIRE);
-        let called = data.map(|data| BatchCalled {
+        let (stopped, answer) = sync_channel(1);
+        let called = BatchCalled {
             jid: jid.clone(),
             call: BatchCall::Stop,
-            data,
-        });
-        match (self.batches.get(), called) {
-            (Some(batches), Ok(called)) => batches.calls.try_send(called).is_ok(),
-            _ => false,
-        }
+            data: data.ok()?,
+            stopped: Some(stopped),
+        };
+        self.batches.get()?.calls.try_send(called).ok()?;
+        answer.recv_timeout(STOP).ok()
     }
 
     /// Passes on what a local program fires, if it is about a batch; waits until there is room.
@@ -107,6 +113,7 @@ fn called(event: &Event) -> Option<BatchCalled> {
         jid: Jid::parse(jid).ok()?,
         call,
         data: MapView::parse(event.data.bytes().clone(), &Limits::WIRE).ok()?,
+        stopped: None,
     })
 }
 

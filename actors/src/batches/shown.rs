@@ -185,31 +185,32 @@ impl Batches {
     }
 
     /// Tells the command line that drives this batch to stop, as stock does: by the event that it
-    /// waits for.
+    /// waits for. Whether there was such a batch to stop.
     pub(super) fn stop_foreign(
         &mut self,
         jid: &Jid,
         reason: &str,
         kills: bool,
         context: &mut Context<Self>,
-    ) {
+    ) -> bool {
         let state = match self.seed.files.read(jid) {
             Ok(state) => state,
             Err(error) => {
                 tracing::error!(%jid, %error, "a batch cannot be stopped");
-                return;
+                return false;
             }
         };
         let Some(state) = state.filter(|state| BatchDriver::of(state) == Some(BatchDriver::Cli))
         else {
-            return;
+            return false;
         };
         let Ok((plan, snapshot)) = BatchPlan::from_state(&state) else {
             tracing::error!(%jid, "a batch cannot be stopped: its state cannot be read");
-            return;
+            return false;
         };
         if snapshot.halted.is_some() {
-            return self.set_listed(jid, false);
+            self.set_listed(jid, false);
+            return false;
         }
         if kills {
             let active: Vec<MinionId> = snapshot.active.iter().map(|(id, _)| id.clone()).collect();
@@ -224,6 +225,7 @@ impl Batches {
         let event = self.event(&plan, "halted", fields);
         self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
         self.set_listed(jid, false);
+        true
     }
 }
 

@@ -79,6 +79,8 @@ impl Batches {
             self.seed.metrics.running.sub(batch.counted);
         }
         self.seed.feed.forget(jid);
+        // Who still waits for its end learns that there is none.
+        self.stopping.remove(jid);
         self.count_open();
     }
 

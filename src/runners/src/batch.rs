@@ -1,8 +1,11 @@
 //! `batch.*`: where the batches that are not over stand, and how one is ended
 //! (`salt/runners/batch.py` of 3008).
 //!
-//! The answers come from the state files that the master keeps for stock's own runner, so both say
-//! the same. A batch is not ended here: who drives it is told to.
+//! Of the batches that the master drives the database answers ([`stored`]); of those that a command
+//! line drives, the state files that stock's own runner reads, too. A batch is not ended here: who
+//! drives it is told to, and answers when its end is durable.
+
+mod stored;
 
 use saltern_model::Jid;
 use saltern_store::BatchFiles;
@@ -34,7 +37,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 
 /// Tells whoever drives a batch to end it; see [`Batches::new`].
-type Stop = Box<dyn Fn(&Jid, bool) -> bool + Send + Sync>;
+type Stop = Box<dyn Fn(&Jid, bool) -> Option<bool> + Send + Sync>;
 
 /// The batches of a master.
 pub struct Batches {
@@ -43,12 +46,13 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Batches whose states lie in `files`. `stop` tells whoever drives a batch to end it, and if
-    /// the flag is set, to end the processes of the minions that run it too; `false` when nobody
-    /// could be told.
+    /// The batches of the database, and those whose states lie in `files`. `stop` tells whoever
+    /// drives a batch to end it, and if the flag is set, to end the processes of the minions that
+    /// run it too; it gives whether the batch was stopped, when that is durable, and `None` when
+    /// nobody could be told, or it took too long.
     pub fn new(
         files: BatchFiles,
-        stop: impl Fn(&Jid, bool) -> bool + Send + Sync + 'static,
+        stop: impl Fn(&Jid, bool) -> Option<bool> + Send + Sync + 'static,
     ) -> Self {
         Self {
             files,
@@ -57,12 +61,20 @@ impl Batches {
     }
 
     /// The state of a batch; nothing when there is none.
-    fn state(&self, bound: &Bound<'_>) -> Result<Option<(Jid, Value)>, RunnerError> {
+    fn state(
+        &self,
+        bound: &Bound<'_>,
+        knowledge: &Knowledge,
+    ) -> Result<Option<(Jid, Value)>, RunnerError> {
         let text = bound.text("jid")?.unwrap_or_default();
         let Ok(jid) = Jid::parse(&text) else {
             return Ok(None);
         };
-        Ok(self.files.read(&jid)?.map(|state| (jid, state)))
+        let state = match knowledge.jobs.batch(&jid)? {
+            Some(batch) => Some(stored::state(&batch)),
+            None => self.files.read(&jid)?,
+        };
+        Ok(state.map(|state| (jid, state)))
     }
 }
 
@@ -72,14 +84,19 @@ fn batches(knowledge: &Knowledge) -> Result<&Batches, RunnerError> {
 }
 
 fn status(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
-    let state = batches(knowledge)?.state(bound)?;
+    let state = batches(knowledge)?.state(bound, knowledge)?;
     Ok(state.map_or(Value::Nil, |(_, state)| summary(&state, knowledge)))
 }
 
 fn list_active(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
     let files = &batches(knowledge)?.files;
-    let mut found = Vec::new();
+    let open = knowledge.jobs.open_batches()?;
+    let state = open.iter().map(stored::state);
+    let mut found: Vec<Value> = state.map(|state| summary(&state, knowledge)).collect();
     for jid in files.active()? {
+        if knowledge.jobs.batch(&jid)?.is_some() {
+            continue;
+        }
         // One that ends at this moment, or is damaged, is left out, as in stock.
         if let Ok(Some(state)) = files.read(&jid) {
             found.push(summary(&state, knowledge));
@@ -90,7 +107,7 @@ fn list_active(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Progress<'_>) -> An
 
 fn stop(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
     let batches = batches(knowledge)?;
-    let Some((jid, state)) = batches.state(bound)? else {
+    let Some((jid, state)) = batches.state(bound, knowledge)? else {
         return Ok(false.into());
     };
     let is_over =
@@ -98,12 +115,12 @@ fn stop(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Progress<'_>) -> Answe
     if is_over {
         return Ok(false.into());
     }
-    if (batches.stop)(&jid, bound.flag("kill", false)) {
-        Ok(true.into())
-    } else {
-        let text = "the master is too busy to stop the batch; try again later";
-        Err(RunnerError::Refused(text.to_owned()))
-    }
+    let stopped = (batches.stop)(&jid, bound.flag("kill", false));
+    stopped.map(Value::from).ok_or_else(|| {
+        let text = "the master is too busy to stop the batch, or cannot store that it is stopped; \
+                    see batch.status";
+        RunnerError::Refused(text.to_owned())
+    })
 }
 
 /// What is told of a batch, with stock's fields.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use saltern_config::load_master;
-use saltern_model::{Compat, Jid};
+use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_store::jobs::Write;
 use saltern_store::{BatchFiles, DatabaseLimits, JobDatabase, StoreOptions};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -15,6 +16,7 @@ const JID: &str = "20260102030405060708";
 
 struct Rig {
     _dir: tempfile::TempDir,
+    database: JobDatabase,
     files: BatchFiles,
     runners: Runners,
     stopped: Arc<Mutex<Vec<(Jid, bool)>>>,
@@ -34,11 +36,12 @@ impl Rig {
         let told = stopped.clone();
         let batches = Batches::new(files.clone(), move |jid, kill| {
             told.lock().push((jid.clone(), kill));
-            true
+            Some(true)
         });
         let knowledge = Knowledge::new(config, database.reader().unwrap()).with_batches(batches);
         Self {
             _dir: dir,
+            database,
             files,
             runners: Runners::new(knowledge),
             stopped,
@@ -46,6 +49,12 @@ impl Rig {
     }
 
     fn write(&self, changed: &[(&str, Value)]) {
+        let jid = Jid::parse(JID).unwrap();
+        self.files.write(&jid, &Self::state(changed)).unwrap();
+        self.files.set_active(&jid, true).unwrap();
+    }
+
+    fn state(changed: &[(&str, Value)]) -> Vec<u8> {
         let list = |names: &[&str]| Value::Array(names.iter().map(|n| (*n).into()).collect());
         let mut state = vec![
             ("jid", Value::from(JID)),
@@ -69,10 +78,7 @@ impl Rig {
             state.retain(|(known, _)| known != name);
             state.push((name, value.clone()));
         }
-        let jid = Jid::parse(JID).unwrap();
-        let state = encode(&Value::map(state), Dialect::Bin);
-        self.files.write(&jid, &state).unwrap();
-        self.files.set_active(&jid, true).unwrap();
+        encode(&Value::map(state), Dialect::Bin)
     }
 
     fn run(&self, fun: &str, positional: Vec<Value>) -> Ran {
@@ -149,4 +155,74 @@ fn a_batch_that_is_under_way_is_stopped_and_no_other() {
     rig.write(&nobody);
     assert_eq!(stop(false), false.into());
     assert_eq!(*rig.stopped.lock(), [(Jid::parse(JID).unwrap(), true)]);
+}
+
+/// Without state files, as with `local_cache_mirror: off`.
+#[test]
+fn a_batch_that_the_master_drives_is_known_by_the_database() {
+    let mut rig = Rig::new();
+    let (jid, id) = (Jid::parse(JID).unwrap(), |id: &str| {
+        MinionId::parse(id).unwrap()
+    });
+    let nothing = || Value::Map(Vec::new());
+    let names = ["m1", "m2", "m3", "m4"].map(Value::from);
+    let plan = Rig::state(&[
+        ("all_minions", Value::Array(names.to_vec())),
+        ("done", nothing()),
+        ("active", nothing()),
+    ]);
+    let part = JobRecord {
+        jid: jid.clone(),
+        created: 1,
+        user: "root".to_owned(),
+        fun: "test.ping".to_owned(),
+        tgt: "*".to_owned(),
+        tgt_type: "glob".to_owned(),
+        load: Packed::new(&b"\x80"[..]),
+        minions: ["m1", "m2", "m3"].map(id).to_vec(),
+        nocache: false,
+    };
+    let returned = ReturnRecord {
+        jid: jid.clone(),
+        minion: id("m1"),
+        received: 5_000_000,
+        fun: "test.ping".to_owned(),
+        retcode: 0,
+        success: true,
+        load: Packed::new(&b"\x80"[..]),
+    };
+    let plan = Packed::new(plan);
+    let mut commit = |writes: &[Write]| _ = rig.database.commit(writes).unwrap();
+    commit(&[
+        Write::Batch {
+            jid: jid.clone(),
+            plan,
+        },
+        Write::JobPart(part),
+        Write::Return(returned),
+        Write::BatchFailed {
+            jid: jid.clone(),
+            minions: vec![id("m2")],
+            reason: "timeout",
+        },
+    ]);
+    let read = |rig: &Rig| rig.run("status", vec![JID.into()]).value;
+    let status = read(&rig);
+    let counts = ["total", "completed", "active", "pending", "failed"];
+    let counts = counts.map(|name| status.get(name).and_then(Value::as_i64).unwrap());
+    assert_eq!(counts, [4, 1, 1, 1, 1]);
+    assert_eq!(status.get("last_progress"), Some(&5.0.into()));
+    let listed = rig.run("list_active", Vec::new()).value;
+    assert_eq!(listed.as_array().map(<[Value]>::len), Some(1));
+    assert_eq!(rig.run("stop", vec![JID.into()]).value, true.into());
+
+    let over = Write::BatchOver {
+        jid,
+        halted: Some("stop".to_owned()),
+    };
+    rig.database.commit(&[over]).unwrap();
+    assert_eq!(read(&rig).get("halted_reason"), Some(&"stop".into()));
+    assert_eq!(rig.run("stop", vec![JID.into()]).value, false.into());
+    let listed = rig.run("list_active", Vec::new()).value;
+    assert_eq!(listed, Value::Array(Vec::new()));
 }
