@@ -23,7 +23,11 @@ struct Rig {
 
 impl Rig {
     async fn new(minions: usize) -> Self {
-        let site = Site::new("timeout: 3600\n");
+        Self::with("timeout: 3600\n", minions).await
+    }
+
+    async fn with(options: &'static str, minions: usize) -> Self {
+        let site = Site::new(options);
         let identities: Vec<_> = (1..=minions)
             .map(|number| site.minion(&format!("m{number}")))
             .collect();
@@ -314,6 +318,40 @@ fn a_batch_of_stocks_command_line_is_driven_on() {
 }
 
 /// 3008's command line drives its own batch, and tells the master where it stands.
+#[test]
+fn who_is_told_that_a_batch_was_stopped_finds_it_stored_even_without_state_files() {
+    in_system(async {
+        let mut rig = Rig::with("timeout: 3600\nlocal_cache_mirror: off\n", 2).await;
+        let jid = rig.begin(Value::map([("size", "1")])).await;
+        assert_eq!(rig.part(&jid).await, ["m1"]);
+        let stop = rig.running.publish_load("glob", "*".into());
+        let Value::Map(mut load) = stop else {
+            panic!("a load is a map");
+        };
+        load.retain(|(name, _)| matches!(name.as_str(), Some("key" | "user")));
+        let arguments = Value::map([
+            ("arg", Value::Array(vec![jid.as_str().into()])),
+            ("kwarg", Value::Map(Vec::new())),
+        ]);
+        load.extend([
+            ("cmd".into(), "runner".into()),
+            ("fun".into(), "batch.stop".into()),
+            ("kwarg".into(), arguments),
+        ]);
+        let answer = rig.running.ask(Value::Map(load)).await;
+        let answer = decode_wire(&answer, &saltern_wire::msgpack::Limits::WIRE).unwrap();
+        let tag = answer.get("tag").and_then(Value::as_str).unwrap();
+        let end = rig.events.wait_for(&format!("{tag}/ret")).await;
+        assert_eq!(end.get("return"), Some(&true.into()));
+        let stored = rig.site.reader().batch(&jid).unwrap().unwrap();
+        assert_eq!(
+            (stored.is_open, stored.halted.as_deref()),
+            (false, Some("stop"))
+        );
+        rig.running.master.shutdown().await;
+    });
+}
+
 #[test]
 fn a_batch_that_a_command_line_drives_is_shown_and_can_be_stopped() {
     in_system(async {
