@@ -152,7 +152,18 @@ fn a_batch_is_stopped(server: Server) -> TestResult {
         |_| {},
         |site| {
             site.bring_up(&fleet)?;
-            let run = site.salt(&["-b", "1", "--async", "*", "cmd.run", "sleep 60"])?;
+            // However long this takes, the minion is not given up, nor done.
+            let long = [
+                "-t",
+                "3600",
+                "-b",
+                "1",
+                "--async",
+                "*",
+                "cmd.run",
+                "sleep 600",
+            ];
+            let run = site.salt(&long)?;
             let jid = jid_of(&run)?;
             let active = json(&site.salt_run(&["batch.list_active", "--out=json"])?)?;
             ensure!(active[0]["jid"] == jid.as_str(), "{active}");
@@ -323,12 +334,30 @@ fn our_own_command_line_follows_a_batch_to_its_end() -> TestResult {
             site.saltern(&["batch", "watch", &jid])?
                 .expect_code(0)?
                 .expect_text("3 of 3 minions have returned")?;
-            let run = saltern_cmd(site, &["-b", "1", "--async", "n*", "cmd.run", "sleep 2"])?;
-            site.saltern(&["batch", "watch", &jid_of(&run)?])?
+            // They wait until it was said where they stand.
+            let go = site.path("go");
+            let command = format!("until [ -e '{}' ]; do sleep 0.1; done", go.display());
+            let run = saltern_cmd(site, &["-b", "1", "--async", "n*", "cmd.run", &command])?;
+            let (jid, events, mark) = (jid_of(&run)?, site.events(), site.events().mark());
+            let watched = std::thread::scope(|scope| {
+                let asked = scope.spawn(|| {
+                    let asked = events.find_since(mark, "the status", SOON, |event| {
+                        let is_end = event.tag.ends_with("/ret");
+                        (is_end && event.data["fun"] == "runner.batch.status").then_some(())
+                    });
+                    // In any case, or they would wait for ever.
+                    std::fs::write(&go, "").context("cannot let them go on")?;
+                    asked
+                });
+                let watched = site.saltern(&["batch", "watch", &jid]);
+                asked.join().expect("it does not panic")?;
+                watched
+            });
+            watched?
                 .expect_code(0)?
                 .expect_text("0 of 2 minions have returned, 1 run")?
                 .expect_text("Executing run on ['n2']")?;
-            let run = saltern_cmd(site, &["-b", "1", "--async", "n*", "cmd.run", "sleep 60"])?;
+            let run = saltern_cmd(site, &["-b", "1", "--async", "n*", "cmd.run", "sleep 600"])?;
             let jid = jid_of(&run)?;
             saltern(site, "run", &["batch.stop", &jid, "kill=True"])?
                 .expect_code(0)?
