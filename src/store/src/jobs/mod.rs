@@ -54,7 +54,7 @@ impl Default for DatabaseLimits {
             max_bytes: None,
             cache_bytes: 4 << 20,
             check_bytes: 64 << 20,
-            checkpoint_changes: 32_000,
+            checkpoint_changes: 4_000,
             checkpoint_pages: 100_000,
         }
     }
