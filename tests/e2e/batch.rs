@@ -60,7 +60,10 @@ fn json(run: &Run) -> Result<Value> {
 fn an_async_batch_of_stock_goes_on_over_a_kill() -> TestResult {
     Site::run(
         OURS,
-        |_| {},
+        // A stock minion of 3007 takes up to ten seconds to come back, and on a busy machine more.
+        |config| {
+            config.set("saltern_batch_resume_delay", 25);
+        },
         |site| {
             site.bring_up(&FLEET)?;
             let ran = Counter::new(site);

@@ -4,7 +4,7 @@
 //! [`Runners`]. What the functions know of the master they get from [`Knowledge`] and from nowhere
 //! else: nothing here knows actors, sockets or requests. Who may call what has been decided before.
 //!
-//! A new module is a file with its table of functions, and a line in [`registry`].
+//! A new module is a file with its table of functions, and a line in `registry.rs`.
 //!
 //! Suggested reading order: `call`, `registry`, `jobs`, `manage`.
 #![warn(clippy::indexing_slicing)]
