@@ -73,12 +73,6 @@ impl DiskWatch {
         self.state
     }
 
-    /// A commit found no room, whatever the figures say (a quota; free space within the database,
-    /// but none for its log). The next look judges by the figures again, and so lets a commit try.
-    fn no_room(&mut self) -> Option<State> {
-        (std::mem::replace(&mut self.state, State::Full) != State::Full).then_some(State::Full)
-    }
-
     /// The new state, if it is a new one.
     pub(super) fn judge(&mut self, room: Room) -> Option<State> {
         let low = self.low.min(room.total / OF_SMALL);
@@ -154,13 +148,13 @@ impl JobStore {
             .room
             .set(i64::try_from(room.free).unwrap_or(i64::MAX));
         let was = self.disk.state();
-        let change = match found_full {
-            true => self.disk.no_room(),
-            false => self.disk.judge(room),
-        };
+        let change = self.disk.judge(room);
         let state = self.disk.state();
         metrics.is_full.set(i64::from(state == State::Full));
-        if state == State::Full || state == State::Roomy || was == State::Full {
+        if found_full {
+            // Whatever the figures say: a quota, or room within the database but none for its log.
+            self.keep_reserve(State::Full, room);
+        } else if state == State::Full || state == State::Roomy || was == State::Full {
             self.keep_reserve(state, room);
         }
         let Some(state) = change else { return };
@@ -244,18 +238,6 @@ mod tests {
         watch.owed = 500;
         assert_eq!(watch.judge(room(500)), None);
         assert_eq!(watch.judge(room(625)), Some(State::Low));
-    }
-
-    #[test]
-    fn a_commit_knows_better_than_the_figures_until_the_next_look() {
-        let mut watch = DiskWatch::new(1_600);
-        assert_eq!(watch.no_room(), Some(State::Full));
-        assert_eq!(watch.no_room(), None);
-        let room = Room {
-            free: 5_000,
-            total: 1_000_000,
-        };
-        assert_eq!(watch.judge(room), Some(State::Roomy));
     }
 
     #[test]
