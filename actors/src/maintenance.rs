@@ -79,7 +79,7 @@ impl Child for Maintenance {
 
     /// The minions are still there: the next master is to know where.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
-        self.seed.presence.remember();
+        self.seed.presence.write_down();
         None
     }
 }

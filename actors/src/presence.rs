@@ -144,6 +144,10 @@ impl Presence {
         };
         let mut lost = beside(&before, &present);
         let new = beside(&present, &before);
+        if !(lost.is_empty() && new.is_empty()) {
+            // Who connects anew need not say anything.
+            self.is_to_be_written();
+        }
         *before = present.clone();
         if Instant::now() < self.started + RETURN {
             let returning = |minion: &MinionId| self.state(minion) == Standing::Known;
@@ -184,9 +188,13 @@ impl Presence {
 
     /// Writes down what the next master is to remember, if there is anything new.
     pub(crate) fn remember(&self) {
-        if !self.is_new.swap(false, Ordering::Relaxed) {
-            return;
+        if self.is_new.swap(false, Ordering::Relaxed) {
+            self.write_down();
         }
+    }
+
+    /// Writes it down in any case, at the end of this master.
+    pub(crate) fn write_down(&self) {
         let present = self.connected();
         let heard = self.heard.iter().map(|entry| Memory {
             minion: entry.key().clone(),
