@@ -313,7 +313,7 @@ impl Work {
             .publication
             .load
             .get("start_event")
-            .is_some_and(crate::python::truth)
+            .is_some_and(Value::is_truthy)
         {
             self.fire_start_event().await;
         }

@@ -113,22 +113,6 @@ pub(crate) fn int(value: &Value) -> Result<i64, String> {
     }
 }
 
-/// What `if value:` decides.
-pub(crate) fn truth(value: &Value) -> bool {
-    match value {
-        Value::Nil => false,
-        Value::Bool(flag) => *flag,
-        Value::Int(number) => *number != 0,
-        Value::Uint(number) => *number != 0,
-        Value::Float(number) => *number != 0.0,
-        Value::Str(text) => !text.is_empty(),
-        Value::Bin(bytes) => !bytes.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Map(entries) => !entries.is_empty(),
-        Value::Ext(..) => true,
-    }
-}
-
 /// `shlex.split(text)` by the POSIX rules, without comments.
 pub(crate) fn shlex_split(text: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();

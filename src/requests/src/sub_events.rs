@@ -28,7 +28,7 @@ pub(crate) fn of_return(
         user,
     };
     if let Some(fun) = fun.as_str() {
-        if !FUNCTIONS.contains(&fun) || !is_truthy(&retcode.decode()) {
+        if !FUNCTIONS.contains(&fun) || !retcode.decode().is_truthy() {
             return Vec::new();
         }
         let states = load
@@ -70,7 +70,7 @@ impl Job<'_> {
                 Value::Array(items) => items.get(index).cloned(),
                 other => other.get(fun).cloned(),
             };
-            let Some(retcode) = pick(&retcodes).filter(is_truthy) else {
+            let Some(retcode) = pick(&retcodes).filter(Value::is_truthy) else {
                 continue;
             };
             let states = pick(&returns).unwrap_or(Value::Nil);
@@ -146,20 +146,5 @@ fn set(entries: &mut Vec<(Value, Value)>, name: &str, value: Value) {
     {
         Some((_, old)) => *old = value,
         None => entries.push((name.into(), value)),
-    }
-}
-
-/// Python's truth of a value.
-fn is_truthy(value: &Value) -> bool {
-    match value {
-        Value::Nil => false,
-        Value::Bool(flag) => *flag,
-        Value::Int(number) => *number != 0,
-        Value::Uint(_) | Value::Ext(..) => true,
-        Value::Float(number) => *number != 0.0,
-        Value::Str(text) => !text.is_empty(),
-        Value::Bin(bytes) => !bytes.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Map(entries) => !entries.is_empty(),
     }
 }

@@ -231,12 +231,12 @@ impl<'a> Bound<'a> {
 
     /// The argument, unless Python would call it false.
     pub(crate) fn truthy(&self, name: &str) -> Option<&'a Value> {
-        self.get(name).filter(|value| python::is_true(value))
+        self.get(name).filter(|value| value.is_truthy())
     }
 
     /// A flag, or its default when it was left out.
     pub(crate) fn flag(&self, name: &str, default: bool) -> bool {
-        self.get(name).map_or(default, python::is_true)
+        self.get(name).map_or(default, Value::is_truthy)
     }
 
     /// The argument as a text, numbers as they are written.

@@ -13,7 +13,6 @@ use saltern_model::{Jid, MinionId, ReturnRecord};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode_exact};
 
 use crate::call::{Bound, Function, Parameter, Progress, RunnerError};
-use crate::python;
 use crate::registry::Knowledge;
 use Parameter::{Needed, Optional};
 
@@ -295,7 +294,7 @@ fn lookup_jid(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Progress<'
     }
     let outputter = job.returned.first().and_then(|one| one.part("out"));
     let found = Value::Map(found);
-    Ok(match outputter.filter(|out| python::is_true(out)) {
+    Ok(match outputter.filter(|out| out.is_truthy()) {
         Some(outputter) => Value::map([("outputter", outputter.clone()), ("data", found)]),
         None => found,
     })
@@ -304,7 +303,7 @@ fn lookup_jid(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Progress<'
 fn exit_success(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
     only_own_cache(call)?;
     let job = WholeJob::read(knowledge, call, wanted(call)?)?;
-    let is_success = |one: &Returned| one.part("return").is_some_and(python::is_true);
+    let is_success = |one: &Returned| one.part("return").is_some_and(Value::is_truthy);
     let mut verdicts: Vec<(Value, Value)> = job
         .minions
         .iter()

@@ -2,21 +2,6 @@
 
 use saltern_wire::msgpack::Value;
 
-/// Whether Python takes a value for true.
-pub(crate) fn is_true(value: &Value) -> bool {
-    match value {
-        Value::Nil => false,
-        Value::Bool(flag) => *flag,
-        Value::Int(number) => *number != 0,
-        Value::Uint(_) | Value::Ext(..) => true,
-        Value::Float(number) => *number != 0.0,
-        Value::Str(text) => !text.is_empty(),
-        Value::Bin(bytes) => !bytes.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Map(entries) => !entries.is_empty(),
-    }
-}
-
 /// A text, or a whole number as text.
 pub(crate) fn scalar(value: &Value) -> Option<String> {
     match value {

@@ -14,7 +14,7 @@ use saltern_wire::msgpack::Value;
 
 use super::arguments::Arguments;
 use super::web::{self, Credentials, Request};
-use super::{Call, Source, is_truthy, yaml};
+use super::{Call, Source, yaml};
 use crate::render::data::to_template;
 use crate::render::jinja::text_of;
 use crate::render::json;
@@ -117,7 +117,7 @@ impl Http {
             .and_then(|(_, rest)| rest.split_once('>'))
         {
             rest = after;
-            let value = traverse(call.input.grains, name, ":").filter(|value| is_truthy(value));
+            let value = traverse(call.input.grains, name, ":").filter(|value| value.is_truthy());
             let Some(value) = value.and_then(|value| text_of(&to_template(value)).ok()) else {
                 tracing::error!(minion = %call.input.minion, grain = name, "the grain is missing");
                 return None;

@@ -208,7 +208,7 @@ impl ExtPillars {
                 }
             }
             match given {
-                Some((_, value)) if !is_truthy(&value) => {}
+                Some((_, value)) if !value.is_truthy() => {}
                 Some((_, value @ Value::Map(_))) => pillar = merge(pillar, value),
                 // Stock fails the whole pillar here, and says nothing that names the source.
                 Some((name, _)) => {
@@ -267,21 +267,6 @@ fn source(
              http_json, http_yaml, nodegroups and stack"
         )),
     })
-}
-
-/// Python's truth of a value.
-fn is_truthy(value: &Value) -> bool {
-    match value {
-        Value::Nil => false,
-        Value::Bool(flag) => *flag,
-        Value::Int(number) => *number != 0,
-        Value::Uint(_) | Value::Ext(..) => true,
-        Value::Float(number) => *number != 0.0,
-        Value::Str(text) => !text.is_empty(),
-        Value::Bin(bytes) => !bytes.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Map(entries) => !entries.is_empty(),
-    }
 }
 
 /// Reads a YAML document as `salt.utils.yaml.safe_load` does.

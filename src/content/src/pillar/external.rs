@@ -8,7 +8,6 @@ use std::sync::Arc;
 use saltern_wire::msgpack::Value;
 
 use super::compile::{Compilation, Halt, Roots, empty};
-use super::top::is_truthy;
 use super::{Limits, PillarRequest};
 use crate::ext_pillar::ExtInput;
 
@@ -45,7 +44,7 @@ impl Compilation<'_> {
     /// External pillars that the minion asks for: stock runs those that `on_demand_ext_pillar`
     /// lists and refuses the others in the log. Here there are none that could run.
     fn refuse_on_demand(&self, errors: &mut Vec<String>) {
-        let Some(wanted) = self.request.ext.as_ref().filter(|ext| is_truthy(ext)) else {
+        let Some(wanted) = self.request.ext.as_ref().filter(|ext| ext.is_truthy()) else {
             return;
         };
         let names: Option<Vec<&str>> = wanted

@@ -14,7 +14,7 @@ use saltern_wire::msgpack::Value;
 use super::compile::{Compilation, Halt};
 use super::merge::Strategy;
 use super::sources::Environment;
-use super::top::{Matched, is_truthy};
+use super::top::Matched;
 
 /// How deep includes may nest.
 const DEEPEST: usize = 100;
@@ -157,7 +157,7 @@ impl Compilation<'_> {
         let include = match &mut state {
             Value::Map(entries) => take_include(name, entries, &mut errors),
             other => {
-                if is_truthy(other) {
+                if other.is_truthy() {
                     errors.push(format!("SLS '{name}' does not render to a dictionary"));
                 }
                 None
@@ -266,7 +266,7 @@ impl Compilation<'_> {
                         state
                     }
                 };
-                if let Some(included) = included.filter(|state| is_truthy(state)) {
+                if let Some(included) = included.filter(|state| state.is_truthy()) {
                     let included = under_key(Arc::unwrap_or_clone(included), entry.key);
                     self.charge(&included)?;
                     if overrides {
@@ -374,7 +374,7 @@ fn read_include(entry: &Value) -> Option<Include<'_>> {
             options.as_map()?;
             let key = match options.get("key") {
                 Some(Value::Str(key)) => Some(key.as_str()).filter(|key| !key.is_empty()),
-                Some(other) if is_truthy(other) => return None,
+                Some(other) if other.is_truthy() => return None,
                 _ => None,
             };
             Some(Include {

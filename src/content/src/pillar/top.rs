@@ -227,7 +227,7 @@ fn read_target(expression: &Value, parts: &Value) -> Result<(Target, bool), Malf
                 if let Some(order) = part.get("order") {
                     target.order = order_of(order)?;
                 }
-                may_be_missing |= part.get("ignore_missing").is_some_and(is_truthy);
+                may_be_missing |= part.get("ignore_missing").is_some_and(Value::is_truthy);
             }
         }
         _ => return Err(Malformed),
@@ -296,20 +296,5 @@ fn name_of(key: &Value) -> String {
         Value::Int(number) => number.to_string(),
         Value::Float(number) => number.to_string(),
         _ => "None".to_owned(),
-    }
-}
-
-/// Python's truth of a value.
-pub(super) fn is_truthy(value: &Value) -> bool {
-    match value {
-        Value::Nil => false,
-        Value::Bool(flag) => *flag,
-        Value::Int(number) => *number != 0,
-        Value::Uint(_) | Value::Ext(..) => true,
-        Value::Float(number) => *number != 0.0,
-        Value::Str(text) => !text.is_empty(),
-        Value::Bin(bytes) => !bytes.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Map(entries) => !entries.is_empty(),
     }
 }

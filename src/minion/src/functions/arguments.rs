@@ -53,7 +53,7 @@ impl Arguments {
 
     /// Whether a flag is set.
     pub(crate) fn flag(&self, name: &str, default: bool) -> bool {
-        self.get(name).map_or(default, python::truth)
+        self.get(name).map_or(default, Value::is_truthy)
     }
 }
 

@@ -185,10 +185,7 @@ fn success_retcodes(arguments: &Arguments) -> Result<Vec<i64>, Failure> {
 }
 
 fn timeout(arguments: &Arguments) -> Result<Option<Duration>, Failure> {
-    let Some(value) = arguments
-        .get("timeout")
-        .filter(|value| python::truth(value))
-    else {
+    let Some(value) = arguments.get("timeout").filter(|value| value.is_truthy()) else {
         return Ok(None);
     };
     let seconds = value
@@ -276,7 +273,7 @@ fn prepare(arguments: &Arguments, line: &Line) -> Result<Command, Failure> {
                 .ok_or_else(|| Failure::Execution(format!("User '{name}' is not available")))?,
         ),
     };
-    let cwd = match arguments.get("cwd").filter(|cwd| python::truth(cwd)) {
+    let cwd = match arguments.get("cwd").filter(|cwd| cwd.is_truthy()) {
         Some(cwd) => python::text(cwd),
         None => {
             let own = || std::env::var("HOME").unwrap_or_default();
@@ -347,7 +344,7 @@ fn set_environment(command: &mut Command, arguments: &Arguments, user: Option<&O
     }
     if let Some(first) = arguments
         .get("prepend_path")
-        .filter(|path| python::truth(path))
+        .filter(|path| path.is_truthy())
     {
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", python::text(first)));

@@ -129,12 +129,7 @@ impl FunctionReturn {
     fn of(answer: Answer, out: Option<&'static str>) -> Self {
         let mut retcode = answer.retcode;
         // A map that says it is no success counts as a failure.
-        let denies = |name| {
-            answer
-                .value
-                .get(name)
-                .is_some_and(|flag| !crate::python::truth(flag))
-        };
+        let denies = |name| answer.value.get(name).is_some_and(|flag| !flag.is_truthy());
         if retcode == 0 && (denies("result") || denies("success")) {
             retcode = 1;
         }

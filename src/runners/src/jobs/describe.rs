@@ -7,7 +7,6 @@ use saltern_model::{Jid, JobRecord, MinionId, Packed};
 use saltern_wire::msgpack::{Limits, Value, decode_exact};
 
 use crate::call::RunnerError;
-use crate::python;
 use crate::registry::Knowledge;
 
 type Entries = Vec<(Value, Value)>;
@@ -35,7 +34,7 @@ pub(super) fn of_load(jid: &str, load: &Packed) -> Entries {
 
 fn instance(jid: &str, load: &Packed, minions: &[MinionId]) -> Entries {
     let load = decode_exact(load.bytes(), &Limits::WIRE).unwrap_or(Value::Nil);
-    if !python::is_true(&load) {
+    if !load.is_truthy() {
         return unknown(jid);
     }
     let part = |name: &str, default: &str| {

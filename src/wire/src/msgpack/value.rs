@@ -53,6 +53,22 @@ impl Value {
             .map(|(_, value)| value)
     }
 
+    /// Whether Python would call the value true: not nil, false, zero or empty.
+    pub fn is_truthy(&self) -> bool {
+        match self {
+            Self::Nil => false,
+            Self::Bool(flag) => *flag,
+            Self::Int(number) => *number != 0,
+            Self::Uint(number) => *number != 0,
+            Self::Float(number) => *number != 0.0,
+            Self::Str(text) => !text.is_empty(),
+            Self::Bin(bytes) => !bytes.is_empty(),
+            Self::Array(items) => !items.is_empty(),
+            Self::Map(entries) => !entries.is_empty(),
+            Self::Ext(..) => true,
+        }
+    }
+
     /// The text, if this is text.
     pub fn as_str(&self) -> Option<&str> {
         match self {
