@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use saltern_wire::ipc::{PullDecoder, split_body};
+use saltern_wire::ipc::{FrameError, PullDecoder, split_body};
 use saltern_wire::msgpack::{self, Limits, Value};
 use tokio::net::UnixStream;
 use tokio_util::codec::FramedRead;
@@ -37,7 +37,7 @@ pub struct ReceivedEvent {
 
 impl ReceivedEvent {
     /// Whether it stands for events that were lost.
-    pub(crate) fn is_gap(&self) -> bool {
+    pub fn is_gap(&self) -> bool {
         self.tag == GAP
     }
 
@@ -82,11 +82,15 @@ impl EventListener {
         self
     }
 
-    /// The next event; `None` once the master has closed the socket. Nothing is lost when the
+    /// The next event; `None` once the master has closed the socket, or is gone. Nothing is lost when the
     /// future is dropped before it is ready.
     pub async fn next(&mut self) -> Result<Option<ReceivedEvent>, ClientError> {
         while let Some(frame) = self.frames.next().await {
-            let body: Bytes = frame.map_err(|error| ClientError::BadEvent(error.to_string()))?;
+            let body: Bytes = match frame {
+                Ok(body) => body,
+                Err(error) if is_the_end(&error) => return Ok(None),
+                Err(error) => return Err(ClientError::BadEvent(error.to_string())),
+            };
             let (tag, data) =
                 split_body(&body).map_err(|error| ClientError::BadEvent(error.to_string()))?;
             if tag.starts_with(&self.prefix) {
@@ -98,6 +102,11 @@ impl EventListener {
         }
         Ok(None)
     }
+}
+
+/// A master that is killed ends its connections in the middle of things.
+fn is_the_end(error: &FrameError) -> bool {
+    matches!(error, FrameError::CutOff | FrameError::Io(_))
 }
 
 /// A master's end of the event socket.
@@ -118,10 +127,33 @@ pub(crate) mod testing {
             (Self(ours), EventListener::of(theirs))
         }
 
+        /// Dies in the middle of an event.
+        pub(crate) async fn die(mut self) {
+            let frame = EventFrame::new("half", b"\x80");
+            let bytes = frame.bytes(Framing::Prefixed);
+            let half = bytes.get(..bytes.len() / 2).expect("half of it");
+            self.0.write_all(half).await.expect("written");
+        }
+
         pub(crate) async fn fire(&mut self, tag: &str, data: &Value) {
             let frame = EventFrame::new(tag, &encode(data, Dialect::Bin));
             let bytes = frame.bytes(Framing::Prefixed);
             self.0.write_all(&bytes).await.expect("fired");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::Bus;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_master_that_is_killed_ends_the_events() {
+        let (mut bus, mut events) = Bus::with_listener();
+        bus.fire("whole", &Value::Map(Vec::new())).await;
+        bus.die().await;
+        assert_eq!(events.next().await.unwrap().unwrap().tag, "whole");
+        assert!(events.next().await.unwrap().is_none());
     }
 }

@@ -366,7 +366,7 @@ impl Bench<'_> {
         for open in OPEN_JOBS {
             let phase = format!("open_jobs_{open}");
             self.progress.begin(&phase);
-            let figures = open_jobs::measure(&client, open, self.limit()).await?;
+            let figures = open_jobs::measure(client.config().clone(), open, self.limit()).await?;
             self.progress.end(
                 &phase,
                 &[

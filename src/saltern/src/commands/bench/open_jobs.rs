@@ -1,16 +1,18 @@
 //! Returns a second while a given number of jobs is open: as soon as one of them is complete the
 //! next is published, so that there are always as many. One listener on the event bus sees all of
-//! them, as a returner or an API would; it has a thread of its own, for the master drops events for
-//! a listener that does not keep up.
+//! them, as a returner or an API would; the client's side has a thread of its own, for the master
+//! drops events for a listener that does not keep up.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use saltern_client::{ClientError, EventListener, LocalClient, PublishRequest};
+use saltern_client::{ClientConfig, ClientError, EventListener, LocalClient, PublishRequest};
 use saltern_wire::msgpack::Value;
-use tokio::runtime::Builder;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
+
+use super::BenchError;
+use super::own_thread::on_own_thread;
 
 /// How long the answers to a job may be silent before the load is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,8 +31,6 @@ pub(super) enum OpenJobsError {
     Closed,
     #[error("the master dropped events for the listener of the load")]
     Gap,
-    #[error("no thread for the listener of the load")]
-    Thread(#[source] std::io::Error),
     #[error("no return for {} s while {missing} are missing", PATIENCE.as_secs())]
     Silent { missing: usize },
 }
@@ -44,11 +44,24 @@ pub(super) struct Figures {
 
 /// Keeps `open` jobs open for `limit`, then waits for the last ones.
 pub(super) async fn measure(
+    config: ClientConfig,
+    open: usize,
+    limit: Duration,
+) -> Result<Figures, BenchError> {
+    on_own_thread(move || async move {
+        let client = LocalClient::new(config);
+        let events = EventListener::connect(&client.config().sock_dir).await?;
+        Ok(keep_open(&client, hear(events), open, limit).await?)
+    })
+    .await
+}
+
+async fn keep_open(
     client: &LocalClient,
+    mut events: Heard,
     open: usize,
     limit: Duration,
 ) -> Result<Figures, OpenJobsError> {
-    let mut events = listen(client).await?;
     let mut missing = HashMap::new();
     let began = Instant::now();
     let (mut returns, mut jobs) = (0, 0);
@@ -81,22 +94,13 @@ pub(super) async fn measure(
     })
 }
 
-/// Hears returns on a thread of its own from the moment this resolves; gives their jids.
-async fn listen(client: &LocalClient) -> Result<Heard, OpenJobsError> {
+/// Hears returns from now on, also while a job is being published; gives their jids.
+fn hear(mut events: EventListener) -> Heard {
     let (says, heard) = mpsc::channel(HEARD);
-    let (is_there, there) = oneshot::channel();
-    let sock_dir = client.config().sock_dir.clone();
-    let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(OpenJobsError::Thread)?;
-    let hear = async move {
-        let mut events = match EventListener::connect(&sock_dir).await {
-            Ok(events) => events,
-            Err(error) => return drop(says.send(Err(error.into())).await),
-        };
-        let _ = is_there.send(());
+    tokio::task::spawn_local(async move {
         loop {
             let heard = match events.next().await {
-                Ok(Some(event)) if event.tag == "saltern/bus/gap" => Err(OpenJobsError::Gap),
+                Ok(Some(event)) if event.is_gap() => Err(OpenJobsError::Gap),
                 Ok(Some(event)) => match returned_job(&event.tag) {
                     Some(jid) => Ok(jid.to_owned()),
                     None => continue,
@@ -108,14 +112,8 @@ async fn listen(client: &LocalClient) -> Result<Heard, OpenJobsError> {
                 return;
             }
         }
-    };
-    std::thread::Builder::new()
-        .name("listener".to_owned())
-        .spawn(move || runtime.block_on(hear))
-        .map_err(OpenJobsError::Thread)?;
-    // Dropped without a word when there is no connection: then the channel says why.
-    let _ = there.await;
-    Ok(heard)
+    });
+    heard
 }
 
 /// A job for everybody: its id, and how many shall return.

@@ -16,7 +16,6 @@ use saltern_client::{ClientConfig, ClientError, EventListener, LocalClient, Publ
 use saltern_minion::swarm::{Latencies, Swarm, SwarmConfig};
 use saltern_wire::msgpack::Value;
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 
 use super::own_thread::on_own_thread;
 use super::progress::{Progress, millis};
@@ -49,12 +48,7 @@ pub(super) fn configure(config: &mut SwarmConfig) {
 }
 
 pub(super) async fn run(bench: &Bench<'_>, swarm: &Arc<Swarm>) -> Result<(), BenchError> {
-    let stop = CancellationToken::new();
-    let listening = tokio::task::spawn_local({
-        let (swarm, stop) = (Arc::clone(swarm), stop.clone());
-        async move { swarm.run(stop).await }
-    });
-    bench.wait_for_connections(swarm).await?;
+    let (stop, listening) = bench.listening(swarm).await?;
     let signed_in = swarm.stats().sign_in_time.count();
     bench.progress.begin("storm");
     let minions = bench.arguments.minions;

@@ -15,7 +15,6 @@ use saltern_minion::swarm::{Slow, Swarm, SwarmConfig};
 use saltern_wire::msgpack::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::own_thread::on_own_thread;
 use super::{Bench, BenchError};
@@ -38,12 +37,7 @@ pub(super) fn configure(config: &mut SwarmConfig) {
 }
 
 pub(super) async fn run(bench: &Bench<'_>, swarm: &Arc<Swarm>) -> Result<(), BenchError> {
-    let stop = CancellationToken::new();
-    let listening = tokio::task::spawn_local({
-        let (swarm, stop) = (Arc::clone(swarm), stop.clone());
-        async move { swarm.run(stop).await }
-    });
-    bench.wait_for_connections(swarm).await?;
+    let (stop, listening) = bench.listening(swarm).await?;
     let config = ClientConfig::from(bench.config);
     bench.progress.begin("watch");
     let began = Instant::now();
