@@ -220,7 +220,8 @@ pub(super) struct Job {
     counts: Counts,
     /// When it, or its last part, was stored.
     pub(super) begun: Moment,
-    pub(super) has_left: bool,
+    /// When the load of it, or of its last part, went to the publish port.
+    pub(super) left: Option<Moment>,
     /// A master, or a tracker, before this one had it, and nobody knows whether it left.
     pub(super) may_have_left: bool,
     /// When something of it was last heard that ends a silence.
@@ -248,7 +249,7 @@ impl Job {
             minions: IndexMap::new(),
             counts: Counts::default(),
             begun: now,
-            has_left: false,
+            left: None,
             may_have_left: false,
             heard: now,
             asked: now,

@@ -9,8 +9,8 @@
 //! 2. A minion is failed only by the return code of its own return; silence makes it unknown or
 //!    unreachable, each with its reason, and a return amends either.
 //! 3. A job is complete exactly when all its minions have returned and, of a batch, no part
-//!    follows. Expired and killed jobs are
-//!    amended by late returns as long as they are remembered, up to complete.
+//!    follows. Expired and killed jobs are amended by late returns as long as they are remembered,
+//!    up to complete.
 //! 4. Every open job has a timer ahead, so that it ends without any further event; and its end is
 //!    told once.
 //! 5. Nobody is asked twice at a time, and probes leave no faster than their rate.
@@ -376,7 +376,7 @@ impl Machine {
             job.put(&minion, MinionState::Returned { retcode });
         }
         resumed.notes.restore(job);
-        job.has_left = resumed.departure == Departure::Left;
+        job.left = (resumed.departure == Departure::Left).then_some(turn.now);
         job.may_have_left = true;
         match resumed.departure {
             Departure::Left => self.conclude(&jid, Vec::new(), turn),
@@ -395,7 +395,7 @@ impl Machine {
 
     fn send_again(&mut self, jid: Jid, turn: &mut Turn<'_>) {
         let is_wanted =
-            |job: &Job| job.is_open() && !job.has_left && job.missing().next().is_some();
+            |job: &Job| job.is_open() && job.left.is_none() && job.missing().next().is_some();
         if self.jobs.get(&jid).is_some_and(is_wanted) {
             turn.effects.push(Effect::SendAgain(jid));
         }
@@ -403,7 +403,7 @@ impl Machine {
 
     fn left(&mut self, jid: &Jid, now: Moment) {
         if let Some(job) = self.jobs.get_mut(jid) {
-            job.has_left = true;
+            job.left = Some(now);
             job.heard = now;
         }
     }

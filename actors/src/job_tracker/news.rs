@@ -66,7 +66,7 @@ impl Change {
             minion: minion.clone(),
             before,
             after,
-            has_left: job.has_left,
+            has_left: job.left.is_some(),
         }
     }
 

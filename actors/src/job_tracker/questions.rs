@@ -34,7 +34,7 @@ impl Job {
         self.asked = now;
         self.silence = silence;
         self.rounds = 0;
-        self.has_left = false;
+        self.left = None;
         self.may_have_left = false;
         self.settled = None;
     }
@@ -239,8 +239,9 @@ impl Machine {
                 Some(running) => {
                     let found = running.iter().find(|(running, _)| *running == jid);
                     let found = found.map(|(_, description)| description);
-                    // What an answer does not name may have begun after its question.
-                    if found.is_none() && sent.is_none_or(|sent| sent < job.begun) {
+                    // What an answer does not name may have come to the minion after its question.
+                    let left = job.left.unwrap_or(job.begun);
+                    if found.is_none() && sent.is_none_or(|sent| sent < left) {
                         continue;
                     }
                     self.said(&jid, minion, found, turn)
@@ -453,4 +454,101 @@ fn change_if_awaited(job: &mut Job, minion: &MinionId, reason: Reason) -> Option
     let state = job.entry(minion)?.state();
     let is_awaited = !state.has_returned() && !state.is_lost();
     is_awaited.then(|| change(job, minion, MinionState::Unknown(reason)))?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use super::super::machine::{Begun, JobEvent, World};
+    use super::*;
+
+    /// Everybody is there.
+    #[derive(Default)]
+    struct Present(Cell<u32>);
+
+    impl World for Present {
+        fn absence(&self, _: &MinionId) -> Option<Arc<str>> {
+            None
+        }
+
+        fn is_asked(&self, _: &MinionId) -> bool {
+            true
+        }
+
+        fn mint(&self) -> Jid {
+            self.0.set(self.0.get() + 1);
+            jid(1_000 + self.0.get())
+        }
+
+        fn is_held(&self, _: &Jid) -> bool {
+            false
+        }
+    }
+
+    fn jid(number: u32) -> Jid {
+        Jid::parse(&format!("{number:020}")).unwrap()
+    }
+
+    #[test]
+    fn what_a_minion_does_not_name_may_have_left_after_it_was_asked() {
+        let rules = Rules {
+            timeout: Duration::from_secs(5),
+            gather: Duration::from_secs(10),
+            interval: Duration::from_secs(60),
+            patience: Duration::from_secs(60),
+            probe_rate: 2,
+            most: (1_000, 1_000),
+        };
+        let minion = MinionId::parse("m1").unwrap();
+        let (mut machine, world) = (Machine::new(rules, 1), Present::default());
+        let mut step = |seconds, event| {
+            let now = Moment::at(Duration::from_secs(seconds));
+            let effects = machine.step(now, event, &world);
+            let probe = effects.into_iter().find_map(|effect| match effect {
+                Effect::Probe { probe, .. } => Some(probe),
+                _ => None,
+            });
+            let of_second = machine.jobs.get(&jid(2)).and_then(|job| job.entry(&minion));
+            (probe, of_second.map(|entry| entry.state().clone()))
+        };
+        let begin = |number| {
+            JobEvent::Begun(Begun {
+                jid: jid(number),
+                fun: "test.sleep".into(),
+                created: 1,
+                minions: vec![minion.clone()],
+                signals: None,
+            })
+        };
+        let answer = |probe| {
+            JobEvent::Answered(Answered {
+                probe,
+                minion: minion.clone(),
+                running: Some(Vec::new()),
+            })
+        };
+        step(0, begin(1));
+        step(0, JobEvent::Left(jid(1)));
+        // The second one is stored when the minion is asked because of the first, and leaves then.
+        step(5, begin(2));
+        let probe = step(6, JobEvent::Tick).0.expect("the first question");
+        step(7, JobEvent::Left(jid(2)));
+        // A client of the second one asks as well, and that is merged into it.
+        let asked = Asked {
+            question: jid(3),
+            about: jid(2),
+            minions: vec![minion.clone()],
+        };
+        step(7, JobEvent::Asked(asked));
+        assert_eq!(step(8, answer(probe)).1, Some(MinionState::Expected));
+        let asked = (9..60).find_map(|at| Some((at, step(at, JobEvent::Tick).0?)));
+        let (at, probe) = asked.expect("another question");
+        let (_, state) = step(at + 1, answer(probe));
+        assert!(
+            matches!(state, Some(MinionState::Ending { .. })),
+            "{state:?}"
+        );
+    }
 }
