@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_model::MinionId;
-use saltern_wire::msgpack::{Dialect, MapView, Value, encode};
+use saltern_wire::msgpack::{Dialect, MapView, Value, decode_wire, encode};
 
 use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
 use crate::files::{self, FileCommand};
+use crate::master_gate::{self, Door};
 use crate::mine::{self, MineCommand};
 use crate::{
     Outcome, Services, auth, master_opts, master_tops, minion_event, pillar, ping, publish,
@@ -107,6 +108,7 @@ enum ClearCommand {
     Ping,
     Publish,
     Runner,
+    Wheel,
     /// Our own: a batch that the master drives.
     SalternBatch,
     /// Known to stock; not served by this release.
@@ -120,10 +122,10 @@ impl ClearCommand {
             "ping" => Self::Ping,
             "publish" => Self::Publish,
             "runner" => Self::Runner,
+            "wheel" => Self::Wheel,
             saltern_batch::COMMAND => Self::SalternBatch,
             "get_token" => Self::NotServed("get_token"),
             "mk_token" => Self::NotServed("mk_token"),
-            "wheel" => Self::NotServed("wheel"),
             _ => return None,
         })
     }
@@ -134,6 +136,7 @@ impl ClearCommand {
             Self::Ping => "ping",
             Self::Publish => "publish",
             Self::Runner => "runner",
+            Self::Wheel => "wheel",
             Self::SalternBatch => saltern_batch::COMMAND,
             Self::NotServed(name) => name,
         }
@@ -159,24 +162,38 @@ fn handle_clear(load: MapView, version: i64, class: Class, services: &Arc<Servic
         ClearCommand::Publish => publish::handle(&load, services),
         ClearCommand::Runner => runner::handle(&load, services),
         ClearCommand::SalternBatch => saltern_batch::handle(&load, services),
-        ClearCommand::NotServed(name) => {
-            services.metrics.refuse("not_served");
-            complain!(
-                services,
-                cmd = name,
-                "command refused: this release does not serve it"
-            );
-            Outcome::reply(reply::named_error(
-                "UserAuthenticationError",
-                &format!("this master does not serve the command \"{name}\" yet"),
-            ))
-        }
+        ClearCommand::Wheel => wheel(&load, services),
+        ClearCommand::NotServed(name) => not_served(name, services),
     };
     Handled {
         outcome,
         command: command.name(),
         minion: None,
     }
+}
+
+/// Wheel functions: nobody learns more than that there are none yet before the gate.
+fn wheel(load: &MapView, services: &Services) -> Outcome {
+    let Ok(load) = decode_wire(&load.pack(), &LOAD_LIMITS) else {
+        return Outcome::reply(reply::no_answer());
+    };
+    match master_gate::admit(Door::Wheel, &load, services) {
+        Ok(_) => not_served("wheel", services),
+        Err(denied) => denied.outcome(&load, services),
+    }
+}
+
+fn not_served(name: &'static str, services: &Services) -> Outcome {
+    services.metrics.refuse("not_served");
+    complain!(
+        services,
+        cmd = name,
+        "command refused: this release does not serve it"
+    );
+    Outcome::reply(reply::named_error(
+        "UserAuthenticationError",
+        &format!("this master does not serve the command \"{name}\" yet"),
+    ))
 }
 
 /// A group of commands that share a file, named as on the wire.
@@ -313,6 +330,6 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
 /// Decodes one entry of a load, or nil.
 pub(crate) fn value_of(load: &MapView, name: &str) -> Value {
     load.get(name).map_or(Value::Nil, |value| {
-        saltern_wire::msgpack::decode_wire(value.bytes(), &LOAD_LIMITS).unwrap_or(Value::Nil)
+        decode_wire(value.bytes(), &LOAD_LIMITS).unwrap_or(Value::Nil)
     })
 }

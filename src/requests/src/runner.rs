@@ -13,6 +13,7 @@ use saltern_wire::msgpack::{Dialect, MapView, Value, decode_wire, encode};
 
 use crate::envelope::LOAD_LIMITS;
 use crate::event_data::{Fields, fields};
+use crate::master_gate::Door;
 use crate::outcome::{Ran, Run};
 use crate::{Effect, Outcome, Services, StoreReturn, event_data, master_gate, reply};
 
@@ -21,9 +22,9 @@ pub(crate) fn handle(load: &MapView, services: &Arc<Services>) -> Outcome {
     let Ok(load) = decode_wire(&load.pack(), &LOAD_LIMITS) else {
         return Outcome::reply(reply::no_answer());
     };
-    let user = match master_gate::admit(&load, services) {
-        Ok(user) => user,
-        Err(denied) => return denied.outcome("runner", &load, services),
+    let admitted = match master_gate::admit(Door::Runner, &load, services) {
+        Ok(admitted) => admitted,
+        Err(denied) => return denied.outcome(&load, services),
     };
     let Some(fun) = load.get("fun").and_then(Value::as_str) else {
         return Outcome::reply(reply::no_answer());
@@ -32,7 +33,7 @@ pub(crate) fn handle(load: &MapView, services: &Arc<Services>) -> Outcome {
         jid: services.minter.mint(),
         fun: fun.to_owned(),
         arguments: Arguments::of_load(load.get("kwarg").unwrap_or(&Value::Nil)),
-        user,
+        user: admitted.into_user(),
     };
     let tag = format!("salt/run/{}", call.jid);
     let answer = Value::map([("tag", Value::from(tag)), ("jid", call.jid.as_str().into())]);
