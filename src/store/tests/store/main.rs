@@ -9,3 +9,4 @@ mod mirror;
 mod pki;
 mod recover;
 mod stock;
+mod tokens;

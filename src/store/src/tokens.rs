@@ -1,0 +1,296 @@
+//! The tokens of users who logged in: `salt -T`, salt-api's sessions.
+//!
+//! One file a token below `token_dir`, named after the token, readable by the master's user only.
+//! 3006 and 3007 keep the map of the token itself (`salt/tokens/localfs.py`), 3008 wraps it into
+//! `{"data": …, "_expires": …}` and adds `.p` to the name (`salt/cache/__init__.py`, `mk_token` in
+//! `salt/auth/__init__.py`). Nothing is kept in memory: a file that is removed is a token that
+//! nobody has any more. What a token lets its owner do is decided above this crate.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use saltern_base::clock::Clock;
+use saltern_config::MasterConfig;
+use saltern_crypto::KeyString;
+use saltern_model::Compat;
+use saltern_wire::msgpack::{Dialect, Limits, Value, decode_wire, encode};
+
+use crate::error::{Result, StoreError};
+use crate::files::{self, Create};
+
+/// The longest name: a SHA-512 in hexadecimal digits (`hash_type`).
+const LONGEST: usize = 128;
+
+/// The largest file: a token with the rules of its user in it.
+const FILE_BYTES: usize = 1 << 20;
+
+/// Tokens that may be kept at a time. Each took a log-in, and they are swept when they expire.
+const MOST: usize = 100_000;
+
+/// See the module.
+pub struct Tokens {
+    dir: PathBuf,
+    compat: Compat,
+    clock: Clock,
+    /// About how many there are: counted at the start and by each sweep, and up with each new one.
+    count: AtomicUsize,
+}
+
+/// What a new token says of its owner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claims {
+    /// The user's name.
+    pub name: String,
+    /// The backend that knew the user (`eauth`).
+    pub eauth: String,
+    /// The user's groups.
+    pub groups: Vec<String>,
+    /// The rules that hold for the user, with `keep_acl_in_token`.
+    pub auth_list: Option<Value>,
+    /// For how long the token is good.
+    pub lasts: Duration,
+}
+
+/// A token that is good at this moment.
+#[derive(Clone, PartialEq)]
+pub struct Token(Value);
+
+impl Token {
+    /// The token as stock hands it out: a map with `start`, `expire`, `name`, `eauth`, `token`.
+    pub fn to_value(&self) -> &Value {
+        &self.0
+    }
+
+    /// The user's name.
+    pub fn name(&self) -> &str {
+        self.text("name")
+    }
+
+    /// The backend that knew the user.
+    pub fn eauth(&self) -> &str {
+        self.text("eauth")
+    }
+
+    /// The groups that the user was in.
+    pub fn groups(&self) -> Vec<String> {
+        let groups = self.0.get("groups").and_then(Value::as_array);
+        let groups = groups.unwrap_or_default().iter().filter_map(Value::as_str);
+        groups.map(str::to_owned).collect()
+    }
+
+    /// The rules that it carries, if it carries any.
+    pub fn auth_list(&self) -> Option<&Value> {
+        self.0.get("auth_list").filter(|list| !list.is_nil())
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.0.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// What lies in a file.
+enum Found {
+    /// A token, and when it ends, in seconds since 1970.
+    Token(Value, f64),
+    /// Nothing that could ever be a token.
+    Damaged,
+    /// No file.
+    Nothing,
+}
+
+impl Tokens {
+    /// The tokens of a configuration; makes the directory if there is none.
+    pub fn open(config: &MasterConfig, clock: Clock) -> Result<Self> {
+        Self::at(&config.token_dir, config.salt_compat, clock)
+    }
+
+    /// The tokens below a directory.
+    pub fn at(dir: &Path, compat: Compat, clock: Clock) -> Result<Self> {
+        files::ensure_dir(dir, 0o700)?;
+        let tokens = Self {
+            dir: dir.to_path_buf(),
+            compat,
+            clock,
+            count: AtomicUsize::new(0),
+        };
+        let count = tokens.list()?.len();
+        tokens.count.store(count, Ordering::Relaxed);
+        Ok(tokens)
+    }
+
+    /// Makes a token and keeps it.
+    ///
+    /// # Errors
+    /// When it cannot be written, or too many are kept already.
+    pub fn create(&self, claims: Claims) -> Result<Token> {
+        if self.count.load(Ordering::Relaxed) >= MOST {
+            return Err(StoreError::TooMany {
+                path: self.dir.clone(),
+                limit: MOST,
+            });
+        }
+        let name = random_name();
+        let start = self.now();
+        let expire = start + claims.lasts.as_secs_f64();
+        let mut entries = vec![
+            (Value::from("start"), Value::Float(start)),
+            ("expire".into(), Value::Float(expire)),
+            ("name".into(), claims.name.into()),
+            ("eauth".into(), claims.eauth.into()),
+        ];
+        if let Some(auth_list) = claims.auth_list {
+            entries.push(("auth_list".into(), auth_list));
+        }
+        if !claims.groups.is_empty() {
+            let groups = claims.groups.into_iter().map(Value::from);
+            entries.push(("groups".into(), Value::Array(groups.collect())));
+        }
+        entries.push(("token".into(), name.as_str().into()));
+        let token = Value::Map(entries);
+        let packed = encode(&self.envelope(token.clone(), expire), Dialect::Bin);
+        let path = self.path(&name)?;
+        if packed.len() > FILE_BYTES {
+            return Err(StoreError::TooLarge {
+                path,
+                limit: FILE_BYTES,
+            });
+        }
+        files::write_atomic(&path, &packed, Create::PRIVATE)?;
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(Token(token))
+    }
+
+    /// The token of this name; `None` for what is no token, is not known, is damaged or has
+    /// expired. Looks at the file each time.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or what is left of a token cannot be removed.
+    pub fn find(&self, name: &str) -> Result<Option<Token>> {
+        if !is_name(name) {
+            return Ok(None);
+        }
+        let path = self.path(name)?;
+        match self.read(&path)? {
+            Found::Nothing => Ok(None),
+            Found::Token(token, expire) if self.now() < expire => Ok(Some(Token(token))),
+            Found::Token(..) => self.discard(&path, "expired"),
+            Found::Damaged => self.discard(&path, "damaged"),
+        }
+    }
+
+    /// Takes a token away from its owner; `false` when there is none of this name.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub fn remove(&self, name: &str) -> Result<bool> {
+        if !is_name(name) {
+            return Ok(false);
+        }
+        files::remove(&self.path(name)?)
+    }
+
+    /// The names of all tokens, expired ones included.
+    ///
+    /// # Errors
+    /// When the directory cannot be listed.
+    pub fn list(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        files::each_entry(&self.dir, |name, _| {
+            let name = match self.compat {
+                Compat::V3006 | Compat::V3007 => Some(name),
+                Compat::V3008 => name.strip_suffix(".p"),
+            };
+            names.extend(name.filter(|name| is_name(name)).map(str::to_owned));
+        })?;
+        Ok(names)
+    }
+
+    /// Removes the tokens that have expired; how many these were. One that cannot be read is
+    /// left for the next sweep.
+    ///
+    /// # Errors
+    /// When the directory cannot be listed.
+    pub fn sweep(&self) -> Result<usize> {
+        let names = self.list()?;
+        let mut kept = 0;
+        for name in &names {
+            match self.find(name) {
+                Ok(None) => {}
+                Ok(Some(_)) => kept += 1,
+                Err(error) => {
+                    kept += 1;
+                    tracing::warn!(%error, "a token cannot be looked at");
+                }
+            }
+        }
+        self.count.store(kept, Ordering::Relaxed);
+        Ok(names.len() - kept)
+    }
+
+    /// What the version in `salt_compat` has in the file of a token.
+    fn envelope(&self, token: Value, expire: f64) -> Value {
+        match self.compat {
+            Compat::V3006 | Compat::V3007 => token,
+            Compat::V3008 => Value::map([
+                ("data", token),
+                ("_expires", Value::Int(expire.max(0.0) as i64)),
+            ]),
+        }
+    }
+
+    fn read(&self, path: &Path) -> Result<Found> {
+        let packed = match files::read(path, FILE_BYTES) {
+            Ok(Some(packed)) => packed,
+            Ok(None) => return Ok(Found::Nothing),
+            Err(StoreError::TooLarge { .. }) => return Ok(Found::Damaged),
+            Err(error) => return Err(error),
+        };
+        let Ok(content) = decode_wire(&packed, &Limits::WIRE) else {
+            return Ok(Found::Damaged);
+        };
+        let (token, outer) = match (content.get("data"), content.get("_expires")) {
+            (Some(token), Some(expires)) => (token.clone(), number(Some(expires))),
+            _ => (content, Some(f64::INFINITY)),
+        };
+        // Stock takes a token without an end for one that has expired.
+        let ends = outer.zip(number(token.get("expire")));
+        Ok(match ends {
+            Some((outer, inner)) => Found::Token(token, outer.min(inner)),
+            None => Found::Damaged,
+        })
+    }
+
+    fn discard(&self, path: &Path, why: &'static str) -> Result<Option<Token>> {
+        files::remove(path)?;
+        tracing::info!(why, "a token was removed");
+        Ok(None)
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf> {
+        match self.compat {
+            Compat::V3006 | Compat::V3007 => files::child(&self.dir, name),
+            Compat::V3008 => files::child(&self.dir, &format!("{name}.p")),
+        }
+    }
+
+    /// Seconds since 1970, as Python's `time.time()`.
+    fn now(&self) -> f64 {
+        self.clock.unix_micros() as f64 / 1e6
+    }
+}
+
+/// Whether this may name a token: hexadecimal digits, so that it names one file and no other place.
+fn is_name(name: &str) -> bool {
+    (1..=LONGEST).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// As in stock: the digest of something random.
+fn random_name() -> String {
+    KeyString::generate().digest_hex()
+}
+
+fn number(value: Option<&Value>) -> Option<f64> {
+    let value = value?;
+    value.as_f64().filter(|number| !number.is_nan())
+}
