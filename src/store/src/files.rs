@@ -161,6 +161,13 @@ pub fn create_new(path: &Path, content: &[u8], create: Create) -> Result<bool> {
     place(path, content, create, Place::KeepExisting)
 }
 
+/// The name of a file that belongs to `path`: the same with `suffix` behind it.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
 /// Removes a file; `false` when there was none.
 pub fn remove(path: &Path) -> Result<bool> {
     match fs::remove_file(path) {

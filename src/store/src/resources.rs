@@ -320,9 +320,7 @@ fn set_aside(path: &Path, owner: &MinionId, error: &StoreError) {
 }
 
 fn damaged(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(DAMAGED);
-    PathBuf::from(name)
+    files::beside(path, DAMAGED)
 }
 
 /// What is known, read at the first question.

@@ -21,7 +21,7 @@ use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobDatabase};
 use crate::error::{Result, StoreError};
-use crate::files::{self, Create};
+use crate::files::{self, Create, beside};
 
 /// What was saved of a damaged database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,12 +130,6 @@ impl JobDatabase {
 /// What the new database is called between its completion and its taking the place of the damaged
 /// one.
 const BUILT: &str = ".recovered";
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
 
 /// Puts a recovered database that is whole in the place of the damaged one; where that is now.
 fn finish(path: &Path, stamp: i64) -> Result<Option<PathBuf>> {

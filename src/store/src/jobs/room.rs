@@ -66,8 +66,6 @@ impl JobDatabase {
     }
 
     fn reserve(&self) -> PathBuf {
-        let mut name = self.path().as_os_str().to_owned();
-        name.push(".reserve");
-        PathBuf::from(name)
+        files::beside(self.path(), ".reserve")
     }
 }

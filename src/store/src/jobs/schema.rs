@@ -145,9 +145,7 @@ pub(super) fn open_writer(path: &Path, limits: &DatabaseLimits) -> Result<Connec
 
 /// The file whose presence asks for an examination at the next start.
 fn suspicion(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".suspect");
-    PathBuf::from(name)
+    crate::files::beside(path, ".suspect")
 }
 
 /// Damage was met: the next start examines the database, whatever its size.
@@ -217,15 +215,10 @@ pub(super) fn quick_check(connection: &Connection, path: &Path) -> Result<()> {
 /// `stamp` makes the new name, as a rule Unix seconds. Nothing is deleted: what can be saved can be
 /// saved later with SQLite's own `.recover`.
 pub fn set_aside(path: &Path, stamp: i64) -> Result<PathBuf> {
-    let beside = |suffix: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let target = |suffix: &str| beside(&format!(".damaged-{stamp}{suffix}"));
+    let target = |suffix: &str| crate::files::beside(path, &format!(".damaged-{stamp}{suffix}"));
     // The log goes first: a new database must never find the log of an old one.
     for suffix in ["-wal", "-shm", ""] {
-        let from = beside(suffix);
+        let from = crate::files::beside(path, suffix);
         match fs::rename(&from, target(suffix)) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
