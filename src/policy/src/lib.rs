@@ -4,8 +4,10 @@
 //! Decisions only. What has been decided is carried out by `requests`; what is on disk is read and
 //! written by `store`.
 
+pub mod acl;
 pub mod autosign;
 pub mod blacklist;
+pub mod eauth;
 pub mod expression;
 pub mod key_gate;
 pub mod matching;

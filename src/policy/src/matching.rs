@@ -53,6 +53,7 @@ use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
 pub use nodegroups::Nodegroups;
+pub(crate) use python::text as text_of;
 pub use range::RangeError;
 pub use resources::{Inventory, Resource};
 

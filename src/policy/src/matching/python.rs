@@ -29,6 +29,18 @@ pub(super) fn lower(value: &Value) -> Cow<'_, str> {
     }
 }
 
+/// Python's `str(value)`.
+pub(crate) fn text(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::Str(text) => Cow::Borrowed(text.as_str()),
+        other => {
+            let mut out = String::new();
+            print(&mut out, other);
+            Cow::Owned(out)
+        }
+    }
+}
+
 /// Python's `repr`.
 fn print(out: &mut String, value: &Value) {
     let written = match value {

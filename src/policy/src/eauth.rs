@@ -1,0 +1,231 @@
+//! External authentication: which backend knows a user, and which rules hold for whom the backend
+//! knows (`external_auth`; `salt/auth/__init__.py` and the modules beside it).
+//!
+//! A backend may block for seconds, so whoever asks does it on a thread that may. How failures are
+//! slowed down and how many may wait is not decided here, nor what the rules mean (`acl`).
+//!
+//! # Where this differs from stock, and why
+//! - The user's name is text. Stock takes it for a pattern over the names in the configuration, so
+//!   that with `auto` or `sharedsecret` a user called `*` is everybody.
+//! - `sharedsecret` without a secret in the configuration knows nobody; in stock it knows whoever
+//!   sends no password.
+//! - The service of `pam` comes from the configuration alone (CVE-2016-3176), and the account phase
+//!   counts (CVE-2022-22967).
+//! - `file`: an entry of a hash that this program does not compute is an error that names it.
+
+mod crypt_md5;
+mod file;
+mod pam;
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+
+use nix::unistd::{Group, User, getgrouplist};
+use saltern_crypto::{SecretString, ct_eq};
+use saltern_wire::msgpack::Value;
+
+use crate::acl::Rules;
+
+pub use file::FileError;
+pub use pam::{CHECK_COMMAND, PamError, answer_check};
+
+use file::PasswordFile;
+use pam::Pam;
+
+/// The longest name or password that is handed to a backend, in bytes.
+const LONGEST: usize = 4096;
+
+/// The options that are not part of `external_auth` itself.
+pub struct EauthOptions {
+    /// `auth.pam.service`.
+    pub pam_service: Option<String>,
+    /// `sharedsecret`.
+    pub shared_secret: Option<SecretString>,
+    /// `permissive_acl`.
+    pub permissive: bool,
+    /// `eauth_acl_module`.
+    pub acl_module: Option<String>,
+}
+
+/// See the module.
+pub struct ExternalAuth {
+    backends: BTreeMap<String, Enabled>,
+    permissive: bool,
+    acl_module: Option<String>,
+}
+
+/// A backend that the configuration names.
+struct Enabled {
+    backend: Backend,
+    /// Rules by names of users, of groups (`ops%`), and of everybody else (`*`).
+    rules: Vec<(String, Value)>,
+}
+
+enum Backend {
+    Pam(Pam),
+    File(PasswordFile),
+    SharedSecret(Option<SecretString>),
+    /// Knows everybody; stock has it for tests.
+    Auto,
+    /// Only Python can ask it.
+    Other,
+}
+
+/// Why a backend does not say whether it knows somebody.
+#[derive(Debug, thiserror::Error)]
+pub enum EauthError {
+    /// The configuration does not name it.
+    #[error("external_auth does not enable \"{0}\"")]
+    NotEnabled(String),
+    /// It is none of those that are built in.
+    #[error(
+        "the module \"{0}\" is written in Python: it takes python_bridge, which this master does \
+         not use"
+    )]
+    NeedsBridge(String),
+    /// PAM cannot be asked.
+    #[error("pam cannot be asked")]
+    Pam(#[from] PamError),
+    /// The file of passwords cannot be used.
+    #[error("the file of passwords cannot be used")]
+    File(#[from] FileError),
+}
+
+impl ExternalAuth {
+    /// From the option `external_auth`, a map of backends to maps of names to rules.
+    pub fn new(external_auth: &Value, options: EauthOptions) -> Self {
+        let mut shared_secret = options.shared_secret;
+        let entries = external_auth.as_map().unwrap_or_default();
+        let backends = entries.iter().filter_map(|(name, users)| {
+            let name = name.as_str()?;
+            let backend = match name {
+                "pam" => Backend::Pam(Pam::new(options.pam_service.as_deref())),
+                "file" => Backend::File(PasswordFile::new(users)),
+                "sharedsecret" => Backend::SharedSecret(shared_secret.take()),
+                "auto" => Backend::Auto,
+                _ => Backend::Other,
+            };
+            let rules = users.as_map().unwrap_or_default().iter();
+            let rules = rules.filter_map(|(user, rules)| {
+                // What begins so is an option of the backend.
+                let user = user.as_str().filter(|user| !user.starts_with('^'))?;
+                Some((user.to_owned(), rules.clone()))
+            });
+            let rules = rules.collect();
+            Some((name.to_owned(), Enabled { backend, rules }))
+        });
+        Self {
+            backends: backends.collect(),
+            permissive: options.permissive,
+            acl_module: options.acl_module.filter(|module| !module.is_empty()),
+        }
+    }
+
+    /// Whether the configuration names the backend.
+    pub fn is_enabled(&self, eauth: &str) -> bool {
+        self.backends.contains_key(eauth)
+    }
+
+    /// The backends that the configuration names and that cannot be asked, sorted.
+    pub fn not_served(&self) -> impl Iterator<Item = &str> {
+        let backends = self.backends.iter();
+        let others = backends.filter(|(_, enabled)| matches!(enabled.backend, Backend::Other));
+        others.map(|(name, _)| name.as_str())
+    }
+
+    /// Whether the backend knows the user by this password. May block for as long as the backend
+    /// takes.
+    ///
+    /// # Errors
+    /// When the backend cannot be asked; then nobody knows.
+    pub fn knows(&self, eauth: &str, user: &str, password: &str) -> Result<bool, EauthError> {
+        let enabled = self.backends.get(eauth);
+        let enabled = enabled.ok_or_else(|| EauthError::NotEnabled(shown(eauth)))?;
+        if let Some(module) = &self.acl_module
+            && !matches!(module.as_str(), "pam" | "file" | "sharedsecret" | "auto")
+        {
+            return Err(EauthError::NeedsBridge(module.clone()));
+        }
+        if user.is_empty() || user.len() > LONGEST || password.len() > LONGEST {
+            return Ok(false);
+        }
+        match &enabled.backend {
+            Backend::Pam(pam) => Ok(pam.knows(user, password)?),
+            Backend::File(file) => Ok(file.knows(user, password)?),
+            Backend::SharedSecret(secret) => Ok(secret.as_ref().is_some_and(|secret| {
+                !secret.expose().is_empty()
+                    && ct_eq(secret.expose().as_bytes(), password.as_bytes())
+            })),
+            Backend::Auto => Ok(true),
+            Backend::Other => Err(EauthError::NeedsBridge(shown(eauth))),
+        }
+    }
+
+    /// The groups of a user, as the backend tells them: only `pam` does.
+    pub fn groups(&self, eauth: &str, user: &str) -> Vec<String> {
+        match self.backends.get(eauth).map(|enabled| &enabled.backend) {
+            Some(Backend::Pam(_)) => system_groups(user),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The rules that hold for a user whom the backend knows (`fill_auth_list` in
+    /// `salt/utils/minions.py`): the user's own and those of the groups, or those of everybody
+    /// else. With `permissive_acl`, stock gives nobody the rules of everybody else.
+    pub fn rules_of(&self, eauth: &str, user: &str, groups: &[String]) -> Rules {
+        let mut rules = Rules::default();
+        let Some(enabled) = self.backends.get(eauth) else {
+            return rules;
+        };
+        let mut has_own = false;
+        for (name, entry) in &enabled.rules {
+            match name.strip_suffix('%') {
+                Some(group) => {
+                    let group = group.trim_end_matches('%');
+                    if groups.iter().any(|known| known == group) {
+                        rules.add(entry);
+                    }
+                }
+                None if name != "*" && name == user => {
+                    has_own = true;
+                    rules.add(entry);
+                }
+                None => {}
+            }
+        }
+        if !self.permissive && !has_own {
+            let others = enabled.rules.iter().filter(|(name, _)| name == "*");
+            others.for_each(|(_, entry)| rules.add(entry));
+        }
+        rules
+    }
+}
+
+/// The beginning of what a client sent, for the log.
+fn shown(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+/// The groups of a user of this machine (`get_group_list` in `salt/utils/user.py`); none for a user
+/// that it does not have.
+fn system_groups(user: &str) -> Vec<String> {
+    let Ok(name) = CString::new(user) else {
+        return Vec::new();
+    };
+    let found = User::from_name(user).and_then(|found| match found {
+        Some(found) => getgrouplist(&name, found.gid),
+        None => Ok(Vec::new()),
+    });
+    let groups = found.unwrap_or_else(|error| {
+        tracing::warn!(user, %error, "the groups of a user cannot be found out");
+        Vec::new()
+    });
+    let names = groups.into_iter().filter_map(|gid| {
+        let group = Group::from_gid(gid).ok().flatten()?;
+        Some(group.name)
+    });
+    names.collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+use std::path::Path;
+
+use saltern_wire::msgpack::Value;
+
+use super::*;
+
+fn list(items: &[&str]) -> Value {
+    Value::Array(items.iter().map(|item| Value::from(*item)).collect())
+}
+
+fn options() -> EauthOptions {
+    EauthOptions {
+        pam_service: None,
+        shared_secret: Some(SecretString::new("the secret".to_owned())),
+        permissive: false,
+        acl_module: None,
+    }
+}
+
+fn users() -> Value {
+    Value::map([
+        ("ana", list(&["test.*"])),
+        ("ops%", list(&["@runner"])),
+        ("*", list(&["grains.*"])),
+    ])
+}
+
+fn enabled(name: &str, users: Value) -> ExternalAuth {
+    ExternalAuth::new(&Value::map([(name, users)]), options())
+}
+
+#[test]
+fn a_user_has_the_own_rules_and_those_of_the_groups_or_those_of_everybody() {
+    let auth = enabled("auto", users());
+    let groups = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let table = [
+        ("ana", groups(&[]), list(&["test.*"])),
+        ("ana", groups(&["x", "ops"]), list(&["test.*", "@runner"])),
+        ("bob", groups(&["ops"]), list(&["@runner", "grains.*"])),
+        ("bob", groups(&[]), list(&["grains.*"])),
+        // Names are no patterns, in neither direction.
+        ("an*", groups(&[]), list(&["grains.*"])),
+        ("*", groups(&[]), list(&["grains.*"])),
+        ("ops%", groups(&[]), list(&["grains.*"])),
+    ];
+    for (user, groups, expected) in table {
+        let rules = auth.rules_of("auto", user, &groups);
+        assert_eq!(rules.to_value(), expected, "{user} {groups:?}");
+    }
+    assert!(auth.rules_of("pam", "ana", &[]).is_empty());
+}
+
+#[test]
+fn with_permissive_acl_nobody_has_the_rules_of_everybody() {
+    let external_auth = Value::map([("auto", users())]);
+    let permissive = EauthOptions {
+        permissive: true,
+        ..options()
+    };
+    let auth = ExternalAuth::new(&external_auth, permissive);
+    assert!(auth.rules_of("auto", "bob", &[]).is_empty());
+    assert_eq!(
+        auth.rules_of("auto", "ana", &[]).to_value(),
+        list(&["test.*"])
+    );
+}
+
+#[test]
+fn a_shared_secret_must_be_there_and_equal() {
+    let auth = enabled("sharedsecret", users());
+    assert!(auth.knows("sharedsecret", "ana", "the secret").unwrap());
+    for (user, password) in [("ana", ""), ("ana", "the secre"), ("", "the secret")] {
+        assert!(!auth.knows("sharedsecret", user, password).unwrap());
+    }
+    for secret in [None, Some(SecretString::new(String::new()))] {
+        let without = EauthOptions {
+            shared_secret: secret,
+            ..options()
+        };
+        let external_auth = Value::map([("sharedsecret", users())]);
+        let auth = ExternalAuth::new(&external_auth, without);
+        assert!(!auth.knows("sharedsecret", "ana", "").unwrap());
+    }
+}
+
+#[test]
+fn what_is_not_enabled_or_not_built_in_knows_nobody_and_is_named() {
+    let auth = enabled("ldap", users());
+    let error = auth.knows("ldap", "ana", "x").unwrap_err().to_string();
+    assert!(
+        error.contains("\"ldap\"") && error.contains("python_bridge"),
+        "{error}"
+    );
+    assert_eq!(auth.not_served().collect::<Vec<_>>(), ["ldap"]);
+    let error = auth.knows("auto", "ana", "x").unwrap_err();
+    assert!(matches!(error, EauthError::NotEnabled(_)));
+    let by_module = EauthOptions {
+        acl_module: Some("rest".to_owned()),
+        ..options()
+    };
+    let auth = ExternalAuth::new(&Value::map([("auto", users())]), by_module);
+    let error = auth.knows("auto", "ana", "x").unwrap_err();
+    assert!(matches!(error, EauthError::NeedsBridge(module) if module == "rest"));
+}
+
+/// A `file` backend on this content with these options.
+fn file(dir: &Path, content: &str, more: &[(&str, &str)]) -> ExternalAuth {
+    let path = dir.join("users");
+    std::fs::write(&path, content).unwrap();
+    let name = path.display().to_string();
+    let entries = [("^filename", name.as_str())];
+    let entries = entries.iter().chain(more);
+    enabled(
+        "file",
+        Value::map(entries.map(|(key, value)| (*key, *value))),
+    )
+}
+
+#[test]
+fn files_of_all_forms_are_read_as_stock_reads_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    let htpasswd = "# users\nbob:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n\
+                    ana:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/\n\
+                    long:$apr1$xy$IAoav9jLpxZmHK9X26CJR1\n";
+    type Row<'a> = (
+        &'a str,
+        &'a [(&'a str, &'a str)],
+        &'a [(&'a str, &'a str, bool)],
+    );
+    let hashed = format!("7|bob|x\n8|ana|{sha256}\n");
+    let table: [Row<'_>; 3] = [
+        (
+            "ana:secret\nbob:other:more\n",
+            &[],
+            &[
+                ("ana", "secret", true),
+                ("ana", "Secret", false),
+                ("bob", "other", true),
+                ("carl", "secret", false),
+            ],
+        ),
+        (
+            &hashed,
+            &[
+                ("^hashtype", "sha256"),
+                ("^username_field", "2"),
+                ("^password_field", "3"),
+                ("^field_separator", "|"),
+            ],
+            &[
+                ("ana", "secret", true),
+                ("ana", sha256, false),
+                ("bob", "x", false),
+            ],
+        ),
+        (
+            htpasswd,
+            &[("^filetype", "htpasswd")],
+            &[
+                ("ana", "secret", true),
+                ("ana", "other", false),
+                ("bob", "secret", true),
+                ("bob", "other", false),
+                ("long", "a much longer password than sixteen", true),
+                ("# users", "", false),
+            ],
+        ),
+    ];
+    for (content, options, questions) in table {
+        let auth = file(dir.path(), content, options);
+        for (user, password, expected) in questions {
+            let known = auth.knows("file", user, password).unwrap();
+            assert_eq!(known, *expected, "{user} {password} {options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_digest_belongs_to_its_realm() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = format!("ana:other:{DIGEST_OF_ANA}\nana:salt:{DIGEST_OF_ANA}\n");
+    let options = [("^filetype", "htdigest"), ("^realm", "salt")];
+    let auth = file(dir.path(), &content, &options);
+    assert!(auth.knows("file", "ana", "secret").unwrap());
+    assert!(!auth.knows("file", "ana", "other").unwrap());
+    let options = [("^filetype", "htdigest"), ("^realm", "other")];
+    let auth = file(dir.path(), &content, &options);
+    assert!(!auth.knows("file", "ana", "secret").unwrap());
+}
+
+/// `printf ana:salt:secret | md5sum`.
+const DIGEST_OF_ANA: &str = "466db53dc5c59453b10a6d84313d96ad";
+
+#[test]
+fn a_file_that_cannot_be_used_is_an_error_that_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let table: [(&str, &[(&str, &str)], &str); 6] = [
+        ("ana", &[], "a field 2"),
+        ("ana:x", &[("^hashtype", "rot13")], "rot13"),
+        ("ana:x", &[("^filetype", "json")], "json"),
+        ("ana:x", &[("^filetype", "htdigest")], "^realm"),
+        ("ana:x", &[("^username_field", "0")], "^username_field"),
+        ("ana:$2y$05$abc", &[("^filetype", "htpasswd")], "2y"),
+    ];
+    for (content, options, expected) in table {
+        let auth = file(dir.path(), content, options);
+        let EauthError::File(error) = auth.knows("file", "ana", "x").unwrap_err() else {
+            panic!("{expected}: it is the file");
+        };
+        let error = error.to_string();
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    let auth = enabled("file", Value::map([("^filename", "/does/not/exist")]));
+    assert!(auth.knows("file", "ana", "x").is_err());
+    assert!(enabled("file", users()).knows("file", "ana", "x").is_err());
+}
+
+#[test]
+fn a_name_or_password_beyond_all_bounds_is_not_even_asked_for() {
+    let long = "x".repeat(LONGEST + 1);
+    let auth = enabled("auto", users());
+    assert!(!auth.knows("auto", &long, "x").unwrap());
+    assert!(!auth.knows("auto", "ana", &long).unwrap());
+    assert!(!auth.knows("auto", "", "x").unwrap());
+}
+
+/// The program of this test is no PAM helper, and ends with code zero: that proves nothing.
+#[test]
+fn a_helper_that_says_nothing_grants_nothing() {
+    let auth = enabled("pam", users());
+    assert!(auth.knows("pam", "ana", "x").is_err());
+    assert!(!auth.knows("pam", "ana\0", "x").unwrap());
+}
+
+#[test]
+fn groups_are_those_of_the_machine_and_only_for_pam() {
+    let auth = enabled("pam", users());
+    assert!(
+        auth.groups("pam", "root")
+            .iter()
+            .any(|group| group == "root")
+    );
+    assert!(auth.groups("pam", "nobody-of-this-name").is_empty());
+    let auth = enabled("auto", users());
+    assert!(auth.groups("auto", "root").is_empty());
+}
