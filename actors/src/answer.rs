@@ -37,24 +37,42 @@ impl Answer {
         (answer, async move { ended.await.is_ok() })
     }
 
-    /// `done` is sent after success, `failed` otherwise.
-    pub(crate) fn new(reply: ReplyHandle, done: Bytes, failed: Bytes, place: Ticket) -> Self {
+    /// An answer of which it is not known yet what it says ([`Answer::with`]).
+    pub(crate) fn new(reply: ReplyHandle, place: Ticket) -> Self {
         Self {
             to: To::Peer(reply),
-            done,
-            failed,
+            done: Bytes::new(),
+            failed: Bytes::new(),
             _place: Some(place),
         }
     }
 
     /// An answer that keeps no worker's place: it waits elsewhere, and what it says on success is
     /// not known yet ([`Answer::saying`]).
+    #[cfg(test)]
     pub(crate) fn without_place(reply: ReplyHandle, failed: Bytes) -> Self {
         Self {
             to: To::Peer(reply),
             done: failed.clone(),
             failed,
             _place: None,
+        }
+    }
+
+    /// The same answer with these words for success and failure.
+    pub(crate) fn with(self, done: Bytes, failed: Bytes) -> Self {
+        Self {
+            done,
+            failed,
+            ..self
+        }
+    }
+
+    /// The same answer, which gives its worker's place up: it waits elsewhere.
+    pub(crate) fn leaving(self) -> Self {
+        Self {
+            _place: None,
+            ..self
         }
     }
 

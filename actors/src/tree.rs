@@ -11,6 +11,7 @@
 //! | JobTracker | jobs | permanent | open jobs are read from the store again |
 //! | Batches | batches | permanent | batches are read from the store again and go on |
 //! | Renderer × n | render-n | permanent | the request at hand is answered as not handled |
+//! | Doorkeeper × n | door-n | permanent | the log-in at hand is answered as not handled |
 //! | Runner × n | run-n | permanent | the call at hand is told to be lost |
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |
@@ -47,7 +48,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batches::{self, BatchFeed, BatchMetrics, Batches};
 use crate::bus::{Bus, QueueLimits};
+use crate::carry_out::Sinks;
 use crate::control::{self, Control};
+use crate::doorkeeper::{self, Doorkeeper};
 use crate::doors::{Doors, is_set};
 use crate::event_publisher::{self, EventPublisher};
 use crate::event_sockets::{EventSockets, Greeter, SocketError};
@@ -55,6 +58,7 @@ use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
 use crate::job_tracker::{self, JobTracker};
 use crate::log_folder::{self, LogFolder};
+use crate::logins::Logins;
 use crate::maintenance::{self, Maintenance};
 use crate::messages::Departed;
 use crate::mworker::{self, MWorker};
@@ -511,9 +515,7 @@ impl Plan {
         let budget = Budget::new(100, Duration::from_secs(60));
         let renderings = self.start_renderers(back, budget);
         let runs = self.start_runners(back, budget);
-        let pool = self.root.supervisor("workers", Strategy::OneForOne, budget);
-        let seed = mworker::Seed {
-            services: back.services.clone(),
+        let sinks = Sinks {
             begin_job: back.tracker.clone().recipient(),
             begin_batch: back.batches.clone().recipient(),
             take_return: back.tracker.clone().recipient(),
@@ -521,6 +523,13 @@ impl Plan {
             bus: back.bus.clone().recipient(),
             renderings,
             runs,
+            logins: Logins::new(&self.registry),
+        };
+        self.start_doorkeepers(&sinks, budget);
+        let pool = self.root.supervisor("workers", Strategy::OneForOne, budget);
+        let seed = mworker::Seed {
+            services: back.services.clone(),
+            sinks,
             metrics: mworker::WorkerMetrics::new(&self.registry),
         };
         let workers = (0..count)
@@ -591,5 +600,26 @@ impl Plan {
             .collect();
         queue.set_runners(runners);
         queue
+    }
+
+    /// Those who ask backends who somebody is, with a budget like the workers': they meet what
+    /// strangers send.
+    fn start_doorkeepers(&self, sinks: &Sinks, budget: Budget) {
+        let pool = self
+            .root
+            .supervisor("doorkeepers", Strategy::OneForOne, budget);
+        let seed = doorkeeper::Seed {
+            logins: sinks.logins.clone(),
+            sinks: sinks.clone(),
+        };
+        let doorkeepers = (1..=doorkeeper::THREADS)
+            .map(|instance| {
+                let spec = self.on_thread(&format!("door-{instance}"));
+                let spec = spec.with_budget(budget);
+                let doorkeeper: Addr<Doorkeeper> = pool.start_child(spec, seed.clone(), instance);
+                doorkeeper.recipient()
+            })
+            .collect();
+        sinks.logins.set_doorkeepers(doorkeepers);
     }
 }

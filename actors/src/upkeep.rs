@@ -1,4 +1,5 @@
 //! Looks over what lies on disk and is kept in memory too: cached minion data, lists of files, keys.
+//! Tokens that have expired are removed on the way.
 //!
 //! Other programs change all three (`salt-key`, `salt-run cache.clear_*`, whoever edits states),
 //! and a look at everything costs a `stat` for each file. That is done here, on a thread of low
@@ -116,6 +117,12 @@ impl Handler<LookOver> for Upkeep {
     fn handle(&mut self, _: LookOver, _: &mut Self::Context) {
         self.timed("keys", Self::forget_former_minions);
         self.timed("minion_data", |upkeep| upkeep.look_over_minion_data());
+        self.timed("tokens", |upkeep| {
+            if let Err(error) = upkeep.seed.services.tokens.sweep() {
+                upkeep.seed.metrics.failed.inc();
+                tracing::error!(%error, "the tokens cannot be listed");
+            }
+        });
         self.timed("files", |upkeep| {
             let files = &upkeep.seed.services.files;
             if let Err(error) = files.refresh_lists() {

@@ -24,6 +24,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 UNDECLARED = {
     "append_domain": ["str"],
     "auth.enable_expanded_auth_matching": ["bool"],
+    "auth.pam.python": ["str"],
+    "auth.pam.service": ["str"],
     "autoreject_file": ["str"],
     "autosign_file": ["str"],
     "autosign_grains_dir": ["str"],
@@ -53,6 +55,7 @@ UNDECLARED = {
     "rest_tornado": ["dict"],
     "roster": ["str"],
     "run_schedule_jobs_in_background": ["bool"],
+    "sharedsecret": ["str"],
     "ssh_ext_alternatives": ["dict"],
     "ssh_max_procs": ["int"],
     "ssh_minion_opts": ["dict"],

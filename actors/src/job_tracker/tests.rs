@@ -237,7 +237,7 @@ impl Rig {
         let (request, reply) = self.port.ask(b"x").await;
         let place = self.windows.take(Class::Minion).unwrap();
         let (done, failed) = (Bytes::from_static(b"done"), Bytes::from_static(b"failed"));
-        (Answer::new(request.reply, done, failed, place), reply)
+        (Answer::new(request.reply, place).with(done, failed), reply)
     }
 
     /// A return comes in; what the store is asked for.

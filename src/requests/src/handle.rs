@@ -7,13 +7,15 @@ use bytes::Bytes;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::{Dialect, MapView, Value, decode_wire, encode};
 
+use crate::credentials::{self, Place, Presented};
 use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
 use crate::files::{self, FileCommand};
 use crate::master_gate::{self, Door};
 use crate::mine::{self, MineCommand};
 use crate::{
-    Outcome, Services, auth, master_opts, master_tops, minion_event, pillar, ping, publish,
-    register_resources, reply, return_, revoke_auth, runner, saltern_batch,
+    Effect, LogIn, LoginEnd, Outcome, Services, auth, get_token, master_opts, master_tops,
+    minion_event, mk_token, pillar, ping, publish, register_resources, reply, return_, revoke_auth,
+    runner, saltern_batch,
 };
 
 /// Which queue a request waits in. Told from the outside of the envelope alone, because the
@@ -72,7 +74,7 @@ pub struct Handled {
 pub fn handle(payload: Bytes, from: IpAddr, services: &Arc<Services>) -> Handled {
     let class = peek_class(&payload);
     match envelope::open(payload, services) {
-        Ok(Opened::Clear { load, version }) => handle_clear(load, version, class, services),
+        Ok(Opened::Clear { load, version }) => handle_clear(load, version, class, from, services),
         Ok(Opened::Minion(sealed)) => handle_minion(sealed, from, services),
         Err(refusal) => {
             services.metrics.refuse(refusal.reason);
@@ -104,46 +106,95 @@ pub fn come_again(payload: Bytes, services: &Services) -> Handled {
 /// Commands that are sent in the clear.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClearCommand {
+    /// Takes no credentials: it is open to everybody, or its load is its own proof.
+    Open(OpenCommand),
+    /// Takes credentials. The handlers want the proof as an argument, so none runs before it.
+    Proved(ProvedCommand),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OpenCommand {
     Auth,
+    GetToken,
     Ping,
+}
+
+/// Commands by what their sender has to show.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ProvedCommand {
+    /// A name and a password that a backend knows.
+    MkToken,
+    /// The key of a local user in the load; or a token, or a name and a password, in its `kwargs`.
+    Job(JobCommand),
+    /// The same three, all in the load itself.
+    Master(Door),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum JobCommand {
     Publish,
-    Runner,
-    Wheel,
     /// Our own: a batch that the master drives.
     SalternBatch,
-    /// Known to stock; not served by this release.
-    NotServed(&'static str),
+}
+
+impl WireNames for ClearCommand {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("_auth", Self::Open(OpenCommand::Auth)),
+        ("get_token", Self::Open(OpenCommand::GetToken)),
+        ("mk_token", Self::Proved(ProvedCommand::MkToken)),
+        ("ping", Self::Open(OpenCommand::Ping)),
+        (
+            "publish",
+            Self::Proved(ProvedCommand::Job(JobCommand::Publish)),
+        ),
+        ("runner", Self::Proved(ProvedCommand::Master(Door::Runner))),
+        (
+            saltern_batch::COMMAND,
+            Self::Proved(ProvedCommand::Job(JobCommand::SalternBatch)),
+        ),
+        ("wheel", Self::Proved(ProvedCommand::Master(Door::Wheel))),
+    ];
 }
 
 impl ClearCommand {
-    fn from_wire(name: &str) -> Option<Self> {
-        Some(match name {
-            "_auth" => Self::Auth,
-            "ping" => Self::Ping,
-            "publish" => Self::Publish,
-            "runner" => Self::Runner,
-            "wheel" => Self::Wheel,
-            saltern_batch::COMMAND => Self::SalternBatch,
-            "get_token" => Self::NotServed("get_token"),
-            "mk_token" => Self::NotServed("mk_token"),
-            _ => return None,
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Auth => "_auth",
-            Self::Ping => "ping",
-            Self::Publish => "publish",
-            Self::Runner => "runner",
-            Self::Wheel => "wheel",
-            Self::SalternBatch => saltern_batch::COMMAND,
-            Self::NotServed(name) => name,
+    /// What became of a request for this command.
+    fn handled(self, outcome: Outcome) -> Handled {
+        Handled {
+            outcome,
+            command: self.name(),
+            minion: None,
         }
     }
 }
 
-fn handle_clear(load: MapView, version: i64, class: Class, services: &Arc<Services>) -> Handled {
+impl ProvedCommand {
+    /// Whether finding out who sends this load may take long.
+    fn takes_long(self, load: &Value) -> bool {
+        match self {
+            Self::MkToken => true,
+            Self::Job(_) => Presented::of(load, Place::Kwargs).takes_long(),
+            Self::Master(_) => Presented::of(load, Place::Load).takes_long(),
+        }
+    }
+
+    /// The answer where nobody has time to find out.
+    fn no_time(self) -> Bytes {
+        let text = "too many users log in at the moment; try again later";
+        match self {
+            Self::MkToken => mk_token::nothing().reply,
+            Self::Job(_) => reply::named_error("AuthenticationError", text),
+            Self::Master(_) => reply::named_error("EauthAuthenticationError", text),
+        }
+    }
+}
+
+fn handle_clear(
+    load: MapView,
+    version: i64,
+    class: Class,
+    from: IpAddr,
+    services: &Arc<Services>,
+) -> Handled {
     let Some(command) = load.str("cmd").and_then(ClearCommand::from_wire) else {
         let nothing = Value::Map(Vec::new());
         return Handled {
@@ -153,33 +204,83 @@ fn handle_clear(load: MapView, version: i64, class: Class, services: &Arc<Servic
         };
     };
     let outcome = match command {
-        ClearCommand::Auth if class != Class::Auth => {
+        ClearCommand::Open(command) => handle_open(command, &load, version, class, services),
+        ClearCommand::Proved(command) => match decode_wire(&load.pack(), &LOAD_LIMITS) {
+            Ok(load) => return handle_proved(command, load, from, services),
+            Err(_) => Outcome::reply(reply::no_answer()),
+        },
+    };
+    command.handled(outcome)
+}
+
+fn handle_open(
+    command: OpenCommand,
+    load: &MapView,
+    version: i64,
+    class: Class,
+    services: &Services,
+) -> Outcome {
+    match command {
+        OpenCommand::Auth if class != Class::Auth => {
             services.metrics.refuse("not_admitted");
             Outcome::reply(reply::no_answer())
         }
-        ClearCommand::Auth => auth::handle(&load, version, services),
-        ClearCommand::Ping => ping::handle(&load),
-        ClearCommand::Publish => publish::handle(&load, services),
-        ClearCommand::Runner => runner::handle(&load, services),
-        ClearCommand::SalternBatch => saltern_batch::handle(&load, services),
-        ClearCommand::Wheel => wheel(&load, services),
-        ClearCommand::NotServed(name) => not_served(name, services),
-    };
-    Handled {
-        outcome,
-        command: command.name(),
-        minion: None,
+        OpenCommand::Auth => auth::handle(load, version, services),
+        OpenCommand::GetToken => get_token::handle(load, services),
+        OpenCommand::Ping => ping::handle(load),
     }
 }
 
-/// Wheel functions: nobody learns more than that there are none yet before the gate.
-fn wheel(load: &MapView, services: &Services) -> Outcome {
-    let Ok(load) = decode_wire(&load.pack(), &LOAD_LIMITS) else {
-        return Outcome::reply(reply::no_answer());
+/// The gate: who sends it is found out, here or beside the workers, and then the command runs.
+fn handle_proved(
+    command: ProvedCommand,
+    load: Value,
+    from: IpAddr,
+    services: &Arc<Services>,
+) -> Handled {
+    if !command.takes_long(&load) {
+        return prove_and_run(command, &load, services).handled;
+    }
+    let their_services = Arc::clone(services);
+    let log_in = LogIn::new(from, move || prove_and_run(command, &load, &their_services));
+    let no_time = command.no_time();
+    ClearCommand::Proved(command).handled(Outcome {
+        effects: vec![Effect::LogIn(log_in)],
+        ..Outcome::reply(no_time)
+    })
+}
+
+fn prove_and_run(command: ProvedCommand, load: &Value, services: &Arc<Services>) -> LoginEnd {
+    let prove = |place: Place| Presented::of(load, place).prove(place, services);
+    let (is_refused, outcome) = match command {
+        ProvedCommand::MkToken => {
+            let known = credentials::log_in(load, services);
+            (known.is_err(), mk_token::handle(load, known, services))
+        }
+        ProvedCommand::Job(job) => {
+            let proof = prove(Place::Kwargs);
+            let run = match job {
+                JobCommand::Publish => publish::handle,
+                JobCommand::SalternBatch => saltern_batch::handle,
+            };
+            (proof.is_err(), run(load, proof, services))
+        }
+        ProvedCommand::Master(door) => {
+            let proof = prove(Place::Load);
+            let is_refused = proof.is_err();
+            let outcome = match master_gate::admit(door, load, proof, services) {
+                Ok(admitted) => match door {
+                    Door::Runner => runner::handle(load, admitted, services),
+                    Door::Wheel => not_served("wheel", services),
+                },
+                Err(denied) => denied.outcome(load, services),
+            };
+            (is_refused, outcome)
+        }
     };
-    match master_gate::admit(Door::Wheel, &load, services) {
-        Ok(_) => not_served("wheel", services),
-        Err(denied) => denied.outcome(&load, services),
+    LoginEnd {
+        handled: ClearCommand::Proved(command).handled(outcome),
+        is_refused,
     }
 }
 
@@ -214,7 +315,8 @@ pub(crate) trait WireNames: Copy + PartialEq + 'static {
     }
 }
 
-/// Commands that only an authenticated minion can send.
+/// Commands that only an authenticated minion can send: what their handlers take is [`Sealed`],
+/// which only [`envelope::open`] makes, out of a load sealed with the session of the minion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MinionCommand {
     File(FileCommand),

@@ -21,18 +21,21 @@ mod auth;
 mod batch_part;
 mod batch_plan;
 mod complaints;
+mod credentials;
 mod data_cache;
 mod envelope;
 mod event_data;
 mod event_rules;
 mod files;
 mod fleet;
+mod get_token;
 mod handle;
 mod master_gate;
 mod master_opts;
 mod master_tops;
 mod mine;
 mod minion_event;
+mod mk_token;
 mod outcome;
 mod pillar;
 mod ping;
@@ -62,8 +65,8 @@ pub use data_cache::forget_minion;
 pub use fleet::MasterFleet;
 pub use handle::{Class, Handled, come_again, handle, peek_class};
 pub use outcome::{
-    About, Effect, Finished, Fire, Later, Outcome, ProbeAnswer, Publication, Ran, Run, RunWork,
-    StartJob, StoreReturn, Topics, Victims,
+    About, Effect, Finished, Fire, Later, LogIn, LoginEnd, Outcome, ProbeAnswer, Publication, Ran,
+    Run, RunWork, StartJob, StoreReturn, Topics, Victims,
 };
 pub use publish_again::publication_again;
 pub use reply::NO_ANSWER;

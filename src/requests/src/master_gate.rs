@@ -1,14 +1,15 @@
-//! The one gate before functions that run on the master (`runner`, `wheel`): whoever gets through
-//! may run all of them.
+//! The gate before functions that run on the master (`runner`, `wheel`).
 //!
-//! Local users prove themselves by the key in their key file. Tokens and eauth are refused as wrong
-//! ones would be, and so is everybody whom `publisher_acl` would limit: this release evaluates
-//! none of them. Stock lets every user with an entry in `publisher_acl` run everything
-//! (`_prep_auth_info` in `salt/master.py`, `check_authentication` in `salt/auth/__init__.py`).
+//! Whoever may do everything gets through; everybody else needs a rule that names the function
+//! (`@runner`, `@wheel`, `@jobs`). Stock asks the rules only of tokens and logins, so that every
+//! user with an entry in `publisher_acl` may run everything (`ClearFuncs.runner` in
+//! `salt/master.py`); here they hold for keys too.
 
-use saltern_store::KeyProof;
+use saltern_policy::acl::{Form, Verdict};
+use saltern_runners::Arguments;
 use saltern_wire::msgpack::Value;
 
+use crate::credentials::{Kind, NotProved, Sender};
 use crate::{Outcome, Services, reply};
 
 /// Which functions of the master somebody wants to run.
@@ -22,24 +23,32 @@ pub(crate) enum Door {
 
 impl Door {
     /// The command that knocks.
-    fn command(self) -> &'static str {
+    pub(crate) fn command(self) -> &'static str {
+        self.form().name()
+    }
+
+    fn form(self) -> Form {
         match self {
-            Self::Runner => "runner",
-            Self::Wheel => "wheel",
+            Self::Runner => Form::Runner,
+            Self::Wheel => Form::Wheel,
+        }
+    }
+
+    /// The arguments as the function will get them: what is checked is what runs.
+    fn arguments(self, load: &Value) -> Arguments {
+        match self {
+            Self::Runner => Arguments::of_load(load.get("kwarg").unwrap_or(&Value::Nil)),
+            Self::Wheel => Arguments::of_load(load),
         }
     }
 }
 
 /// Somebody who may run what the load asks for. Only [`admit`] makes one.
 pub(crate) struct Admitted {
-    user: String,
-}
-
-impl Admitted {
     /// In whose name the function runs.
-    pub(crate) fn into_user(self) -> String {
-        self.user
-    }
+    pub(crate) user: String,
+    /// The arguments that were looked at.
+    pub(crate) arguments: Arguments,
 }
 
 /// Nobody who may run functions on the master; for the client, in stock's words.
@@ -47,17 +56,10 @@ pub(crate) struct Denied {
     door: Door,
     name: &'static str,
     message: String,
+    why: String,
 }
 
 impl Denied {
-    fn new(door: Door, name: &'static str, kind: &str) -> Self {
-        Self {
-            door,
-            name,
-            message: format!("Authentication failure of type \"{kind}\" occurred"),
-        }
-    }
-
     /// The answer; counts the refusal and complains of it.
     pub(crate) fn outcome(self, load: &Value, services: &Services) -> Outcome {
         let user = load.get("user").and_then(Value::as_str).unwrap_or("?");
@@ -65,9 +67,10 @@ impl Denied {
             door,
             name,
             message,
+            why,
         } = self;
         let cmd = door.command();
-        complain!(services, cmd, user, "request refused: {message}");
+        complain!(services, cmd, user, why, "request refused: {message}");
         services.metrics.refuse("master_function");
         Outcome::reply(reply::named_error(name, &message))
     }
@@ -76,28 +79,73 @@ impl Denied {
 /// Lets through who may run the function `fun` of the load with the arguments that stand there.
 ///
 /// # Errors
-/// When the load proves nobody who may.
-pub(crate) fn admit(door: Door, load: &Value, services: &Services) -> Result<Admitted, Denied> {
-    if load.get("token").is_some() {
-        let mut denied = Denied::new(door, "TokenAuthenticationError", "token");
-        denied.message.push('.');
-        return Err(denied);
-    }
-    if load.get("eauth").is_some() {
-        let who = load.get("username").and_then(Value::as_str);
-        let mut denied = Denied::new(door, "EauthAuthenticationError", "eauth");
-        let who = who.unwrap_or("UNKNOWN");
-        denied.message.push_str(&format!(" for user {who}."));
-        return Err(denied);
-    }
-    let denied = || Denied::new(door, "UserAuthenticationError", "user");
-    let user = load.get("user").and_then(Value::as_str);
-    let key = load.get("key").and_then(Value::as_str).ok_or_else(denied)?;
-    let own = || services.config.user.clone();
-    let user = match services.users.authenticate(user, key) {
-        KeyProof::Trusted => Ok(user.map_or_else(own, str::to_owned)),
-        KeyProof::Sudo(name) if !name.is_empty() && !services.site.sudo_is_limited => Ok(own()),
-        KeyProof::Sudo(_) | KeyProof::User(_) | KeyProof::Refused => Err(denied()),
+/// When the load proves nobody, or nobody who may.
+pub(crate) fn admit(
+    door: Door,
+    load: &Value,
+    proof: Result<Sender, NotProved>,
+    services: &Services,
+) -> Result<Admitted, Denied> {
+    let sender = proof.map_err(|refused| not_proved(door, load, refused))?;
+    let function = load.get("fun").and_then(Value::as_str).unwrap_or_default();
+    let arguments = door.arguments(load);
+    let denied = |name, message, why: &str| Denied {
+        door,
+        name,
+        message,
+        why: why.to_owned(),
     };
-    user.map(|user| Admitted { user })
+    let (kind, name) = (sender.kind(), sender.name());
+    match sender.may_call(door.form(), function, &arguments, services) {
+        Verdict::Allowed => Ok(Admitted {
+            user: match kind {
+                Kind::User if name.starts_with("sudo_") => services.config.user.clone(),
+                _ => name.to_owned(),
+            },
+            arguments,
+        }),
+        Verdict::Refused => Err(denied(
+            error_name(kind),
+            format!(
+                "Authentication failure of type \"{}\" occurred for user {name}.",
+                kind.word()
+            ),
+            "no rule allows it",
+        )),
+        Verdict::NoFunction => Err(denied(
+            "SaltInvocationError",
+            "A command invocation error occurred: Check syntax.".to_owned(),
+            "it is no name of a function",
+        )),
+    }
+}
+
+fn error_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Token => "TokenAuthenticationError",
+        Kind::Eauth => "EauthAuthenticationError",
+        Kind::User => "UserAuthenticationError",
+    }
+}
+
+fn not_proved(door: Door, load: &Value, refused: NotProved) -> Denied {
+    let NotProved { kind, why } = refused;
+    let mut message = format!(
+        "Authentication failure of type \"{}\" occurred",
+        kind.word()
+    );
+    match kind {
+        Kind::Token => message.push('.'),
+        Kind::Eauth => {
+            let who = load.get("username").and_then(Value::as_str);
+            message.push_str(&format!(" for user {}.", who.unwrap_or("UNKNOWN")));
+        }
+        Kind::User => {}
+    }
+    Denied {
+        door,
+        name: error_name(kind),
+        message,
+        why,
+    }
 }

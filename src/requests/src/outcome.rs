@@ -1,9 +1,11 @@
 //! What a handled request leaves to be done.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 
-use crate::{BatchPlan, reply};
+use crate::{BatchPlan, Handled, reply};
 
 /// The answer to a request, and what must happen because of it.
 pub struct Outcome {
@@ -64,8 +66,47 @@ pub struct Finished {
     pub events: Vec<Event>,
 }
 
+/// A log-in: a backend is asked who somebody is, which may take long. What is to be done about the
+/// request is known when the backend has answered.
+pub struct LogIn {
+    from: IpAddr,
+    work: Box<dyn FnOnce() -> LoginEnd + Send>,
+}
+
+impl LogIn {
+    /// A log-in from an address.
+    pub fn new(from: IpAddr, work: impl FnOnce() -> LoginEnd + Send + 'static) -> Self {
+        Self {
+            from,
+            work: Box::new(work),
+        }
+    }
+
+    /// Where the request came from.
+    pub fn from(&self) -> IpAddr {
+        self.from
+    }
+
+    /// Asks the backend; blocks for as long as it takes.
+    pub fn run(self) -> LoginEnd {
+        (self.work)()
+    }
+}
+
+/// What came of a [`LogIn`].
+pub struct LoginEnd {
+    /// What became of the request.
+    pub handled: Handled,
+    /// The backend does not know who it is. The answer should not come at once, or passwords could
+    /// be tried quickly.
+    pub is_refused: bool,
+}
+
 /// One thing to be done because of a request.
 pub enum Effect {
+    /// Find out who it is, beside the workers; what comes of that is carried out in place of this
+    /// outcome, whose answers are for when nobody has time to find out.
+    LogIn(LogIn),
     /// Fire an event on the bus.
     Fire(Event),
     /// Store a new job; then announce it and publish it.

@@ -1,4 +1,4 @@
-//! `publish`, clear: a local user starts a job (`ClearFuncs.publish` in `salt/master.py`).
+//! `publish`, clear: a user starts a job (`ClearFuncs.publish` in `salt/master.py`).
 //!
 //! Stored first, then announced, then published, then answered: a jid that a client holds is in
 //! the store.
@@ -6,10 +6,9 @@
 use saltern_model::{Compat, Event, Jid, JobRecord, MinionId, Packed, Tag, Target, TargetType};
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Resolved;
-use saltern_store::KeyProof;
-use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value, decode_wire, encode};
+use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
-use crate::envelope::LOAD_LIMITS;
+use crate::credentials::{NotProved, Sender};
 use crate::event_data::fields;
 use crate::outcome::{About, Publication, StartJob, Topics, Victims};
 use crate::publish_load::DEFAULT_DELIMITER;
@@ -19,8 +18,8 @@ use crate::{Effect, Outcome, Services, event_data, publish_load, python_text, re
 pub(crate) enum Refused {
     /// Something that stock needs is missing; stock fails without an answer of its own.
     Malformed(&'static str),
-    /// The key does not fit, or there is none.
-    NotAuthenticated,
+    /// The load proves nobody.
+    NotProved(NotProved),
     /// `publisher_acl_blacklist` names the user or the function; stock fires no event then.
     Barred,
     /// The user may not do this.
@@ -30,11 +29,13 @@ pub(crate) enum Refused {
 }
 
 /// Starts the job, or says why not.
-pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
-    let Ok(load) = decode_wire(&load.pack(), &LOAD_LIMITS) else {
-        return Outcome::reply(reply::no_answer());
-    };
-    start(&load, services).unwrap_or_else(|refused| refusal("publish", &load, refused, services))
+pub(crate) fn handle(
+    load: &Value,
+    proof: Result<Sender, NotProved>,
+    services: &Services,
+) -> Outcome {
+    start(load, proof, services)
+        .unwrap_or_else(|refused| refusal("publish", load, refused, services))
 }
 
 /// The answer to a request that starts nothing.
@@ -45,6 +46,7 @@ pub(crate) fn refusal(
     services: &Services,
 ) -> Outcome {
     let is_told = !matches!(refused, Refused::Barred);
+    let mut why = String::new();
     let (name, text) = match refused {
         Refused::Malformed(missing) => {
             complain!(services, cmd, missing, "request refused: it is incomplete");
@@ -54,13 +56,16 @@ pub(crate) fn refusal(
             complain!(services, cmd, text, "request refused");
             return Outcome::reply(reply::plain_error(&text));
         }
-        Refused::NotAuthenticated => ("AuthenticationError", "Authentication error occurred."),
+        Refused::NotProved(refused) => {
+            why = format!("{}: {}", refused.kind.word(), refused.why);
+            ("AuthenticationError", "Authentication error occurred.")
+        }
         Refused::NotAuthorised | Refused::Barred => {
             ("AuthorizationError", "Authorization error occurred.")
         }
     };
     let user = load.get("user").and_then(Value::as_str).unwrap_or("?");
-    complain!(services, cmd, user, "request refused: {text}");
+    complain!(services, cmd, user, why, "request refused: {text}");
     services.metrics.refuse("publish");
     let outcome = Outcome::reply(reply::named_error(name, text));
     match error_event(load, name, text, services).filter(|_| is_told) {
@@ -98,22 +103,48 @@ pub(crate) fn without_secrets(load: &Value) -> Vec<(Value, Value)> {
         .collect()
 }
 
-/// Reads a request and finds out whether its sender may do what it asks for.
-pub(crate) fn admit<'a>(load: &'a Value, services: &Services) -> Result<Request<'a>, Refused> {
-    let request = Request::read(load, services.config.salt_compat)?;
-    if request.is_barred(services) {
+/// The sender of a request, in stock's order: what is barred is barred for everybody.
+pub(crate) fn admit(
+    load: &Value,
+    proof: Result<Sender, NotProved>,
+    services: &Services,
+) -> Result<Sender, Refused> {
+    if Request::read(load, services.config.salt_compat)?.is_barred(services) {
         return Err(Refused::Barred);
     }
-    authenticate(load, &request, services)?;
-    Ok(request)
+    proof.map_err(Refused::NotProved)
 }
 
-fn start(load: &Value, services: &Services) -> Result<Outcome, Refused> {
-    let request = admit(load, services)?;
+/// Whom the target of a request means, when its sender may have the functions run on them. A
+/// target that cannot be used means nobody.
+pub(crate) fn resolve_allowed(
+    load: &Value,
+    request: &Request<'_>,
+    sender: &Sender,
+    services: &Services,
+) -> Result<Resolved, Refused> {
+    let resolved = match &request.target {
+        Some(target) => resolve(load, &request.functions, target, services)?,
+        None => Resolved::default(),
+    };
+    match sender.may_publish(load, &request.functions, &resolved.minions, services) {
+        true => Ok(resolved),
+        false => Err(Refused::NotAuthorised),
+    }
+}
+
+fn start(
+    load: &Value,
+    proof: Result<Sender, NotProved>,
+    services: &Services,
+) -> Result<Outcome, Refused> {
+    let sender = admit(load, proof, services)?;
+    let load = &*sender.sign(load);
+    let request = Request::read(load, services.config.salt_compat)?;
+    let resolved = resolve_allowed(load, &request, &sender, services)?;
     let Some(target) = &request.target else {
         return Ok(Outcome::reply(no_match(load)));
     };
-    let resolved = resolve(load, &request.functions, target, services)?;
     if resolved.minions.is_empty() {
         return Ok(Outcome::reply(no_match(load)));
     }
@@ -190,28 +221,6 @@ fn functions(fun: &Value) -> Result<Vec<String>, Refused> {
             })
             .collect(),
         _ => Err(Refused::Malformed("fun")),
-    }
-}
-
-/// Local users authenticate by the key in their key file. Tokens and eauth are refused as wrong
-/// ones would be, and so is whoever would be limited by `publisher_acl`: this release does not
-/// evaluate either.
-fn authenticate(load: &Value, request: &Request<'_>, services: &Services) -> Result<(), Refused> {
-    let kwargs = load.get("kwargs");
-    let has = |name: &str| kwargs.is_some_and(|kwargs| kwargs.get(name).is_some());
-    if has("token") || has("eauth") {
-        return Err(Refused::NotAuthenticated);
-    }
-    let key = load
-        .get("key")
-        .and_then(Value::as_str)
-        .ok_or(Refused::NotAuthenticated)?;
-    match services.users.authenticate(Some(request.user), key) {
-        KeyProof::Trusted => Ok(()),
-        KeyProof::Sudo(name) if name.is_empty() => Err(Refused::NotAuthenticated),
-        KeyProof::Sudo(_) if !services.site.sudo_is_limited => Ok(()),
-        KeyProof::Sudo(_) | KeyProof::User(_) => Err(Refused::NotAuthorised),
-        KeyProof::Refused => Err(Refused::NotAuthenticated),
     }
 }
 

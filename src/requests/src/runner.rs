@@ -8,32 +8,24 @@
 use std::sync::Arc;
 
 use saltern_model::{Event, JobRecord, MinionId, Packed, ReturnRecord, Tag};
-use saltern_runners::{Arguments, Call, Progress};
-use saltern_wire::msgpack::{Dialect, MapView, Value, decode_wire, encode};
+use saltern_runners::{Call, Progress};
+use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use crate::envelope::LOAD_LIMITS;
 use crate::event_data::{Fields, fields};
-use crate::master_gate::Door;
+use crate::master_gate::Admitted;
 use crate::outcome::{Ran, Run};
-use crate::{Effect, Outcome, Services, StoreReturn, event_data, master_gate, reply};
+use crate::{Effect, Outcome, Services, StoreReturn, event_data, reply};
 
 /// Answers with the tag; the call follows.
-pub(crate) fn handle(load: &MapView, services: &Arc<Services>) -> Outcome {
-    let Ok(load) = decode_wire(&load.pack(), &LOAD_LIMITS) else {
-        return Outcome::reply(reply::no_answer());
-    };
-    let admitted = match master_gate::admit(Door::Runner, &load, services) {
-        Ok(admitted) => admitted,
-        Err(denied) => return denied.outcome(&load, services),
-    };
+pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>) -> Outcome {
     let Some(fun) = load.get("fun").and_then(Value::as_str) else {
         return Outcome::reply(reply::no_answer());
     };
     let call = Call {
         jid: services.minter.mint(),
         fun: fun.to_owned(),
-        arguments: Arguments::of_load(load.get("kwarg").unwrap_or(&Value::Nil)),
-        user: admitted.into_user(),
+        arguments: admitted.arguments,
+        user: admitted.user,
     };
     let tag = format!("salt/run/{}", call.jid);
     let answer = Value::map([("tag", Value::from(tag)), ("jid", call.jid.as_str().into())]);

@@ -1,4 +1,4 @@
-//! `saltern_batch`, clear and our own: a local user asks the master to drive a batch.
+//! `saltern_batch`, clear and our own: a user asks the master to drive a batch.
 //!
 //! A publish with one entry more, `batch`, a map of: `size` (such as `2` or `25%`), or `safe_limit`
 //! and `safe_size` (a batch of `safe_size` when at least `safe_limit` minions match, else everybody
@@ -12,33 +12,37 @@ use std::time::Duration;
 
 use saltern_model::{BatchSize, MinionId, Standing};
 use saltern_policy::target::Resolved;
-use saltern_wire::msgpack::{MapView, Value, decode_wire};
+use saltern_wire::msgpack::Value;
 
 use crate::batch_plan::seconds_of;
-use crate::envelope::LOAD_LIMITS;
-use crate::publish::{self, Refused};
+use crate::credentials::{NotProved, Sender};
+use crate::publish::{self, Refused, Request};
 use crate::{BatchPlan, Effect, Outcome, Services, python_text, reply};
 
 /// The command's name.
 pub(crate) const COMMAND: &str = "saltern_batch";
 
 /// Begins the batch, or says why not.
-pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
-    let Ok(load) = decode_wire(&load.pack(), &LOAD_LIMITS) else {
-        return Outcome::reply(reply::no_answer());
-    };
-    begin(&load, services)
-        .unwrap_or_else(|refused| publish::refusal(COMMAND, &load, refused, services))
+pub(crate) fn handle(
+    load: &Value,
+    proof: Result<Sender, NotProved>,
+    services: &Services,
+) -> Outcome {
+    begin(load, proof, services)
+        .unwrap_or_else(|refused| publish::refusal(COMMAND, load, refused, services))
 }
 
-fn begin(load: &Value, services: &Services) -> Result<Outcome, Refused> {
-    let request = publish::admit(load, services)?;
+fn begin(
+    load: &Value,
+    proof: Result<Sender, NotProved>,
+    services: &Services,
+) -> Result<Outcome, Refused> {
+    let sender = publish::admit(load, proof, services)?;
+    let load = &*sender.sign(load);
+    let request = Request::read(load, services.config.salt_compat)?;
     let wishes = Wishes::read(load.get("batch").ok_or(Refused::Malformed("batch"))?)?;
     let nobody = || Ok(Outcome::reply(publish::no_match(load)));
-    let Some(target) = &request.target else {
-        return nobody();
-    };
-    let mut resolved = publish::resolve(load, &request.functions, target, services)?;
+    let mut resolved = publish::resolve_allowed(load, &request, &sender, services)?;
     if resolved.minions.is_empty() {
         return nobody();
     }

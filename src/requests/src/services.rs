@@ -10,15 +10,17 @@ use saltern_content::files::FileServer;
 use saltern_content::pillar::Pillars;
 use saltern_content::tops::MasterTops;
 use saltern_model::{JidMinter, MinionId, Standing};
+use saltern_policy::acl::Acl;
 use saltern_policy::autosign::{Autosign, AutosignOptions};
+use saltern_policy::eauth::ExternalAuth;
 use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
 use saltern_store::{
-    MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, UserKeys,
+    MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, Tokens, UserKeys,
 };
 
 use crate::complaints::Complaints;
-use crate::site_options::SiteOptions;
+use crate::site_options::{SiteOptions, external_auth};
 use crate::stores::Stores;
 
 /// What a request asks of the rest of the master, without knowing it.
@@ -57,6 +59,12 @@ pub struct Services {
     pub master: Arc<MasterKeys>,
     /// The keys of local users.
     pub users: Arc<UserKeys>,
+    /// The tokens of users who logged in.
+    pub tokens: Arc<Tokens>,
+    /// The backends that know users.
+    pub external_auth: ExternalAuth,
+    /// Applies the rules of users.
+    pub acl: Acl,
     /// The file server.
     pub files: Arc<FileServer>,
     /// Grains, pillars and mines of the minions.
@@ -117,6 +125,9 @@ impl Services {
             shared: stores.shared,
             master: stores.master,
             users: stores.users,
+            tokens: stores.tokens,
+            external_auth: external_auth(&config),
+            acl: Acl::default(),
             files: stores.files,
             minion_data: stores.minion_data,
             resources: stores.resources,

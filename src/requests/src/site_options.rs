@@ -1,17 +1,32 @@
 //! The options that only requests use, read out of the configuration once.
 
+use std::time::Duration;
+
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
-use saltern_crypto::SigAlgo;
+use saltern_content::render::data::from_yaml;
+use saltern_crypto::{SecretString, SigAlgo};
+use saltern_policy::acl::PublisherAcl;
 use saltern_policy::blacklist::Blacklist;
+use saltern_policy::eauth::{EauthOptions, ExternalAuth};
 use saltern_policy::matching::mine::MineAccess;
+use saltern_wire::msgpack::Value;
 
 /// See the fields.
 pub struct SiteOptions {
     /// `publisher_acl_blacklist`.
     pub blacklist: Blacklist,
+    /// `publisher_acl`.
+    pub publisher_acl: PublisherAcl,
     /// `sudo_acl` together with `publisher_acl`: a `sudo_` user is limited like any other.
     pub sudo_is_limited: bool,
+    /// `token_expire`: how long a token is good.
+    pub token_expire: Duration,
+    /// `token_expire_user_override`.
+    pub token_expire_override: ExpireOverride,
+    /// `keep_acl_in_token`: a token carries the rules of its owner. Always so with `rest` among
+    /// the backends (`apply_master_config` in `salt/config/__init__.py`).
+    pub keep_acl_in_token: bool,
     /// `pillar_version`.
     pub pillar_version: i64,
     /// `master_id`.
@@ -34,6 +49,16 @@ pub struct SiteOptions {
     pub signing_algorithm: SigAlgo,
 }
 
+/// Who may say how long a token is good (`token_expire_user_override`).
+pub enum ExpireOverride {
+    /// Nobody.
+    Nobody,
+    /// Everybody.
+    Everybody,
+    /// The users of these backends.
+    Listed(Vec<(String, Vec<String>)>),
+}
+
 impl SiteOptions {
     /// Reads them.
     pub fn read(config: &MasterConfig) -> Self {
@@ -42,6 +67,15 @@ impl SiteOptions {
         let is_on_by_default = |name: &str| config.raw(name).is_none_or(Node::is_truthy);
         Self {
             blacklist: blacklist(config),
+            publisher_acl: publisher_acl(config),
+            token_expire: config
+                .raw("token_expire")
+                .and_then(Node::as_f64)
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+                .unwrap_or(DEFAULT_TOKEN_EXPIRE),
+            token_expire_override: expire_override(config.raw("token_expire_user_override")),
+            keep_acl_in_token: is_on("keep_acl_in_token")
+                || entries(config.raw("external_auth")).any(|(name, _)| name == "rest"),
             sudo_is_limited: is_on("sudo_acl") && is_on("publisher_acl"),
             pillar_version: config
                 .raw("pillar_version")
@@ -62,6 +96,61 @@ impl SiteOptions {
                 .unwrap_or(SigAlgo::Pkcs1v15Sha1),
         }
     }
+}
+
+/// `external_auth` and the options that belong to it.
+pub(crate) fn external_auth(config: &MasterConfig) -> ExternalAuth {
+    let text = |name: &str| {
+        let text = config.raw(name).and_then(Node::as_str);
+        text.map(str::to_owned)
+    };
+    let backends = config.raw("external_auth").cloned().map(from_yaml);
+    let auth = ExternalAuth::new(
+        &backends.unwrap_or(Value::Nil),
+        EauthOptions {
+            pam_service: text("auth.pam.service"),
+            shared_secret: text("sharedsecret").map(SecretString::new),
+            permissive: config.raw("permissive_acl").is_some_and(Node::is_truthy),
+            acl_module: text("eauth_acl_module"),
+        },
+    );
+    for module in auth.not_served() {
+        tracing::error!(
+            module,
+            "nobody can log in by this external_auth: it takes python_bridge"
+        );
+    }
+    auth
+}
+
+/// As long as stock's.
+const DEFAULT_TOKEN_EXPIRE: Duration = Duration::from_secs(12 * 3600);
+
+fn expire_override(node: Option<&Node>) -> ExpireOverride {
+    match node {
+        Some(node) if node.as_bool() == Some(true) => ExpireOverride::Everybody,
+        Some(node) if node.as_map().is_some() => {
+            let lists = entries(Some(node));
+            let lists = lists.map(|(eauth, users)| {
+                let users = texts(Some(users)).map(str::to_owned);
+                (eauth.to_owned(), users.collect())
+            });
+            ExpireOverride::Listed(lists.collect())
+        }
+        _ => ExpireOverride::Nobody,
+    }
+}
+
+fn publisher_acl(config: &MasterConfig) -> PublisherAcl {
+    let entries = entries(config.raw("publisher_acl"));
+    PublisherAcl::new(entries.map(|(name, rules)| (name, from_yaml(rules.clone()))))
+}
+
+/// The entries of a mapping whose names are text.
+fn entries(node: Option<&Node>) -> impl Iterator<Item = (&str, &Node)> {
+    let entries = node.and_then(Node::as_map).into_iter();
+    let entries = entries.flat_map(|map| map.iter());
+    entries.filter_map(|(name, entry)| Some((name.as_str()?, &entry.value)))
 }
 
 fn texts(node: Option<&Node>) -> impl Iterator<Item = &str> {

@@ -10,7 +10,8 @@ use saltern_content::files::{FileServer, FilesError};
 use saltern_content::pillar::{Parts, PillarError, Pillars};
 use saltern_policy::target::Targeting;
 use saltern_store::{
-    MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, StoreError, UserKeys,
+    MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, StoreError, Tokens,
+    UserKeys,
 };
 
 use crate::site_functions::MasterSite;
@@ -28,6 +29,8 @@ pub struct Stores {
     pub master: Arc<MasterKeys>,
     /// The keys of local users.
     pub users: Arc<UserKeys>,
+    /// The tokens of users who logged in.
+    pub tokens: Arc<Tokens>,
     /// The file server.
     pub files: Arc<FileServer>,
     /// Grains, pillars and mines of the minions.
@@ -91,6 +94,7 @@ impl Stores {
             shared: Arc::new(SharedKeys::open(config, clock.clone())?),
             master: Arc::new(MasterKeys::load_or_create(config)?),
             users: Arc::new(UserKeys::prepare(config)?),
+            tokens: Arc::new(Tokens::open(config, clock.clone())?),
             files,
             minion_data,
             resources,

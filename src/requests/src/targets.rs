@@ -152,3 +152,20 @@ pub(crate) fn resolve(
     }
     Ok(resolved)
 }
+
+/// The accepted minions that the target of a rule covers, without greed: a rule grants something.
+/// Nobody when they cannot be found out.
+pub(crate) fn of_rule(services: &Services, target: &str) -> Vec<MinionId> {
+    let target = Target::Expression(TargetType::Compound, target.to_owned());
+    let options = MatchOptions {
+        greedy: false,
+        ..MatchOptions::default()
+    };
+    match resolve(services, &target, &options) {
+        Ok(resolved) => resolved.minions,
+        Err(error) => {
+            tracing::error!(%error, "accepted keys cannot be listed");
+            Vec::new()
+        }
+    }
+}

@@ -42,6 +42,9 @@ enum Command {
     /// Fill a job database and measure questions to it.
     #[command(hide = true)]
     BenchStore(commands::bench_store::Arguments),
+    /// Ask PAM one question for the master, which starts this.
+    #[command(name = saltern_policy::eauth::CHECK_COMMAND, hide = true)]
+    PamCheck,
     /// Print the metrics of the running master in Prometheus' text format.
     Metrics(ConfigArgument),
     /// Look into the running master, or (test builds) break it.
@@ -84,6 +87,7 @@ fn main() -> Exit {
         Command::Swarm(arguments) => commands::swarm::run(arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::BenchStore(arguments) => commands::bench_store::run(&arguments),
+        Command::PamCheck => commands::pam_check::run(),
         Command::Metrics(config) => commands::debug::metrics(&config),
         Command::Debug(arguments) => commands::debug::run(&arguments),
     }

@@ -87,6 +87,10 @@ pub(super) const HONOURED: &[&str] = &[
     // Process.
     "append_domain", "cachedir", "conf_file", "default_include", "id", "include", "loop_interval",
     "max_open_files", "pidfile", "pki_dir", "root_dir", "sock_dir", "user", "worker_threads",
+    // Users.
+    "auth.pam.service", "client_acl_verify", "external_auth", "keep_acl_in_token",
+    "permissive_acl", "publisher_acl", "publisher_acl_blacklist", "sharedsecret", "sudo_acl",
+    "token_expire", "token_expire_user_override",
     // Log.
     "log_datefmt", "log_datefmt_logfile", "log_dir", "log_file", "log_fmt_console",
     "log_fmt_logfile", "log_level", "log_level_logfile",
@@ -312,11 +316,11 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
         "saltern_heartbeat_interval says when a silent subscriber is dropped",
     ),
     ("zmq_monitor", "metrics count what the monitor would log"),
-    // Read by the command-line tools of stock, which read the same file themselves.
     (
-        "client_acl_verify",
-        "the user key of the caller is always checked",
+        "auth.pam.python",
+        "pam is asked by this program itself",
     ),
+    // Read by the command-line tools of stock, which read the same file themselves.
     (
         "publish_timeout",
         "stock's command line reads it from the same file",
@@ -356,9 +360,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
     (NotYet::Permissions, &[
         "auth.enable_expanded_auth_matching", "django_auth_path", "django_auth_settings",
         "eauth_acl_module", "eauth_redis_host", "eauth_redis_port", "eauth_tokens",
-        "eauth_tokens.cache_driver", "eauth_tokens.cluster_id", "external_auth",
-        "keep_acl_in_token", "permissive_acl", "publisher_acl", "publisher_acl_blacklist",
-        "sudo_acl", "token_expire", "token_expire_user_override",
+        "eauth_tokens.cache_driver", "eauth_tokens.cluster_id",
     ]),
     (NotYet::Peer, &[
         "peer", "peer_run",

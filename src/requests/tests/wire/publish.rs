@@ -272,9 +272,10 @@ fn users_whose_key_counts() {
         assert_eq!(sent(started(&outcome)).get("user"), Some(&user.into()));
     }
     let limited = self::site("sudo_acl: True\npublisher_acl: {root: ['test.*']}\n");
-    let reply = limited
-        .ask(clear(load(&limited).set("user", "sudo_root"), 3))
-        .reply;
+    let load = load(&limited).set("user", "sudo_root");
+    let allowed = limited.ask(clear(load.clone(), 3));
+    assert_eq!(started(&allowed).job.user, "sudo_root");
+    let reply = limited.ask(clear(load.set("fun", "cmd.run"), 3)).reply;
     assert_eq!(decode(&reply), named(NOT_AUTHORISED));
 }
 

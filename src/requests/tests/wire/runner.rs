@@ -113,7 +113,7 @@ fn progress_is_told_on_the_way() {
 }
 
 #[test]
-fn only_the_key_of_a_trusted_user_opens_the_gate() {
+fn whoever_proves_nothing_or_has_no_rule_stays_before_the_gate() {
     let site = Site::new("publisher_acl: {ana: ['.*']}\nsudo_acl: True\n");
     let kinds = [
         ("token", "TokenAuthenticationError"),
@@ -127,7 +127,6 @@ fn only_the_key_of_a_trusted_user_opens_the_gate() {
     let wrong = [
         load(&site, "jobs.list_jobs", &[]).set("key", "wrong"),
         load(&site, "jobs.list_jobs", &[]).set("key", 5),
-        load(&site, "jobs.list_jobs", &[]).set("user", "sudo_ana"),
         load(&site, "jobs.list_jobs", &[]).set("user", "sudo_"),
     ];
     for load in wrong {
@@ -139,6 +138,15 @@ fn only_the_key_of_a_trusted_user_opens_the_gate() {
             Some("Authentication failure of type \"user\" occurred")
         );
     }
+    // Whose rules name no runner.
+    let limited = load(&site, "jobs.list_jobs", &[]).set("user", "sudo_ana");
+    let reply = decode(&site.ask_in_vain("rules", clear(limited, 3)));
+    let error = reply.get("error").unwrap();
+    assert_eq!(text(error, "name"), Some("UserAuthenticationError"));
+    assert_eq!(
+        text(error, "message"),
+        Some("Authentication failure of type \"user\" occurred for user sudo_ana.")
+    );
     assert_eq!(site.refused(), 6);
 }
 

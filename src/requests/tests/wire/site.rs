@@ -185,10 +185,16 @@ impl Site {
         self.write(&format!("pki/minions/{id}"), &key_pair(name).public);
     }
 
-    /// Handles a request, the part that is done beside the workers included.
+    /// Handles a request, a log-in and the part that is done beside the workers included.
     pub(crate) fn handle(&self, payload: impl Into<Bytes>) -> Handled {
         let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let mut handled = handle(payload.into(), from, &self.services);
+        if let Some(Effect::LogIn(_)) = handled.outcome.effects.first() {
+            let Some(Effect::LogIn(log_in)) = handled.outcome.effects.pop() else {
+                panic!("a log-in stands alone");
+            };
+            handled = log_in.run().handled;
+        }
         if let Some(later) = handled.outcome.later.take() {
             let finished = later.run();
             let fire = finished.events.into_iter().map(Effect::Fire);
@@ -244,7 +250,7 @@ pub(crate) fn events(outcome: &Outcome) -> Vec<Event> {
             Effect::Fire(event) => events.push(event.clone()),
             Effect::StartJob(job) => events.extend(job.announce.iter().cloned()),
             Effect::StoreReturn(stored) => events.extend(stored.events.iter().cloned()),
-            Effect::Run(_) | Effect::StartBatch(_) | Effect::TakeAnswer(_) => {}
+            Effect::LogIn(_) | Effect::Run(_) | Effect::StartBatch(_) | Effect::TakeAnswer(_) => {}
         }
     }
     events

@@ -183,7 +183,7 @@ fn make_directories(config: &MasterConfig) -> Result<(), StoreError> {
     for name in ["jobs", "proc"] {
         ensure_dir(&config.cachedir.join(name), 0o755)?;
     }
-    for directory in [&config.token_dir, &config.syndic_dir, &config.sock_dir] {
+    for directory in [&config.syndic_dir, &config.sock_dir] {
         ensure_dir(directory, 0o755)?;
     }
     match config.saltern_job_database.parent() {

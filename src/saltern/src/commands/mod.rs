@@ -8,6 +8,7 @@ pub(crate) mod cmd;
 pub(crate) mod debug;
 pub(crate) mod master;
 pub(crate) mod minion;
+pub(crate) mod pam_check;
 pub(crate) mod run;
 pub(crate) mod swarm;
 mod yaml_arguments;

@@ -1,0 +1,310 @@
+//! Who sends a clear request: by the key of a local user, a token, or a name and a password
+//! (`_prep_auth_info` in `salt/master.py`, `check_authentication` in `salt/auth/__init__.py`).
+//!
+//! A proof ([`Sender`], [`LoggedIn`]) is made here and nowhere else, and the commands that need one
+//! take it as an argument, so none can be carried out without. What a sender may do is asked of the
+//! proof; what the rules mean is `policy`'s business.
+
+use std::borrow::Cow;
+
+use saltern_model::MinionId;
+use saltern_policy::acl::{AskedJob, CallArguments, Form, Rules, Verdict};
+use saltern_runners::Arguments;
+use saltern_store::KeyProof;
+use saltern_wire::msgpack::Value;
+
+use crate::{Services, targets};
+
+/// Where in the load of a command tokens, names and passwords stand. Keys stand in the load itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the load.
+    Load,
+    /// In its `kwargs`.
+    Kwargs,
+}
+
+/// The kind of a proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Token,
+    Eauth,
+    User,
+}
+
+impl Kind {
+    /// Stock's word, which stands in its texts.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Eauth => "eauth",
+            Self::User => "user",
+        }
+    }
+}
+
+/// What a load shows of its sender, not yet looked at.
+pub(crate) enum Presented<'a> {
+    /// The name of a token.
+    Token(&'a Value),
+    /// A backend, a name and a password: the map that holds them.
+    Login(&'a Value),
+    /// The key of a local user: the load.
+    Key(&'a Value),
+}
+
+/// Somebody proved to be who the load says.
+pub(crate) struct Sender {
+    kind: Kind,
+    name: String,
+    /// The rules that hold for the sender; without any the sender may do everything.
+    rules: Option<Rules>,
+}
+
+/// Somebody whom a backend knows.
+pub(crate) struct LoggedIn {
+    pub(crate) eauth: String,
+    pub(crate) name: String,
+    pub(crate) groups: Vec<String>,
+}
+
+impl LoggedIn {
+    /// The rules that hold for the user.
+    pub(crate) fn rules(&self, services: &Services) -> Rules {
+        let auth = &services.external_auth;
+        auth.rules_of(&self.eauth, &self.name, &self.groups)
+    }
+}
+
+/// The load proves nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotProved {
+    pub(crate) kind: Kind,
+    /// Why, for the log; the sender is not told.
+    pub(crate) why: String,
+}
+
+impl NotProved {
+    fn new(kind: Kind, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { kind, why }
+    }
+}
+
+impl<'a> Presented<'a> {
+    /// What the load shows; a token before a login, and a login before a key, as in stock.
+    pub(crate) fn of(load: &'a Value, place: Place) -> Self {
+        let beside = match place {
+            Place::Load => Some(load),
+            Place::Kwargs => load.get("kwargs"),
+        };
+        let has = |name: &str| beside.and_then(|map| map.get(name));
+        match (has("token"), has("eauth"), beside) {
+            (Some(token), _, _) => Self::Token(token),
+            (None, Some(_), Some(map)) => Self::Login(map),
+            _ => Self::Key(load),
+        }
+    }
+
+    /// Whether a backend must be asked, which may take seconds.
+    pub(crate) fn takes_long(&self) -> bool {
+        matches!(self, Self::Login(_))
+    }
+
+    /// Proves the sender.
+    ///
+    /// # Errors
+    /// When the load proves nobody, or somebody for whom there are no rules at all.
+    pub(crate) fn prove(&self, place: Place, services: &Services) -> Result<Sender, NotProved> {
+        match self {
+            Self::Token(token) => by_token(token, services),
+            Self::Login(map) => {
+                let known = log_in(map, services)?;
+                Ok(Sender {
+                    kind: Kind::Eauth,
+                    rules: Some(known.rules(services)),
+                    name: known.name,
+                })
+            }
+            Self::Key(load) => by_key(load, place, services),
+        }
+    }
+}
+
+/// Asks the backend that the map names whether it knows the user. May block for as long as the
+/// backend takes.
+///
+/// # Errors
+/// When it does not, or cannot be asked.
+pub(crate) fn log_in(map: &Value, services: &Services) -> Result<LoggedIn, NotProved> {
+    let text = |name: &'static str| {
+        let text = map.get(name).and_then(Value::as_str);
+        text.ok_or_else(|| NotProved::new(Kind::Eauth, format!("\"{name}\" is missing")))
+    };
+    let (eauth, name, password) = (text("eauth")?, text("username")?, text("password")?);
+    let auth = &services.external_auth;
+    match auth.knows(eauth, name, password) {
+        Ok(true) => Ok(LoggedIn {
+            eauth: eauth.to_owned(),
+            name: name.to_owned(),
+            groups: auth.groups(eauth, name),
+        }),
+        Ok(false) => Err(NotProved::new(
+            Kind::Eauth,
+            "the backend does not know the user",
+        )),
+        Err(error) => Err(NotProved::new(Kind::Eauth, chain(&error))),
+    }
+}
+
+fn by_token(token: &Value, services: &Services) -> Result<Sender, NotProved> {
+    let refused = |why: &str| NotProved::new(Kind::Token, why);
+    let name = token.as_str().ok_or_else(|| refused("it is no text"))?;
+    let found = services.tokens.find(name);
+    let found = found.map_err(|error| NotProved::new(Kind::Token, chain(&error)))?;
+    let token = found.ok_or_else(|| refused("it is unknown or has expired"))?;
+    let auth = &services.external_auth;
+    if !auth.is_enabled(token.eauth()) {
+        return Err(refused(
+            "external_auth does not enable its backend any more",
+        ));
+    }
+    let carried = token
+        .auth_list()
+        .filter(|_| services.site.keep_acl_in_token);
+    let rules = match carried {
+        Some(list) => Rules::of(list),
+        None => auth.rules_of(token.eauth(), token.name(), &token.groups()),
+    };
+    Ok(Sender {
+        kind: Kind::Token,
+        name: token.name().to_owned(),
+        rules: Some(rules),
+    })
+}
+
+fn by_key(load: &Value, place: Place, services: &Services) -> Result<Sender, NotProved> {
+    let refused = |why: &str| NotProved::new(Kind::User, why);
+    let user = load.get("user").and_then(Value::as_str);
+    let key = load.get("key").and_then(Value::as_str);
+    let key = key.ok_or_else(|| refused("there is no key"))?;
+    let limited = |name: &str| {
+        let rules = services.site.publisher_acl.rules_of(name);
+        let nothing = || refused("publisher_acl has no rules for the user");
+        (!rules.is_empty())
+            .then_some(Some(rules))
+            .ok_or_else(nothing)
+    };
+    let rules = match services.users.authenticate(user, key) {
+        KeyProof::Trusted => None,
+        KeyProof::Sudo(name) if name.is_empty() => return Err(refused("sudo of nobody")),
+        KeyProof::Sudo(_) if !services.site.sudo_is_limited => None,
+        KeyProof::Sudo(name) | KeyProof::User(name) => limited(&name)?,
+        KeyProof::Refused => return Err(refused("the key does not fit")),
+    };
+    let own = &services.config.user;
+    Ok(Sender {
+        kind: Kind::User,
+        name: user.unwrap_or(own).to_owned(),
+        rules: match place {
+            Place::Load => rules,
+            Place::Kwargs => of_syndic(load, key, services)?.or(rules),
+        },
+    })
+}
+
+/// The rules of the user of a higher master for whom a syndic publishes; believed only with the
+/// key of the master's own user. An empty list is that of somebody who may do everything.
+fn of_syndic(load: &Value, key: &str, services: &Services) -> Result<Option<Rules>, NotProved> {
+    let list = load
+        .get("kwargs")
+        .and_then(|kwargs| kwargs.get("auth_list"));
+    let Some(list) = list.filter(|_| services.users.is_of(&services.config.user, key)) else {
+        return Ok(None);
+    };
+    match list {
+        Value::Nil => Ok(None),
+        Value::Array(_) => Ok(Some(Rules::of(list)).filter(|rules| !rules.is_empty())),
+        _ => Err(NotProved::new(Kind::User, "\"auth_list\" is no list")),
+    }
+}
+
+impl Sender {
+    /// How the sender was proved.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The sender's name: for a key what the load says, else what token or backend says.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The load in the proved name: who shows a token or logs in may say any other.
+    pub(crate) fn sign<'a>(&self, load: &'a Value) -> Cow<'a, Value> {
+        let Value::Map(entries) = load else {
+            return Cow::Borrowed(load);
+        };
+        if self.kind == Kind::User {
+            return Cow::Borrowed(load);
+        }
+        let mut entries = entries.clone();
+        for (name, value) in &mut entries {
+            if name.as_str() == Some("user") {
+                *value = self.name.as_str().into();
+            }
+        }
+        Cow::Owned(Value::Map(entries))
+    }
+
+    /// Whether the sender may have these functions run on these minions with the arguments of the
+    /// load.
+    pub(crate) fn may_publish(
+        &self,
+        load: &Value,
+        functions: &[String],
+        minions: &[MinionId],
+        services: &Services,
+    ) -> bool {
+        let Some(rules) = &self.rules else {
+            return true;
+        };
+        let job = AskedJob {
+            functions,
+            arguments: load.get("arg").unwrap_or(&Value::Nil),
+            minions,
+            goes_to_nobody: services.site.order_masters,
+        };
+        let minions_of = |target: &str| targets::of_rule(services, target);
+        services.acl.allows_job(rules, &job, minions_of)
+    }
+
+    /// Whether the sender may call this function of the master.
+    pub(crate) fn may_call(
+        &self,
+        form: Form,
+        function: &str,
+        arguments: &Arguments,
+        services: &Services,
+    ) -> Verdict {
+        let Some(rules) = &self.rules else {
+            return Verdict::Allowed;
+        };
+        let arguments = CallArguments {
+            positional: arguments.positional.clone(),
+            named: arguments.named.clone(),
+        };
+        services.acl.allows_call(rules, form, function, &arguments)
+    }
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,34 @@
+//! `get_token`, clear: what a token says of its owner (`ClearFuncs.get_token` in `salt/master.py`).
+//! The token is its own proof.
+
+use saltern_wire::msgpack::{MapView, Value};
+
+use crate::{Outcome, Services, reply};
+
+/// Answers with the token's map; with an empty one for what is no token or has expired, and with
+/// `False` for a load without one.
+pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
+    if !load.contains("token") {
+        return Outcome::reply(reply::clear(&Value::Bool(false)));
+    }
+    let found = match load.str("token").map(|name| services.tokens.find(name)) {
+        Some(Ok(found)) => found,
+        Some(Err(error)) => {
+            tracing::error!(%error, "a token cannot be looked at");
+            None
+        }
+        None => None,
+    };
+    match found {
+        Some(token) => Outcome::reply(reply::clear(token.to_value())),
+        None => {
+            complain!(
+                services,
+                cmd = "get_token",
+                "request refused: no such token"
+            );
+            services.metrics.refuse("get_token");
+            Outcome::reply(reply::clear(&Value::Map(Vec::new())))
+        }
+    }
+}

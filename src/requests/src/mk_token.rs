@@ -1,0 +1,84 @@
+//! `mk_token`, clear: somebody logs in and gets a token (`LoadAuth.mk_token` in
+//! `salt/auth/__init__.py`).
+
+use std::time::Duration;
+
+use saltern_store::Claims;
+use saltern_wire::msgpack::Value;
+
+use crate::credentials::{LoggedIn, NotProved};
+use crate::site_options::ExpireOverride;
+use crate::{Outcome, Services, reply};
+
+/// The longest life that a user may ask for; more would not fit a clock.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// Answers with the token, or with an empty text.
+pub(crate) fn handle(
+    load: &Value,
+    known: Result<LoggedIn, NotProved>,
+    services: &Services,
+) -> Outcome {
+    let known = match known {
+        Ok(known) => known,
+        Err(refused) => return refuse(load, &refused.why, services),
+    };
+    let Some(lasts) = lasts(load, &known, services) else {
+        return refuse(load, "\"token_expire\" is no number of seconds", services);
+    };
+    let auth_list = services.site.keep_acl_in_token;
+    let auth_list = auth_list.then(|| known.rules(services).to_value());
+    let made = services.tokens.create(Claims {
+        auth_list,
+        lasts,
+        name: known.name,
+        eauth: known.eauth,
+        groups: known.groups,
+    });
+    match made {
+        Ok(token) => {
+            tracing::info!(
+                user = token.name(),
+                eauth = token.eauth(),
+                "a token was made"
+            );
+            Outcome::reply(reply::clear(token.to_value()))
+        }
+        Err(error) => {
+            tracing::error!(%error, "a token cannot be kept");
+            nothing()
+        }
+    }
+}
+
+fn refuse(load: &Value, why: &str, services: &Services) -> Outcome {
+    let user = load.get("username").and_then(Value::as_str).unwrap_or("?");
+    complain!(services, cmd = "mk_token", user, why, "request refused");
+    services.metrics.refuse("mk_token");
+    nothing()
+}
+
+/// Stock's answer to who is not known.
+pub(crate) fn nothing() -> Outcome {
+    Outcome::reply(reply::clear(&Value::from("")))
+}
+
+/// How long the token is good: as the user wishes, where the site lets the user wish. Nothing when
+/// the wish cannot be met.
+fn lasts(load: &Value, known: &LoggedIn, services: &Services) -> Option<Duration> {
+    let site = &services.site;
+    let may_wish = match &site.token_expire_override {
+        ExpireOverride::Nobody => false,
+        ExpireOverride::Everybody => true,
+        ExpireOverride::Listed(lists) => lists
+            .iter()
+            .filter(|(eauth, _)| *eauth == known.eauth)
+            .any(|(_, users)| users.contains(&known.name)),
+    };
+    match load.get("token_expire").filter(|_| may_wish) {
+        None => Some(site.token_expire),
+        Some(wish) => Duration::try_from_secs_f64(wish.as_f64()?)
+            .ok()
+            .filter(|wish| *wish <= LONGEST),
+    }
+}

@@ -1,0 +1,360 @@
+//! What becomes of those who are known: in whose name things happen, how long a token is good, which
+//! rules hold, and what nobody is told.
+
+use std::time::Duration;
+
+use saltern_requests::{Effect, Outcome, StartJob};
+use saltern_wire::msgpack::Value;
+
+use crate::client::{Load, clear};
+use crate::site::{Site, decode, events};
+
+const LOGIN: &str = "
+client_acl_verify: False
+sharedsecret: s3cret
+token_expire: 60
+external_auth:
+  sharedsecret:
+    ana:
+      - 'test.*'
+      - 'web*': [state.apply, {cmd.run: {args: ['^uptime$']}}]
+      - '@jobs'
+      - '@wheel': [{key.accept: {kwargs: {name: '^web'}}}]
+    '*': ['grains.*']
+";
+
+fn site(options: &str) -> Site {
+    let site = Site::new(&format!("{LOGIN}{options}"));
+    for id in ["web1", "web2", "db"] {
+        site.accept(id, "minion");
+    }
+    site
+}
+
+fn login(name: &str) -> Load {
+    Load::new()
+        .set("eauth", "sharedsecret")
+        .set("username", name)
+        .set("password", "s3cret")
+}
+
+fn list(texts: &[&str]) -> Value {
+    Value::Array(texts.iter().map(|text| Value::from(*text)).collect())
+}
+
+/// A publish by somebody who calls himself root, with this in its `kwargs`.
+fn publish(beside: Load, fun: &str, tgt: &str) -> Load {
+    Load::new()
+        .set("cmd", "publish")
+        .set("tgt", tgt)
+        .set("fun", fun)
+        .set("arg", Value::Array(Vec::new()))
+        .set("tgt_type", "glob")
+        .set("ret", "")
+        .set("jid", "")
+        .set("kwargs", beside)
+        .set("user", "root")
+}
+
+fn token_of(site: &Site, load: Load) -> Value {
+    decode(&site.ask(clear(load.set("cmd", "mk_token"), 3)).reply)
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
+    value.get(name).and_then(Value::as_str)
+}
+
+fn started(outcome: &Outcome) -> Option<&StartJob> {
+    match outcome.effects.as_slice() {
+        [Effect::StartJob(job)] => Some(job),
+        _ => None,
+    }
+}
+
+fn error_of(outcome: &Outcome) -> String {
+    let reply = decode(&outcome.reply);
+    let error = reply.get("error").cloned().unwrap_or(reply);
+    text(&error, "name").unwrap_or("no error").to_owned()
+}
+
+fn with_token(token: &Value) -> Load {
+    Load::new().set("token", text(token, "token").unwrap())
+}
+
+#[test]
+fn a_token_is_what_stock_hands_out() {
+    let site = site("");
+    let token = token_of(&site, login("ana"));
+    let Value::Map(entries) = &token else {
+        panic!("a map")
+    };
+    let names: Vec<_> = entries
+        .iter()
+        .filter_map(|(name, _)| name.as_str())
+        .collect();
+    assert_eq!(names, ["start", "expire", "name", "eauth", "token"]);
+    assert_eq!(text(&token, "name"), Some("ana"));
+    let time = |name: &str| token.get(name).and_then(Value::as_f64).unwrap();
+    assert_eq!(time("expire") - time("start"), 60.0);
+    let load = with_token(&token).set("cmd", "get_token");
+    assert_eq!(decode(&site.ask(clear(load, 3)).reply), token);
+    let no_token = Load::new().set("cmd", "get_token");
+    assert_eq!(
+        decode(&site.ask(clear(no_token, 3)).reply),
+        Value::Bool(false)
+    );
+}
+
+#[test]
+fn a_job_bears_the_name_that_was_proved() {
+    let site = site("");
+    let token = token_of(&site, login("ana"));
+    for beside in [login("ana"), with_token(&token)] {
+        let outcome = site.ask(clear(publish(beside, "test.ping", "web*"), 3));
+        let start = started(&outcome).expect("a job");
+        assert_eq!(start.job.user, "ana");
+        let stored = decode(start.job.load.bytes());
+        assert_eq!(text(&stored, "user"), Some("ana"));
+        for event in events(&outcome) {
+            let told = decode(event.data.bytes());
+            if let Some(user) = text(&told, "user") {
+                assert_eq!(user, "ana", "{}", event.tag);
+            }
+        }
+        let secret = text(&token, "token").unwrap();
+        for bytes in [start.job.load.bytes(), &start.publication.packed] {
+            for secret in [secret, "s3cret"] {
+                let found = bytes
+                    .windows(secret.len())
+                    .any(|part| part == secret.as_bytes());
+                assert!(!found, "a secret is kept or sent out");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_ends_with_its_time_or_its_file() {
+    let site = site("");
+    let allowed = |token: &Value| {
+        let load = publish(with_token(token), "test.ping", "web1");
+        started(&site.ask(clear(load, 3))).is_some()
+    };
+    let token = token_of(&site, login("ana"));
+    site.clock.advance(Duration::from_micros(59_999_999));
+    assert!(allowed(&token));
+    site.clock.advance(Duration::from_micros(1));
+    assert!(!allowed(&token), "not once more (CVE-2021-3144)");
+    let token = token_of(&site, login("ana"));
+    assert!(allowed(&token));
+    assert!(
+        site.services
+            .tokens
+            .remove(text(&token, "token").unwrap())
+            .unwrap()
+    );
+    assert!(!allowed(&token));
+}
+
+#[test]
+fn only_who_may_says_how_long_a_token_is_good() {
+    let lasts = |options: &str, wish: Value| {
+        let site = site(options);
+        let token = token_of(&site, login("ana").set("token_expire", wish));
+        let time = |name: &str| token.get(name).and_then(Value::as_f64);
+        time("expire")
+            .zip(time("start"))
+            .map(|(end, start)| end - start)
+    };
+    let listed = |users: &str| {
+        format!("token_expire_user_override: {{sharedsecret: [{users}], pam: [bob]}}\n")
+    };
+    let everybody = "token_expire_user_override: True\n";
+    assert_eq!(lasts("", 5.into()), Some(60.0));
+    assert_eq!(lasts(everybody, 5.into()), Some(5.0));
+    assert_eq!(lasts(&listed("ana"), 5.into()), Some(5.0));
+    assert_eq!(lasts(&listed("bob"), 5.into()), Some(60.0));
+    for wish in [
+        Value::from("5"),
+        Value::Int(-1),
+        Value::Float(f64::NAN),
+        Value::Float(f64::INFINITY),
+        Value::Float(1e18),
+    ] {
+        assert_eq!(lasts(everybody, wish.clone()), None, "{wish:?}");
+    }
+}
+
+#[test]
+fn rules_hold_for_the_job_as_it_is_resolved() {
+    let site = site("");
+    let arguments = |load: Load, arguments: &[&str]| load.set("arg", list(arguments));
+    let job = |fun: &str, tgt: &str| publish(login("ana"), fun, tgt);
+    let several =
+        |funs: &[&str], arg: Value| job("", "web*").set("fun", list(funs)).set("arg", arg);
+    let empty = || Value::Array(vec![list(&[]), list(&[])]);
+    let nested = |arguments: &[&str]| Value::Array(vec![list(&[]), list(arguments)]);
+    const RIGHTS: &str = "AuthorizationError";
+    const NOBODY: &str = "nobody";
+    let table = [
+        ("a function for all", job("test.ping", "*"), ""),
+        ("one for some minions", job("state.apply", "web*"), ""),
+        ("one for some of them", job("state.apply", "*"), RIGHTS),
+        ("one for others", job("state.apply", "db"), RIGHTS),
+        ("always", job("saltutil.find_job", "*"), ""),
+        (
+            "an argument",
+            arguments(job("cmd.run", "web1"), &["uptime"]),
+            "",
+        ),
+        (
+            "another one",
+            arguments(job("cmd.run", "web1"), &["id"]),
+            RIGHTS,
+        ),
+        ("no argument", job("cmd.run", "web1"), RIGHTS),
+        (
+            "by name",
+            arguments(job("cmd.run", "web1"), &["cmd=id", "uptime"]),
+            "",
+        ),
+        (
+            "both allowed",
+            several(&["test.ping", "state.apply"], empty()),
+            "",
+        ),
+        (
+            "one of both allowed",
+            several(&["test.ping", "pkg.remove"], empty()),
+            RIGHTS,
+        ),
+        (
+            "the other one",
+            several(&["pkg.remove", "test.ping"], empty()),
+            RIGHTS,
+        ),
+        (
+            "its arguments",
+            several(&["test.ping", "cmd.run"], nested(&["uptime"])),
+            "",
+        ),
+        (
+            "its other arguments",
+            several(&["test.ping", "cmd.run"], nested(&["id"])),
+            RIGHTS,
+        ),
+        ("nobody", job("test.ping", "none"), NOBODY),
+        ("nobody, for some", job("state.apply", "none"), NOBODY),
+        ("nobody, not allowed", job("pkg.remove", "none"), RIGHTS),
+        (
+            "a target in error",
+            job("pkg.remove", "*").set("tgt_type", "no"),
+            RIGHTS,
+        ),
+    ];
+    for (what, load, expected) in table {
+        let outcome = site.ask(clear(load, 3));
+        let found = match started(&outcome) {
+            Some(_) => String::new(),
+            None if error_of(&outcome) == "no error" => NOBODY.to_owned(),
+            None => error_of(&outcome),
+        };
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+#[test]
+fn functions_of_the_master_have_rules_of_their_own() {
+    let site = site("");
+    let call = |fun: &str| {
+        let load = login("ana").set("cmd", "runner").set("fun", fun);
+        error_of(&site.ask(clear(load, 3)))
+    };
+    assert_eq!(call("jobs.list_jobs"), "no error");
+    assert_eq!(call("manage.up"), "EauthAuthenticationError");
+    assert_eq!(call("test.arg"), "EauthAuthenticationError");
+    assert_eq!(call("salt.cmd.run"), "SaltInvocationError");
+}
+
+#[test]
+fn with_keep_acl_in_token_a_token_brings_its_rules() {
+    let site = site("keep_acl_in_token: True\n");
+    let token = token_of(&site, login("bob"));
+    assert_eq!(token.get("auth_list"), Some(&list(&["grains.*"])));
+    let outcome = |fun: &str| site.ask(clear(publish(with_token(&token), fun, "db"), 3));
+    assert!(started(&outcome("grains.items")).is_some());
+    assert_eq!(error_of(&outcome("test.ping")), "AuthorizationError");
+}
+
+/// A job that means nobody goes to the syndics all the same; CVE-2022-22941 let it through.
+#[test]
+fn below_a_higher_master_a_job_for_nobody_needs_a_rule_for_everybody() {
+    let site = site("order_masters: True\n");
+    let refused = site.ask(clear(publish(login("ana"), "state.apply", "none"), 3));
+    assert_eq!(error_of(&refused), "AuthorizationError");
+    let allowed = site.ask(clear(publish(login("ana"), "test.ping", "none"), 3));
+    assert_ne!(error_of(&allowed), "AuthorizationError");
+}
+
+#[test]
+fn a_syndics_list_holds_with_the_masters_own_key_only() {
+    let site = site("publisher_acl: {bob: ['test.*']}\n");
+    let key = |user: &str| {
+        let key = site.services.users.key(user).unwrap();
+        key.expose().to_owned()
+    };
+    let ask = |user: &str, key: String, rules: Value| {
+        let beside = Load::new().set("auth_list", rules);
+        let load = publish(beside, "cmd.run", "db").set("user", user);
+        let outcome = site.ask(clear(load.set("key", key.as_str()), 3));
+        match started(&outcome) {
+            Some(_) => String::new(),
+            None => error_of(&outcome),
+        }
+    };
+    let all = || list(&[".*"]);
+    assert_eq!(ask("root", key("root"), all()), "");
+    assert_eq!(
+        ask("root", key("root"), list(&["test.*"])),
+        "AuthorizationError"
+    );
+    assert_eq!(ask("root", key("root"), list(&[])), "");
+    assert_eq!(ask("root", key("root"), Value::Nil), "");
+    assert_eq!(
+        ask("root", key("root"), "text".into()),
+        "AuthenticationError"
+    );
+    assert_eq!(ask("bob", key("bob"), all()), "AuthorizationError");
+    // Stock takes any key for root; but the list is believed with root's own alone.
+    assert_eq!(ask("root", key("bob"), list(&["test.*"])), "");
+}
+
+#[test]
+fn a_login_is_handled_beside_the_workers_and_counts_as_refused() {
+    use std::net::{IpAddr, Ipv4Addr};
+    let site = site("");
+    let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    for (password, is_refused) in [("s3cret", false), ("wrong", true)] {
+        for load in [
+            publish(login("ana").set("password", password), "test.ping", "db"),
+            login("ana")
+                .set("password", password)
+                .set("cmd", "mk_token"),
+            login("ana")
+                .set("password", password)
+                .set("cmd", "runner")
+                .set("fun", "jobs.list_jobs"),
+        ] {
+            let payload = clear(load, 3);
+            let mut handled = saltern_requests::handle(payload, from, &site.services);
+            let Some(Effect::LogIn(log_in)) = handled.outcome.effects.pop() else {
+                panic!("a worker does not ask a backend");
+            };
+            assert_eq!(log_in.from(), from);
+            let end = log_in.run();
+            assert_eq!(end.is_refused, is_refused, "{}", handled.command);
+            assert_eq!(end.handled.command, handled.command);
+        }
+    }
+    assert_eq!(site.refused(), 3);
+}
