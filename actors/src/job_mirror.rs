@@ -164,6 +164,7 @@ impl Handler<CleanJobFiles> for JobMirror {
 
     fn handle(&mut self, _: CleanJobFiles, context: &mut Self::Context) {
         if !std::mem::replace(&mut self.is_cleaning, true) {
+            self.clean_publishers();
             later(context, CleanPart(0));
         }
     }
@@ -225,6 +226,17 @@ impl JobMirror {
             tracing::error!(%error, "old job-cache files cannot be removed");
         }
         cleaned.is_ok()
+    }
+
+    fn clean_publishers(&self) {
+        let Some(keep) = self.seed.keep else {
+            return;
+        };
+        let now = self.seed.clock.unix();
+        let cleaned = self.seed.mirror.lock().files().clean_publishers(keep, now);
+        if let Err(error) = cleaned {
+            tracing::error!(%error, "old files of publish_auth cannot be removed");
+        }
     }
 
     fn save(&self) {

@@ -11,6 +11,7 @@
 mod batch_files;
 mod clean;
 mod job_files;
+mod publish_auth;
 
 use std::path::PathBuf;
 
@@ -103,6 +104,9 @@ impl Mirror {
         let mut done = 0;
         for job in self.reader.jobs_after(self.place.jobs, limit)? {
             self.files.complete_load(&job.record)?;
+            if let Some(publisher) = &job.publisher {
+                self.files.write_publisher(&job.record.jid, publisher)?;
+            }
             self.place.jobs = job.id;
             done += 1;
         }

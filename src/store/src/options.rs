@@ -104,6 +104,11 @@ impl StoreOptions {
         self.cachedir.join("saltern")
     }
 
+    /// `<cachedir>/publish_auth`: for which minion a job was published.
+    pub fn publish_auth(&self) -> PathBuf {
+        self.cachedir.join("publish_auth")
+    }
+
     /// `<cachedir>/jobs`: the files that stock's `local_cache` reads.
     pub fn job_files(&self) -> PathBuf {
         self.cachedir.join("jobs")

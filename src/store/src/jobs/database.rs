@@ -191,6 +191,12 @@ fn apply(
                 .execute(params![jid.as_str(), at])?;
             Ok(updated(changed))
         }
+        Write::PublishedFor { jid, minion } => {
+            let changed = transaction
+                .prepare_cached("UPDATE jobs SET publisher = ?2 WHERE jid = ?1")?
+                .execute(params![jid.as_str(), minion.as_str()])?;
+            Ok(updated(changed))
+        }
         Write::Batch { jid, plan } => batches::insert(transaction, jid, plan),
         Write::BatchFailed {
             jid,
@@ -293,7 +299,8 @@ fn replace_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::R
     transaction
         .prepare_cached(
             "UPDATE jobs SET created = ?2, user = ?3, fun = ?4, tgt = ?5, tgt_type = ?6,
-                 nocache = ?7, state = ?8, load = ?9, published = NULL, finished = NULL
+                 nocache = ?7, state = ?8, load = ?9, published = NULL, finished = NULL,
+                 publisher = NULL
              WHERE jid = ?1",
         )?
         .execute(params![

@@ -133,6 +133,13 @@ pub enum Write {
         /// When, in microseconds since 1970.
         at: i64,
     },
+    /// A job is published for a minion, which alone may ask for its returns.
+    PublishedFor {
+        /// The job.
+        jid: Jid,
+        /// That minion.
+        minion: MinionId,
+    },
     /// A new batch, open; [`Written::Duplicate`], and nothing changes, when its jid is a batch's
     /// already.
     Batch {

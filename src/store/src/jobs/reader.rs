@@ -36,6 +36,8 @@ pub struct StoredJob {
     pub finished: Option<i64>,
     /// The tracker's own notes.
     pub notes: Option<Bytes>,
+    /// The minion that it was published for; none when a user published it.
+    pub publisher: Option<MinionId>,
 }
 
 /// A job that is waited for, and who returned already.
@@ -102,6 +104,17 @@ impl JobReader {
                 .optional()?
                 .flatten();
             job.map(|job| with_expected(connection, job)).transpose()
+        })
+    }
+
+    /// The minion that a job was published for, if it was one that published it.
+    pub fn publisher_of(&self, jid: &Jid) -> Result<Option<MinionId>> {
+        self.read("read a job of", |connection| {
+            let publisher = connection
+                .prepare_cached("SELECT publisher FROM jobs WHERE jid = ?1")?
+                .query_row([jid.as_str()], |row| Ok(minion_of(row.get_ref(0)?)))
+                .optional()?;
+            Ok(publisher.flatten())
         })
     }
 
@@ -215,7 +228,7 @@ impl JobReader {
 pub(super) fn select_jobs(rest: &str) -> String {
     format!(
         "SELECT id, jid, created, user, fun, tgt, tgt_type, nocache, state, load, notes,
-             published, finished
+             published, finished, publisher
          FROM jobs {rest}"
     )
 }
@@ -246,6 +259,7 @@ pub(super) fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredJob>> {
         published: row.get(11)?,
         finished: row.get(12)?,
         notes: row.get::<_, Option<Vec<u8>>>(10)?.map(Bytes::from),
+        publisher: minion_of(row.get_ref(13)?),
     }))
 }
 

@@ -50,7 +50,7 @@ const TABLES: [Table; 5] = [
             "id", "jid", "created", "user", "fun", "tgt", "tgt_type", "nocache", "state", "load",
             "notes",
         ],
-        later: &["published", "finished"],
+        later: &["published", "finished", "publisher"],
     },
     Table {
         name: "expected_part",

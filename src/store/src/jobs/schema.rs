@@ -11,7 +11,7 @@ use crate::error::{Result, StoreError};
 
 /// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
 /// never changed once a release had it: the next one changes what it made.
-const STEPS: [&str; 4] = [LAYOUT, VERDICTS, LISTINGS, batches::LAYOUT];
+const STEPS: [&str; 5] = [LAYOUT, VERDICTS, LISTINGS, batches::LAYOUT, PUBLISHERS];
 
 /// The layout's number (`user_version`).
 const VERSION: i64 = STEPS.len() as i64;
@@ -86,6 +86,11 @@ UPDATE jobs SET published = created;
 /// For listings of one function; `jid` gives them their order.
 const LISTINGS: &str = "
 CREATE INDEX jobs_function ON jobs (fun, jid);
+";
+
+/// The minion that a job was published for: it alone may ask the master for the job's returns.
+const PUBLISHERS: &str = "
+ALTER TABLE jobs ADD COLUMN publisher TEXT;
 ";
 
 /// Opens the file for writing, makes it if it is not there, and examines it.

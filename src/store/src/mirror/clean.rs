@@ -58,6 +58,7 @@ impl JobFiles {
 
     /// Removes the files of one job, if there are any.
     pub fn remove(&self, jid: &Jid) -> Result<()> {
+        self.remove_publisher(jid)?;
         let dir = self.job_dir(jid)?;
         match fs::remove_dir_all(&dir) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

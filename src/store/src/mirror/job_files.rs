@@ -37,6 +37,7 @@ const MINIONS_BYTES: usize = 32 << 20;
 #[derive(Clone)]
 pub struct JobFiles {
     root: PathBuf,
+    publish_auth: PathBuf,
     digest: MessageDigest,
     compat: Compat,
     endtime: bool,
@@ -125,6 +126,7 @@ impl JobFiles {
         files::ensure_dir(&root, DIR_MODE)?;
         Ok(Self {
             root,
+            publish_auth: options.publish_auth(),
             digest,
             compat: options.compat,
             endtime: options.store_endtime,
@@ -327,6 +329,10 @@ impl JobFiles {
 
     pub(super) fn root(&self) -> &std::path::Path {
         &self.root
+    }
+
+    pub(super) fn publish_auth(&self) -> &std::path::Path {
+        &self.publish_auth
     }
 }
 

@@ -540,6 +540,31 @@ fn a_job_knows_when_it_left_and_how_it_ended() {
 }
 
 #[test]
+fn a_job_knows_the_minion_that_it_was_published_for() {
+    let (_dir, mut database) = open();
+    let published = |number| Write::PublishedFor {
+        jid: jid(number),
+        minion: id("asker"),
+    };
+    let written = database
+        .commit(&[Write::Job(job(1, &["a"])), published(1), published(2)])
+        .expect("committed");
+    let expected = [Written::New { id: 1 }, Written::Updated, Written::NoSuchJob];
+    assert_eq!(written, expected);
+    let reader = database.reader().expect("a reader");
+    let publisher = |number| reader.publisher_of(&jid(number)).expect("read");
+    assert_eq!(publisher(1), Some(id("asker")));
+    assert_eq!(publisher(2), None);
+    let stored = reader.load(&jid(1)).expect("read").expect("a job");
+    assert_eq!(stored.publisher, Some(id("asker")));
+    // Who takes the jid for another job does not publish for that minion.
+    database
+        .commit(&[Write::JobPart(job(1, &["b"]))])
+        .expect("committed");
+    assert_eq!(publisher(1), None);
+}
+
+#[test]
 fn a_database_of_the_first_release_is_carried_over() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("jobs.sqlite");

@@ -336,3 +336,43 @@ fn old_jobs_are_cleaned_by_the_time_of_their_jid_file() {
     );
     assert!(!path(1).exists() && path(2).exists() && !path(3).exists());
 }
+
+#[test]
+fn for_whom_a_job_was_published_is_written_as_stock_does_and_goes_with_age() {
+    let mut site = Site::new(Compat::V3008, |_| {});
+    site.commit(&[
+        Write::Job(job(1, &["m1"])),
+        Write::PublishedFor {
+            jid: jid(1),
+            minion: id("asker"),
+        },
+        Write::Job(job(2, &["m1"])),
+    ]);
+    let mut mirror = site.mirror();
+    run(&mut mirror);
+    let dir = site.options.publish_auth();
+    assert_eq!(tree(&dir), [jid(1).as_str()]);
+    let path = dir.join(jid(1).as_str());
+    assert_eq!(text(&path), "asker");
+    let files = mirror.files();
+    let written = fs::metadata(&path).and_then(|meta| meta.modified());
+    let written = saltern_base::clock::unix_micros(written.expect("its time")) / 1_000_000;
+    let hour = Duration::from_secs(3_600);
+    let cleaned = |keep, now| files.clean_publishers(keep, now).expect("cleaned");
+    assert_eq!(cleaned(Duration::ZERO, written + 7_200), 0);
+    assert_eq!(cleaned(hour, written + 3_600), 0);
+    assert_eq!(cleaned(hour, written + 3_601), 1);
+    assert_eq!(cleaned(hour, written + 3_601), 0);
+    run_again_and_remove(&mut site, &path);
+}
+
+/// What goes before its time goes with all its files.
+fn run_again_and_remove(site: &mut Site, path: &std::path::Path) {
+    let files = JobFiles::with_options(&site.options).expect("files");
+    files
+        .write_publisher(&jid(1), &id("asker"))
+        .expect("written");
+    assert!(path.exists());
+    files.remove(&jid(1)).expect("removed");
+    assert!(!path.exists());
+}
