@@ -8,7 +8,7 @@ use saltern_requests::{Effect, Handled};
 
 use crate::answer::Answer;
 use crate::logins::{Login, Logins};
-use crate::messages::{BeginBatch, BeginJob, Fire, TakeAnswer, TakeReturn};
+use crate::messages::{BeginBatch, BeginJob, Fire, TakeAnswer, TakeErrand, TakeReturn};
 use crate::render_queue::{RenderQueue, Rendering};
 use crate::runner::RunQueue;
 use crate::send::{Outbox, Sends};
@@ -20,6 +20,7 @@ pub(crate) struct Sinks {
     pub(crate) begin_batch: Recipient<BeginBatch>,
     pub(crate) take_return: Recipient<TakeReturn>,
     pub(crate) take_answer: Recipient<TakeAnswer>,
+    pub(crate) peer_desk: Recipient<TakeErrand>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) renderings: Arc<RenderQueue>,
     pub(crate) runs: Arc<RunQueue>,
@@ -70,6 +71,12 @@ impl Sinks {
                             Ok(()) => outbox.then(context, move || answer.done()),
                             Err(_) => answer.failed(),
                         }
+                    }
+                }
+                Effect::RunErrand(errand) => {
+                    if let Some(answer) = answer.take() {
+                        let answer = answer.leaving();
+                        outbox.push(context, &self.peer_desk, TakeErrand { errand, answer });
                     }
                 }
                 Effect::StartBatch(plan) => {

@@ -42,6 +42,7 @@ use self::notes::Notes;
 use self::outside::{Around, find_job_return};
 use crate::answer::Answer;
 use crate::batches::BatchFeed;
+use crate::job_ends::JobEnds;
 use crate::messages::{
     AfterCommit, BatchReturn, BeginJob, Beginning, BegunJob, CloseOlderThan, Departed, Fire, Greet,
     Persist, Publish, Report, Stored, TakeAnswer, TakeReturn, WhoIsAwaited,
@@ -60,6 +61,8 @@ pub(crate) struct Seed {
     pub(crate) reader: Arc<JobReader>,
     /// Who drives batches hears of their returns.
     pub(crate) batches: Arc<BatchFeed>,
+    /// Who waits for the end of a job hears of it.
+    pub(crate) ends: Arc<JobEnds>,
     pub(crate) outside: Arc<dyn Outside>,
     pub(crate) metrics: TrackerMetrics,
 }
@@ -221,7 +224,12 @@ impl JobTracker {
             self.seed.metrics.count(&effect);
             match effect {
                 Effect::Keep { jid, state, notes } => keeps.push((jid, state, notes.pack())),
-                Effect::Tell(news) => events.push(self.told(&news, &stamp)),
+                Effect::Tell(news) => {
+                    if let News::Finished(ending) = &news {
+                        self.seed.ends.tell(&ending.jid);
+                    }
+                    events.push(self.told(&news, &stamp));
+                }
                 Effect::Probe { probe, minions } => self.send_probe(probe, minions, context),
                 Effect::Answer {
                     question,
@@ -349,6 +357,7 @@ impl JobTracker {
             announce,
             publication,
             about,
+            publisher,
         } = start;
         if let Some(About::Running(about)) = &about
             && self.machine.can_answer(about, &job.minions)
@@ -384,6 +393,10 @@ impl JobTracker {
         // Always as a part: 3008 publishes every part of a batch under one jid, and the earlier
         // ones may have been before a restart.
         let mut writes = vec![Write::JobPart(job)];
+        if let Some(minion) = publisher {
+            let jid = jid.clone();
+            writes.push(Write::PublishedFor { jid, minion });
+        }
         if !is_waited_for {
             writes.push(Write::JobState {
                 jid,

@@ -5,7 +5,9 @@ use std::sync::mpsc::SyncSender;
 
 use actix::Message;
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
-use saltern_requests::{BatchPlan, ProbeAnswer, Publication, StartJob, StoreReturn, Victims};
+use saltern_requests::{
+    BatchPlan, Errand, ProbeAnswer, Publication, StartJob, StoreReturn, Victims,
+};
 use saltern_store::jobs::{Retention, Write};
 use saltern_wire::msgpack::MapView;
 use saltern_wire::zmtp::Incoming;
@@ -49,6 +51,24 @@ pub enum Duty {
     /// Tell its sender, an authenticating minion, to come again later.
     TellToComeAgain,
 }
+
+// ---- to PeerDesk ----------------------------------------------------------------------------
+
+/// A minion waits for something. From MWorker; the answer goes to the minion.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct TakeErrand {
+    /// What for.
+    pub errand: Box<Errand>,
+    /// What it is told if that is not done.
+    pub answer: Answer,
+}
+
+/// A job is over that a minion waits for. From JobTracker; sent without regard to the mailbox's
+/// bound, once for each such job, whose beginning was a bounded message before.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct JobOver(pub Jid);
 
 // ---- to JobTracker --------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-//! Runs the functions of the master (`jobs.*` and the like) that users ask for, so that no worker
-//! has to: they may take long.
+//! Runs the functions of the master (`jobs.*` and the like) that users and minions ask for, so that
+//! no worker has to: they may take long.
 //!
 //! The calls wait in a [`RunQueue`] that outlives the actors; whoever has time takes the next one.
 //! What comes of a call is stored first and told then. A call that is lost, because its function
@@ -12,8 +12,10 @@ use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Recipient, ResponseActFuture, WrapFuture,
 };
 use parking_lot::Mutex;
-use saltern_base::metrics::{Histogram, IntCounter, IntGauge, Registry, SECONDS};
-use saltern_base::metrics::{counter, gauge, histogram};
+use saltern_base::metrics::{
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, SECONDS,
+    counter_vec, gauge_vec, histogram_vec,
+};
 use saltern_model::Event;
 use saltern_requests::Run;
 use saltern_supervise::Child;
@@ -24,15 +26,48 @@ use crate::messages::{Fire, TakeReturn};
 use crate::renderer::Look;
 use crate::send::{Outbox, Sends};
 
-/// How many calls are made at a time.
+/// How many calls of users are made at a time, and how many of minions.
 pub(crate) const THREADS: u32 = 2;
 
-/// Calls that may wait. Only users of this machine make them; more than a few is a script gone
-/// wild.
+/// Calls that may wait. Users of this machine make few, more is a script gone wild; minions have
+/// bounds of their own before this one (`peer_desk.rs`).
 const MOST_WAITING: usize = 256;
 
 /// Behind the workers, as the renderers.
 const NICENESS: i32 = 5;
+
+/// What is measured of calls, by who asks for them.
+pub(crate) struct RunMetrics {
+    depth: IntGaugeVec,
+    shed: IntCounterVec,
+    taking: HistogramVec,
+}
+
+impl RunMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            depth: gauge_vec(
+                registry,
+                "saltern_runs_waiting",
+                "Calls of runner functions that wait.",
+                &["asker"],
+            ),
+            shed: counter_vec(
+                registry,
+                "saltern_runs_shed_total",
+                "Calls of runner functions refused because too many were waiting.",
+                &["asker"],
+            ),
+            taking: histogram_vec(
+                registry,
+                "saltern_run_seconds",
+                "Time that a runner function takes; waiting is not in it.",
+                &["asker"],
+                SECONDS,
+            ),
+        }
+    }
+}
 
 /// See the module.
 pub(crate) struct RunQueue {
@@ -44,26 +79,14 @@ pub(crate) struct RunQueue {
 }
 
 impl RunQueue {
-    pub(crate) fn new(registry: &Registry) -> Arc<Self> {
+    /// The queue of those who ask: `users` or `minions`.
+    pub(crate) fn new(asker: &'static str, metrics: &RunMetrics) -> Arc<Self> {
         Arc::new(Self {
             waiting: Mutex::default(),
             runners: Mutex::default(),
-            depth: gauge(
-                registry,
-                "saltern_runs_waiting",
-                "Calls of runner functions that wait.",
-            ),
-            shed: counter(
-                registry,
-                "saltern_runs_shed_total",
-                "Calls of runner functions refused because too many were waiting.",
-            ),
-            taking: histogram(
-                registry,
-                "saltern_run_seconds",
-                "Time that a runner function takes; waiting is not in it.",
-                SECONDS,
-            ),
+            depth: metrics.depth.with_label_values(&[asker]),
+            shed: metrics.shed.with_label_values(&[asker]),
+            taking: metrics.taking.with_label_values(&[asker]),
         })
     }
 
@@ -90,7 +113,7 @@ impl RunQueue {
         Ok(())
     }
 
-    fn pop(&self) -> Option<Run> {
+    pub(crate) fn pop(&self) -> Option<Run> {
         let run = self.waiting.lock().pop_front()?;
         self.depth.dec();
         Some(run)

@@ -13,6 +13,7 @@
 //! | Renderer × n | render-n | permanent | the request at hand is answered as not handled |
 //! | Doorkeeper × n | door-n | permanent | the log-in at hand is answered as not handled |
 //! | Runner × n | run-n | permanent | the call at hand is told to be lost |
+//! | PeerDesk | peers | permanent | minions that wait are answered as not handled |
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |
 //! | Upkeep | upkeep | permanent | it looks over the disk once more |
@@ -54,6 +55,7 @@ use crate::doorkeeper::{self, Doorkeeper};
 use crate::doors::{Doors, is_set};
 use crate::event_publisher::{self, EventPublisher};
 use crate::event_sockets::{EventSockets, Greeter, SocketError};
+use crate::job_ends::JobEnds;
 use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
 use crate::job_tracker::{self, JobTracker};
@@ -62,6 +64,7 @@ use crate::logins::Logins;
 use crate::maintenance::{self, Maintenance};
 use crate::messages::Departed;
 use crate::mworker::{self, MWorker};
+use crate::peer_desk::{self, DeskMetrics, PeerDesk};
 use crate::presence::Presence;
 use crate::publisher::{self, Publisher};
 use crate::remotes::{self, Remotes, RemotesMetrics};
@@ -69,7 +72,7 @@ use crate::render_queue::RenderQueue;
 use crate::renderer::{self, Renderer};
 use crate::req_router::{self, ReqRouter};
 use crate::rotation::Rotation;
-use crate::runner::{self, RunQueue, Runner};
+use crate::runner::{self, RunMetrics, RunQueue, Runner};
 use crate::upkeep::{self, Upkeep, UpkeepMetrics};
 use crate::window::Windows;
 
@@ -160,6 +163,7 @@ impl Master {
             clock: parts.clock.clone(),
             registry: parts.registry.clone(),
             batches,
+            ends: Arc::default(),
             stop: stop.clone(),
             requests_closed: CancellationToken::new(),
         };
@@ -227,6 +231,7 @@ impl Master {
 /// The ends of the stores that the actors hold.
 struct Stored {
     jobs: StoredJobs,
+    requests: JobReader,
     batches: (JobReader, BatchFiles),
 }
 
@@ -254,6 +259,7 @@ impl Stored {
                 job_files,
                 mirror,
             },
+            requests: parts.database.reader()?,
             batches: (parts.database.reader()?, BatchFiles::open(config)?),
         })
     }
@@ -270,6 +276,8 @@ struct Plan {
     registry: Registry,
     /// What Batches hears of those who are started before it.
     batches: Arc<BatchFeed>,
+    /// What the desk of the minions hears of the tracker, who is started before it.
+    ends: Arc<JobEnds>,
     /// Cancelled when nothing new is to be taken.
     stop: CancellationToken,
     /// Cancelled when the last connection of the request port is gone.
@@ -313,7 +321,7 @@ impl Plan {
             parts.config,
             parts.clock,
             parts.stores,
-            runners,
+            (runners, stored.requests),
             presence.clone(),
             &parts.registry,
         ));
@@ -494,6 +502,7 @@ impl Plan {
             publisher: publisher.clone().recipient(),
             reader: Arc::new(stored.reader),
             batches: self.batches.clone(),
+            ends: self.ends.clone(),
             outside: services.clone(),
             metrics: job_tracker::TrackerMetrics::new(&self.registry),
         };
@@ -514,13 +523,15 @@ impl Plan {
         let count = self.config.worker_threads;
         let budget = Budget::new(100, Duration::from_secs(60));
         let renderings = self.start_renderers(back, budget);
-        let runs = self.start_runners(back, budget);
+        let (runs, peer_runs) = self.start_runners(back, budget);
+        let peer_desk = self.start_peer_desk(back, peer_runs);
         let sinks = Sinks {
             begin_job: back.tracker.clone().recipient(),
             begin_batch: back.batches.clone().recipient(),
             take_return: back.tracker.clone().recipient(),
             take_answer: back.tracker.clone().recipient(),
             bus: back.bus.clone().recipient(),
+            peer_desk: peer_desk.recipient(),
             renderings,
             runs,
             logins: Logins::new(&self.registry),
@@ -580,17 +591,33 @@ impl Plan {
         queue
     }
 
-    /// Those who run functions of the master. They meet what users ask for, and have a budget like
-    /// the workers.
-    fn start_runners(&self, back: &Back, budget: Budget) -> Arc<RunQueue> {
-        let queue = RunQueue::new(&self.registry);
+    /// Those who run functions of the master, for users and for minions. They meet what those ask
+    /// for, and have a budget like the workers.
+    fn start_runners(&self, back: &Back, budget: Budget) -> (Arc<RunQueue>, Arc<RunQueue>) {
         let pool = self.root.supervisor("runners", Strategy::OneForOne, budget);
+        let metrics = RunMetrics::new(&self.registry);
+        let of = |asker, first| {
+            let queue = RunQueue::new(asker, &metrics);
+            self.start_runners_of(&queue, first, &pool, (back, budget));
+            queue
+        };
+        (of("users", 1), of("minions", 1 + runner::THREADS))
+    }
+
+    /// The threads of one queue, numbered from `first` on.
+    fn start_runners_of(
+        &self,
+        queue: &Arc<RunQueue>,
+        first: u32,
+        pool: &Supervisor,
+        (back, budget): (&Back, Budget),
+    ) {
         let seed = runner::Seed {
             queue: queue.clone(),
             bus: back.bus.clone().recipient(),
             take_return: back.tracker.clone().recipient(),
         };
-        let runners = (1..=runner::THREADS)
+        let runners = (first..first + runner::THREADS)
             .map(|instance| {
                 let spec = self.on_thread(&format!("run-{instance}"));
                 let spec = spec.with_budget(budget);
@@ -599,7 +626,19 @@ impl Plan {
             })
             .collect();
         queue.set_runners(runners);
-        queue
+    }
+
+    fn start_peer_desk(&self, back: &Back, runs: Arc<RunQueue>) -> Addr<PeerDesk> {
+        let seed = peer_desk::Seed {
+            begin_job: back.tracker.clone().recipient(),
+            ends: self.ends.clone(),
+            runs,
+            numbers: Arc::default(),
+            metrics: DeskMetrics::new(&self.registry),
+        };
+        let desk: Addr<PeerDesk> = self.root.start_child(self.on_thread("peers"), seed, 0);
+        self.ends.listen(desk.clone().recipient());
+        desk
     }
 
     /// Those who ask backends who somebody is, with a budget like the workers': they meet what

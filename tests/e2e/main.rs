@@ -15,6 +15,7 @@ mod matrix;
 mod mine;
 mod minion_events;
 mod mixed;
+mod peers;
 mod pillar;
 mod presence;
 mod probe;

@@ -112,6 +112,7 @@ fn rig(writes: &[Write]) -> Rig {
         publisher: to_publisher,
         reader: Arc::new(database.reader().unwrap()),
         batches: batches.clone(),
+        ends: Arc::default(),
         outside: Arc::new(Still::default()),
         metrics: metrics.clone(),
     };
@@ -171,6 +172,7 @@ fn start(job: JobRecord, about: Option<About>) -> Box<StartJob> {
         job,
         announce: vec![event("new")],
         about,
+        publisher: None,
     })
 }
 

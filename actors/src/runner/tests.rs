@@ -16,7 +16,7 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let registry = Registry::new();
-        let queue = RunQueue::new(&registry);
+        let queue = RunQueue::new("users", &RunMetrics::new(&registry));
         let tree = tree(&registry);
         let (bus, fired) = recorder();
         let (take_return, stored) = recorder();
@@ -123,7 +123,7 @@ fn a_call_that_panics_is_told_to_be_lost_and_the_next_is_made() {
 
 #[test]
 fn there_is_room_for_so_many_calls() {
-    let queue = RunQueue::new(&Registry::new());
+    let queue = RunQueue::new("users", &RunMetrics::new(&Registry::new()));
     for _ in 0..MOST_WAITING {
         queue.push(ends("end")).ok().unwrap();
     }

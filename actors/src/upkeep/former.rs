@@ -209,7 +209,7 @@ mod tests {
                 config,
                 clock,
                 stores,
-                Runners::new(knowledge),
+                (Runners::new(knowledge), database.reader().unwrap()),
                 Arc::new(Nobody),
                 &Registry::new(),
             )

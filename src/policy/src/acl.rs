@@ -195,6 +195,26 @@ impl Acl {
         &self,
         rules: &Rules,
         job: &AskedJob<'_>,
+        minions_of: impl FnMut(&str) -> Vec<MinionId>,
+    ) -> bool {
+        self.allows(rules, job, Some(ALWAYS), minions_of)
+    }
+
+    /// Whether the rules of a minion (`peer`) allow a job: only they do.
+    pub fn allows_peer(
+        &self,
+        rules: &Rules,
+        job: &AskedJob<'_>,
+        minions_of: impl FnMut(&str) -> Vec<MinionId>,
+    ) -> bool {
+        self.allows(rules, job, None, minions_of)
+    }
+
+    fn allows(
+        &self,
+        rules: &Rules,
+        job: &AskedJob<'_>,
+        always: Option<&str>,
         mut minions_of: impl FnMut(&str) -> Vec<MinionId>,
     ) -> bool {
         let several = job.functions.len() > 1;
@@ -204,7 +224,7 @@ impl Acl {
                 (Value::Array(lists), true) => lists.get(place).and_then(Value::as_array),
                 (arguments, _) => arguments.as_array(),
             };
-            function == ALWAYS
+            always == Some(function)
                 || rules.0.iter().any(|rule| match rule {
                     Value::Str(expression) => self.matches(expression, function),
                     Value::Map(entries) => {

@@ -11,4 +11,5 @@ pub mod eauth;
 pub mod expression;
 pub mod key_gate;
 pub mod matching;
+pub mod peers;
 pub mod target;

@@ -47,6 +47,7 @@ pub(crate) struct Sealed {
 }
 
 /// How the answer to an encrypted request is to be encrypted.
+#[derive(Clone)]
 pub(crate) struct Answer {
     key: AnswerKey,
     /// Goes in front of the answer; none for the oldest protocol.
@@ -55,6 +56,7 @@ pub(crate) struct Answer {
     pub version: i64,
 }
 
+#[derive(Clone)]
 enum AnswerKey {
     Session(Arc<Session>),
     Shared(Arc<SharedKey>),

@@ -12,9 +12,10 @@ use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
 use crate::files::{self, FileCommand};
 use crate::master_gate::{self, Door};
 use crate::mine::{self, MineCommand};
+use crate::peer_publish::{self, PeerPublish};
 use crate::{
     Effect, LogIn, LoginEnd, Outcome, Services, auth, get_token, master_opts, master_tops,
-    minion_event, mk_token, pillar, ping, publish, register_resources, reply, return_, revoke_auth,
+    minion_event, minion_runner, mk_token, pillar, ping, pub_ret, publish, register_resources, reply, return_, revoke_auth,
     runner, saltern_batch,
 };
 
@@ -324,7 +325,10 @@ enum MinionCommand {
     MasterOpts,
     MasterTops,
     MinionEvent,
+    PeerPublish(PeerPublish),
+    PeerRun,
     Pillar,
+    PubRet,
     RegisterResources,
     Return,
     RevokeAuth,
@@ -334,13 +338,7 @@ enum MinionCommand {
 }
 
 /// Commands of stock's `AESFuncs` that this release does not serve.
-const NOT_SERVED: [&str; 5] = [
-    "_syndic_return",
-    "minion_runner",
-    "pub_ret",
-    "minion_pub",
-    "minion_publish",
-];
+const NOT_SERVED: [&str; 1] = ["_syndic_return"];
 
 impl MinionCommand {
     fn from_wire(name: &str) -> Option<Self> {
@@ -349,6 +347,10 @@ impl MinionCommand {
             "_master_tops" => Self::MasterTops,
             "_minion_event" => Self::MinionEvent,
             "_pillar" => Self::Pillar,
+            "minion_pub" => Self::PeerPublish(PeerPublish::Begin),
+            "minion_publish" => Self::PeerPublish(PeerPublish::Wait),
+            "minion_runner" => Self::PeerRun,
+            "pub_ret" => Self::PubRet,
             "_register_resources" => Self::RegisterResources,
             "_return" => Self::Return,
             "revoke_auth" => Self::RevokeAuth,
@@ -368,7 +370,10 @@ impl MinionCommand {
             Self::MasterOpts => "_master_opts",
             Self::MasterTops => "_master_tops",
             Self::MinionEvent => "_minion_event",
+            Self::PeerPublish(command) => command.name(),
+            Self::PeerRun => "minion_runner",
             Self::Pillar => "_pillar",
+            Self::PubRet => "pub_ret",
             Self::RegisterResources => "_register_resources",
             Self::Return => "_return",
             Self::RevokeAuth => "revoke_auth",
@@ -400,6 +405,9 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
     let outcome = match command {
         MinionCommand::Return => return_::handle(sealed, services),
         MinionCommand::MinionEvent => minion_event::handle(sealed, services),
+        MinionCommand::PeerPublish(command) => peer_publish::handle(command, sealed, services),
+        MinionCommand::PeerRun => minion_runner::handle(sealed, services),
+        MinionCommand::PubRet => pub_ret::handle(sealed, services),
         MinionCommand::Pillar => pillar::handle(sealed, services),
         MinionCommand::File(command) => files::handle(command, sealed, services),
         MinionCommand::Mine(command) => mine::handle(command, sealed, services),

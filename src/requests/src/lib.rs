@@ -35,11 +35,14 @@ mod master_opts;
 mod master_tops;
 mod mine;
 mod minion_event;
+mod minion_runner;
 mod mk_token;
 mod outcome;
+mod peer_publish;
 mod pillar;
 mod ping;
 pub mod probe;
+mod pub_ret;
 mod publish;
 mod publish_again;
 mod publish_load;
@@ -57,6 +60,7 @@ mod site_options;
 mod stores;
 mod sub_events;
 mod targets;
+mod typed_arguments;
 
 pub use batch_part::{BatchPart, PartRefused, batch_part};
 pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, StateError, time};
@@ -65,8 +69,9 @@ pub use data_cache::forget_minion;
 pub use fleet::MasterFleet;
 pub use handle::{Class, Handled, come_again, handle, peek_class};
 pub use outcome::{
-    About, Effect, Finished, Fire, Later, LogIn, LoginEnd, Outcome, ProbeAnswer, Publication, Ran,
-    Run, RunWork, StartJob, StoreReturn, Topics, Victims,
+    About, Effect, Errand, ErrandWork, Finished, Fire, Later, LogIn, LoginEnd, Outcome, PeerRun,
+    PeerRunWork, ProbeAnswer, Publication, Ran, Run, RunWork, StartJob, StoreReturn, Topics,
+    Victims,
 };
 pub use publish_again::publication_again;
 pub use reply::NO_ANSWER;
@@ -75,3 +80,4 @@ pub use saltern_model::Standing;
 pub use services::{RequestMetrics, Services, Surroundings};
 pub use site_options::SiteOptions;
 pub use stores::{OpenError, Stores};
+pub use typed_arguments::typed_arguments;

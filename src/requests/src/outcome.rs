@@ -1,6 +1,7 @@
 //! What a handled request leaves to be done.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, ReturnRecord};
@@ -120,7 +121,46 @@ pub enum Effect {
     /// Run a function of the master, beside the workers. Where there is no room for it, the answer
     /// is the one for what could not be stored.
     Run(Box<Run>),
+    /// Do what a minion waits for, beside the workers; it is answered when that is done. Where
+    /// there is no room for it, the answer is the one for what could not be stored.
+    RunErrand(Box<Errand>),
 }
+
+/// What a minion waits for.
+pub struct Errand {
+    /// Who waits.
+    pub minion: MinionId,
+    /// For how long.
+    pub wait: Duration,
+    /// What for.
+    pub work: ErrandWork,
+}
+
+/// See [`Errand`].
+pub enum ErrandWork {
+    /// A function of the master.
+    Run(PeerRun),
+    /// A job.
+    Job {
+        /// What begins.
+        start: Box<StartJob>,
+        /// Makes the answer, when the job is over or the time is: of what has returned.
+        returned: Box<dyn FnOnce() -> Bytes + Send>,
+    },
+}
+
+/// A function of the master that a minion waits for.
+pub struct PeerRun {
+    /// What is fired if the work never comes to its end.
+    pub lost: Event,
+    /// The work, as of a [`Run`]; says what the minion is answered, too.
+    pub work: PeerRunWork,
+    /// The answer when the time is over.
+    pub too_late: Bytes,
+}
+
+/// The work of a [`PeerRun`]; blocks for as long as it takes.
+pub type PeerRunWork = Box<dyn FnOnce(Fire<'_>) -> (Ran, Bytes) + Send>;
 
 /// Takes the events of a run, in order, while it goes on.
 pub type Fire<'a> = &'a mut dyn FnMut(Event);
@@ -167,6 +207,8 @@ pub struct StartJob {
     pub publication: Publication,
     /// The other job that it is about, if it is about one.
     pub about: Option<About>,
+    /// The minion that it is published for, if one asked for it.
+    pub publisher: Option<MinionId>,
 }
 
 /// How a job is about another one.

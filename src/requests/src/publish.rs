@@ -347,6 +347,7 @@ pub(crate) fn job(
     );
     StartJob {
         about: about(load, request, target),
+        publisher: None,
         job,
         announce,
         publication,

@@ -42,21 +42,24 @@ pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>)
 }
 
 fn run(call: Call, services: &Arc<Services>) -> Run {
-    let lost = {
-        let reason = format!(
-            "Exception occurred in runner {}: the call was lost; see the master's log",
-            call.fun
-        );
-        let mut data = beginning(&call);
-        data.extend(fields([
-            ("return", Value::from(reason)),
-            ("success", false.into()),
-            ("retcode", 1.into()),
-        ]));
-        event_data::event(services, Tag::run(&call.jid, "ret"), data)
-    };
+    let lost = lost(&call, services);
     let services = Arc::clone(services);
-    Run::new(lost, move |fire| carry_out(&call, &services, fire))
+    Run::new(lost, move |fire| carry_out(&call, &services, fire, |_| ()))
+}
+
+/// What is fired when a call never comes to its end.
+pub(crate) fn lost(call: &Call, services: &Services) -> Event {
+    let reason = format!(
+        "Exception occurred in runner {}: the call was lost; see the master's log",
+        call.fun
+    );
+    let mut data = beginning(call);
+    data.extend(fields([
+        ("return", Value::from(reason)),
+        ("success", false.into()),
+        ("retcode", 1.into()),
+    ]));
+    event_data::event(services, Tag::run(&call.jid, "ret"), data)
 }
 
 /// What the events of a call begin with.
@@ -68,7 +71,13 @@ fn beginning(call: &Call) -> Fields {
     ])
 }
 
-fn carry_out(call: &Call, services: &Services, fire: &mut dyn FnMut(Event)) -> Ran {
+/// Makes the call, tells of it, and shows what it returned to whoever waits for it.
+pub(crate) fn carry_out(
+    call: &Call,
+    services: &Services,
+    fire: &mut dyn FnMut(Event),
+    returned: impl FnOnce(&Value),
+) -> Ran {
     let event =
         |suffix, data: Fields| event_data::event(services, Tag::run(&call.jid, suffix), data);
     let mut data = beginning(call);
@@ -83,6 +92,7 @@ fn carry_out(call: &Call, services: &Services, fire: &mut dyn FnMut(Event)) -> R
         }
     };
     let ran = services.runners.run(call, &mut Progress::new(&mut tell));
+    returned(&ran.value);
     data.push(("return".into(), ran.value));
     data.push(("success".into(), ran.success.into()));
     if let Some(retcode) = ran.retcode {

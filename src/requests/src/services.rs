@@ -16,7 +16,8 @@ use saltern_policy::eauth::ExternalAuth;
 use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
 use saltern_store::{
-    MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, Tokens, UserKeys,
+    JobReader, MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, Tokens,
+    UserKeys,
 };
 
 use crate::complaints::Complaints;
@@ -83,6 +84,8 @@ pub struct Services {
     pub pillars: Arc<Pillars>,
     /// The functions that run on the master.
     pub runners: Runners,
+    /// The job database.
+    pub jobs: JobReader,
     /// Makes jids.
     pub minter: JidMinter,
     /// The rest of the master.
@@ -99,7 +102,7 @@ impl Services {
         config: Arc<MasterConfig>,
         clock: Clock,
         stores: Stores,
-        runners: Runners,
+        (runners, jobs): (Runners, JobReader),
         surroundings: Arc<dyn Surroundings>,
         registry: &Registry,
     ) -> Self {
@@ -119,6 +122,7 @@ impl Services {
             targeting: stores.targeting,
             pillars: stores.pillars,
             runners,
+            jobs,
             minter: JidMinter::new(clock.clone(), unique_suffix),
             pki: stores.pki,
             sessions: stores.sessions,

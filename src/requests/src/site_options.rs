@@ -10,7 +10,11 @@ use saltern_policy::acl::PublisherAcl;
 use saltern_policy::blacklist::Blacklist;
 use saltern_policy::eauth::{EauthOptions, ExternalAuth};
 use saltern_policy::matching::mine::MineAccess;
+use saltern_policy::peers::{PeerRules, PeerRunRules};
 use saltern_wire::msgpack::Value;
+
+/// Stock's default of `timeout`.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// See the fields.
 pub struct SiteOptions {
@@ -45,6 +49,12 @@ pub struct SiteOptions {
     pub order_masters: bool,
     /// `runner_returns`: calls of runner functions are kept like jobs.
     pub runner_returns: bool,
+    /// `peer`: which minions may publish what.
+    pub peers: PeerRules,
+    /// `peer_run`: which minions may run which functions of the master.
+    pub peer_runs: PeerRunRules,
+    /// `timeout`: how long a client waits for returns.
+    pub client_timeout: Duration,
     /// `signing_algorithm`: how minions sign their messages.
     pub signing_algorithm: SigAlgo,
 }
@@ -91,6 +101,13 @@ impl SiteOptions {
             mine_access: MineAccess::from_option(config.raw("mine_get")),
             order_masters: is_on("order_masters"),
             runner_returns: is_on_by_default("runner_returns"),
+            peers: PeerRules::new(rules(config, "peer")),
+            peer_runs: PeerRunRules::new(rules(config, "peer_run")),
+            client_timeout: config
+                .raw("timeout")
+                .and_then(Node::as_f64)
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+                .unwrap_or(CLIENT_TIMEOUT),
             signing_algorithm: text("signing_algorithm")
                 .and_then(SigAlgo::from_wire)
                 .unwrap_or(SigAlgo::Pkcs1v15Sha1),
@@ -142,8 +159,13 @@ fn expire_override(node: Option<&Node>) -> ExpireOverride {
 }
 
 fn publisher_acl(config: &MasterConfig) -> PublisherAcl {
-    let entries = entries(config.raw("publisher_acl"));
-    PublisherAcl::new(entries.map(|(name, rules)| (name, from_yaml(rules.clone()))))
+    PublisherAcl::new(rules(config, "publisher_acl"))
+}
+
+/// The rules of an option by those for whom they are.
+fn rules<'a>(config: &'a MasterConfig, option: &str) -> impl Iterator<Item = (&'a str, Value)> {
+    let entries = entries(config.raw(option));
+    entries.map(|(name, rules)| (name, from_yaml(rules.clone())))
 }
 
 /// The entries of a mapping whose names are text.

@@ -31,8 +31,6 @@ pub enum NotYet {
     Targeting,
     /// Permissions of users and of external authentication.
     Permissions,
-    /// Calls from minion to minion and to runners.
-    Peer,
     /// Reactor, engines, thorium and schedule.
     Automation,
     /// Returners for events and jobs.
@@ -63,7 +61,6 @@ impl NotYet {
             NotYet::States => "rendering on the master",
             NotYet::Targeting => "this way to find minions",
             NotYet::Permissions => "access control beyond the user keys",
-            NotYet::Peer => "peer calls",
             NotYet::Automation => "reactor, engines and schedule",
             NotYet::Returners => "returners",
             NotYet::Syndic => "the syndic",
@@ -99,7 +96,8 @@ pub(super) const HONOURED: &[&str] = &[
     "keep_jobs_seconds", "max_event_size", "presence_events", "runner_returns", "timeout",
     "unique_jid",
     // Targets and what is kept of minions.
-    "allow_minion_key_revoke", "enforce_mine_cache", "mine_get", "minion_data_cache",
+    "allow_minion_key_revoke", "enforce_mine_cache", "mine_get", "minion_data_cache", "peer",
+    "peer_run",
     "minion_data_cache_events", "nodegroups", "preserve_minion_cache", "rotate_aes_key",
     // States.
     "master_tops",
@@ -361,9 +359,6 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "auth.enable_expanded_auth_matching", "django_auth_path", "django_auth_settings",
         "eauth_acl_module", "eauth_redis_host", "eauth_redis_port", "eauth_tokens",
         "eauth_tokens.cache_driver", "eauth_tokens.cluster_id",
-    ]),
-    (NotYet::Peer, &[
-        "peer", "peer_run",
     ]),
     (NotYet::Automation, &[
         "engines", "ext_processes", "reactor", "reactor_refresh_interval", "reactor_worker_hwm",

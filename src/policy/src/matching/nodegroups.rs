@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use saltern_config::yaml::Node;
 
 use super::python;
-use crate::target::{Problems, TargetError};
+use crate::target::{Problems, TargetError, Targeting};
 
 /// The option `nodegroups`.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +104,34 @@ impl Nodegroups {
             true => words.clone(),
             false => in_parentheses(expanded),
         }))
+    }
+}
+
+impl Targeting {
+    /// The words of a compound target with its nodegroups written out, so that minions, which know
+    /// none, can read them (`_prep_pub` in `salt/client/__init__.py`). A group that cannot be
+    /// expanded vanishes.
+    ///
+    /// # Errors
+    /// When a group is neither a text nor a list, or too large.
+    pub fn without_nodegroups(&self, words: &[String]) -> Result<Vec<String>, TargetError> {
+        let Some(site) = &self.site else {
+            return Ok(words.to_vec());
+        };
+        let mut written_out = Vec::new();
+        for word in words {
+            match word.strip_prefix("N@").filter(|name| !name.is_empty()) {
+                Some(name) => {
+                    let mut problems = Problems::default();
+                    written_out.extend(site.nodegroups.expand(name, &mut problems)?);
+                }
+                None => written_out.push(word.clone()),
+            }
+            if written_out.len() > MAX_WORDS {
+                return Err(TargetError::TooLong);
+            }
+        }
+        Ok(written_out)
     }
 }
 

@@ -16,6 +16,7 @@ mod events;
 mod files;
 mod gate_rules;
 mod minion_data;
+mod peers;
 mod pillar;
 mod publish;
 mod returns;

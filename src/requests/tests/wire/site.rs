@@ -16,16 +16,16 @@ use saltern_requests::{
     Effect, Handled, Outcome, Services, Standing, Stores, Surroundings, handle,
 };
 use saltern_runners::{Knowledge, Runners};
-use saltern_store::{DatabaseLimits, JobDatabase};
+use saltern_store::{DatabaseLimits, JobDatabase, JobReader};
 use saltern_wire::msgpack::{Limits, Value, decode_wire};
 
 /// The time at which every test begins.
 pub(crate) const START: u64 = 1_795_000_000;
 
 /// The functions of a master that has no job yet.
-fn runners(config: &Arc<MasterConfig>, database: &Path) -> Runners {
-    let database = JobDatabase::open(database, DatabaseLimits::default()).unwrap();
-    Runners::new(Knowledge::new(config.clone(), database.reader().unwrap()))
+fn runners(config: &Arc<MasterConfig>, database: &JobDatabase) -> (Runners, JobReader) {
+    let knowledge = Knowledge::new(config.clone(), database.reader().unwrap());
+    (Runners::new(knowledge), database.reader().unwrap())
 }
 
 /// Who is connected, and who was heard.
@@ -94,6 +94,8 @@ pub(crate) struct Site {
     pub(crate) around: Arc<Around>,
     pub(crate) clock: Clock,
     registry: Registry,
+    /// The writing end of the job database.
+    pub(crate) database: Mutex<JobDatabase>,
     dir: tempfile::TempDir,
 }
 
@@ -121,7 +123,9 @@ impl Site {
         let stores = Stores::open(&config, &clock).unwrap();
         let around = Arc::new(Around::default());
         let registry = Registry::new();
-        let runners = runners(&config, &root.join("cache/jobs.sqlite"));
+        let path = root.join("cache/jobs.sqlite");
+        let database = JobDatabase::open(&path, DatabaseLimits::default()).unwrap();
+        let runners = runners(&config, &database);
         let services = Services::new(
             config,
             clock.clone(),
@@ -135,6 +139,7 @@ impl Site {
             around,
             clock,
             registry,
+            database: Mutex::new(database),
             dir,
         }
     }
@@ -250,7 +255,11 @@ pub(crate) fn events(outcome: &Outcome) -> Vec<Event> {
             Effect::Fire(event) => events.push(event.clone()),
             Effect::StartJob(job) => events.extend(job.announce.iter().cloned()),
             Effect::StoreReturn(stored) => events.extend(stored.events.iter().cloned()),
-            Effect::LogIn(_) | Effect::Run(_) | Effect::StartBatch(_) | Effect::TakeAnswer(_) => {}
+            Effect::LogIn(_)
+            | Effect::Run(_)
+            | Effect::RunErrand(_)
+            | Effect::StartBatch(_)
+            | Effect::TakeAnswer(_) => {}
         }
     }
     events

@@ -95,7 +95,7 @@ fn request(arguments: &Arguments) -> PublishRequest {
     } else {
         ("glob", Value::from(arguments.target.as_str()))
     };
-    let positional = super::yaml_arguments::parse(&arguments.arguments);
+    let positional = super::typed(&arguments.arguments);
     let mut request = PublishRequest::new(target, kind, &arguments.function, positional);
     request.timeout = arguments.timeout.map(Duration::from_secs);
     request.batch = arguments.batch.wishes(arguments.timeout);

@@ -11,10 +11,11 @@ pub(crate) mod minion;
 pub(crate) mod pam_check;
 pub(crate) mod run;
 pub(crate) mod swarm;
-mod yaml_arguments;
 
 use saltern_base::exit::Exit;
 use saltern_config::{Loaded, load_master};
+use saltern_requests::typed_arguments;
+use saltern_wire::msgpack::Value;
 
 use crate::ConfigArgument;
 
@@ -44,6 +45,12 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// Arguments of a function as they were typed.
+pub(crate) fn typed(arguments: &[String]) -> Vec<Value> {
+    let texts = arguments.iter().map(|text| Value::from(text.as_str()));
+    typed_arguments(texts, &[])
 }
 
 /// Loads the master's configuration, or prints everything that is wrong with it.

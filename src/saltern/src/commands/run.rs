@@ -79,7 +79,7 @@ fn is_trimmed(value: &Value) -> bool {
 }
 
 fn request(arguments: &Arguments) -> RunnerRequest {
-    let mut arg = super::yaml_arguments::parse(&arguments.arguments);
+    let mut arg = super::typed(&arguments.arguments);
     let is_named = |value: &Value| value.get("__kwarg__").and_then(Value::as_bool) == Some(true);
     let mut kwarg = match arg.pop_if(|last| is_named(last)) {
         Some(Value::Map(named)) => named,

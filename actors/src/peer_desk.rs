@@ -1,0 +1,357 @@
+//! Where minions wait for what they had the master do: a function of the master, or a job on other
+//! minions and its returns.
+//!
+//! No worker waits with them. Each minion has one function under way at a time and a few errands
+//! waiting; all together there is room for so many. Whoever has waited for long enough is answered,
+//! and what was begun goes on without it. A function that has not been begun by then never is.
+//!
+//! Functions are run by threads of their own (`runner.rs`), so that minions never keep the users of
+//! this machine waiting for theirs.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use actix::{
+    Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, Recipient, SpawnHandle,
+    WrapFuture,
+};
+use bytes::Bytes;
+use saltern_base::metrics::{IntCounterVec, IntGauge, Registry, counter_vec, gauge};
+use saltern_model::{Event, Jid, MinionId};
+use saltern_requests::{Errand, ErrandWork, PeerRun, PeerRunWork, Run, StartJob};
+use saltern_supervise::Child;
+
+use crate::answer::Answer;
+use crate::job_ends::JobEnds;
+use crate::messages::{BeginJob, JobOver, TakeErrand};
+use crate::runner::RunQueue;
+use crate::send::{Outbox, Sends};
+
+/// Errands of all minions together.
+const MOST_WAITING: usize = 1024;
+
+/// Errands of one minion. A real one has one, or a few when its states run in parallel.
+const MOST_OF_ONE: usize = 8;
+
+/// What the desk is built from.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    pub(crate) begin_job: Recipient<BeginJob>,
+    pub(crate) ends: Arc<JobEnds>,
+    pub(crate) runs: Arc<RunQueue>,
+    /// The last number of an errand: no number is used twice, not by a later desk either.
+    pub(crate) numbers: Arc<AtomicU64>,
+    pub(crate) metrics: DeskMetrics,
+}
+
+/// What the desk measures.
+#[derive(Clone)]
+pub(crate) struct DeskMetrics {
+    waiting: IntGauge,
+    unfinished: IntCounterVec,
+}
+
+impl DeskMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            waiting: gauge(
+                registry,
+                "saltern_peer_errands_waiting",
+                "Functions and jobs of the master that minions wait for.",
+            ),
+            unfinished: counter_vec(
+                registry,
+                "saltern_peer_errands_unfinished_total",
+                "Minions answered without what they waited for, by reason: too many waited, or it \
+                 took too long.",
+                &["reason"],
+            ),
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct PeerDesk {
+    seed: Seed,
+    outbox: Outbox,
+    waiting: HashMap<u64, Waiting>,
+    jobs: HashMap<Jid, u64>,
+    /// Of every minion that waits or has a function under way.
+    lines: HashMap<MinionId, Line>,
+}
+
+/// A minion that has not been answered.
+struct Waiting {
+    minion: MinionId,
+    answer: Answer,
+    what_for: WaitsFor,
+    end: SpawnHandle,
+}
+
+enum WaitsFor {
+    Run {
+        too_late: Bytes,
+    },
+    Job {
+        jid: Jid,
+        returned: Box<dyn FnOnce() -> Bytes + Send>,
+    },
+}
+
+/// What is done for it.
+enum Deed {
+    Run(Event, PeerRunWork),
+    Begin(Box<StartJob>),
+}
+
+/// What one minion wants.
+#[derive(Default)]
+struct Line {
+    /// Its errands that have not been answered.
+    waiting: usize,
+    /// Its functions that have not been begun.
+    runs: VecDeque<(u64, Event, PeerRunWork)>,
+    is_served: bool,
+}
+
+impl Line {
+    fn is_over(&self) -> bool {
+        self.waiting == 0 && self.runs.is_empty() && !self.is_served
+    }
+}
+
+/// A function has come to its end, if there is a reply, or was lost.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct RunOver {
+    number: u64,
+    minion: MinionId,
+    reply: Option<Bytes>,
+}
+
+/// Tells the desk of a function's end when it is dropped, also if the function panics or never
+/// finds a place.
+struct UnderWay {
+    desk: Recipient<RunOver>,
+    over: Option<RunOver>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(over) = self.over.take() {
+            // One for each that the desk has begun, and those are bounded.
+            self.desk.do_send(over);
+        }
+    }
+}
+
+impl Child for PeerDesk {
+    type Seed = Seed;
+
+    const NAME: &'static str = "peer_desk";
+    const MAILBOX: usize = 256;
+
+    fn build(seed: &Seed) -> Self {
+        seed.metrics.waiting.set(0);
+        Self {
+            seed: seed.clone(),
+            outbox: Outbox::default(),
+            waiting: HashMap::new(),
+            jobs: HashMap::new(),
+            lines: HashMap::new(),
+        }
+    }
+}
+
+impl Actor for PeerDesk {
+    type Context = Context<Self>;
+}
+
+impl Sends for PeerDesk {
+    fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+}
+
+impl Handler<TakeErrand> for PeerDesk {
+    type Result = ();
+
+    fn handle(&mut self, message: TakeErrand, context: &mut Self::Context) {
+        let TakeErrand { errand, answer } = message;
+        let Errand { minion, wait, work } = *errand;
+        let of_this_one = self.lines.get(&minion).map_or(0, |line| line.waiting);
+        if self.waiting.len() >= MOST_WAITING || of_this_one >= MOST_OF_ONE {
+            self.count_unfinished("full");
+            answer.failed();
+            return;
+        }
+        let number = self.seed.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        let (what_for, deed) = match work {
+            ErrandWork::Run(PeerRun {
+                lost,
+                work,
+                too_late,
+            }) => (WaitsFor::Run { too_late }, Deed::Run(lost, work)),
+            ErrandWork::Job { start, returned } => {
+                let jid = start.job.jid.clone();
+                (WaitsFor::Job { jid, returned }, Deed::Begin(start))
+            }
+        };
+        let waiting = Waiting {
+            minion: minion.clone(),
+            answer,
+            what_for,
+            end: context.run_later(wait, move |desk, context| {
+                desk.time_is_over(number, context);
+            }),
+        };
+        self.waiting.insert(number, waiting);
+        let line = self.lines.entry(minion.clone()).or_default();
+        line.waiting += 1;
+        match deed {
+            Deed::Run(lost, work) => {
+                line.runs.push_back((number, lost, work));
+                self.serve(&minion, context);
+            }
+            Deed::Begin(start) => self.begin(number, start, context),
+        }
+        self.count_waiting();
+    }
+}
+
+impl Handler<RunOver> for PeerDesk {
+    type Result = ();
+
+    fn handle(&mut self, over: RunOver, context: &mut Self::Context) {
+        if let Some(waiting) = self.take(over.number, context) {
+            match over.reply {
+                Some(reply) => waiting.answer.saying(reply).done(),
+                None => waiting.answer.failed(),
+            }
+        }
+        if let Some(line) = self.lines.get_mut(&over.minion) {
+            line.is_served = false;
+        }
+        self.serve(&over.minion, context);
+    }
+}
+
+impl Handler<JobOver> for PeerDesk {
+    type Result = ();
+
+    fn handle(&mut self, JobOver(jid): JobOver, context: &mut Self::Context) {
+        let number = self.jobs.get(&jid).copied();
+        if let Some(waiting) = number.and_then(|number| self.take(number, context)) {
+            waiting.tell_what_there_is();
+        }
+    }
+}
+
+impl Waiting {
+    fn tell_what_there_is(self) {
+        let reply = match self.what_for {
+            WaitsFor::Run { too_late } => too_late,
+            WaitsFor::Job { returned, .. } => returned(),
+        };
+        self.answer.saying(reply).done();
+    }
+}
+
+impl PeerDesk {
+    /// Has the next function of a minion run, unless one is under way. Those for which nobody waits
+    /// any more are passed over.
+    fn serve(&mut self, minion: &MinionId, context: &mut Context<Self>) {
+        while let Some(line) = self.lines.get_mut(minion) {
+            if line.is_over() {
+                self.lines.remove(minion);
+                return;
+            }
+            if line.is_served {
+                return;
+            }
+            let Some((number, lost, work)) = line.runs.pop_front() else {
+                return;
+            };
+            let is_wanted = |waiting: &Waiting| !waiting.answer.is_unwanted();
+            if !self.waiting.get(&number).is_some_and(is_wanted) {
+                self.take(number, context);
+                continue;
+            }
+            line.is_served = true;
+            let mut under_way = UnderWay {
+                desk: context.address().recipient(),
+                over: Some(RunOver {
+                    number,
+                    minion: minion.clone(),
+                    reply: None,
+                }),
+            };
+            let run = Run::new(lost, move |fire| {
+                let (ran, reply) = work(fire);
+                if let Some(over) = &mut under_way.over {
+                    over.reply = Some(reply);
+                }
+                ran
+            });
+            // Without a place it is dropped, which tells of its end.
+            let _ = self.seed.runs.push(run);
+        }
+    }
+
+    fn begin(&mut self, number: u64, start: Box<StartJob>, context: &mut Context<Self>) {
+        let jid = start.job.jid.clone();
+        self.seed.ends.follow(&jid);
+        self.jobs.insert(jid, number);
+        let (answer, begun) = Answer::inside();
+        let begin = BeginJob { start, answer };
+        self.outbox.push(context, &self.seed.begin_job, begin);
+        let begun = begun.into_actor(self).map(move |has_begun, desk, context| {
+            let refused = (!has_begun).then(|| desk.take(number, context)).flatten();
+            if let Some(waiting) = refused {
+                waiting.answer.failed();
+            }
+        });
+        context.spawn(begun);
+    }
+
+    fn time_is_over(&mut self, number: u64, context: &mut Context<Self>) {
+        let Some(waiting) = self.take(number, context) else {
+            return;
+        };
+        self.count_unfinished("late");
+        waiting.tell_what_there_is();
+    }
+
+    /// Takes somebody out who is to be answered now.
+    fn take(&mut self, number: u64, context: &mut Context<Self>) -> Option<Waiting> {
+        let waiting = self.waiting.remove(&number)?;
+        context.cancel_future(waiting.end);
+        if let WaitsFor::Job { jid, .. } = &waiting.what_for {
+            self.jobs.remove(jid);
+            self.seed.ends.forget(jid);
+        }
+        if let Some(line) = self.lines.get_mut(&waiting.minion) {
+            line.waiting -= 1;
+            line.runs.retain(|(queued, _, _)| *queued != number);
+            if line.is_over() {
+                self.lines.remove(&waiting.minion);
+            }
+        }
+        self.count_waiting();
+        Some(waiting)
+    }
+
+    fn count_waiting(&self) {
+        let waiting = i64::try_from(self.waiting.len()).unwrap_or(i64::MAX);
+        self.seed.metrics.waiting.set(waiting);
+    }
+
+    fn count_unfinished(&self, reason: &str) {
+        let counter = &self.seed.metrics.unfinished;
+        counter.with_label_values(&[reason]).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+use std::time::Duration;
+
+use saltern_model::{JobRecord, Packed};
+use saltern_requests::{Publication, Ran, Topics};
+use saltern_supervise::{ChildSpec, Tree};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::runner::RunMetrics;
+use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
+
+struct Place {
+    desk: actix::Addr<PeerDesk>,
+    runs: Arc<RunQueue>,
+    ends: Arc<JobEnds>,
+    begun: UnboundedReceiver<BeginJob>,
+    metrics: DeskMetrics,
+    port: Port,
+    tree: Tree,
+}
+
+const WAIT: Duration = Duration::from_secs(50);
+
+impl Place {
+    fn new() -> Self {
+        let registry = Registry::new();
+        let runs = RunQueue::new("minions", &RunMetrics::new(&registry));
+        let (begin_job, begun) = recorder();
+        let ends = Arc::new(JobEnds::default());
+        let metrics = DeskMetrics::new(&registry);
+        let seed = Seed {
+            begin_job,
+            ends: ends.clone(),
+            runs: runs.clone(),
+            numbers: Arc::default(),
+            metrics: metrics.clone(),
+        };
+        let tree = tree(&registry);
+        let port = Port::open();
+        tokio::time::pause();
+        let desk = tree.root().start_child(ChildSpec::permanent(), seed, 0);
+        let desk: actix::Addr<PeerDesk> = desk;
+        ends.listen(desk.clone().recipient());
+        Self {
+            desk,
+            runs,
+            ends,
+            begun,
+            metrics,
+            port,
+            tree,
+        }
+    }
+
+    async fn wants(&mut self, minion: &str, work: ErrandWork) -> JoinHandle<Bytes> {
+        let (request, reply) = self.port.ask(b"errand").await;
+        let failed = Bytes::from_static(b"failed");
+        let errand = Errand {
+            minion: MinionId::parse(minion).expect("an id"),
+            wait: WAIT,
+            work,
+        };
+        let take = TakeErrand {
+            errand: Box::new(errand),
+            answer: Answer::without_place(request.reply, failed),
+        };
+        self.desk.send(take).await.expect("the desk is there");
+        reply
+    }
+
+    /// Runs the function that was begun first, as a runner would.
+    fn run_next(&self) {
+        let run = self.runs.pop().expect("a function was begun");
+        let (_, work) = run.into_parts();
+        work(&mut |_| ());
+    }
+
+    fn unfinished(&self, reason: &str) -> u64 {
+        self.metrics.unfinished.with_label_values(&[reason]).get()
+    }
+}
+
+fn function(reply: &'static str) -> ErrandWork {
+    ErrandWork::Run(PeerRun {
+        lost: event("lost"),
+        too_late: Bytes::from_static(b"too late"),
+        work: Box::new(move |_| {
+            let ran = Ran {
+                store: None,
+                end: event("end"),
+            };
+            (ran, Bytes::from_static(reply.as_bytes()))
+        }),
+    })
+}
+
+fn job() -> ErrandWork {
+    let load = Packed::new(&b"\x80"[..]);
+    let start = StartJob {
+        job: JobRecord {
+            jid: jid(),
+            created: 0,
+            user: "root".to_owned(),
+            fun: "test.ping".to_owned(),
+            tgt: "*".to_owned(),
+            tgt_type: "glob".to_owned(),
+            load,
+            minions: Vec::new(),
+            nocache: false,
+        },
+        announce: Vec::new(),
+        publication: Publication {
+            entries: 0,
+            packed: Bytes::new(),
+            topics: Topics::Broadcast,
+        },
+        about: None,
+        publisher: None,
+    };
+    ErrandWork::Job {
+        start: Box::new(start),
+        returned: Box::new(|| Bytes::from_static(b"returns")),
+    }
+}
+
+fn jid() -> Jid {
+    Jid::parse("20261121210000123456").expect("a jid")
+}
+
+#[test]
+fn a_minion_has_one_function_under_way_and_others_are_not_kept_waiting() {
+    in_system(async {
+        let mut place = Place::new();
+        let first = place.wants("a", function("first")).await;
+        let second = place.wants("a", function("second")).await;
+        let other = place.wants("b", function("other")).await;
+        place.run_next();
+        place.run_next();
+        assert_eq!(first.await.unwrap(), "first");
+        assert_eq!(other.await.unwrap(), "other");
+        // Now that the first one is done.
+        place.run_next();
+        assert_eq!(second.await.unwrap(), "second");
+        assert_eq!(place.metrics.waiting.get(), 0);
+    });
+}
+
+#[test]
+fn one_minion_cannot_fill_the_desk() {
+    in_system(async {
+        let mut place = Place::new();
+        let mut waiting = Vec::new();
+        for _ in 0..MOST_OF_ONE {
+            waiting.push(place.wants("greedy", function("done")).await);
+        }
+        let refused = place.wants("greedy", function("done")).await;
+        assert_eq!(refused.await.unwrap(), "failed");
+        assert_eq!(place.unfinished("full"), 1);
+        let modest = place.wants("modest", function("modest")).await;
+        place.run_next();
+        place.run_next();
+        assert_eq!(modest.await.unwrap(), "modest");
+    });
+}
+
+#[test]
+fn who_has_waited_for_long_enough_is_answered_and_what_was_not_begun_never_is() {
+    in_system(async {
+        let mut place = Place::new();
+        let under_way = place.wants("a", function("done")).await;
+        let in_line = place.wants("a", function("done")).await;
+        tokio::time::advance(WAIT + Duration::from_millis(1)).await;
+        assert_eq!(under_way.await.unwrap(), "too late");
+        assert_eq!(in_line.await.unwrap(), "too late");
+        assert_eq!(place.unfinished("late"), 2);
+        place.run_next();
+        let third = place.wants("a", function("third")).await;
+        place.run_next();
+        assert_eq!(third.await.unwrap(), "third");
+        assert!(place.runs.pop().is_none());
+    });
+}
+
+#[test]
+fn a_function_that_panics_is_answered_and_the_next_is_begun() {
+    in_system(async {
+        let mut place = Place::new();
+        let lost = place.wants("a", function("lost")).await;
+        let next = place.wants("a", function("next")).await;
+        // What is left of it when its thread unwinds.
+        drop(place.runs.pop().expect("a function was begun"));
+        assert_eq!(lost.await.unwrap(), "failed");
+        place.run_next();
+        assert_eq!(next.await.unwrap(), "next");
+    });
+}
+
+#[test]
+fn a_job_is_answered_when_the_tracker_says_that_it_is_over() {
+    in_system(async {
+        let mut place = Place::new();
+        let reply = place.wants("a", job()).await;
+        place.begun.recv().await.unwrap().answer.done();
+        place.ends.tell(&jid());
+        assert_eq!(reply.await.unwrap(), "returns");
+        assert_eq!(place.unfinished("late"), 0);
+    });
+}
+
+#[test]
+fn a_job_that_goes_on_is_answered_with_what_has_returned() {
+    in_system(async {
+        let mut place = Place::new();
+        let reply = place.wants("a", job()).await;
+        place.begun.recv().await.unwrap().answer.done();
+        tokio::time::advance(WAIT + Duration::from_millis(1)).await;
+        assert_eq!(reply.await.unwrap(), "returns");
+        assert_eq!(place.unfinished("late"), 1);
+        // Nobody is told of an end that nobody waits for.
+        place.ends.tell(&jid());
+    });
+}
+
+#[test]
+fn a_job_that_cannot_be_stored_is_answered_at_once() {
+    in_system(async {
+        let mut place = Place::new();
+        let reply = place.wants("a", job()).await;
+        drop(place.begun.recv().await.unwrap());
+        assert_eq!(reply.await.unwrap(), "failed");
+    });
+}
+
+#[test]
+fn who_waits_when_the_desk_breaks_is_told_so() {
+    in_system(async {
+        let mut place = Place::new();
+        let reply = place.wants("a", function("done")).await;
+        assert!(place.tree.inject_panic("peer_desk", 0));
+        let next = place.wants("b", function("next"));
+        let next = next.await;
+        assert_eq!(reply.await.unwrap(), NOT_HANDLED);
+        place.run_next();
+        place.run_next();
+        assert_eq!(next.await.unwrap(), "next");
+    });
+}

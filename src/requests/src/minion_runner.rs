@@ -1,0 +1,105 @@
+//! `minion_runner`: a minion has a function of the master run, as far as the option `peer_run` lets
+//! it, and waits for what it returns (`RemoteFuncs.minion_runner` in `salt/daemons/masterapi.py`).
+//!
+//! The call is one of the master's own: told on the bus and kept like those of `salt-run`. It is
+//! made beside the workers. A minion whose function takes too long is told so in the words that it
+//! would use itself (`publish.runner`), and the call goes on.
+
+use std::sync::Arc;
+
+use saltern_runners::{Arguments, Call};
+use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
+
+use crate::envelope::{LOAD_LIMITS, Sealed};
+use crate::outcome::{Errand, ErrandWork, PeerRun};
+use crate::peer_publish::{LONGEST_WAIT, verbatim};
+use crate::{Effect, Outcome, Services, runner, typed_arguments};
+
+/// Runs the function, or says why not.
+pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
+    let seal = |value: &Value| sealed.answer.seal(&encode(value, Dialect::Raw));
+    let call = match call(&sealed, services) {
+        Ok(call) => call,
+        Err((reason, answer)) => {
+            services.metrics.refuse("peer");
+            complain!(
+                services,
+                cmd = "minion_runner", minion = %sealed.minion, reason,
+                "request refused"
+            );
+            return Outcome::reply(seal(&answer));
+        }
+    };
+    let failed = seal(&Value::from(""));
+    let too_late = seal(
+        &format!("'{}' runner publish timed out", call.fun)
+            .as_str()
+            .into(),
+    );
+    let minion = sealed.minion.clone();
+    tracing::info!(jid = %call.jid, %minion, fun = call.fun, "running on the master");
+    let lost = runner::lost(&call, services);
+    let services = Arc::clone(services);
+    let run = PeerRun {
+        lost,
+        too_late,
+        work: Box::new(move |fire| {
+            let mut reply = None;
+            let ran = runner::carry_out(&call, &services, fire, |value| {
+                reply = Some(sealed.answer.seal(&encode(value, Dialect::Raw)));
+            });
+            (ran, reply.unwrap_or_default())
+        }),
+    };
+    let errand = Errand {
+        minion,
+        wait: LONGEST_WAIT,
+        work: ErrandWork::Run(run),
+    };
+    Outcome {
+        reply: failed.clone(),
+        reply_if_not_stored: failed,
+        effects: vec![Effect::RunErrand(Box::new(errand))],
+        later: None,
+    }
+}
+
+/// The call, or why there is none and stock's answer to that.
+fn call(sealed: &Sealed, services: &Services) -> Result<Call, (&'static str, Value)> {
+    let refused = |reason| (reason, Value::Map(Vec::new()));
+    let failed = |reason| (reason, Value::from(""));
+    let load = decode_wire(&sealed.load.pack(), &LOAD_LIMITS)
+        .map_err(|_| failed("the load cannot be decoded"))?;
+    let (Some(fun), Some(arg)) = (load.get("fun"), load.get("arg")) else {
+        return Err(refused("the request is incomplete"));
+    };
+    let fun = fun.as_str().ok_or(failed("the function is no text"))?;
+    if !services.site.peer_runs.allow(&sealed.minion, fun) {
+        return Err(refused("the option \"peer_run\" does not allow it"));
+    }
+    let arg = arg.as_array().ok_or(failed("the arguments are no list"))?;
+    // Twice, as stock does: by the handler, and by the runner that it makes.
+    let typed = typed_arguments(arg.iter().cloned(), &verbatim(&load));
+    Ok(Call {
+        jid: services.minter.mint(),
+        fun: fun.to_owned(),
+        arguments: arguments(typed_arguments(typed, &[])),
+        user: services.config.user.clone(),
+    })
+}
+
+fn arguments(mut positional: Vec<Value>) -> Arguments {
+    let is_named = |value: &mut Value| value.get("__kwarg__").is_some();
+    let named = match positional.pop_if(is_named) {
+        Some(Value::Map(named)) => named,
+        _ => Vec::new(),
+    };
+    let named = named.into_iter().filter_map(|(name, value)| match name {
+        Value::Str(name) if name != "__kwarg__" => Some((name, value)),
+        _ => None,
+    });
+    Arguments {
+        named: named.collect(),
+        positional,
+    }
+}

@@ -1,0 +1,377 @@
+//! `minion_pub` and `minion_publish`: a minion has the master start a job on other minions, as far
+//! as the option `peer` lets it (`AESFuncs` in `salt/master.py`, `RemoteFuncs` in
+//! `salt/daemons/masterapi.py`).
+//!
+//! The first answers with the job's id, and the minion then asks for the returns (`pub_ret`); the
+//! second answers with the returns. Who publishes is the minion of the channel, whatever the load
+//! says. What is held against the rules is what the minions are going to get: functions one by one,
+//! arguments as they are read, the target as it is resolved. A job that publishes in its turn is
+//! refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use saltern_model::{Jid, MinionId, Target, TargetType};
+use saltern_policy::acl::AskedJob;
+use saltern_policy::matching::MatchOptions;
+use saltern_policy::target::Resolved;
+use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
+
+use crate::envelope::{Answer, LOAD_LIMITS, Sealed};
+use crate::handle::WireNames;
+use crate::outcome::{About, Errand, ErrandWork, StartJob};
+use crate::publish::{self, Request};
+use crate::{Effect, Outcome, Services, pub_ret, targets, typed_arguments};
+
+/// The longest that a minion is kept waiting. Stock's asks once more after a minute
+/// (`salt/channel/client.py`), and would start the job, or run the function, a second time.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(55);
+
+/// The commands, named as on the wire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PeerPublish {
+    /// Answers with the job's id.
+    Begin,
+    /// Answers with the returns.
+    Wait,
+}
+
+impl WireNames for PeerPublish {
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("minion_pub", Self::Begin), ("minion_publish", Self::Wait)];
+}
+
+/// Why no job is started.
+enum Refused {
+    /// The rules do not allow it, or something is missing: stock answers with an empty map.
+    NotAllowed(&'static str),
+    /// Stock's handler would have raised: its answer is an empty text.
+    Failed(&'static str),
+}
+
+/// Starts the job, or says why not.
+pub(crate) fn handle(command: PeerPublish, sealed: Sealed, services: &Arc<Services>) -> Outcome {
+    let wish = decode_wire(&sealed.load.pack(), &LOAD_LIMITS)
+        .map_err(|_| Refused::Failed("the load cannot be decoded"))
+        .and_then(|load| Wish::read(&load, services).map(|wish| (load, wish)));
+    let started = wish.and_then(|(load, wish)| {
+        wish.check(&sealed.minion, services)?;
+        match command {
+            PeerPublish::Begin => wish.begin(&sealed, services),
+            PeerPublish::Wait => wish.wait(&load, &sealed, services),
+        }
+    });
+    started.unwrap_or_else(|refused| refusal(&refused, command.name(), &sealed, services))
+}
+
+fn refusal(refused: &Refused, cmd: &'static str, sealed: &Sealed, services: &Services) -> Outcome {
+    let (reason, answer) = match refused {
+        Refused::NotAllowed(reason) => (reason, Value::Map(Vec::new())),
+        Refused::Failed(reason) => (reason, Value::from("")),
+    };
+    services.metrics.refuse("peer");
+    complain!(services, cmd, minion = %sealed.minion, reason, "request refused");
+    Outcome::reply(seal(&sealed.answer, &answer))
+}
+
+fn seal(answer: &Answer, value: &Value) -> Bytes {
+    answer.seal(&encode(value, Dialect::Raw))
+}
+
+/// Whom a job is for.
+struct Aim {
+    /// As it is resolved here.
+    target: Target,
+    /// As minions are told.
+    tgt: Value,
+    kind: TargetType,
+}
+
+/// The job that a minion wants.
+struct Wish {
+    functions: Vec<String>,
+    /// The arguments as minions get them: of several functions, a list for each.
+    arguments: Vec<Value>,
+    aim: Aim,
+    ret: String,
+    resolved: Resolved,
+}
+
+impl Wish {
+    fn read(load: &Value, services: &Services) -> Result<Self, Refused> {
+        let part = |name| {
+            let part = load.get(name);
+            part.ok_or(Refused::NotAllowed("the request is incomplete"))
+        };
+        let (fun, arg, tgt, ret) = (part("fun")?, part("arg")?, part("tgt")?, part("ret")?);
+        if services.site.peers.is_empty() {
+            return Err(Refused::NotAllowed("no minion may publish"));
+        }
+        let fun = fun.as_str();
+        let fun = fun.ok_or(Refused::Failed("the function is no text"))?;
+        let functions: Vec<String> = fun.split(',').map(str::to_owned).collect();
+        let arg = arg.as_array();
+        let arg = arg.ok_or(Refused::Failed("the arguments are no list"))?;
+        let arguments = match functions.len() {
+            1 => typed_arguments(arg.iter().cloned(), &verbatim(load)),
+            // The lists of several functions are split at spaces and not read as YAML.
+            _ => arg
+                .iter()
+                .map(words)
+                .collect::<Option<_>>()
+                .ok_or(Refused::Failed(
+                    "the arguments of several functions are no texts",
+                ))?,
+        };
+        if functions.len() > 1 && functions.len() != arguments.len() {
+            return Err(Refused::Failed("not every function has its arguments"));
+        }
+        let mut aim = aim(tgt, load.get("tgt_type"), services)?;
+        let nothing = Value::Map(Vec::new());
+        let resolved = publish::resolve(&nothing, &functions, &aim.target, services)
+            .map_err(|_| Refused::Failed("the accepted keys cannot be listed"))?;
+        aim.write_out_range(&resolved);
+        let ret = ret.as_str();
+        let ret = ret.ok_or(Refused::Failed("the returner is no text"))?;
+        Ok(Self {
+            functions,
+            arguments,
+            aim,
+            ret: with_job_cache(ret, services),
+            resolved,
+        })
+    }
+
+    /// Whether this minion may have it.
+    fn check(&self, minion: &MinionId, services: &Services) -> Result<(), Refused> {
+        let publishes = |function: &String| function.trim().starts_with("publish");
+        if self.functions.iter().any(publishes) {
+            return Err(Refused::NotAllowed("the job would publish in its turn"));
+        }
+        if self.aim.may_compare_pillars() && !self.is_exact(services) {
+            return Err(Refused::NotAllowed(
+                "the target compares pillars otherwise than exactly",
+            ));
+        }
+        let arguments = Value::Array(self.arguments.clone());
+        let job = AskedJob {
+            functions: &self.functions,
+            arguments: &arguments,
+            minions: &self.resolved.minions,
+            goes_to_nobody: false,
+        };
+        let rules = services.site.peers.rules_of(minion);
+        let minions_of = |target: &str| targets::of_rule(services, target);
+        match services.acl.allows_peer(&rules, &job, minions_of) {
+            true => Ok(()),
+            false => Err(Refused::NotAllowed(
+                "the option \"peer\" does not allow it",
+            )),
+        }
+    }
+
+    /// Whether the target means nobody more than it would if pillars were compared exactly.
+    fn is_exact(&self, services: &Services) -> bool {
+        let options = MatchOptions {
+            exact_pillar: true,
+            ..MatchOptions::default()
+        };
+        let exact = targets::resolve(services, &self.aim.target, &options);
+        exact.is_ok_and(|exact| {
+            let is_there = |id| exact.minions.contains(id);
+            self.resolved.minions.iter().all(is_there)
+        })
+    }
+
+    fn begin(self, sealed: &Sealed, services: &Services) -> Result<Outcome, Refused> {
+        if self.resolved.minions.is_empty() {
+            let nobody = Value::map([("jid", Value::from(0)), ("minions", Value::Array(vec![]))]);
+            return Ok(Outcome::reply(seal(&sealed.answer, &nobody)));
+        }
+        let jid = services.minter.mint();
+        let answer = Value::map([
+            ("jid", Value::from(jid.as_str())),
+            ("minions", publish::names(&self.resolved)),
+        ]);
+        let start = self.start(jid, &sealed.minion, services)?;
+        Ok(Outcome {
+            reply: seal(&sealed.answer, &answer),
+            reply_if_not_stored: seal(&sealed.answer, &Value::from("")),
+            effects: vec![Effect::StartJob(Box::new(start))],
+            later: None,
+        })
+    }
+
+    fn wait(
+        self,
+        load: &Value,
+        sealed: &Sealed,
+        services: &Arc<Services>,
+    ) -> Result<Outcome, Refused> {
+        let wait = patience(load, services)?;
+        let form = match load.get("form").and_then(Value::as_str) {
+            Some("full") => pub_ret::Form::Full,
+            _ => pub_ret::Form::Clean,
+        };
+        if self.resolved.minions.is_empty() {
+            return Err(Refused::Failed("the target means nobody"));
+        }
+        let jid = services.minter.mint();
+        let failed = seal(&sealed.answer, &Value::from(""));
+        let (answer, about) = (sealed.answer.clone(), jid.clone());
+        let start = self.start(jid, &sealed.minion, services)?;
+        let services = Arc::clone(services);
+        let returned = move || {
+            let returned = pub_ret::returned(&about, form, &services);
+            seal(&answer, &returned.unwrap_or_else(|| Value::from("")))
+        };
+        let errand = Errand {
+            minion: sealed.minion.clone(),
+            wait,
+            work: ErrandWork::Job {
+                start: Box::new(start),
+                returned: Box::new(returned),
+            },
+        };
+        Ok(Outcome {
+            reply: failed.clone(),
+            reply_if_not_stored: failed,
+            effects: vec![Effect::RunErrand(Box::new(errand))],
+            later: None,
+        })
+    }
+
+    /// The job as the master's own client would publish it.
+    fn start(self, jid: Jid, minion: &MinionId, services: &Services) -> Result<StartJob, Refused> {
+        let fun = match self.functions.as_slice() {
+            [one] => Value::from(one.as_str()),
+            several => Value::Array(several.iter().map(|one| one.as_str().into()).collect()),
+        };
+        let load = Value::map([
+            ("cmd", Value::from("publish")),
+            ("tgt", self.aim.tgt),
+            ("fun", fun),
+            ("arg", Value::Array(self.arguments)),
+            ("tgt_type", self.aim.kind.wire_name().into()),
+            ("ret", self.ret.as_str().into()),
+            ("jid", "".into()),
+            ("kwargs", Value::map([("id", minion.as_str())])),
+            ("user", services.config.user.as_str().into()),
+        ]);
+        let request = Request::read(&load, services.config.salt_compat)
+            .map_err(|_| Refused::Failed("the job cannot be published"))?;
+        if request.is_barred(services) {
+            return Err(Refused::Failed("\"publisher_acl_blacklist\" bars it"));
+        }
+        let (target, resolved) = (&self.aim.target, self.resolved);
+        let mut start = publish::job(&load, &request, target, jid, resolved, services);
+        start.publisher = Some(minion.clone());
+        // Questions of waiting clients are answered to them alone; this one's returns are kept.
+        start.about = start
+            .about
+            .filter(|about| !matches!(about, About::Running(_)));
+        Ok(start)
+    }
+}
+
+impl Aim {
+    fn may_compare_pillars(&self) -> bool {
+        use TargetType::{Compound, Pillar, PillarExact, PillarPcre};
+        let kind = self.target.kind();
+        matches!(kind, Pillar | PillarPcre | PillarExact | Compound)
+    }
+
+    /// Minions as a rule have nobody to ask what a range is: they are told its names.
+    fn write_out_range(&mut self, resolved: &Resolved) {
+        if self.kind == TargetType::Range {
+            self.kind = TargetType::List;
+            self.tgt = publish::names(resolved);
+        }
+    }
+}
+
+/// Reads a target. Pillars are compared exactly by the minions too, and nodegroups are written out
+/// for them.
+fn aim(tgt: &Value, tgt_type: Option<&Value>, services: &Services) -> Result<Aim, Refused> {
+    const UNUSABLE: Refused = Refused::NotAllowed("the target cannot be used");
+    let name = tgt_type.map_or(Some("glob"), Value::as_str);
+    let name = name.ok_or(Refused::Failed("the type of the target is no text"))?;
+    let words = if name.starts_with("node") {
+        Some(vec![format!("N@{}", tgt.as_str().ok_or(UNUSABLE)?)])
+    } else {
+        None
+    };
+    let target = match &words {
+        Some(words) => Some(Target::Words(words.clone())),
+        None => targets::of_load(tgt, tgt_type, services.config.salt_compat),
+    };
+    let target = target.ok_or(UNUSABLE)?;
+    let words = match &target {
+        Target::Words(words) => Some(words.clone()),
+        Target::Expression(TargetType::Compound, text) => {
+            Some(text.split_whitespace().map(str::to_owned).collect())
+        }
+        _ => None,
+    };
+    if let Some(words) = words {
+        let words = services.targeting.without_nodegroups(&words);
+        let words = words
+            .ok()
+            .filter(|words| !words.is_empty())
+            .ok_or(UNUSABLE)?;
+        return Ok(Aim {
+            tgt: words.join(" ").as_str().into(),
+            kind: TargetType::Compound,
+            target: Target::Words(words),
+        });
+    }
+    let kind = match target.kind() {
+        TargetType::Pillar | TargetType::PillarPcre => TargetType::PillarExact,
+        other => other,
+    };
+    Ok(Aim {
+        target,
+        tgt: tgt.clone(),
+        kind,
+    })
+}
+
+/// The names of the arguments that are not read as YAML (`no_parse`).
+pub(crate) fn verbatim(load: &Value) -> Vec<&str> {
+    let names = load.get("no_parse").and_then(Value::as_array);
+    let names = names.unwrap_or_default().iter();
+    names.filter_map(Value::as_str).collect()
+}
+
+fn words(text: &Value) -> Option<Value> {
+    let words = text.as_str()?.split_whitespace().map(Value::from);
+    Some(Value::Array(words.collect()))
+}
+
+/// The returners of the job: the site's job cache comes on top (`ext_job_cache`).
+fn with_job_cache(ret: &str, services: &Services) -> String {
+    let cache = services.config.raw("ext_job_cache");
+    let names = [
+        ret,
+        cache.and_then(|name| name.as_str()).unwrap_or_default(),
+    ];
+    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    names.join(",")
+}
+
+/// How long the minion wants to wait: `timeout`, else `tmo`, else what clients of this site do.
+fn patience(load: &Value, services: &Services) -> Result<Duration, Refused> {
+    const NO_NUMBER: &str = "the timeout is no number";
+    let given = load.get("timeout").or_else(|| load.get("tmo"));
+    let seconds = match given {
+        None => return Ok(services.site.client_timeout.min(LONGEST_WAIT)),
+        Some(Value::Str(text)) => {
+            let number: Option<f64> = text.trim().parse::<i64>().ok().map(|number| number as f64);
+            number.ok_or(Refused::NotAllowed(NO_NUMBER))?
+        }
+        Some(number) => number.as_f64().ok_or(Refused::Failed(NO_NUMBER))?,
+    };
+    let wait = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(LONGEST_WAIT);
+    Ok(wait.min(LONGEST_WAIT))
+}

@@ -1,0 +1,334 @@
+//! `minion_pub`, `minion_publish`, `pub_ret`, `minion_runner`: who may have others do what, and who
+//! is told of it.
+
+use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_requests::{Effect, Errand, ErrandWork, Outcome, StartJob};
+use saltern_store::Write;
+use saltern_wire::msgpack::{Dialect, Value, encode};
+
+use crate::client::{Load, Minion};
+use crate::site::{Site, decode};
+
+const RULES: &str = "
+peer:
+  asker: ['test\\..*', 'grains.get']
+  limited:
+  - 'web*': [test.ping]
+  - '*': [{test.echo: {args: [safe]}}]
+peer_run:
+  asker: ['jobs\\..*', 'no\\..*']
+";
+
+fn site() -> Site {
+    let site = Site::new(RULES);
+    for id in ["web1", "web2", "db1"] {
+        site.accept(id, "minion");
+    }
+    site
+}
+
+fn texts(items: &[&str]) -> Value {
+    Value::Array(items.iter().map(|text| Value::from(*text)).collect())
+}
+
+fn asked(site: &Site, id: &str, cmd: &str, change: impl FnOnce(Load) -> Load) -> (Value, Outcome) {
+    asked_by(site, &Minion::signed_in(site, id), cmd, change)
+}
+
+fn asked_by(
+    site: &Site,
+    minion: &Minion,
+    cmd: &str,
+    change: impl FnOnce(Load) -> Load,
+) -> (Value, Outcome) {
+    let outcome = site.ask(minion.sealed(change(minion.load(cmd)), 3));
+    (minion.open(&outcome.reply, 3), outcome)
+}
+
+fn wish(load: Load, fun: &str, arg: &[&str], tgt: &str) -> Load {
+    load.set("fun", fun)
+        .set("arg", texts(arg))
+        .set("tgt", tgt)
+        .set("ret", "")
+}
+
+fn published(site: &Site, id: &str, fun: &str, arg: &[&str], tgt: &str) -> (Value, Outcome) {
+    asked(site, id, "minion_pub", |load| wish(load, fun, arg, tgt))
+}
+
+fn started(outcome: &Outcome) -> Option<&StartJob> {
+    match outcome.effects.as_slice() {
+        [Effect::StartJob(start)] => Some(start),
+        [] => None,
+        _ => panic!("a job is all that comes of it"),
+    }
+}
+
+fn nothing() -> Value {
+    Value::Map(Vec::new())
+}
+
+#[test]
+fn a_job_is_published_in_the_name_of_the_master_and_known_to_be_the_minions() {
+    let site = site();
+    let (answer, outcome) = published(&site, "asker", "test.echo", &["5", "a=b"], "web*");
+    let start = started(&outcome).expect("a job");
+    let jid = start.job.jid.as_str();
+    let expected = Value::map([
+        ("jid", Value::from(jid)),
+        ("minions", texts(&["web1", "web2"])),
+    ]);
+    assert_eq!(answer, expected);
+    assert_eq!(
+        start.publisher.as_ref().map(MinionId::as_str),
+        Some("asker")
+    );
+    assert_eq!(
+        (start.job.user.as_str(), start.job.fun.as_str()),
+        ("root", "test.echo")
+    );
+    let load = decode(start.job.load.bytes());
+    let named = Value::map([("__kwarg__", Value::from(true)), ("a", "b".into())]);
+    assert_eq!(
+        load.get("arg"),
+        Some(&Value::Array(vec![5_i64.into(), named]))
+    );
+    assert_eq!(load.get("kwargs"), Some(&Value::map([("id", "asker")])));
+}
+
+#[test]
+fn whatever_the_load_says_the_publisher_is_the_minion_of_the_channel() {
+    let site = site();
+    let (answer, outcome) = asked(&site, "web1", "minion_pub", |load| {
+        wish(load, "test.ping", &[], "*").set("user", "asker")
+    });
+    assert_eq!(answer, nothing());
+    assert!(started(&outcome).is_none());
+}
+
+#[test]
+fn what_the_rules_do_not_allow_is_refused() {
+    let site = site();
+    let table: &[(&str, &str, &[&str], &str)] = &[
+        ("asker", "cmd.run", &["id"], "*"),
+        ("asker", "test.ping,cmd.run", &["", "id"], "*"),
+        ("asker", "publish.publish", &["*", "test.ping"], "*"),
+        (
+            "asker",
+            "test.ping,publish.publish",
+            &["", "* test.ping"],
+            "*",
+        ),
+        (
+            "asker",
+            "test.ping, publish.publish",
+            &["", "* test.ping"],
+            "*",
+        ),
+        ("web1", "test.ping", &[], "*"),
+        ("limited", "test.ping", &[], "db1"),
+        ("limited", "test.ping", &[], "*"),
+        ("limited", "test.echo", &["other"], "db1"),
+        ("limited", "test.echo", &["text=other"], "db1"),
+    ];
+    for (id, fun, arg, tgt) in table {
+        let (answer, outcome) = published(&site, id, fun, arg, tgt);
+        assert_eq!(answer, nothing(), "{id} {fun} {tgt}");
+        assert!(started(&outcome).is_none(), "{id} {fun} {tgt}");
+    }
+    assert_eq!(site.refused(), table.len() as u64);
+    for (id, fun, arg, tgt) in [
+        ("limited", "test.ping", "", "web1"),
+        ("limited", "test.echo", "safe", "db1"),
+    ] {
+        let (_, outcome) = published(&site, id, fun, &[arg], tgt);
+        assert!(started(&outcome).is_some(), "{id} {fun} {tgt}");
+    }
+}
+
+#[test]
+fn several_functions_have_a_list_of_arguments_each() {
+    let site = site();
+    let (_, outcome) = published(&site, "asker", "test.ping,test.echo", &["", "a b"], "db1");
+    let start = started(&outcome).expect("a job");
+    let load = decode(start.job.load.bytes());
+    assert_eq!(load.get("fun"), Some(&texts(&["test.ping", "test.echo"])));
+    let lists = Value::Array(vec![texts(&[]), texts(&["a", "b"])]);
+    assert_eq!(load.get("arg"), Some(&lists));
+    let (answer, _) = published(&site, "asker", "test.ping,test.echo", &["a"], "db1");
+    assert_eq!(answer, "".into());
+}
+
+#[test]
+fn loads_that_lack_something_or_make_no_sense() {
+    let site = site();
+    let (answer, _) = asked(&site, "asker", "minion_pub", |load| {
+        load.set("fun", "test.ping")
+    });
+    assert_eq!(answer, nothing());
+    let full = |load| wish(load, "test.ping", &[], "*");
+    let (answer, _) = asked(&site, "asker", "minion_pub", |load| {
+        full(load).set("fun", texts(&["test.ping"]))
+    });
+    assert_eq!(answer, "".into());
+    let (answer, _) = asked(&site, "asker", "minion_pub", |load| {
+        full(load).set("arg", "id")
+    });
+    assert_eq!(answer, "".into());
+    let (answer, _) = asked(&site, "asker", "minion_pub", |load| {
+        full(load).set("tgt_type", "nodegroup")
+    });
+    assert_eq!(answer, nothing());
+    let (answer, outcome) = published(&site, "asker", "test.ping", &[], "ghost*");
+    let nobody = Value::map([("jid", Value::from(0_i64)), ("minions", texts(&[]))]);
+    assert_eq!(answer, nobody);
+    assert!(outcome.effects.is_empty());
+}
+
+#[test]
+fn pillars_are_compared_exactly_and_nodegroups_written_out() {
+    let options =
+        "peer: {asker: ['.*']}\nnodegroups: {webs: 'L@web1,web2', all: 'N@webs or db1'}\n";
+    let site = Site::new(options);
+    for (id, role) in [("web1", "web"), ("web2", "we*")] {
+        site.accept(id, "minion");
+        let id = MinionId::parse(id).unwrap();
+        let pillar = Value::map([("role", role)]);
+        let store = &site.services.minion_data;
+        store
+            .store_grains_and_pillar(&id, &nothing(), &pillar)
+            .unwrap();
+    }
+    let wanted = |tgt: &str, kind: &str| {
+        let (_, outcome) = asked(&site, "asker", "minion_pub", |load| {
+            wish(load, "test.ping", &[], tgt).set("tgt_type", kind)
+        });
+        started(&outcome).map(|start| {
+            let load = decode(start.job.load.bytes());
+            let part = |name| load.get(name).and_then(Value::as_str).unwrap().to_owned();
+            (part("tgt"), part("tgt_type"), start.job.minions.len())
+        })
+    };
+    let some = |tgt: &str, kind: &str, count| Some((tgt.to_owned(), kind.to_owned(), count));
+    assert_eq!(
+        wanted("role:web", "pillar"),
+        some("role:web", "pillar_exact", 1)
+    );
+    // As a wildcard it would mean both, so it would tell what is in a pillar.
+    assert_eq!(wanted("role:we*", "pillar"), None);
+    assert_eq!(wanted("role:w.*", "pillar_pcre"), None);
+    assert_eq!(wanted("I@role:we*", "compound"), None);
+    assert_eq!(
+        wanted("webs", "nodegroup"),
+        some("L@web1,web2", "compound", 2)
+    );
+    assert_eq!(
+        wanted("N@webs and web1", "compound"),
+        some("L@web1,web2 and web1", "compound", 1)
+    );
+}
+
+#[test]
+fn only_who_published_a_job_is_told_of_its_returns() {
+    let site = site();
+    let jid = Jid::parse("20261121210000123456").unwrap();
+    let load = |entries: Value| Packed::new(encode(&entries, Dialect::Bin));
+    let returned = ReturnRecord {
+        jid: jid.clone(),
+        minion: MinionId::parse("web1").unwrap(),
+        received: 0,
+        fun: "test.ping".to_owned(),
+        retcode: 0,
+        success: true,
+        load: load(Value::map([
+            ("return", Value::from(true)),
+            ("out", "nested".into()),
+        ])),
+    };
+    let job = JobRecord {
+        jid: jid.clone(),
+        created: 0,
+        user: "root".to_owned(),
+        fun: "test.ping".to_owned(),
+        tgt: "web1".to_owned(),
+        tgt_type: "glob".to_owned(),
+        load: load(nothing()),
+        minions: vec![returned.minion.clone()],
+        nocache: false,
+    };
+    let minion = MinionId::parse("asker").unwrap();
+    let publisher = Write::PublishedFor {
+        jid: jid.clone(),
+        minion,
+    };
+    let writes = [Write::Job(job), publisher, Write::Return(returned)];
+    site.database.lock().commit(&writes).unwrap();
+    let answer = |id: &str, jid: Value| asked(&site, id, "pub_ret", |load| load.set("jid", jid)).0;
+    let told = Value::map([("ret", Value::from(true)), ("out", "nested".into())]);
+    assert_eq!(
+        answer("asker", jid.as_str().into()),
+        Value::map([("web1", told)])
+    );
+    assert_eq!(answer("web1", jid.as_str().into()), nothing());
+    assert_eq!(answer("asker", "20261121210000999999".into()), "".into());
+    assert_eq!(answer("asker", "../../etc/passwd".into()), "".into());
+    assert_eq!(asked(&site, "asker", "pub_ret", |load| load).0, nothing());
+}
+
+fn errand(outcome: Outcome) -> Errand {
+    match outcome.effects.into_iter().next() {
+        Some(Effect::RunErrand(errand)) => *errand,
+        _ => panic!("a minion waits"),
+    }
+}
+
+#[test]
+fn who_waits_for_a_job_is_answered_with_its_returns() {
+    let site = site();
+    let minion = Minion::signed_in(&site, "asker");
+    let wait = |timeout: Value| {
+        let change = |load| wish(load, "test.ping", &[], "web1").set("tmo", timeout);
+        asked_by(&site, &minion, "minion_publish", change)
+    };
+    let (_, outcome) = wait("7".into());
+    let waits = errand(outcome);
+    assert_eq!((waits.minion.as_str(), waits.wait.as_secs()), ("asker", 7));
+    let ErrandWork::Job { start, returned } = waits.work else {
+        panic!("it waits for a job");
+    };
+    assert_eq!(start.publisher, Some(waits.minion));
+    assert_eq!(minion.open(&returned(), 3), nothing());
+    let (answer, outcome) = wait("soon".into());
+    assert_eq!(answer, nothing());
+    assert!(outcome.effects.is_empty());
+    let (_, outcome) = wait(Value::from(1_000_000_i64));
+    assert_eq!(errand(outcome).wait.as_secs(), 55);
+}
+
+#[test]
+fn functions_of_the_master_run_for_whom_the_rules_name() {
+    let site = site();
+    let wanted = |minion: &Minion, fun: &str| {
+        let change = |load: Load| load.set("fun", fun).set("arg", texts(&["search_target=x"]));
+        asked_by(&site, minion, "minion_runner", change)
+    };
+    for (id, fun) in [("asker", "manage.up"), ("web1", "jobs.list_jobs")] {
+        let (answer, outcome) = wanted(&Minion::signed_in(&site, id), fun);
+        assert_eq!(answer, nothing(), "{id} {fun}");
+        assert!(outcome.effects.is_empty(), "{id} {fun}");
+    }
+    let minion = Minion::signed_in(&site, "asker");
+    for (fun, expected) in [
+        ("jobs.list_jobs", nothing()),
+        ("no.such", "'no.such' is not available.".into()),
+    ] {
+        let (_, outcome) = wanted(&minion, fun);
+        let ErrandWork::Run(run) = errand(outcome).work else {
+            panic!("it waits for a function");
+        };
+        let mut fired = Vec::new();
+        let (ran, reply) = (run.work)(&mut |event| fired.push(event.tag.to_string()));
+        assert_eq!(minion.open(&reply, 3), expected, "{fun}");
+        assert!(ran.end.tag.to_string().ends_with("/ret"));
+    }
+}

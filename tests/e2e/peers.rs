@@ -1,0 +1,218 @@
+//! Minions that have others do something: `publish.publish`, `publish.full_data` and
+//! `publish.runner` of stock minions of every release, by `salt-call` and by jobs. The same calls
+//! are made against stock's own master, and what comes back is compared.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use saltern_tests::session::Session;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
+use serde_json::{Value, json};
+
+#[test]
+fn peers_of_3006_get_what_stock_gives_them() -> TestResult {
+    compare(Release::V3006)
+}
+
+#[test]
+fn peers_of_3007_get_what_stock_gives_them() -> TestResult {
+    compare(Release::V3007)
+}
+
+#[test]
+fn peers_of_3008_get_what_stock_gives_them() -> TestResult {
+    compare(Release::V3008)
+}
+
+/// The minion that may ask; its rules stand in [`configure`].
+const ASKER: &str = "asker";
+
+fn configure(config: &mut Config) {
+    config
+        .set(
+            "peer",
+            "{asker: ['test\\..*', grains.get, pillar.get], limited: [{'other*': [test.ping]}]}",
+        )
+        .set("peer_run", "{asker: ['jobs\\..*', 'no\\..*']}")
+        .set("nodegroups", "{both: 'asker or other'}")
+        .set("runner_returns", false);
+}
+
+/// What each minion is asked to do by a job; the answers are compared as they are.
+fn calls() -> Vec<(&'static str, &'static str, Value)> {
+    vec![
+        (ASKER, "publish.publish", json!(["*", "test.ping"])),
+        (ASKER, "publish.full_data", json!(["*", "test.ping"])),
+        (
+            ASKER,
+            "publish.publish",
+            json!(["other", "test.arg", "[1, x=2, 'a b']"]),
+        ),
+        (
+            ASKER,
+            "publish.publish",
+            json!(["other", "test.kwarg", "cheese=spam"]),
+        ),
+        (
+            ASKER,
+            "publish.publish",
+            json!(["asker,other", "test.echo", "5", "list"]),
+        ),
+        (
+            ASKER,
+            "publish.publish",
+            json!(["role:web", "grains.get", "id", "grain"]),
+        ),
+        (
+            ASKER,
+            "publish.publish",
+            json!(["E@oth.*", "test.ping", "", "compound"]),
+        ),
+        (ASKER, "publish.publish", json!(["ghost*", "test.ping"])),
+        (ASKER, "publish.publish", json!(["*", "cmd.run", "id"])),
+        (
+            ASKER,
+            "publish.publish",
+            json!(["*", "publish.publish", "* test.ping"]),
+        ),
+        ("other", "publish.publish", json!(["*", "test.ping"])),
+        ("limited", "publish.publish", json!(["other", "test.ping"])),
+        ("limited", "publish.publish", json!(["*", "test.ping"])),
+        (
+            "limited",
+            "publish.publish",
+            json!(["other", "test.echo", "x"]),
+        ),
+        (
+            ASKER,
+            "publish.runner",
+            json!(["jobs.list_job", "20200101000000000000"]),
+        ),
+        (ASKER, "publish.runner", json!(["no.such"])),
+        (ASKER, "publish.runner", json!(["manage.up"])),
+        ("other", "publish.runner", json!(["jobs.list_jobs"])),
+    ]
+}
+
+fn compare(release: Release) -> TestResult {
+    let stock = answers(Server::Stock(release))?;
+    let ours = answers(Server::Saltern(release))?;
+    let mut differences = Vec::new();
+    for ((call, stock), (_, ours)) in stock.iter().zip(&ours) {
+        if stock != ours {
+            differences.push(format!("{call}\nstock: {stock}\nours:  {ours}"));
+        }
+    }
+    if stock.len() != ours.len() || !differences.is_empty() {
+        Err(anyhow::anyhow!("{}", differences.join("\n\n")))?;
+    }
+    Ok(())
+}
+
+/// Every call with its answer.
+fn answers(server: Server) -> Result<Vec<(String, Value)>> {
+    let release = server.release();
+    let mut answers = Vec::new();
+    Site::run(server, configure, |site| {
+        announce_refusals(site);
+        let kind = MinionKind::Stock(release);
+        site.bring_up(&[(ASKER, kind), ("other", kind), ("limited", kind)])?;
+        let mut client = site.client()?;
+        for (minion, fun, arg) in calls() {
+            let answer = call(&mut client, minion, fun, &arg)?;
+            answers.push((format!("{minion}: {fun} {arg}"), answer));
+        }
+        for call in [
+            &["publish.publish", "other", "test.echo", "hello"][..],
+            &["publish.full_data", "other", "test.ping"],
+            &["publish.publish", "other", "cmd.run", "id"],
+            &["publish.runner", "jobs.list_job", "20200101000000000000"],
+        ] {
+            let run = site.salt_call(ASKER, &[call, &["--out=json"]].concat())?;
+            let answer = serde_json::from_str(&run.expect_code(0)?.stdout);
+            answers.push((format!("salt-call {call:?}"), answer.context("no JSON")?));
+        }
+        Ok(())
+    })
+    .map_err(saltern_tests::site::Failure::into_error)?;
+    Ok(answers)
+}
+
+/// Lines of our log about what is refused here on purpose.
+fn announce_refusals(site: &mut Site) {
+    site.announce("request refused");
+}
+
+fn call(client: &mut Session, minion: &str, fun: &str, arg: &Value) -> Result<Value> {
+    client.call(&json!({"tgt": minion, "fun": fun, "arg": arg}))
+}
+
+/// What stock's master cannot do: `full_data` and `runner` of all releases at one master, several
+/// functions, nodegroups; and what lies on disk of it.
+#[test]
+fn minions_of_every_release_publish_to_each_other() -> TestResult {
+    let release = Release::V3008;
+    Site::run(
+        Server::Saltern(release),
+        |config| {
+            config
+                .set("peer", "{'.*': ['test\\..*']}")
+                .set("peer_run", "{'.*': [jobs.list_jobs]}")
+                .set("nodegroups", "{old: 'm3006 or m3007'}");
+        },
+        |site| {
+            let ids = Release::ALL.map(Release::minion_id);
+            let minions: Vec<(&str, MinionKind)> = ids
+                .iter()
+                .zip(Release::ALL)
+                .map(|(id, release)| (id.as_str(), MinionKind::Stock(release)))
+                .collect();
+            site.bring_up(&minions)?;
+            let mut client = site.client()?;
+            let all = json!({"m3006": true, "m3007": true, "m3008": true});
+            let expected = json!({"m3006": all, "m3007": all, "m3008": all});
+            let got = call(
+                &mut client,
+                "*",
+                "publish.publish",
+                &json!(["*", "test.ping"]),
+            )?;
+            ensure!(got == expected, "{got}");
+            site.step("the publisher of each job is kept where stock keeps it");
+            publishers_are_kept(&site.path("cache/publish_auth"), &ids)?;
+            let old = json!({"m3006": true, "m3007": true});
+            let got = call(
+                &mut client,
+                "m3008",
+                "publish.publish",
+                &json!(["old", "test.ping", "", "nodegroup"]),
+            )?;
+            ensure!(got == json!({"m3008": old}), "{got}");
+            let got = call(
+                &mut client,
+                "m3006",
+                "publish.publish",
+                &json!(["m3008", "test.ping,test.echo", ["", "hello"]]),
+            )?;
+            let both = json!({"test.ping": true, "test.echo": "hello"});
+            ensure!(got == json!({"m3006": {"m3008": both}}), "{got}");
+            site.step("the jobs of minions are known to functions of the master");
+            let argument = json!(["jobs.list_jobs", "search_function=test.ping"]);
+            let got = call(&mut client, "m3007", "publish.runner", &argument)?;
+            let jobs = got["m3007"].as_object().context("jobs by their jids")?;
+            ensure!(jobs.len() == 4, "{got}");
+            Ok(())
+        },
+    )
+}
+
+fn publishers_are_kept(dir: &Path, ids: &[String]) -> Result<()> {
+    wait_until("a file for each publisher", SOON, || {
+        let entries = std::fs::read_dir(dir).ok()?;
+        let names = entries.map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
+        let mut names: Vec<String> = names.collect::<Option<_>>()?;
+        names.sort_unstable();
+        (names == ids).then_some(())
+    })
+}
