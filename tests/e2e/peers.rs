@@ -100,7 +100,7 @@ fn compare(release: Release) -> TestResult {
     let ours = answers(Server::Saltern(release))?;
     let mut differences = Vec::new();
     for ((call, stock), (_, ours)) in stock.iter().zip(&ours) {
-        if stock != ours {
+        if without_jids(stock) != without_jids(ours) {
             differences.push(format!("{call}\nstock: {stock}\nours:  {ours}"));
         }
     }
@@ -108,6 +108,14 @@ fn compare(release: Release) -> TestResult {
         Err(anyhow::anyhow!("{}", differences.join("\n\n")))?;
     }
     Ok(())
+}
+
+/// The answer with every jid, which no two masters share, made the same.
+fn without_jids(answer: &Value) -> String {
+    let text = answer.to_string();
+    let numbers = text.split(|c: char| !c.is_ascii_digit());
+    let jids = numbers.filter(|number| number.len() == 20);
+    jids.fold(text.clone(), |text, jid| text.replace(jid, "JID"))
 }
 
 /// Every call with its answer.
@@ -186,7 +194,7 @@ fn minions_of_every_release_publish_to_each_other() -> TestResult {
                 &mut client,
                 "m3008",
                 "publish.publish",
-                &json!(["old", "test.ping", "", "nodegroup"]),
+                &json!(["old", "test.ping", null, "nodegroup"]),
             )?;
             ensure!(got == json!({"m3008": old}), "{got}");
             let got = call(

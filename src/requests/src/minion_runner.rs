@@ -5,6 +5,7 @@
 //! made beside the workers. A minion whose function takes too long is told so in the words that it
 //! would use itself (`publish.runner`), and the call goes on.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use saltern_runners::{Arguments, Call};
@@ -46,7 +47,8 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         work: Box::new(move |fire| {
             let mut reply = None;
             let ran = runner::carry_out(&call, &services, fire, |value| {
-                reply = Some(sealed.answer.seal(&encode(value, Dialect::Raw)));
+                let value = told(value, &call, &services);
+                reply = Some(sealed.answer.seal(&encode(&value, Dialect::Raw)));
             });
             (ran, reply.unwrap_or_default())
         }),
@@ -86,6 +88,15 @@ fn call(sealed: &Sealed, services: &Services) -> Result<Call, (&'static str, Val
         arguments: arguments(typed_arguments(typed, &[])),
         user: services.config.user.clone(),
     })
+}
+
+/// What the minion is told: of a function that is not there, no more than that (`Runner.run` in
+/// `salt/runner.py`).
+fn told<'v>(value: &'v Value, call: &Call, services: &Services) -> Cow<'v, Value> {
+    match services.runners.has(&call.fun) {
+        true => Cow::Borrowed(value),
+        false => Cow::Owned(format!("'{}' is not available.", call.fun).as_str().into()),
+    }
 }
 
 fn arguments(mut positional: Vec<Value>) -> Arguments {
