@@ -206,7 +206,7 @@ fn minions_of_every_release_publish_to_each_other() -> TestResult {
             let both = json!({"test.ping": true, "test.echo": "hello"});
             ensure!(got == json!({"m3006": {"m3008": both}}), "{got}");
             site.step("the jobs of minions are known to functions of the master");
-            let argument = json!(["jobs.list_jobs", "search_function=test.ping"]);
+            let argument = json!(["jobs.list_jobs", ["search_function=test.ping"]]);
             let got = call(&mut client, "m3007", "publish.runner", &argument)?;
             let jobs = got["m3007"].as_object().context("jobs by their jids")?;
             ensure!(jobs.len() == 4, "{got}");

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::minions::MinionKind;
-use crate::process::{Run, peer, run};
+use crate::process::{Daemon, Run, peer, run};
 use crate::release::{Release, saltern_program};
 use crate::session::Session;
 use crate::site::{SOON, Site};
@@ -84,6 +84,27 @@ impl Site {
             .arg(peer("local_client.py"))
             .arg(self.path("conf/master"));
         Session::start(&mut command, &self.path("log/client"))
+    }
+
+    /// Starts stock's salt-api beside the site's master, which has its options in its own file.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_api(&self) -> Result<Daemon> {
+        let mut command = self.stock_command("salt-api", &[]);
+        Daemon::start("salt-api", &mut command, &self.path("log/api.out"))
+    }
+
+    /// Opens a session with a web interface at this port.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn api_client(&self, port: u16) -> Result<Session> {
+        let mut command = Command::new(self.server.release().program("python"));
+        command
+            .arg(peer("api_client.py"))
+            .arg(format!("http://127.0.0.1:{port}"));
+        Session::start(&mut command, &self.path(format!("log/api-client-{port}")))
     }
 
     /// Runs a program of our own: `saltern ARGUMENTS… -c CONF`.

@@ -1,0 +1,74 @@
+"""Asks stock's salt-api as its users do, many questions in one process.
+
+`api_client.py URL` reads one JSON object a line: `method`, `path`, perhaps `json` or `form`, and
+`auth` when the token of the last login is to be sent. It answers each with one line of JSON: the
+status and the body, which is text where it is no JSON. With `until`, the end of an event's tag, the
+path is that of a stream of events: it is read while the request under `meanwhile` is made, and
+answered with the first event whose tag ends so.
+"""
+
+import json
+import sys
+import threading
+
+import requests
+
+
+class Api:
+    def __init__(self, url):
+        self.url = url
+        self.token = ""
+
+    def ask(self, call, **options):
+        headers = {"Accept": "application/json"}
+        if call.get("auth"):
+            headers["X-Auth-Token"] = self.token
+        return requests.request(
+            call["method"],
+            self.url + call["path"],
+            headers=headers,
+            json=call.get("json"),
+            data=call.get("form"),
+            timeout=60,
+            **options,
+        )
+
+    def answer(self, call):
+        if "until" in call:
+            return self.listen(call)
+        response = self.ask(call)
+        try:
+            body = response.json()
+        except ValueError:
+            body = response.text if response.status_code < 300 else ""
+        if call["path"] == "/login" and response.status_code == 200 and call["method"] == "POST":
+            self.token = body["return"][0]["token"]
+        return {"status": response.status_code, "body": body}
+
+    def listen(self, call):
+        with self.ask(call, stream=True) as response:
+            if response.status_code != 200:
+                return {"status": response.status_code, "body": ""}
+            lines = response.iter_lines(chunk_size=1, decode_unicode=True)
+            # The first line says that the stream is open.
+            next(lines)
+            other = threading.Thread(target=self.ask, args=(call["meanwhile"],))
+            other.start()
+            for line in lines:
+                name, _, data = line.partition(":")
+                if name == "data" and (event := json.loads(data))["tag"].endswith(call["until"]):
+                    other.join()
+                    return {"status": response.status_code, "body": event}
+
+
+def main():
+    api = Api(sys.argv[1])
+    for line in sys.stdin:
+        try:
+            answer = api.answer(json.loads(line))
+        except requests.RequestException as error:
+            answer = {"status": 0, "body": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer, sort_keys=True), flush=True)
+
+
+main()
