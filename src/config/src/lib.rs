@@ -7,6 +7,7 @@
 //! Start with [`load_master`]. [`yaml`] is of use to others too. This crate opens configuration
 //! files and looks at paths; it creates, binds and logs nothing.
 
+mod bridge;
 pub mod check;
 mod files;
 mod finding;
@@ -21,6 +22,7 @@ mod served;
 mod values;
 pub mod yaml;
 
+pub use bridge::{BridgeOptions, PythonBridge};
 pub use check::render_findings;
 pub use finding::{ConfigErrors, Finding, Severity};
 pub use master::{Loaded, MasterConfig, load_master};

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use saltern_model::Compat;
 
+use crate::bridge::BridgeOptions;
 use crate::check;
 use crate::files::{self, Files};
 use crate::finding::{ConfigErrors, Finding, Severity};
@@ -239,6 +240,9 @@ pub struct MasterConfig {
     pub saltern_batch_resume_delay: Duration,
     /// Whether minions are kept from tags of the master and of each other.
     pub saltern_strict_minion_events: bool,
+
+    /// Python beside the master: the options `python_bridge…`.
+    pub python_bridge: BridgeOptions,
 
     settings: Mapping,
     defaults: Mapping,
@@ -504,6 +508,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_render_backlog: reader.usize("saltern_render_backlog", 1, 1 << 30),
         saltern_batch_resume_delay: reader.seconds("saltern_batch_resume_delay"),
         saltern_strict_minion_events: reader.bool("saltern_strict_minion_events"),
+        python_bridge: BridgeOptions::read(reader),
         settings: Mapping::default(),
         defaults: Mapping::default(),
     }

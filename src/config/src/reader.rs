@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
 
     /// The value read by `accept` from what was written, else from the default. `wanted` says what
     /// is accepted; it ends the message about a value that is not.
-    fn read<T>(
+    pub(crate) fn read<T>(
         &mut self,
         name: &str,
         wanted: &str,

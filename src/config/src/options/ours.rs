@@ -103,6 +103,25 @@ pub const OURS: &[OurOption] = &[
         doc: "Seconds after the start of the master before batches that were under way send their \
               next part: what is published while minions are still connecting again is lost. Stock \
               minions take up to recon_max, 10 seconds by default." },
+    OurOption { name: "python_bridge", default: "\"auto\"",
+        doc: "The Python of a Salt installation, for what only Python can run (renderers such as \
+              py, external pillars, functions, runners and wheels that are not built in): the path \
+              of a Python or of an installation; \"auto\" looks in the usual places; false runs \
+              none, and what needs it is refused by name." },
+    OurOption { name: "python_bridge_processes", default: "2",
+        doc: "Helper processes of that Python that work for pillars at a time, each with about \
+              100 MiB; none is started before it is needed." },
+    OurOption { name: "python_bridge_timeout", default: "30",
+        doc: "Seconds that one call of such a helper may take, waiting and its start included. \
+              Then it is killed and the call fails." },
+    OurOption { name: "python_bridge_runners", default: "4",
+        doc: "Runner and wheel functions that run in Python at a time; each has a helper of its \
+              own. Further ones wait." },
+    OurOption { name: "python_bridge_runner_timeout", default: "86400",
+        doc: "Seconds that one of them may take, waiting included." },
+    OurOption { name: "python_bridge_memory", default: "1073741824",
+        doc: "Bytes of address space (or text such as \"1 GiB\") that a helper, and each process \
+              that it starts, may use; 0 for no such bound." },
     OurOption { name: "saltern_strict_minion_events", default: "true",
         doc: "Whether events of minions are refused whose tag belongs to the master (salt/job/*, \
               salt/key, salt/auth, salt/run/* and the like) or bears another minion's name. Stock \

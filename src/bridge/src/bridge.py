@@ -1,0 +1,372 @@
+"""One helper of a Saltern master: runs what only Python can run, with the site's own Salt.
+
+It reads requests from the pipe that it was started with and answers on the other one, one after the
+other. A frame is four bytes of length, big-endian, and as many bytes of MessagePack. The end of the
+requests is the end of the helper: the master is gone then.
+
+Nothing secret is printed or logged from here: messages of Salt from warnings on, and the tracebacks
+of failed calls, go to standard error, which the master reads into its own log.
+"""
+
+import copy
+import io
+import json
+import logging
+import os
+import resource
+import select
+import signal
+import sys
+import threading
+import traceback
+
+# What the master takes as one answer; it refuses more.
+LONGEST = 64 << 20
+
+
+class Refused(Exception):
+    """What was asked for is not there; the text says so to whoever asked."""
+
+
+# --- the pipes
+
+
+class Pipes:
+    """The two ends to the master, moved away from standard input and output.
+
+    Whatever modules print goes to standard error instead.
+    """
+
+    def __init__(self):
+        os.closerange(3, 1 << 16)
+        self.requests = os.dup(0)
+        self.replies = os.dup(1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.dup2(2, 1)
+
+    def take(self, count):
+        taken = bytearray()
+        while len(taken) < count:
+            piece = os.read(self.requests, count - len(taken))
+            if not piece:
+                raise EOFError
+            taken += piece
+        return bytes(taken)
+
+    def take_frame(self):
+        return self.take(int.from_bytes(self.take(4), "big"))
+
+    def give(self, packed):
+        rest = memoryview(len(packed).to_bytes(4, "big") + packed)
+        while rest:
+            rest = rest[os.write(self.replies, rest) :]
+
+    def watch(self):
+        """Waits beside the work until the master is gone."""
+
+        def wait():
+            poll = select.poll()
+            poll.register(self.requests, 0)
+            poll.poll()
+            self.end_with_master()
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def end_with_master(self):
+        """Ends this process and what it started if the master is gone."""
+        poll = select.poll()
+        poll.register(self.requests, 0)
+        if poll.poll(0):
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+class Lines(logging.Handler):
+    """Log records as lines of standard error, each with a mark and its level."""
+
+    def emit(self, record):
+        try:
+            level = "E" if record.levelno >= logging.ERROR else "W"
+            say(level, f"{record.name}: {record.getMessage()}")
+            if record.exc_info:
+                say("D", "".join(traceback.format_exception(*record.exc_info)))
+        except Exception:
+            self.handleError(record)
+
+
+def say(level, text):
+    lines = text.rstrip("\n").split("\n")
+    message = "".join(f"\x01{level}{line}\n" for line in lines)
+    os.write(2, message.encode("utf-8", "backslashreplace"))
+
+
+# --- what failed, in few words
+
+
+def reason_of(error):
+    """The text of an exception.
+
+    Some exceptions of Salt have a whole traceback as their text; then its last line counts.
+    """
+    return without_traceback(str(error)) or type(error).__name__
+
+
+def without_traceback(text):
+    if "Traceback (most recent call last)" not in text:
+        return text
+    lines = [line for line in text.splitlines() if line.strip()]
+    say("D", text)
+    return lines[-1].strip()
+
+
+class BriefTraceback:
+    """In the place of `traceback` where Salt puts one into a result."""
+
+    @staticmethod
+    def format_exc(*_args, **_kwargs):
+        error = sys.exc_info()[1]
+        say("D", traceback.format_exc())
+        if type(error).__module__ == "salt.exceptions":
+            return reason_of(error)
+        return f"{type(error).__name__}: {reason_of(error)}"
+
+
+# --- what is done for one minion
+
+
+class Subject:
+    """The loaders of the compilation of one pillar, as stock's compiler makes them."""
+
+    def __init__(self, opts, work):
+        import salt.pillar
+
+        self.token = work["token"]
+        opts = copy.deepcopy(opts)
+        if work["pillar"]:
+            opts["pillar"] = work["pillar"]
+        self.pillar = salt.pillar.Pillar(
+            opts,
+            work["grains"],
+            work["minion"],
+            work["saltenv"],
+            pillarenv=work["pillarenv"],
+            extra_minion_data=work["extra_minion_data"],
+        )
+
+
+class Helper:
+    def __init__(self, pipes, settings):
+        import salt.config
+        import salt.payload
+        import salt.version
+
+        self.pipes = pipes
+        self.opts = salt.config.master_config(settings["conf_file"])
+        self.subject = None
+        self.loads = salt.payload.loads
+        self.dumps = salt.payload.dumps
+        self.version = salt.version.__version__
+        self.forks = settings["forks"]
+
+    def serve(self):
+        self.reply({"up": self.version})
+        while True:
+            try:
+                packed = self.pipes.take_frame()
+            except EOFError:
+                return
+            work = self.loads(packed, encoding="utf-8")
+            del packed
+            if self.forks:
+                self.in_child(work)
+            else:
+                self.answer(work)
+
+    def in_child(self, work):
+        """Does the work in a process of its own, as stock runs its runners: what it loads and
+        changes is gone afterwards. There must be no thread here to be lost in it."""
+        child = os.fork()
+        if child == 0:
+            self.answer(work)
+            os._exit(0)
+        end = os.pidfd_open(child)
+        poll = select.poll()
+        poll.register(end, select.POLLIN)
+        poll.register(self.pipes.requests, 0)
+        poll.poll()
+        os.close(end)
+        self.pipes.end_with_master()
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            self.reply({"failed": f"its process was ended by signal {number}"})
+
+    def answer(self, work):
+        try:
+            reply = {"ok": getattr(self, "do_" + work["do"])(work)}
+            packed = self.packed(reply)
+        except Refused as error:
+            packed = self.packed({"refused": str(error)})
+        except (Exception, SystemExit) as error:
+            say("D", traceback.format_exc())
+            kind = "refused" if is_refusal(error) else "failed"
+            packed = self.packed({kind: reason_of(error)})
+        self.pipes.give(packed)
+
+    def packed(self, reply):
+        reply["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        packed = self.dumps(reply, use_bin_type=True)
+        if len(packed) > LONGEST:
+            raise Refused(f"the result has {len(packed)} bytes, more than are allowed")
+        return packed
+
+    def reply(self, reply):
+        self.pipes.give(self.packed(reply))
+
+    # --- for pillars
+
+    def pillar_of(self, work):
+        subject = work["subject"]
+        if self.subject is None or self.subject.token != subject["token"]:
+            self.subject = None
+            self.subject = Subject(self.opts, subject)
+        return self.subject.pillar
+
+    def do_render(self, work):
+        import salt.utils.stringio
+
+        pillar = self.pillar_of(work)
+        name = work["renderer"]
+        if name not in pillar.rend:
+            raise Refused("there is no such renderer")
+        source = work["input"]
+        if isinstance(source, str):
+            source = io.StringIO(source)
+        given = dict(work["defaults"])
+        if work["argument"]:
+            given["argline"] = work["argument"]
+        rendered = pillar.rend[name](
+            source,
+            work["saltenv"],
+            work["sls"],
+            renderers=pillar.rend,
+            tmplpath=work["path"],
+            _pillar_rend=True,
+            **given,
+        )
+        if salt.utils.stringio.is_readable(rendered):
+            return {"text": rendered.read()}
+        return {"data": rendered}
+
+    def do_ext_pillar(self, work):
+        pillar = self.pillar_of(work)
+        name = work["name"]
+        if name not in pillar.ext_pillars:
+            raise Refused("there is no such module")
+        return pillar._external_pillar_data(work["pillar"], work["arguments"], name)
+
+    def do_has(self, work):
+        functions = self.pillar_of(work).functions
+        name = work["name"]
+        if "." in name:
+            return name in functions
+        return any(known.startswith(name + ".") for known in functions)
+
+    def do_call(self, work):
+        function = self.pillar_of(work).functions[work["name"]]
+        return function(*work["positional"], **work["named"])
+
+    def do_tops(self, work):
+        import salt.loader
+
+        tops = salt.loader.tops(self.opts)
+        name = work["name"]
+        if name not in tops:
+            raise Refused("there is no such module")
+        return tops[name](opts=work["opts"], grains=work["opts"].get("grains", {}))
+
+    # --- for users
+
+    def do_runner(self, work):
+        import salt.runner
+
+        return self.low(salt.runner.RunnerClient, work)
+
+    def do_wheel(self, work):
+        import salt.wheel
+
+        return self.low(salt.wheel.WheelClient, work)
+
+    def low(self, base, work):
+        """Runs a function as stock's client does (`SyncClientMixin.low`), but its events go to the
+        master by the pipe, and the master keeps the result."""
+        from salt.client import mixins
+
+        helper = self
+
+        class Client(base):
+            mminion = None
+            store_job = False
+
+        class Events:
+            def __init__(self, event, *_args, **_kwargs):
+                self.event = event
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_error):
+                self.event.destroy()
+
+            def fire_event(self, data, tag):
+                helper.reply({"event": tag, "data": data})
+
+        mixins.salt.utils.event.NamespacedEvent = Events
+        mixins.traceback = BriefTraceback
+        low = {
+            "arg": work["positional"],
+            "kwarg": work["named"],
+            "__jid__": work["jid"],
+            "__user__": work["user"],
+            "__tag__": work["tag"],
+        }
+        client = Client(copy.deepcopy(self.opts))
+        try:
+            # Stock 3008 stumbles over its own clean-up after a function that is not there.
+            if work["fun"] not in client.functions:
+                raise Refused(client.functions.missing_fun_string(work["fun"]))
+            return client.low(work["fun"], low, print_event=False, full_return=True)
+        finally:
+            client.destroy()
+
+
+def is_refusal(error):
+    """Whether a function refused, in the classes that stock's templates tell apart."""
+    import salt.exceptions
+
+    return isinstance(
+        error, (salt.exceptions.CommandExecutionError, salt.exceptions.SaltInvocationError)
+    )
+
+
+def main():
+    pipes = Pipes()
+    settings = json.loads(pipes.take_frame())
+    if not settings["forks"]:
+        pipes.watch()
+    memory = settings["memory"]
+    if memory:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    try:
+        helper = Helper(pipes, settings)
+    except (Exception, SystemExit) as error:
+        say("D", traceback.format_exc())
+        say("E", f"Salt cannot be loaded: {type(error).__name__}: {reason_of(error)}")
+        os._exit(1)
+    logging.root.handlers[:] = [Lines()]
+    logging.root.setLevel(logging.WARNING)
+    helper.serve()
+
+
+main()

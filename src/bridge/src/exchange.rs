@@ -1,0 +1,298 @@
+//! One request and its answers over the pipes of a helper.
+//!
+//! One thread serves all pipes until the last answer, the deadline or the end of the process,
+//! whichever is first. A frame is four bytes of length, big-endian, and MessagePack; its length is
+//! checked before anything is kept for it.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use saltern_wire::msgpack::{Limits, Value, decode_exact};
+use tokio::time::Instant;
+
+use crate::relay::Relay;
+
+/// The bytes of a frame's length.
+pub(crate) const LENGTH: usize = 4;
+
+/// The longest frame either way; `bridge.py` knows it too.
+const LONGEST: usize = 64 << 20;
+
+/// What is read at once.
+const PIECE: usize = 64 << 10;
+
+/// What a helper may send.
+const LIMITS: Limits = Limits {
+    bytes: LONGEST,
+    ..Limits::WIRE
+};
+
+/// Writes the length of what follows it into the first bytes of a frame.
+///
+/// # Errors
+/// A text: it is too long.
+pub(crate) fn set_length(frame: &mut [u8]) -> Result<(), String> {
+    let length = frame.len().saturating_sub(LENGTH);
+    let fits = u32::try_from(length).ok().filter(|_| length <= LONGEST);
+    match (fits, frame.first_chunk_mut()) {
+        (Some(length), Some(first)) => {
+            *first = length.to_be_bytes();
+            Ok(())
+        }
+        _ => Err(format!(
+            "its arguments have {length} bytes, {LONGEST} are allowed"
+        )),
+    }
+}
+
+/// Bytes as a frame.
+pub(crate) fn frame(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let mut frame = vec![0; LENGTH];
+    frame.extend_from_slice(bytes);
+    set_length(&mut frame)?;
+    Ok(frame)
+}
+
+/// One answer of a helper.
+pub(crate) enum Answer {
+    /// It has come up; the version of its Salt.
+    Up(String),
+    /// An event of what runs, by the end of its tag; more answers follow.
+    Event(String, Value),
+    /// What the work gave.
+    Value(Value),
+    /// It is not there, or refused.
+    Refused(String),
+    /// It raised another exception.
+    Failed(String),
+}
+
+/// Why a helper is of no use any more.
+pub(crate) enum Broken {
+    /// The deadline has passed.
+    Time,
+    /// The process has ended, or closed its pipes.
+    Ended,
+    /// What it says cannot be understood.
+    Answer(String),
+    /// The system refused.
+    System(io::Error),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// The ends of a helper's pipes.
+pub(crate) struct Pipes {
+    requests: ChildStdin,
+    answers: ChildStdout,
+    errors: Option<ChildStderr>,
+    /// Becomes readable when the process has ended.
+    end: OwnedFd,
+    /// What was read of answers that are not complete.
+    inbox: Vec<u8>,
+    /// What the process prints as errors.
+    pub(crate) relay: Relay,
+    /// The most memory that it has used, as it says itself, in bytes.
+    pub(crate) memory: u64,
+}
+
+impl Pipes {
+    pub(crate) fn new(
+        (requests, answers, errors): (ChildStdin, ChildStdout, ChildStderr),
+        end: OwnedFd,
+        relay: Relay,
+    ) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&requests, true)?;
+        rustix::io::ioctl_fionbio(&answers, true)?;
+        rustix::io::ioctl_fionbio(&errors, true)?;
+        Ok(Self {
+            requests,
+            answers,
+            errors: Some(errors),
+            end,
+            inbox: Vec::new(),
+            relay,
+            memory: 0,
+        })
+    }
+
+    /// Sends `request` and gives each answer to `take`, until that returns something.
+    ///
+    /// # Errors
+    /// [`Broken`]; then the process must be ended.
+    pub(crate) fn exchange<T>(
+        &mut self,
+        request: &[u8],
+        deadline: Instant,
+        take: &mut dyn FnMut(Answer) -> Option<T>,
+    ) -> Result<T, Broken> {
+        let mut rest = request;
+        // Whatever it has said before is no answer to this.
+        if !self.read()? {
+            return Err(Broken::Ended);
+        }
+        if !self.inbox.is_empty() {
+            return Err(Broken::Answer("it spoke unasked".to_owned()));
+        }
+        loop {
+            while let Some(answer) = self.answer()? {
+                if let Some(done) = take(answer) {
+                    return Ok(done);
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Broken::Time);
+            }
+            let has_ended = self.wait(left, !rest.is_empty())?;
+            let is_open = self.read()?;
+            if !is_open || has_ended {
+                // What was said last still counts.
+                while let Some(answer) = self.answer()? {
+                    if let Some(done) = take(answer) {
+                        return Ok(done);
+                    }
+                }
+                return Err(Broken::Ended);
+            }
+            rest = self.write(rest)?;
+        }
+    }
+
+    /// Whether the process ends within a time.
+    pub(crate) fn has_ended(&self, within: Duration) -> bool {
+        let Ok(within) = Timespec::try_from(within) else {
+            return false;
+        };
+        let mut end = [PollFd::new(&self.end, PollFlags::IN)];
+        poll(&mut end, Some(&within)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Waits until there is something to do. Says whether the process has ended.
+    fn wait(&self, left: Duration, is_writing: bool) -> Result<bool, Broken> {
+        let left = Timespec::try_from(left).map_err(|_| Broken::Time)?;
+        let mut waiting = vec![
+            PollFd::new(&self.end, PollFlags::IN),
+            PollFd::new(&self.answers, PollFlags::IN),
+        ];
+        let errors = self.errors.iter().map(|errors| errors.as_fd());
+        waiting.extend(errors.map(|errors| PollFd::from_borrowed_fd(errors, PollFlags::IN)));
+        if is_writing {
+            waiting.push(PollFd::new(&self.requests, PollFlags::OUT));
+        }
+        match poll(&mut waiting, Some(&left)).map_err(io::Error::from) {
+            Ok(_) => Ok(waiting.first().is_some_and(|end| !end.revents().is_empty())),
+            Err(error) if is_passing(&error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes what is there. Says whether more answers can come.
+    fn read(&mut self) -> Result<bool, Broken> {
+        let mut buffer = [0; PIECE];
+        if let Some(errors) = &mut self.errors {
+            match errors.read(&mut buffer) {
+                Ok(0) => self.errors = None,
+                Ok(count) => self.relay.take(buffer.get(..count).unwrap_or_default()),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // No more than a frame and a piece is ever kept.
+        while self.missing()? > 0 {
+            match self.answers.read(&mut buffer) {
+                Ok(0) => return Ok(false),
+                Ok(count) => {
+                    let read = buffer.get(..count).unwrap_or_default();
+                    self.inbox.extend_from_slice(read);
+                }
+                Err(error) if is_passing(&error) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives as much of `rest` as the process takes; what is left of it comes back.
+    fn write<'a>(&mut self, rest: &'a [u8]) -> Result<&'a [u8], Broken> {
+        if rest.is_empty() {
+            return Ok(rest);
+        }
+        match self.requests.write(rest) {
+            Ok(count) => Ok(rest.get(count..).unwrap_or_default()),
+            Err(error) if is_passing(&error) => Ok(rest),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Broken::Ended),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The length of the next frame, once it is known.
+    fn next_length(&self) -> Result<Option<usize>, Broken> {
+        let Some(first) = self.inbox.first_chunk() else {
+            return Ok(None);
+        };
+        let length = usize::try_from(u32::from_be_bytes(*first)).unwrap_or(usize::MAX);
+        if length > LONGEST {
+            let problem = format!("it announces {length} bytes, {LONGEST} are allowed");
+            return Err(Broken::Answer(problem));
+        }
+        Ok(Some(length))
+    }
+
+    /// How many bytes the next frame lacks at least.
+    fn missing(&self) -> Result<usize, Broken> {
+        let wanted = LENGTH + self.next_length()?.unwrap_or(0);
+        Ok(wanted.saturating_sub(self.inbox.len()))
+    }
+
+    /// The next answer, if it is complete.
+    fn answer(&mut self) -> Result<Option<Answer>, Broken> {
+        let Some(length) = self.next_length()? else {
+            return Ok(None);
+        };
+        let Some(packed) = self.inbox.get(LENGTH..LENGTH + length) else {
+            return Ok(None);
+        };
+        let value = decode_exact(packed, &LIMITS)
+            .map_err(|error| Broken::Answer(format!("it cannot be read: {error}")));
+        self.inbox.drain(..LENGTH + length);
+        let Value::Map(mut entries) = value? else {
+            return Err(Broken::Answer("it is no answer".to_owned()));
+        };
+        let mut take = |name: &str| {
+            let at = entries
+                .iter()
+                .position(|(key, _)| key.as_str() == Some(name))?;
+            Some(entries.swap_remove(at).1)
+        };
+        if let Some(memory) = take("memory").and_then(|memory| memory.as_u64()) {
+            self.memory = memory;
+        }
+        let text = |value: Value| value.as_str().unwrap_or_default().to_owned();
+        let answer = if let Some(value) = take("ok") {
+            Answer::Value(value)
+        } else if let Some(problem) = take("refused") {
+            Answer::Refused(text(problem))
+        } else if let Some(problem) = take("failed") {
+            Answer::Failed(text(problem))
+        } else if let Some(suffix) = take("event") {
+            Answer::Event(text(suffix), take("data").unwrap_or(Value::Nil))
+        } else if let Some(version) = take("up") {
+            Answer::Up(text(version))
+        } else {
+            return Err(Broken::Answer("it is no answer".to_owned()));
+        };
+        Ok(Some(answer))
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}

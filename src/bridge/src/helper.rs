@@ -1,0 +1,213 @@
+//! One helper process: its start, its requests, its end.
+//!
+//! It leads a process group, which is killed as a whole, and it gets nothing of ours but three
+//! pipes: every other descriptor is closed when it begins, and the system closes ours in it
+//! (`O_CLOEXEC`). The program goes to it over the pipe, so nobody needs to find or guard a file.
+
+use std::io;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use saltern_wire::msgpack::Value;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::exchange::{Answer, Broken, Pipes, frame};
+use crate::lane::Lane;
+use crate::relay::Relay;
+
+/// What Python is given as its program, which reads the real one.
+const BOOT: &str = include_str!("boot.py");
+/// The real one.
+const PROGRAM: &str = include_str!("bridge.py");
+
+/// Calls after which a helper is replaced, whatever it looks like.
+const MOST_CALLS: u32 = 1000;
+
+/// For so long a helper that closed its pipes may be on its way out.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// What all helpers are started with.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// The master's configuration file.
+    pub(crate) conf_file: PathBuf,
+    /// The most address space of a helper in bytes; 0 for no bound.
+    pub(crate) memory: usize,
+}
+
+/// What came of a request.
+pub(crate) type Given = Result<Value, Problem>;
+
+/// An exception.
+pub(crate) enum Problem {
+    Refused(String),
+    Failed(String),
+}
+
+/// A running helper; dropped, it is killed with what it started.
+pub(crate) struct Helper {
+    child: Child,
+    pipes: Pipes,
+    /// How it ended, once that has been asked for.
+    buried: Option<Option<ExitStatus>>,
+    calls: u32,
+    /// The compilation whose loaders it holds.
+    pub(crate) token: Option<u64>,
+}
+
+impl Helper {
+    /// Starts one, which has to [`come_up`](Self::come_up) then.
+    pub(crate) fn spawn(python: &Path, lane: Lane) -> io::Result<Self> {
+        let mut child = Command::new(python)
+            .args(["-I", "-c", BOOT])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let relay = Relay::new(lane, child.id());
+        let ends = child.stdin.take().zip(child.stdout.take());
+        let ends = ends.zip(child.stderr.take());
+        let piped = ends.ok_or_else(|| io::Error::other("it has no pipes"));
+        let pipes = piped.and_then(|((requests, answers), errors)| {
+            let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+            Pipes::new((requests, answers, errors), end, relay)
+        });
+        match pipes {
+            Ok(pipes) => Ok(Self {
+                child,
+                pipes,
+                buried: None,
+                calls: 0,
+                token: None,
+            }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until it has loaded Salt.
+    pub(crate) fn come_up(
+        &mut self,
+        lane: Lane,
+        settings: &Settings,
+        deadline: Instant,
+    ) -> Result<(), Broken> {
+        let first = opening(lane, settings).map_err(Broken::Answer)?;
+        let version = self
+            .pipes
+            .exchange(&first, deadline, &mut |answer| match answer {
+                Answer::Up(version) => Some(version),
+                _ => None,
+            })?;
+        let pid = self.pid();
+        tracing::info!(lane = lane.name(), pid, version, "a Python helper is up");
+        Ok(())
+    }
+
+    /// Its process id, which is also that of its group.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Does a request; events on the way go to `tell`.
+    pub(crate) fn call(
+        &mut self,
+        request: &[u8],
+        deadline: Instant,
+        tell: &mut dyn FnMut(&str, Value),
+    ) -> Result<Given, Broken> {
+        self.calls = self.calls.saturating_add(1);
+        self.pipes
+            .exchange(request, deadline, &mut |answer| match answer {
+                Answer::Value(value) => Some(Ok(value)),
+                Answer::Refused(problem) => Some(Err(Problem::Refused(problem))),
+                Answer::Failed(problem) => Some(Err(Problem::Failed(problem))),
+                Answer::Event(suffix, data) => {
+                    tell(&suffix, data);
+                    None
+                }
+                Answer::Up(_) => None,
+            })
+    }
+
+    /// Whether it is still there.
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.pipes.has_ended(Duration::ZERO)
+    }
+
+    /// Whether it has served long enough, or holds more memory than it ever should again.
+    pub(crate) fn is_worn(&self, lane: Lane, settings: &Settings) -> bool {
+        let half = (settings.memory / 2) as u64;
+        let is_large = !lane.forks() && half > 0 && self.pipes.memory > half;
+        is_large || self.calls >= MOST_CALLS
+    }
+
+    /// How many of its lines the log had no room for since the last time.
+    pub(crate) fn dropped_lines(&mut self) -> u64 {
+        self.pipes.relay.dropped()
+    }
+
+    /// Ends it and says how it ended, as the end of a sentence.
+    pub(crate) fn epitaph(mut self, broken: &Broken) -> String {
+        if matches!(broken, Broken::Ended) {
+            // One that only closed its pipes is on its way out, with a status that says more.
+            self.pipes.has_ended(LAST_WORDS);
+        }
+        let status = self.bury();
+        let said = self.pipes.relay.last_error();
+        let said = said.map_or_else(String::new, |line| format!(": {line}"));
+        match broken {
+            Broken::Time => "took too long".to_owned(),
+            Broken::Ended => format!("{}{said}", how(status)),
+            Broken::Answer(problem) => format!("gave an answer of no use: {problem}"),
+            Broken::System(error) => format!("cannot be spoken to: {error}"),
+        }
+    }
+
+    /// Kills the group, and waits for the process only then: until it is waited for, nobody else
+    /// can have its number.
+    fn bury(&mut self) -> Option<ExitStatus> {
+        if self.buried.is_none() {
+            // It may be gone already, which is what is wanted.
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            self.buried = Some(self.child.wait().ok());
+        }
+        self.buried.flatten()
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.bury();
+    }
+}
+
+/// What every helper is given first: the program and its settings.
+pub(crate) fn opening(lane: Lane, settings: &Settings) -> Result<Vec<u8>, String> {
+    let settings = json!({
+        "conf_file": settings.conf_file,
+        "memory": settings.memory,
+        "forks": lane.forks(),
+    });
+    let mut first = frame(PROGRAM.as_bytes())?;
+    first.extend(frame(settings.to_string().as_bytes())?);
+    Ok(first)
+}
+
+fn how(status: Option<ExitStatus>) -> String {
+    let signal = status.and_then(|status| status.signal());
+    let code = status.and_then(|status| status.code());
+    match (signal, code) {
+        (Some(signal), _) => format!("was ended by signal {signal}"),
+        (None, Some(code)) => format!("ended with code {code}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

@@ -1,0 +1,145 @@
+//! Finds the Python of the site's Salt installation.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use saltern_config::PythonBridge;
+
+/// Where Salt's own packages put theirs.
+const PACKAGED: &str = "/opt/saltstack/salt/bin/python3";
+/// The system's.
+const SYSTEM: &str = "/usr/bin/python3";
+/// Programs of Salt whose first line names their Python.
+const PROGRAMS: [&str; 2] = ["salt-call", "salt-master"];
+/// The longest first line that is read.
+const LONGEST_LINE: u64 = 512;
+/// How long a Python may take to say whether it has Salt.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Succeeds in a Python that has Salt; finding it is enough.
+const QUESTION: &str =
+    "import importlib.util as u; raise SystemExit(u.find_spec('salt.config') is None)";
+
+/// The Python of the option, or what stands in the usual places of a system with this `PATH`.
+///
+/// # Errors
+/// The end of a sentence about where it was looked for.
+pub(crate) fn find(option: &PythonBridge, path: Option<&OsStr>) -> Result<PathBuf, String> {
+    match option {
+        PythonBridge::Off => Err("the option is off".to_owned()),
+        PythonBridge::At(place) => {
+            let python = python_at(place)
+                .ok_or_else(|| format!("there is no Python at \"{}\"", place.display()))?;
+            if has_salt(&python) {
+                Ok(python)
+            } else {
+                let python = python.display();
+                Err(format!("Salt cannot be imported by \"{python}\""))
+            }
+        }
+        PythonBridge::Auto => {
+            let mut places = vec![PathBuf::from(PACKAGED)];
+            places.extend(by_programs(path));
+            places.push(PathBuf::from(SYSTEM));
+            let found = places.into_iter().find(|place| has_salt(place));
+            found.ok_or_else(|| "no Salt installation was found".to_owned())
+        }
+    }
+}
+
+/// The Python itself, or that of an installation or a virtual environment.
+fn python_at(place: &Path) -> Option<PathBuf> {
+    if place.is_file() {
+        return Some(place.to_owned());
+    }
+    let below = ["bin/python3", "salt/bin/python3"];
+    let below = below.iter().map(|name| place.join(name));
+    below.into_iter().find(|path| path.is_file())
+}
+
+/// The interpreters that the first lines of Salt's programs name.
+fn by_programs(path: Option<&OsStr>) -> Vec<PathBuf> {
+    let directories = path.into_iter().flat_map(std::env::split_paths);
+    let programs = directories.flat_map(|directory| PROGRAMS.map(|name| directory.join(name)));
+    programs
+        .filter_map(|program| interpreter_of(&program))
+        .collect()
+}
+
+fn interpreter_of(program: &Path) -> Option<PathBuf> {
+    let mut line = String::new();
+    let file = File::open(program).ok()?;
+    BufReader::new(file.take(LONGEST_LINE))
+        .read_line(&mut line)
+        .ok()?;
+    let interpreter = line.strip_prefix("#!")?.split_whitespace().next()?;
+    let name = Path::new(interpreter).file_name()?.to_str()?;
+    name.starts_with("python")
+        .then(|| PathBuf::from(interpreter))
+}
+
+fn has_salt(python: &Path) -> bool {
+    let child = Command::new(python)
+        .args(["-I", "-c", QUESTION])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = child else {
+        return false;
+    };
+    let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).is_ok_and(|end| {
+        let patience = Timespec::try_from(PATIENCE).ok();
+        poll(&mut [PollFd::new(&end, PollFlags::IN)], patience.as_ref()).is_ok_and(|n| n > 0)
+    });
+    if !ended {
+        let _ = child.kill();
+    }
+    child.wait().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn program(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().expect("a directory")).expect("it can be made");
+        fs::write(path, text).expect("it can be written");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    }
+
+    #[test]
+    fn an_installation_is_found_by_its_path_or_by_its_programs() {
+        let top = tempfile::tempdir().expect("a directory");
+        let python = top.path().join("salt/bin/python3");
+        program(&python, "#!/bin/sh\nexit 0\n");
+        for place in ["", "salt", "salt/bin/python3"] {
+            let found = find(&PythonBridge::At(top.path().join(place)), None);
+            assert_eq!(found.as_ref(), Ok(&python), "{place}");
+        }
+        let script = format!("#!{} -I\nimport salt\n", python.display());
+        program(&top.path().join("bin/salt-call"), &script);
+        let found = by_programs(Some(top.path().join("bin").as_os_str()));
+        assert_eq!(found, [python]);
+    }
+
+    #[test]
+    fn what_is_no_python_with_salt_is_refused_by_its_path() {
+        let top = tempfile::tempdir().expect("a directory");
+        let python = top.path().join("python3");
+        program(&python, "#!/bin/sh\nexit 1\n");
+        let error = find(&PythonBridge::At(python), None).expect_err("it has no Salt");
+        assert!(error.contains("cannot be imported"), "{error}");
+        let error = find(&PythonBridge::At(top.path().join("no")), None).expect_err("no such file");
+        assert!(error.contains("there is no Python"), "{error}");
+    }
+}

@@ -1,0 +1,27 @@
+//! What only Python can run, run by the site's own Salt installation beside the master.
+//!
+//! A [`Bridge`] is two pools of helper processes ([`Lane`]): one for what pillars wait for
+//! (renderers, external pillars, functions, tops), one for functions of the master that users run,
+//! which may take hours and must not hold up the others. A piece of [`Work`] goes to a helper over a
+//! pipe and comes back as a value or a [`BridgeError`] that names the module; it never gets
+//! further than one process, and is never tried twice. Calls block: who calls has threads for it.
+//!
+//! Nothing here knows what a pillar or a runner is, nor decides who may ask for what: native code
+//! comes first and calls here for the names that it does not have.
+//!
+//! Suggested reading order: `work`, `bridge.py`, `helper`, `lane`, `pool`.
+#![warn(clippy::indexing_slicing)]
+
+mod error;
+mod exchange;
+mod helper;
+mod installation;
+mod lane;
+mod metrics;
+mod pool;
+mod relay;
+mod work;
+
+pub use error::BridgeError;
+pub use pool::Bridge;
+pub use work::{Call, Subject, Work};

@@ -1,0 +1,222 @@
+//! Helpers here are shell scripts that speak just enough of the protocol, so that each can
+//! misbehave in its own way. Salt itself is in `tests/stock.rs`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::mpsc;
+use std::thread;
+
+use saltern_config::load_master;
+use tempfile::TempDir;
+
+use super::*;
+use crate::helper::opening;
+use crate::{Call, Subject};
+
+const LONG: Duration = Duration::from_secs(600);
+const SHORT: Duration = Duration::from_millis(300);
+
+/// Answers of a helper in shell, as `printf` writes them.
+const UP: &str = r"printf '\000\000\000\006\201\242up\241x'";
+const OK: &str = r"printf '\000\000\000\005\201\242ok\303'";
+/// Waits for a request.
+const READ: &str = "head -c {request} >/dev/null";
+
+/// A bridge whose Python is a shell script that has read what every helper is given first; `{top}`
+/// in it is a directory of the test, `{request}` the length of the request of [`ask`].
+fn bridge(script: &str, options: &str) -> (TempDir, Bridge) {
+    let top = tempfile::tempdir().expect("a directory");
+    let python = top.path().join("python3");
+    let conf = top.path().join("master");
+    let root = top.path().display();
+    let text = match options.contains("python_bridge:") {
+        true => format!("root_dir: {root}\n{options}\n"),
+        false => format!("root_dir: {root}\npython_bridge: {root}/python3\n{options}\n"),
+    };
+    fs::write(&conf, text).expect("it can be written");
+    let loaded = load_master(top.path());
+    let config = loaded.unwrap_or_else(|errors| panic!("{errors}")).config;
+    let bridge = Bridge::new(&config);
+    let first = opening(Lane::Pillar, &bridge.settings).expect("it fits");
+    let request = question(|work| work.pack()).expect("it fits");
+    let script = script
+        .replace("{top}", &root.to_string())
+        .replace("{request}", &request.len().to_string());
+    let text = format!(
+        "#!/bin/sh\ncase \"$3\" in *find_spec*) exit 0;; esac\nhead -c {} >/dev/null\n{script}\n",
+        first.len()
+    );
+    fs::write(&python, text).expect("it can be written");
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    (top, bridge)
+}
+
+/// The one question of these tests. Its length is the same each time: tokens of this few
+/// compilations take one byte.
+fn question<T>(ask: impl FnOnce(&Work<'_>) -> T) -> T {
+    let subject = Subject::new("m1", Value::Nil.into(), Value::Nil.into());
+    ask(&Work::Has {
+        subject: &subject,
+        name: "custom.fun",
+    })
+}
+
+fn ask(bridge: &Bridge, within: Duration) -> Result<Value, BridgeError> {
+    question(|work| bridge.call(work, within))
+}
+
+fn lines(top: &TempDir, name: &str) -> usize {
+    fs::read_to_string(top.path().join(name)).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+fn a_helper_serves_one_call_after_the_other() {
+    let script = format!("echo >>{{top}}/starts; {UP}; while :; do {READ}; {OK}; done");
+    let (top, bridge) = bridge(&script, "");
+    for _ in 0..3 {
+        assert_eq!(ask(&bridge, LONG), Ok(Value::Bool(true)));
+    }
+    assert_eq!(lines(&top, "starts"), 1);
+}
+
+#[test]
+fn a_helper_that_dies_fails_its_call_and_no_other() {
+    // The first one dies when it is asked, the next ones answer.
+    let script = format!(
+        "echo >>{{top}}/starts; {UP}; {READ}; \
+         test -e {{top}}/died || {{ : >{{top}}/died; echo oops >&2; kill -9 $$; }}; \
+         {OK}; cat >/dev/null"
+    );
+    let (top, bridge) = bridge(&script, "");
+    let error = ask(&bridge, LONG).expect_err("it dies");
+    assert_eq!(
+        error.to_string(),
+        "the Python helper that ran the function \"custom.fun\" was ended by signal 9: oops"
+    );
+    assert_eq!(ask(&bridge, LONG), Ok(Value::Bool(true)));
+    assert_eq!(lines(&top, "starts"), 2);
+}
+
+#[test]
+fn a_helper_that_hangs_is_killed_with_its_children_at_the_deadline() {
+    // The child holds the pipe for as long as it lives.
+    let script = format!("mkfifo {{top}}/held; {UP}; sleep 600 >{{top}}/held & wait");
+    let (top, bridge) = bridge(&script, "");
+    let held = top.path().join("held");
+    let reading = thread::spawn(move || {
+        loop {
+            match fs::read(&held) {
+                Ok(bytes) => return bytes,
+                Err(_) => thread::yield_now(),
+            }
+        }
+    });
+    let error = ask(&bridge, SHORT).expect_err("it hangs");
+    assert!(matches!(error, BridgeError::Timeout { .. }), "{error}");
+    // Ends when nobody has the pipe any more.
+    assert!(reading.join().expect("no panic").is_empty());
+}
+
+#[test]
+fn a_helper_that_speaks_unasked_is_not_believed() {
+    let script = format!("{UP}; {READ}; {OK}; {OK}; : >{{top}}/said; {READ}; {OK}");
+    let (top, bridge) = bridge(&script, "");
+    assert_eq!(ask(&bridge, LONG), Ok(Value::Bool(true)));
+    while !top.path().join("said").exists() {
+        thread::yield_now();
+    }
+    // Else this would be the answer to a question that was not asked yet.
+    let error = ask(&bridge, LONG)
+        .expect_err("it spoke unasked")
+        .to_string();
+    assert!(error.contains("unasked"), "{error}");
+}
+
+#[test]
+fn no_announced_length_is_believed() {
+    let script = format!(r"{UP}; {READ}; printf '\377\377\377\377'; cat >/dev/null");
+    let (_top, bridge) = bridge(&script, "");
+    let error = ask(&bridge, LONG).expect_err("it lies").to_string();
+    assert!(error.contains("announces 4294967295 bytes"), "{error}");
+}
+
+#[test]
+fn one_that_does_not_come_up_is_not_started_again_at_once() {
+    let script = "echo >>{top}/starts; printf '\\001ESalt is broken\\n' >&2; exit 3";
+    let (top, bridge) = bridge(script, "");
+    for _ in 0..2 {
+        let error = ask(&bridge, LONG).expect_err("it does not come up");
+        assert_eq!(
+            error.to_string(),
+            "the function \"custom.fun\" cannot be run: the Python helper (option \
+             \"python_bridge\") ended with code 3: Salt is broken"
+        );
+    }
+    assert_eq!(lines(&top, "starts"), 1);
+}
+
+#[test]
+fn helpers_that_die_too_often_are_given_up_for_a_while() {
+    let script = format!("echo >>{{top}}/starts; {UP}; {READ}; exit 1");
+    let (top, bridge) = bridge(&script, "");
+    for _ in 0..MOST_DEATHS {
+        let error = ask(&bridge, LONG).expect_err("it dies");
+        assert!(matches!(error, BridgeError::Died { .. }), "{error}");
+    }
+    let error = ask(&bridge, LONG).expect_err("it is given up");
+    assert!(matches!(error, BridgeError::NoHelper { .. }), "{error}");
+    assert_eq!(lines(&top, "starts"), MOST_DEATHS);
+}
+
+#[test]
+fn who_waits_has_his_own_deadline_and_stop_ends_all() {
+    let script = format!("{UP}; : >{{top}}/up; sleep 600");
+    let (top, bridge) = bridge(&script, "python_bridge_processes: 1");
+    let (say, said) = mpsc::channel();
+    thread::scope(|scope| {
+        let bridge = &bridge;
+        scope.spawn(move || say.send(ask(bridge, LONG)).expect("the test listens"));
+        while !top.path().join("up").exists() {
+            thread::yield_now();
+        }
+        // The only helper is taken.
+        let error = ask(bridge, SHORT).expect_err("it waits in vain");
+        assert!(matches!(error, BridgeError::Timeout { .. }), "{error}");
+        bridge.stop();
+        let error = said.recv().expect("it ends").expect_err("it was ended");
+        assert!(matches!(error, BridgeError::Stopped { .. }), "{error}");
+    });
+    let error = ask(&bridge, LONG).expect_err("it is over");
+    assert!(matches!(error, BridgeError::Stopped { .. }), "{error}");
+}
+
+#[test]
+fn users_functions_have_helpers_of_their_own() {
+    let script = format!("{UP}; {READ}; {OK}; cat >/dev/null");
+    let (_top, bridge) = bridge(&script, "");
+    bridge.stop_runs();
+    let call = Call {
+        fun: "state.orchestrate".to_owned(),
+        positional: Vec::new(),
+        named: Vec::new(),
+        jid: "20200101000000000000".to_owned(),
+        tag: "salt/run/20200101000000000000".to_owned(),
+        user: "root".to_owned(),
+    };
+    let error = bridge.call(&Work::Runner(&call), LONG);
+    assert!(
+        matches!(error, Err(BridgeError::Stopped { .. })),
+        "{error:?}"
+    );
+    assert_eq!(ask(&bridge, LONG), Ok(Value::Bool(true)));
+}
+
+#[test]
+fn without_an_installation_the_error_names_what_was_asked_for_and_the_option() {
+    let (_top, bridge) = bridge("", "python_bridge: false");
+    assert_eq!(
+        ask(&bridge, LONG).expect_err("it is off").to_string(),
+        "the function \"custom.fun\" can only be run by Python, and the option \"python_bridge\" \
+         is off"
+    );
+}

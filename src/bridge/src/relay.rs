@@ -1,0 +1,137 @@
+//! What helpers print as errors, line by line into the log, and no more of it than the log can
+//! bear.
+//!
+//! Lines that begin with a mark are records of Salt's own log with their level; the others were
+//! printed by modules. Salt's errors are warnings here: whoever asked is told of his own failure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::lane::Lane;
+
+/// The longest line that is kept, in bytes.
+const LONGEST: usize = 4096;
+/// Lines of one helper in [`WINDOW`].
+const MOST: u32 = 200;
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// What begins a line that bears its level.
+const MARK: u8 = 1;
+
+/// The lines of one helper.
+pub(crate) struct Relay {
+    lane: Lane,
+    pid: u32,
+    line: Vec<u8>,
+    /// The last line that was an error.
+    last_error: Option<String>,
+    window: Instant,
+    told: u32,
+    /// Lines left out since anybody asked.
+    dropped: u64,
+}
+
+impl Relay {
+    pub(crate) fn new(lane: Lane, pid: u32) -> Self {
+        Self {
+            lane,
+            pid,
+            line: Vec::new(),
+            last_error: None,
+            window: Instant::now(),
+            told: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Takes what was printed.
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match byte {
+                b'\n' => self.end_line(),
+                byte if self.line.len() < LONGEST => self.line.push(*byte),
+                _ => {}
+            }
+        }
+    }
+
+    /// The last error that was printed; the beginning of a line counts as one.
+    pub(crate) fn last_error(&mut self) -> Option<String> {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+        self.last_error.take()
+    }
+
+    /// How many lines were left out since the last time.
+    pub(crate) fn dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let (level, text) = match line.split_first() {
+            Some((&MARK, [level, text @ ..])) => (*level, text),
+            _ => (b'-', line.as_slice()),
+        };
+        let text = String::from_utf8_lossy(text);
+        if text.is_empty() || !self.is_in_time() {
+            return;
+        }
+        let (lane, pid) = (self.lane.name(), self.pid);
+        match level {
+            b'E' => {
+                tracing::warn!(lane, pid, "python: {text}");
+                self.last_error = Some(text.into_owned());
+            }
+            b'W' => tracing::info!(lane, pid, "python: {text}"),
+            b'D' => tracing::debug!(lane, pid, "python: {text}"),
+            _ => {
+                tracing::info!(lane, pid, "python printed: {text}");
+                self.last_error = Some(text.into_owned());
+            }
+        }
+    }
+
+    fn is_in_time(&mut self) -> bool {
+        let now = Instant::now();
+        if now.duration_since(self.window) >= WINDOW {
+            self.window = now;
+            self.told = 0;
+        }
+        self.told = self.told.saturating_add(1);
+        if self.told > MOST {
+            self.dropped += 1;
+        }
+        self.told <= MOST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_beyond_the_bound_are_counted_until_the_window_is_over() {
+        let mut relay = Relay::new(Lane::Pillar, 1);
+        for _ in 0..MOST + 5 {
+            relay.take(b"a line\n");
+        }
+        assert_eq!(relay.dropped(), 5);
+        assert_eq!(relay.dropped(), 0);
+        tokio::time::advance(WINDOW).await;
+        relay.take(b"another\n");
+        assert_eq!(relay.dropped(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_error_is_known_and_lines_are_cut() {
+        let mut relay = Relay::new(Lane::Pillar, 1);
+        relay.take(b"\x01Eit is br");
+        relay.take(b"oken\n\x01Wa warning\n");
+        assert_eq!(relay.last_error().as_deref(), Some("it is broken"));
+        relay.take(&[b'x'; LONGEST * 2]);
+        assert_eq!(relay.last_error().map(|line| line.len()), Some(LONGEST));
+    }
+}
