@@ -50,7 +50,13 @@ const NOT_FOR: &[(&str, &[&str])] = &[
     // Starts processes and nothing else; knows no minion, key or job.
     (
         "saltern-bridge",
-        &["actix", "saltern-model", "saltern-store", "rusqlite", "socket2"],
+        &[
+            "actix",
+            "saltern-model",
+            "saltern-store",
+            "rusqlite",
+            "socket2",
+        ],
     ),
     ("saltern-policy", &["actix", "tokio", "rusqlite"]),
     ("saltern-content", &["actix", "socket2", "rusqlite"]),

@@ -27,7 +27,8 @@
 //! Started from the sink backwards, stopped in reverse. First no new requests and no new events of
 //! local programs; then the router hands over what waits, the workers empty their mailboxes, the
 //! tracker its own, the store commits, the mirror notes its place, the publish port writes out
-//! what is queued, and last the bus does so and waits until the last answer has left.
+//! what is queued, and last the bus does so and waits until the last answer has left. What users
+//! run in Python is ended first of all; the other helpers of the bridge, when nobody asks any more.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use actix::{Addr, Recipient};
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
+use saltern_bridge::Bridge;
 use saltern_config::{LocalCacheMirror, MasterConfig};
 use saltern_requests::{MasterFleet, Services, Stores};
 use saltern_runners::{Knowledge, Runners};
@@ -121,6 +123,7 @@ pub struct Master {
     tree: Tree,
     config: Arc<MasterConfig>,
     stop: CancellationToken,
+    bridge: Arc<Bridge>,
     requests: SocketAddr,
     publish: SocketAddr,
 }
@@ -157,6 +160,7 @@ impl Master {
             registry: parts.registry.clone(),
         };
         control::serve(doors.control, control, stop.clone());
+        let bridge = parts.stores.bridge.clone();
         let plan = Plan {
             root: tree.root(),
             config: parts.config.clone(),
@@ -177,6 +181,7 @@ impl Master {
             tree,
             config,
             stop,
+            bridge,
             requests,
             publish,
         })
@@ -218,13 +223,25 @@ impl Master {
     /// budget. A second call, while the first is under way, stops everybody at once.
     pub async fn shutdown(&self) {
         self.stop.cancel();
+        // A run in Python may take hours more; a pillar in Python has its time, as any other.
+        self.with_bridge(Bridge::stop_runs).await;
         let stopped = self.tree.shutdown().await;
+        self.with_bridge(Bridge::stop).await;
         if !stopped.is_clean() {
             tracing::warn!(
                 "the master did not stop in time; what was not stored was not acknowledged"
             );
         }
         EventSockets::remove(&self.config.sock_dir);
+    }
+}
+
+impl Master {
+    /// Does something to the bridge that waits for processes, on a thread that may wait.
+    async fn with_bridge(&self, work: fn(&Bridge)) {
+        let bridge = self.bridge.clone();
+        // Only a panic in it fails it, which is in the log.
+        let _ = tokio::task::spawn_blocking(move || work(&bridge)).await;
     }
 }
 

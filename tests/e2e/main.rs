@@ -4,6 +4,7 @@
 mod api;
 mod bad_input;
 mod batch;
+mod bridge;
 mod demo;
 mod differential;
 mod durability;

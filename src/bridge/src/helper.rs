@@ -63,7 +63,7 @@ impl Helper {
     /// Starts one, which has to [`come_up`](Self::come_up) then.
     pub(crate) fn spawn(python: &Path, lane: Lane) -> io::Result<Self> {
         let mut child = Command::new(python)
-            .args(["-I", "-c", BOOT])
+            .args(["-I", "-W", "ignore::DeprecationWarning", "-c", BOOT])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -125,6 +125,8 @@ impl Helper {
         tell: &mut dyn FnMut(&str, Value),
     ) -> Result<Given, Broken> {
         self.calls = self.calls.saturating_add(1);
+        // What it printed for others is no reason for its end now.
+        self.pipes.relay.last_error();
         self.pipes
             .exchange(request, deadline, &mut |answer| match answer {
                 Answer::Value(value) => Some(Ok(value)),

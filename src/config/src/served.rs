@@ -25,6 +25,9 @@ const EXT_PILLARS: [&str; 8] = [
 /// The modules of `master_tops` that are built in.
 const MASTER_TOPS: [&str; 1] = ["ext_nodes"];
 
+/// The renderers that are built in.
+const RENDERERS: [&str; 6] = ["jinja", "yaml", "json", "gpg", "yaml_jinja", "json_jinja"];
+
 /// The ways to merge pillars.
 const STRATEGIES: [&str; 6] = ["smart", "aggregate", "recurse", "overwrite", "list", "none"];
 
@@ -32,6 +35,7 @@ const STRATEGIES: [&str; 6] = ["smart", "aggregate", "recurse", "overwrite", "li
 pub(crate) fn values(reader: &mut Reader<'_>) {
     master_tops(reader);
     ext_pillar(reader);
+    renderer(reader);
     pillars(reader);
     nodegroups(reader);
     mine_get(reader);
@@ -64,11 +68,8 @@ fn master_tops(reader: &mut Reader<'_>) {
         .filter(|module| !MASTER_TOPS.contains(&module.as_str()))
         .collect();
     for module in others {
-        let message = format!(
-            "\"{module}\" is not built in, only {}; no minion gets states while it is there",
-            MASTER_TOPS.join(", ")
-        );
-        warn(reader, name, message);
+        let without = "no minion gets states while it is there";
+        needs_python(reader, name, &module, &MASTER_TOPS, without);
     }
 }
 
@@ -101,12 +102,43 @@ fn ext_pillar(reader: &mut Reader<'_>) {
             if excluded.contains(&module.as_str()) || EXT_PILLARS.contains(&module.as_str()) {
                 continue;
             }
-            let message = format!(
-                "\"{module}\" is not built in, only {}; every pillar tells of it as an error",
-                EXT_PILLARS.join(", ")
-            );
-            warn(reader, name, message);
+            let without = "every pillar tells of it as an error";
+            needs_python(reader, name, &module, &EXT_PILLARS, without);
         }
+    }
+}
+
+fn renderer(reader: &mut Reader<'_>) {
+    let name = "renderer";
+    let pipeline = written(reader, name).and_then(Node::as_str);
+    for stage in pipeline.into_iter().flat_map(|text| text.split('|')) {
+        let renderer = stage.split_whitespace().next().unwrap_or_default();
+        if !renderer.is_empty() && !RENDERERS.contains(&renderer) {
+            let without = "files that name no other are errors";
+            needs_python(reader, name, renderer, &RENDERERS, without);
+        }
+    }
+}
+
+/// A module that only Python can run: a hint, or a warning where no Python may run.
+fn needs_python(
+    reader: &mut Reader<'_>,
+    name: &str,
+    module: &str,
+    built_in: &[&str],
+    without: &str,
+) {
+    let is_off = |node: &Node| matches!(node.value, NodeValue::Bool(false));
+    let is_off = reader.applies("python_bridge").is_some_and(is_off);
+    let built_in = built_in.join(", ");
+    if is_off {
+        let message = format!(
+            "\"{module}\" is not built in, only {built_in}, and python_bridge is off; {without}"
+        );
+        warn(reader, name, message);
+    } else {
+        let message = format!("\"{module}\" is not built in and needs Python (python_bridge)");
+        reader.find(Severity::Info, name, message);
     }
 }
 

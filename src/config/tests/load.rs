@@ -328,9 +328,19 @@ fn warnings(text: &str) -> Vec<String> {
 #[test]
 fn values_of_options_that_are_served_in_part() {
     for (text, option) in [
-        ("master_tops: {cobbler: {}}\n", "master_tops: \"cobbler\""),
+        (
+            "master_tops: {cobbler: {}}\npython_bridge: false\n",
+            "master_tops: \"cobbler\"",
+        ),
         ("master_tops: [x]\n", "master_tops: "),
-        ("ext_pillar: [{consul: x}]\n", "ext_pillar: \"consul\""),
+        (
+            "ext_pillar: [{consul: x}]\npython_bridge: off\n",
+            "ext_pillar: \"consul\"",
+        ),
+        (
+            "renderer: mako|yaml\npython_bridge: false\n",
+            "renderer: \"mako\"",
+        ),
         ("ext_pillar: [git]\n", "ext_pillar: an entry"),
         ("ext_pillar: {git: x}\n", "ext_pillar: "),
         (
@@ -359,6 +369,8 @@ fn values_of_options_that_are_served_in_part() {
         "master_tops: {ext_nodes: /bin/true}\n",
         "ext_pillar: [{cmd_yaml: 'x'}, {stack: /x}, {git: [main x]}]\n",
         "ext_pillar: [{consul: x}]\nexclude_ext_pillar: [consul]\n",
+        // Only hints: Python runs them.
+        "master_tops: {cobbler: {}}\next_pillar: [{consul: x}]\nrenderer: mako|yaml\n",
         "pillar_cache: True\npillar_cache_backend: memory\n",
         "pillar_source_merging_strategy: list\n",
         "nodegroups: {a: 'web* or L@x', b: ['N@a', 'or', 'c']}\n",

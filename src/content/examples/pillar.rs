@@ -108,6 +108,7 @@ fn main() {
         files: Arc::new(FileServer::new(&config, clock.clone()).expect("a file server")),
         ext: ExtPillars::new(&config).expect("external pillars"),
         site: Arc::new(NoSite),
+        bridge: None,
     };
     let pillars = Pillars::new(&config, parts).expect("pillars");
     let request = PillarRequest {

@@ -46,6 +46,7 @@ fn main() {
             loader: Arc::new(NoTemplates),
             clock: Clock::system(),
             limits: Limits::DEFAULT,
+            python: None,
         };
         context.set("saltenv", Value::from("base"));
         context.set("sls", Value::from("site.web"));

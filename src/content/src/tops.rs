@@ -4,18 +4,20 @@
 //! The classifier is a program of the site. It gets the minion's id, the one that the channel
 //! vouches for, as its last argument and without a shell; stock takes the id out of the minion's
 //! own options. It has a bounded time and output, so whoever calls must be a thread that may wait.
-//! Other `master_tops` modules are Python code and cannot run here: they are named, so that nobody
-//! takes half of a minion's states for all of them.
+//! Other `master_tops` modules are Python code, which the bridge runs after it. If one fails, a minion
+//! gets no states: nobody should take half of them for all.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use saltern_bridge::{Bridge, BridgeError, Work};
 use saltern_config::MasterConfig;
 use saltern_config::yaml::{Limits, Node, parse};
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
 use crate::ext_pillar::words;
+use crate::pillar::merge::{Strategy, merge};
 use crate::render::data::from_yaml;
 use crate::render::process;
 
@@ -47,6 +49,9 @@ pub enum TopsError {
     /// It says so itself.
     #[error("the classifier ended with code {0:?}")]
     Code(Option<i32>),
+    /// A module in Python failed, or there is no Python to run it.
+    #[error(transparent)]
+    Python(#[from] BridgeError),
     /// What it prints is no YAML.
     #[error("the classifier's output cannot be read: {0}")]
     Output(String),
@@ -73,19 +78,42 @@ impl MasterTops {
 
     /// Whether no minion is ever given a state.
     pub fn is_empty(&self) -> bool {
-        self.ext_nodes.is_none()
+        self.ext_nodes.is_none() && self.others.is_empty()
     }
 
-    /// The modules in the option that this master does not have.
-    pub fn not_served(&self) -> &[String] {
-        &self.others
+    /// The modules in the option that only Python can run, and why they cannot be run now, if that
+    /// is known.
+    pub fn not_served(&self, bridge: &Bridge) -> Option<(&[String], BridgeError)> {
+        let name = self.others.first()?;
+        let work = Work::Tops {
+            name,
+            opts: &Value::Nil,
+        };
+        Some((&self.others, bridge.refusal(&work)?))
     }
 
-    /// The states of a minion, by environment. Blocks for as long as the classifier takes.
+    /// The states of a minion with these options, by environment. Blocks for as long as the
+    /// classifiers take.
     ///
     /// # Errors
-    /// Where stock logs one and adds nothing.
-    pub fn states(&self, minion: &MinionId) -> Result<Value, TopsError> {
+    /// Where stock logs one and goes on with what the other modules give.
+    pub fn states(
+        &self,
+        minion: &MinionId,
+        opts: &Value,
+        bridge: &Bridge,
+    ) -> Result<Value, TopsError> {
+        let mut states = self.by_ext_nodes(minion)?;
+        for name in &self.others {
+            let given = bridge.call(&Work::Tops { name, opts }, TIME)?;
+            if given.is_truthy() {
+                states = merge(states, given, Strategy::Recurse, true);
+            }
+        }
+        Ok(states)
+    }
+
+    fn by_ext_nodes(&self, minion: &MinionId) -> Result<Value, TopsError> {
         let Some(words) = &self.ext_nodes else {
             return Ok(Value::Map(Vec::new()));
         };
@@ -134,7 +162,7 @@ mod tests {
     }
 
     fn states(script: &str, id: &str) -> Result<Value, TopsError> {
-        tops(&["/bin/sh", "-c", script, "sh"]).states(&MinionId::parse(id).expect("an id"))
+        tops(&["/bin/sh", "-c", script, "sh"]).by_ext_nodes(&MinionId::parse(id).expect("an id"))
     }
 
     fn given(environment: &str, classes: &[&str]) -> Value {
@@ -180,8 +208,11 @@ mod tests {
         ));
         assert!(matches!(states("yes", "m1"), Err(TopsError::Program(_))));
         let m1 = MinionId::parse("m1").expect("an id");
-        assert!(matches!(tops(&[]).states(&m1), Err(TopsError::Command)));
-        let missing = tops(&["/no/such/program"]).states(&m1);
+        assert!(matches!(
+            tops(&[]).by_ext_nodes(&m1),
+            Err(TopsError::Command)
+        ));
+        let missing = tops(&["/no/such/program"]).by_ext_nodes(&m1);
         assert!(matches!(missing, Err(TopsError::Program(_))));
     }
 }

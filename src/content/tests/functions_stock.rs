@@ -127,6 +127,7 @@ fn context(document: &Value, root: &Path) -> Context {
         loader: Arc::new(NoTemplates),
         clock: Clock::system(),
         limits: Limits::DEFAULT,
+        python: None,
     };
     context.values.push(("grains".to_owned(), facts.grains));
     context.values.push(("pillar".to_owned(), facts.pillar));

@@ -68,6 +68,7 @@ impl Master {
             files: Arc::new(FileServer::new(&config, self.clock.clone()).unwrap()),
             ext: ExtPillars::new(&config).unwrap(),
             site: Arc::new(NoSite),
+            bridge: None,
         };
         Pillars::new(&config, parts)
     }

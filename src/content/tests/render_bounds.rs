@@ -30,6 +30,7 @@ fn context(limits: Limits) -> Context {
         loader: Arc::new(Outside),
         clock: Clock::system(),
         limits,
+        python: None,
     }
 }
 

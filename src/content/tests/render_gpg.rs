@@ -41,6 +41,7 @@ fn rendered(source: &str, directory: &Path, must: bool) -> Result<Value, RenderE
         loader: Arc::new(NoTemplates),
         clock: Clock::system(),
         limits: Limits::DEFAULT,
+        python: None,
     };
     render(source, "secret.sls", &renderers, &context)
 }
@@ -82,6 +83,7 @@ fn gpg_is_not_started_without_a_message() {
         loader: Arc::new(NoTemplates),
         clock: Clock::system(),
         limits: Limits::DEFAULT,
+        python: None,
     };
     let data = render("#!yaml|gpg\na: b\n", "x.sls", &renderers, &context);
     assert_eq!(
@@ -159,6 +161,7 @@ fn context() -> Context {
         loader: Arc::new(NoTemplates),
         clock: Clock::system(),
         limits: Limits::DEFAULT,
+        python: None,
     }
 }
 

@@ -93,6 +93,7 @@ fn templates_render_as_stock_renders_them() {
             loader: loader.clone(),
             clock: Clock::system(),
             limits: Limits::DEFAULT,
+            python: None,
         };
         context.set("grains", part("grains"));
         context.set("pillar", part("pillar"));

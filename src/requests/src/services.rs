@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use saltern_base::clock::Clock;
 use saltern_base::metrics::{IntCounterVec, Registry, counter_vec};
+use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
 use saltern_content::files::FileServer;
 use saltern_content::pillar::Pillars;
@@ -82,6 +83,8 @@ pub struct Services {
     pub tops: MasterTops,
     /// Makes pillars.
     pub pillars: Arc<Pillars>,
+    /// Runs what only Python can run.
+    pub bridge: Arc<Bridge>,
     /// The functions that run on the master.
     pub runners: Runners,
     /// The job database.
@@ -115,12 +118,14 @@ impl Services {
         });
         let unique_suffix = config.unique_jid.then(std::process::id);
         let site = SiteOptions::read(&config);
+        stores.bridge.register(registry);
         Self {
             autosign,
             site,
-            tops: tops_of(&config),
+            tops: tops_of(&config, &stores.bridge),
             targeting: stores.targeting,
             pillars: stores.pillars,
+            bridge: stores.bridge,
             runners,
             jobs,
             minter: JidMinter::new(clock.clone(), unique_suffix),
@@ -144,15 +149,13 @@ impl Services {
     }
 }
 
-/// The states that the master adds, and one line in the log about modules that it does not have:
-/// every minion asks, and often.
-fn tops_of(config: &MasterConfig) -> MasterTops {
+/// The states that the master adds, and one line in the log about modules that nothing runs: every
+/// minion asks, and often.
+fn tops_of(config: &MasterConfig, bridge: &Bridge) -> MasterTops {
     let tops = MasterTops::new(config);
-    if !tops.not_served().is_empty() {
-        tracing::error!(
-            modules = tops.not_served().join(", "),
-            "no minion gets states: this master does not have these master_tops modules"
-        );
+    if let Some((modules, error)) = tops.not_served(bridge) {
+        let modules = modules.join(", ");
+        tracing::error!(modules, %error, "no minion gets states by master_tops");
     }
     tops
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use saltern_base::clock::Clock;
+use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
 use saltern_content::ext_pillar::{ExtPillarError, ExtPillars};
 use saltern_content::files::{FileServer, FilesError};
@@ -41,6 +42,8 @@ pub struct Stores {
     pub targeting: Arc<Targeting>,
     /// Makes pillars.
     pub pillars: Arc<Pillars>,
+    /// Runs what only Python can run.
+    pub bridge: Arc<Bridge>,
 }
 
 /// Why the parts of a master cannot be opened.
@@ -74,6 +77,7 @@ impl Stores {
         let resources = Arc::new(ResourceStore::open(config));
         targeting.set_resources(|| register_resources::inventory(&resources))?;
         let targeting = Arc::new(targeting);
+        let bridge = Arc::new(Bridge::new(config));
         let pillars = Pillars::new(
             config,
             Parts {
@@ -86,6 +90,7 @@ impl Stores {
                     targeting.clone(),
                     site.mine_access,
                 )),
+                bridge: Some(bridge.clone()),
             },
         )?;
         Ok(Self {
@@ -100,6 +105,7 @@ impl Stores {
             resources,
             targeting,
             pillars: Arc::new(pillars),
+            bridge,
         })
     }
 }

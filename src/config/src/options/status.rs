@@ -101,6 +101,8 @@ pub(super) const HONOURED: &[&str] = &[
     "minion_data_cache_events", "nodegroups", "preserve_minion_cache", "rotate_aes_key",
     // States.
     "master_tops",
+    // Modules of the site's own: Python reads these.
+    "extension_modules", "module_dirs", "runner_dirs",
     // States of minions: the minions are told.
     "default_top", "failhard", "state_aggregate", "state_auto_order", "state_events",
     "state_top_saltenv", "top_file_merging_strategy",
@@ -348,8 +350,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "pillar_mask_output",
     ]),
     (NotYet::States, &[
-        "clean_dynamic_modules", "extension_modules", "extmod_blacklist", "extmod_whitelist",
-        "local", "master_tops_first", "module_dirs", "state_max_parallel", "test",
+        "clean_dynamic_modules", "extmod_blacklist", "extmod_whitelist", "local", "master_tops_first", "state_max_parallel", "test",
         "enable_gpu_grains",
     ]),
     (NotYet::Targeting, &[
@@ -390,7 +391,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
     ]),
     (NotYet::Runners, &[
         "outputter_dirs",
-        "queue_dirs", "runner_dirs", "sqlite_queue_dir", "no_proxy",
+        "queue_dirs", "sqlite_queue_dir", "no_proxy",
         "winrepo_branch", "winrepo_cachefile", "winrepo_depth", "winrepo_dir", "winrepo_dir_ng",
         "winrepo_fallback", "winrepo_insecure_auth", "winrepo_passphrase", "winrepo_password",
         "winrepo_privkey", "winrepo_proxy", "winrepo_pubkey", "winrepo_refspecs",

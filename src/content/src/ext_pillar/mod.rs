@@ -1,7 +1,7 @@
 //! The external pillars: sources of pillar data beside the SLS files (`ext_pillar`).
 //!
-//! Each source is a module of stock by the same name (`salt/pillar/*.py`), built in; sources of a
-//! site's own need Python and are an error that names them. A source gives a mapping, which
+//! Each source is a module of stock by the same name (`salt/pillar/*.py`), built in; other modules
+//! of stock, and those of a site's own, are run by Python (`python.rs`). A source gives a mapping, which
 //! the caller's strategy merges into the pillar; one that fails leaves a text for `_errors` and
 //! the others run on, as in stock. Calls block: whoever compiles pillars has threads for it.
 //!
@@ -14,6 +14,7 @@ mod file_tree;
 mod git_pillar;
 mod http;
 mod nodegroups;
+mod python;
 mod stack;
 mod web;
 
@@ -262,10 +263,7 @@ fn source(
             named(http::YAML_PARAMETERS)
                 .and_then(|arguments| http::Http::new(&arguments, http::Form::Yaml, config)),
         ),
-        other => Err(format!(
-            "\"{other}\" is not available: built in are cmd_json, cmd_yaml, file_tree, git, \
-             http_json, http_yaml, nodegroups and stack"
-        )),
+        other => Ok(Box::new(python::Other::new(other, value))),
     })
 }
 

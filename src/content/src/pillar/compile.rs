@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use saltern_bridge::Subject;
 use saltern_model::Compat;
 use saltern_policy::matching::single::Single;
 use saltern_wire::msgpack::Value;
@@ -25,7 +26,8 @@ use crate::render::functions::Registry;
 use crate::render::jinja::{self, Context, NoTemplates};
 use crate::render::modules::site::add_site;
 use crate::render::modules::{Commands, Facts, add_all};
-use crate::render::{decrypt_pillar, render, set_sls_context};
+use crate::render::python::WithPython;
+use crate::render::{Python, decrypt_pillar, render, set_sls_context};
 
 /// Why a compilation was given up before its end.
 pub(super) struct Halt(pub(super) String);
@@ -144,6 +146,7 @@ impl<'a> Compilation<'a> {
                     deadline: Some(deadline),
                     ..jinja::Limits::DEFAULT
                 },
+                python: None,
             },
             opts,
             override_data,
@@ -186,12 +189,32 @@ impl<'a> Compilation<'a> {
             Arc::clone(&self.pillars.site),
             &facts,
         );
-        self.context.functions = Arc::new(registry);
+        self.context.python = self.python(&pillar);
+        self.context.functions = match &self.context.python {
+            Some(python) => {
+                let limits = self.context.limits;
+                Arc::new(WithPython::new(registry, python.clone(), limits))
+            }
+            None => Arc::new(registry),
+        };
         self.context.values.retain(|(name, _)| name != "pillar");
         self.context
             .values
             .push(("pillar".to_owned(), Arc::clone(&pillar)));
         self.seen = pillar;
+    }
+
+    /// Python for this minion while it sees this pillar.
+    fn python(&self, pillar: &Arc<Value>) -> Option<Python> {
+        let bridge = Arc::clone(self.pillars.bridge.as_ref()?);
+        let request = self.request;
+        let (grains, pillar) = (Arc::clone(&request.grains), Arc::clone(pillar));
+        let mut subject = Subject::new(request.minion.as_str(), grains, pillar);
+        subject.saltenv.clone_from(&request.saltenv);
+        subject.pillarenv.clone_from(&request.pillarenv);
+        let extra = &request.extra_minion_data;
+        subject.extra_minion_data.clone_from(extra);
+        Some(Python::new(bridge, subject))
     }
 
     /// Makes the pillar.

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_base::clock::Clock;
+use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_policy::expression::PatternCache;
@@ -64,6 +65,8 @@ pub struct Parts {
     pub ext: ExtPillars,
     /// What templates ask the master: mines, caches, runners.
     pub site: Arc<dyn SiteFunctions>,
+    /// What runs modules that are not here; without it they are refused by name.
+    pub bridge: Option<Arc<Bridge>>,
 }
 
 /// Whose pillar is asked for, and how.
@@ -117,6 +120,7 @@ pub struct Pillars {
     files: Arc<FileServer>,
     ext: ExtPillars,
     site: Arc<dyn SiteFunctions>,
+    bridge: Option<Arc<Bridge>>,
     sources: Arc<Sources>,
     patterns: PatternCache,
     cache: Option<PillarCache>,
@@ -140,6 +144,7 @@ impl Pillars {
             files: parts.files,
             ext: parts.ext,
             site: parts.site,
+            bridge: parts.bridge,
             patterns: PatternCache::default(),
         })
     }

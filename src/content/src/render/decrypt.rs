@@ -227,6 +227,7 @@ mod tests {
             loader: Arc::new(NoTemplates),
             clock: Clock::system(),
             limits: Limits::DEFAULT,
+            python: None,
         };
         let mut renderers = Renderers::default();
         renderers.gpg.program = "/nonexistent/gpg".into();

@@ -94,6 +94,11 @@ pub trait Functions: Send + Sync {
         None
     }
 
+    /// Why a function that does not exist cannot be asked for elsewhere, for the message about it.
+    fn absence(&self, _name: &str) -> Option<String> {
+        None
+    }
+
     /// Calls a function that exists.
     ///
     /// # Errors

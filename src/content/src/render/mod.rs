@@ -10,12 +10,14 @@ pub mod jinja;
 pub mod json;
 pub mod modules;
 pub(crate) mod process;
+pub(crate) mod python;
 mod sls;
 mod twister;
 
 pub use decrypt::{DecryptRules, decrypt_pillar};
 pub use error::{ErrorClass, RenderError};
 pub use gpg::Gpg;
+pub use python::Python;
 pub use sls::set_sls_context;
 
 use saltern_config::yaml;
@@ -180,6 +182,9 @@ fn stage(
         ("jinja" | "yaml" | "json", Flow::Data(_)) => Err(refuse(format!(
             "the renderer \"{renderer}\" needs text, but the one before it gave data"
         ))),
+        (other, flow) if let Some(python) = &context.python => {
+            python.render(other, argument, flow, name, context)
+        }
         (other, _) if PYTHON_ONLY.contains(&other) => Err(refuse(format!(
             "the renderer \"{other}\" can only be run by Python"
         ))),

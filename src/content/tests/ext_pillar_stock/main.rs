@@ -181,6 +181,7 @@ fn ours(top: &Path, case: &Case, ext_pillar: &str) -> (Value, Vec<String>) {
         loader: Arc::new(NoTemplates),
         clock: Clock::system(),
         limits: Limits::DEFAULT,
+        python: None,
     };
     context.set("grains", grains());
     context.set("opts", opts.clone());

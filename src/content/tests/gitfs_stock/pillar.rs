@@ -150,6 +150,7 @@ fn apply(
         loader: Arc::new(NoTemplates),
         clock: Clock::system(),
         limits: Limits::DEFAULT,
+        python: None,
     };
     let minion = MinionId::parse("web1").unwrap();
     let input = ExtInput {

@@ -93,6 +93,7 @@ fn ours(config: &MasterConfig, case: &Case) -> Value {
         files: Arc::new(FileServer::new(config, clock).unwrap()),
         ext: ExtPillars::new(config).unwrap(),
         site: Arc::new(NoSite),
+        bridge: None,
     };
     let pillars = Pillars::new(config, parts).unwrap();
     let data = |text: &str| json::parse(text).unwrap();

@@ -54,6 +54,7 @@ use self::options::Syntax;
 use super::data::to_template;
 use super::error::{ErrorClass, RenderError};
 use super::functions::Functions;
+use super::python::Python;
 
 /// The prefix of the variables of the template that is rendered.
 const MAIN: &str = "v_";
@@ -134,6 +135,8 @@ pub struct Context {
     pub clock: Clock,
     /// Bounds.
     pub limits: Limits,
+    /// What runs the renderers that are not here.
+    pub python: Option<Python>,
 }
 
 impl Context {

@@ -488,7 +488,13 @@ pub(crate) fn length(value: &Value) -> Outcome<usize> {
 fn no_attribute(value: &Value, name: &str) -> Value {
     undefined(match Kind::of(value) {
         Kind::None => format!("'None' has no attribute '{name}'"),
-        _ => format!("'{} object' has no attribute '{name}'", python_type(value)),
+        _ => {
+            let table = value.downcast_object_ref::<super::salt::Table>();
+            let why = table.and_then(|table| table.functions.absence(name));
+            let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+            let kind = python_type(value);
+            format!("'{kind} object' has no attribute '{name}'{why}")
+        }
     })
 }
 

@@ -1,0 +1,38 @@
+//! Sources that are not built in: modules of the site's own, or of stock, run by Python.
+
+use saltern_config::yaml::Node;
+use saltern_wire::msgpack::Value;
+
+use super::{Call, Source};
+use crate::render::data::from_yaml;
+
+/// A module by its name.
+pub(super) struct Other {
+    name: String,
+    arguments: Value,
+}
+
+impl Other {
+    pub(super) fn new(name: &str, arguments: &Node) -> Self {
+        Self {
+            name: name.to_owned(),
+            arguments: from_yaml(arguments.clone()),
+        }
+    }
+}
+
+impl Source for Other {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+        let name = &self.name;
+        match &call.input.context.python {
+            Some(python) => {
+                let limits = &call.input.context.limits;
+                python.ext_pillar(name, call.pillar, &self.arguments, limits)
+            }
+            None => Err(format!(
+                "\"{name}\" is not available: built in are cmd_json, cmd_yaml, file_tree, git, \
+                 http_json, http_yaml, nodegroups and stack"
+            )),
+        }
+    }
+}

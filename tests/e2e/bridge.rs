@@ -1,0 +1,225 @@
+//! What only Python can run, by our master beside stock's: pillars, functions of the master, and
+//! what becomes of both when the Python helper is killed or there is none.
+
+use std::fs;
+
+use anyhow::{Context, Result, bail, ensure};
+use saltern_tests::site::{Failure, MinionKind, SOON};
+use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
+use serde_json::Value;
+
+/// The master's own modules and pillars. A function that is asked to `hang` tells its process id
+/// first, so that the test can end it.
+const TREE: &[(&str, &str)] = &[
+    (
+        "ext/modules/custom.py",
+        "import os, time\n\
+         import salt.exceptions\n\
+         def hello(name, mark='!'):\n    \
+             print('this goes to the log and nowhere else')\n    \
+             return 'hello ' + name + ' of ' + __grains__['id'] + mark\n\
+         def refuse():\n    \
+             raise salt.exceptions.CommandExecutionError('not today')\n\
+         def hang(path):\n    \
+             with open(path, 'w') as out:\n        \
+                 out.write(str(os.getpid()) + '\\n')\n    \
+             time.sleep(600)\n",
+    ),
+    (
+        "ext/pillar/site_pillar.py",
+        "def ext_pillar(minion_id, pillar, first, second=0):\n    \
+             return {'from_ext': {'id': minion_id, 'args': [first, second],\n                         \
+                     'seen': sorted(pillar), 'os': __grains__['kernel'],\n                         \
+                     'tuple': (1, 2), 'none': None}}\n",
+    ),
+    (
+        "ext/tops/site_tops.py",
+        "def top(**kwargs):\n    \
+             options = __opts__['master_tops']['site_tops']\n    \
+             return {'base': [options['state'], kwargs['grains']['id'] + '_' + kwargs['opts']['id']]}\n",
+    ),
+    (
+        "pillar/top.sls",
+        "base:\n  '*':\n    - by_py\n    - by_template\n    - by_objects\n",
+    ),
+    (
+        "pillar/by_py.sls",
+        "#!py\n\
+         def run():\n    \
+             return {'by_py': {'id': __grains__['id'], 'sls': __sls__, 'env': __env__,\n            \
+                     'echo': __salt__['test.echo']('e'), 'n': [1, 2.5, True, None],\n            \
+                     'opts_id': __opts__['id'], 'pillar': dict(__pillar__)}}\n",
+    ),
+    (
+        "pillar/by_template.sls",
+        "custom: {{ salt['custom.hello']('jinja', mark='?') }}\n\
+         attribute: {{ salt.custom.hello('dots') }}\n\
+         known: {{ 'custom.hello' in salt }} {{ 'custom.nothing' in salt }}\n",
+    ),
+    (
+        "pillar/by_objects.sls",
+        "#!pyobjects\nFile.managed('x', contents=grains('id'))\n",
+    ),
+];
+
+fn write_tree(site: &Site) -> Result<()> {
+    for (name, text) in TREE {
+        let path = site.path(name);
+        fs::create_dir_all(path.parent().context("a file has a directory")?)?;
+        fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+/// Both masters with the same modules; ours with the Python of the release.
+fn configure(server: Server) -> impl FnOnce(&mut Config) {
+    move |config| {
+        let root = config.get("root_dir").unwrap_or_default().to_owned();
+        config
+            .set("extension_modules", format!("{root}/ext"))
+            .set("file_roots", format!("{{base: [{root}/states]}}"))
+            .set("pillar_roots", format!("{{base: [{root}/pillar]}}"))
+            .set("ext_pillar", "[{site_pillar: [one, {two: 2}]}]")
+            .set("master_tops", "{site_tops: {state: common}}")
+            .set("timeout", 15);
+        if server.is_ours() {
+            let python = server.release().program("python3");
+            config.set("python_bridge", python.display());
+        }
+    }
+}
+
+#[test]
+fn pillars_that_need_python_are_those_of_stock() -> TestResult {
+    for release in Release::ALL {
+        let mut answers = Vec::new();
+        for server in [Server::Stock(release), Server::Saltern(release)] {
+            Site::run(server, configure(server), |site| {
+                write_tree(site)?;
+                site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+                let pillar = pillar_of(site, "m1")?;
+                // What the test is about is there at all.
+                for name in ["by_py", "custom", "from_ext"] {
+                    ensure!(pillar.get(name).is_some(), "{name} is missing: {pillar:#}");
+                }
+                let top = site.salt(&["m1", "state.show_top", "--static", "--out=json"])?;
+                ensure!(top.stdout.contains("m1_m1"), "no states by Python: {top}");
+                answers.push((pillar, top.stdout));
+                Ok(())
+            })
+            .map_err(Failure::into_error)?;
+        }
+        let [stock, ours] =
+            <[_; 2]>::try_from(answers).map_err(|_| anyhow::anyhow!("two masters were asked"))?;
+        if stock != ours {
+            let version = release.version();
+            Err(anyhow::anyhow!(
+                "{version}\n--- stock\n{stock:#?}\n--- ours\n{ours:#?}"
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// The pillar, as it is: 3008 hides values from the command line unless it is asked not to.
+fn pillar_of(site: &Site, id: &str) -> Result<Value> {
+    let mut arguments = vec![id, "pillar.items", "--static", "--out=json"];
+    if site.server().release() == Release::V3008 {
+        arguments.push("unmask=True");
+    }
+    let run = site.salt(&arguments)?;
+    run.expect_code(0)?;
+    let all: Value = serde_json::from_str(&run.stdout)?;
+    Ok(all.get(id).cloned().unwrap_or_default())
+}
+
+#[test]
+fn a_helper_that_is_killed_costs_one_pillar_and_no_other() -> TestResult {
+    let release = Release::V3008;
+    let server = Server::Saltern(release);
+    let configure = |config: &mut Config| {
+        configure(server)(config);
+        config.set("pillar_safe_render_error", false);
+    };
+    Site::run(server, configure, |site| {
+        write_tree(site)?;
+        let pid_file = site.path("pid");
+        let hang = format!(
+            "x: {{{{ salt['custom.hang']('{}') }}}}\n",
+            pid_file.display()
+        );
+        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        fs::write(site.path("pillar/by_template.sls"), hang)?;
+        site.announce("a pillar SLS does not render");
+        site.announce("the pillar has an error");
+        site.step("kill the helper while it works");
+        let errors = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| pillar_of(site, "m1"));
+            let pid = wait_until("the helper to hang", SOON, || {
+                fs::read_to_string(&pid_file)
+                    .ok()?
+                    .trim()
+                    .parse::<i32>()
+                    .ok()
+            });
+            if let Some(pid) = pid
+                .as_ref()
+                .ok()
+                .and_then(|pid| rustix::process::Pid::from_raw(*pid))
+            {
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+            }
+            pid?;
+            match asking.join() {
+                Ok(pillar) => Ok(pillar?.get("_errors").cloned().unwrap_or_default()),
+                Err(_) => bail!("the command panicked"),
+            }
+        })?;
+        ensure!(
+            errors
+                .to_string()
+                .contains("the Python helper that ran the function"),
+            "{errors:#}"
+        );
+        site.step("the next one works");
+        for (name, text) in TREE {
+            fs::write(site.path(name), text)?;
+        }
+        let pillar = pillar_of(site, "m1")?;
+        ensure!(pillar["custom"] == "hello jinja of m1?", "{pillar:#}");
+        Ok(())
+    })
+}
+
+#[test]
+fn without_python_the_errors_name_module_and_option() -> TestResult {
+    let release = Release::V3008;
+    let server = Server::Saltern(release);
+    let configure = |config: &mut Config| {
+        configure(server)(config);
+        config.set("python_bridge", false);
+    };
+    Site::run(server, configure, |site| {
+        site.announce("ext_pillar failed");
+        site.announce("a pillar SLS does not render");
+        site.announce("the pillar has an error");
+        site.announce("can only be run by Python");
+        site.announce("is not built in, only");
+        write_tree(site)?;
+        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        let pillar = pillar_of(site, "m1")?;
+        let errors = pillar["_errors"].to_string();
+        ensure!(
+            errors.contains("site_pillar") && errors.contains("python_bridge"),
+            "{pillar:#}"
+        );
+        let log = fs::read_to_string(site.path("log/master.out"))?;
+        for what in ["the renderer \\\"py\\\"", "custom.hello", "python_bridge"] {
+            ensure!(
+                log.contains(what) || log.contains(&what.replace('\\', "")),
+                "{what}: {log}"
+            );
+        }
+        Ok(())
+    })
+}
