@@ -18,7 +18,9 @@ pub struct PeerRules(Vec<(Pattern, Value)>);
 impl PeerRules {
     /// From the option's entries; what is no list has no rules.
     pub fn new<'a>(entries: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
-        let lists = entries.into_iter().filter(|(_, rules)| rules.as_array().is_some());
+        let lists = entries
+            .into_iter()
+            .filter(|(_, rules)| rules.as_array().is_some());
         let rules = lists.filter_map(|(minions, rules)| Some((compiled("peer", minions)?, rules)));
         Self(rules.collect())
     }

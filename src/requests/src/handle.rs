@@ -15,8 +15,8 @@ use crate::mine::{self, MineCommand};
 use crate::peer_publish::{self, PeerPublish};
 use crate::{
     Effect, LogIn, LoginEnd, Outcome, Services, auth, get_token, master_opts, master_tops,
-    minion_event, minion_runner, mk_token, pillar, ping, pub_ret, publish, register_resources, reply, return_, revoke_auth,
-    runner, saltern_batch,
+    minion_event, minion_runner, mk_token, pillar, ping, pub_ret, publish, register_resources,
+    reply, return_, revoke_auth, runner, saltern_batch,
 };
 
 /// Which queue a request waits in. Told from the outside of the envelope alone, because the

@@ -165,9 +165,7 @@ impl Wish {
         let minions_of = |target: &str| targets::of_rule(services, target);
         match services.acl.allows_peer(&rules, &job, minions_of) {
             true => Ok(()),
-            false => Err(Refused::NotAllowed(
-                "the option \"peer\" does not allow it",
-            )),
+            false => Err(Refused::NotAllowed("the option \"peer\" does not allow it")),
         }
     }
 

@@ -316,10 +316,7 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
         "saltern_heartbeat_interval says when a silent subscriber is dropped",
     ),
     ("zmq_monitor", "metrics count what the monitor would log"),
-    (
-        "auth.pam.python",
-        "pam is asked by this program itself",
-    ),
+    ("auth.pam.python", "pam is asked by this program itself"),
     // Read by the command-line tools of stock, which read the same file themselves.
     (
         "publish_timeout",
