@@ -60,8 +60,6 @@ fn answers(server: Server) -> Result<Vec<(String, Value)>> {
         let everything = "['.*', '@runner', '@wheel', '@jobs', '@events']";
         let limited = "[{m1: [test.ping]}]";
         let users = format!("{{ann: {everything}, bob: {limited}}}");
-        let path = |option| config.get(option).unwrap_or_default().to_owned();
-        let (log, pid) = (path("log_file") + "-api", path("pidfile") + "-api");
         config
             .set("rest_cherrypy", web(cherrypy))
             .set("rest_tornado", web(tornado))
@@ -71,8 +69,6 @@ fn answers(server: Server) -> Result<Vec<(String, Value)>> {
                 format!("{{sharedsecret: {users}, auto: {users}}}"),
             )
             .set("sharedsecret", SECRET)
-            .set("api_logfile", log)
-            .set("api_pidfile", pid)
             .set("timeout", 20);
     };
     Site::run(server, configure, |site| {

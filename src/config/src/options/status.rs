@@ -39,8 +39,6 @@ pub enum NotYet {
     Syndic,
     /// salt-ssh.
     Ssh,
-    /// The HTTP interfaces.
-    Api,
     /// Runners and wheels.
     Runners,
     /// Statistics and telemetry.
@@ -65,7 +63,6 @@ impl NotYet {
             NotYet::Returners => "returners",
             NotYet::Syndic => "the syndic",
             NotYet::Ssh => "salt-ssh",
-            NotYet::Api => "the HTTP interface",
             NotYet::Runners => "runners on the master",
             NotYet::Insight => "this kind of events and statistics",
             NotYet::Logging => "this part of logging",
@@ -195,6 +192,7 @@ const CLUSTER: &str = "clusters of masters are not built, and nothing else uses 
 const NICENESS: &str = "there is one process; set its priority where it is started";
 const PORTS: &str = "the event sockets are Unix sockets";
 const POOLS: &str = "every class of requests has a queue of its own, so none can starve another";
+const SALT_API: &str = "stock's salt-api reads it, and works beside this master";
 const RETIRED: &str = "stock does not use it either";
 const THREADS: &str = "there are no worker processes to hand it to";
 const MINION: &str = "it is an option for minions";
@@ -283,6 +281,8 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ),
     ("mworker_niceness", NICENESS),
     ("mworker_queue_niceness", NICENESS),
+    ("netapi_allow_raw_shell", SALT_API),
+    ("netapi_enable_clients", SALT_API),
     ("optimization_order", "no Python runs here"),
     ("pub_server_niceness", NICENESS),
     (
@@ -292,6 +292,9 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ("reactor_niceness", NICENESS),
     ("req_server_niceness", NICENESS),
     ("request_server_aes_session", RETIRED),
+    ("rest_cherrypy", SALT_API),
+    ("rest_timeout", SALT_API),
+    ("rest_tornado", SALT_API),
     ("search", RETIRED),
     ("sock_pool_size", THREADS),
     ("tcp_master_pub_port", PORTS),
@@ -381,10 +384,6 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "ssh_timeout", "ssh_update_roster", "ssh_use_home_key", "ssh_user", "thin_dir",
         "thin_exclude_saltexts", "thin_extra_mods", "thin_saltext_allowlist",
         "thin_saltext_blocklist",
-    ]),
-    (NotYet::Api, &[
-        "netapi_allow_raw_shell", "netapi_enable_clients", "rest_cherrypy", "rest_timeout",
-        "rest_tornado",
     ]),
     (NotYet::Runners, &[
         "outputter_dirs",
