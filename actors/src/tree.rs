@@ -333,7 +333,8 @@ impl Plan {
         let watch: Arc<dyn SubscriberWatch> = presence.clone();
         subscribers.set_watch(Arc::downgrade(&watch));
         let fleet = MasterFleet::new(&parts.stores, presence.clone());
-        let runners = Runners::new(known.with_fleet(Arc::new(fleet)));
+        let known = known.with_fleet(Arc::new(fleet));
+        let runners = Runners::new(known.with_master(parts.stores.for_functions()));
         let services = Arc::new(Services::new(
             parts.config,
             parts.clock,

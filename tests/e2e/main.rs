@@ -26,3 +26,4 @@ mod sessions;
 mod shortage;
 mod targets;
 mod torn;
+mod wheels;

@@ -4,7 +4,9 @@ process.
 `local_client.py MASTER_CONFIG` reads one JSON object a line: `tgt`, `tgt_type`, `fun`, `arg`, and
 `publish` when nobody is to be waited for. It answers each with one line of JSON: the minions that
 the master expects, sorted, or with the returns of all minions; or the text of what stock raised.
-With `runner`, which is what `RunnerClient.cmd_sync` takes, it answers what the function returned.
+With `runner`, which is what `RunnerClient.cmd_sync` takes, it answers what the function returned;
+with `own_runner`, what stock's own function returns, which runs here, as in `salt-run`; with `wheel`,
+which is what `WheelClient.master_call` takes, all that the master answered.
 """
 
 import json
@@ -13,17 +15,29 @@ import sys
 
 import salt.client
 import salt.runner
+import salt.wheel
+
+
+def prove(client, low):
+    with open(os.path.join(client.opts["cachedir"], f".{client.opts['user']}_key")) as key:
+        low.update(user=client.opts["user"], key=key.read())
+    return low
 
 
 def run(client, low):
-    with open(os.path.join(client.opts["cachedir"], f".{client.opts['user']}_key")) as key:
-        low.update(user=client.opts["user"], key=key.read())
-    return salt.runner.RunnerClient(client.opts).cmd_sync(low, timeout=30)
+    return salt.runner.RunnerClient(client.opts).cmd_sync(prove(client, low), timeout=30)
 
 
 def answer(client, call):
     if "runner" in call:
         return run(client, call["runner"])
+    if "own_runner" in call:
+        low = call["own_runner"]
+        runners = salt.runner.RunnerClient(client.opts)
+        return runners.cmd(low["fun"], low["arg"], kwarg=low["kwarg"], print_event=False)
+    if "wheel" in call:
+        with salt.wheel.WheelClient(client.opts) as wheels:
+            return wheels.master_call(**prove(client, call["wheel"]))
     publish = call.pop("publish", False)
     try:
         if publish:

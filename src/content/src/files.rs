@@ -12,6 +12,7 @@
 //! `files/DIFFERENCES.md` lists where answers differ from stock's; `tests/files_stock` compares the
 //! rest. Calls block for as long as the disk does; only a [`Fetch`] waits for the network.
 
+mod chosen;
 mod error;
 mod found;
 mod gitfs;
@@ -30,6 +31,7 @@ pub(crate) mod tree;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use saltern_base::clock::Clock;
@@ -37,6 +39,7 @@ use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
+pub use chosen::Chosen;
 pub use error::FilesError;
 
 use found::Found;
@@ -102,18 +105,17 @@ impl FileServer {
         })
     }
 
+    /// The roots of each environment (`file_roots`), wildcards expanded.
+    pub fn roots(&self) -> &[(String, Vec<String>)] {
+        &self.options.file_roots
+    }
+
     /// `_file_envs`: the environments of all backends. Stock's order is that of a Python set, ours
     /// is sorted.
     pub fn file_envs(&self) -> Value {
         let mut names: BTreeSet<String> = BTreeSet::new();
         for backend in &self.backends {
-            match backend {
-                Backend::Roots(roots) => names.extend(roots.environments().map(str::to_owned)),
-                Backend::MinionFs(minionfs) => {
-                    names.insert(minionfs.environment().to_owned());
-                }
-                Backend::Git(gitfs) => names.extend(gitfs.environments().iter().cloned()),
-            }
+            backend.add_environments(&mut names);
         }
         Value::Array(names.into_iter().map(Value::from).collect())
     }
@@ -402,29 +404,54 @@ impl FileServer {
         }
         let mut merged: BTreeSet<Box<str>> = BTreeSet::new();
         for backend in &self.backends {
-            match (backend, form) {
-                (Backend::Roots(roots), _) => {
-                    let listing = roots.listing(saltenv, now, Purpose::Answer)?;
-                    merged.extend(form.of(&listing).below(prefix).iter().cloned());
-                }
-                (Backend::MinionFs(minionfs), Form::Files) => {
-                    merged.extend(minionfs.files(saltenv, prefix, now)?);
-                }
-                (Backend::MinionFs(minionfs), Form::Directories) => {
-                    merged.extend(minionfs.directories(saltenv, prefix, now)?);
-                }
-                (Backend::MinionFs(_), Form::EmptyDirectories) => {}
-                (Backend::Git(gitfs), _) => {
-                    let listing = gitfs.listing(saltenv)?;
-                    merged.extend(form.of(&listing).below(prefix).iter().cloned());
-                }
-            }
+            backend.add_listed(saltenv, prefix, form, now, &mut merged)?;
         }
         let merged: Vec<Box<str>> = merged
             .into_iter()
             .filter(|path| path.starts_with(prefix))
             .collect();
         Ok(listing::pack(&merged))
+    }
+}
+
+impl Backend {
+    fn add_environments(&self, names: &mut BTreeSet<String>) {
+        match self {
+            Backend::Roots(roots) => names.extend(roots.environments().map(str::to_owned)),
+            Backend::MinionFs(minionfs) => {
+                names.insert(minionfs.environment().to_owned());
+            }
+            Backend::Git(gitfs) => names.extend(gitfs.environments().iter().cloned()),
+        }
+    }
+
+    /// Adds what the backend has of an environment.
+    fn add_listed(
+        &self,
+        saltenv: &str,
+        prefix: &str,
+        form: Form,
+        now: SystemTime,
+        merged: &mut BTreeSet<Box<str>>,
+    ) -> Result<(), FilesError> {
+        match (self, form) {
+            (Backend::Roots(roots), _) => {
+                let listing = roots.listing(saltenv, now, Purpose::Answer)?;
+                merged.extend(form.of(&listing).below(prefix).iter().cloned());
+            }
+            (Backend::MinionFs(minionfs), Form::Files) => {
+                merged.extend(minionfs.files(saltenv, prefix, now)?);
+            }
+            (Backend::MinionFs(minionfs), Form::Directories) => {
+                merged.extend(minionfs.directories(saltenv, prefix, now)?);
+            }
+            (Backend::MinionFs(_), Form::EmptyDirectories) => {}
+            (Backend::Git(gitfs), _) => {
+                let listing = gitfs.listing(saltenv)?;
+                merged.extend(form.of(&listing).below(prefix).iter().cloned());
+            }
+        }
+        Ok(())
     }
 }
 

@@ -69,6 +69,11 @@ impl Tag {
         Self::trusted(format!("salt/run/{jid}/{what}"))
     }
 
+    /// `salt/wheel/<jid>/<what>`: the same of a wheel function (`new`, `ret`).
+    pub fn wheel(jid: &crate::Jid, what: &'static str) -> Self {
+        Self::trusted(format!("salt/wheel/{jid}/{what}"))
+    }
+
     /// `saltern/store/<state>`: how much room the job database has (`roomy`, `low`, `full`).
     pub fn store(state: &'static str) -> Self {
         Self::trusted(format!("saltern/store/{state}"))

@@ -16,7 +16,7 @@ use crate::peer_publish::{self, PeerPublish};
 use crate::{
     Effect, LogIn, LoginEnd, Outcome, Services, auth, get_token, master_opts, master_tops,
     minion_event, minion_runner, mk_token, pillar, ping, pub_ret, publish, register_resources,
-    reply, return_, revoke_auth, runner, saltern_batch,
+    reply, return_, revoke_auth, runner, saltern_batch, wheel,
 };
 
 /// Which queue a request waits in. Told from the outside of the envelope alone, because the
@@ -272,7 +272,7 @@ fn prove_and_run(command: ProvedCommand, load: &Value, services: &Arc<Services>)
             let outcome = match master_gate::admit(door, load, proof, services) {
                 Ok(admitted) => match door {
                     Door::Runner => runner::handle(load, admitted, services),
-                    Door::Wheel => not_served("wheel", services),
+                    Door::Wheel => wheel::handle(load, admitted, services),
                 },
                 Err(denied) => denied.outcome(load, services),
             };
@@ -283,19 +283,6 @@ fn prove_and_run(command: ProvedCommand, load: &Value, services: &Arc<Services>)
         handled: ClearCommand::Proved(command).handled(outcome),
         is_refused,
     }
-}
-
-fn not_served(name: &'static str, services: &Services) -> Outcome {
-    services.metrics.refuse("not_served");
-    complain!(
-        services,
-        cmd = name,
-        "command refused: this release does not serve it"
-    );
-    Outcome::reply(reply::named_error(
-        "UserAuthenticationError",
-        &format!("this master does not serve the command \"{name}\" yet"),
-    ))
 }
 
 /// A group of commands that share a file, named as on the wire.

@@ -61,6 +61,7 @@ mod stores;
 mod sub_events;
 mod targets;
 mod typed_arguments;
+mod wheel;
 
 pub use batch_part::{BatchPart, PartRefused, batch_part};
 pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, StateError, time};

@@ -38,7 +38,7 @@ impl Door {
     fn arguments(self, load: &Value) -> Arguments {
         match self {
             Self::Runner => Arguments::of_load(load.get("kwarg").unwrap_or(&Value::Nil)),
-            Self::Wheel => Arguments::of_load(load),
+            Self::Wheel => Arguments::of_wheel(load),
         }
     }
 }

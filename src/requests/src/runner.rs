@@ -8,13 +8,13 @@
 use std::sync::Arc;
 
 use saltern_model::{Event, JobRecord, MinionId, Packed, ReturnRecord, Tag};
-use saltern_runners::{Call, Progress};
+use saltern_runners::{Call, Notice, Notices};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::event_data::{Fields, fields};
 use crate::master_gate::Admitted;
 use crate::outcome::{Ran, Run};
-use crate::{Effect, Outcome, Services, StoreReturn, event_data, reply};
+use crate::{Effect, Outcome, Services, StoreReturn, data_cache, event_data, reply};
 
 /// Answers with the tag; the call follows.
 pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>) -> Outcome {
@@ -86,12 +86,14 @@ pub(crate) fn carry_out(
         data.push(("fun_args".into(), call.arguments.to_value()));
         fire(event("new", data.clone()));
     }
-    let mut tell = |message: Value| {
-        if let Value::Map(message) = message {
-            fire(event("progress", message));
-        }
+    let mut tell = |notice: Notice| match notice {
+        Notice::Progress(Value::Map(message)) => fire(event("progress", message)),
+        Notice::Event(tag, Value::Map(data)) => fire(event_data::event(services, tag, data)),
+        Notice::KeyGone(minion) => _ = data_cache::forget_minion(services, &minion),
+        // The data of an event is a mapping.
+        Notice::Progress(_) | Notice::Event(..) => {}
     };
-    let ran = services.runners.run(call, &mut Progress::new(&mut tell));
+    let ran = services.runners.run(call, &mut Notices::new(&mut tell));
     returned(&ran.value);
     data.push(("return".into(), ran.value));
     data.push(("success".into(), ran.success.into()));

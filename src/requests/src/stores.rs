@@ -9,7 +9,9 @@ use saltern_config::MasterConfig;
 use saltern_content::ext_pillar::{ExtPillarError, ExtPillars};
 use saltern_content::files::{FileServer, FilesError};
 use saltern_content::pillar::{Parts, PillarError, Pillars};
+use saltern_content::render::modules::site::SiteFunctions;
 use saltern_policy::target::Targeting;
+use saltern_runners::Master;
 use saltern_store::{
     MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, StoreError, Tokens,
     UserKeys,
@@ -44,6 +46,8 @@ pub struct Stores {
     pub pillars: Arc<Pillars>,
     /// Runs what only Python can run.
     pub bridge: Arc<Bridge>,
+    /// What templates ask the master.
+    site: Arc<dyn SiteFunctions>,
 }
 
 /// Why the parts of a master cannot be opened.
@@ -78,18 +82,19 @@ impl Stores {
         targeting.set_resources(|| register_resources::inventory(&resources))?;
         let targeting = Arc::new(targeting);
         let bridge = Arc::new(Bridge::new(config));
+        let site: Arc<dyn SiteFunctions> = Arc::new(MasterSite::new(
+            pki.clone(),
+            minion_data.clone(),
+            targeting.clone(),
+            site.mine_access,
+        ));
         let pillars = Pillars::new(
             config,
             Parts {
                 clock: clock.clone(),
                 files: files.clone(),
                 ext: ExtPillars::new(config)?,
-                site: Arc::new(MasterSite::new(
-                    pki.clone(),
-                    minion_data.clone(),
-                    targeting.clone(),
-                    site.mine_access,
-                )),
+                site: site.clone(),
                 bridge: Some(bridge.clone()),
             },
         )?;
@@ -106,6 +111,19 @@ impl Stores {
             targeting,
             pillars: Arc::new(pillars),
             bridge,
+            site,
         })
+    }
+    /// The parts that functions of the master read and change.
+    pub fn for_functions(&self) -> Master {
+        Master {
+            pki: self.pki.clone(),
+            sessions: self.sessions.clone(),
+            keys: self.master.clone(),
+            minion_data: self.minion_data.clone(),
+            files: self.files.clone(),
+            pillars: self.pillars.clone(),
+            site: self.site.clone(),
+        }
     }
 }

@@ -11,11 +11,9 @@ use saltern_model::Jid;
 use saltern_store::BatchFiles;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Bound, Function, Parameter, Progress, RunnerError};
+use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError};
 use crate::registry::Knowledge;
 use Parameter::{Needed, Optional};
-
-type Answer = Result<Value, RunnerError>;
 
 /// The functions of the module.
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -83,12 +81,12 @@ fn batches(knowledge: &Knowledge) -> Result<&Batches, RunnerError> {
     batches.ok_or_else(|| RunnerError::Refused("batches are not known in this process".to_owned()))
 }
 
-fn status(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+fn status(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
     let state = batches(knowledge)?.state(bound, knowledge)?;
     Ok(state.map_or(Value::Nil, |(_, state)| summary(&state, knowledge)))
 }
 
-fn list_active(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+fn list_active(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
     let files = &batches(knowledge)?.files;
     let open = knowledge.jobs.open_batches()?;
     let state = open.iter().map(stored::state);
@@ -105,7 +103,7 @@ fn list_active(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Progress<'_>) -> An
     Ok(Value::Array(found))
 }
 
-fn stop(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+fn stop(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
     let batches = batches(knowledge)?;
     let Some((jid, state)) = batches.state(bound, knowledge)? else {
         return Ok(false.into());

@@ -1,10 +1,11 @@
-//! One call of a runner function, and how its arguments find its parameters.
+//! One call of a runner or wheel function, and how its arguments find its parameters.
 //!
 //! Functions are declared as tables ([`Function`]), so that wrong arguments are refused in one
 //! place and in Python's words: stock answers with them (`SyncClientMixin.low` in
 //! `salt/client/mixins.py`).
 
-use saltern_model::Jid;
+use saltern_content::files::FilesError;
+use saltern_model::{Jid, MinionId, Tag};
 use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 
@@ -43,8 +44,27 @@ impl Arguments {
                 named: named(kwarg),
             };
         }
-        let mut named = named(kwarg);
-        named.retain(|(name, _)| !INTERNAL.contains(&name.as_str()));
+        Self::of_low(kwarg, &[])
+    }
+
+    /// Reads them out of the load of a `wheel` (`ClearFuncs.wheel` in `salt/master.py`), where the
+    /// named ones stand beside the entries of the request itself.
+    ///
+    /// With a token or eauth, `key` and `user` are arguments; without, they are what proves who asks.
+    pub fn of_wheel(load: &Value) -> Self {
+        if load.get("arg").is_some() && load.get("kwarg").is_some() {
+            return Self::of_load(load);
+        }
+        match load.get("token").or_else(|| load.get("eauth")) {
+            Some(_) => Self::of_low(load, &[]),
+            None => Self::of_low(load, &["key", "user"]),
+        }
+    }
+
+    fn of_low(low: &Value, credentials: &[&str]) -> Self {
+        let is_argument = |name: &str| !INTERNAL.contains(&name) && !credentials.contains(&name);
+        let mut named = named(low);
+        named.retain(|(name, _)| is_argument(name));
         Self {
             positional: Vec::new(),
             named,
@@ -64,14 +84,14 @@ impl Arguments {
     }
 }
 
-/// What stands among named arguments and is none (`CLIENT_INTERNAL_KEYWORDS`).
-const INTERNAL: [&str; 14] = [
+/// What stands among named arguments and is none (`CLIENT_INTERNAL_KEYWORDS`), but for `match`: it
+/// is an argument where a function has such a parameter, and nothing elsewhere.
+const INTERNAL: [&str; 13] = [
     "client",
     "cmd",
     "eauth",
     "fun",
     "kwarg",
-    "match",
     "token",
     "__jid__",
     "__tag__",
@@ -106,10 +126,19 @@ pub enum RunnerError {
     /// The function cannot do what it is asked for.
     #[error("{0}")]
     Refused(String),
-    /// The job database cannot be read.
+    /// What lasts cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The file server cannot do it.
+    #[error(transparent)]
+    Files(#[from] FilesError),
 }
+
+/// What a function gives.
+pub(crate) type Answer = Result<Value, RunnerError>;
+
+/// The work of a function.
+pub(crate) type Work = fn(&Knowledge, &Bound<'_>, &mut Notices<'_>) -> Answer;
 
 /// A function of a module.
 pub(crate) struct Function {
@@ -117,7 +146,20 @@ pub(crate) struct Function {
     pub(crate) name: &'static str,
     /// Its parameters, in their order.
     pub(crate) parameters: &'static [Parameter],
-    pub(crate) run: fn(&Knowledge, &Bound<'_>, &mut Progress<'_>) -> Result<Value, RunnerError>,
+    pub(crate) run: Work,
+}
+
+/// A line of a table of functions.
+pub(crate) const fn function(
+    name: &'static str,
+    parameters: &'static [Parameter],
+    run: Work,
+) -> Function {
+    Function {
+        name,
+        parameters,
+        run,
+    }
 }
 
 /// A parameter of a function.
@@ -126,12 +168,18 @@ pub(crate) enum Parameter {
     Needed(&'static str),
     /// One that has a default.
     Optional(&'static str),
+    /// Python's `*args`: what is left of the arguments without a name.
+    Rest,
+    /// Python's `**kwargs`: named arguments that no parameter takes.
+    Keywords,
 }
 
 impl Parameter {
-    fn name(&self) -> &'static str {
+    /// The name; `*args` and `**kwargs` have none that could be given.
+    fn name(&self) -> Option<&'static str> {
         match self {
-            Self::Needed(name) | Self::Optional(name) => name,
+            Self::Needed(name) | Self::Optional(name) => Some(name),
+            Self::Rest | Self::Keywords => None,
         }
     }
 
@@ -154,39 +202,60 @@ impl Function {
     }
 
     fn assign<'a>(&self, arguments: &'a Arguments) -> Result<Bound<'a>, String> {
+        let names = self.names();
         let given = arguments.positional.len();
-        if given > self.parameters.len() {
+        let rest = arguments.positional.get(names.len()..).unwrap_or_default();
+        if !rest.is_empty() && !self.takes(|parameter| matches!(parameter, Parameter::Rest)) {
             return Err(self.too_many(given));
         }
-        let mut bound: Vec<(&'static str, &'a Value)> = self
-            .parameters
-            .iter()
-            .zip(&arguments.positional)
-            .map(|(parameter, value)| (parameter.name(), value))
-            .collect();
+        let mut bound = Bound {
+            named: names.iter().copied().zip(&arguments.positional).collect(),
+            rest,
+            keywords: Vec::new(),
+        };
+        let takes_any = self.takes(|parameter| matches!(parameter, Parameter::Keywords));
         for (name, value) in &arguments.named {
-            let Some(parameter) = self.parameters.iter().find(|known| known.name() == name) else {
-                return Err(format!("got an unexpected keyword argument '{name}'"));
+            let Some(known) = names.iter().find(|known| *known == name) else {
+                if takes_any {
+                    bound.keywords.push((name, value));
+                } else if name != "match" {
+                    return Err(format!("got an unexpected keyword argument '{name}'"));
+                }
+                continue;
             };
-            if bound.iter().any(|(taken, _)| taken == name) {
+            if bound.named.iter().any(|(taken, _)| taken == known) {
                 return Err(format!("got multiple values for argument '{name}'"));
             }
-            bound.push((parameter.name(), value));
+            bound.named.push((known, value));
         }
-        let is_missing = |parameter: &&Parameter| {
-            parameter.is_needed() && !bound.iter().any(|(name, _)| *name == parameter.name())
-        };
-        let missing: Vec<String> = self
-            .parameters
-            .iter()
-            .filter(is_missing)
-            .map(|parameter| format!("'{}'", parameter.name()))
+        match self.missing(&bound) {
+            None => Ok(bound),
+            Some(problem) => Err(problem),
+        }
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        let parameters = self.parameters.iter();
+        parameters.filter_map(Parameter::name).collect()
+    }
+
+    fn takes(&self, is_meant: impl Fn(&Parameter) -> bool) -> bool {
+        self.parameters.iter().any(is_meant)
+    }
+
+    /// Says which parameters that have to be given were not.
+    fn missing(&self, bound: &Bound<'_>) -> Option<String> {
+        let needed = self.parameters.iter().filter(|one| one.is_needed());
+        let missing: Vec<String> = needed
+            .filter_map(Parameter::name)
+            .filter(|name| !bound.named.iter().any(|(given, _)| given == name))
+            .map(|name| format!("'{name}'"))
             .collect();
         if missing.is_empty() {
-            return Ok(Bound(bound));
+            return None;
         }
         let plural = if missing.len() == 1 { "" } else { "s" };
-        Err(format!(
+        Some(format!(
             "missing {} required positional argument{plural}: {}",
             missing.len(),
             missing.join(" and ")
@@ -194,7 +263,7 @@ impl Function {
     }
 
     fn too_many(&self, given: usize) -> String {
-        let most = self.parameters.len();
+        let most = self.names().len();
         let least = self.parameters.iter().filter(|p| p.is_needed()).count();
         let takes = if least == most {
             format!("{most}")
@@ -213,6 +282,8 @@ impl Function {
             .map(|parameter| match parameter {
                 Parameter::Needed(name) => (*name).to_owned(),
                 Parameter::Optional(name) => format!("[{name}]"),
+                Parameter::Rest => "*args".to_owned(),
+                Parameter::Keywords => "**kwargs".to_owned(),
             })
             .collect();
         format!("{}({})", self.name, parameters.join(", "))
@@ -220,13 +291,33 @@ impl Function {
 }
 
 /// The arguments of a call by the names of their parameters.
-pub(crate) struct Bound<'a>(Vec<(&'static str, &'a Value)>);
+pub(crate) struct Bound<'a> {
+    named: Vec<(&'static str, &'a Value)>,
+    rest: &'a [Value],
+    keywords: Vec<(&'a str, &'a Value)>,
+}
 
 impl<'a> Bound<'a> {
     /// The argument, unless it was left out or is nothing.
     pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
-        let found = self.0.iter().find(|(known, _)| *known == name)?;
+        let found = self.named.iter().find(|(known, _)| *known == name)?;
         Some(found.1).filter(|value| !value.is_nil())
+    }
+
+    /// Arguments without a name that no parameter took.
+    pub(crate) fn rest(&self) -> &'a [Value] {
+        self.rest
+    }
+
+    /// Named arguments that no parameter took, in the order in which they came.
+    pub(crate) fn keywords(&self) -> &[(&'a str, &'a Value)] {
+        &self.keywords
+    }
+
+    /// The same without those that clients add (`clean_kwargs` in `salt/utils/args.py`).
+    pub(crate) fn own_keywords(&self) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        let keywords = self.keywords.iter().copied();
+        keywords.filter(|(name, _)| !name.starts_with("__"))
     }
 
     /// The argument, unless Python would call it false.
@@ -269,30 +360,56 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// Messages that a function has for who watches it, if `display_progress` is on: events
-/// `…/progress`, as many as are worth reading.
-pub struct Progress<'a> {
-    tell: &'a mut dyn FnMut(Value),
+/// What a function tells while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Notice {
+    /// Something for who watches the call: the data of its event `…/progress`.
+    Progress(Value),
+    /// An event of its own.
+    Event(Tag, Value),
+    /// The key that this minion proved itself with is gone: what is kept of it belongs to nobody.
+    KeyGone(MinionId),
+}
+
+/// Takes what a function tells while it runs.
+pub struct Notices<'a> {
+    tell: &'a mut dyn FnMut(Notice),
     left: usize,
 }
 
-impl<'a> Progress<'a> {
-    /// Messages of one call; the rest is left out.
+impl<'a> Notices<'a> {
+    /// Messages of one call about how far it is; the rest is left out.
     const MOST: usize = 1_000;
 
-    /// Gives each message, as the data of an event, to `tell`.
-    pub fn new(tell: &'a mut dyn FnMut(Value)) -> Self {
+    /// Gives everything to `tell`.
+    pub fn new(tell: &'a mut dyn FnMut(Notice)) -> Self {
         Self {
             tell,
             left: Self::MOST,
         }
     }
 
+    /// A message for who watches the call, as many as are worth reading.
     pub(crate) fn say(&mut self, message: &str) {
+        self.progress(Value::map([("message", message)]));
+    }
+
+    /// The same with data of any form.
+    pub(crate) fn progress(&mut self, data: Value) {
         if let Some(left) = self.left.checked_sub(1) {
             self.left = left;
-            (self.tell)(Value::map([("message", message)]));
+            (self.tell)(Notice::Progress(data));
         }
+    }
+
+    /// An event of its own.
+    pub(crate) fn fire(&mut self, tag: Tag, data: Value) {
+        (self.tell)(Notice::Event(tag, data));
+    }
+
+    /// See [`Notice::KeyGone`].
+    pub(crate) fn key_gone(&mut self, minion: MinionId) {
+        (self.tell)(Notice::KeyGone(minion));
     }
 }
 
@@ -374,5 +491,39 @@ mod tests {
         );
         let plain = Value::map([("jid", "1"), ("client", "runner")]);
         assert_eq!(Arguments::of_load(&plain), arguments(&[], &[("jid", "1")]));
+    }
+
+    #[test]
+    fn what_proves_who_asks_is_no_argument_of_a_wheel() {
+        let with_key = Value::map([("match", "m1"), ("key", "secret"), ("user", "root")]);
+        let named = arguments(&[], &[("match", "m1")]);
+        assert_eq!(Arguments::of_wheel(&with_key), named);
+        let with_token = Value::map([("key", "timeout"), ("value", "5"), ("token", "secret")]);
+        let named = arguments(&[], &[("key", "timeout"), ("value", "5")]);
+        assert_eq!(Arguments::of_wheel(&with_token), named);
+    }
+
+    #[test]
+    fn what_no_parameter_takes_goes_to_those_that_take_anything() {
+        const ANY: Function = function(
+            "any",
+            &[
+                Parameter::Needed("one"),
+                Parameter::Rest,
+                Parameter::Keywords,
+            ],
+            |_, _, _| Ok(Value::Nil),
+        );
+        let given = arguments(&["1", "2"], &[("x", "3"), ("__y", "4")]);
+        let bound = ANY.bind(&given).unwrap();
+        assert_eq!(bound.text("one").unwrap().as_deref(), Some("1"));
+        assert_eq!(bound.rest(), [Value::from("2")]);
+        assert_eq!(bound.keywords().len(), 2);
+        assert_eq!(
+            bound.own_keywords().collect::<Vec<_>>(),
+            [("x", &"3".into())]
+        );
+        // As in stock, nobody is told of `match` where it means nothing.
+        assert!(LOOKUP.bind(&arguments(&["1"], &[("match", "x")])).is_ok());
     }
 }

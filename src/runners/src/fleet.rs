@@ -5,8 +5,6 @@ use std::net::IpAddr;
 use saltern_model::{MinionId, Standing, Target};
 use saltern_store::StoreError;
 
-use crate::call::RunnerError;
-
 /// The minions with an accepted key.
 pub trait Fleet: Send + Sync {
     /// Those that the target means, sorted.
@@ -26,9 +24,4 @@ pub trait Fleet: Send + Sync {
 
     /// The version of Salt that it runs, as far as it has said so.
     fn version(&self, minion: &MinionId) -> Option<String>;
-}
-
-/// No minions are known: a process that only reads the job database.
-pub(crate) fn missing() -> RunnerError {
-    RunnerError::Refused("this process does not know the minions: ask the master".to_owned())
 }

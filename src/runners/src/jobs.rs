@@ -12,11 +12,9 @@ mod moment;
 use saltern_model::{Jid, MinionId, ReturnRecord};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode_exact};
 
-use crate::call::{Bound, Function, Parameter, Progress, RunnerError};
+use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError};
 use crate::registry::Knowledge;
 use Parameter::{Needed, Optional};
-
-type Answer = Result<Value, RunnerError>;
 
 /// The functions of the module.
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -246,13 +244,13 @@ fn only_own_cache(call: &Bound<'_>) -> Result<(), RunnerError> {
     }
 }
 
-fn tell(call: &Bound<'_>, progress: &mut Progress<'_>, text: &str) {
+fn tell(call: &Bound<'_>, progress: &mut Notices<'_>, text: &str) {
     if call.flag("display_progress", false) {
         progress.say(text);
     }
 }
 
-fn list_job(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Progress<'_>) -> Answer {
+fn list_job(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_>) -> Answer {
     only_own_cache(call)?;
     tell(call, progress, "Querying returner: local_cache");
     let job = WholeJob::read(knowledge, call, wanted(call)?)?;
@@ -261,7 +259,7 @@ fn list_job(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Progress<'_>
     Ok(Value::Map(entries))
 }
 
-fn print_job(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+fn print_job(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
     only_own_cache(call)?;
     print(knowledge, call, wanted(call)?)
 }
@@ -271,7 +269,7 @@ fn print(knowledge: &Knowledge, call: &Bound<'_>, jid: String) -> Answer {
     Ok(Value::map([(jid, Value::Map(job.into_entries()))]))
 }
 
-fn lookup_jid(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Progress<'_>) -> Answer {
+fn lookup_jid(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_>) -> Answer {
     only_own_cache(call)?;
     tell(call, progress, "Querying returner: local_cache");
     let job = WholeJob::read(knowledge, call, wanted(call)?)?;
@@ -300,7 +298,7 @@ fn lookup_jid(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Progress<'
     })
 }
 
-fn exit_success(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+fn exit_success(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
     only_own_cache(call)?;
     let job = WholeJob::read(knowledge, call, wanted(call)?)?;
     let is_success = |one: &Returned| one.part("return").is_some_and(Value::is_truthy);
@@ -321,7 +319,7 @@ fn exit_success(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -
     Ok(Value::Map(verdicts))
 }
 
-fn last_run(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Progress<'_>) -> Answer {
+fn last_run(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_>) -> Answer {
     only_own_cache(call)?;
     let metadata = call.truthy("metadata");
     if metadata.is_some_and(|metadata| metadata.as_map().is_none()) {
@@ -338,7 +336,7 @@ fn last_run(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Progress<'_>
 /// Jobs of one answer of `jobs.active`, unless the call says how many.
 const MOST_ACTIVE: usize = 1_000;
 
-fn active(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Progress<'_>) -> Answer {
+fn active(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_>) -> Answer {
     let before = call.text("before")?;
     let limit = call.count("limit")?.unwrap_or(MOST_ACTIVE);
     let open = knowledge.jobs.open_page(before.as_deref(), limit)?;

@@ -1,23 +1,40 @@
-//! The runner functions of the master: one file a module, named as in Salt (`jobs` → `jobs.rs`).
+//! The functions that run on the master: one file a runner module, named as in Salt (`jobs` →
+//! `jobs.rs`), and one a wheel module below `wheel`.
 //!
-//! A [`Call`] (who asks, which function, with what) becomes a value or an error through
-//! [`Runners`]. What the functions know of the master they get from [`Knowledge`] and from nowhere
-//! else: nothing here knows actors, sockets or requests. Who may call what has been decided before.
+//! A [`Call`] (who asks, which function, with what) becomes a value or an error through [`Runners`]
+//! or [`Wheels`]. What the functions know of the master they get from [`Knowledge`] and from nowhere
+//! else, and what they tell goes into [`Notices`]: nothing here knows actors, sockets or requests.
+//! Who may call what has been decided before.
 //!
 //! A new module is a file with its table of functions, and a line in `registry.rs`.
 //!
-//! Suggested reading order: `call`, `registry`, `jobs`, `manage`.
+//! Suggested reading order: `call`, `registry`, `jobs`, `manage`, `wheel`.
 #![warn(clippy::indexing_slicing)]
 
 mod batch;
+mod cache;
 mod call;
+mod config;
+mod event;
+mod fileserver;
 mod fleet;
+mod git_pillar;
 mod jobs;
 mod manage;
+mod master;
+mod mine;
+mod pillar;
 mod python;
 mod registry;
+mod saltutil;
+mod target;
+mod test;
+#[cfg(test)]
+mod testing;
+mod wheel;
 
 pub use batch::Batches;
-pub use call::{Arguments, Call, Progress, RunnerError};
+pub use call::{Arguments, Call, Notice, Notices, RunnerError};
 pub use fleet::Fleet;
-pub use registry::{Knowledge, Ran, Runners};
+pub use master::Master;
+pub use registry::{Knowledge, Ran, Runners, Wheels};

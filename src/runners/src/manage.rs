@@ -11,13 +11,11 @@ use saltern_base::clock::civil;
 use saltern_model::{Absence, MinionId, Standing, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Bound, Function, Parameter, Progress, RunnerError};
-use crate::fleet::{Fleet, missing};
-use crate::python;
+use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, Work};
+use crate::fleet::Fleet;
 use crate::registry::Knowledge;
+use crate::{python, target};
 use Parameter::Optional;
-
-type Answer = Result<Value, RunnerError>;
 
 const OF_TARGET: &[Parameter] = &[
     Optional("tgt"),
@@ -28,15 +26,13 @@ const OF_TARGET: &[Parameter] = &[
 
 const OF_SUBSET: &[Parameter] = &[Optional("subset"), Optional("show_ip")];
 
-const fn listing(name: &'static str, run: Run) -> Function {
+const fn listing(name: &'static str, run: Work) -> Function {
     Function {
         name,
         parameters: OF_SUBSET,
         run,
     }
 }
-
-type Run = fn(&Knowledge, &Bound<'_>, &mut Progress<'_>) -> Answer;
 
 /// The functions of the module. Stock has ten names for two of them.
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -91,27 +87,12 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-fn fleet(knowledge: &Knowledge) -> Result<&dyn Fleet, RunnerError> {
-    knowledge.fleet.as_deref().ok_or_else(missing)
-}
-
 /// The minions of `tgt` and `tgt_type`; all, if nothing is said.
 fn targeted(fleet: &dyn Fleet, call: &Bound<'_>) -> Result<Vec<MinionId>, RunnerError> {
-    let kind = match call.text("tgt_type")? {
-        None => TargetType::Glob,
-        Some(name) => match TargetType::from_wire(&name) {
-            Some(kind) => kind,
-            // Nobody, as for a publish.
-            None => return Ok(Vec::new()),
-        },
-    };
-    let target = match call.get("tgt") {
-        Some(Value::Array(names)) if kind == TargetType::List => {
-            Target::List(names.iter().filter_map(python::scalar).collect())
-        }
-        _ => Target::Expression(kind, call.text("tgt")?.unwrap_or_else(|| "*".to_owned())),
-    };
-    Ok(fleet.matching(&target)?)
+    match target::of_call(call)? {
+        Some(target) => Ok(fleet.matching(&target)?),
+        None => Ok(Vec::new()),
+    }
 }
 
 fn all(fleet: &dyn Fleet) -> Result<Vec<MinionId>, RunnerError> {
@@ -121,7 +102,7 @@ fn all(fleet: &dyn Fleet) -> Result<Vec<MinionId>, RunnerError> {
 
 /// Who is up, and who is not.
 fn split(knowledge: &Knowledge, call: &Bound<'_>) -> Result<[Value; 2], RunnerError> {
-    let fleet = fleet(knowledge)?;
+    let fleet = knowledge.fleet()?;
     let is_up = |minion: &MinionId| fleet.standing(minion).is_present();
     let (up, down): (Vec<_>, Vec<_>) = targeted(fleet, call)?.into_iter().partition(is_up);
     Ok([ids(&up), ids(&down)])
@@ -132,17 +113,17 @@ fn ids(minions: &[MinionId]) -> Value {
     Value::Array(ids.collect())
 }
 
-fn status(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+fn status(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
     let [up, down] = split(knowledge, call)?;
     Ok(Value::map([("up", up), ("down", down)]))
 }
 
-fn up(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+fn up(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
     let [up, _] = split(knowledge, call)?;
     Ok(up)
 }
 
-fn down(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
+fn down(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
     if call.flag("removekeys", false) {
         return Err(RunnerError::Refused(
             "removekeys is not done here: delete the keys with salt-key -d".to_owned(),
@@ -165,8 +146,8 @@ fn listed(fleet: &dyn Fleet, call: &Bound<'_>, is_up: bool) -> Result<Vec<Minion
     Ok(minions)
 }
 
-fn present(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
-    let fleet = fleet(knowledge)?;
+fn present(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let fleet = knowledge.fleet()?;
     let minions = listed(fleet, call, true)?;
     if !call.flag("show_ip", false) {
         return Ok(ids(&minions));
@@ -179,13 +160,13 @@ fn present(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Ans
     Ok(Value::Map(addresses.collect()))
 }
 
-fn not_present(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
-    Ok(ids(&listed(fleet(knowledge)?, call, false)?))
+fn not_present(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    Ok(ids(&listed(knowledge.fleet()?, call, false)?))
 }
 
 /// Our own: where each minion stands and why, when it was last heard, and from where.
-fn standing(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
-    let fleet = fleet(knowledge)?;
+fn standing(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let fleet = knowledge.fleet()?;
     let minions = targeted(fleet, call)?;
     let described = minions.iter().map(|minion| {
         let text = |text: Option<String>| text.map_or(Value::Nil, Value::from);
@@ -221,8 +202,8 @@ fn time_text(unix_micros: i64) -> String {
 }
 
 /// The versions that the minions have told the master, against the one that the master stands for.
-fn versions(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Progress<'_>) -> Answer {
-    let fleet = fleet(knowledge)?;
+fn versions(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let fleet = knowledge.fleet()?;
     let master = knowledge.config.salt_compat.release();
     let mut groups: [(&str, Vec<(Value, Value)>); 4] = [
         ("Minion offline", Vec::new()),

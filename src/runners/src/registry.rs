@@ -10,15 +10,41 @@ use saltern_model::Jid;
 use saltern_store::jobs::JobReader;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Call, Function, Progress, RunnerError};
+use crate::call::{Call, Function, Notices, RunnerError};
 use crate::fleet::Fleet;
-use crate::{Batches, batch, jobs, manage, python};
+use crate::{
+    Batches, Master, batch, cache, config, event, fileserver, git_pillar, jobs, manage, mine,
+    pillar, python, saltutil, test, wheel,
+};
 
-/// Every module with its functions.
-const MODULES: &[(&str, &[Function])] = &[
+/// Modules with their functions.
+type Modules = &'static [(&'static str, &'static [Function])];
+
+/// Every runner module.
+const RUNNERS: Modules = &[
     ("batch", batch::FUNCTIONS),
+    ("cache", cache::FUNCTIONS),
+    ("config", config::FUNCTIONS),
+    ("error", wheel::error::FUNCTIONS),
+    ("event", event::FUNCTIONS),
+    ("fileserver", fileserver::FUNCTIONS),
+    ("git_pillar", git_pillar::FUNCTIONS),
     ("jobs", jobs::FUNCTIONS),
     ("manage", manage::FUNCTIONS),
+    ("mine", mine::FUNCTIONS),
+    ("pillar", pillar::FUNCTIONS),
+    ("saltutil", saltutil::FUNCTIONS),
+    ("test", test::FUNCTIONS),
+];
+
+/// Every wheel module.
+const WHEELS: Modules = &[
+    ("config", wheel::config::FUNCTIONS),
+    ("error", wheel::error::FUNCTIONS),
+    ("file_roots", wheel::roots::FILE_FUNCTIONS),
+    ("key", wheel::key::FUNCTIONS),
+    ("minions", wheel::minions::FUNCTIONS),
+    ("pillar_roots", wheel::roots::PILLAR_FUNCTIONS),
 ];
 
 /// What the functions know of the master.
@@ -31,6 +57,8 @@ pub struct Knowledge {
     pub(crate) fleet: Option<Arc<dyn Fleet>>,
     /// The batches; nothing in a process that does not drive them.
     pub(crate) batches: Option<Batches>,
+    /// Keys, files and pillars; nothing in a process that only reads the job database.
+    pub(crate) master: Option<Master>,
     /// Wall-clock time.
     pub(crate) clock: Clock,
     /// The calls under way.
@@ -45,6 +73,7 @@ impl Knowledge {
             jobs,
             fleet: None,
             batches: None,
+            master: None,
             clock: Clock::system(),
             running: Mutex::default(),
         }
@@ -64,6 +93,35 @@ impl Knowledge {
             batches: Some(batches),
             ..self
         }
+    }
+
+    /// The same, with keys, files and pillars.
+    pub fn with_master(self, master: Master) -> Self {
+        Self {
+            master: Some(master),
+            ..self
+        }
+    }
+
+    /// Keys, files and pillars.
+    ///
+    /// # Errors
+    /// In a process that has none.
+    pub(crate) fn master(&self) -> Result<&Master, RunnerError> {
+        self.master.as_ref().ok_or_else(|| {
+            RunnerError::Refused("this process is no master: ask the master".to_owned())
+        })
+    }
+
+    /// The minions.
+    ///
+    /// # Errors
+    /// In a process that does not know them.
+    pub(crate) fn fleet(&self) -> Result<&dyn Fleet, RunnerError> {
+        self.fleet.as_deref().ok_or_else(|| {
+            let text = "this process does not know the minions: ask the master";
+            RunnerError::Refused(text.to_owned())
+        })
     }
 
     /// The calls under way as stock's `proc` files describe them, oldest first.
@@ -96,53 +154,94 @@ impl Runners {
 
     /// Whether there is such a function.
     pub fn has(&self, fun: &str) -> bool {
-        find(fun).is_some()
+        find(RUNNERS, fun).is_some()
     }
 
     /// Runs a function; blocks for as long as it takes.
-    pub fn run(&self, call: &Call, progress: &mut Progress<'_>) -> Ran {
-        match self.value(call, progress) {
-            Ok(value) => {
-                let states = value.get("data");
-                Ran {
-                    success: states.is_none_or(python::check_result),
-                    value,
-                    retcode: None,
-                }
-            }
-            // Stock takes a call with wrong arguments for a success.
-            Err(RunnerError::Arguments { problem, usage }) => Ran {
-                value: format!("\nPassed invalid arguments: {problem}\n\nUsage:\n{usage}").into(),
-                success: true,
-                retcode: None,
-            },
-            Err(error) => {
-                if let RunnerError::Store(error) = &error {
-                    tracing::error!(%error, fun = call.fun, jid = %call.jid, "runner failed");
-                }
-                let text = format!("Exception occurred in runner {}: {error}", call.fun);
-                Ran {
-                    value: text.into(),
-                    success: false,
-                    retcode: Some(1),
-                }
-            }
-        }
+    pub fn run(&self, call: &Call, notices: &mut Notices<'_>) -> Ran {
+        run(RUNNERS, "runner", &self.knowledge, call, notices)
     }
 
-    fn value(&self, call: &Call, progress: &mut Progress<'_>) -> Result<Value, RunnerError> {
-        let Some(function) = find(&call.fun) else {
-            return Err(RunnerError::NotAvailable(call.fun.clone()));
-        };
-        let bound = function.bind(&call.arguments)?;
-        let _entry = Entry::new(&self.knowledge.running, call);
-        (function.run)(&self.knowledge, &bound, progress)
+    /// The wheel functions of the same master.
+    pub fn wheels(&self) -> Wheels<'_> {
+        Wheels {
+            knowledge: &self.knowledge,
+        }
     }
 }
 
-fn find(fun: &str) -> Option<&'static Function> {
+/// The wheel functions of one master.
+pub struct Wheels<'a> {
+    knowledge: &'a Knowledge,
+}
+
+impl Wheels<'_> {
+    /// Whether there is such a function.
+    pub fn has(&self, fun: &str) -> bool {
+        find(WHEELS, fun).is_some()
+    }
+
+    /// Runs a function; blocks for as long as it takes.
+    pub fn run(&self, call: &Call, notices: &mut Notices<'_>) -> Ran {
+        run(WHEELS, "wheel", self.knowledge, call, notices)
+    }
+}
+
+/// Runs a function of `modules`; `kind` is stock's word for such functions.
+fn run(
+    modules: Modules,
+    kind: &'static str,
+    knowledge: &Knowledge,
+    call: &Call,
+    notices: &mut Notices<'_>,
+) -> Ran {
+    match value(modules, kind, knowledge, call, notices) {
+        Ok(value) => {
+            let states = value.get("data");
+            Ran {
+                success: states.is_none_or(python::check_result),
+                value,
+                retcode: None,
+            }
+        }
+        // Stock takes a call with wrong arguments for a success.
+        Err(RunnerError::Arguments { problem, usage }) => Ran {
+            value: format!("\nPassed invalid arguments: {problem}\n\nUsage:\n{usage}").into(),
+            success: true,
+            retcode: None,
+        },
+        Err(error) => {
+            if let RunnerError::Store(_) | RunnerError::Files(_) = &error {
+                tracing::error!(%error, fun = call.fun, jid = %call.jid, "{kind} failed");
+            }
+            let text = format!("Exception occurred in {kind} {}: {error}", call.fun);
+            Ran {
+                value: text.into(),
+                success: false,
+                retcode: Some(1),
+            }
+        }
+    }
+}
+
+fn value(
+    modules: Modules,
+    kind: &'static str,
+    knowledge: &Knowledge,
+    call: &Call,
+    notices: &mut Notices<'_>,
+) -> Result<Value, RunnerError> {
+    let Some(function) = find(modules, &call.fun) else {
+        return Err(RunnerError::NotAvailable(call.fun.clone()));
+    };
+    let bound = function.bind(&call.arguments)?;
+    let _entry = Entry::new(&knowledge.running, kind, call);
+    (function.run)(knowledge, &bound, notices)
+}
+
+fn find(modules: Modules, fun: &str) -> Option<&'static Function> {
     let (module, name) = fun.split_once('.')?;
-    let (_, functions) = MODULES.iter().find(|(known, _)| *known == module)?;
+    let (_, functions) = modules.iter().find(|(known, _)| *known == module)?;
     functions.iter().find(|function| function.name == name)
 }
 
@@ -153,9 +252,9 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn new(running: &'a Mutex<BTreeMap<Jid, Value>>, call: &'a Call) -> Self {
+    fn new(running: &'a Mutex<BTreeMap<Jid, Value>>, kind: &str, call: &'a Call) -> Self {
         let data = Value::map([
-            ("fun", Value::from(format!("runner.{}", call.fun))),
+            ("fun", Value::from(format!("{kind}.{}", call.fun))),
             ("jid", call.jid.as_str().into()),
             ("user", call.user.as_str().into()),
             ("fun_args", call.arguments.to_value()),

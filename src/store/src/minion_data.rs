@@ -14,6 +14,7 @@
 //! `minion_data_cache`, `enforce_mine_cache` and `preserve_minion_cache` are the caller's).
 
 mod age;
+mod clear;
 mod known;
 mod memory;
 #[cfg(test)]
@@ -106,6 +107,29 @@ impl MinionDataStore {
     pub fn pillar(&self, id: &MinionId) -> Result<Option<Arc<Value>>> {
         let read = self.read(id, self.bank_of(Bank::Pillar))?;
         Ok(read.and_then(|parts| parts.pillar.clone()))
+    }
+
+    /// The cached pillar of an environment of its own, which only 3008 keeps apart; without one, or
+    /// before, the cached pillar.
+    ///
+    /// # Errors
+    /// Also when the environment's name cannot be part of a file name.
+    pub fn pillar_of(&self, id: &MinionId, pillarenv: Option<&str>) -> Result<Option<Value>> {
+        let environment = pillarenv.filter(|name| self.has_banks() && !name.is_empty());
+        let Some(environment) = environment else {
+            let pillar = self.pillar(id)?;
+            return Ok(pillar.map(|pillar| pillar.as_ref().clone()));
+        };
+        let name = format!("{}:{environment}.p", id.as_str());
+        let path = files::child(&self.cachedir.join("pillar"), &name)?;
+        let Some(packed) = files::read(&path, FILE_BYTES)? else {
+            return Ok(None);
+        };
+        let value = decode_exact(&packed, &LIMITS).map_err(|_| StoreError::Malformed {
+            path,
+            reason: "it is not msgpack",
+        })?;
+        Ok(Some(value))
     }
 
     /// The minion's mine: functions and their results.

@@ -99,7 +99,8 @@ pub(super) const HONOURED: &[&str] = &[
     // States.
     "master_tops",
     // Modules of the site's own: Python reads these.
-    "extension_modules", "module_dirs", "runner_dirs",
+    "clean_dynamic_modules", "extension_modules", "extmod_blacklist", "extmod_whitelist",
+    "module_dirs", "runner_dirs",
     // States of minions: the minions are told.
     "default_top", "failhard", "state_aggregate", "state_auto_order", "state_events",
     "state_top_saltenv", "top_file_merging_strategy",
@@ -350,7 +351,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "pillar_mask_output",
     ]),
     (NotYet::States, &[
-        "clean_dynamic_modules", "extmod_blacklist", "extmod_whitelist", "local", "master_tops_first", "state_max_parallel", "test",
+        "local", "master_tops_first", "state_max_parallel", "test",
         "enable_gpu_grains",
     ]),
     (NotYet::Targeting, &[

@@ -15,7 +15,7 @@ use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
 use saltern_wire::msgpack::Value;
 
-use super::{Call, Source};
+use super::{Call, GitRemote, Source};
 use crate::files::{path, without_scheme};
 use crate::git::{
     AUTH_PARAMETERS, Checkout, Clone, Clones, GitError, Oid, Origin, Parameters, Refs, text_of,
@@ -240,6 +240,19 @@ impl Remote {
 }
 
 impl Source for GitPillar {
+    fn remotes(&self) -> Vec<GitRemote<'_>> {
+        let remotes = self.remotes.iter().map(|remote| {
+            let parts = remote.id.trim_start().split_once(char::is_whitespace);
+            GitRemote {
+                id: &remote.id,
+                branch: &remote.branch,
+                url: parts.map_or(remote.id.as_str(), |(_, url)| url.trim()),
+                clone: &remote.clone,
+            }
+        });
+        remotes.collect()
+    }
+
     fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
         let given = |name: Option<&'_ str>| name.filter(|name| !name.is_empty()).map(str::to_owned);
         let pillarenv = given(call.input.pillarenv);

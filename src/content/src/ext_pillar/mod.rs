@@ -22,6 +22,7 @@ pub(crate) use commands::words;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_config::MasterConfig;
@@ -29,7 +30,7 @@ use saltern_config::yaml::{Key, Node};
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
-use crate::git::{Clones, Fetch, GitError};
+use crate::git::{Clone, Clones, Fetch, GitError};
 use crate::render::Renderers;
 use crate::render::jinja::Context;
 
@@ -92,6 +93,21 @@ impl Call<'_> {
 /// One module. What cannot be decided before it is called comes as a text for `_errors`.
 trait Source: Send + Sync {
     fn pillar(&self, call: &Call<'_>) -> Result<Value, String>;
+
+    /// The git remotes that it has.
+    fn remotes(&self) -> Vec<GitRemote<'_>> {
+        Vec::new()
+    }
+}
+
+/// A git remote of a source.
+struct GitRemote<'a> {
+    /// The remote as it is written, without its password.
+    id: &'a str,
+    branch: &'a str,
+    /// The URL, without its password.
+    url: &'a str,
+    clone: &'a Arc<Clone>,
 }
 
 /// An entry of the option: names with their sources, mostly one.
@@ -164,6 +180,25 @@ impl ExtPillars {
     /// do. Says whether anything is different.
     pub fn refresh(&self) -> bool {
         self.clones.as_ref().is_some_and(Clones::refresh)
+    }
+
+    /// Fetches the remotes of `git` of this branch and this URL, all if nothing is said, whether or
+    /// not their time has come; gives each as it is written, without its password, and whether
+    /// anything is different.
+    pub fn fetch(&self, branch: Option<&str>, url: Option<&str>) -> Vec<(String, bool)> {
+        let sources = self.entries.iter().flatten();
+        let sources = sources.filter_map(|(_, source)| source.as_ref().ok());
+        let mut fetched = Vec::new();
+        for remote in sources.flat_map(|source| source.remotes()) {
+            let is_meant = branch.is_none_or(|branch| branch == remote.branch)
+                && url.is_none_or(|url| url == remote.url);
+            if is_meant {
+                let fetch = Fetch::now(remote.clone);
+                let changed = fetch.is_some_and(|fetch| fetch.run(None));
+                fetched.push((remote.id.to_owned(), changed));
+            }
+        }
+        fetched
     }
 
     /// Whether there is nothing to apply.

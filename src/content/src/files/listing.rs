@@ -161,6 +161,21 @@ impl Listings {
         Ok(listing)
     }
 
+    /// Forgets the lists of these environments, of all if nothing is said; gives the environments
+    /// that had any, sorted. Who is walking at this moment keeps what it finds to itself.
+    pub(crate) fn forget(&self, wanted: Option<&[String]>) -> Vec<String> {
+        let mut environments = self.environments.lock();
+        let is_meant = |name: &String| wanted.is_none_or(|wanted| wanted.contains(name));
+        let mut names: Vec<String> = environments
+            .keys()
+            .filter(|it| is_meant(it))
+            .cloned()
+            .collect();
+        environments.retain(|name, _| !is_meant(name));
+        names.sort_unstable();
+        names
+    }
+
     fn environment(&self, saltenv: &str, configured: usize) -> Arc<Environment> {
         let mut environments = self.environments.lock();
         if let Some(known) = environments.get(saltenv) {

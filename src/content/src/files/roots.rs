@@ -44,6 +44,12 @@ impl Roots {
             .map(|(name, _)| name.as_str())
     }
 
+    /// Forgets the lists of these environments, of all if nothing is said; gives those of which
+    /// there were any, sorted.
+    pub(crate) fn forget_lists(&self, environments: Option<&[String]>) -> Vec<String> {
+        self.listings.forget(environments)
+    }
+
     /// The directories of an environment; `None` if there is no such environment.
     fn roots_of(&self, saltenv: &str) -> Option<Cow<'_, [String]>> {
         if let Some(roots) = self.options.roots(saltenv) {

@@ -45,6 +45,14 @@ impl Clones {
         self.clones.iter().filter_map(Fetch::if_due).collect()
     }
 
+    /// Fetches every clone, one after the other, whether or not its time has come; not the ones that
+    /// are being fetched.
+    pub(crate) fn fetch_now(&self) {
+        for fetch in self.clones.iter().filter_map(Fetch::now) {
+            let _changed = fetch.run(None);
+        }
+    }
+
     /// Fetches every clone whose time has come, one after the other. Says whether anything is
     /// different.
     pub(crate) fn refresh(&self) -> bool {

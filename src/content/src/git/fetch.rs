@@ -64,6 +64,16 @@ impl Fetch {
         })
     }
 
+    /// A fetch before its time; nothing while there is another one.
+    pub(crate) fn now(clone: &Arc<Clone>) -> Option<Self> {
+        let mut schedule = clone.schedule();
+        let is_free = !schedule.is_taken;
+        schedule.is_taken = true;
+        is_free.then(|| Self {
+            clone: Arc::clone(clone),
+        })
+    }
+
     /// Fetches, unless `cancel` ends that; blocks for as long as the remote takes, within bounds.
     /// A failure is told in the log. Says whether anything is different now.
     #[must_use]

@@ -33,6 +33,8 @@ use crate::git::Fetch;
 use crate::render::DecryptRules;
 use crate::render::modules::site::SiteFunctions;
 
+pub use opts::of_master as master_options;
+
 use cache::PillarCache;
 use compile::{Compilation, add_error, override_of, pillarenv};
 use merge::merge;
@@ -155,6 +157,16 @@ impl Pillars {
         self.ext.due()
     }
 
+    /// Fetches git remotes of external pillars now; see [`ExtPillars::fetch`].
+    pub fn fetch_remotes(&self, branch: Option<&str>, url: Option<&str>) -> Vec<(String, bool)> {
+        self.ext.fetch(branch, url)
+    }
+
+    /// The roots of each environment (`pillar_roots`), wildcards expanded.
+    pub fn roots(&self) -> &[(String, Vec<String>)] {
+        &self.options.roots
+    }
+
     /// Whether nobody can get anything but what he brings along: no external pillar is configured,
     /// and no root is there at this moment.
     pub fn is_empty(&self) -> bool {
@@ -193,6 +205,25 @@ impl Pillars {
             }
             Err(problem) => add_error(pillar, &problem),
         }
+    }
+
+    /// Makes a pillar, whatever is kept, and keeps nothing.
+    pub fn compile_anew(&self, request: &PillarRequest) -> Value {
+        Compilation::new(self, request, &Limits::DEFAULT, None).run()
+    }
+
+    /// What the merged top files say, before anybody asks whom they mean: a mapping from
+    /// environments to mappings from targets to SLS names (`Pillar.get_top`).
+    ///
+    /// # Errors
+    /// The texts of what is wrong with them.
+    pub fn top(&self, request: &PillarRequest) -> Result<Value, Vec<String>> {
+        Compilation::new(self, request, &Limits::DEFAULT, None).show_top()
+    }
+
+    /// The pillar that is kept of a minion (`pillar_cache`) and is not too old.
+    pub fn kept(&self, minion: &MinionId, pillarenv: Option<&str>) -> Option<Value> {
+        self.cache.as_ref()?.get(minion, pillarenv)
     }
 
     /// Forgets the kept pillars of a minion; the next one is made anew.

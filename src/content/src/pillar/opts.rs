@@ -10,8 +10,8 @@ use saltern_wire::msgpack::Value;
 
 use crate::render::data::from_yaml;
 
-/// The options of the master, with the master's id.
-pub(super) fn of_master(config: &MasterConfig) -> Value {
+/// The options of the master, with the master's id; without passphrases and our own options.
+pub fn of_master(config: &MasterConfig) -> Value {
     let is_ours = |name: &str| OURS.iter().any(|option| option.name == name);
     let mut entries: Vec<(Value, Value)> = config
         .all_raw()

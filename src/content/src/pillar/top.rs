@@ -53,6 +53,28 @@ impl Compilation<'_> {
         }))
     }
 
+    /// What all top files say together.
+    pub(super) fn show_top(mut self) -> Result<Value, Vec<String>> {
+        let mut errors = Vec::new();
+        let top = self.top(&mut errors).unwrap_or_else(|Halt(problem)| {
+            errors.push(problem);
+            Vec::new()
+        });
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let shown = |target: Target| {
+            let mut entries = target.matches;
+            entries.extend(target.states.into_iter().map(Value::from));
+            (target.expression, Value::Array(entries))
+        };
+        let environments = top.into_iter().map(|(saltenv, targets)| {
+            let targets = targets.into_iter().map(shown).collect();
+            (Value::from(saltenv), Value::Map(targets))
+        });
+        Ok(Value::Map(environments.collect()))
+    }
+
     /// The environments whose top files are read.
     fn top_environments(&self) -> Vec<String> {
         let is_configured = |name: &str| self.roots.iter().any(|(found, _)| found == name);

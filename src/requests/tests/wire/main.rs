@@ -25,3 +25,4 @@ mod runner;
 mod saltern_batch;
 mod site;
 mod targets;
+mod wheel;

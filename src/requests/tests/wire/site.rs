@@ -23,8 +23,13 @@ use saltern_wire::msgpack::{Limits, Value, decode_wire};
 pub(crate) const START: u64 = 1_795_000_000;
 
 /// The functions of a master that has no job yet.
-fn runners(config: &Arc<MasterConfig>, database: &JobDatabase) -> (Runners, JobReader) {
+fn runners(
+    config: &Arc<MasterConfig>,
+    stores: &Stores,
+    database: &JobDatabase,
+) -> (Runners, JobReader) {
     let knowledge = Knowledge::new(config.clone(), database.reader().unwrap());
+    let knowledge = knowledge.with_master(stores.for_functions());
     (Runners::new(knowledge), database.reader().unwrap())
 }
 
@@ -125,7 +130,7 @@ impl Site {
         let registry = Registry::new();
         let path = root.join("cache/jobs.sqlite");
         let database = JobDatabase::open(&path, DatabaseLimits::default()).unwrap();
-        let runners = runners(&config, &database);
+        let runners = runners(&config, &stores, &database);
         let services = Services::new(
             config,
             clock.clone(),

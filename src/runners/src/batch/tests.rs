@@ -10,7 +10,7 @@ use saltern_store::{BatchFiles, DatabaseLimits, JobDatabase, StoreOptions};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use super::Batches;
-use crate::{Arguments, Call, Knowledge, Progress, Ran, Runners};
+use crate::{Arguments, Call, Knowledge, Notices, Ran, Runners};
 
 const JID: &str = "20260102030405060708";
 
@@ -91,7 +91,7 @@ impl Rig {
             },
             user: "me".to_owned(),
         };
-        self.runners.run(&call, &mut Progress::new(&mut |_| {}))
+        self.runners.run(&call, &mut Notices::new(&mut |_| {}))
     }
 }
 

@@ -7,7 +7,7 @@ use saltern_store::jobs::{JobHead, JobsPage};
 use saltern_wire::msgpack::Value;
 
 use super::{Answer, describe, moment, only_own_cache, tell};
-use crate::call::{Bound, Progress, RunnerError};
+use crate::call::{Bound, Notices, RunnerError};
 use crate::python;
 use crate::registry::Knowledge;
 
@@ -184,7 +184,7 @@ fn described(knowledge: &Knowledge, jid: &Jid) -> Result<Vec<(Value, Value)>, Ru
 pub(super) fn list_jobs(
     knowledge: &Knowledge,
     call: &Bound<'_>,
-    progress: &mut Progress<'_>,
+    progress: &mut Notices<'_>,
 ) -> Answer {
     only_own_cache(call)?;
     tell(call, progress, "Querying returner local_cache for jobs.");
@@ -209,7 +209,7 @@ pub(super) fn list_jobs(
 pub(super) fn list_jobs_filter(
     knowledge: &Knowledge,
     call: &Bound<'_>,
-    progress: &mut Progress<'_>,
+    progress: &mut Notices<'_>,
 ) -> Answer {
     only_own_cache(call)?;
     tell(call, progress, "Querying returner local_cache for jobs.");

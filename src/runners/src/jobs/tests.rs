@@ -8,7 +8,7 @@ use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobState, Write};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tempfile::TempDir;
 
-use crate::{Arguments, Call, Knowledge, Progress, Ran, Runners};
+use crate::{Arguments, Call, Knowledge, Notice, Notices, Ran, Runners};
 
 fn jid(number: u32) -> Jid {
     Jid::parse(&format!("2026112107{number:010}")).unwrap()
@@ -88,7 +88,7 @@ impl Site {
         fun: &str,
         positional: &[Value],
         named: &[(&str, Value)],
-        tell: &mut dyn FnMut(Value),
+        tell: &mut dyn FnMut(Notice),
     ) -> Ran {
         let call = Call {
             jid: jid(4_000_000),
@@ -102,7 +102,7 @@ impl Site {
             },
             user: "me".to_owned(),
         };
-        self.runners.run(&call, &mut Progress::new(tell))
+        self.runners.run(&call, &mut Notices::new(tell))
     }
 
     fn value(&self, fun: &str, positional: &[Value], named: &[(&str, Value)]) -> Value {
@@ -274,7 +274,8 @@ fn a_lookup_has_the_returns_the_missing_and_the_outputter() {
         &mut |message| told.push(message),
     );
     let texts = ["Querying returner: local_cache", "m1"];
-    assert_eq!(told, texts.map(|text| Value::map([("message", text)])));
+    let texts = texts.map(|text| Notice::Progress(Value::map([("message", text)])));
+    assert_eq!(told, texts);
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn run(fleet: Option<Arc<Known>>, fun: &str, named: &[(&str, Value)]) -> Ran {
         },
         user: "me".to_owned(),
     };
-    Runners::new(knowledge).run(&call, &mut Progress::new(&mut |_| {}))
+    Runners::new(knowledge).run(&call, &mut Notices::new(&mut |_| {}))
 }
 
 fn value(fun: &str, named: &[(&str, Value)]) -> Value {

@@ -9,7 +9,7 @@ use saltern_base::exit::Exit;
 use saltern_config::MasterConfig;
 use saltern_minion::swarm::Latencies;
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
-use saltern_runners::{Arguments as CallArguments, Call, Knowledge, Progress, Runners};
+use saltern_runners::{Arguments as CallArguments, Call, Knowledge, Notices, Runners};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobState, Write};
 use saltern_wire::msgpack::{Dialect, Value, encode};
@@ -269,7 +269,7 @@ fn ask(runners: &Runners, question: &Question, arguments: &Arguments) -> Latenci
             user: "root".to_owned(),
         };
         let began = Instant::now();
-        let ran = runners.run(&call, &mut Progress::new(&mut |_| {}));
+        let ran = runners.run(&call, &mut Notices::new(&mut |_| {}));
         latencies.record(began.elapsed());
         if !ran.success {
             complain(&format!(

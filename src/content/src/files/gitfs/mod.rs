@@ -100,6 +100,11 @@ impl GitFs {
         self.clones.refresh()
     }
 
+    /// Fetches the remotes whether or not their time has come.
+    pub(crate) fn fetch_now(&self) {
+        self.clones.fetch_now();
+    }
+
     /// The environments of all remotes.
     pub(crate) fn environments(&self) -> Arc<BTreeSet<String>> {
         Arc::clone(&self.cache().environments)

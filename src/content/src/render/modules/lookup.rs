@@ -40,7 +40,7 @@ impl Default for Facts {
 }
 
 /// The value at the end of a path; lists are entered by index or through the mappings in them.
-pub(crate) fn traverse<'a>(data: &'a Value, path: &str, delimiter: &str) -> Option<&'a Value> {
+pub fn traverse<'a>(data: &'a Value, path: &str, delimiter: &str) -> Option<&'a Value> {
     let parts: Vec<&str> = if delimiter.is_empty() {
         vec![path]
     } else {

@@ -27,8 +27,8 @@ use super::functions::Registry;
 
 pub use commands::Commands;
 pub(crate) use commands::which;
-pub use lookup::Facts;
-pub(crate) use lookup::{merge, traverse};
+pub(crate) use lookup::merge;
+pub use lookup::{Facts, traverse};
 
 /// Adds what needs no other subsystem. `facts` is what the functions look into; programs are
 /// started by `cmd.*` only if `programs` says how.

@@ -1,0 +1,116 @@
+//! `wheel`, clear: a function that looks at or changes the master (`ClearFuncs.wheel` in
+//! `salt/master.py`, `SyncClientMixin.low` in `salt/client/mixins.py`).
+//!
+//! The client waits for the value, which is found beside the workers. The call is told on the bus:
+//! `salt/wheel/<jid>/new` when it begins, `…/ret` when it is done. 3006 and 3007 tell it twice, once
+//! for the request and once, with another jid, for the call in it. It is not kept in the job cache.
+
+use std::sync::Arc;
+
+use saltern_model::{Compat, Event, Jid, Tag};
+use saltern_runners::{Call, Notice, Notices};
+use saltern_wire::msgpack::Value;
+
+use crate::event_data::{Fields, fields};
+use crate::master_gate::Admitted;
+use crate::outcome::Finished;
+use crate::{Outcome, Services, data_cache, event_data, reply};
+
+/// Answers with the value, later.
+pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>) -> Outcome {
+    let Some(fun) = load.get("fun").and_then(Value::as_str) else {
+        return Outcome::reply(reply::no_answer());
+    };
+    let call = Call {
+        jid: services.minter.mint(),
+        fun: fun.to_owned(),
+        arguments: admitted.arguments,
+        user: admitted.user,
+    };
+    tracing::info!(jid = %call.jid, user = call.user, fun = call.fun, "a wheel function runs");
+    let told_as = told_as(&call, load, services);
+    let services = Arc::clone(services);
+    Outcome::later(move || carry_out(call, told_as, &services))
+}
+
+/// Jid and user under which the events tell of the call itself. In 3008 they are those of the
+/// request; before, the call has a jid of its own and knows of no user.
+///
+/// Stock's `wheel_async` waits for the events of a jid that the client has made up, and names it in
+/// `__jid__`. 3008 does not listen to that, so that nobody ever answers such a client; here it does.
+struct ToldAs {
+    jid: Jid,
+    user: String,
+}
+
+fn told_as(call: &Call, load: &Value, services: &Services) -> ToldAs {
+    let text = |name| load.get(name).and_then(Value::as_str);
+    let asked_for = text("__jid__").and_then(|jid| Jid::parse(jid).ok());
+    if services.config.salt_compat == Compat::V3008 {
+        return ToldAs {
+            jid: asked_for.unwrap_or_else(|| call.jid.clone()),
+            user: call.user.clone(),
+        };
+    }
+    ToldAs {
+        jid: asked_for.unwrap_or_else(|| services.minter.mint()),
+        user: text("__user__").unwrap_or("UNKNOWN").to_owned(),
+    }
+}
+
+fn carry_out(call: Call, told_as: ToldAs, services: &Services) -> Finished {
+    let is_told_twice = services.config.salt_compat != Compat::V3008;
+    let wheel = format!("wheel.{}", call.fun);
+    let tag = format!("salt/wheel/{}", call.jid);
+    let mut answer = fields([
+        ("fun", Value::from(wheel.as_str())),
+        ("jid", call.jid.as_str().into()),
+        ("tag", tag.as_str().into()),
+        ("user", call.user.as_str().into()),
+    ]);
+    let mut events = Vec::new();
+    if is_told_twice {
+        events.push(event(services, &call.jid, "new", &answer));
+    }
+    let mut told = fields([
+        ("fun", Value::from(wheel)),
+        ("jid", told_as.jid.as_str().into()),
+        ("user", told_as.user.into()),
+    ]);
+    let wheels = services.runners.wheels();
+    // Of a function that is not there, stock tells only the end.
+    if wheels.has(&call.fun) {
+        told.push(("fun_args".into(), call.arguments.to_value()));
+        events.push(event(services, &told_as.jid, "new", &told));
+    }
+    let mut tell = |notice: Notice| match notice {
+        Notice::Event(tag, Value::Map(data)) => {
+            events.push(event_data::event(services, tag, data));
+        }
+        Notice::KeyGone(minion) => _ = data_cache::forget_minion(services, &minion),
+        // Nobody watches a call that is answered with its value.
+        Notice::Progress(_) | Notice::Event(..) => {}
+    };
+    let ran = wheels.run(&call, &mut Notices::new(&mut tell));
+    let end = fields([("return", ran.value), ("success", ran.success.into())]);
+    told.extend(end.iter().cloned());
+    if let Some(retcode) = ran.retcode {
+        told.push(("retcode".into(), retcode.into()));
+    }
+    events.push(event(services, &told_as.jid, "ret", &told));
+    answer.extend(end);
+    if is_told_twice {
+        events.push(event(services, &call.jid, "ret", &answer));
+        // Stock stamps the very mapping that it answers with.
+        answer.push(("_stamp".into(), event_data::now(services).into()));
+    }
+    let reply = Value::map([("tag", Value::from(tag)), ("data", Value::Map(answer))]);
+    Finished {
+        reply: reply::clear(&reply),
+        events,
+    }
+}
+
+fn event(services: &Services, jid: &Jid, what: &'static str, data: &Fields) -> Event {
+    event_data::event(services, Tag::wheel(jid, what), data.clone())
+}

@@ -1,0 +1,64 @@
+//! `event.send`: an event for the bus (`salt/runners/event.py`).
+
+use saltern_model::Tag;
+use saltern_wire::msgpack::Value;
+
+use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::registry::Knowledge;
+use Parameter::{Needed, Optional};
+
+/// The functions of the module.
+pub(crate) const FUNCTIONS: &[Function] =
+    &[function("send", &[Needed("tag"), Optional("data")], send)];
+
+fn send(_: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
+    let text = bound.text("tag")?.unwrap_or_default();
+    let tag = Tag::parse(&text).map_err(|error| RunnerError::Refused(error.to_string()))?;
+    let data = match bound.truthy("data") {
+        None => Value::Map(Vec::new()),
+        Some(data @ Value::Map(_)) => data.clone(),
+        Some(_) => {
+            let text = "\"data\" has to be a mapping";
+            return Err(RunnerError::Refused(text.to_owned()));
+        }
+    };
+    notices.fire(tag, data);
+    Ok(true.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use saltern_model::Compat;
+
+    use super::*;
+    use crate::Notice;
+    use crate::testing::TestSite;
+
+    #[test]
+    fn what_is_sent_is_an_event_of_its_own() {
+        let site = TestSite::new(Compat::V3008, "");
+        let data = Value::map([("foo", "bar")]);
+        let (ran, told) = site.runner("event.send", &["my/tag".into(), data.clone()], &[]);
+        assert_eq!(ran.value, true.into());
+        assert_eq!(told, [Notice::Event(Tag::parse("my/tag").unwrap(), data)]);
+        let (_, told) = site.runner("event.send", &["my/tag".into()], &[]);
+        let nothing = Value::Map(Vec::new());
+        assert_eq!(
+            told,
+            [Notice::Event(Tag::parse("my/tag").unwrap(), nothing)]
+        );
+    }
+
+    #[test]
+    fn what_is_no_event_is_refused() {
+        let site = TestSite::new(Compat::V3008, "");
+        for arguments in [
+            vec!["a\nb".into()],
+            vec!["".into()],
+            vec!["a".into(), "text".into()],
+        ] {
+            let (ran, told) = site.runner("event.send", &arguments, &[]);
+            assert!(!ran.success && told.is_empty(), "{arguments:?}");
+        }
+    }
+}

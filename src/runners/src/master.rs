@@ -1,0 +1,30 @@
+//! The parts of a running master that functions read and change.
+//!
+//! Every one of them is the value that requests work with too, so that what a function changes
+//! counts with the next message of a minion.
+
+use std::sync::Arc;
+
+use saltern_content::files::FileServer;
+use saltern_content::pillar::Pillars;
+use saltern_content::render::modules::site::SiteFunctions;
+use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions};
+
+/// See the module.
+#[derive(Clone)]
+pub struct Master {
+    /// The minions' keys.
+    pub pki: Arc<PkiTree>,
+    /// The minions' session keys.
+    pub sessions: Arc<Sessions>,
+    /// The master's own keys.
+    pub keys: Arc<MasterKeys>,
+    /// Grains, pillars and mines of the minions.
+    pub minion_data: Arc<MinionDataStore>,
+    /// The file server.
+    pub files: Arc<FileServer>,
+    /// Makes pillars.
+    pub pillars: Arc<Pillars>,
+    /// Mines, as templates ask for them.
+    pub site: Arc<dyn SiteFunctions>,
+}

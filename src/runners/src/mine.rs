@@ -1,0 +1,65 @@
+//! `mine.get`: what minions offer each other (`salt/runners/mine.py`).
+//!
+//! The master asks under its own id, so that an entry with `allow_tgt` stays closed to it unless it
+//! is meant. `mine.update` is not here: it publishes a job and waits for it.
+
+use saltern_model::{Compat, MinionId, Target, TargetType};
+use saltern_wire::msgpack::Value;
+
+use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::registry::Knowledge;
+use crate::{python, target};
+use Parameter::{Needed, Optional};
+
+/// The functions of the module.
+pub(crate) const FUNCTIONS: &[Function] = &[function(
+    "get",
+    &[Needed("tgt"), Needed("fun"), Optional("tgt_type")],
+    get,
+)];
+
+fn get(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let nothing = Value::Map(Vec::new());
+    let (functions, is_one) = match bound.get("fun") {
+        Some(Value::Str(names)) => {
+            let names: Vec<String> = names.split(',').map(str::to_owned).collect();
+            let is_one = names.iter().all(|name| Some(name) == names.first());
+            (names, is_one)
+        }
+        Some(Value::Array(names)) => (names.iter().filter_map(python::scalar).collect(), false),
+        _ => return Ok(nothing),
+    };
+    let Some(target) = target::of_call(bound)? else {
+        return Ok(nothing);
+    };
+    let found =
+        knowledge
+            .master()?
+            .site
+            .mine_get(&own_id(knowledge)?, &exactly(target), &functions);
+    Ok(match functions.first() {
+        Some(name) if is_one => found.get(name).cloned().unwrap_or(nothing),
+        _ => found,
+    })
+}
+
+/// The id under which the master asks; before 3008 without the suffix that minions do not have.
+fn own_id(knowledge: &Knowledge) -> Result<MinionId, RunnerError> {
+    let id = knowledge.config.id.as_str();
+    let id = match knowledge.config.salt_compat {
+        Compat::V3006 => id,
+        Compat::V3007 => id.strip_suffix("_master").unwrap_or(id),
+        Compat::V3008 => id,
+    };
+    MinionId::parse(id).map_err(|error| RunnerError::Refused(format!("{error}: \"{id}\"")))
+}
+
+/// Pillar targets of mines are compared exactly.
+fn exactly(target: Target) -> Target {
+    match target {
+        Target::Expression(TargetType::Pillar, text) => {
+            Target::Expression(TargetType::PillarExact, text)
+        }
+        other => other,
+    }
+}

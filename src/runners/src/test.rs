@@ -1,0 +1,116 @@
+//! `test.*`: functions that only serve to try out the way to them (`salt/runners/test.py`).
+
+use std::time::Duration;
+
+use saltern_content::pillar::master_options;
+use saltern_wire::msgpack::Value;
+
+use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::registry::Knowledge;
+use Parameter::{Keywords, Optional, Rest};
+
+/// The functions of the module.
+pub(crate) const FUNCTIONS: &[Function] = &[
+    function("arg", &[Rest, Keywords], |_, bound, _| {
+        Ok(arguments(bound, bound.own_keywords()))
+    }),
+    function("get_opts", &[], |knowledge, _, _| {
+        Ok(master_options(&knowledge.config))
+    }),
+    function("metasyntactic", &[Optional("locality")], metasyntactic),
+    function("raw_arg", &[Rest, Keywords], |_, bound, _| {
+        Ok(arguments(bound, bound.keywords().iter().copied()))
+    }),
+    function("sleep", &[Optional("s_time")], sleep),
+    // What stock prints goes to the log of a daemon, where nobody looks for it.
+    function("stdout_print", &[], |_, _, _| Ok("bar".into())),
+    function("stream", &[], stream),
+];
+
+/// The longest sleep: who sleeps keeps one of few threads from other calls.
+const LONGEST: f64 = 300.0;
+
+fn arguments<'a>(bound: &Bound<'a>, named: impl Iterator<Item = (&'a str, &'a Value)>) -> Value {
+    let named = named.map(|(name, value)| (Value::from(name), value.clone()));
+    Value::map([
+        ("args", Value::Array(bound.rest().to_vec())),
+        ("kwargs", Value::Map(named.collect())),
+    ])
+}
+
+fn metasyntactic(_: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let words: &[&str] = match bound.text("locality")?.as_deref() {
+        None | Some("us") => &[
+            "foo", "bar", "baz", "qux", "quux", "quuz", "corge", "grault", "garply", "waldo",
+            "fred", "plugh", "xyzzy", "thud",
+        ],
+        Some("uk") => &["wibble", "wobble", "wubble", "flob"],
+        Some(_) => return Ok(Value::Nil),
+    };
+    Ok(Value::Array(
+        words.iter().map(|word| Value::from(*word)).collect(),
+    ))
+}
+
+fn sleep(_: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let seconds = match bound.get("s_time") {
+        None => 10.0,
+        Some(value) => value.as_f64().unwrap_or(-1.0),
+    };
+    if !(0.0..=LONGEST).contains(&seconds) {
+        let text = format!("\"s_time\" has to be a number of seconds up to {LONGEST}");
+        return Err(RunnerError::Refused(text));
+    }
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    Ok(true.into())
+}
+
+fn stream(_: &Knowledge, _: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
+    for percent in 1..100 {
+        notices.say(&format!("Runner is {percent}% done"));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(true.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use saltern_model::Compat;
+
+    use super::*;
+    use crate::testing::{TestSite, list};
+
+    #[test]
+    fn arguments_come_back() {
+        let site = TestSite::new(Compat::V3008, "");
+        let named = [("bar", Value::from("baz")), ("__x", 1.into())];
+        let both = |kwargs: &[(&str, Value)]| {
+            Value::map([
+                ("args", list(&["foo"])),
+                ("kwargs", Value::map(kwargs.iter().cloned())),
+            ])
+        };
+        let given = site.runner_value("test.arg", &["foo".into()], &named);
+        assert_eq!(given, both(&named[..1]));
+        let given = site.runner_value("test.raw_arg", &["foo".into()], &named);
+        assert_eq!(given, both(&named));
+    }
+
+    #[test]
+    fn a_sleep_ends_and_has_bounds() {
+        let site = TestSite::new(Compat::V3008, "");
+        let sleep = |seconds: Value| site.runner("test.sleep", &[seconds], &[]).0;
+        assert_eq!(sleep(0.into()).value, true.into());
+        for wrong in [(-1).into(), 1e9.into(), f64::NAN.into(), "x".into()] {
+            assert_eq!(sleep(wrong).retcode, Some(1));
+        }
+    }
+
+    #[test]
+    fn passphrases_are_no_option_that_is_shown() {
+        let site = TestSite::new(Compat::V3008, "signing_key_pass: secret\n");
+        let shown = site.runner_value("test.get_opts", &[], &[]);
+        assert_eq!(shown.get("id"), Some(&"host_master".into()));
+        assert_eq!(shown.get("signing_key_pass"), Some(&Value::Nil));
+    }
+}

@@ -1,0 +1,24 @@
+//! `error.error`: fails on request, to test what becomes of failures. The runner module of that name
+//! is the same (`salt/runners/error.py`, `salt/wheel/error.py`).
+
+use saltern_wire::msgpack::Value;
+
+use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::registry::Knowledge;
+use Parameter::Optional;
+
+/// The functions of the module.
+pub(crate) const FUNCTIONS: &[Function] = &[function(
+    "error",
+    &[Optional("name"), Optional("message")],
+    error,
+)];
+
+fn error(_: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let Some(name) = bound.text("name")? else {
+        return Ok(Value::Map(Vec::new()));
+    };
+    let name = if name.is_empty() { "Exception" } else { &name };
+    let message = bound.text("message")?.unwrap_or_default();
+    Err(RunnerError::Refused(format!("{name}: {message}")))
+}

@@ -1,0 +1,154 @@
+//! Functions that show keys or make new ones.
+
+use saltern_crypto::{HashType, PrivateKey, SecretString, clean_key, pem_finger, text_finger};
+use saltern_model::{Compat, KeyState, MinionId};
+use saltern_store::files;
+use saltern_wire::msgpack::Value;
+
+use super::listing::{KeyLists, LOCAL};
+use super::patterns;
+use crate::call::{Answer, Bound, Notices, RunnerError};
+use crate::registry::Knowledge;
+
+/// A key of 16384 bits has less than 14 KiB of PEM.
+const KEY_BYTES: usize = 64 << 10;
+
+pub(super) fn print(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let lists = KeyLists::managed(knowledge)?.matching(&patterns(bound)?);
+    of_each(&lists, |name, key| {
+        let pem = stored(knowledge, name, key)?;
+        Ok(pem.map(|pem| pem.expose().into()))
+    })
+}
+
+pub(super) fn finger(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let hash_type = hash_type(knowledge, bound)?;
+    let lists = KeyLists::all(knowledge)?.matching(&patterns(bound)?);
+    of_each(&lists, |name, key| {
+        let Some(pem) = stored(knowledge, name, key)? else {
+            return Ok(None);
+        };
+        let pem = pem.expose().as_bytes();
+        // 3008 reads keys as text, and of text it hashes the armour too.
+        let finger = match knowledge.config.salt_compat {
+            Compat::V3006 | Compat::V3007 => pem_finger(pem, hash_type),
+            Compat::V3008 => text_finger(pem, hash_type),
+        };
+        Ok(Some(finger.map_err(refused)?.into()))
+    })
+}
+
+/// The fingerprint that minions compare with (`master_finger`).
+pub(super) fn finger_master(
+    knowledge: &Knowledge,
+    bound: &Bound<'_>,
+    _: &mut Notices<'_>,
+) -> Answer {
+    let hash_type = hash_type(knowledge, bound)?;
+    let name = "master.pub";
+    let finger = match local(knowledge, name)? {
+        Some(pem) => pem_finger(pem.expose().as_bytes(), hash_type).map_err(refused)?,
+        None => String::new(),
+    };
+    Ok(Value::map([(LOCAL, Value::map([(name, finger)]))]))
+}
+
+pub(super) fn master_key_str(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let id = &knowledge.config.id;
+    let (name, text) = match knowledge.config.salt_compat {
+        Compat::V3006 | Compat::V3007 => {
+            let name = "master.pub".to_owned();
+            let text = local(knowledge, &name)?;
+            (name, text.map(|text| text.expose().to_owned()))
+        }
+        Compat::V3008 => {
+            let name = format!("{}.pub", id.strip_suffix("_master").unwrap_or(id));
+            let text = local(knowledge, &name)?;
+            (name, text.map(|text| clean_key(text.expose())))
+        }
+    };
+    let text = text.ok_or_else(|| RunnerError::Refused(format!("there is no key \"{name}\"")))?;
+    Ok(Value::map([(LOCAL, Value::map([(name, text)]))]))
+}
+
+pub(super) fn generate(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    pair(&new_key(knowledge, bound)?)
+}
+
+/// A new key of `keysize` bits, 2048 if nothing is said; in 3006 and 3007 never less.
+pub(super) fn new_key(knowledge: &Knowledge, bound: &Bound<'_>) -> Result<PrivateKey, RunnerError> {
+    let bits = bound.count("keysize")?.unwrap_or(2048);
+    let bits = match knowledge.config.salt_compat {
+        Compat::V3006 | Compat::V3007 => bits.max(2048),
+        Compat::V3008 => bits,
+    };
+    PrivateKey::generate(u32::try_from(bits).unwrap_or(u32::MAX)).map_err(refused)
+}
+
+/// The public half as stock writes it to a file.
+pub(super) fn public_text(key: &PrivateKey) -> String {
+    format!("{}\n", key.public().pem())
+}
+
+/// Both halves as texts.
+pub(super) fn pair(key: &PrivateKey) -> Answer {
+    let private = key.to_pem(None).map_err(refused)?;
+    Ok(Value::map([
+        ("priv", private.expose().to_owned()),
+        ("pub", public_text(key)),
+    ]))
+}
+
+/// A mapping of the lists, each a mapping from its keys to what `show` says of them.
+fn of_each(
+    lists: &KeyLists,
+    mut show: impl FnMut(&'static str, &str) -> Result<Option<Value>, RunnerError>,
+) -> Answer {
+    let mut shown = Vec::new();
+    for (name, keys) in lists.iter() {
+        let mut entries: Vec<(Value, Value)> = Vec::with_capacity(keys.len());
+        for key in keys {
+            // One that was removed meanwhile is left out.
+            if let Some(value) = show(name, key)? {
+                entries.push((key.into(), value));
+            }
+        }
+        shown.push((Value::from(name), Value::Map(entries)));
+    }
+    Ok(Value::Map(shown))
+}
+
+/// The text of a key in a list.
+fn stored(
+    knowledge: &Knowledge,
+    list: &str,
+    key: &str,
+) -> Result<Option<SecretString>, RunnerError> {
+    let Some(state) = KeyState::ALL.into_iter().find(|it| it.directory() == list) else {
+        return local(knowledge, key);
+    };
+    let Ok(id) = MinionId::parse(key) else {
+        return Ok(None);
+    };
+    let pem = knowledge.master()?.pki.stored_pem(&id, state)?;
+    Ok(pem.map(SecretString::new))
+}
+
+/// The text of one of the master's own keys.
+fn local(knowledge: &Knowledge, name: &str) -> Result<Option<SecretString>, RunnerError> {
+    let path = files::child(&knowledge.config.pki_dir, name)?;
+    Ok(files::read_text(&path, KEY_BYTES)?.map(SecretString::new))
+}
+
+fn hash_type(knowledge: &Knowledge, bound: &Bound<'_>) -> Result<HashType, RunnerError> {
+    let name = match bound.text("hash_type")? {
+        Some(name) => name,
+        None => knowledge.config.hash_type.name().to_owned(),
+    };
+    HashType::from_name(&name)
+        .ok_or_else(|| RunnerError::Refused(format!("there is no hash \"{name}\"")))
+}
+
+fn refused(error: impl std::error::Error) -> RunnerError {
+    RunnerError::Refused(error.to_string())
+}

@@ -1,0 +1,23 @@
+//! `minions.connected` (`salt/wheel/minions.py`).
+//!
+//! Who holds a connection, or may hold one. Stock compares the addresses in cached grains with those
+//! of connections.
+
+use saltern_model::{Target, TargetType};
+use saltern_wire::msgpack::Value;
+
+use crate::call::{Answer, Bound, Function, Notices, function};
+use crate::registry::Knowledge;
+
+/// The functions of the module.
+pub(crate) const FUNCTIONS: &[Function] = &[function("connected", &[], connected)];
+
+fn connected(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let fleet = knowledge.fleet()?;
+    let everybody = Target::Expression(TargetType::Glob, "*".to_owned());
+    let minions = fleet.matching(&everybody)?.into_iter();
+    let connected = minions.filter(|minion| fleet.standing(minion).is_present());
+    Ok(Value::Array(
+        connected.map(|id| Value::from(id.as_str())).collect(),
+    ))
+}
