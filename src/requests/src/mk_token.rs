@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use saltern_store::Claims;
+use saltern_store::{Claims, Token};
 use saltern_wire::msgpack::Value;
 
 use crate::credentials::{LoggedIn, NotProved};
@@ -19,12 +19,28 @@ pub(crate) fn handle(
     known: Result<LoggedIn, NotProved>,
     services: &Services,
 ) -> Outcome {
+    match make(load, known, services) {
+        Some(token) => Outcome::reply(reply::clear(token.to_value())),
+        None => nothing(),
+    }
+}
+
+/// The token of a user who logs in; nothing, with a line in the log, where there cannot be one.
+pub(crate) fn make(
+    load: &Value,
+    known: Result<LoggedIn, NotProved>,
+    services: &Services,
+) -> Option<Token> {
     let known = match known {
         Ok(known) => known,
-        Err(refused) => return refuse(load, &refused.why, services),
+        Err(refused) => {
+            refuse(load, &refused.why, services);
+            return None;
+        }
     };
     let Some(lasts) = lasts(load, &known, services) else {
-        return refuse(load, "\"token_expire\" is no number of seconds", services);
+        refuse(load, "\"token_expire\" is no number of seconds", services);
+        return None;
     };
     let auth_list = services.site.keep_acl_in_token;
     let auth_list = auth_list.then(|| known.rules(services).to_value());
@@ -42,20 +58,19 @@ pub(crate) fn handle(
                 eauth = token.eauth(),
                 "a token was made"
             );
-            Outcome::reply(reply::clear(token.to_value()))
+            Some(token)
         }
         Err(error) => {
             tracing::error!(%error, "a token cannot be kept");
-            nothing()
+            None
         }
     }
 }
 
-fn refuse(load: &Value, why: &str, services: &Services) -> Outcome {
+fn refuse(load: &Value, why: &str, services: &Services) {
     let user = load.get("username").and_then(Value::as_str).unwrap_or("?");
     complain!(services, cmd = "mk_token", user, why, "request refused");
     services.metrics.refuse("mk_token");
-    nothing()
 }
 
 /// Stock's answer to who is not known.

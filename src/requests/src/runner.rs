@@ -14,7 +14,9 @@ use saltern_wire::msgpack::{Dialect, Value, encode};
 use crate::event_data::{Fields, fields};
 use crate::master_gate::Admitted;
 use crate::outcome::{Ran, Run};
-use crate::{Effect, Outcome, Services, StoreReturn, data_cache, event_data, reply};
+use crate::{
+    Effect, Outcome, Services, StoreReturn, credentials, data_cache, event_data, mk_token, reply,
+};
 
 /// Answers with the tag; the call follows.
 pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>) -> Outcome {
@@ -93,7 +95,13 @@ pub(crate) fn carry_out(
         // The data of an event is a mapping.
         Notice::Progress(_) | Notice::Event(..) => {}
     };
-    let ran = services.runners.run(call, &mut Notices::new(&mut tell));
+    let log_in = |load: &Value| {
+        let known = credentials::log_in(load, services);
+        let token = mk_token::make(load, known, services);
+        token.map_or_else(|| "".into(), |token| token.to_value().clone())
+    };
+    let mut notices = Notices::new(&mut tell).with_log_in(&log_in);
+    let ran = services.runners.run(call, &mut notices);
     returned(&ran.value);
     data.push(("return".into(), ran.value));
     data.push(("success".into(), ran.success.into()));

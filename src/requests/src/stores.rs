@@ -120,6 +120,7 @@ impl Stores {
             pki: self.pki.clone(),
             sessions: self.sessions.clone(),
             keys: self.master.clone(),
+            tokens: self.tokens.clone(),
             minion_data: self.minion_data.clone(),
             files: self.files.clone(),
             pillars: self.pillars.clone(),

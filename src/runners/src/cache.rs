@@ -15,7 +15,7 @@ use saltern_wire::msgpack::Value;
 use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
 use crate::master::Master;
 use crate::registry::Knowledge;
-use crate::target;
+use crate::{python, target};
 use Parameter::{Keywords, Needed, Optional};
 
 const OF_TARGET: &[Parameter] = &[Optional("tgt"), Optional("tgt_type")];
@@ -185,8 +185,16 @@ fn clear(knowledge: &Knowledge, bound: &Bound<'_>, what: &Cleared) -> Answer {
 /// remove.
 fn clear_git_lock(_: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
     let role = bound.text("role")?.unwrap_or_default();
-    if let Some((name, _)) = bound.own_keywords().find(|(name, _)| *name != "type") {
-        let problem = format!("The following keyword arguments are not valid: {name}");
+    let unknown = bound.own_keywords().filter(|(name, _)| *name != "type");
+    let shown = |(name, value): (&str, &Value)| {
+        format!("{name}={}", python::scalar(value).unwrap_or_default())
+    };
+    let unknown: Vec<String> = unknown.map(shown).collect();
+    if !unknown.is_empty() {
+        let problem = format!(
+            "The following keyword arguments are not valid: {}",
+            unknown.join(", ")
+        );
         return Err(wrong_arguments(problem));
     }
     match role.as_str() {

@@ -71,14 +71,16 @@ impl Arguments {
         }
     }
 
-    /// The arguments in the form of an event's `fun_args`.
+    /// The arguments in the form of an event's `fun_args`. Of a password, who reads events is shown
+    /// that there is one.
     pub fn to_value(&self) -> Value {
         let mut items = self.positional.clone();
         if !self.named.is_empty() {
-            let entries = self.named.iter();
-            items.push(Value::map(
-                entries.map(|(name, value)| (name.as_str(), value.clone())),
-            ));
+            let shown = |(name, value): &(String, Value)| match name.as_str() {
+                "password" => (name.clone(), "**********".into()),
+                _ => (name.clone(), value.clone()),
+            };
+            items.push(Value::map(self.named.iter().map(shown)));
         }
         Value::Array(items)
     }
@@ -371,10 +373,11 @@ pub enum Notice {
     KeyGone(MinionId),
 }
 
-/// Takes what a function tells while it runs.
+/// Takes what a function tells while it runs, and what it has to ask.
 pub struct Notices<'a> {
     tell: &'a mut dyn FnMut(Notice),
     left: usize,
+    log_in: Option<&'a dyn Fn(&Value) -> Value>,
 }
 
 impl<'a> Notices<'a> {
@@ -386,6 +389,16 @@ impl<'a> Notices<'a> {
         Self {
             tell,
             left: Self::MOST,
+            log_in: None,
+        }
+    }
+
+    /// The same, where users can log in: `log_in` gives a token for a load with what proves a user,
+    /// or an empty text.
+    pub fn with_log_in(self, log_in: &'a dyn Fn(&Value) -> Value) -> Self {
+        Self {
+            log_in: Some(log_in),
+            ..self
         }
     }
 
@@ -400,6 +413,14 @@ impl<'a> Notices<'a> {
             self.left = left;
             (self.tell)(Notice::Progress(data));
         }
+    }
+
+    /// The token of a user who logs in, or an empty text.
+    pub(crate) fn log_in(&self, load: &Value) -> Answer {
+        let log_in = self.log_in.ok_or_else(|| {
+            RunnerError::Refused("nobody can log in here: ask the master".to_owned())
+        })?;
+        Ok(log_in(load))
     }
 
     /// An event of its own.
@@ -491,6 +512,13 @@ mod tests {
         );
         let plain = Value::map([("jid", "1"), ("client", "runner")]);
         assert_eq!(Arguments::of_load(&plain), arguments(&[], &[("jid", "1")]));
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let given = arguments(&["a"], &[("username", "ana"), ("password", "secret")]);
+        let shown = Value::map([("username", "ana"), ("password", "**********")]);
+        assert_eq!(given.to_value(), Value::Array(vec!["a".into(), shown]));
     }
 
     #[test]

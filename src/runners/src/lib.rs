@@ -11,6 +11,7 @@
 //! Suggested reading order: `call`, `registry`, `jobs`, `manage`, `wheel`.
 #![warn(clippy::indexing_slicing)]
 
+mod auth;
 mod batch;
 mod cache;
 mod call;

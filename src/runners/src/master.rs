@@ -8,7 +8,7 @@ use std::sync::Arc;
 use saltern_content::files::FileServer;
 use saltern_content::pillar::Pillars;
 use saltern_content::render::modules::site::SiteFunctions;
-use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions};
+use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, Tokens};
 
 /// See the module.
 #[derive(Clone)]
@@ -19,6 +19,8 @@ pub struct Master {
     pub sessions: Arc<Sessions>,
     /// The master's own keys.
     pub keys: Arc<MasterKeys>,
+    /// The tokens of users who logged in.
+    pub tokens: Arc<Tokens>,
     /// Grains, pillars and mines of the minions.
     pub minion_data: Arc<MinionDataStore>,
     /// The file server.

@@ -13,7 +13,7 @@ use saltern_wire::msgpack::Value;
 use crate::call::{Call, Function, Notices, RunnerError};
 use crate::fleet::Fleet;
 use crate::{
-    Batches, Master, batch, cache, config, event, fileserver, git_pillar, jobs, manage, mine,
+    Batches, Master, auth, batch, cache, config, event, fileserver, git_pillar, jobs, manage, mine,
     pillar, python, saltutil, test, wheel,
 };
 
@@ -22,6 +22,7 @@ type Modules = &'static [(&'static str, &'static [Function])];
 
 /// Every runner module.
 const RUNNERS: Modules = &[
+    ("auth", auth::FUNCTIONS),
     ("batch", batch::FUNCTIONS),
     ("cache", cache::FUNCTIONS),
     ("config", config::FUNCTIONS),

@@ -11,7 +11,7 @@ use saltern_content::pillar::{Parts, Pillars};
 use saltern_content::render::modules::site::{NoSite, SiteFunctions};
 use saltern_model::{Compat, Jid};
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
-use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions};
+use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, Tokens};
 use saltern_wire::msgpack::Value;
 
 use crate::{Arguments, Call, Fleet, Knowledge, Master, Notice, Notices, Ran, Runners};
@@ -72,6 +72,7 @@ impl TestSite {
         };
         let master = Master {
             pki: Arc::new(PkiTree::open(&config, clock.clone()).unwrap()),
+            tokens: Arc::new(Tokens::open(&config, clock.clone()).unwrap()),
             sessions: Arc::new(Sessions::open(&config, clock).unwrap()),
             keys: Arc::new(MasterKeys::load_or_create(&config).unwrap()),
             minion_data: Arc::new(MinionDataStore::open(&config)),

@@ -157,3 +157,34 @@ fn a_load_without_a_function_is_not_handled() {
     let reply = site.ask_in_vain("fun", clear(load, 3));
     assert_eq!(decode(&reply).as_str(), Some(NO_ANSWER));
 }
+
+#[test]
+fn a_user_logs_in_by_a_function_and_his_password_stays_unseen() {
+    let site =
+        Site::new("external_auth: {sharedsecret: {ana: ['.*']}}\nsharedsecret: open sesame\n");
+    let log_in = |password: &str| {
+        let named = Value::map([
+            ("username", "ana"),
+            ("password", password),
+            ("eauth", "sharedsecret"),
+        ]);
+        let kwarg = Value::map([("kwarg", named), ("arg", Value::Array(Vec::new()))]);
+        run(&site, load(&site, "auth.mk_token", &[]).set("kwarg", kwarg))
+    };
+    let (_, fired, ran) = log_in("open sesame");
+    let end = data(&ran.end);
+    let token = end.get("return").and_then(|token| text(token, "token"));
+    let found = site.services.tokens.find(token.unwrap()).unwrap();
+    assert_eq!(found.unwrap().name(), "ana");
+    let told = [
+        &fired[0].data,
+        &ran.end.data,
+        &ran.store.unwrap().record.load,
+    ];
+    for packed in told {
+        let seen = String::from_utf8_lossy(packed.bytes());
+        assert!(seen.contains("ana") && !seen.contains("sesame"));
+    }
+    let (_, _, ran) = log_in("open barley");
+    assert_eq!(data(&ran.end).get("return"), Some(&Value::from("")));
+}

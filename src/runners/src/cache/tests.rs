@@ -189,13 +189,16 @@ fn nothing_but_a_bank_is_within_reach() {
 #[test]
 fn there_are_no_locks_to_remove() {
     let site = site(Compat::V3008);
-    let clear = |role: &str| site.runner("cache.clear_git_lock", &[role.into()], &[]).0;
-    assert_eq!(clear("gitfs").value, "No locks were removed".into());
-    assert!(
-        clear("x")
-            .value
-            .as_str()
-            .unwrap()
-            .contains("Invalid role 'x'")
-    );
+    let clear = |role: &str, named: &[(&str, Value)]| {
+        let (ran, _) = site.runner("cache.clear_git_lock", &[role.into()], named);
+        ran.value.as_str().unwrap().to_owned()
+    };
+    assert_eq!(clear("gitfs", &[]), "No locks were removed");
+    assert!(clear("x", &[]).contains("Passed invalid arguments: Invalid role 'x'"));
+    let named = [
+        ("type", "update".into()),
+        ("a", 1.into()),
+        ("b", "c".into()),
+    ];
+    assert!(clear("gitfs", &named).contains("are not valid: a=1, b=c\n"));
 }

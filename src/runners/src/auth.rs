@@ -1,0 +1,72 @@
+//! `auth.*`: tokens of users who log in (`salt/runners/auth.py`).
+//!
+//! Whether a user is known is for whoever runs the function to find out ([`Notices::log_in`]).
+
+use saltern_wire::msgpack::Value;
+
+use crate::call::{Answer, Bound, Function, Notices, Parameter, function};
+use crate::registry::Knowledge;
+use Parameter::{Keywords, Needed};
+
+/// The functions of the module.
+pub(crate) const FUNCTIONS: &[Function] = &[
+    function("del_token", &[Needed("token")], del_token),
+    function("mk_token", &[Keywords], mk_token),
+];
+
+/// The token, or an empty text for who is not known.
+fn mk_token(_: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
+    let load = Value::map(
+        bound
+            .own_keywords()
+            .map(|(name, value)| (name, value.clone())),
+    );
+    notices.log_in(&load)
+}
+
+fn del_token(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let token = bound.text("token")?.unwrap_or_default();
+    Ok(knowledge.master()?.tokens.remove(&token)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use saltern_model::Compat;
+    use saltern_store::Claims;
+
+    use super::*;
+    use crate::testing::TestSite;
+
+    #[test]
+    fn a_token_can_be_taken_back() {
+        for compat in Compat::ALL {
+            let site = TestSite::new(compat, "");
+            let tokens = &site.master().tokens;
+            let token = tokens.create(Claims {
+                name: "ana".to_owned(),
+                eauth: "pam".to_owned(),
+                groups: Vec::new(),
+                auth_list: None,
+                lasts: Duration::from_secs(60),
+            });
+            let token = token.unwrap().to_value().get("token").unwrap().clone();
+            let delete =
+                |name: &Value| site.runner_value("auth.del_token", std::slice::from_ref(name), &[]);
+            assert_eq!(delete(&"../pki/master.pem".into()), false.into());
+            assert_eq!(delete(&token), true.into());
+            assert_eq!(delete(&token), false.into());
+            assert!(site.path("pki/master.pem").exists());
+        }
+    }
+
+    #[test]
+    fn nobody_logs_in_where_nobody_is_known() {
+        let site = TestSite::new(Compat::V3008, "");
+        let named = [("username", "ana".into()), ("password", "secret".into())];
+        let (ran, told) = site.runner("auth.mk_token", &[], &named);
+        assert!(!ran.success && told.is_empty());
+        assert!(!ran.value.as_str().unwrap().contains("secret"));
+    }
+}
