@@ -123,7 +123,7 @@ serves() { [ -S "$demo/run/master_event_pub.ipc" ] && (: <"/dev/tcp/127.0.0.1/$r
 # Asking earlier would wait for the answer of a minion that has not subscribed yet.
 all_connected() {
     "$saltern" metrics -c "$demo/conf" |
-        grep -qx 'saltern_zmtp_connections{listener="publish",state="open"} 3'
+        grep -qx 'saltern_port_connections{listener="publish",state="open",transport="zeromq"} 3'
 }
 all_answer() { [ "$("$saltern" cmd -c "$demo/conf" -t 1 '*' test.ping | grep -c True)" = 3 ]; }
 

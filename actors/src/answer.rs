@@ -1,7 +1,7 @@
 //! The answer to a request, carried along until what it promises is true.
 
 use bytes::Bytes;
-use saltern_wire::zmtp::ReplyHandle;
+use saltern_wire::port::ReplyHandle;
 use tokio::sync::oneshot;
 
 use crate::window::Ticket;

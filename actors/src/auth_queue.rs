@@ -18,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
 use saltern_base::metrics::{IntCounter, Registry, counter_vec};
-use saltern_wire::zmtp::Incoming;
+use saltern_wire::port::Incoming;
 
 use crate::messages::Duty;
 

@@ -1,12 +1,13 @@
-//! The ports and sockets of a master: bound, with their limits, before anything is started.
+//! The ports and sockets of a master: bound, with their limits and whatever TLS they speak, before
+//! anything is started.
 
 use std::net::{SocketAddr, TcpListener};
 
 use saltern_base::metrics::Registry;
-use saltern_config::MasterConfig;
-use saltern_wire::zmtp::{
-    Heartbeat, KeepAlive, ListenOptions, PeerLimits, PubLimits, PubListener, ReqLimits,
-    ReqListener, SizeLimits, bind,
+use saltern_config::{MasterConfig, PeerCertificates, TlsConfig, TransportName};
+use saltern_wire::port::{
+    Heartbeat, KeepAlive, ListenOptions, PeerCertificate, PeerLimits, PubLimits, PubListener,
+    ReqLimits, ReqListener, SizeLimits, Socket, Tls, TlsError, TlsOptions, Transport, bind,
 };
 use tokio::net::UnixListener;
 
@@ -20,7 +21,7 @@ pub(crate) struct Doors {
     pub(crate) publish: PubListener,
     pub(crate) events: EventSockets,
     pub(crate) control: UnixListener,
-    /// Of the request port and of the publish port.
+    /// Of `ret_port` and of `publish_port`.
     pub(crate) addresses: (SocketAddr, SocketAddr),
 }
 
@@ -40,6 +41,7 @@ impl Doors {
             },
             user_timeout: config.saltern_tcp_user_timeout,
         };
+        let tls = config.ssl.as_ref().map(tls).transpose()?;
         let port = |port| -> Result<(TcpListener, SocketAddr), StartError> {
             let address = SocketAddr::new(config.interface, port);
             let refused = |source| StartError::Port { address, source };
@@ -47,8 +49,19 @@ impl Doors {
             let address = listener.local_addr().map_err(refused)?;
             Ok((listener, address))
         };
-        let (requests, request_address) = port(config.ret_port)?;
-        let (publish, publish_address) = port(config.publish_port)?;
+        let socket = |listener, transport| Socket {
+            listener,
+            transport: spoken(transport),
+            tls: tls.clone(),
+        };
+        let (request, request_address) = port(config.ret_port)?;
+        let (publication, publish_address) = port(config.publish_port)?;
+        let mut requests = vec![socket(request, config.transport)];
+        let mut publish = vec![socket(publication, config.transport)];
+        for also in &config.saltern_also_listen {
+            requests.push(socket(port(also.ret_port)?.0, also.transport));
+            publish.push(socket(port(also.publish_port)?.0, also.transport));
+        }
         // Fallible and without traces outside, so before the files.
         let requests = ReqListener::new(requests, request_limits(config), registry)?;
         let publish = PubListener::new(publish, publish_limits(config), registry)?;
@@ -80,6 +93,36 @@ impl Doors {
         let control = control::bind(&config.sock_dir).map_err(StartError::Control)?;
         Ok((events, control))
     }
+}
+
+/// Where publications go out over a transport, unless it is that of `publish_port`.
+pub(crate) fn publish_port(config: &MasterConfig, transport: Transport) -> Option<u16> {
+    let mut others = config.saltern_also_listen.iter();
+    let also = others.find(|also| spoken(also.transport) == transport)?;
+    Some(also.publish_port)
+}
+
+fn spoken(name: TransportName) -> Transport {
+    match name {
+        TransportName::ZeroMq => Transport::ZeroMq,
+        TransportName::Tcp => Transport::Tcp,
+        TransportName::Ws => Transport::WebSocket,
+    }
+}
+
+fn tls(config: &TlsConfig) -> Result<Tls, TlsError> {
+    Tls::new(&TlsOptions {
+        certificate: config.certificate.clone(),
+        key: config.key.clone(),
+        authorities: config.authorities.clone(),
+        peers: match config.peers {
+            PeerCertificates::NotAsked => PeerCertificate::NotAsked,
+            PeerCertificates::Optional => PeerCertificate::Optional,
+            PeerCertificates::Required => PeerCertificate::Required,
+        },
+        only_tls12: config.only_tls12,
+        ciphers: config.ciphers.clone(),
+    })
 }
 
 /// Whether an option of stock that has no type of its own here says anything.

@@ -29,6 +29,7 @@ mod mworker;
 mod peer_desk;
 mod presence;
 mod publisher;
+mod registrar;
 mod remotes;
 mod render_queue;
 mod renderer;

@@ -16,7 +16,7 @@ use saltern_requests::{Publication, Services, Topics};
 use saltern_store::Retention;
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
-use saltern_wire::zmtp::PubHandle;
+use saltern_wire::port::PubHandle;
 
 use crate::messages::{
     Ask, CleanJobFiles, CloseOlderThan, ExpireJobs, FetchRemotes, Fire, LookOver, Publish,

@@ -10,7 +10,7 @@ use saltern_requests::{
 };
 use saltern_store::jobs::{Retention, Write};
 use saltern_wire::msgpack::MapView;
-use saltern_wire::zmtp::Incoming;
+use saltern_wire::port::Incoming;
 
 use crate::answer::Answer;
 use crate::bus::Newcomer;

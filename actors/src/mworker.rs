@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use actix::{Actor, Context, Handler};
 use saltern_base::metrics::{HistogramVec, Registry, SECONDS, histogram_vec};
-use saltern_requests::Services;
+use saltern_requests::{Origin, Services};
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::carry_out::Sinks;
+use crate::doors;
 use crate::messages::{Duty, Work};
 use crate::send::{Outbox, Sends};
 
@@ -90,10 +91,13 @@ impl Handler<Work> for MWorker {
             ticket,
         } = work;
         let began = Instant::now();
-        let from = request.peer.address.ip();
         let services = &self.seed.services;
+        let origin = Origin {
+            address: request.peer.address.ip(),
+            publish_port: doors::publish_port(&services.config, request.reply.transport()),
+        };
         let handled = match duty {
-            Duty::Handle => saltern_requests::handle(request.payload, from, services),
+            Duty::Handle => saltern_requests::handle(request.payload, origin, services),
             Duty::TellToComeAgain => saltern_requests::come_again(request.payload, services),
         };
         if handled.minion.is_some() {

@@ -29,7 +29,7 @@ use saltern_config::MasterConfig;
 use saltern_model::{Absence, Jid, MinionId, Standing};
 use saltern_requests::Surroundings;
 use saltern_store::AcceptedIds;
-use saltern_wire::zmtp::{Close, SubscriberWatch};
+use saltern_wire::port::Close;
 use tokio::time::Instant;
 
 use self::memory::Memory;
@@ -223,6 +223,36 @@ impl Presence {
     }
 }
 
+/// What the publish port tells of its subscribers.
+impl Presence {
+    /// See [`SubscriberWatch`](saltern_wire::port::SubscriberWatch), also for the next ones.
+    pub(crate) fn subscribed(&self, connection: u64, address: SocketAddr, topic: &[u8]) {
+        let address = address.ip().to_canonical();
+        let now = Instant::now();
+        let mut table = self.table.lock();
+        table.subscribed(connection, address, topic, now);
+    }
+
+    /// The connection has proved that it is this minion's.
+    pub(crate) fn registered(&self, connection: u64, minion: &MinionId) {
+        let now = Instant::now();
+        self.table.lock().registered(connection, minion, now);
+    }
+
+    pub(crate) fn asked(&self, connection: u64) {
+        self.table.lock().silent(connection, Instant::now());
+    }
+
+    pub(crate) fn answered(&self, connection: u64) {
+        self.table.lock().alive(connection);
+    }
+
+    pub(crate) fn left(&self, connection: u64, reason: Close) {
+        let why = absence(reason, self.clock.unix_micros());
+        self.table.lock().left(connection, why, Instant::now());
+    }
+}
+
 impl Surroundings for Presence {
     fn connected(&self) -> Vec<MinionId> {
         self.table.lock().present(Instant::now())
@@ -274,28 +304,6 @@ impl Surroundings for Presence {
         };
         self.table.lock().answered(connection, minion, now);
         true
-    }
-}
-
-impl SubscriberWatch for Presence {
-    fn subscribed(&self, connection: u64, address: SocketAddr, topic: &[u8]) {
-        let address = address.ip().to_canonical();
-        let now = Instant::now();
-        let mut table = self.table.lock();
-        table.subscribed(connection, address, topic, now);
-    }
-
-    fn asked(&self, connection: u64) {
-        self.table.lock().silent(connection, Instant::now());
-    }
-
-    fn answered(&self, connection: u64) {
-        self.table.lock().alive(connection);
-    }
-
-    fn left(&self, connection: u64, reason: Close) {
-        let why = absence(reason, self.clock.unix_micros());
-        self.table.lock().left(connection, why, Instant::now());
     }
 }
 

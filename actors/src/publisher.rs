@@ -17,7 +17,7 @@ use saltern_requests::{Publication, Services, Topics};
 use saltern_store::StoreError;
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder};
-use saltern_wire::zmtp::{PubHandle, PubListener, PubMessage};
+use saltern_wire::port::{PubHandle, PubListener, PubMessage, PublishCount, SubscriberWatch};
 use tokio_util::sync::CancellationToken;
 
 use crate::messages::{Ask, Departed, Publish};
@@ -32,6 +32,8 @@ pub(crate) struct Seed {
     /// Who is told of questions that were not sent.
     pub(crate) presence: Arc<Presence>,
     pub(crate) subscribers: PubHandle,
+    /// Hears of the subscribers, for as long as it is kept here.
+    pub(crate) _watch: Arc<dyn SubscriberWatch>,
     pub(crate) metrics: PublisherMetrics,
     /// The publish port, until the first publisher has taken it over.
     pub(crate) listener: Arc<Mutex<Option<PubListener>>>,
@@ -248,22 +250,36 @@ impl Publisher {
     }
 
     fn send(&self, payload: Bytes, topics: &Topics) -> (usize, usize) {
+        let subscribers = &self.seed.subscribers;
         let mut totals = (0, 0);
-        let mut publish = |message: &PubMessage| {
-            let count = self.seed.subscribers.publish(message);
+        let mut add = |count: PublishCount| {
             totals.0 += count.queued;
             totals.1 += count.dropped;
         };
+        let message = PubMessage::new(payload.clone());
+        let names = names(topics, self.seed.feeds_syndics);
+        add(subscribers.publish_to_hearers(&message, names.as_deref()));
         if self.seed.services.config.zmq_filtering {
             for topic in filters(topics, self.seed.feeds_syndics) {
-                publish(&PubMessage::with_topic(&topic, payload.clone()));
+                add(subscribers.publish(&PubMessage::with_topic(&topic, payload.clone())));
             }
         } else {
-            publish(&PubMessage::new(payload));
+            add(subscribers.publish(&message));
         }
         self.seed.metrics.queued.inc_by(totals.0 as u64);
         self.seed.metrics.dropped.inc_by(totals.1 as u64);
         totals
+    }
+}
+
+/// Whom a load concerns among those that do not subscribe, if not all of them: as in stock
+/// (`salt/channel/server.py`) that is not told where masters below have minions of their own.
+fn names(topics: &Topics, feeds_syndics: bool) -> Option<Vec<&str>> {
+    match topics {
+        Topics::Minions(minions) if !feeds_syndics => {
+            Some(minions.iter().map(MinionId::as_str).collect())
+        }
+        _ => None,
     }
 }
 

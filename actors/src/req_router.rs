@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter_vec, gauge_vec};
 use saltern_requests::{Class, peek_class};
 use saltern_supervise::Child;
-use saltern_wire::zmtp::{Incoming, ReqListener, RequestSink};
+use saltern_wire::port::{Incoming, ReqListener, RequestSink};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::auth_queue::{AuthMetrics, AuthQueue};

@@ -11,9 +11,9 @@ use futures_util::future::BoxFuture;
 use saltern_base::metrics::Registry;
 use saltern_model::{Event, Packed, Tag};
 use saltern_supervise::{Budget, Strategy, Tree};
-use saltern_wire::zmtp::{
-    Incoming, ListenOptions, ReqClient, ReqLimits, ReqListener, RequestSink, Route, bind,
-};
+use saltern_wire::client::Route;
+use saltern_wire::port::{Incoming, ListenOptions, ReqLimits, ReqListener, RequestSink, bind};
+use saltern_wire::zmtp::ReqClient;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -83,7 +83,12 @@ impl Port {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = bind(address, &ListenOptions::default()).unwrap();
         let address = listener.local_addr().unwrap();
-        let listener = ReqListener::new(listener, ReqLimits::default(), &Registry::new()).unwrap();
+        let listener = ReqListener::new(
+            vec![listener.into()],
+            ReqLimits::default(),
+            &Registry::new(),
+        )
+        .unwrap();
         let (sender, requests) = unbounded_channel();
         let stop = CancellationToken::new();
         actix_rt::spawn(listener.serve(Arc::new(Sink(sender)), stop.clone()));
@@ -119,7 +124,11 @@ impl Port {
     ) -> impl Future<Output = Option<Bytes>> + use<> {
         let (to, payload) = (self.address, Bytes::copy_from_slice(payload));
         async move {
-            let mut client = ReqClient::connect(Route { to, from }, None).await.unwrap();
+            let route = Route {
+                from,
+                ..Route::from(to)
+            };
+            let mut client = ReqClient::connect(route, None).await.unwrap();
             client.request(payload).await.ok()
         }
     }

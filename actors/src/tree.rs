@@ -45,7 +45,7 @@ use saltern_runners::{Knowledge, Runners};
 use saltern_store::jobs::{JobDatabase, JobReader};
 use saltern_store::{BatchFiles, Checkpointer, JobFiles, Mirror, StoreError};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
-use saltern_wire::zmtp::{ListenError, PubListener, ReqListener, SubscriberWatch};
+use saltern_wire::port::{ListenError, PubListener, ReqListener, SubscriberWatch, TlsError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -69,6 +69,7 @@ use crate::mworker::{self, MWorker};
 use crate::peer_desk::{self, DeskMetrics, PeerDesk};
 use crate::presence::Presence;
 use crate::publisher::{self, Publisher};
+use crate::registrar::Registrar;
 use crate::remotes::{self, Remotes, RemotesMetrics};
 use crate::render_queue::RenderQueue;
 use crate::renderer::{self, Renderer};
@@ -104,6 +105,9 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
+    /// TLS cannot be spoken as `ssl` asks for it.
+    #[error("cannot speak TLS (ssl)")]
+    Tls(#[from] TlsError),
     /// A listener refuses its options.
     #[error(transparent)]
     Listener(#[from] ListenError),
@@ -330,8 +334,6 @@ impl Plan {
     ) {
         let subscribers = publish.handle();
         let presence = Presence::new(&parts.config, parts.clock.clone(), &parts.registry);
-        let watch: Arc<dyn SubscriberWatch> = presence.clone();
-        subscribers.set_watch(Arc::downgrade(&watch));
         let fleet = MasterFleet::new(&parts.stores, presence.clone());
         let known = known.with_fleet(Arc::new(fleet));
         let runners = Runners::new(known.with_master(parts.stores.for_functions()));
@@ -343,6 +345,11 @@ impl Plan {
             presence.clone(),
             &parts.registry,
         ));
+        let watch: Arc<dyn SubscriberWatch> = Arc::new(Registrar {
+            presence: presence.clone(),
+            services: services.clone(),
+        });
+        subscribers.set_watch(Arc::downgrade(&watch));
         match services.pki.accepted() {
             Ok(accepted) => presence.begin(&accepted),
             Err(error) => tracing::error!(%error, "the accepted minions cannot be listed"),
@@ -355,8 +362,12 @@ impl Plan {
         let greeter = Greeter::default();
         let departures = Departures::default();
         let bus = self.start_bus(&services, events, &greeter);
-        let publisher =
-            self.start_publisher(&services, (&rotation, &presence), publish, &departures);
+        let publisher = self.start_publisher(
+            &services,
+            (&rotation, &presence, watch),
+            publish,
+            &departures,
+        );
         let (batch_reader, batch_files) = stored.batches;
         let ends = (&bus, &publisher);
         let (mirror, store, tracker) =
@@ -452,7 +463,7 @@ impl Plan {
     fn start_publisher(
         &self,
         services: &Arc<Services>,
-        (rotation, presence): (&Rotation, &Arc<Presence>),
+        (rotation, presence, watch): (&Rotation, &Arc<Presence>, Arc<dyn SubscriberWatch>),
         publish: PubListener,
         departures: &Departures,
     ) -> Addr<Publisher> {
@@ -461,6 +472,7 @@ impl Plan {
             rotation: rotation.clone(),
             presence: presence.clone(),
             subscribers: publish.handle(),
+            _watch: watch,
             metrics: publisher::PublisherMetrics::new(&self.registry),
             listener: Arc::new(Mutex::new(Some(publish))),
             stop: CancellationToken::new(),

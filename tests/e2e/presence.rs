@@ -272,7 +272,10 @@ fn present(site: &Site, mark: usize, ids: &[&str]) -> Result<Event> {
 
 /// How many subscribers were closed for this reason.
 fn closed(site: &Site, reason: &str) -> Result<u64> {
-    let labels = format!("saltern_zmtp_closed_total{{listener=\"publish\",reason=\"{reason}\"}} ");
+    let labels = format!(
+        "saltern_port_closed_total{{listener=\"publish\",reason=\"{reason}\",\
+         transport=\"zeromq\"}} "
+    );
     metric(site, &labels)
 }
 

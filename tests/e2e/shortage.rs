@@ -244,7 +244,7 @@ fn ten_thousand_frozen_subscribers_hold_nobody_up() -> TestResult {
 
             site.step("who takes nothing is cut off, and the others have what they ask for");
             for (metric, label, count) in [
-                ("saltern_zmtp_closed_total", "slow_subscriber", count),
+                ("saltern_port_closed_total", "slow_subscriber", count),
                 (
                     "saltern_bus_subscribers_cut_off_total",
                     "",

@@ -5,17 +5,16 @@
 //!
 //! 1. it answered a question that was sent down this connection and no other, and that nobody else
 //!    can guess, from whatever address;
-//! 2. it subscribed to the hash of the minion's id (`zmq_filtering`);
+//! 2. it said so: it registered with a token of the minion (TCP), or subscribed to the hash of
+//!    the minion's id (`zmq_filtering`);
 //! 3. the counts: as many untied connections come from an address as there are minions that were
 //!    last heard from it and are not tied elsewhere, or more: then each has one.
-//!
-//! A transport whose subscribers say who they are would tie them as the second does.
 //!
 //! Where there are fewer, some of those minions are away and the counts do not say which. They are
 //! stale until the connections have been asked (1). A connection is asked only after
 //! another one left its address or the counts made it matter. One that does not answer belongs to
-//! nobody that is known here, and is not counted. The second way can be forged by anybody who
-//! reaches the port, because subscriptions carry no proof; the first and the third cannot say that
+//! nobody that is known here, and is not counted. A subscription can be forged by anybody who
+//! reaches the port, because it carries no proof; the first and the third cannot say that
 //! a minion is there without a request that its key vouched for.
 //!
 //! The two ports may see a minion come from different addresses (translated ones, a balancer). So
@@ -69,6 +68,8 @@ struct Connection {
     minion: Option<MinionId>,
     /// The first topic that may be a minion's.
     topic: Option<Box<[u8]>>,
+    /// Whose token it showed.
+    claim: Option<MinionId>,
     /// Since when it owes a sign of life.
     silent: Option<Instant>,
     asked: Asked,
@@ -153,6 +154,7 @@ impl Table {
             address,
             minion: None,
             topic: None,
+            claim: None,
             silent: None,
             asked: Asked::No,
         });
@@ -166,6 +168,17 @@ impl Table {
         }
         if let Some(minion) = self.by_topic.get(topic).cloned() {
             self.tie(connection, &minion, now);
+        }
+    }
+
+    /// The connection showed a token of the minion.
+    pub(super) fn registered(&mut self, connection: u64, minion: &MinionId, now: Instant) {
+        // The key may have been accepted since the last look at all of them.
+        if let Some(known) = self.connections.get_mut(&connection) {
+            known.claim = Some(minion.clone());
+        }
+        if self.accepted.contains(minion.as_str()) {
+            self.tie(connection, minion, now);
         }
     }
 
@@ -258,8 +271,9 @@ impl Table {
             ended.extend(self.forget(&minion, now));
         }
         let claims = self.connections.iter().filter_map(|(number, connection)| {
-            let topic = connection.topic.as_ref()?;
-            let minion = self.by_topic.get(topic)?;
+            let claimed = connection.claim.as_ref();
+            let claimed = claimed.filter(|minion| self.accepted.contains(minion.as_str()));
+            let minion = claimed.or_else(|| self.by_topic.get(connection.topic.as_ref()?))?;
             connection
                 .minion
                 .is_none()

@@ -52,7 +52,7 @@ async fn a_restart_of_the_master_is_no_change() {
     let site = Site::new();
     let first = site.starts(&Registry::new(), &["m1", "m2", "m3"]);
     for (connection, minion) in [(1, "m1"), (2, "m2"), (3, "m3")] {
-        SubscriberWatch::subscribed(&*first, connection, AT, b"");
+        first.subscribed(connection, AT, b"");
         first.heard(&id(minion), AT.ip());
     }
     let heard = site.clock.unix_micros();
@@ -72,8 +72,8 @@ async fn a_restart_of_the_master_is_no_change() {
         "no key"
     );
     // They say nothing when they connect, and are known by where they were.
-    SubscriberWatch::subscribed(&*second, 1, AT, b"");
-    SubscriberWatch::subscribed(&*second, 2, AT, b"");
+    second.subscribed(1, AT, b"");
+    second.subscribed(2, AT, b"");
     assert_eq!(second.state(&id("m1")), Standing::Connected);
     let change = second.change();
     assert_eq!((change.new, change.lost), (Vec::new(), Vec::new()));
@@ -112,7 +112,7 @@ async fn changes_are_told_once() {
         Change { present, new, lost }
     };
     assert_eq!(presence.change(), change(&[], &[], &[]));
-    SubscriberWatch::subscribed(&*presence, 1, AT, b"");
+    presence.subscribed(1, AT, b"");
     presence.heard(&id("m1"), AT.ip());
     assert_eq!(presence.change(), change(&["m1"], &["m1"], &[]));
     assert_eq!(presence.change(), change(&["m1"], &[], &[]));
@@ -126,7 +126,7 @@ async fn an_answer_counts_for_the_connection_that_was_asked() {
     let (presence, clock) = presence(&registry);
     let jid = |number: u8| Jid::parse(&format!("202601020304050607{number:02}")).unwrap();
     for (connection, minion) in [(1, "m1"), (2, "m2")] {
-        SubscriberWatch::subscribed(&*presence, connection, AT, b"");
+        presence.subscribed(connection, AT, b"");
         presence.heard(&id(minion), AT.ip());
     }
     presence.left(1, Close::Heartbeat);
@@ -155,7 +155,7 @@ async fn an_answer_counts_for_the_connection_that_was_asked() {
 async fn a_question_that_was_not_sent_is_asked_another_time() {
     let (presence, _) = presence(&Registry::new());
     let jid = |number: u8| Jid::parse(&format!("202601020304050607{number:02}")).unwrap();
-    SubscriberWatch::subscribed(&*presence, 1, AT, b"");
+    presence.subscribed(1, AT, b"");
     presence.heard(&id("m1"), AT.ip());
     presence.heard(&id("m2"), AT.ip());
     tokio::time::advance(Duration::from_secs(60)).await;
@@ -171,7 +171,7 @@ async fn a_question_that_was_not_sent_is_asked_another_time() {
 #[tokio::test(start_paused = true)]
 async fn who_comes_back_with_a_new_key_is_seen_again() {
     let (presence, _) = presence(&Registry::new());
-    SubscriberWatch::subscribed(&*presence, 1, AT, b"");
+    presence.subscribed(1, AT, b"");
     presence.heard(&id("m1"), AT.ip());
     assert_eq!(presence.accept(&ids(&["m2"])), [1]);
     assert_eq!(presence.last_heard(&id("m1")), None);

@@ -157,7 +157,7 @@ impl Running {
     /// Resolves when the publish port has taken this many subscriptions.
     pub async fn subscriptions(&self, count: f64) {
         let labels = ["publish", "in"];
-        crate::until(|| self.labelled("saltern_zmtp_messages_total", &labels) >= count).await;
+        crate::until(|| self.labelled("saltern_port_messages_total", &labels) >= count).await;
     }
 
     pub fn metric(&self, name: &str) -> f64 {

@@ -4,8 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
+use saltern_config::{MasterConfig, TransportName};
+use saltern_wire::client::Route;
+use saltern_wire::port::Transport;
 
 /// Where a local client finds the master, and how long it waits.
 #[derive(Debug, Clone)]
@@ -16,8 +18,9 @@ pub struct ClientConfig {
     pub cachedir: PathBuf,
     /// The address the master listens on (`interface`); an unspecified one means this machine.
     pub interface: IpAddr,
-    /// The master's request port (`ret_port`).
-    pub ret_port: u16,
+    /// A request port of the master, and what is spoken there: the first of `ret_port` and
+    /// `saltern_also_listen` that speaks ZeroMQ, or TCP without TLS.
+    pub request_port: Option<(Transport, u16)>,
     /// The user the master runs as (`user`); names the key that root uses.
     pub user: String,
     /// How long to wait before asking who is still running the job (`timeout`, `-t`).
@@ -33,15 +36,19 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// The request port's address.
+    /// The way to the request port, if there is one that a client here can speak to.
     #[must_use]
-    pub const fn master_address(&self) -> SocketAddr {
+    pub fn master(&self) -> Option<Route> {
+        let (transport, port) = self.request_port?;
         let address = match self.interface {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
             ip => ip,
         };
-        SocketAddr::new(address, self.ret_port)
+        Some(Route {
+            transport,
+            ..Route::from(SocketAddr::new(address, port))
+        })
     }
 }
 
@@ -59,7 +66,7 @@ impl From<&MasterConfig> for ClientConfig {
             sock_dir: config.sock_dir.clone(),
             cachedir: config.cachedir.clone(),
             interface: config.interface,
-            ret_port: config.ret_port,
+            request_port: request_port(config),
             user: config.user.clone(),
             timeout: config.timeout,
             gather_job_timeout: config.gather_job_timeout,
@@ -70,4 +77,15 @@ impl From<&MasterConfig> for ClientConfig {
             syndic_wait: seconds("syndic_wait", 5),
         }
     }
+}
+
+fn request_port(config: &MasterConfig) -> Option<(Transport, u16)> {
+    let others = config.saltern_also_listen.iter();
+    let others = others.map(|also| (also.transport, also.ret_port));
+    let mut pairs = std::iter::once((config.transport, config.ret_port)).chain(others);
+    pairs.find_map(|(name, port)| match name {
+        TransportName::ZeroMq => Some((Transport::ZeroMq, port)),
+        TransportName::Tcp if config.ssl.is_none() => Some((Transport::Tcp, port)),
+        TransportName::Tcp | TransportName::Ws => None,
+    })
 }

@@ -25,6 +25,12 @@ pub enum ClientError {
     /// What came over the event socket is no event.
     #[error("the event socket sent something that is no event: {0}")]
     BadEvent(String),
+    /// No port that this client can speak to.
+    #[error(
+        "the master listens with TLS or websockets only, which this command line does not speak; \
+         use stock's, or let it also listen by zeromq (saltern_also_listen)"
+    )]
+    NoTransport,
     /// The request port does not answer.
     #[error("the master does not accept connections on {address}")]
     Connect {

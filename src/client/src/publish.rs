@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use saltern_wire::client::ReqClient;
 use saltern_wire::msgpack::{self, Dialect, Limits, Value};
-use saltern_wire::zmtp::ReqClient;
 use zeroize::Zeroizing;
 
 use crate::event::{EVENT_SOCKET, EventListener};
@@ -146,11 +146,12 @@ impl LocalClient {
     }
 
     async fn exchange(&self, payload: Bytes) -> Result<Value, ClientError> {
-        let address = self.config.master_address();
+        let route = self.config.master().ok_or(ClientError::NoTransport)?;
+        let address = route.to;
         let limit = self.config.publish_timeout;
         let exchange = async {
             let mut client =
-                ReqClient::connect(address, None)
+                ReqClient::connect(route)
                     .await
                     .map_err(|error| ClientError::Connect {
                         address,
@@ -294,6 +295,8 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::path::PathBuf;
 
+    use saltern_wire::port::Transport;
+
     use super::*;
 
     fn client() -> LocalClient {
@@ -301,7 +304,7 @@ mod tests {
             sock_dir: PathBuf::from("/nowhere"),
             cachedir: PathBuf::from("/nowhere"),
             interface: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            ret_port: 4506,
+            request_port: Some((Transport::ZeroMq, 4506)),
             user: "root".to_owned(),
             timeout: Duration::from_secs(5),
             gather_job_timeout: Duration::from_secs(10),
@@ -363,9 +366,7 @@ mod tests {
 
     #[test]
     fn the_wildcard_address_means_this_machine() {
-        assert_eq!(
-            client().config().master_address().to_string(),
-            "127.0.0.1:4506"
-        );
+        let route = client().config().master().map(|route| route.to.to_string());
+        assert_eq!(route.as_deref(), Some("127.0.0.1:4506"));
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use saltern_model::Compat;
 
+use crate::doors::{self, AlsoListen};
 use crate::finding::{Finding, Severity};
 use crate::identity;
 use crate::master::MasterConfig;
@@ -165,17 +166,12 @@ fn network(reader: &mut Reader<'_>, config: &MasterConfig) {
         let message = format!("publish_port and ret_port are both {}", config.ret_port);
         reader.error(name, message);
     }
-    match reader.applies("transport").and_then(Node::as_str) {
-        Some("zeromq") => {}
-        Some(other @ ("tcp" | "ws")) => {
-            let message = format!("the transport \"{other}\" is not built yet, only \"zeromq\" is");
-            reader.error("transport", message);
-        }
-        _ => reader.error(
-            "transport",
-            "not a transport; \"zeromq\" is the one there is",
-        ),
-    }
+    let first = AlsoListen {
+        transport: config.transport,
+        ret_port: config.ret_port,
+        publish_port: config.publish_port,
+    };
+    doors::check(reader, first, &config.saltern_also_listen);
     if let Some(ipv6) = reader.written("ipv6")
         && !matches!(ipv6.value, NodeValue::Bool(_) | NodeValue::Null)
     {
@@ -209,7 +205,7 @@ fn network(reader: &mut Reader<'_>, config: &MasterConfig) {
         let name = "saltern_max_unauthenticated_size";
         reader.error(name, "must not be larger than saltern_max_message_size");
     }
-    // Connections of both ports, and a margin for files and sockets of the master itself.
+    // Connections of both kinds of port, and a margin for files and sockets of the master itself.
     let needed = (config.saltern_max_connections as u64)
         .saturating_mul(2)
         .saturating_add(1024);

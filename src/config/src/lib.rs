@@ -9,6 +9,7 @@
 
 mod bridge;
 pub mod check;
+mod doors;
 mod files;
 mod finding;
 mod glob;
@@ -24,6 +25,7 @@ pub mod yaml;
 
 pub use bridge::{BridgeOptions, PythonBridge};
 pub use check::render_findings;
+pub use doors::{AlsoListen, PeerCertificates, TlsConfig};
 pub use finding::{ConfigErrors, Finding, Severity};
 pub use master::{Loaded, MasterConfig, load_master};
-pub use values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm};
+pub use values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm, TransportName};

@@ -12,6 +12,7 @@ use saltern_model::Compat;
 
 use crate::bridge::BridgeOptions;
 use crate::check;
+use crate::doors::{self, AlsoListen, TlsConfig};
 use crate::files::{self, Files};
 use crate::finding::{ConfigErrors, Finding, Severity};
 use crate::options;
@@ -19,7 +20,9 @@ use crate::paths::absolute;
 use crate::places::{Places, take_id, take_user};
 use crate::reader::Reader;
 use crate::served;
-use crate::values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm};
+use crate::values::{
+    HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm, TransportName,
+};
 use crate::yaml::{self, Entry, Key, Limits, Mapping, Mark, Node};
 
 /// A usable configuration, and what the check has to say about it nevertheless.
@@ -48,6 +51,12 @@ pub struct MasterConfig {
     pub publish_port: u16,
     /// The port of the request channel.
     pub ret_port: u16,
+    /// What is spoken on these two.
+    pub transport: TransportName,
+    /// What is spoken on other ports at the same time.
+    pub saltern_also_listen: Vec<AlsoListen>,
+    /// TLS on the ports of TCP and websockets.
+    pub ssl: Option<TlsConfig>,
     /// How many messages may wait for one slow subscriber.
     pub pub_hwm: usize,
     /// The length of the accept queues. Unset it is 4096, not stock's 1000.
@@ -392,6 +401,9 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
             .unwrap_or(false),
         publish_port: reader.port("publish_port"),
         ret_port: reader.port("ret_port"),
+        transport: reader.choice("transport").unwrap_or(TransportName::ZeroMq),
+        saltern_also_listen: doors::also_listen(reader),
+        ssl: doors::tls(reader, compat),
         pub_hwm: reader.usize("pub_hwm", 1, i64::from(u32::MAX)),
         zmq_backlog: match reader.written("zmq_backlog") {
             Some(_) => reader.u32("zmq_backlog", 1),

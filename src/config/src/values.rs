@@ -59,6 +59,18 @@ choice! {
 }
 
 choice! {
+    /// `transport`: what is spoken on a pair of ports.
+    TransportName {
+        /// ZeroMQ.
+        ZeroMq = "zeromq",
+        /// Salt's own stream of packed maps, with TLS if `ssl` asks for it.
+        Tcp = "tcp",
+        /// Websockets, since 3007; with TLS as TCP.
+        Ws = "ws",
+    }
+}
+
+choice! {
     /// `hash_type`: the digest of fingerprints, file hashes and job directories.
     HashType {
         /// MD5; only for reading what an old site has.

@@ -137,8 +137,8 @@ fn a_missing_directory_and_a_broken_file_are_told_apart() {
 fn what_would_be_dangerous_is_refused() {
     let table = [
         (
-            "transport: tcp\n",
-            "transport: the transport \"tcp\" is not built yet, only",
+            "transport: detect\n",
+            "transport: \"detect\" is not one of zeromq, tcp, ws",
         ),
         (
             "ext_job_cache: redis\n",
@@ -148,7 +148,10 @@ fn what_would_be_dangerous_is_refused() {
             "master_job_cache: mysql\n",
             "master_job_cache: \"mysql\" cannot be used: only",
         ),
-        ("ssl: {keyfile: x}\n", "ssl: a mapping cannot be used: TLS"),
+        (
+            "ssl: {certfile: x, cert_reqs: CERT_NONE}\n",
+            "ssl: the transport \"zeromq\" has no TLS",
+        ),
         (
             "cluster_id: c\n",
             "cluster_id: \"c\" cannot be used: clusters",

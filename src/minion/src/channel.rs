@@ -9,8 +9,8 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 use saltern_base::clock::Clock;
 use saltern_model::MinionId;
+use saltern_wire::client::{ClientError, ReqClient, Route};
 use saltern_wire::msgpack::Value;
-use saltern_wire::zmtp::{ClientError, ReqClient, Route};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
@@ -244,7 +244,7 @@ impl Channel {
     async fn connect(&self) -> Result<ReqClient, ClientError> {
         let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, true);
         loop {
-            match ReqClient::connect(self.route, None).await {
+            match ReqClient::connect(self.route).await {
                 Err(error @ (ClientError::Io { .. } | ClientError::Closed(_))) => {
                     debug!("the request port is not to be reached: {error}");
                     tokio::time::sleep(pauses.pause()).await;

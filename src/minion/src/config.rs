@@ -12,6 +12,7 @@ use std::time::Duration;
 use saltern_config::yaml::{self, Limits, Node, NodeValue};
 use saltern_crypto::{EncAlgo, SigAlgo};
 use saltern_model::MinionId;
+use saltern_wire::port::Transport;
 
 /// How the minion is set up. Field names are the option names.
 #[derive(Debug, Clone)]
@@ -70,6 +71,8 @@ pub struct MinionConfig {
     pub minion_sign_messages: bool,
     /// Subscribes to this minion's own topic instead of everything.
     pub zmq_filtering: bool,
+    /// What is spoken with the master: ZeroMQ or TCP.
+    pub transport: Transport,
     /// Also sends the old `minion_start` event.
     pub enable_legacy_startup_events: bool,
     /// How asymmetric messages are encrypted.
@@ -167,6 +170,7 @@ impl MinionConfig {
             sign_pub_messages: false,
             minion_sign_messages: false,
             zmq_filtering: false,
+            transport: Transport::ZeroMq,
             enable_legacy_startup_events: true,
             encryption_algorithm: EncAlgo::OaepSha1,
             signing_algorithm: SigAlgo::Pkcs1v15Sha1,
@@ -323,10 +327,20 @@ fn apply(
                 .filter_map(|(key, entry)| Some((key.as_str()?.to_owned(), entry.value.clone())))
                 .collect();
         }
-        "transport" if node.as_str() != Some("zeromq") => {
-            return Err(value.wrong("\"zeromq\": this minion speaks no other transport"));
+        "transport" => {
+            config.transport = match node.as_str() {
+                Some("zeromq") => Transport::ZeroMq,
+                Some("tcp") => Transport::Tcp,
+                _ => {
+                    let wanted = "\"zeromq\" or \"tcp\": this minion speaks no other transport";
+                    return Err(value.wrong(wanted));
+                }
+            };
         }
-        "transport" => {}
+        "ssl" if node.is_truthy() => {
+            return Err(value.wrong("false: this minion speaks no TLS"));
+        }
+        "ssl" => {}
         // Where it logs to is the caller's business, and it is not a daemon.
         "log_level" | "log_file" | "log_level_logfile" | "user" | "sock_dir" | "pidfile" => {
             return Ok(Some("is not used by this minion"));
@@ -472,7 +486,8 @@ mod tests {
             ),
             ("id: a/b", "must be a minion id"),
             ("id: m1\nmaster: [a, b]", "must be one master"),
-            ("id: m1\ntransport: tcp", "must be \"zeromq\""),
+            ("id: m1\ntransport: ws", "must be \"zeromq\" or \"tcp\""),
+            ("id: m1\nssl: true", "speaks no TLS"),
             ("id: m1\nsigning_algorithm: MD5", "\"PKCS1v15-SHA1\" or"),
             ("- 1", "must be a map of options"),
         ];

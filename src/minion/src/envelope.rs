@@ -101,6 +101,24 @@ pub(crate) fn seal(
     Bytes::from(envelope)
 }
 
+/// Says over TCP who the subscriber is.
+pub(crate) fn registration(session: &Session, with: &Sealing<'_>) -> Vec<u8> {
+    let mut load = Vec::with_capacity(512);
+    Encoder::new(&mut load, Dialect::Raw)
+        .map(2)
+        .str("id")
+        .str(with.id)
+        .str("tok")
+        .bin(&with.keys.token);
+    let sealed = session.shared.dumps(&load, None);
+    let mut frame = Vec::with_capacity(sealed.len() + 64);
+    let mut encoder = Encoder::new(&mut frame, Dialect::Raw);
+    encoder.map(3).str("enc").str("aes");
+    encoder.str("load").bin(&sealed);
+    encoder.str("version").int(VERSION);
+    frame
+}
+
 /// The minion's signature: over the load without nonce and proof, packed in the newer dialect,
 /// in the order of the load (protocol.md, 5.4).
 fn signature(fields: &[(&str, Value)], id_is_there: bool, with: &Sealing<'_>) -> Option<Vec<u8>> {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use saltern_base::clock::Clock;
 use saltern_model::{Compat, stamp};
+use saltern_wire::client::{ClientError, Route, SubClient};
 use saltern_wire::msgpack::Value;
-use saltern_wire::zmtp::{Route, SubClient};
 use sha1::{Digest, Sha1};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -24,7 +24,7 @@ use tracing::{debug, error, info, warn};
 use crate::backoff::{Backoff, between};
 use crate::channel::{Channel, Identity};
 use crate::config::MinionConfig;
-use crate::envelope::Session;
+use crate::envelope::{Session, registration};
 use crate::error::MinionError;
 use crate::events::{announce, fire};
 use crate::functions::{self, Context, FunctionReturn};
@@ -84,6 +84,7 @@ impl Minion {
         let route = Route {
             to: master_address(&config).await?,
             from: config.source_address,
+            transport: config.transport,
         };
         let identity = Identity {
             id: config.id.clone(),
@@ -182,7 +183,8 @@ impl Life {
             let mut route = self.channel.route();
             route.to.set_port(port);
             let address = route.to;
-            match SubClient::connect(route, &topics).await {
+            let registration = registration(&session, &self.channel.sealing());
+            match SubClient::connect(route, &topics, &registration).await {
                 Ok(mut publications) => {
                     info!("subscribed to the master's publications on {address}");
                     pauses.reset();
@@ -203,7 +205,7 @@ impl Life {
         }
     }
 
-    async fn receive(&mut self, publications: &mut SubClient) -> saltern_wire::zmtp::ClientError {
+    async fn receive(&mut self, publications: &mut SubClient) -> ClientError {
         loop {
             tokio::select! {
                 frames = publications.next() => match frames {

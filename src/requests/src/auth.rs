@@ -14,6 +14,7 @@ use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value};
 
 use crate::envelope::algorithm;
 use crate::handle::value_of;
+use crate::origin::Origin;
 use crate::{Outcome, Services, data_cache, event_data, python_text, reply};
 
 /// An answer that is not the keys.
@@ -39,13 +40,23 @@ struct Asker<'a> {
     nonce: Option<Bytes>,
     version: i64,
     sig_algo: Option<SigAlgo>,
+    /// Where it finds the publications.
+    publish_port: u16,
 }
 
 /// Authenticates, or says why not.
-pub(crate) fn handle(load: &MapView, version: i64, services: &Services) -> Outcome {
-    let Some(asker) = Asker::read(load, version, services) else {
+pub(crate) fn handle(
+    load: &MapView,
+    version: i64,
+    origin: &Origin,
+    services: &Services,
+) -> Outcome {
+    let Some(mut asker) = Asker::read(load, version, services) else {
         return Outcome::reply(reply::no_answer());
     };
+    if let Some(port) = origin.publish_port {
+        asker.publish_port = port;
+    }
     let Some(id) = load.str("id") else {
         return Outcome::reply(reply::no_answer());
     };
@@ -119,6 +130,7 @@ impl<'a> Asker<'a> {
             nonce,
             version,
             sig_algo,
+            publish_port: services.config.publish_port,
         })
     }
 
@@ -422,7 +434,7 @@ fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<V
         .str(&clean_key(&services.master.public_pem));
     encoder
         .str("publish_port")
-        .int(i64::from(services.config.publish_port));
+        .int(i64::from(asker.publish_port));
     if let Some(pub_sig) = pub_sig {
         encoder.str("pub_sig").bin(pub_sig.as_bytes());
     }

@@ -241,6 +241,26 @@ fn open_sealed(
     })
 }
 
+/// Who is named in `{"id", "tok"}`, encrypted with the key that all share, and proves it.
+pub(crate) fn registration(
+    ciphertext: &RawValue,
+    services: &Services,
+) -> Result<MinionId, Refusal> {
+    let ciphertext = ciphertext
+        .as_bytes()
+        .ok_or_else(|| Refusal::bad_load("ciphertext"))?;
+    let key = AnswerKey::Shared(services.shared.current());
+    let (_, plain) = decrypt(key, ciphertext, services)?;
+    let load = MapView::parse(plain, &LOAD_LIMITS).map_err(|_| Refusal::bad_load("load"))?;
+    let id = load.str("id").ok_or_else(|| Refusal::bad_load("no_id"))?;
+    let id = MinionId::parse(id).map_err(|_| Refusal::bad_load("id"))?;
+    let token = load
+        .get("tok")
+        .ok_or_else(|| Refusal::bad_load("no_token"))?;
+    valid_token(&id, token, services)?;
+    Ok(id)
+}
+
 /// The algorithm named under `key`; the default if none is named; nothing if it is not known.
 pub(crate) fn algorithm<A>(
     map: &MapView,

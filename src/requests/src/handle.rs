@@ -12,6 +12,7 @@ use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
 use crate::files::{self, FileCommand};
 use crate::master_gate::{self, Door};
 use crate::mine::{self, MineCommand};
+use crate::origin::Origin;
 use crate::peer_publish::{self, PeerPublish};
 use crate::{
     Effect, LogIn, LoginEnd, Outcome, Services, auth, get_token, master_opts, master_tops,
@@ -71,11 +72,13 @@ pub struct Handled {
     pub minion: Option<MinionId>,
 }
 
-/// Handles one request that came from `from`.
-pub fn handle(payload: Bytes, from: IpAddr, services: &Arc<Services>) -> Handled {
+/// Handles one request that came from `origin`.
+pub fn handle(payload: Bytes, origin: impl Into<Origin>, services: &Arc<Services>) -> Handled {
+    let origin = origin.into();
+    let from = origin.address;
     let class = peek_class(&payload);
     match envelope::open(payload, services) {
-        Ok(Opened::Clear { load, version }) => handle_clear(load, version, class, from, services),
+        Ok(Opened::Clear { load, version }) => handle_clear(load, version, class, origin, services),
         Ok(Opened::Minion(sealed)) => handle_minion(sealed, from, services),
         Err(refusal) => {
             services.metrics.refuse(refusal.reason);
@@ -193,7 +196,7 @@ fn handle_clear(
     load: MapView,
     version: i64,
     class: Class,
-    from: IpAddr,
+    origin: Origin,
     services: &Arc<Services>,
 ) -> Handled {
     let Some(command) = load.str("cmd").and_then(ClearCommand::from_wire) else {
@@ -205,9 +208,11 @@ fn handle_clear(
         };
     };
     let outcome = match command {
-        ClearCommand::Open(command) => handle_open(command, &load, version, class, services),
+        ClearCommand::Open(command) => {
+            handle_open(command, (&load, version), class, origin, services)
+        }
         ClearCommand::Proved(command) => match decode_wire(&load.pack(), &LOAD_LIMITS) {
-            Ok(load) => return handle_proved(command, load, from, services),
+            Ok(load) => return handle_proved(command, load, origin.address, services),
             Err(_) => Outcome::reply(reply::no_answer()),
         },
     };
@@ -216,9 +221,9 @@ fn handle_clear(
 
 fn handle_open(
     command: OpenCommand,
-    load: &MapView,
-    version: i64,
+    (load, version): (&MapView, i64),
     class: Class,
+    origin: Origin,
     services: &Services,
 ) -> Outcome {
     match command {
@@ -226,7 +231,7 @@ fn handle_open(
             services.metrics.refuse("not_admitted");
             Outcome::reply(reply::no_answer())
         }
-        OpenCommand::Auth => auth::handle(load, version, services),
+        OpenCommand::Auth => auth::handle(load, version, &origin, services),
         OpenCommand::GetToken => get_token::handle(load, services),
         OpenCommand::Ping => ping::handle(load),
     }

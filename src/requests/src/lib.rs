@@ -37,6 +37,7 @@ mod mine;
 mod minion_event;
 mod minion_runner;
 mod mk_token;
+mod origin;
 mod outcome;
 mod peer_publish;
 mod pillar;
@@ -48,6 +49,7 @@ mod publish_again;
 mod publish_load;
 mod python_text;
 mod register_resources;
+mod registration;
 mod reply;
 mod return_;
 mod revoke_auth;
@@ -69,12 +71,14 @@ pub use complaints::Complaints;
 pub use data_cache::forget_minion;
 pub use fleet::MasterFleet;
 pub use handle::{Class, Handled, come_again, handle, peek_class};
+pub use origin::Origin;
 pub use outcome::{
     About, Effect, Errand, ErrandWork, Finished, Fire, Later, LogIn, LoginEnd, Outcome, PeerRun,
     PeerRunWork, ProbeAnswer, Publication, Ran, Run, RunWork, StartJob, StoreReturn, Topics,
     Victims,
 };
 pub use publish_again::publication_again;
+pub use registration::registered_minion;
 pub use reply::NO_ANSWER;
 pub use saltern_content::git::{Cancel, Fetch};
 pub use saltern_model::Standing;

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use prometheus::Registry;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use saltern_wire::zmtp::{
-    Incoming, ListenOptions, Refusal, ReqClient, ReqLimits, ReqListener, RequestSink, bind,
+use saltern_wire::port::{
+    Incoming, ListenOptions, Refusal, ReqLimits, ReqListener, RequestSink, bind,
 };
+use saltern_wire::zmtp::ReqClient;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpSocket;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +34,7 @@ fn refused(registry: &Registry) -> f64 {
     let families = registry.gather();
     let family = families
         .iter()
-        .find(|family| family.name() == "saltern_zmtp_refused_total")
+        .find(|family| family.name() == "saltern_port_refused_total")
         .expect("a known metric");
     family
         .get_metric()
@@ -62,7 +63,8 @@ async fn without_descriptors_it_pauses_and_keeps_serving() {
     let registry = Registry::new();
     let socket = bind(([127, 0, 0, 1], 0).into(), &ListenOptions::default()).expect("bind");
     let addr = socket.local_addr().expect("address");
-    let listener = ReqListener::new(socket, ReqLimits::default(), &registry).expect("listener");
+    let listener =
+        ReqListener::new(vec![socket.into()], ReqLimits::default(), &registry).expect("listener");
     tokio::spawn(listener.serve(Arc::new(Echo), CancellationToken::new()));
     let mut served = ReqClient::connect(addr, None).await.expect("connect");
     let late = TcpSocket::new_v4().expect("socket");

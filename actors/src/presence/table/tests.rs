@@ -171,6 +171,23 @@ fn a_subscription_to_the_hash_of_an_id_ties() {
 }
 
 #[test]
+fn a_registration_ties_also_when_the_key_is_known_only_later() {
+    let mut at = At::with([1]);
+    at.opens(10, 1);
+    at.table.registered(10, &minion(1), at.now);
+    assert_eq!(at.of(1), Standing::Connected);
+    at.opens(11, 1);
+    at.table.registered(11, &minion(2), at.now);
+    assert_eq!(at.of(2), Standing::Away(Absence::NoKey));
+    at.accept([1, 2]);
+    at.heard(2, 1);
+    assert_eq!(at.of(2), Standing::Connected);
+    at.closes(10);
+    assert_eq!(at.of(1), Standing::Away(CLOSED), "the other is not its own");
+    assert_eq!(at.of(2), Standing::Connected);
+}
+
+#[test]
 fn behind_one_address_the_count_speaks_until_a_connection_goes() {
     let mut at = At::with([1, 2, 3]);
     for number in 1..=3 {

@@ -59,6 +59,10 @@ pub const OURS: &[OurOption] = &[
         doc: "Seconds that data, or a probe of TCP keepalive, may stay unacknowledged on a \
               connection of either port before the system gives it up (TCP_USER_TIMEOUT); 0 leaves \
               it to the system, which tries for a quarter of an hour." },
+    OurOption { name: "saltern_also_listen", default: "[]",
+        doc: "What is spoken beside `transport`: a list of mappings {transport: zeromq, tcp or \
+              ws, ret_port: …, publish_port: …}, each transport once. All share the limits on \
+              connections." },
     OurOption { name: "saltern_presence_questions", default: "20",
         doc: "How many subscribers of the publish port are asked a second who they are, where \
               several minions share an address and one connection went; 0 asks none, and such \

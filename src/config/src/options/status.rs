@@ -75,7 +75,7 @@ impl NotYet {
 #[rustfmt::skip]
 pub(super) const HONOURED: &[&str] = &[
     // Network.
-    "interface", "ipv6", "pub_hwm", "publish_drain_timeout", "publish_port", "ret_port",
+    "interface", "ipv6", "pub_hwm", "publish_drain_timeout", "publish_port", "ret_port", "ssl",
     "tcp_keepalive", "tcp_keepalive_cnt", "tcp_keepalive_idle", "tcp_keepalive_intvl", "transport",
     "zmq_backlog", "zmq_filtering",
     // Process.
@@ -151,12 +151,8 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
         "only \"local_cache\" is kept; other job caches are not built yet",
     ),
     (
-        "ssl",
-        "TLS on the two ports is not built yet; without it the traffic would not be as asked",
-    ),
-    (
         "disable_aes_with_tls",
-        "TLS on the two ports is not built yet",
+        "loads are encrypted inside TLS too; minions must expect it",
     ),
     (
         "cluster_id",
@@ -302,7 +298,10 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ("tcp_master_publish_pull", PORTS),
     ("tcp_master_pull_port", PORTS),
     ("tcp_master_workers", PORTS),
-    ("transport_opts", "only the zeromq transport is there"),
+    (
+        "transport_opts",
+        "saltern_also_listen opens the ports of other transports",
+    ),
     ("use_os_truststore", "no Python runs here"),
     ("utils_dirs", "no Python runs here"),
     (

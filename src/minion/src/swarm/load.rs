@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use saltern_base::clock::{Clock, civil};
 use saltern_model::{Compat, stamp};
+use saltern_wire::client::ReqClient;
 use saltern_wire::msgpack::Value;
-use saltern_wire::zmtp::ReqClient;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Swarm;
@@ -337,7 +337,7 @@ pub(super) async fn ask(
 ) -> Result<(ReqClient, Bytes), RequestError> {
     let mut connection = match connection {
         Some(connection) => connection,
-        None => ReqClient::connect(member.route(), None)
+        None => ReqClient::connect(member.route())
             .await
             .map_err(transport)?,
     };

@@ -21,8 +21,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use saltern_base::clock::Clock;
 use saltern_model::MinionId;
+use saltern_wire::client::Route;
 use saltern_wire::msgpack::Value;
-use saltern_wire::zmtp::Route;
+use saltern_wire::port::Transport;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -61,6 +62,8 @@ pub struct SwarmConfig {
     pub pki_dir: Option<PathBuf>,
     /// The master's request port.
     pub master: SocketAddr,
+    /// What is spoken there and on the publish port.
+    pub transport: Transport,
     /// How many sign in at a time.
     pub parallel: usize,
     /// Whether each tells the master that it started.
@@ -107,6 +110,7 @@ impl SwarmConfig {
             keysize: 2048,
             pki_dir: None,
             master,
+            transport: Transport::ZeroMq,
             parallel: 64,
             start_events: false,
             zmq_filtering: false,
@@ -211,6 +215,7 @@ impl Swarm {
             let route = Route {
                 to: config.master,
                 from: own_address(config.master, number),
+                transport: config.transport,
             };
             members.push(Arc::new(Channel::new(identity, route, Arc::clone(&stats))));
         }

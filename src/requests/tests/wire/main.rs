@@ -19,6 +19,7 @@ mod minion_data;
 mod peers;
 mod pillar;
 mod publish;
+mod registration;
 mod returns;
 mod revoked;
 mod runner;

@@ -97,6 +97,8 @@ const AUTHENTICATIONS_IN_FLIGHT: usize = 64;
 /// Why the load could not be put on.
 #[derive(Debug, thiserror::Error)]
 enum BenchError {
+    #[error("the swarm speaks ZeroMQ and TCP without TLS; the master listens for neither")]
+    NoTransport,
     #[error(transparent)]
     Swarm(#[from] saltern_minion::swarm::SwarmError),
     #[error(transparent)]
@@ -215,11 +217,12 @@ impl Bench<'_> {
     }
 
     async fn sign_in(&self) -> Result<Arc<Swarm>, BenchError> {
-        let master = SocketAddr::new(
-            ClientConfig::from(self.config).interface,
-            self.config.ret_port,
-        );
+        let (transport, port) = ClientConfig::from(self.config)
+            .request_port
+            .ok_or(BenchError::NoTransport)?;
+        let master = SocketAddr::new(self.config.interface, port);
         let mut config = SwarmConfig::new(self.arguments.minions, master);
+        config.transport = transport;
         if self.arguments.phases.contains(&Phase::Storm) {
             storm::configure(&mut config);
         }

@@ -200,6 +200,7 @@ async fn serve(parts: MasterParts) -> Exit {
             complain(&chain(&error));
             return match error {
                 StartError::Port { .. } | StartError::Listener(_) => Exit::Unavailable,
+                StartError::Tls(_) => Exit::NoInput,
                 StartError::Socket(error) if error.source.kind() == ErrorKind::AddrInUse => {
                     Exit::Unavailable
                 }
@@ -209,8 +210,15 @@ async fn serve(parts: MasterParts) -> Exit {
         }
     };
     write_pidfile(&config.pidfile);
+    let tls = config.ssl.is_some();
+    for also in &config.saltern_also_listen {
+        let (ret_port, publish_port) = (also.ret_port, also.publish_port);
+        tracing::info!(transport = %also.transport, tls, ret_port, publish_port, "listening too");
+    }
     tracing::info!(
         address = %config.interface,
+        transport = %config.transport,
+        tls,
         ret_port = config.ret_port,
         publish_port = config.publish_port,
         workers = config.worker_threads,

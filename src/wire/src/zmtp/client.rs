@@ -1,93 +1,22 @@
-//! Client ends for peers that we trust: our own minion, command line and swarm.
-//!
-//! A [`ReqClient`] is one socket and no task; a [`SubClient`] is read by whoever wants its
-//! messages. Timeouts belong to the caller: drop the future. They do not reconnect in the middle
-//! of an exchange, for only the caller knows whether asking twice is harmless.
+//! The client ends of ZeroMQ: a [`ReqClient`] is one socket and no task; a [`SubClient`] is read by
+//! whoever wants its messages. See [`client`](crate::client).
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio_util::codec::Decoder;
 
-use super::codec::{Codec, CodecError, HEADER_MAX, Item, put_command, put_frame_header};
+use super::codec::{Codec, HEADER_MAX, Item, put_command, put_frame_header};
 use super::command::{Command, Ready, SocketType};
 use super::greeting::Greeting;
-use super::limits::SizeLimits;
+use crate::client::{ClientError, Route};
+use crate::port::SizeLimits;
 
 /// The most that is reserved ahead of the bytes that arrive.
 const READ_AHEAD: usize = 256 << 10;
-
-/// Why an exchange failed. The client is of no use afterwards.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The connection could not be made, or broke.
-    #[error("connection to {address} failed")]
-    Io {
-        /// The other end.
-        address: SocketAddr,
-        /// What the kernel says.
-        #[source]
-        source: io::Error,
-    },
-    /// The peer closed the connection.
-    #[error("{0} closed the connection")]
-    Closed(SocketAddr),
-    /// The peer's bytes are not what they should be.
-    #[error("cannot read what {address} sends")]
-    Codec {
-        /// The other end.
-        address: SocketAddr,
-        /// What is wrong with them.
-        #[source]
-        source: CodecError,
-    },
-    /// The peer refused us.
-    #[error("{address} refused the connection: \"{reason}\"")]
-    Refused {
-        /// The other end.
-        address: SocketAddr,
-        /// Its reason.
-        reason: String,
-    },
-    /// The peer is another kind of socket.
-    #[error("{0} is not the kind of socket that this client talks to")]
-    SocketType(SocketAddr),
-    /// An earlier request was given up, so a reply cannot be told from its late one.
-    #[error("an earlier request to {0} was given up; connect anew")]
-    Abandoned(SocketAddr),
-}
-
-/// Where a connection leads, and from where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The listener.
-    pub to: SocketAddr,
-    /// Our own address (a minion's `source_address`); whatever the kernel takes when absent.
-    pub from: Option<IpAddr>,
-}
-
-impl From<SocketAddr> for Route {
-    fn from(to: SocketAddr) -> Self {
-        Self { to, from: None }
-    }
-}
-
-impl Route {
-    async fn connect(self) -> io::Result<TcpStream> {
-        let Some(from) = self.from else {
-            return TcpStream::connect(self.to).await;
-        };
-        let socket = match from {
-            IpAddr::V4(_) => TcpSocket::new_v4()?,
-            IpAddr::V6(_) => TcpSocket::new_v6()?,
-        };
-        socket.bind(SocketAddr::new(from, 0))?;
-        socket.connect(self.to).await
-    }
-}
 
 /// One connection to a listener, from our side.
 struct End {
@@ -112,12 +41,8 @@ impl End {
         peers: &[SocketType],
     ) -> Result<Self, ClientError> {
         let address = route.to;
-        let connect = async {
-            let stream = route.connect().await?;
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        };
-        let stream = connect
+        let stream = route
+            .connect()
             .await
             .map_err(|source| ClientError::Io { address, source })?;
         let mut end = Self {

@@ -9,7 +9,7 @@ use tokio_util::codec::{Decoder, Encoder};
 
 use super::command::Command;
 use super::greeting::{GREETING_LEN, Greeting};
-use super::limits::SizeLimits;
+use crate::port::SizeLimits;
 
 const MORE: u8 = 0b001;
 const LONG: u8 = 0b010;

@@ -1,0 +1,159 @@
+//! `transport`, `saltern_also_listen` and `ssl`: what is read, and what is refused with its line.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests; a failure shows where"
+)]
+
+use saltern_config::{
+    ConfigErrors, Loaded, PeerCertificates, Severity, TransportName, load_master,
+};
+
+fn load(text: &str) -> Result<Loaded, ConfigErrors> {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().display();
+    let text = format!("root_dir: {place}\nid: m\n{text}");
+    std::fs::write(dir.path().join("master"), text).unwrap();
+    load_master(dir.path())
+}
+
+#[test]
+fn several_transports_listen_beside_each_other() {
+    let text = "transport: tcp\nsaltern_also_listen:\n  - {transport: zeromq, ret_port: 5506, \
+                publish_port: 5505}\n  - {transport: ws, ret_port: 6506, publish_port: 6505}\n";
+    let config = load(text).unwrap().config;
+    assert_eq!(config.transport, TransportName::Tcp);
+    let also = config.saltern_also_listen.iter();
+    let also: Vec<_> = also
+        .map(|door| (door.transport, door.ret_port, door.publish_port))
+        .collect();
+    let expected = [
+        (TransportName::ZeroMq, 5506, 5505),
+        (TransportName::Ws, 6506, 6505),
+    ];
+    assert_eq!(also, expected);
+    assert!(load("").unwrap().config.saltern_also_listen.is_empty());
+}
+
+#[test]
+fn tls_is_read_as_stock_reads_it() {
+    let text = "transport: tcp\nssl:\n  certfile: /c.pem\n  keyfile: /k.pem\n  ca_certs: /ca.pem\n  \
+                ssl_version: PROTOCOL_TLSv1_2\n  verify_locations: [/a.pem, {cafile: /b.pem}]\n  \
+                ciphers: ECDHE-RSA-AES256-GCM-SHA384:ECDHE-RSA-AES128-GCM-SHA256\n";
+    let tls = load(text).unwrap().config.ssl.clone().unwrap();
+    assert_eq!(tls.certificate.to_str(), Some("/c.pem"));
+    assert_eq!(tls.key.to_str(), Some("/k.pem"));
+    assert_eq!(tls.authorities.len(), 3);
+    assert!(tls.only_tls12);
+    assert_eq!(tls.ciphers.unwrap().len(), 2);
+    // Who says nothing of cert_reqs wants to see a certificate in 3008, and none before.
+    assert_eq!(tls.peers, PeerCertificates::Required);
+    for (text, peers) in [
+        ("salt_compat: 3006\n", PeerCertificates::NotAsked),
+        ("salt_compat: 3007\n", PeerCertificates::NotAsked),
+    ] {
+        let text = format!("{text}transport: tcp\nssl: {{certfile: /c.pem}}\n");
+        let tls = load(&text).unwrap().config.ssl.clone().unwrap();
+        assert_eq!((tls.peers, tls.key.to_str()), (peers, Some("/c.pem")));
+    }
+    for off in ["", "ssl: false\n", "ssl:\n"] {
+        assert_eq!(load(off).unwrap().config.ssl, None, "{off}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_its_line() {
+    let also = |item: &str| format!("saltern_also_listen:\n  - {item}\n");
+    let tls =
+        |entry: &str| format!("transport: tcp\nssl:\n  certfile: /c\n  ca_certs: /a\n  {entry}\n");
+    let table = [
+        ("saltern_also_listen: tcp\n".to_owned(), 3, "is not a list"),
+        (also("tcp"), 4, "text is not a mapping of transport"),
+        (
+            also("{transport: tcp, ret_port: 1}"),
+            4,
+            "publish_port is missing",
+        ),
+        (
+            also("{transport: udp, ret_port: 1, publish_port: 2}"),
+            4,
+            "\"udp\" is not one of zeromq, tcp, ws",
+        ),
+        (
+            also("{transport: tcp, ret_port: 0, publish_port: 2}"),
+            4,
+            "0 is not a port",
+        ),
+        (
+            also("{transport: tcp, port: 1}"),
+            4,
+            "\"port\" is not one of transport",
+        ),
+        (
+            also("{transport: tcp, ret_port: 4506, publish_port: 2}"),
+            3,
+            "the port 4506 is taken already",
+        ),
+        (
+            also("{transport: zeromq, ret_port: 1, publish_port: 2}"),
+            3,
+            "the transport \"zeromq\" is spoken already",
+        ),
+        (
+            "transport: tcp\nssl: true\n".to_owned(),
+            4,
+            "certfile is missing",
+        ),
+        (
+            "transport: tcp\nssl: 5\n".to_owned(),
+            4,
+            "neither true or false",
+        ),
+        (
+            "transport: tcp\nssl: {certfile: /c}\n".to_owned(),
+            4,
+            "ca_certs names nobody",
+        ),
+        (tls("cert_reqs: CERT_MAYBE"), 7, "is not one of CERT_NONE"),
+        (tls("ssl_version: PROTOCOL_TLSv1"), 7, "too old to be safe"),
+        (tls("ssl_version: TLS"), 7, "is not one of PROTOCOL_TLS"),
+        (
+            tls("verify_flags: [VERIFY_X509_STRICT]"),
+            7,
+            "verify_flags cannot",
+        ),
+        (
+            tls("verify_locations: [{capath: /x}]"),
+            7,
+            "only be a list of files",
+        ),
+        (
+            tls("server_hostname: x"),
+            7,
+            "\"server_hostname\" is no option",
+        ),
+        (tls("keyfile: [x]"), 7, "keyfile is a list, not text"),
+    ];
+    for (text, line, message) in table {
+        let errors = load(&text)
+            .err()
+            .unwrap_or_else(|| panic!("accepted: {text}"));
+        let found: Vec<_> = errors.errors().collect();
+        assert_eq!(found.len(), 1, "{text}: {errors}");
+        assert!(found[0].message.contains(message), "{text}: {errors}");
+        assert_eq!(found[0].line, line, "{text}: {errors}");
+    }
+}
+
+#[test]
+fn tls_that_covers_only_some_ports_is_said() {
+    let text = "ssl: {certfile: /c, cert_reqs: CERT_NONE}\n\
+                saltern_also_listen: [{transport: tcp, ret_port: 1, publish_port: 2}]\n";
+    let findings = load(text).unwrap().findings;
+    let warnings: Vec<_> = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Warning)
+        .collect();
+    assert_eq!(warnings.len(), 1, "{findings:?}");
+    assert!(warnings[0].message.contains("\"zeromq\" has no TLS"));
+}

@@ -1,0 +1,29 @@
+//! Who a subscriber of the TCP transport says it is (`presence_callback` in
+//! `salt/channel/server.py`): `{"id", "tok"}`, encrypted with the key that all minions share.
+//!
+//! It is no request: nobody waits for an answer. Stock lets whoever holds the shared key name any
+//! minion whose token it has seen; so do we, for nothing but presence and the choice of loads that
+//! anybody could read follows from it.
+
+use bytes::Bytes;
+use saltern_model::MinionId;
+use saltern_wire::msgpack::MapView;
+
+use crate::Services;
+use crate::envelope;
+
+/// The minion that `words` prove, if they prove one.
+pub fn registered_minion(words: &Bytes, services: &Services) -> Option<MinionId> {
+    let frame = MapView::parse(words.clone(), &envelope::LOAD_LIMITS).ok()?;
+    if frame.str("enc") != Some("aes") {
+        return None;
+    }
+    match envelope::registration(frame.get("load")?, services) {
+        Ok(minion) => Some(minion),
+        Err(refusal) => {
+            services.metrics.refuse(refusal.reason);
+            tracing::debug!(reason = refusal.reason, "a subscriber is not who it says");
+            None
+        }
+    }
+}

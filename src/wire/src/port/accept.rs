@@ -1,0 +1,327 @@
+//! Takes connections for both listeners and counts them in and out.
+//!
+//! Accepting never ends by an error and never spins: without file descriptors it pauses, and a
+//! connection over a limit is closed at once. What a transport says first leaves in one system
+//! call before the connection has a task.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::net::SendFlags;
+use saltern_base::seldom::Seldom;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::framing::{Side, Transport};
+use super::limits::PeerLimits;
+use super::listen::ListenError;
+use super::metrics::{Close, Families, Metrics, Refusal, State};
+use super::stream::Stream;
+use super::tls::Tls;
+
+/// Pause after an accept that failed for want of file descriptors or memory.
+const STARVED_PAUSE: Duration = Duration::from_millis(100);
+
+/// A shortage that goes on has a line in the log so often.
+const COMPLAINT: Duration = Duration::from_secs(60);
+
+/// A bound socket (see [`bind`](super::bind)) and what is spoken on it.
+pub struct Socket {
+    /// The socket.
+    pub listener: std::net::TcpListener,
+    /// What is spoken on it.
+    pub transport: Transport,
+    /// Inside TLS, if at all. ZeroMQ has no such thing: there it is not looked at.
+    pub tls: Option<Tls>,
+}
+
+impl From<std::net::TcpListener> for Socket {
+    /// ZeroMQ, as stock does unless it is told otherwise.
+    fn from(listener: std::net::TcpListener) -> Self {
+        Self {
+            listener,
+            transport: Transport::ZeroMq,
+            tls: None,
+        }
+    }
+}
+
+/// A socket that is ready to be served.
+pub(super) struct Door {
+    listener: TcpListener,
+    pub(super) gate: Arc<Gate>,
+}
+
+impl Door {
+    /// Hands the sockets of one listener to the runtime; they share its limits.
+    pub(super) fn open(
+        sockets: Vec<Socket>,
+        families: &Families,
+        limits: PeerLimits,
+    ) -> Result<Vec<Self>, ListenError> {
+        let crowd = Arc::new(Crowd::default());
+        let doors = sockets.into_iter().map(|socket| {
+            let Socket {
+                listener,
+                transport,
+                tls,
+            } = socket;
+            listener
+                .set_nonblocking(true)
+                .map_err(ListenError::Socket)?;
+            let listener = TcpListener::from_std(listener).map_err(ListenError::Socket)?;
+            let gate = Arc::new(Gate {
+                metrics: Metrics::new(families, transport),
+                limits,
+                stop: crowd.stop.clone(),
+                kill: crowd.kill.clone(),
+                transport,
+                tls: tls.filter(|_| transport != Transport::ZeroMq),
+                failures: Seldom::every(COMPLAINT),
+                crowd: Arc::clone(&crowd),
+            });
+            Ok(Self { listener, gate })
+        });
+        doors.collect()
+    }
+}
+
+/// What all connections of one listener share, whatever they speak.
+#[derive(Default)]
+struct Crowd {
+    stop: CancellationToken,
+    kill: CancellationToken,
+    numbers: AtomicU64,
+    counts: Mutex<Counts>,
+    emptied: Notify,
+}
+
+/// What all connections of one socket share.
+pub(super) struct Gate {
+    pub(super) metrics: Metrics,
+    pub(super) limits: PeerLimits,
+    /// Cancelled when nothing new is to be taken.
+    pub(super) stop: CancellationToken,
+    /// Cancelled when the time to drain is over.
+    pub(super) kill: CancellationToken,
+    pub(super) transport: Transport,
+    tls: Option<Tls>,
+    failures: Seldom,
+    crowd: Arc<Crowd>,
+}
+
+#[derive(Default)]
+struct Counts {
+    all: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// One connection's place. Dropping it gives the place back and counts the reason.
+pub(super) struct Admission {
+    pub(super) gate: Arc<Gate>,
+    pub(super) peer: SocketAddr,
+    /// Number of the connection, never used again by this listener.
+    pub(super) number: u64,
+    state: State,
+    reason: Close,
+}
+
+impl Gate {
+    fn admit(self: &Arc<Self>, peer: SocketAddr) -> Result<Admission, Refusal> {
+        let address = peer.ip().to_canonical();
+        {
+            let mut counts = self.crowd.counts.lock();
+            if counts.all >= self.limits.connections {
+                return Err(Refusal::Connections);
+            }
+            let here = counts.by_address.entry(address).or_insert(0);
+            if *here >= self.limits.per_address {
+                return Err(Refusal::PerAddress);
+            }
+            *here += 1;
+            counts.all += 1;
+        }
+        self.metrics.accepted.inc();
+        self.metrics.connections(State::Handshake).inc();
+        Ok(Admission {
+            gate: Arc::clone(self),
+            peer,
+            number: self.crowd.numbers.fetch_add(1, Ordering::Relaxed) + 1,
+            state: State::Handshake,
+            reason: Close::Panic,
+        })
+    }
+
+    /// The bytes of a fresh connection, inside TLS where that is spoken.
+    pub(super) async fn stream(self: &Arc<Self>, stream: TcpStream) -> Result<Stream, Close> {
+        Stream::open(stream, self.tls.as_ref().map(|tls| &tls.0), self).await
+    }
+}
+
+impl Crowd {
+    /// Ends every connection: first gently, after the time to drain for good.
+    async fn finish(&self, drain: Duration) {
+        self.stop.cancel();
+        let emptied = async {
+            loop {
+                let notified = self.emptied.notified();
+                if self.counts.lock().all == 0 {
+                    return;
+                }
+                notified.await;
+            }
+        };
+        let mut emptied = pin!(emptied);
+        if tokio::time::timeout(drain, &mut emptied).await.is_err() {
+            self.kill.cancel();
+            // All but those whose request a full sink has not taken yet.
+            let _ = tokio::time::timeout(drain, emptied).await;
+        }
+    }
+}
+
+impl Admission {
+    /// The handshake is complete.
+    pub(super) fn opened(&mut self) {
+        self.gate.metrics.connections(self.state).dec();
+        self.state = State::Open;
+        self.gate.metrics.connections(self.state).inc();
+    }
+
+    /// Says why the connection ends; without it, dropping counts a panic.
+    pub(super) fn ends(&mut self, reason: Close) {
+        self.reason = reason;
+        debug!(peer = %self.peer, connection = self.number, reason = reason.label(), "closed");
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.gate.metrics.connections(self.state).dec();
+        self.gate.metrics.closed(self.reason).inc();
+        let address = self.peer.ip().to_canonical();
+        let mut counts = self.gate.crowd.counts.lock();
+        counts.all -= 1;
+        if let Some(here) = counts.by_address.get_mut(&address) {
+            *here -= 1;
+            if *here == 0 {
+                counts.by_address.remove(&address);
+            }
+        }
+        if counts.all == 0 {
+            self.gate.crowd.emptied.notify_waiters();
+        }
+    }
+}
+
+/// Accepts until `stop`, then ends the connections; returns when all are gone.
+pub(super) async fn serve(
+    doors: Vec<Door>,
+    side: Side,
+    stop: &CancellationToken,
+    start: impl Fn(TcpStream, Admission),
+) {
+    let Some(first) = doors.first() else {
+        return stop.cancelled().await;
+    };
+    let (crowd, drain) = (Arc::clone(&first.gate.crowd), first.gate.limits.drain);
+    // Whoever drops this future ends the connections too: nobody would answer the bell.
+    let _ended = (
+        crowd.stop.clone().drop_guard(),
+        crowd.kill.clone().drop_guard(),
+    );
+    let accepting = doors.iter().map(|door| accept(door, side, &start));
+    stop.run_until_cancelled(futures_util::future::join_all(accepting))
+        .await;
+    drop(doors);
+    crowd.finish(drain).await;
+}
+
+/// Takes the connections of one socket, for ever.
+async fn accept(door: &Door, side: Side, start: &impl Fn(TcpStream, Admission)) {
+    let Door { listener, gate } = door;
+    // Only ZeroMQ has one, and never inside TLS.
+    let hello = gate.transport.hello(side);
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                if let Some(admission) = take(&stream, peer, gate, &hello) {
+                    start(stream, admission);
+                }
+            }
+            Err(error) => accept_failed(gate, &error).await,
+        }
+    }
+}
+
+fn take(stream: &TcpStream, peer: SocketAddr, gate: &Arc<Gate>, hello: &[u8]) -> Option<Admission> {
+    let mut admission = match gate.admit(peer) {
+        Ok(admission) => admission,
+        Err(refusal) => {
+            gate.metrics.refused(refusal).inc();
+            debug!(%peer, reason = refusal.label(), "refused");
+            return None;
+        }
+    };
+    if hello.is_empty() {
+        return Some(admission);
+    }
+    // Straight to the kernel: tokio would first wait for its poll to report the new socket.
+    match rustix::net::send(stream, hello, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        Ok(sent) if sent == hello.len() => {
+            gate.metrics
+                .bytes_out
+                .inc_by(u64::try_from(sent).unwrap_or(0));
+            Some(admission)
+        }
+        // A fresh socket that cannot take 100 bytes is broken already.
+        _ => {
+            admission.ends(Close::Io);
+            None
+        }
+    }
+}
+
+async fn accept_failed(gate: &Gate, error: &std::io::Error) {
+    use rustix::io::Errno;
+    let starved = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    match Errno::from_io_error(error) {
+        Some(errno) if starved.contains(&errno) => {
+            gate.metrics.refused(Refusal::Descriptors).inc();
+            if let Some(times) = gate.failures.happened() {
+                warn!(%error, times, "cannot accept connections; those who are connected are served");
+            }
+            tokio::time::sleep(STARVED_PAUSE).await;
+        }
+        // The peer was gone before we came; Linux also reports its network errors here.
+        Some(
+            Errno::CONNABORTED
+            | Errno::INTR
+            | Errno::PROTO
+            | Errno::NETDOWN
+            | Errno::NETUNREACH
+            | Errno::HOSTUNREACH
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::OPNOTSUPP
+            | Errno::PERM,
+        ) => {
+            gate.metrics.refused(Refusal::Accept).inc();
+            tokio::task::yield_now().await;
+        }
+        _ => {
+            gate.metrics.refused(Refusal::Accept).inc();
+            if let Some(times) = gate.failures.happened() {
+                warn!(%error, times, "cannot accept a connection");
+            }
+            tokio::time::sleep(STARVED_PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The two exposed ports of a Salt master, whatever is spoken on them.
+//!
+//! They talk to everybody, so everything here is built limits first: nothing is reserved because
+//! a peer announced it, every wait has a deadline, every queue a bound, and every connection that
+//! is closed is counted by its reason. One listener serves several transports at once: they share
+//! its limits, and who is connected is one truth.
+//!
+//! Not here: how a transport frames what is said ([`zmtp`](crate::zmtp), [`tcp`](crate::tcp),
+//! [`ws`](crate::ws)), and any idea of what a payload means.
+//!
+//! Reading order: [`limits`], [`listen`], `framing`, `stream`, `tls`, `accept`, `link`, then the
+//! listeners ([`req`], [`publish`]).
+
+pub mod limits;
+
+pub mod listen;
+
+pub mod metrics;
+
+pub(crate) mod framing;
+
+mod stream;
+mod tls;
+
+mod accept;
+mod bell;
+mod link;
+mod quota;
+
+pub mod req;
+
+pub mod publish;
+
+pub use accept::Socket;
+pub use framing::Transport;
+pub use limits::{Heartbeat, PeerLimits, Progress, PubLimits, Rate, ReqLimits, SizeLimits};
+pub use listen::{KeepAlive, ListenError, ListenOptions, bind};
+pub use metrics::{Close, Refusal};
+pub use publish::{
+    PubHandle, PubListener, PubMessage, PublishCount, SubscriberInfo, SubscriberWatch,
+};
+pub use req::{Incoming, Peer, ReplyHandle, ReqListener, RequestSink};
+pub use tls::{PeerCertificate, Tls, TlsError, TlsOptions};

@@ -1,0 +1,315 @@
+//! The publish listener.
+//!
+//! Subscribers of ZeroMQ say which topics they want. Those of the other transports say nothing,
+//! or who they are, and hear what concerns them.
+//!
+//! A publication is encoded once a transport and shared by all. [`PubHandle::publish`] looks up who wants
+//! it, leaves it in each subscriber's bounded queue and rings; the subscribers' own tasks write.
+//! A subscriber that is full misses the message and is counted; one that takes nothing at all
+//! for long is closed. So no subscriber can slow down another, or the publisher.
+
+mod delivery;
+mod index;
+mod subscriber;
+mod watch;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use prometheus::Registry;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use super::accept::{Admission, Door, Socket, serve};
+use super::bell::Bell;
+use super::framing::{Side, Transport};
+use super::limits::PubLimits;
+use super::listen::ListenError;
+use super::metrics::Families;
+use super::quota::Budget;
+
+use self::delivery::converse;
+use self::index::Index;
+use self::subscriber::Subscriber;
+
+pub use self::watch::SubscriberWatch;
+
+/// A publication, encoded once. Cloning shares it.
+#[derive(Clone)]
+pub struct PubMessage(Arc<Encoded>);
+
+struct Encoded {
+    /// What comes before the payload, if anything: what ZeroMQ's subscriptions are compared with.
+    topic: Option<Bytes>,
+    /// All bytes before the payload, by transport; made when the first subscriber needs them.
+    heads: [OnceLock<Bytes>; Transport::ALL.len()],
+    payload: Bytes,
+    /// Set with the first publication.
+    pinned: OnceLock<Pinned>,
+}
+
+/// Counts a published message for as long as anybody holds it.
+struct Pinned {
+    total: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl PubMessage {
+    /// A message of one part.
+    pub fn new(payload: Bytes) -> Self {
+        Self::encoded(None, payload)
+    }
+
+    /// A message of two frames, for ZeroMQ: what to filter by, and the payload
+    /// (`zmq_filtering`). Other transports have no topics, and send the payload alone.
+    pub fn with_topic(topic: &[u8], payload: Bytes) -> Self {
+        Self::encoded(Some(Bytes::copy_from_slice(topic)), payload)
+    }
+
+    fn encoded(topic: Option<Bytes>, payload: Bytes) -> Self {
+        Self(Arc::new(Encoded {
+            topic,
+            heads: Default::default(),
+            payload,
+            pinned: OnceLock::new(),
+        }))
+    }
+
+    /// What subscriptions are compared with.
+    fn first(&self) -> &Bytes {
+        self.0.topic.as_ref().unwrap_or(&self.0.payload)
+    }
+
+    /// Bytes on the wire.
+    fn size(&self, transport: Transport) -> usize {
+        self.parts(transport).iter().map(|part| part.len()).sum()
+    }
+
+    fn parts(&self, transport: Transport) -> [&[u8]; 2] {
+        let Encoded { topic, payload, .. } = &*self.0;
+        let head = self.0.heads[transport as usize]
+            .get_or_init(|| transport.publication_head(topic.as_deref(), payload.len()));
+        [head, payload]
+    }
+
+    fn pin(&self, total: &Arc<AtomicUsize>) {
+        self.0.pinned.get_or_init(|| {
+            let bytes = self.0.payload.len();
+            total.fetch_add(bytes, Ordering::Relaxed);
+            Pinned {
+                total: Arc::clone(total),
+                bytes,
+            }
+        });
+    }
+}
+
+/// What became of a publication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublishCount {
+    /// Subscribers that want it.
+    pub matched: usize,
+    /// Of those, the ones that have it in their queue now.
+    pub queued: usize,
+    /// Of those, the ones that miss it because their queue is full.
+    pub dropped: usize,
+}
+
+/// A subscriber as [`PubHandle::subscribers`] shows it.
+#[derive(Clone, Debug)]
+pub struct SubscriberInfo {
+    /// The other end of the connection.
+    pub address: SocketAddr,
+    /// Number of the connection, never used twice by a listener.
+    pub connection: u64,
+    /// The prefixes it asked for, in order.
+    pub subscriptions: Vec<Bytes>,
+    /// Bytes not yet written to it.
+    pub queued_bytes: usize,
+}
+
+/// The way to publish, for any thread. It and its subscribers outlive whoever holds it.
+#[derive(Clone)]
+pub struct PubHandle {
+    core: Arc<Core>,
+}
+
+impl PubHandle {
+    /// Queues `message` for everyone who subscribed to what it begins with. Never waits.
+    ///
+    /// All subscribers get the messages in the order of these calls.
+    pub fn publish(&self, message: &PubMessage) -> PublishCount {
+        self.queue(message, |index, found| {
+            index.each_match(message.first(), found);
+        })
+    }
+
+    /// Queues `message` for those who hear without subscribing: everyone, or with `names` those
+    /// who were registered under one of them, and those who were not registered. Never waits.
+    pub fn publish_to_hearers(&self, message: &PubMessage, names: Option<&[&str]>) -> PublishCount {
+        self.queue(message, |index, found| index.each_hearer(names, found))
+    }
+
+    fn queue(
+        &self,
+        message: &PubMessage,
+        each: impl FnOnce(&Index, &mut dyn FnMut(&Arc<Subscriber>)),
+    ) -> PublishCount {
+        let mut count = PublishCount::default();
+        let mut wake = Vec::new();
+        let core = &self.core;
+        message.pin(&core.pinned);
+        let crowded = core.pinned.load(Ordering::Relaxed) > core.limits.pinned;
+        let index = core.index.lock();
+        each(&index, &mut |subscriber| {
+            count.matched += 1;
+            if subscriber.push(message, &core.limits, crowded, &mut wake) {
+                count.queued += 1;
+            } else {
+                count.dropped += 1;
+                subscriber.gate.metrics.dropped.inc();
+            }
+        });
+        // While the index is locked, so that two publications ring in their order.
+        core.bell.ring_all(&mut wake);
+        count
+    }
+
+    /// Queues `message` for one connection, whatever it subscribed to. `false` if there is no such
+    /// connection, or no room in its queue.
+    pub fn publish_to(&self, connection: u64, message: &PubMessage) -> bool {
+        let core = &self.core;
+        let mut wake = Vec::new();
+        message.pin(&core.pinned);
+        let crowded = core.pinned.load(Ordering::Relaxed) > core.limits.pinned;
+        let index = core.index.lock();
+        let subscriber = index.subscriber(connection);
+        let is_queued =
+            subscriber.is_some_and(|it| it.push(message, &core.limits, crowded, &mut wake));
+        core.bell.ring_all(&mut wake);
+        is_queued
+    }
+
+    /// Ends a connection; what waits for it is dropped. `false` if there is no such connection.
+    pub fn dismiss(&self, connection: u64) -> bool {
+        let index = self.core.index.lock();
+        let Some(subscriber) = index.subscriber(connection) else {
+            return false;
+        };
+        if subscriber.dismiss() {
+            self.core.bell.ring(Arc::clone(subscriber));
+        }
+        true
+    }
+
+    /// Tells `watch` of the subscribers from now on. Only the first one that is named here is
+    /// told; nothing keeps it alive.
+    pub fn set_watch(&self, watch: Weak<dyn SubscriberWatch>) {
+        let _ = self.core.watch.set(watch);
+    }
+
+    /// Everyone who is connected and past the handshake.
+    pub fn subscribers(&self) -> Vec<SubscriberInfo> {
+        let index = self.core.index.lock();
+        index
+            .subscribers()
+            .map(|(subscriber, topics)| SubscriberInfo {
+                address: subscriber.address,
+                connection: subscriber.number,
+                subscriptions: topics.to_vec(),
+                queued_bytes: subscriber.queued_bytes(),
+            })
+            .collect()
+    }
+
+    /// How many are connected and past the handshake.
+    pub fn subscriber_count(&self) -> usize {
+        self.core.index.lock().subscriber_count()
+    }
+}
+
+/// The listener on the publish port.
+pub struct PubListener {
+    doors: Vec<Door>,
+    core: Arc<Core>,
+}
+
+impl PubListener {
+    /// Prepares bound sockets, one a transport; within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// A socket cannot be registered, or the registry has a publish listener already.
+    pub fn new(
+        sockets: Vec<Socket>,
+        limits: PubLimits,
+        registry: &Registry,
+    ) -> Result<Self, ListenError> {
+        let families = Families::new(registry, "publish")?;
+        let doors = Door::open(sockets, &families, limits.peers)?;
+        let core = Core {
+            bell: Bell::new(),
+            index: Mutex::default(),
+            pinned: Arc::default(),
+            watch: OnceLock::new(),
+            limits,
+        };
+        Ok(Self {
+            doors,
+            core: Arc::new(core),
+        })
+    }
+
+    /// The way to publish through this listener.
+    pub fn handle(&self) -> PubHandle {
+        PubHandle {
+            core: Arc::clone(&self.core),
+        }
+    }
+
+    /// Serves until `stop`: then accepts and reads no more, lets queued messages out for a short
+    /// time, closes every connection and returns.
+    pub async fn serve(self, stop: CancellationToken) {
+        let core = &self.core;
+        // A subscriber sends nothing that one read does not take.
+        let budget = Budget::new(0);
+        let start = |stream: TcpStream, admission: Admission| {
+            tokio::spawn(converse(
+                stream,
+                admission,
+                Arc::clone(core),
+                budget.clone(),
+            ));
+        };
+        let serving = serve(self.doors, Side::Publish, &stop, start);
+        tokio::select! {
+            () = serving => {}
+            () = core.bell.answer(Subscriber::wake) => {}
+        }
+    }
+}
+
+/// What the connections and the handles share.
+struct Core {
+    bell: Bell<Subscriber>,
+    index: Mutex<Index>,
+    /// Bytes of publications that some queue still holds.
+    pinned: Arc<AtomicUsize>,
+    watch: OnceLock<Weak<dyn SubscriberWatch>>,
+    limits: PubLimits,
+}
+
+impl Core {
+    fn watch(&self) -> Option<Arc<dyn SubscriberWatch>> {
+        self.watch.get().and_then(Weak::upgrade)
+    }
+}

@@ -1,0 +1,130 @@
+//! The bytes of one connection, plain or through TLS.
+//!
+//! Both are read and written without waiting, so that one task can do both and watch the clock.
+//! What TLS has encrypted and not sent yet is the stream's to remember: [`Stream::owes`].
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use bytes::buf::Limit;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::accept::Gate;
+use super::metrics::Close;
+
+/// See the module.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    /// Boxed: its state is larger than everything else of a connection.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Completes the TLS handshake, if TLS is asked for, within the time for a handshake.
+    pub(super) async fn open(
+        stream: TcpStream,
+        tls: Option<&TlsAcceptor>,
+        gate: &Arc<Gate>,
+    ) -> Result<Self, Close> {
+        let Some(tls) = tls else {
+            return Ok(Self::Plain(stream));
+        };
+        let accepting = tokio::time::timeout(gate.limits.handshake, tls.accept(stream));
+        let accepted = gate.stop.run_until_cancelled(Box::pin(accepting)).await;
+        match accepted {
+            None => Err(Close::Shutdown),
+            Some(Err(_)) => Err(Close::HandshakeTimeout),
+            Some(Ok(Ok(stream))) => Ok(Self::Tls(Box::new(stream))),
+            Some(Ok(Err(error))) => {
+                tracing::debug!(%error, "no TLS handshake");
+                Err(Close::Tls)
+            }
+        }
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Whether a read may give something, as far as can be told before there is room for it.
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(stream) => stream.poll_read_ready(cx),
+            // What was decrypted already does not show at the socket.
+            Self::Tls(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        target: &mut Limit<&mut BytesMut>,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(stream) => pin!(stream.read_buf(target)).poll(cx),
+            Self::Tls(stream) => pin!(stream.read_buf(target)).poll(cx),
+        }
+    }
+
+    /// Writes what is taken at once, and says how much; 0 if nothing is taken now.
+    pub(super) fn try_write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => match stream.try_write_vectored(parts) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+                written => written,
+            },
+            Self::Tls(stream) => {
+                let written = Pin::new(&mut **stream).poll_write_vectored(&mut at_once(), parts);
+                let written = taken(written)?;
+                self.try_flush()?;
+                Ok(written)
+            }
+        }
+    }
+
+    /// Sends what was encrypted and not sent, as far as it goes at once.
+    pub(super) fn try_flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Tls(stream) => match Pin::new(&mut **stream).poll_flush(&mut at_once()) {
+                Poll::Ready(flushed) => flushed,
+                Poll::Pending => Ok(()),
+            },
+        }
+    }
+
+    /// Whether some of what was written is still here.
+    pub(super) fn owes(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => stream.get_ref().1.wants_write(),
+        }
+    }
+
+    /// Whether the socket takes more.
+    pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket().poll_write_ready(cx)
+    }
+}
+
+/// Nobody is woken: whoever finds no room asks [`Stream::poll_writable`] next.
+fn at_once() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
+
+fn taken(written: Poll<io::Result<usize>>) -> io::Result<usize> {
+    match written {
+        Poll::Ready(written) => written,
+        Poll::Pending => Ok(0),
+    }
+}

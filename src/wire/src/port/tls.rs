@@ -1,0 +1,245 @@
+//! TLS for a listener: certificate, key and what is asked of peers, checked once at the start.
+//!
+//! TLS 1.2 and 1.3 by `rustls`; older versions and their ciphers are not to be had here. Reading
+//! the options of a site is the configuration's work.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{
+    NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier,
+};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, SupportedCipherSuite};
+
+/// What a peer has to show (`cert_reqs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerCertificate {
+    /// Nothing, and nothing is looked at.
+    NotAsked,
+    /// A certificate of one of our authorities, or none.
+    Optional,
+    /// A certificate of one of our authorities.
+    Required,
+}
+
+/// How a listener speaks TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// PEM file: our certificate, then those that vouch for it.
+    pub certificate: PathBuf,
+    /// PEM file of the key. Not readable for others.
+    pub key: PathBuf,
+    /// PEM files of the authorities that vouch for peers.
+    pub authorities: Vec<PathBuf>,
+    /// What a peer has to show.
+    pub peers: PeerCertificate,
+    /// TLS 1.2 and nothing else.
+    pub only_tls12: bool,
+    /// The ciphers of TLS 1.2 by OpenSSL's names; all when absent. Those of 1.3 are always all.
+    pub ciphers: Option<Vec<String>>,
+}
+
+/// Why TLS cannot be spoken as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("cannot read \"{}\"", path.display())]
+    Read {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("\"{}\" holds no {wanted} in PEM form", path.display())]
+    Pem {
+        /// Which one.
+        path: PathBuf,
+        /// What was looked for.
+        wanted: &'static str,
+        /// What was found.
+        #[source]
+        source: pem::Error,
+    },
+    /// Somebody else could read the key.
+    #[error("the key \"{}\" can be read by others (mode {mode:o}); make it 0600", path.display())]
+    OpenKey {
+        /// Which one.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// An authority's certificate that cannot be used.
+    #[error("\"{}\" holds a certificate that cannot vouch for others", path.display())]
+    Authority {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rustls::Error,
+    },
+    /// Peers are to show certificates that nobody can vouch for.
+    #[error("peers cannot be asked for certificates")]
+    Verifier(#[source] VerifierBuilderError),
+    /// A cipher that is not to be had.
+    #[error(
+        "the cipher \"{0}\" is not to be had; name those of TLS 1.2 as OpenSSL does, one by one"
+    )]
+    Cipher(String),
+    /// Certificate, key or versions do not go together.
+    #[error("the certificate cannot be used with the key")]
+    Config(#[source] rustls::Error),
+}
+
+/// The suites of TLS 1.2, by OpenSSL's names.
+const TLS12_SUITES: [(&str, SupportedCipherSuite); 6] = {
+    use ring::cipher_suite as suite;
+    [
+        (
+            "ECDHE-ECDSA-AES256-GCM-SHA384",
+            suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        ),
+        (
+            "ECDHE-ECDSA-AES128-GCM-SHA256",
+            suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        ),
+        (
+            "ECDHE-ECDSA-CHACHA20-POLY1305",
+            suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        ),
+        (
+            "ECDHE-RSA-AES256-GCM-SHA384",
+            suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        ),
+        (
+            "ECDHE-RSA-AES128-GCM-SHA256",
+            suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        ),
+        (
+            "ECDHE-RSA-CHACHA20-POLY1305",
+            suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        ),
+    ]
+};
+
+/// TLS for a listener, ready to be spoken. Cloning shares it.
+#[derive(Clone)]
+pub struct Tls(pub(super) TlsAcceptor);
+
+impl Tls {
+    /// Reads and checks everything that `options` name.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, is not what it should be, or the parts do not go together.
+    pub fn new(options: &TlsOptions) -> Result<Self, TlsError> {
+        let mut provider = ring::default_provider();
+        if let Some(names) = &options.ciphers {
+            let named = |name: &String| {
+                let known = TLS12_SUITES.iter().find(|(known, _)| known == name);
+                known
+                    .map(|(_, suite)| *suite)
+                    .ok_or_else(|| TlsError::Cipher(name.clone()))
+            };
+            let chosen: Vec<_> = names.iter().map(named).collect::<Result<_, _>>()?;
+            provider
+                .cipher_suites
+                .retain(|suite| matches!(suite, SupportedCipherSuite::Tls13(_)));
+            provider.cipher_suites.extend(chosen);
+        }
+        let provider = Arc::new(provider);
+        let versions: &[_] = match options.only_tls12 {
+            true => &[&TLS12],
+            false => &[&TLS12, &TLS13],
+        };
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(versions)
+            .map_err(TlsError::Config)?;
+        let builder = match options.peers {
+            PeerCertificate::NotAsked => builder.with_no_client_auth(),
+            asked => {
+                let roots = Arc::new(authorities(&options.authorities)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let verifier = match asked {
+                    PeerCertificate::Optional => verifier.allow_unauthenticated(),
+                    _ => verifier,
+                };
+                builder.with_client_cert_verifier(verifier.build().map_err(TlsError::Verifier)?)
+            }
+        };
+        let chain = certificates(&options.certificate)?;
+        let key = private_key(&options.key)?;
+        let mut config = builder
+            .with_single_cert(chain, key)
+            .map_err(TlsError::Config)?;
+        // Salt's clients resume nothing, and a store would grow with every stranger.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|source| TlsError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let broken = |source| TlsError::Pem {
+        path: path.to_owned(),
+        wanted: "certificate",
+        source,
+    };
+    let text = read(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err(broken(pem::Error::NoItemsFound)),
+        found => found.map_err(broken),
+    }
+}
+
+/// The key, of a file that nobody else can read: whoever has it can pretend to be this master.
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    use std::os::unix::fs::PermissionsExt;
+    let metadata = std::fs::metadata(path).map_err(|source| TlsError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o007 != 0 {
+        return Err(TlsError::OpenKey {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    let text = zeroize::Zeroizing::new(read(path)?);
+    PrivateKeyDer::from_pem_slice(&text).map_err(|source| TlsError::Pem {
+        path: path.to_owned(),
+        wanted: "private key",
+        source,
+    })
+}
+
+fn authorities(paths: &[PathBuf]) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for path in paths {
+        for certificate in certificates(path)? {
+            roots
+                .add(certificate)
+                .map_err(|source| TlsError::Authority {
+                    path: path.clone(),
+                    source,
+                })?;
+        }
+    }
+    Ok(roots)
+}

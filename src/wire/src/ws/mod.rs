@@ -1,0 +1,9 @@
+//! Salt's websocket transport (`transport: ws`, since 3007; stock `salt/transport/ws.py`): RFC
+//! 6455 behind an HTTP/1.1 upgrade, on any path, one binary message a request, a reply or a
+//! publication.
+//!
+//! The handshake and the headers of frames are read by `tungstenite`; its streams are not used,
+//! because they reserve what a peer announces. Not here: what is in a message, extensions
+//! (compression), which no Salt client asks for, and a client end.
+
+pub(crate) mod framing;

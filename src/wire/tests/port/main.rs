@@ -1,0 +1,19 @@
+//! The two ports over real sockets, with each transport: the promises to callers, hostile peers,
+//! and other implementations.
+
+mod common;
+
+mod promises;
+
+mod hostile;
+
+mod chunks;
+
+mod watched;
+mod zeromq_crate;
+
+mod libzmq;
+
+mod tcp;
+mod tls;
+mod ws;

@@ -1,0 +1,288 @@
+//! Websockets: the upgrade, requests and publications, and hostile peers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use saltern_wire::port::{Close, PeerLimits, PubLimits, PubMessage, ReqLimits, Transport};
+
+use crate::common::{Echo, Raw, publish_listener_of_all, request_listener_of};
+use crate::hostile::Step::{Dribble, End, Flood, Send};
+use crate::hostile::{Row, all_hold, attack, publish_limits, request_limits, row, verdict};
+
+/// An upgrade with RFC 6455's own example of a key, and the answer to it.
+const UPGRADE: &[u8] = b"GET /ws HTTP/1.1\r\nHost: master\r\nUpgrade: websocket\r\n\
+    Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+    Sec-WebSocket-Version: 13\r\n\r\n";
+const ACCEPTED: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+/// A frame as a client sends it: masked.
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![first];
+    match payload.len() {
+        short @ ..126 => bytes.push(0x80 | short as u8),
+        middle @ ..65_536 => {
+            bytes.push(0x80 | 126);
+            bytes.extend_from_slice(&(middle as u16).to_be_bytes());
+        }
+        long => {
+            bytes.push(0x80 | 127);
+            bytes.extend_from_slice(&(long as u64).to_be_bytes());
+        }
+    }
+    let mask = [1, 2, 3, 4];
+    bytes.extend_from_slice(&mask);
+    bytes.extend(payload.iter().zip(mask.iter().cycle()).map(|(a, b)| a ^ b));
+    bytes
+}
+
+const BINARY: u8 = 0x82;
+const TEXT: u8 = 0x81;
+const CLOSE: u8 = 0x88;
+const PING: u8 = 0x89;
+
+async fn upgraded(addr: SocketAddr) -> Raw {
+    let mut raw = Raw::connect(addr).await;
+    raw.send(UPGRADE).await;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.extend(raw.read(1).await);
+    }
+    let answer = String::from_utf8(answer).expect("text");
+    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+    assert!(answer.contains(ACCEPTED), "{answer}");
+    raw
+}
+
+fn echo(limits: ReqLimits) -> crate::common::Running {
+    request_listener_of(
+        Transport::WebSocket,
+        None,
+        limits,
+        Arc::new(Echo::default()),
+    )
+}
+
+#[tokio::test]
+async fn a_binary_message_is_a_request_and_gets_one_reply() {
+    let running = echo(ReqLimits::default());
+    let mut raw = upgraded(running.addr).await;
+    raw.send(&frame(BINARY, b"hello")).await;
+    assert_eq!(raw.read(7).await, b"\x82\x05hello");
+    let long = vec![b'x'; 70_000];
+    raw.send(&frame(BINARY, &long)).await;
+    assert_eq!(raw.read(10).await, b"\x82\x7f\0\0\0\0\0\x01\x11\x70");
+    assert_eq!(raw.read(70_000).await, long);
+    // In pieces, with a ping between them.
+    let pieces = [
+        frame(0x02, b"hel"),
+        frame(PING, b"?"),
+        frame(0x00, b"l"),
+        frame(0x80, b"o"),
+    ];
+    raw.send(&pieces.concat()).await;
+    assert_eq!(raw.read(10).await, b"\x8a\x01?\x82\x05hello");
+    raw.send(&frame(CLOSE, b"\x03\xe8bye")).await;
+    assert_eq!(raw.closed().await.as_ref(), b"\x88\x02\x03\xe8");
+    let mut raw = upgraded(running.addr).await;
+    raw.send(&frame(TEXT, b"close")).await;
+    assert_eq!(raw.closed().await.as_ref(), b"\x88\x00");
+    running.reaches("closed_total", "peer_closed", 2).await;
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn who_connects_gets_every_publication() {
+    let (running, addresses, handle) = publish_listener_of_all(PubLimits::default(), None);
+    let mut raw = upgraded(addresses[2]).await;
+    let told = PubMessage::new(Bytes::from_static(b"hi"));
+    assert_eq!(handle.publish_to_hearers(&told, None).queued, 1);
+    assert_eq!(handle.publish_to_hearers(&told, Some(&["m1"])).queued, 1);
+    for _ in 0..2 {
+        assert_eq!(raw.read(6).await, b"\x82\x04\xc4\x02hi");
+    }
+    drop(raw);
+    running.stopped().await;
+}
+
+fn after_upgrade(then: &[u8]) -> crate::hostile::Step {
+    Send([UPGRADE, then].concat())
+}
+
+fn without(line: &str) -> Vec<u8> {
+    let text = std::str::from_utf8(UPGRADE).expect("text");
+    let lines = text.split_inclusive("\r\n");
+    let lines: String = lines.filter(|each| !each.starts_with(line)).collect();
+    lines.into_bytes()
+}
+
+/// What is wrong on either port.
+fn common_rows() -> Vec<Row> {
+    let mut endless = UPGRADE[..UPGRADE.len() - 2].to_vec();
+    endless.extend_from_slice(b"X: ");
+    endless.resize(5000, b'x');
+    vec![
+        row(
+            "no HTTP",
+            Close::Handshake,
+            [Send(b"\x00\x01\x02\x03".to_vec())],
+        ),
+        row(
+            "an ordinary page",
+            Close::Handshake,
+            [Send(b"GET / HTTP/1.1\r\nHost: m\r\n\r\n".to_vec())],
+        ),
+        row(
+            "no key",
+            Close::Handshake,
+            [Send(without("Sec-WebSocket-Key"))],
+        ),
+        row(
+            "no version",
+            Close::Handshake,
+            [Send(without("Sec-WebSocket-V"))],
+        ),
+        row("a head without end", Close::Handshake, [Send(endless)]),
+        row(
+            "half a head, then an end",
+            Close::Truncated,
+            [Send(UPGRADE[..50].to_vec()), End],
+        ),
+        row(
+            "half a head, then silence",
+            Close::HandshakeTimeout,
+            [Send(UPGRADE[..50].to_vec())],
+        ),
+        row(
+            "a head byte by byte",
+            Close::HandshakeTimeout,
+            [Dribble(UPGRADE.to_vec())],
+        ),
+        row("no mask", Close::Malformed, [after_upgrade(b"\x82\x02hi")]),
+        row(
+            "reserved bits",
+            Close::Malformed,
+            [after_upgrade(&frame(0xc2, b"hi"))],
+        ),
+        row(
+            "a reserved kind",
+            Close::Malformed,
+            [after_upgrade(&frame(0x83, b"hi"))],
+        ),
+        row(
+            "a continuation of nothing",
+            Close::Malformed,
+            [after_upgrade(&frame(0x80, b"hi"))],
+        ),
+        row(
+            "a message inside a message",
+            Close::Malformed,
+            [after_upgrade(
+                &[frame(0x02, b"a"), frame(BINARY, b"b")].concat(),
+            )],
+        ),
+        row(
+            "a large ping",
+            Close::CommandSize,
+            [after_upgrade(&frame(PING, &[0; 126]))],
+        ),
+        row(
+            "a ping in pieces",
+            Close::CommandSize,
+            [after_upgrade(&frame(0x09, b"a"))],
+        ),
+        row(
+            "4 GiB announced",
+            Close::FrameSize,
+            [after_upgrade(b"\x82\xff\0\0\0\x01\0\0\0\0\x01\x02\x03\x04")],
+        ),
+        row(
+            "half a frame, then an end",
+            Close::Truncated,
+            [after_upgrade(b"\x82\x85\x01\x02\x03\x04hel"), End],
+        ),
+        row(
+            "half a frame, then silence",
+            Close::SlowMessage,
+            [after_upgrade(b"\x82\x85\x01\x02\x03\x04hel")],
+        ),
+        row(
+            "a message without end, then silence",
+            Close::SlowMessage,
+            [after_upgrade(&frame(0x02, b"hel"))],
+        ),
+        row(
+            "pings for ever",
+            Close::Flood,
+            [after_upgrade(b""), Flood(frame(PING, b"?"))],
+        ),
+        row(
+            "chatter for ever",
+            Close::Flood,
+            [after_upgrade(b""), Flood(frame(TEXT, b"?"))],
+        ),
+    ]
+}
+
+fn request_rows() -> Vec<Row> {
+    let mut rows = common_rows();
+    let many = [frame(0x02, b"a"), frame(0x00, b"b").repeat(16)].concat();
+    let large = [frame(0x02, &[0; 1 << 16]), frame(0x00, &[0; 1 << 16])].concat();
+    let too_large = [large, frame(0x00, b"x")].concat();
+    rows.extend([
+        row("too many pieces", Close::Frames, [after_upgrade(&many)]),
+        row(
+            "pieces too large together",
+            Close::MessageSize,
+            [after_upgrade(&too_large)],
+        ),
+        row("silence", Close::Idle, [after_upgrade(b"")]),
+    ]);
+    rows
+}
+
+async fn on_the_request_port(row: Row) {
+    let running = echo(request_limits());
+    attack(&running, &row).await;
+    let mut honest = upgraded(running.addr).await;
+    honest.send(&frame(BINARY, b"hi")).await;
+    assert_eq!(
+        honest.read(4).await,
+        b"\x82\x02hi",
+        "after \"{}\"",
+        row.name
+    );
+    verdict(&running, &row, 1);
+}
+
+async fn on_the_publish_port(row: Row) {
+    let limits = PubLimits {
+        peers: PeerLimits {
+            idle: None,
+            ..publish_limits().peers
+        },
+        ..publish_limits()
+    };
+    let (mut running, addresses, handle) = publish_listener_of_all(limits, None);
+    let mut honest = upgraded(addresses[2]).await;
+    running.addr = addresses[2];
+    attack(&running, &row).await;
+    handle.publish_to_hearers(&PubMessage::new(Bytes::from_static(b"hi")), None);
+    assert_eq!(
+        honest.read(6).await,
+        b"\x82\x04\xc4\x02hi",
+        "after \"{}\"",
+        row.name
+    );
+    verdict(&running, &row, 1);
+}
+
+#[tokio::test]
+async fn no_peer_of_the_request_port_hurts_another() {
+    all_hold(request_rows().into_iter().map(on_the_request_port)).await;
+}
+
+#[tokio::test]
+async fn no_peer_of_the_publish_port_hurts_another() {
+    all_hold(common_rows().into_iter().map(on_the_publish_port)).await;
+}
