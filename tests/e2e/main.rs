@@ -26,4 +26,8 @@ mod sessions;
 mod shortage;
 mod targets;
 mod torn;
+<<<<<<< ours
 mod wheels;
+=======
+mod transports;
+>>>>>>> theirs

@@ -92,7 +92,7 @@ fn a_key_is_pending_then_accepted(site: &mut Site) -> Result<()> {
     site.wait_started("m1")
 }
 
-fn ping_prints_true(site: &Site) -> Result<()> {
+pub(crate) fn ping_prints_true(site: &Site) -> Result<()> {
     site.step("salt '*' test.ping");
     site.salt(&["*", "test.ping"])?
         .expect_code(0)?
@@ -178,7 +178,7 @@ fn events_carry_stock_fields(site: &Site) -> Result<()> {
     Ok(())
 }
 
-fn a_job_longer_than_the_timeout_arrives(site: &Site) -> Result<()> {
+pub(crate) fn a_job_longer_than_the_timeout_arrives(site: &Site) -> Result<()> {
     site.step("cmd.run 'sleep 8; echo hello' outlives the timeout of 5 s");
     let mark = site.events().mark();
     let run = site.salt(&["*", "cmd.run", "sleep 8; echo hello"])?;

@@ -18,6 +18,7 @@
     reason = "a failed test shows the logs of its processes"
 )]
 
+pub mod authority;
 pub mod command_line;
 pub mod config;
 pub mod events;
