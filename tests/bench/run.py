@@ -38,7 +38,10 @@ STOCK = pathlib.Path(
 STOCK_VERSION = "3008.3"
 SALTERN = pathlib.Path(os.environ.get("SALTERN", ROOT / "target/release/saltern"))
 TICKS = os.sysconf("SC_CLK_TCK")
-PHASES = ["auth", "returns", "jobs", "open-jobs", "pillar", "files", "targets"]
+PHASES = ["auth", "returns", "jobs", "open-jobs", "pillar", "files", "tcp", "targets"]
+
+# What is measured again with `transport: tcp`, each master started anew.
+OVER_TCP = "returns,jobs"
 
 # Reads and drops everything, as cheaply as a process can: two of them stand on the bus.
 LISTENER = (
@@ -210,7 +213,7 @@ def measure(kinds, site, options):
     The fleets come last: their files are many, and what the disk still does for them would be
     measured with the returns of whoever comes next.
     """
-    phases = [phase for phase in options.phases if phase != "targets"]
+    phases = [phase for phase in options.phases if phase not in ("tcp", "targets")]
     results = {kind: {} for kind in kinds}
     fleets = {kind: {} for kind in kinds}
     for kind in kinds if phases else []:
@@ -218,6 +221,14 @@ def measure(kinds, site, options):
         with Master(kind, site) as master:
             arguments = ["--minions", options.minions, "--seconds", options.seconds]
             results[kind] = put_load(master, [*arguments, "--phases", ",".join(phases)])
+    if "tcp" in options.phases:
+        for kind in kinds:
+            print(f"{kind}: {options.minions} minions over TCP", flush=True)
+            with Master(kind, site, "transport: tcp\n") as master:
+                arguments = ["--minions", options.minions, "--seconds", options.seconds]
+                over_tcp = put_load(master, [*arguments, "--phases", OVER_TCP])
+            named = {f"tcp_{phase}": result for phase, result in over_tcp.items()}
+            results[kind].update(named)
     if "targets" in options.phases:
         for kind in kinds:
             for fleet in options.fleets:
@@ -265,6 +276,12 @@ def summarise(phases, fleets, minions):
         found["job_p50_ms"] = phases["jobs"]["p50_ms"]
         found["job_p99_ms"] = phases["jobs"]["p99_ms"]
         found["pss_megabytes"] = phases["jobs"]["master_pss_bytes"] / 1e6
+    if "tcp_returns" in phases:
+        found["tcp_returns_per_second_kept"] = phases["tcp_returns"]["per_second"]
+        found["tcp_returns_per_second_fresh"] = phases["tcp_returns_fresh"]["per_second"]
+        found["tcp_publish_to_last_delivery_ms"] = phases["tcp_jobs"]["delivery_p50_ms"]
+        found["tcp_job_p50_ms"] = phases["tcp_jobs"]["p50_ms"]
+        found["tcp_job_p99_ms"] = phases["tcp_jobs"]["p99_ms"]
     for open_jobs in (1, 10, 100):
         phase = f"open_jobs_{open_jobs}"
         if phase in phases:
