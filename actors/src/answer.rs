@@ -1,6 +1,10 @@
 //! The answer to a request, carried along until what it promises is true.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use bytes::Bytes;
+use parking_lot::Mutex;
 use saltern_wire::port::ReplyHandle;
 use tokio::sync::oneshot;
 
@@ -19,11 +23,60 @@ pub struct Answer {
 enum To {
     /// A peer of the request port.
     Peer(ReplyHandle),
+    /// Somebody who waits for other things too.
+    Shared(Arc<Shared>),
     /// Somebody in this process, who hears whether all is done.
     Inside(oneshot::Sender<()>),
 }
 
+/// An answer that several things are promised with. The last of them gives it; if one of them is
+/// dropped, nobody does, and the answer is dropped with the last one.
+struct Shared {
+    whole: Mutex<Option<Answer>>,
+    open: AtomicUsize,
+    has_failed: AtomicBool,
+}
+
+impl Shared {
+    fn settle(&self, is_done: bool) {
+        if !is_done {
+            self.has_failed.store(true, Ordering::SeqCst);
+        }
+        if self.open.fetch_sub(1, Ordering::SeqCst) > 1 {
+            return;
+        }
+        let Some(whole) = self.whole.lock().take() else {
+            return;
+        };
+        match self.has_failed.load(Ordering::SeqCst) {
+            true => whole.failed(),
+            false => whole.done(),
+        }
+    }
+}
+
 impl Answer {
+    /// So many answers that make this one together: it is given when all of them are, as done if all
+    /// are.
+    pub(crate) fn split(self, parts: usize) -> Vec<Self> {
+        if parts < 2 {
+            return vec![self];
+        }
+        let (done, failed) = (self.done.clone(), self.failed.clone());
+        let shared = Arc::new(Shared {
+            whole: Mutex::new(Some(self)),
+            open: AtomicUsize::new(parts),
+            has_failed: AtomicBool::new(false),
+        });
+        let part = || Self {
+            to: To::Shared(shared.clone()),
+            done: done.clone(),
+            failed: failed.clone(),
+            _place: None,
+        };
+        std::iter::repeat_with(part).take(parts).collect()
+    }
+
     /// An answer for this process, and its end: that resolves when the answer is given or dropped,
     /// and says whether all is done.
     pub(crate) fn inside() -> (Self, impl Future<Output = bool>) {
@@ -86,6 +139,10 @@ impl Answer {
         match &self.to {
             To::Peer(reply) => reply.is_gone(),
             To::Inside(end) => end.is_closed(),
+            To::Shared(shared) => {
+                let whole = shared.whole.lock();
+                whole.as_ref().is_none_or(Self::is_unwanted)
+            }
         }
     }
 
@@ -95,13 +152,16 @@ impl Answer {
             To::Peer(reply) => reply.send(self.done),
             // Who has ceased to wait is not told.
             To::Inside(end) => _ = end.send(()),
+            To::Shared(shared) => shared.settle(true),
         }
     }
 
     /// Tells the peer that it was not done.
     pub(crate) fn failed(self) {
-        if let To::Peer(reply) = self.to {
-            reply.send(self.failed);
+        match self.to {
+            To::Peer(reply) => reply.send(self.failed),
+            To::Shared(shared) => shared.settle(false),
+            To::Inside(_) => {}
         }
     }
 }

@@ -8,7 +8,7 @@ use saltern_requests::{Effect, Handled};
 
 use crate::answer::Answer;
 use crate::logins::{Login, Logins};
-use crate::messages::{BeginBatch, BeginJob, Fire, TakeAnswer, TakeErrand, TakeReturn};
+use crate::messages::{BeginBatch, BeginJob, Fire, TakeAnswer, TakeErrand, TakeLeaves, TakeReturn};
 use crate::render_queue::{RenderQueue, Rendering};
 use crate::runner::RunQueue;
 use crate::send::{Outbox, Sends};
@@ -19,6 +19,7 @@ pub(crate) struct Sinks {
     pub(crate) begin_job: Recipient<BeginJob>,
     pub(crate) begin_batch: Recipient<BeginBatch>,
     pub(crate) take_return: Recipient<TakeReturn>,
+    pub(crate) take_leaves: Recipient<TakeLeaves>,
     pub(crate) take_answer: Recipient<TakeAnswer>,
     pub(crate) peer_desk: Recipient<TakeErrand>,
     pub(crate) bus: Recipient<Fire>,
@@ -29,7 +30,7 @@ pub(crate) struct Sinks {
 
 impl Sinks {
     /// Sends the effects on their way. The answer gets the words of the outcome and goes with the
-    /// effect that is durable, if there is one, else to the peer at once. What is done by others
+    /// effects that are durable, if there are any, else to the peer at once. What is done by others
     /// and may take long keeps no worker's place.
     pub(crate) fn carry_out<A: Sends>(
         &self,
@@ -48,25 +49,27 @@ impl Sinks {
             });
             return;
         }
-        let mut answer = Some(answer.with(outcome.reply, outcome.reply_if_not_stored));
+        let answer = answer.with(outcome.reply, outcome.reply_if_not_stored);
+        let carriers = outcome.effects.iter().filter(|one| carries_answer(one));
+        let mut answers = answer.split(carriers.count());
         let mut events = Vec::new();
         for effect in outcome.effects {
             match effect {
                 Effect::Fire(event) => events.push(event),
                 Effect::LogIn(log_in) => {
-                    if let Some(answer) = answer.take() {
+                    if let Some(answer) = answers.pop() {
                         let answer = answer.leaving();
                         self.logins.push(Login { log_in, answer });
                     }
                 }
                 Effect::StartJob(start) => {
-                    if let Some(answer) = answer.take() {
+                    if let Some(answer) = answers.pop() {
                         let begin = BeginJob { start, answer };
                         outbox.push(context, &self.begin_job, begin);
                     }
                 }
                 Effect::Run(run) => {
-                    if let Some(answer) = answer.take() {
+                    if let Some(answer) = answers.pop() {
                         match self.runs.push(*run) {
                             Ok(()) => outbox.then(context, move || answer.done()),
                             Err(_) => answer.failed(),
@@ -74,21 +77,26 @@ impl Sinks {
                     }
                 }
                 Effect::RunErrand(errand) => {
-                    if let Some(answer) = answer.take() {
+                    if let Some(answer) = answers.pop() {
                         let answer = answer.leaving();
                         outbox.push(context, &self.peer_desk, TakeErrand { errand, answer });
                     }
                 }
                 Effect::StartBatch(plan) => {
-                    if let Some(answer) = answer.take() {
+                    if let Some(answer) = answers.pop() {
                         let begin = BeginBatch { plan, answer };
                         outbox.push(context, &self.begin_batch, begin);
                     }
                 }
                 Effect::StoreReturn(returned) => {
-                    if let Some(answer) = answer.take() {
+                    if let Some(answer) = answers.pop() {
                         let take = TakeReturn { returned, answer };
                         outbox.push(context, &self.take_return, take);
+                    }
+                }
+                Effect::ExpectLeaves(leaves) => {
+                    if let Some(answer) = answers.pop() {
+                        outbox.push(context, &self.take_leaves, TakeLeaves { leaves, answer });
                     }
                 }
                 Effect::TakeAnswer(answer) => {
@@ -99,8 +107,23 @@ impl Sinks {
         if !events.is_empty() {
             outbox.push(context, &self.bus, Fire(events));
         }
-        if let Some(answer) = answer {
+        // Nothing is durable.
+        if let Some(answer) = answers.pop() {
             outbox.then(context, move || answer.done());
         }
+    }
+}
+
+/// Whether the answer waits for this.
+fn carries_answer(effect: &Effect) -> bool {
+    match effect {
+        Effect::LogIn(_)
+        | Effect::StartJob(_)
+        | Effect::StartBatch(_)
+        | Effect::StoreReturn(_)
+        | Effect::ExpectLeaves(_)
+        | Effect::Run(_)
+        | Effect::RunErrand(_) => true,
+        Effect::Fire(_) | Effect::TakeAnswer(_) => false,
     }
 }

@@ -26,6 +26,7 @@ use saltern_base::metrics::{
 };
 use saltern_base::seldom::Seldom;
 use saltern_model::{Compat, Jid};
+use saltern_requests::Leaves;
 use saltern_store::jobs::{JobDatabase, Retention, Write, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
@@ -345,6 +346,8 @@ impl JobStore {
         let mut end = 0;
         for (count, then) in follow {
             end += count;
+            let own = written.get(end - count..end).unwrap_or_default();
+            stored.leaves.extend(self.known_leaves(then.leaves, own));
             if let Some(report) = then.report {
                 let last = end.checked_sub(1).and_then(|last| written.get(last));
                 let is_new = last.is_some_and(|written| written.is_new());
@@ -389,6 +392,30 @@ impl JobStore {
         }
     }
 
+    /// Those of jobs that are there; written for stock's tools too.
+    fn known_leaves(&self, leaves: Vec<Leaves>, written: &[Written]) -> Vec<Leaves> {
+        let first = written.len().saturating_sub(leaves.len());
+        let written = written.get(first..).unwrap_or_default();
+        let known = leaves.into_iter().zip(written);
+        let known = known.filter(|(_, written)| **written != Written::NoSuchJob);
+        let known = known.map(|(leaves, _)| leaves);
+        known.inspect(|leaves| self.write_leaves(leaves)).collect()
+    }
+
+    fn write_leaves(&self, leaves: &Leaves) {
+        let Some(writer) = &self.seed.job_files else {
+            return;
+        };
+        let Leaves {
+            jid,
+            syndic,
+            minions,
+        } = leaves;
+        if let Err(error) = writer.write_minions(jid, minions, Some(syndic)) {
+            tracing::error!(%jid, %syndic, %error, "stock's tools will not find these minions");
+        }
+    }
+
     fn write_job_files(&self, begun: &Beginning) {
         let Some(writer) = &self.seed.job_files else {
             return;
@@ -401,7 +428,8 @@ impl JobStore {
     }
 
     fn tell_tracker(&self, stored: Stored) {
-        if stored.jobs.is_empty() && stored.returns.is_empty() && stored.refused.is_empty() {
+        let nothing = stored.jobs.is_empty() && stored.leaves.is_empty();
+        if nothing && stored.returns.is_empty() && stored.refused.is_empty() {
             return;
         }
         if let Some(tracker) = &*self.seed.tracker.lock() {

@@ -26,7 +26,7 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, SpawnHandle};
 use bytes::Bytes;
 use saltern_model::{Event, Jid, MinionId};
-use saltern_requests::{About, StartJob, StoreReturn};
+use saltern_requests::{About, Leaves, ProbeAnswer, StartJob, StoreReturn, probe};
 use saltern_store::jobs::{JobReader, JobState, OpenJob, Write};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, MapView, RawValue};
@@ -45,7 +45,7 @@ use crate::batches::BatchFeed;
 use crate::job_ends::JobEnds;
 use crate::messages::{
     AfterCommit, BatchReturn, BeginJob, Beginning, BegunJob, CloseOlderThan, Departed, Fire, Greet,
-    Persist, Publish, Report, Stored, TakeAnswer, TakeReturn, WhoIsAwaited,
+    Persist, Publish, Report, Stored, TakeAnswer, TakeLeaves, TakeReturn, WhoIsAwaited,
 };
 use crate::send::{Outbox, Sends};
 
@@ -425,6 +425,7 @@ impl JobTracker {
             record,
             job,
             standalone,
+            forwarded,
             events,
             ..
         } = returned;
@@ -438,9 +439,17 @@ impl JobTracker {
             report: Some(report),
             ..AfterCommit::default()
         };
+        let mut writes = Vec::new();
+        if forwarded && self.machine.lacks(jid, &record.minion) {
+            writes.push(Write::Expected {
+                jid: jid.clone(),
+                minions: vec![record.minion.clone()],
+            });
+        }
+        writes.push(Write::Return(record));
         let persist = Persist {
             brought,
-            writes: vec![Write::Return(record)],
+            writes,
             then,
         };
         self.persist(persist, context);
@@ -453,7 +462,28 @@ impl JobTracker {
             minion: record.minion.clone(),
             retcode: record.retcode,
             signalled: self.machine.is_signal(&record.jid) && says_signalled(returned),
+            forwarded: returned.forwarded,
         }
+    }
+
+    /// A minion below a syndic has answered a question. On its way the question has lost the mark by
+    /// which answers are known (`syndic_cmd` in `salt/minion.py`), so it is known by its jid.
+    fn take_forwarded_answer(&mut self, returned: &StoreReturn, context: &mut Context<Self>) {
+        let record = &returned.record;
+        let load = MapView::parse(record.load.bytes().clone(), &Limits::WIRE).ok();
+        let answer = load.and_then(|load| probe::answer(&load, record.minion.clone()));
+        if let Some(answer) = answer {
+            self.take_answer(answer, context);
+        }
+    }
+
+    fn take_answer(&mut self, answer: ProbeAnswer, context: &mut Context<Self>) {
+        let answered = Answered {
+            probe: answer.probe,
+            minion: answer.minion,
+            running: answer.running,
+        };
+        self.step(JobEvent::Answered(answered), context);
     }
 
     /// What a batch has to know of a return, if it is one of a batch.
@@ -468,6 +498,7 @@ impl JobTracker {
             minion: report.minion,
             retcode: report.retcode,
             signalled: report.signalled,
+            forwarded: report.forwarded,
         };
         self.step(JobEvent::Returned(returned), context);
     }
@@ -500,6 +531,11 @@ impl Handler<TakeReturn> for JobTracker {
 
     fn handle(&mut self, message: TakeReturn, context: &mut Self::Context) {
         let TakeReturn { returned, answer } = message;
+        if returned.forwarded && self.machine.is_probe(&returned.record.jid) {
+            self.take_forwarded_answer(&returned, context);
+            self.outbox.then(context, move || answer.done());
+            return;
+        }
         if returned.keep {
             self.keep(*returned, answer, context);
             return;
@@ -514,16 +550,33 @@ impl Handler<TakeReturn> for JobTracker {
     }
 }
 
+impl Handler<TakeLeaves> for JobTracker {
+    type Result = ();
+
+    fn handle(&mut self, message: TakeLeaves, context: &mut Self::Context) {
+        let TakeLeaves { leaves, answer } = message;
+        let writes = leaves.iter().map(|leaves| Write::Expected {
+            jid: leaves.jid.clone(),
+            minions: leaves.minions.clone(),
+        });
+        let persist = Persist {
+            brought: None,
+            writes: writes.collect(),
+            then: AfterCommit {
+                leaves,
+                answer: Some(answer),
+                ..AfterCommit::default()
+            },
+        };
+        self.persist(persist, context);
+    }
+}
+
 impl Handler<TakeAnswer> for JobTracker {
     type Result = ();
 
     fn handle(&mut self, TakeAnswer(answer): TakeAnswer, context: &mut Self::Context) {
-        let answered = Answered {
-            probe: answer.probe,
-            minion: answer.minion,
-            running: answer.running,
-        };
-        self.step(JobEvent::Answered(answered), context);
+        self.take_answer(answer, context);
     }
 }
 
@@ -533,6 +586,7 @@ impl Handler<Stored> for JobTracker {
     fn handle(&mut self, stored: Stored, context: &mut Self::Context) {
         let Stored {
             jobs,
+            leaves,
             returns,
             refused,
         } = stored;
@@ -552,6 +606,10 @@ impl Handler<Stored> for JobTracker {
                 self.step(JobEvent::Begun(begun), context);
                 self.count_open();
             }
+        }
+        for Leaves { jid, minions, .. } in leaves {
+            self.step(JobEvent::Joined(jid, minions), context);
+            self.count_open();
         }
         let mut of_batches = Vec::new();
         for stored in returns {

@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use actix::Message;
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
 use saltern_requests::{
-    BatchPlan, Errand, ProbeAnswer, Publication, StartJob, StoreReturn, Victims,
+    BatchPlan, Errand, Leaves, ProbeAnswer, Publication, StartJob, StoreReturn, Victims,
 };
 use saltern_store::jobs::{Retention, Write};
 use saltern_wire::msgpack::MapView;
@@ -93,6 +93,16 @@ pub struct TakeReturn {
     pub answer: Answer,
 }
 
+/// A syndic says which minions below it have jobs too. From MWorker; the answer goes to the syndic.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct TakeLeaves {
+    /// Which.
+    pub leaves: Vec<Leaves>,
+    /// What the syndic is told when they are stored.
+    pub answer: Answer,
+}
+
 /// A minion has answered the tracker's question. From MWorker.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -124,6 +134,8 @@ pub struct Greet(pub Newcomer);
 pub struct Stored {
     /// Jobs that have begun, before the returns of the same commit.
     pub jobs: Vec<BegunJob>,
+    /// Minions below syndics that jobs expect too, before the returns of the same commit.
+    pub leaves: Vec<Leaves>,
     /// Returns.
     pub returns: Vec<StoredReturn>,
     /// Jobs of which it could not be stored what became of them.
@@ -165,6 +177,8 @@ pub struct Report {
     pub retcode: i64,
     /// It says that the minion has sent a signal to its process of another job.
     pub signalled: bool,
+    /// It came through a syndic.
+    pub forwarded: bool,
 }
 
 /// Close jobs that have been open since before this moment (microseconds since 1970). From
@@ -209,6 +223,9 @@ pub struct AfterCommit {
     pub answer: Option<Answer>,
     /// Tell the tracker when what became of these jobs could not be written.
     pub keeps: Vec<Jid>,
+    /// Tell the tracker of these minions, those of jobs that are there. The last writes of the
+    /// message are theirs, in this order.
+    pub leaves: Vec<Leaves>,
     /// Tell the tracker of this return. Its write is the last one of its message.
     pub report: Option<Report>,
 }

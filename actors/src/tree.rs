@@ -559,6 +559,7 @@ impl Plan {
             begin_job: back.tracker.clone().recipient(),
             begin_batch: back.batches.clone().recipient(),
             take_return: back.tracker.clone().recipient(),
+            take_leaves: back.tracker.clone().recipient(),
             take_answer: back.tracker.clone().recipient(),
             bus: back.bus.clone().recipient(),
             peer_desk: peer_desk.recipient(),

@@ -24,6 +24,7 @@ mod probe;
 mod runners;
 mod sessions;
 mod shortage;
+mod syndic;
 mod targets;
 mod torn;
 <<<<<<< ours

@@ -32,6 +32,7 @@ pub mod release;
 pub mod session;
 pub mod site;
 pub mod small_disk;
+pub mod syndics;
 
 pub use config::Config;
 pub use events::{Event, Listener};

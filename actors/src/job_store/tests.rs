@@ -150,6 +150,7 @@ fn report(record: &ReturnRecord) -> Report {
         minion: record.minion.clone(),
         retcode: record.retcode,
         signalled: false,
+        forwarded: false,
     }
 }
 

@@ -86,21 +86,29 @@ impl Jobs {
         new: impl FnOnce() -> Job,
         change: impl FnOnce(&mut Job),
     ) {
-        let mut numbered = match self.jobs.remove(jid) {
-            Some(known) if known.job.is_open() => {
-                self.open.remove(&known);
-                known
-            }
-            Some(mut known) => {
-                self.ended.remove(&known);
-                known.number = self.next_number();
-                known
-            }
-            None => Numbered {
-                number: self.next_number(),
-                job: new(),
-            },
+        if self.jobs.contains_key(jid) {
+            self.grow(jid, change);
+            return;
+        }
+        let number = self.next_number();
+        self.insert(jid, Numbered { number, job: new() }, change);
+    }
+
+    /// Opens and changes a job that is there.
+    pub(super) fn grow(&mut self, jid: &Jid, change: impl FnOnce(&mut Job)) {
+        let Some(mut known) = self.jobs.remove(jid) else {
+            return;
         };
+        if known.job.is_open() {
+            self.open.remove(&known);
+        } else {
+            self.ended.remove(&known);
+            known.number = self.next_number();
+        }
+        self.insert(jid, known, change);
+    }
+
+    fn insert(&mut self, jid: &Jid, mut numbered: Numbered, change: impl FnOnce(&mut Job)) {
         change(&mut numbered.job);
         numbered.job.state = JobState::Open;
         self.open.add(jid, &numbered);

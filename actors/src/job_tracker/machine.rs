@@ -9,8 +9,9 @@
 //! 2. A minion is failed only by the return code of its own return; silence makes it unknown or
 //!    unreachable, each with its reason, and a return amends either.
 //! 3. A job is complete exactly when all its minions have returned and, of a batch, no part
-//!    follows. Expired and killed jobs are amended by late returns as long as they are remembered,
-//!    up to complete.
+//!    follows, and syndics had time to tell of theirs. Expired and killed jobs are amended by late
+//!    returns as long as they are remembered, up to complete. A job that minions below a syndic join
+//!    after its end is open again.
 //! 4. Every open job has a timer ahead, so that it ends without any further event; and its end is
 //!    told once.
 //! 5. Nobody is asked twice at a time, and probes leave no faster than their rate.
@@ -69,6 +70,8 @@ pub(crate) struct Rules {
     pub(super) interval: Duration,
     /// How long a job stays open of which nobody is awaited.
     pub(super) patience: Duration,
+    /// How long a job does not end for want of minions, because syndics may know of some.
+    pub(super) leaves_wait: Duration,
     /// Probes that leave in a second at most.
     pub(super) probe_rate: u32,
     /// The weight of the jobs that are open, and of ended ones that are remembered.
@@ -98,6 +101,8 @@ pub(super) enum JobEvent {
     Left(Jid),
     /// It, or the part of it for these minions, never will.
     NotSent(Jid, Vec<MinionId>),
+    /// Minions below a syndic have the job too; that is in the store.
+    Joined(Jid, Vec<MinionId>),
     /// A return is in the store.
     Returned(Returned),
     /// A minion has answered a probe.
@@ -154,6 +159,8 @@ pub(super) struct Returned {
     pub(super) retcode: i64,
     /// It says that the minion has sent a signal to its process of another job.
     pub(super) signalled: bool,
+    /// It came through a syndic: the minion belongs to the job, whether that was known or not.
+    pub(super) forwarded: bool,
 }
 
 /// See [`JobEvent::Answered`].
@@ -268,6 +275,10 @@ impl Machine {
             JobEvent::Resumed(resumed) => self.resumed(resumed, &mut turn),
             JobEvent::Left(jid) => self.left(&jid, now),
             JobEvent::NotSent(jid, minions) => self.not_sent(&jid, &minions, &mut turn),
+            JobEvent::Joined(jid, minions) => {
+                self.join(&jid, &minions, &mut turn);
+                self.keep_bound(&mut turn);
+            }
             JobEvent::Returned(returned) => self.returned(&returned, &mut turn),
             JobEvent::Answered(answered) => self.answered(&answered, &mut turn),
             JobEvent::Asked(asked) => self.asked(asked, &mut turn),
@@ -287,6 +298,17 @@ impl Machine {
     /// When time alone makes a difference next.
     pub(super) fn next_due(&self) -> Option<Moment> {
         self.timers.next()
+    }
+
+    /// Whether the job is remembered and does not know this minion.
+    pub(super) fn lacks(&self, jid: &Jid, minion: &MinionId) -> bool {
+        let job = self.jobs.get(jid);
+        job.is_some_and(|job| job.entry(minion).is_none())
+    }
+
+    /// Whether this is the jid of a question to minions that may still be answered.
+    pub(super) fn is_probe(&self, jid: &Jid) -> bool {
+        self.rounds.knows(jid)
     }
 
     /// Whether this job sends signals to the processes of another one.
@@ -339,9 +361,7 @@ impl Machine {
     fn begun(&mut self, begun: Begun, turn: &mut Turn<'_>) {
         let (jid, now) = (begun.jid.clone(), turn.now);
         self.open(begun, self.rules.timeout, now);
-        for oldest in self.jobs.too_many() {
-            self.end(&oldest, JobState::Expired, turn);
-        }
+        self.keep_bound(turn);
         self.conclude(&jid, Vec::new(), turn);
     }
 
@@ -426,8 +446,48 @@ impl Machine {
         self.conclude(jid, changes, turn);
     }
 
+    /// Minions below a syndic have a job that is remembered. One that has ended is open again.
+    fn join(&mut self, jid: &Jid, minions: &[MinionId], turn: &mut Turn<'_>) {
+        let new = minions.iter().filter(|minion| self.lacks(jid, minion));
+        let new: Vec<MinionId> = new.cloned().collect();
+        let Some(was_open) = self.jobs.get(jid).map(Job::is_open) else {
+            return;
+        };
+        if new.is_empty() {
+            return;
+        }
+        let now = turn.now;
+        self.jobs.grow(jid, |job| {
+            job.expect(new);
+            if !was_open {
+                job.heard = now;
+            }
+            job.settled = None;
+        });
+        self.look_by(jid, now.after(self.rules.timeout));
+        if let Some(job) = self.jobs.get(jid).filter(|_| !was_open) {
+            turn.effects.push(Effect::Keep {
+                jid: jid.clone(),
+                state: JobState::Open,
+                notes: Notes::of(job),
+            });
+        }
+        self.progress_soon(jid, now);
+    }
+
+    /// Gives up the oldest jobs while there are too many.
+    fn keep_bound(&mut self, turn: &mut Turn<'_>) {
+        for oldest in self.jobs.too_many() {
+            self.give_up(&oldest, turn);
+        }
+    }
+
     fn returned(&mut self, returned: &Returned, turn: &mut Turn<'_>) {
         let (jid, minion) = (&returned.jid, &returned.minion);
+        let joins = returned.forwarded && self.lacks(jid, minion);
+        if joins {
+            self.join(jid, std::slice::from_ref(minion), turn);
+        }
         if returned.signalled
             && let Some(victims) = self.signals.get(jid).cloned()
         {
@@ -458,6 +518,9 @@ impl Machine {
         self.unlist(jid, minion);
         self.conclude(jid, changes, turn);
         self.progress_soon(jid, turn.now);
+        if joins {
+            self.keep_bound(turn);
+        }
     }
 
     /// The open jobs of a minion whose processes `killer` ended there.
@@ -492,8 +555,19 @@ impl Machine {
             .map(|(jid, _)| jid.clone())
             .collect();
         for jid in old {
-            self.end(&jid, JobState::Expired, turn);
+            self.give_up(&jid, turn);
         }
+    }
+
+    /// Ends a job that is waited for no longer. One of which nobody is missing was only held open.
+    fn give_up(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
+        let counts = self.jobs.get(jid).map(|job| *job.counts());
+        let is_complete = counts.is_some_and(|counts| counts.returned() == counts.total());
+        let state = match is_complete {
+            true => JobState::Complete,
+            false => JobState::Expired,
+        };
+        self.end(jid, state, turn);
     }
 
     fn tell_progress(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
@@ -528,9 +602,13 @@ impl Machine {
             let verdict = News::Verdict { jid, changes };
             turn.effects.push(Effect::Tell(verdict));
         }
-        if job.is_open() && counts.awaited() == 0 && turn.world.is_held(jid) {
+        let held_until = match turn.world.is_held(jid) {
+            true => turn.now.after(HELD),
+            false => job.begun.after(self.rules.leaves_wait),
+        };
+        if job.is_open() && counts.awaited() == 0 && turn.now < held_until {
             job.settled = None;
-            self.look_by(jid, turn.now.after(HELD));
+            self.look_by(jid, held_until);
             if has_changed {
                 self.keep(jid, turn);
             }

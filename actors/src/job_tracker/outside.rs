@@ -71,6 +71,12 @@ impl Outside for Services {
             if owners.iter().any(is_heard) {
                 return None;
             }
+            if owners.is_empty() && self.site.order_masters {
+                // It is below a syndic, and nobody knows below which.
+                let syndics = self.syndics.ids();
+                let is_any_heard = syndics.iter().any(is_heard);
+                return (!is_any_heard).then(|| "no syndic is connected".into());
+            }
             let standing = owners.first().map_or(standing, state);
             return Some(standing.to_string().into());
         }
@@ -78,7 +84,17 @@ impl Outside for Services {
     }
 
     fn is_asked(&self, minion: &MinionId) -> bool {
-        self.surroundings.state(minion) != Standing::Away(Absence::NoKey)
+        if self.surroundings.state(minion) != Standing::Away(Absence::NoKey) {
+            return true;
+        }
+        let is_resource = || {
+            !self
+                .resources
+                .owners_of(minion)
+                .unwrap_or_default()
+                .is_empty()
+        };
+        self.site.order_masters && !is_resource()
     }
 
     fn mint(&self) -> Jid {
@@ -102,6 +118,7 @@ impl Outside for Services {
             gather: config.gather_job_timeout.max(LEAST),
             interval: config.saltern_probe_interval,
             patience: config.saltern_job_patience,
+            leaves_wait: self.site.leaves_wait,
             probe_rate: config.saltern_probe_rate,
             most: MOST_REMEMBERED,
         }

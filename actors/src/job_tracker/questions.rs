@@ -498,6 +498,7 @@ mod tests {
             gather: Duration::from_secs(10),
             interval: Duration::from_secs(60),
             patience: Duration::from_secs(60),
+            leaves_wait: Duration::ZERO,
             probe_rate: 2,
             most: (1_000, 1_000),
         };

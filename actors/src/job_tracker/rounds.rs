@@ -125,6 +125,11 @@ impl Rounds {
         missed
     }
 
+    /// Whether an answer to this probe may still come.
+    pub(super) fn knows(&self, probe: &Jid) -> bool {
+        self.probes.contains_key(probe)
+    }
+
     pub(super) fn forget(&mut self, probe: &Jid) {
         self.probes.remove(probe);
     }

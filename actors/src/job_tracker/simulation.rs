@@ -1,7 +1,8 @@
 //! A whole small site around the machine, with everything that can go wrong: loads, probes,
 //! answers and returns that are late, lost, doubled and out of order, minions that die, freeze, go
-//! away and come back, clients that ask and kill, timers that fire late, a clock of the day that
-//! jumps, and masters that die and are built anew from what their store holds.
+//! away and come back, syndics that tell late of the minions below them, clients that ask and kill,
+//! timers that fire late, a clock of the day that jumps, and masters that die and are built anew from
+//! what their store holds.
 //!
 //! Every run follows from its seed. A seed that fails is printed; `SALTERN_SEED=<number>` runs it
 //! alone. After each step the invariants are checked that stand at the head of `machine`.
@@ -45,6 +46,8 @@ enum Event {
     Done(usize, usize),
     /// A return is committed.
     Return(usize, usize),
+    /// A syndic says that a minion below it has a job.
+    Join(usize, usize),
     Probe(Jid, usize),
     Answer(Jid, usize, Vec<usize>),
     ClientAsks(usize),
@@ -63,6 +66,8 @@ enum Event {
 
 struct SimJob {
     minions: Vec<usize>,
+    /// Those of them that are below a syndic: nobody expects them when the job begins.
+    leaves: BTreeSet<usize>,
     created: i64,
     is_stored: bool,
     row: Row,
@@ -74,6 +79,8 @@ struct Row {
     state: JobState,
     has_left: bool,
     notes: Bytes,
+    /// Leaves that are expected.
+    joined: BTreeSet<usize>,
     returned: BTreeMap<usize, i64>,
 }
 
@@ -143,6 +150,7 @@ impl Simulation {
             gather: Duration::from_secs(2 + chance.below(9)),
             interval: Duration::from_secs(20),
             patience: Duration::from_secs(30),
+            leaves_wait: Duration::from_secs([0, 5][usize::from(chance.below(2) == 0)]),
             probe_rate: 1 + u32::try_from(chance.below(3)).unwrap(),
             most: if small { (7, 4) } else { (1_000, 1_000) },
         };
@@ -175,14 +183,19 @@ impl Simulation {
         let minions = self.minions.len();
         for number in 0..1 + self.index(3) {
             let members: Vec<usize> = (0..minions).filter(|_| self.index(4) > 0).collect();
+            let has_syndic = !self.rules.leaves_wait.is_zero();
+            let leaves = (0..minions).filter(|_| has_syndic && self.index(2) == 0);
+            let leaves = leaves.collect();
             self.jobs.push(SimJob {
                 created: i64::try_from(number).unwrap(),
                 minions: if members.is_empty() { vec![0] } else { members },
+                leaves,
                 is_stored: false,
                 row: Row {
                     state: JobState::Open,
                     has_left: false,
                     notes: Bytes::new(),
+                    joined: BTreeSet::new(),
                     returned: BTreeMap::new(),
                 },
             });
@@ -264,6 +277,11 @@ impl Simulation {
                 }
             }
             Event::Return(job, minion) => self.take_return(job, minion),
+            Event::Join(job, minion) => {
+                self.jobs[job].row.joined.insert(minion);
+                let id = self.site.ids[minion].clone();
+                self.step(JobEvent::Joined(self.jid(job), vec![id]));
+            }
             Event::Probe(probe, minion) => self.probe(probe, minion),
             Event::Answer(probe, minion, running) => self.answer(probe, minion, &running),
             Event::ClientAsks(job) => self.client_asks(job),
@@ -301,8 +319,11 @@ impl Simulation {
         self.within(1, Event::Leave(job));
     }
 
+    /// The job with those who are expected so far.
     fn begun(&self, job: usize) -> Begun {
-        let minions = self.jobs[job].minions.iter();
+        let sim = &self.jobs[job];
+        let is_known = |id: &&usize| !sim.leaves.contains(*id) || sim.row.joined.contains(*id);
+        let minions = sim.minions.iter().filter(is_known);
         Begun {
             jid: self.jid(job),
             fun: "test.ping".into(),
@@ -324,6 +345,11 @@ impl Simulation {
         for minion in self.jobs[job].minions.clone() {
             if self.site.present[minion].get() {
                 self.within(2, Event::Start(job, minion));
+                if self.jobs[job].leaves.contains(&minion) {
+                    // In time, or long after.
+                    let latest = [2, 90][self.index(2)];
+                    self.within(latest, Event::Join(job, minion));
+                }
             }
         }
     }
@@ -357,11 +383,16 @@ impl Simulation {
             .insert(minion, retcode)
             .is_none();
         let is_known = self.machine.jobs.get(&jid).is_some();
+        let forwarded = self.jobs[job].leaves.contains(&minion);
+        if forwarded && is_known {
+            self.jobs[job].row.joined.insert(minion);
+        }
         let effects = self.step_with(JobEvent::Returned(Returned {
             jid: jid.clone(),
             minion: id.clone(),
             retcode,
             signalled: false,
+            forwarded,
         }));
         let late = effects.iter().any(|effect| {
             matches!(effect, Effect::Tell(News::Verdict { jid: of, changes })
@@ -433,6 +464,7 @@ impl Simulation {
             minion: id,
             retcode: 0,
             signalled,
+            forwarded: false,
         }));
     }
 
@@ -556,7 +588,7 @@ impl Simulation {
                     return;
                 };
                 let count = ending.returned.len() + ending.missing.len();
-                assert_eq!(count, job.minions.len());
+                assert_eq!(count, self.begun(number).minions.len());
                 let is_complete = ending.state == JobState::Complete;
                 assert_eq!(is_complete, ending.missing.is_empty());
                 assert_eq!(ending.returned.len(), job.row.returned.len());
@@ -618,7 +650,9 @@ impl Simulation {
             assert_eq!(recount, *job.counts());
             // Invariants 3 and 4.
             let all_returned = recount.returned() == recount.total();
-            assert_eq!(job.state == JobState::Complete, all_returned);
+            let now = Moment::at(Duration::from_micros(self.now));
+            let may_grow = job.is_open() && now < job.begun.after(self.rules.leaves_wait);
+            assert!(may_grow || (job.state == JobState::Complete) == all_returned);
             assert!(
                 !job.is_open() || job.look_at.is_some(),
                 "{jid} has no timer"
@@ -651,7 +685,8 @@ impl Simulation {
         assert!(self.machine.listed.is_empty() && self.machine.rounds.in_flight() == 0);
         for (number, job) in self.jobs.iter().enumerate() {
             assert!(job.row.state != JobState::Open, "job {number} has no end");
-            let all_returned = job.row.returned.len() == job.minions.len();
+            let expected = self.begun(number).minions.len();
+            let all_returned = job.row.returned.len() == expected;
             // What was forgotten cannot be amended.
             if self.tells_all && self.machine.jobs.get(&self.jid(number)).is_some() {
                 assert_eq!(job.row.state == JobState::Complete, all_returned);

@@ -57,6 +57,7 @@ impl Outside for Still {
             gather: GATHER,
             interval: Duration::from_secs(60),
             patience: Duration::from_secs(300),
+            leaves_wait: Duration::ZERO,
             probe_rate: 2,
             most: (100, 100),
         }
@@ -195,6 +196,7 @@ fn stored(returns: &[(u32, &str)]) -> Stored {
             minion: id(minion),
             retcode: 0,
             signalled: false,
+            forwarded: false,
         },
         is_new: true,
     });
@@ -249,6 +251,7 @@ impl Rig {
             record: record(number, minion),
             job: job(number, &[minion]),
             standalone: false,
+            forwarded: false,
             events: vec![event("ret")],
             keep: true,
         });
@@ -594,6 +597,7 @@ fn a_return_that_is_not_kept_counts_and_is_answered_after_it_was_fired() {
             record: record(1, "a"),
             job: job(1, &["a"]),
             standalone: false,
+            forwarded: false,
             events: vec![event("ret")],
             keep: false,
         });

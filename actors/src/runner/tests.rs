@@ -77,6 +77,7 @@ fn kept() -> StoreReturn {
             nocache: false,
         },
         standalone: true,
+        forwarded: false,
         events: Vec::new(),
         keep: true,
     }

@@ -87,6 +87,7 @@ fn forget_without_key(services: &Services, now: &Seen) -> Result<usize, StoreErr
         now.present.contains(minion) || !matches!(services.pki.state(minion), Ok(None))
     };
     let owners = services.resources.owners()?.into_iter();
+    let owners = owners.chain(services.syndics.ids());
     let mut forgotten = 0;
     for minion in owners.filter(|minion| !has_key(minion)) {
         forgotten += usize::from(forget_minion(services, &minion));

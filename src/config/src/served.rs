@@ -243,8 +243,8 @@ fn order_masters(reader: &mut Reader<'_>) {
     let name = "order_masters";
     let is_strict = reader.applies("saltern_strict_minion_events");
     if reader.applies(name).is_some_and(Node::is_truthy) && is_strict.is_some_and(Node::is_truthy) {
-        let message = "every minion may send events of jobs in the name of others, because nothing \
-                       tells it from a syndic";
+        let message = "every minion may return in the name of minions that are not this master's \
+                       own, because nothing tells it from a syndic";
         warn(reader, name, message);
     }
 }

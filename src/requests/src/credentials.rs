@@ -257,6 +257,12 @@ impl Sender {
         Cow::Owned(Value::Map(entries))
     }
 
+    /// The rules that hold for the sender, for the masters below; none for who may do everything.
+    pub(crate) fn rights(&self) -> Value {
+        let rules = self.rules.as_ref();
+        rules.map_or_else(|| Value::Array(Vec::new()), Rules::to_value)
+    }
+
     /// Whether the sender may have these functions run on these minions with the arguments of the
     /// load.
     pub(crate) fn may_publish(

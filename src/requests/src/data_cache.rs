@@ -88,7 +88,8 @@ fn keep(
 /// of these to forget.
 ///
 /// Session and resources go always: the session must not be the next owner's, and the names of
-/// resources are the next owner's to register, or nobody's.
+/// resources are the next owner's to register, or nobody's. So does what is known of a syndic: the
+/// next owner may be a minion, of whom returns are expected.
 pub fn forget_minion(services: &Services, minion: &MinionId) -> bool {
     services.pillars.forget(minion);
     if let Err(error) = services.sessions.remove(minion) {
@@ -96,6 +97,9 @@ pub fn forget_minion(services: &Services, minion: &MinionId) -> bool {
     }
     if let Err(error) = register_resources::replace(services, minion, Vec::new()) {
         tracing::error!(%minion, %error, "the resources of a former minion cannot be removed");
+    }
+    if let Err(error) = services.syndics.forget(minion) {
+        tracing::error!(%minion, %error, "a former syndic cannot be forgotten");
     }
     if services.site.preserve_minion_cache {
         return false;

@@ -121,7 +121,8 @@ pub(crate) fn refusal_here(tag: &Tag, minion: &MinionId, services: &Services) ->
 /// Why the strict rules keep this minion from this tag, if they do.
 ///
 /// With `order_masters` syndics forward events of jobs, and nothing tells a syndic from a minion:
-/// jobs are open then, but for what stock itself refuses.
+/// jobs are open then, but for what stock itself refuses, and for returns, which syndics forward in
+/// another way (`_process_event` in `salt/minion.py`).
 fn strict_refusal(tag: &Tag, minion: &MinionId, order_masters: bool) -> Option<Refusal> {
     let text = tag.as_str();
     let is_mine = |name: Option<&str>| name == Some(minion.as_str());
@@ -130,7 +131,7 @@ fn strict_refusal(tag: &Tag, minion: &MinionId, order_masters: bool) -> Option<R
         return Some(Refusal::Reserved);
     }
     let is_return = of_syndic.is_none() && has_return_inside(text);
-    if is_return || text.contains(REACTOR_ORDERS) {
+    if is_return || is_return_of_job(text) || text.contains(REACTOR_ORDERS) {
         return Some(Refusal::Reserved);
     }
     for namespace in BY_MINION {
@@ -170,6 +171,14 @@ fn has_return_inside(tag: &str) -> bool {
     }
     let behind = tag.split_once("syndic/").map_or("", |(_, behind)| behind);
     behind.split('/').any(begins_with_jid)
+}
+
+/// Whether it is the tag of a return, also as a syndic would tell it.
+fn is_return_of_job(tag: &str) -> bool {
+    tag.match_indices("salt/job/").any(|(at, found)| {
+        let rest = tag.get(at + found.len()..).unwrap_or_default();
+        rest.split('/').nth(1) == Some("ret")
+    })
 }
 
 fn begins_with_jid(text: &str) -> bool {
@@ -331,13 +340,18 @@ mod tests {
     fn where_syndics_are_jobs_are_open_but_for_stocks_blacklist() {
         for open in [
             "20261121070622637714",
-            "salt/job/20261121070622637714/ret/below",
-            "syndic/m1/salt/job/20261121070622637714/ret/below",
+            "salt/job/20261121070622637714/state/below",
+            "syndic/m1/20261121070622637714",
+            "syndic/m1/syndic/m2/20261121070622637714",
+            "syndic/m1/salt/job/20261121070622637714/new",
+            "syndic/m1/salt/auth",
         ] {
             assert_eq!(strict(open, true), None, "{open}");
         }
         for closed in [
             "salt/job/20261121070622637714/new",
+            "salt/job/20261121070622637714/ret/below",
+            "syndic/m1/salt/job/20261121070622637714/ret/below",
             "salt/auth",
             "syndic/m1/salt/reactors/manage/add",
         ] {

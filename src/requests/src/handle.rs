@@ -17,7 +17,7 @@ use crate::peer_publish::{self, PeerPublish};
 use crate::{
     Effect, LogIn, LoginEnd, Outcome, Services, auth, get_token, master_opts, master_tops,
     minion_event, minion_runner, mk_token, pillar, ping, pub_ret, publish, register_resources,
-    reply, return_, revoke_auth, runner, saltern_batch, wheel,
+    reply, return_, revoke_auth, runner, saltern_batch, syndic_return, wheel,
 };
 
 /// Which queue a request waits in. Told from the outside of the envelope alone, because the
@@ -324,13 +324,9 @@ enum MinionCommand {
     RegisterResources,
     Return,
     RevokeAuth,
+    SyndicReturn,
     VerifyMinion,
-    /// Known to stock; not served by this release.
-    NotServed(&'static str),
 }
-
-/// Commands of stock's `AESFuncs` that this release does not serve.
-const NOT_SERVED: [&str; 1] = ["_syndic_return"];
 
 impl MinionCommand {
     fn from_wire(name: &str) -> Option<Self> {
@@ -346,11 +342,12 @@ impl MinionCommand {
             "_register_resources" => Self::RegisterResources,
             "_return" => Self::Return,
             "revoke_auth" => Self::RevokeAuth,
+            "_syndic_return" => Self::SyndicReturn,
             "verify_minion" => Self::VerifyMinion,
             other => match (FileCommand::from_wire(other), MineCommand::from_wire(other)) {
                 (Some(command), _) => Self::File(command),
                 (None, Some(command)) => Self::Mine(command),
-                _ => Self::NotServed(NOT_SERVED.iter().find(|known| **known == other)?),
+                _ => return None,
             },
         })
     }
@@ -369,8 +366,8 @@ impl MinionCommand {
             Self::RegisterResources => "_register_resources",
             Self::Return => "_return",
             Self::RevokeAuth => "revoke_auth",
+            Self::SyndicReturn => "_syndic_return",
             Self::VerifyMinion => "verify_minion",
-            Self::NotServed(name) => name,
         }
     }
 }
@@ -396,6 +393,7 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
     };
     let outcome = match command {
         MinionCommand::Return => return_::handle(sealed, services),
+        MinionCommand::SyndicReturn => syndic_return::handle(sealed, services),
         MinionCommand::MinionEvent => minion_event::handle(sealed, services),
         MinionCommand::PeerPublish(command) => peer_publish::handle(command, sealed, services),
         MinionCommand::PeerRun => minion_runner::handle(sealed, services),
@@ -411,16 +409,6 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
         MinionCommand::MasterOpts => master_opts::handle(&sealed, services),
         MinionCommand::MasterTops => master_tops::handle(sealed, services),
         MinionCommand::RegisterResources => register_resources::handle(sealed, services),
-        MinionCommand::NotServed(name) => {
-            services.metrics.refuse("not_served");
-            complain!(
-                services,
-                cmd = name,
-                %minion,
-                "command refused: this release does not serve it"
-            );
-            Outcome::reply(sealed.answer.seal(&encode(&Value::from(""), Dialect::Raw)))
-        }
     };
     Handled {
         outcome,

@@ -61,6 +61,8 @@ mod site_functions;
 mod site_options;
 mod stores;
 mod sub_events;
+mod syndic_return;
+mod syndics;
 mod targets;
 mod typed_arguments;
 mod wheel;
@@ -73,9 +75,9 @@ pub use fleet::MasterFleet;
 pub use handle::{Class, Handled, come_again, handle, peek_class};
 pub use origin::Origin;
 pub use outcome::{
-    About, Effect, Errand, ErrandWork, Finished, Fire, Later, LogIn, LoginEnd, Outcome, PeerRun,
-    PeerRunWork, ProbeAnswer, Publication, Ran, Run, RunWork, StartJob, StoreReturn, Topics,
-    Victims,
+    About, Effect, Errand, ErrandWork, Finished, Fire, Later, Leaves, LogIn, LoginEnd, Outcome,
+    PeerRun, PeerRunWork, ProbeAnswer, Publication, Ran, Run, RunWork, StartJob, StoreReturn,
+    Topics, Victims,
 };
 pub use publish_again::publication_again;
 pub use registration::registered_minion;

@@ -9,21 +9,30 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
 use crate::event_rules::{self, Refusal};
-use crate::{Effect, Outcome, Services, event_data};
+use crate::syndics::{self, Announced};
+use crate::{Effect, Outcome, Services, event_data, reply};
 
 /// At most so many events of one request are fired.
 const MAX_EVENTS: usize = 10_000;
 
-/// Fires the events; answers nil.
+/// Fires the events; answers nil. What a syndic says of its minions is stored before that.
 pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
-    let reply = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
+    let nil = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
+    let mut announced = Announced::default();
     let events = if sealed.load.contains("events") {
-        listed(&sealed, services)
+        listed(&sealed, &mut announced, services)
     } else {
         single(&mut sealed, services).into_iter().collect()
     };
-    let mut outcome = Outcome::reply(reply);
-    outcome.effects = events.into_iter().map(Effect::Fire).collect();
+    let mut outcome = Outcome {
+        reply_if_not_stored: reply::no_answer(),
+        ..Outcome::reply(nil)
+    };
+    let leaves = announced.into_leaves(&sealed.minion);
+    if !leaves.is_empty() {
+        outcome.effects.push(Effect::ExpectLeaves(leaves));
+    }
+    outcome.effects.extend(events.into_iter().map(Effect::Fire));
     outcome
 }
 
@@ -39,10 +48,14 @@ fn single(sealed: &mut Sealed, services: &Services) -> Option<Event> {
     if tag.as_str() == "_salt_error" {
         tell_of_error(sealed, services);
     }
+    let is_start = tag.as_str() == format!("salt/syndic/{}/start", sealed.minion);
+    if is_start && services.site.order_masters {
+        syndics::register(&sealed.minion, services);
+    }
     Some(event_data::event_of_load(services, tag, &mut sealed.load))
 }
 
-fn listed(sealed: &Sealed, services: &Services) -> Vec<Event> {
+fn listed(sealed: &Sealed, announced: &mut Announced, services: &Services) -> Vec<Event> {
     let items = sealed
         .load
         .get("events")
@@ -57,11 +70,21 @@ fn listed(sealed: &Sealed, services: &Services) -> Vec<Event> {
         );
     }
     let pretag = sealed.load.str("pretag");
+    let is_syndic = is_of_syndic(sealed, services);
+    if is_syndic {
+        syndics::register(&sealed.minion, services);
+    }
     items
         .iter()
         .take(MAX_EVENTS)
         .filter_map(RawValue::as_map)
-        .flat_map(|item| of_item(item, pretag, sealed, services))
+        .flat_map(|item| {
+            if is_syndic && let Some(data) = item.get("data").and_then(RawValue::as_map) {
+                let tag = item.str("tag").unwrap_or_default();
+                announced.look(tag, &data, &sealed.minion, services);
+            }
+            of_item(item, pretag, sealed, services)
+        })
         .collect()
 }
 
@@ -124,8 +147,20 @@ fn strict_refusal(tag: &Tag, sealed: &Sealed, services: &Services) -> Option<Ref
     event_rules::refusal_here(tag, &sealed.minion, services)
 }
 
+/// Whether a syndic forwards what happens on the bus of its master.
+fn is_of_syndic(sealed: &Sealed, services: &Services) -> bool {
+    let pretag = sealed.load.str("pretag");
+    let of = pretag.and_then(|pretag| pretag.strip_prefix("syndic/"));
+    services.site.order_masters && of == Some(sealed.minion.as_str())
+}
+
 fn refuse(refusal: Refusal, tag: &Tag, sealed: &Sealed, services: &Services) {
     services.metrics.refuse(refusal.reason());
+    // It forwards everything, and what it may not say for all is told under its own name.
+    if is_of_syndic(sealed, services) {
+        tracing::debug!(syndic = %sealed.minion, ?tag, "event told under the syndic's name only");
+        return;
+    }
     complain!(
         services,
         minion = %sealed.minion,

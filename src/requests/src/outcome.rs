@@ -10,9 +10,9 @@ use crate::{BatchPlan, Handled, reply};
 
 /// The answer to a request, and what must happen because of it.
 pub struct Outcome {
-    /// The bytes to send back. When an effect is durable, only after it has been stored.
+    /// The bytes to send back. When effects are durable, only after all of them have been stored.
     pub reply: Bytes,
-    /// The bytes to send back instead when a durable effect could not be stored.
+    /// The bytes to send back instead when one of them could not be.
     pub reply_if_not_stored: Bytes,
     /// What is to be done, in order.
     pub effects: Vec<Effect>,
@@ -116,6 +116,8 @@ pub enum Effect {
     StartBatch(Box<BatchPlan>),
     /// Store a return; then fire its events.
     StoreReturn(Box<StoreReturn>),
+    /// Store that jobs expect minions below a syndic too.
+    ExpectLeaves(Vec<Leaves>),
     /// Take note of what a minion runs.
     TakeAnswer(ProbeAnswer),
     /// Run a function of the master, beside the workers. Where there is no room for it, the answer
@@ -240,6 +242,17 @@ pub struct ProbeAnswer {
     pub running: Option<Vec<(Jid, Packed)>>,
 }
 
+/// What a syndic says of a job: the minions below it that have it too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaves {
+    /// The job.
+    pub jid: Jid,
+    /// The syndic.
+    pub syndic: MinionId,
+    /// Those minions, sorted.
+    pub minions: Vec<MinionId>,
+}
+
 /// A return that is to be kept.
 pub struct StoreReturn {
     /// What is stored.
@@ -249,6 +262,8 @@ pub struct StoreReturn {
     pub job: JobRecord,
     /// The minion asked the master to allot the jid, so the job is certainly new.
     pub standalone: bool,
+    /// It came through a syndic: the job need not have expected this minion.
+    pub forwarded: bool,
     /// What is fired once it is stored.
     pub events: Vec<Event>,
     /// `job_cache` is on and nothing asked for the return not to be kept.

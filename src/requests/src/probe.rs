@@ -59,7 +59,7 @@ pub(crate) fn is_answer(load: &MapView) -> bool {
 }
 
 /// What the answer says; `None` when it bears no jid.
-pub(crate) fn answer(load: &MapView, minion: MinionId) -> Option<ProbeAnswer> {
+pub fn answer(load: &MapView, minion: MinionId) -> Option<ProbeAnswer> {
     let probe = Jid::parse(load.str("jid")?).ok()?;
     // A text says that the function is not there, or what went wrong in it.
     let jobs = load.get("return").and_then(RawValue::as_array);

@@ -140,12 +140,14 @@ fn start(
 ) -> Result<Outcome, Refused> {
     let sender = admit(load, proof, services)?;
     let load = &*sender.sign(load);
+    let load = &*publish_load::with_rights(load, sender.rights(), services);
     let request = Request::read(load, services.config.salt_compat)?;
     let resolved = resolve_allowed(load, &request, &sender, services)?;
     let Some(target) = &request.target else {
         return Ok(Outcome::reply(no_match(load)));
     };
-    if resolved.minions.is_empty() {
+    // Of minions below syndics nothing is known here.
+    if resolved.minions.is_empty() && !services.site.order_masters {
         return Ok(Outcome::reply(no_match(load)));
     }
     for name in ["arg", "ret"] {
@@ -233,7 +235,8 @@ const MERGING: [&str; 5] = [
     "state.single",
 ];
 
-/// Whom the target of a load means.
+/// Whom the target of a load means. A syndic is no minion: those below it say for themselves that
+/// they have the job.
 pub(crate) fn resolve(
     load: &Value,
     functions: &[String],
@@ -252,10 +255,14 @@ pub(crate) fn resolve(
         merges_resources: matches!(functions, [one] if MERGING.contains(&one.as_str())),
         ..MatchOptions::default()
     };
-    targets::resolve(services, target, &options).map_err(|error| {
+    let mut resolved = targets::resolve(services, target, &options).map_err(|error| {
         tracing::error!(%error, "accepted keys cannot be listed");
         Refused::Because("the accepted keys cannot be listed; see the master's log".to_owned())
-    })
+    })?;
+    if services.site.order_masters {
+        resolved.minions.retain(|id| !services.syndics.has(id));
+    }
+    Ok(resolved)
 }
 
 /// The answer when the target means nobody.
@@ -330,6 +337,11 @@ pub(crate) fn job(
     let entries = publish_load::entries(load, jid.as_str(), services);
     let announce = announcement(load, &jid, &minions, &missing, &entries, services);
     let publication = publication(&entries, target, &resolved.minions, services);
+    let about = about(load, request, target);
+    let minions_of_job = match about {
+        Some(About::Running(_)) if services.site.order_masters => named(target, services),
+        _ => resolved.minions,
+    };
     let job = JobRecord {
         created: services.clock.unix_micros(),
         user: request.user.to_owned(),
@@ -337,7 +349,7 @@ pub(crate) fn job(
         tgt: target.to_string(),
         tgt_type: target.kind().to_string(),
         load: stored_load(load, &jid),
-        minions: resolved.minions,
+        minions: minions_of_job,
         nocache: request.nocache,
         jid,
     };
@@ -346,11 +358,23 @@ pub(crate) fn job(
         "publishing"
     );
     StartJob {
-        about: about(load, request, target),
+        about,
         publisher: None,
         job,
         announce,
         publication,
+    }
+}
+
+/// Whom a client asks by name that waits for minions below syndics too.
+fn named(target: &Target, services: &Services) -> Vec<MinionId> {
+    let ids = |names: &mut dyn Iterator<Item = &str>| -> Vec<MinionId> {
+        let ids = names.filter_map(|name| MinionId::parse(name).ok());
+        ids.filter(|id| !services.syndics.has(id)).collect()
+    };
+    match target {
+        Target::List(names) | Target::Words(names) => ids(&mut names.iter().map(String::as_str)),
+        Target::Expression(_, names) => ids(&mut names.split(',')),
     }
 }
 

@@ -3,6 +3,8 @@
 //! The entries and their order are those of stock; a minion ignores what it does not know, but a
 //! site's own tools may read the copy on the event bus.
 
+use std::borrow::Cow;
+
 use saltern_wire::msgpack::Value;
 
 use crate::Services;
@@ -16,8 +18,42 @@ const PASSED_ON: [&str; 5] = [
     "ret_kwargs",
 ];
 
+/// What a user may do whose job goes on to syndics; nothing there for somebody who may do all.
+pub(crate) const AUTH_LIST: &str = "auth_list";
+
 /// The separator of grain and pillar paths that is not worth saying.
 pub(crate) const DEFAULT_DELIMITER: &str = ":";
+
+/// The load with what its sender may do below, which nobody says but this master: what a client
+/// wrote there goes. Only with `order_masters`, and nothing for somebody who may do everything.
+pub(crate) fn with_rights<'a>(
+    load: &'a Value,
+    rights: Value,
+    services: &Services,
+) -> Cow<'a, Value> {
+    let was_said = load.get("kwargs").and_then(|kwargs| kwargs.get(AUTH_LIST));
+    let goes_on = services.site.order_masters && rights.is_truthy();
+    if was_said.is_none() && !goes_on {
+        return Cow::Borrowed(load);
+    }
+    let named = |name: &'static str| move |(key, _): &(Value, Value)| key.as_str() == Some(name);
+    let mut entries = load.as_map().unwrap_or_default().to_vec();
+    let mut kwargs = match entries.iter().position(named("kwargs")) {
+        Some(place) => entries
+            .remove(place)
+            .1
+            .as_map()
+            .unwrap_or_default()
+            .to_vec(),
+        None => Vec::new(),
+    };
+    kwargs.retain(|entry| !named(AUTH_LIST)(entry));
+    if goes_on {
+        kwargs.push((AUTH_LIST.into(), rights));
+    }
+    entries.push(("kwargs".into(), Value::Map(kwargs)));
+    Cow::Owned(Value::Map(entries))
+}
 
 /// The entries of the publish load, without `serial`.
 pub(crate) fn entries(load: &Value, jid: &str, services: &Services) -> Vec<(Value, Value)> {
@@ -61,6 +97,13 @@ pub(crate) fn entries(load: &Value, jid: &str, services: &Services) -> Vec<(Valu
     }
     if let Some(user) = load.get("user") {
         add("user", user.clone());
+    }
+    if services.site.order_masters {
+        let none = || Value::Array(Vec::new());
+        add(
+            AUTH_LIST,
+            kwargs.get(AUTH_LIST).cloned().unwrap_or_else(none),
+        );
     }
     entries
 }

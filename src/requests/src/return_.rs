@@ -59,9 +59,27 @@ fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'sta
         "nocache" => services.minter.mint(),
         given => Jid::parse(given).map_err(|_| "its jid is not a jid")?,
     };
-    let load = &mut sealed.load;
-    let fun = fun_text(load);
     let told_as = if is_nameless { "nocache" } else { jid.as_str() };
+    let told_as = told_as.to_owned();
+    let mut kept = kept(&mut sealed.load, sender, jid, &told_as, services)?;
+    kept.standalone = standalone;
+    kept.job.nocache = no_cache;
+    kept.keep &= !no_cache;
+    Ok(kept)
+}
+
+/// What is told and kept of a minion's return of a job; it is told under the jid `told_as`.
+///
+/// # Errors
+/// When no event can bear the names.
+pub(crate) fn kept(
+    load: &mut MapView,
+    sender: MinionId,
+    jid: Jid,
+    told_as: &str,
+    services: &Services,
+) -> Result<StoreReturn, &'static str> {
+    let fun = fun_text(load);
     let mut events = sub_events::of_return(services, load, told_as, &sender);
     let tag = Tag::parse(&format!("salt/job/{told_as}/ret/{sender}"));
     let tag = tag.map_err(|_| "no event can bear its names")?;
@@ -86,15 +104,15 @@ fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'sta
         tgt_type: load.str("tgt_type").unwrap_or("glob").to_owned(),
         load: record.load.clone(),
         minions: vec![sender],
-        nocache: no_cache,
+        nocache: false,
     };
-    let keep = services.config.job_cache && !no_cache;
     Ok(StoreReturn {
         record,
         job,
-        standalone,
+        standalone: false,
+        forwarded: false,
         events,
-        keep,
+        keep: services.config.job_cache,
     })
 }
 
@@ -154,7 +172,7 @@ fn is_true(value: &RawValue) -> bool {
 }
 
 /// The function, or the functions of a compound command joined by commas.
-fn fun_text(load: &MapView) -> String {
+pub(crate) fn fun_text(load: &MapView) -> String {
     let Some(fun) = load.get("fun") else {
         return String::new();
     };

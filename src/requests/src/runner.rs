@@ -166,6 +166,7 @@ fn kept(
             nocache: false,
         },
         standalone: true,
+        forwarded: false,
         events: Vec::new(),
         keep: true,
     })

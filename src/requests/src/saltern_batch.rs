@@ -17,7 +17,7 @@ use saltern_wire::msgpack::Value;
 use crate::batch_plan::seconds_of;
 use crate::credentials::{NotProved, Sender};
 use crate::publish::{self, Refused, Request};
-use crate::{BatchPlan, Effect, Outcome, Services, python_text, reply};
+use crate::{BatchPlan, Effect, Outcome, Services, publish_load, python_text, reply};
 
 /// The command's name.
 pub(crate) const COMMAND: &str = "saltern_batch";
@@ -39,6 +39,7 @@ fn begin(
 ) -> Result<Outcome, Refused> {
     let sender = publish::admit(load, proof, services)?;
     let load = &*sender.sign(load);
+    let load = &*publish_load::with_rights(load, sender.rights(), services);
     let request = Request::read(load, services.config.salt_compat)?;
     let wishes = Wishes::read(load.get("batch").ok_or(Refused::Malformed("batch"))?)?;
     let nobody = || Ok(Outcome::reply(publish::no_match(load)));

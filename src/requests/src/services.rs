@@ -17,8 +17,8 @@ use saltern_policy::eauth::ExternalAuth;
 use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
 use saltern_store::{
-    JobReader, MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, Tokens,
-    UserKeys,
+    JobReader, MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys,
+    SyndicStore, Tokens, UserKeys,
 };
 
 use crate::complaints::Complaints;
@@ -73,6 +73,8 @@ pub struct Services {
     pub minion_data: Arc<MinionDataStore>,
     /// What the minions manage.
     pub resources: Arc<ResourceStore>,
+    /// The syndics below this master.
+    pub syndics: Arc<SyndicStore>,
     /// Rules for new keys.
     pub autosign: Autosign,
     /// Options that only requests use.
@@ -140,6 +142,7 @@ impl Services {
             files: stores.files,
             minion_data: stores.minion_data,
             resources: stores.resources,
+            syndics: stores.syndics,
             surroundings,
             complaints: Complaints::new(clock.clone(), registry),
             metrics: RequestMetrics::new(registry),

@@ -16,6 +16,9 @@ use saltern_wire::msgpack::Value;
 /// Stock's default of `timeout`.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The default of `syndic_wait`, in seconds (`salt/config/__init__.py`).
+const SYNDIC_WAIT: u64 = 5;
+
 /// See the fields.
 pub struct SiteOptions {
     /// `publisher_acl_blacklist`.
@@ -47,6 +50,9 @@ pub struct SiteOptions {
     pub mine_access: MineAccess,
     /// `order_masters`: syndics send events on that belong to jobs.
     pub order_masters: bool,
+    /// With `order_masters`, `syndic_wait`: how long syndics have to say which minions of theirs have
+    /// a job; else zero.
+    pub leaves_wait: Duration,
     /// `runner_returns`: calls of runner functions are kept like jobs.
     pub runner_returns: bool,
     /// `peer`: which minions may publish what.
@@ -100,6 +106,15 @@ impl SiteOptions {
             keeps_mine: is_on_by_default("minion_data_cache") || is_on("enforce_mine_cache"),
             mine_access: MineAccess::from_option(config.raw("mine_get")),
             order_masters: is_on("order_masters"),
+            leaves_wait: match is_on("order_masters") {
+                true => Duration::from_secs(
+                    config
+                        .raw("syndic_wait")
+                        .and_then(Node::as_i64)
+                        .map_or(SYNDIC_WAIT, |seconds| u64::try_from(seconds).unwrap_or(0)),
+                ),
+                false => Duration::ZERO,
+            },
             runner_returns: is_on_by_default("runner_returns"),
             peers: PeerRules::new(rules(config, "peer")),
             peer_runs: PeerRunRules::new(rules(config, "peer_run")),

@@ -13,8 +13,8 @@ use saltern_content::render::modules::site::SiteFunctions;
 use saltern_policy::target::Targeting;
 use saltern_runners::Master;
 use saltern_store::{
-    MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, StoreError, Tokens,
-    UserKeys,
+    MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, StoreError,
+    SyndicStore, Tokens, UserKeys,
 };
 
 use crate::site_functions::MasterSite;
@@ -40,6 +40,8 @@ pub struct Stores {
     pub minion_data: Arc<MinionDataStore>,
     /// What the minions manage.
     pub resources: Arc<ResourceStore>,
+    /// The syndics below this master.
+    pub syndics: Arc<SyndicStore>,
     /// Targets, with an index of the minions' data.
     pub targeting: Arc<Targeting>,
     /// Makes pillars.
@@ -108,6 +110,7 @@ impl Stores {
             files,
             minion_data,
             resources,
+            syndics: Arc::new(SyndicStore::open(config)?),
             targeting,
             pillars: Arc::new(pillars),
             bridge,

@@ -20,6 +20,7 @@ pub mod pki;
 pub mod resources;
 pub mod sessions;
 pub mod shared_key;
+pub mod syndics;
 pub mod tokens;
 pub mod user_keys;
 
@@ -38,5 +39,6 @@ pub use pki::{AcceptedIds, AcceptedKey, PkiTree};
 pub use resources::{Registered, ResourceStore};
 pub use sessions::{Session, Sessions};
 pub use shared_key::{SharedKey, SharedKeys};
+pub use syndics::SyndicStore;
 pub use tokens::{Claims, Token, Tokens};
 pub use user_keys::{KeyProof, UserKeys};

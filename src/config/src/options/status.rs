@@ -35,8 +35,6 @@ pub enum NotYet {
     Automation,
     /// Returners for events and jobs.
     Returners,
-    /// Syndics and the master of masters.
-    Syndic,
     /// salt-ssh.
     Ssh,
     /// Runners and wheels.
@@ -61,7 +59,6 @@ impl NotYet {
             NotYet::Permissions => "access control beyond the user keys",
             NotYet::Automation => "reactor, engines and schedule",
             NotYet::Returners => "returners",
-            NotYet::Syndic => "the syndic",
             NotYet::Ssh => "salt-ssh",
             NotYet::Runners => "runners on the master",
             NotYet::Insight => "this kind of events and statistics",
@@ -92,6 +89,10 @@ pub(super) const HONOURED: &[&str] = &[
     "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
     "keep_jobs_seconds", "max_event_size", "presence_events", "runner_returns", "timeout",
     "unique_jid",
+    // Masters above and below; what only stock's salt-syndic reads is for the one beside this master.
+    "master_id", "order_masters", "syndic_event_forward_timeout", "syndic_failover",
+    "syndic_jid_forward_cache_hwm", "syndic_log_file", "syndic_master", "syndic_mode",
+    "syndic_pidfile", "syndic_user", "syndic_wait",
     // Targets and what is kept of minions.
     "allow_minion_key_revoke", "enforce_mine_cache", "mine_get", "minion_data_cache", "peer",
     "peer_run",
@@ -302,6 +303,7 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
         "transport_opts",
         "saltern_also_listen opens the ports of other transports",
     ),
+    ("syndic_forward_all_events", "nothing in stock reads it"),
     ("use_os_truststore", "no Python runs here"),
     ("utils_dirs", "no Python runs here"),
     (
@@ -369,11 +371,6 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
     (NotYet::Returners, &[
         "event_return", "event_return_blacklist", "event_return_queue",
         "event_return_queue_max_seconds", "event_return_whitelist", "return",
-    ]),
-    (NotYet::Syndic, &[
-        "master_id", "order_masters", "syndic_event_forward_timeout", "syndic_failover",
-        "syndic_forward_all_events", "syndic_jid_forward_cache_hwm", "syndic_log_file",
-        "syndic_master", "syndic_mode", "syndic_pidfile", "syndic_user", "syndic_wait",
     ]),
     (NotYet::Ssh, &[
         "enable_ssh_minions", "min_extra_mods", "regen_thin", "roster", "ssh_config_file",

@@ -392,8 +392,6 @@ fn sealed_commands_that_nobody_knows() {
         let reply = site.ask_in_vain("no text", m1.sealed(m1.load("x").set("cmd", cmd), 3));
         assert_eq!(m1.open(&reply, 3), Value::Map(Vec::new()));
     }
-    let reply = site.ask_in_vain("not served", m1.sealed(m1.load("_syndic_return"), 3));
-    assert_eq!(m1.open(&reply, 3), Value::from(""));
 }
 
 #[test]

@@ -25,5 +25,6 @@ mod revoked;
 mod runner;
 mod saltern_batch;
 mod site;
+mod syndics;
 mod targets;
 mod wheel;

@@ -264,6 +264,7 @@ pub(crate) fn events(outcome: &Outcome) -> Vec<Event> {
             | Effect::Run(_)
             | Effect::RunErrand(_)
             | Effect::StartBatch(_)
+            | Effect::ExpectLeaves(_)
             | Effect::TakeAnswer(_) => {}
         }
     }

@@ -201,7 +201,8 @@ impl JobFiles {
 
     /// Writes `.minions.p`, or `.minions.<syndic>.p` for what a syndic reports.
     ///
-    /// 3008 merges with the list that is there and sorts; 3006 and 3007 replace it.
+    /// 3008 merges with the list that is there and sorts; 3006 and 3007 replace it. That of a syndic
+    /// is always merged: one with a master of masters below it reports in several parts.
     pub fn write_minions(
         &self,
         jid: &Jid,
@@ -216,11 +217,12 @@ impl JobFiles {
         };
         let path = files::child(&dir, &name)?;
         let mut names: Vec<&str> = minions.iter().map(MinionId::as_str).collect();
-        let known = match self.compat {
-            Compat::V3006 | Compat::V3007 => Vec::new(),
-            Compat::V3008 => known_minions(&path)?,
+        let is_merged = self.compat == Compat::V3008 || syndic.is_some();
+        let known = match is_merged {
+            false => Vec::new(),
+            true => known_minions(&path)?,
         };
-        if self.compat == Compat::V3008 {
+        if is_merged {
             names.extend(known.iter().map(String::as_str));
             names.sort_unstable();
             names.dedup();

@@ -1,0 +1,172 @@
+//! `_syndic_return`: returns of minions below a syndic (`AESFuncs._syndic_return` in
+//! `salt/master.py`, `_return_pub_multi` in `salt/minion.py`).
+//!
+//! One request bears the returns of many minions and jobs. Each is what a `_return` is: stored
+//! before anybody is answered, once a jid and minion, told as if the minion itself had returned. The
+//! first one of a job bears the job's load; a job that is known here keeps the load that it has.
+
+use saltern_model::{Jid, JobRecord, MinionId, Packed};
+use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
+
+use crate::envelope::Sealed;
+use crate::outcome::StoreReturn;
+use crate::{Effect, Outcome, Services, reply, return_, syndics, targets};
+
+/// The entries of an aggregate that stand in each return, in stock's order.
+const COMMON: [&str; 5] = ["master_id", "fun", "fun_args", "out", "sig"];
+
+/// Answers nil when everything is stored that could be used.
+pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
+    let nil = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
+    if !services.site.order_masters {
+        services.metrics.refuse("syndic");
+        complain!(
+            services,
+            minion = %sealed.minion,
+            "returns of a syndic dropped: without order_masters there are no syndics"
+        );
+        return Outcome::reply(nil);
+    }
+    syndics::register(&sealed.minion, services);
+    let mut stored = Vec::new();
+    for aggregate in aggregates(&sealed.load) {
+        if let Err(reason) = take(&aggregate, &sealed.minion, &mut stored, services) {
+            services.metrics.refuse("return");
+            complain!(services, minion = %sealed.minion, reason, "returns of a syndic dropped");
+        }
+    }
+    let effects = stored.into_iter().map(Box::new).map(Effect::StoreReturn);
+    Outcome {
+        reply: nil,
+        reply_if_not_stored: reply::no_answer(),
+        later: None,
+        effects: effects.collect(),
+    }
+}
+
+/// The jobs of a request: a list, or from old syndics the request itself.
+fn aggregates(load: &MapView) -> Vec<MapView> {
+    match load.get("load").and_then(RawValue::as_array) {
+        Some(items) => items.iter().filter_map(RawValue::as_map).collect(),
+        None => vec![load.clone()],
+    }
+}
+
+/// Takes the returns out of one aggregate.
+fn take(
+    aggregate: &MapView,
+    syndic: &MinionId,
+    stored: &mut Vec<StoreReturn>,
+    services: &Services,
+) -> Result<(), &'static str> {
+    let jid = aggregate.str("jid").ok_or("there is no jid")?;
+    let jid = Jid::parse(jid).map_err(|_| "the jid is not a jid")?;
+    let returns = aggregate.get("return").and_then(RawValue::as_map);
+    let returns = returns.ok_or("there is no map of returns")?;
+    let mut brought = aggregate
+        .get("load")
+        .and_then(RawValue::as_map)
+        .filter(|load| !load.is_empty())
+        .map(|load| job_of(load, &jid, syndic, services));
+    for (name, item) in returns.iter() {
+        let one = of_minion(aggregate, name, item, &jid, syndic, services);
+        match one {
+            Ok(mut one) => {
+                // The store takes the first one.
+                if let Some(job) = brought.take() {
+                    one.job = job;
+                }
+                stored.push(one);
+            }
+            Err(reason) => {
+                services.metrics.refuse("return");
+                complain!(services, minion = %syndic, %jid, reason, "return of a syndic dropped");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn of_minion(
+    aggregate: &MapView,
+    name: &RawValue,
+    item: &RawValue,
+    jid: &Jid,
+    syndic: &MinionId,
+    services: &Services,
+) -> Result<StoreReturn, &'static str> {
+    let minion = name.as_str().and_then(|name| MinionId::parse(name).ok());
+    let minion = minion.ok_or("it names no minion")?;
+    if !syndics::may_speak_for(syndic, &minion, services) {
+        return Err("it is in the name of a minion of this master's own");
+    }
+    let item = item.as_map().ok_or("it is no map")?;
+    let mut load = load_of(aggregate, &item, &minion, jid)?;
+    is_acceptable(&load, services)?;
+    let mut kept = return_::kept(&mut load, minion, jid.clone(), jid.as_str(), services)?;
+    kept.forwarded = true;
+    Ok(kept)
+}
+
+/// The load that the minion itself would have sent, as stock puts it together. What the minion says
+/// of job and id does not count: it was said to another master.
+fn load_of(
+    aggregate: &MapView,
+    item: &MapView,
+    minion: &MinionId,
+    jid: &Jid,
+) -> Result<MapView, &'static str> {
+    if !item.contains("return") {
+        return Err("it has no \"return\"");
+    }
+    let text = |text: &str| RawValue::pack(&text.into(), Dialect::Raw);
+    let mut load = MapView::default();
+    load.insert("jid", text(jid.as_str()));
+    load.insert("id", text(minion.as_str()));
+    for (name, value) in item.iter() {
+        if let Some(name) = name.as_str().filter(|name| !["jid", "id"].contains(name)) {
+            load.insert(name, value.clone());
+        }
+    }
+    for name in COMMON {
+        if let Some(value) = aggregate.get(name) {
+            load.insert(name, value.clone());
+        }
+    }
+    Ok(load)
+}
+
+/// Stock looks for the key of the minion among its own, where it is not, so no signature fits.
+fn is_acceptable(load: &MapView, services: &Services) -> Result<(), &'static str> {
+    let config = &services.config;
+    match load.contains("sig") {
+        false if config.require_minion_sign_messages => {
+            Err("it is not signed, and require_minion_sign_messages is on")
+        }
+        true if config.drop_messages_signature_fail => Err("its signature cannot be checked here"),
+        _ => Ok(()),
+    }
+}
+
+/// The job that a syndic brings along, for when it is not known here: one of the master below.
+fn job_of(mut load: MapView, jid: &Jid, syndic: &MinionId, services: &Services) -> JobRecord {
+    let minions = load.remove("Minions");
+    let minions = minions.as_ref().and_then(RawValue::as_array);
+    let minions = minions.iter().flatten().filter_map(RawValue::as_str);
+    let minions = minions.filter_map(|name| MinionId::parse(name).ok());
+    let minions = minions.filter(|minion| syndics::may_speak_for(syndic, minion, services));
+    let tgt = load.get("tgt").map(RawValue::decode).unwrap_or(Value::Nil);
+    let tgt_type = load.get("tgt_type").map(RawValue::decode);
+    let target = targets::of_load(&tgt, tgt_type.as_ref(), services.config.salt_compat);
+    JobRecord {
+        jid: jid.clone(),
+        created: services.clock.unix_micros(),
+        user: load.str("user").unwrap_or_default().to_owned(),
+        fun: return_::fun_text(&load),
+        tgt: target.map(|target| target.to_string()).unwrap_or_default(),
+        tgt_type: load.str("tgt_type").unwrap_or("glob").to_owned(),
+        minions: minions.collect(),
+        nocache: false,
+        load: Packed::new(load.pack_bin_dialect()),
+    }
+}

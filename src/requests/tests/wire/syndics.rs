@@ -1,0 +1,359 @@
+//! What a syndic sends and is sent: `_syndic_return`, its events, and publications that go through
+//! it.
+
+use saltern_model::MinionId;
+use saltern_requests::{About, Effect, Leaves, NO_ANSWER, Outcome, StartJob, StoreReturn};
+use saltern_wire::msgpack::{Dialect, Encoder, Value};
+
+use crate::client::{Load, Minion, clear};
+use crate::site::{Site, data, decode, events, names, tags};
+
+const JID: &str = "20260102030405060708";
+const ABOVE: &str = "order_masters: True\n";
+
+fn list(texts: &[&str]) -> Value {
+    Value::Array(texts.iter().map(|text| Value::from(*text)).collect())
+}
+
+/// What stock's syndic sends of one leaf.
+fn one(retcode: i64) -> Value {
+    Value::map([
+        ("return", Value::from("pong")),
+        ("retcode", retcode.into()),
+        ("success", true.into()),
+        ("fun_args", list(&[])),
+    ])
+}
+
+/// An aggregate of one job, as stock's syndic puts it together.
+fn aggregate(returns: &[(&str, Value)], load: Value) -> Load {
+    let returns = returns.iter().cloned();
+    Load::new()
+        .set("id", "relay")
+        .set("jid", JID)
+        .set("fun", "test.ping")
+        .set("arg", Value::Nil)
+        .set("tgt", Value::Nil)
+        .set("tgt_type", Value::Nil)
+        .set("load", load)
+        .set("return", Value::map(returns))
+        .set("master_id", "upper")
+}
+
+fn request(syndic: &Minion, aggregates: Vec<Load>) -> Load {
+    let aggregates = aggregates.into_iter().map(Load::value).collect();
+    syndic
+        .load("_syndic_return")
+        .set("load", Value::Array(aggregates))
+}
+
+fn ask(site: &Site, syndic: &Minion, load: Load) -> Outcome {
+    let outcome = site.ask(syndic.sealed(load, 3));
+    assert_eq!(syndic.open(&outcome.reply, 3), Value::Nil);
+    outcome
+}
+
+fn stored(outcome: &Outcome) -> Vec<&StoreReturn> {
+    let effects = outcome.effects.iter();
+    let stored = effects.map(|effect| match effect {
+        Effect::StoreReturn(stored) => &**stored,
+        _ => panic!("returns are stored, and nothing else"),
+    });
+    stored.collect()
+}
+
+fn ids(names: &[&str]) -> Vec<MinionId> {
+    names
+        .iter()
+        .map(|id| MinionId::parse(id).unwrap())
+        .collect()
+}
+
+#[test]
+fn each_leaf_returns_as_if_it_were_here_and_the_first_brings_the_job() {
+    let site = Site::new(ABOVE);
+    let relay = Minion::signed_in(&site, "relay");
+    let load = Load::new()
+        .set("fun", "test.ping")
+        .set("tgt", list(&["a", "b", "c"]))
+        .set("tgt_type", "list")
+        .set("user", "somebody")
+        .set("Minions", list(&["a", "b", "c", "../x"]));
+    let returns = [("a", one(0)), ("b", one(3))];
+    let outcome = ask(
+        &site,
+        &relay,
+        request(&relay, vec![aggregate(&returns, load.value())]),
+    );
+    assert_eq!(decode(&outcome.reply_if_not_stored), NO_ANSWER.into());
+    let kept = stored(&outcome);
+    let records = kept.iter().map(|one| {
+        let record = &one.record;
+        (record.jid.as_str(), record.minion.as_str(), record.retcode)
+    });
+    assert_eq!(records.collect::<Vec<_>>(), [(JID, "a", 0), (JID, "b", 3)]);
+    assert!(
+        kept.iter()
+            .all(|one| one.forwarded && one.keep && !one.standalone)
+    );
+    let job = &kept[0].job;
+    assert_eq!(
+        (job.user.as_str(), job.fun.as_str(), job.tgt.as_str()),
+        ("somebody", "test.ping", "a,b,c")
+    );
+    assert_eq!(job.minions, ids(&["a", "b", "c"]));
+    assert_eq!(decode(job.load.bytes()).get("Minions"), None);
+    assert_eq!(
+        tags(&outcome),
+        [
+            format!("salt/job/{JID}/ret/a"),
+            format!("salt/job/{JID}/ret/b")
+        ]
+    );
+    let order = [
+        "jid",
+        "id",
+        "return",
+        "retcode",
+        "success",
+        "fun_args",
+        "master_id",
+        "fun",
+    ];
+    assert_eq!(names(&data(&events(&outcome)[1])), order, "as stock");
+    assert!(site.path("cache/syndics/relay").exists());
+    assert!(!site.path("cache/syndics/a").exists());
+}
+
+#[test]
+fn old_syndics_send_one_job_and_it_is_the_request() {
+    let site = Site::new(ABOVE);
+    let relay = Minion::signed_in(&site, "relay");
+    let load = relay
+        .load("_syndic_return")
+        .set("jid", JID)
+        .set("fun", "test.ping")
+        .set("load", Value::map([("fun", "test.ping")]))
+        .set("return", Value::map([("a", one(0))]));
+    assert_eq!(stored(&ask(&site, &relay, load)).len(), 1);
+}
+
+#[test]
+fn a_syndic_speaks_for_nobody_whose_key_is_here() {
+    let site = Site::new(ABOVE);
+    let relay = Minion::signed_in(&site, "relay");
+    site.accept("mine", "minion");
+    let returns = [
+        ("mine", one(0)),
+        ("relay", one(0)),
+        ("a/../b", one(0)),
+        ("a", Value::from("no map")),
+        ("b", Value::map([("retcode", 0_i64)])),
+    ];
+    let outcome = ask(
+        &site,
+        &relay,
+        request(&relay, vec![aggregate(&returns, Value::Nil)]),
+    );
+    let minions = stored(&outcome)
+        .into_iter()
+        .map(|one| one.record.minion.as_str());
+    assert_eq!(
+        minions.collect::<Vec<_>>(),
+        ["relay"],
+        "its own name is its own"
+    );
+    assert_eq!(site.refused(), 4);
+    let lenient = Site::new("order_masters: True\nsaltern_strict_minion_events: False\n");
+    let relay = Minion::signed_in(&lenient, "relay");
+    lenient.accept("mine", "minion");
+    let outcome = ask(
+        &lenient,
+        &relay,
+        request(&relay, vec![aggregate(&[("mine", one(0))], Value::Nil)]),
+    );
+    assert_eq!(stored(&outcome).len(), 1);
+}
+
+#[test]
+fn what_no_syndic_may_send_is_dropped() {
+    let with = |options: &str, change: &dyn Fn(Load) -> Load| {
+        let site = Site::new(options);
+        let relay = Minion::signed_in(&site, "relay");
+        let aggregate = change(aggregate(&[("a", one(0))], Value::Nil));
+        let outcome = ask(&site, &relay, request(&relay, vec![aggregate]));
+        (stored(&outcome).len(), site.refused())
+    };
+    let same = |load: Load| load;
+    assert_eq!(with(ABOVE, &same), (1, 0));
+    assert_eq!(with("", &same), (0, 1), "there are no syndics here");
+    assert_eq!(with(ABOVE, &|load| load.without("jid")), (0, 1));
+    assert_eq!(with(ABOVE, &|load| load.set("jid", "req")), (0, 1));
+    assert_eq!(
+        with(ABOVE, &|load| load.set("return", list(&["a"]))),
+        (0, 1)
+    );
+    let signed = format!("{ABOVE}require_minion_sign_messages: True\n");
+    assert_eq!(with(&signed, &same), (0, 1));
+    let checked = format!("{ABOVE}drop_messages_signature_fail: True\n");
+    assert_eq!(with(&checked, &|load| load.set("sig", "x")), (0, 1));
+}
+
+fn event(tag: &str, data: Load) -> Value {
+    Load::new().set("tag", tag).set("data", data).value()
+}
+
+#[test]
+fn a_syndic_tells_of_its_minions_before_it_is_answered() {
+    let announced = |options: &str, pretag: &str| {
+        let site = Site::new(options);
+        let relay = Minion::signed_in(&site, "relay");
+        site.accept("mine", "minion");
+        let minions = |names: &[&str]| Load::new().set("minions", list(names));
+        let other = "20260102030405060709";
+        let items = vec![
+            event(JID, minions(&["b", "a"])),
+            event(
+                &format!("salt/job/{JID}/new"),
+                minions(&["b", "mine"]).set("jid", JID),
+            ),
+            event(&format!("syndic/low/{JID}"), minions(&["c", "../d"])),
+            event(other, minions(&[])),
+            event("salt/auth", Load::new().set("id", "a")),
+            event("my/tag", minions(&["e"])),
+        ];
+        let load = relay
+            .load("_minion_event")
+            .set("pretag", pretag)
+            .set("events", Value::Array(items));
+        let outcome = ask(&site, &relay, load);
+        let leaves = outcome.effects.iter().find_map(|effect| match effect {
+            Effect::ExpectLeaves(leaves) => Some(leaves.clone()),
+            _ => None,
+        });
+        let is_known = site.path("cache/syndics/relay").exists();
+        (leaves, tags(&outcome), is_known)
+    };
+    let (leaves, told, is_known) = announced(ABOVE, "syndic/relay");
+    let expected = Leaves {
+        jid: saltern_model::Jid::parse(JID).unwrap(),
+        syndic: MinionId::parse("relay").unwrap(),
+        minions: ids(&["a", "b", "c"]),
+    };
+    assert_eq!(leaves, Some(vec![expected]));
+    assert!(is_known);
+    for tag in [
+        JID,
+        &format!("syndic/relay/{JID}"),
+        &format!("syndic/relay/syndic/low/{JID}"),
+    ] {
+        assert!(told.iter().any(|told| told == tag), "{tag} in {told:?}");
+    }
+    assert!(told.contains(&"syndic/relay/salt/auth".to_owned()));
+    assert!(
+        !told.contains(&"salt/auth".to_owned()),
+        "reactors act on it"
+    );
+    for (options, pretag) in [("", "syndic/relay"), (ABOVE, "syndic/other"), (ABOVE, "x")] {
+        let (leaves, _, is_known) = announced(options, pretag);
+        assert_eq!((leaves, is_known), (None, false), "{options} {pretag}");
+    }
+}
+
+/// What stock's `LocalClient` sends above syndics.
+fn publish(site: &Site) -> Load {
+    Load::new()
+        .set("cmd", "publish")
+        .set("tgt", "*")
+        .set("fun", "test.ping")
+        .set("arg", Value::Array(Vec::new()))
+        .set("key", site.services.users.key("root").unwrap().expose())
+        .set("tgt_type", "glob")
+        .set("ret", "")
+        .set("jid", JID)
+        .set("user", "root")
+        .set("to", 5_i64)
+}
+
+fn started(outcome: &Outcome) -> &StartJob {
+    match outcome.effects.as_slice() {
+        [Effect::StartJob(job)] => job,
+        _ => panic!("one job is started"),
+    }
+}
+
+/// The load as the minions get it, without the serial.
+fn sent(start: &StartJob) -> Value {
+    let mut packed = Vec::new();
+    Encoder::new(&mut packed, Dialect::Raw).map(start.publication.entries);
+    packed.extend_from_slice(&start.publication.packed);
+    decode(&packed)
+}
+
+#[test]
+fn above_syndics_a_job_goes_out_though_nobody_here_is_meant() {
+    let site = Site::new(ABOVE);
+    let relay = Minion::signed_in(&site, "relay");
+    ask(
+        &site,
+        &relay,
+        relay
+            .load("_minion_event")
+            .set("data", "Syndic relay started")
+            .set("tag", "salt/syndic/relay/start"),
+    );
+    site.accept("mine", "minion");
+    let outcome = site.ask(clear(publish(&site), 3));
+    assert_eq!(
+        started(&outcome).job.minions,
+        ids(&["mine"]),
+        "a syndic is no minion"
+    );
+    let load = sent(started(&outcome));
+    assert_eq!(load.get("to"), Some(&5_i64.into()));
+    assert_eq!(load.get("auth_list"), Some(&list(&[])));
+    let outcome = site.ask(clear(publish(&site).set("tgt", "leaf"), 3));
+    assert!(started(&outcome).job.minions.is_empty());
+    let poll = publish(&site)
+        .set("fun", "saltutil.find_job")
+        .set("tgt", list(&["leaf", "relay", "mine"]))
+        .set("tgt_type", "list")
+        .set("arg", list(&["20260102030405060701"]));
+    let outcome = site.ask(clear(poll, 3));
+    let start = started(&outcome);
+    assert!(matches!(start.about, Some(About::Running(_))));
+    assert_eq!(
+        start.job.minions,
+        ids(&["leaf", "mine"]),
+        "who is asked for by name"
+    );
+}
+
+#[test]
+fn only_with_the_masters_own_key_a_list_of_rights_goes_on() {
+    let site = Site::new("order_masters: True\npublisher_acl: {root: [.*], nobody: [.*]}\n");
+    site.accept("mine", "minion");
+    let rights = Value::Array(vec![Value::map([("mine*", list(&["test.*"]))])]);
+    let kwargs = Load::new().set("auth_list", rights.clone());
+    let keyed = |user: &str| {
+        let key = site.services.users.key(user).unwrap().expose().to_owned();
+        let load = publish(&site)
+            .set("key", key.as_str())
+            .set("kwargs", kwargs.clone());
+        site.ask(clear(load, 3))
+    };
+    let own = keyed(&site.services.config.user.clone());
+    let own = started(&own);
+    assert_eq!(sent(own).get("auth_list"), Some(&rights));
+    let again = saltern_requests::publication_again(&own.job, &site.services).unwrap();
+    assert_eq!(
+        again.packed, own.publication.packed,
+        "also when it is sent again"
+    );
+    let other = keyed("nobody");
+    assert_eq!(sent(started(&other)).get("auth_list"), Some(&list(&[])));
+    let none = publish(&site).set("kwargs", Load::new().set("auth_list", list(&[])));
+    let outcome = site.ask(clear(none, 3));
+    let stored = decode(started(&outcome).job.load.bytes());
+    assert_eq!(stored.get("kwargs"), Some(&Load::new().value()), "as stock");
+}

@@ -1,0 +1,151 @@
+//! Trees of masters with stock's `salt-syndic` between them: who stands above and who below may be
+//! ours or stock's. 3006 and 3007 only: the syndic of 3008.3 stalls even between masters of its own.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+use saltern_tests::site::{Failure, MinionKind, SOON};
+use saltern_tests::{Config, Release, Server, Site, TestResult};
+
+const SYNDIC: &str = "relay";
+const STOCK: &str = "leaf-stock";
+const NATIVE: &str = "leaf-native";
+
+fn above(config: &mut Config) {
+    config
+        .set("order_masters", "True")
+        .set("auto_accept", "True")
+        .set("syndic_wait", 3)
+        .set("timeout", 3)
+        .set("gather_job_timeout", 3);
+}
+
+fn below(config: &mut Config) {
+    config.set("auto_accept", "True");
+}
+
+/// What our masters say of the options of this file.
+fn as_written(site: &mut Site) {
+    site.announce("auto_accept: every new minion is accepted");
+    site.announce("order_masters: every minion may return");
+}
+
+/// Two leaves below a master, a syndic beside that, and a master above.
+fn two_levels(
+    top: Server,
+    low: Server,
+    scenario: impl FnOnce(&mut Site, &mut Site) -> Result<()>,
+) -> TestResult {
+    Site::run(top, above, |top| {
+        as_written(top);
+        let below = Site::run(low, below, |low| {
+            as_written(low);
+            low.start_minion(STOCK, MinionKind::Stock(Release::V3008))?;
+            low.start_minion(NATIVE, MinionKind::Native)?;
+            for leaf in [STOCK, NATIVE] {
+                low.wait_started(leaf)?;
+            }
+            let _syndic = low.start_syndic(SYNDIC, low.server().release(), &[top])?;
+            scenario(top, low)
+        });
+        below.map_err(Failure::into_error)
+    })
+}
+
+/// What `salt` says above, and what there is to be heard of it: tags with the jid left out.
+fn seen_from_above(top: &mut Site) -> Result<BTreeSet<String>> {
+    top.step("everybody");
+    let mark = top.events().mark();
+    let run = top.salt(&["*", "test.ping"])?;
+    run.expect_code(0)?;
+    for leaf in [STOCK, NATIVE] {
+        run.expect_text(&format!("{leaf}:\n    True"))?;
+    }
+    ensure!(!run.stdout.contains("did not return"), "{run}");
+    ensure!(!run.stdout.contains(SYNDIC), "{run}");
+    let events = top.events().since(mark);
+    let new = events.iter().find(|event| event.tag.ends_with("/new"));
+    let jid = new.and_then(|event| event.data["jid"].as_str());
+    let jid = jid.unwrap_or_default().to_owned();
+    let of_job = events.iter().filter(|event| event.tag.contains(&jid));
+    let tags = of_job.map(|event| event.tag.replace(&jid, "JID")).collect();
+
+    top.step("one by name");
+    let run = top.salt(&[STOCK, "test.echo", "hello"])?;
+    run.expect_code(0)?;
+    run.expect_stdout(&format!("{STOCK}:\n    hello"))?;
+
+    top.step("one that fails");
+    let run = top.salt(&["-L", &format!("{STOCK},{NATIVE}"), "cmd.run", "exit 3"])?;
+    run.expect_code(1)?;
+
+    top.step("a job that outlives the patience of the command line");
+    let run = top.salt(&["-t", "3", "*", "cmd.run", "sleep 14; echo done"])?;
+    run.expect_code(0)?;
+    for leaf in [STOCK, NATIVE] {
+        run.expect_text(&format!("{leaf}:\n    done"))?;
+    }
+
+    top.step("the job cache above");
+    let run = top.salt_run(&["jobs.lookup_jid", &jid])?;
+    for leaf in [STOCK, NATIVE] {
+        run.expect_text(&format!("{leaf}:"))?;
+    }
+    Ok(tags)
+}
+
+/// The same above a master of stock's or of ours; what is told of a job is what stock tells.
+fn as_stock(release: Release, top_is_ours: bool, low_is_ours: bool) -> TestResult {
+    let server = |is_ours| match is_ours {
+        true => Server::Saltern(release),
+        false => Server::Stock(release),
+    };
+    two_levels(server(top_is_ours), server(low_is_ours), |top, _| {
+        let tags = seen_from_above(top)?;
+        let expected = ["JID", "salt/job/JID/new", "syndic/relay/JID"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain([STOCK, NATIVE].map(|leaf| format!("salt/job/JID/ret/{leaf}")));
+        for tag in expected {
+            ensure!(tags.contains(&tag), "{tag} is missing in {tags:#?}");
+        }
+        let of_stock = |tag: &String| !tag.contains("saltern/");
+        let known = [
+            "JID",
+            "salt/job/JID/new",
+            "salt/job/JID/publish",
+            "syndic/relay/JID",
+        ];
+        let is_known = |tag: &&String| {
+            known.contains(&tag.as_str()) || tag.starts_with("salt/job/JID/ret/leaf-")
+        };
+        let others: Vec<&String> = tags
+            .iter()
+            .filter(|tag| of_stock(tag))
+            .filter(|tag| !is_known(tag))
+            .collect();
+        ensure!(others.is_empty(), "{others:?}");
+        top.events().tag("salt/syndic/relay/start", SOON)?;
+        Ok(())
+    })
+}
+
+#[test]
+fn stock_above_stock_3006() -> TestResult {
+    as_stock(Release::V3006, false, false)
+}
+
+#[test]
+fn ours_above_stock_3006() -> TestResult {
+    as_stock(Release::V3006, true, false)
+}
+
+#[test]
+fn stock_above_ours_3006() -> TestResult {
+    as_stock(Release::V3006, false, true)
+}
+
+#[test]
+fn ours_above_ours_3007() -> TestResult {
+    as_stock(Release::V3007, true, true)
+}

@@ -1,0 +1,63 @@
+//! Stock's `salt-syndic` beside the master of a site, with the masters above it.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::config::Config;
+use crate::process::Daemon;
+use crate::release::Release;
+use crate::site::{SOON, Site, user};
+
+impl Site {
+    /// Starts a stock syndic with this id beside the site's master, below the masters of `above`,
+    /// which must accept its key by themselves, and waits until all of them have heard that it is
+    /// there. Options of the syndic are options of the site's master (`syndic_mode`).
+    ///
+    /// # Errors
+    /// When it is not there in time.
+    pub fn start_syndic(&mut self, id: &str, release: Release, above: &[&Site]) -> Result<Daemon> {
+        let masters: Vec<String> = above
+            .iter()
+            .map(|site| format!("\"127.0.0.1:{}\"", site.ret_port()))
+            .collect();
+        let root = self.path("syndic").display().to_string();
+        let log = self.path("log/syndic").display().to_string();
+        self.config()
+            .set("syndic_master", format!("[{}]", masters.join(", ")))
+            .set("syndic_log_file", &log)
+            .set("syndic_pidfile", format!("{root}/syndic.pid"));
+        self.write_config()?;
+        let mut config = Config::default();
+        config
+            .set("id", id)
+            .set("user", user())
+            .set("root_dir", &root)
+            .set("pki_dir", format!("{root}/pki"))
+            .set("sock_dir", format!("{root}/run"))
+            // The value that means: the port that each master names (`salt/channel/client.py`).
+            .set("publish_port", 4506)
+            .set("acceptance_wait_time", 1)
+            .set("acceptance_wait_time_max", 1)
+            .set("random_reauth_delay", 0)
+            .set("recon_default", 100)
+            .set("recon_max", 500)
+            .set("recon_randomize", "False")
+            .set("return_retry_timer", 1)
+            .set("return_retry_timer_max", 2)
+            .set("enable_fqdns_grains", "False")
+            .set("enable_gpu_grains", "False");
+        config.write(&self.path("conf/minion"))?;
+        let marks: Vec<usize> = above.iter().map(|site| site.events().mark()).collect();
+        let mut command = Command::new(release.program("salt-syndic"));
+        command.arg("-c").arg(self.path("conf"));
+        let daemon = Daemon::start(id, &mut command, &self.path("log/syndic.out"))?;
+        let tag = format!("salt/syndic/{id}/start");
+        for (site, mark) in above.iter().zip(marks) {
+            let what = format!("the syndic {id} to start");
+            site.events()
+                .find_since(mark, &what, SOON, |event| (event.tag == tag).then_some(()))?;
+        }
+        Ok(daemon)
+    }
+}
