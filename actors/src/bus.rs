@@ -85,6 +85,13 @@ pub struct Newcomer {
 }
 
 impl Newcomer {
+    /// How many frames wait for this listener; nothing when it is gone.
+    pub(crate) fn waiting(&self) -> Option<usize> {
+        let subscriber = self.subscriber.upgrade()?;
+        let waiting = subscriber.queue.lock().frames.len();
+        Some(waiting)
+    }
+
     /// Queues events for this listener behind what it has already, if it is still there.
     pub(crate) fn tell(&self, events: impl IntoIterator<Item = Event>) {
         let (Some(bus), Some(subscriber)) = (self.bus.upgrade(), self.subscriber.upgrade()) else {

@@ -18,6 +18,7 @@ mod news;
 mod notes;
 mod outside;
 mod questions;
+mod recall;
 mod rounds;
 
 use std::sync::Arc;
@@ -40,6 +41,7 @@ use self::moment::Moment;
 use self::news::News;
 use self::notes::Notes;
 use self::outside::{Around, find_job_return};
+use self::recall::Recall;
 use crate::answer::Answer;
 use crate::batches::BatchFeed;
 use crate::job_ends::JobEnds;
@@ -89,6 +91,8 @@ pub(crate) struct JobTracker {
     started: Instant,
     /// Jobs that have left, to be written.
     departures: Vec<Write>,
+    /// What listeners that come soon after the start are told again.
+    recall: Option<Recall>,
     /// When the machine wants to be woken.
     wake: Option<(Moment, SpawnHandle)>,
 }
@@ -108,6 +112,7 @@ impl Child for JobTracker {
             known: KnownJobs::default(),
             started: Instant::now(),
             departures: Vec::new(),
+            recall: Recall::at_start(&seed.reader, &*seed.outside),
             wake: None,
         }
     }
@@ -652,10 +657,11 @@ impl Handler<Departed> for JobTracker {
 impl Handler<Greet> for JobTracker {
     type Result = ();
 
-    fn handle(&mut self, Greet(newcomer): Greet, _: &mut Self::Context) {
+    fn handle(&mut self, Greet(newcomer): Greet, context: &mut Self::Context) {
         let stamp = self.seed.outside.stamp();
         let states = self.machine.overviews(MOST_STATES).into_iter();
         newcomer.tell(states.map(|overview| News::State(overview).event(&stamp)));
+        self.recall(newcomer, context);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use saltern_tests::site::{Failure, MinionKind, SOON};
-use saltern_tests::{Config, Release, Server, Site, TestResult};
+use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
 
 const SYNDIC: &str = "relay";
 const STOCK: &str = "leaf-stock";
@@ -148,4 +148,117 @@ fn stock_above_ours_3006() -> TestResult {
 #[test]
 fn ours_above_ours_3007() -> TestResult {
     as_stock(Release::V3007, true, true)
+}
+
+/// Three masters above each other, ours, with leaves of stock below the lowest and a fleet below the
+/// one in the middle.
+fn three_levels(
+    release: Release,
+    scenario: impl FnOnce(&mut Site, &mut Site, &mut Site) -> Result<()>,
+) -> TestResult {
+    let server = Server::Saltern(release);
+    Site::run(server, above, |top| {
+        as_written(top);
+        let middle = Site::run(server, above, |middle| {
+            as_written(middle);
+            let lowest = Site::run(server, below, |low| {
+                as_written(low);
+                for (leaf, release) in [(LEAF_A, Release::V3006), (LEAF_B, Release::V3007)] {
+                    low.start_minion(leaf, MinionKind::Stock(release))?;
+                }
+                for leaf in [LEAF_A, LEAF_B] {
+                    low.wait_started(leaf)?;
+                }
+                let _upper = middle.start_syndic("relay-middle", release, &[top])?;
+                let _lower = low.start_syndic("relay-low", release, &[middle])?;
+                scenario(top, middle, low)
+            });
+            lowest.map_err(Failure::into_error)
+        });
+        middle.map_err(Failure::into_error)
+    })
+}
+
+const LEAF_A: &str = "leaf-a";
+const LEAF_B: &str = "leaf-b";
+const FLEET: usize = 40;
+
+fn killed_in_the_middle(release: Release) -> TestResult {
+    three_levels(release, |top, middle, _low| {
+        let fleet = middle.start_fleet("fleet", FLEET, &[])?;
+        let mut leaves: BTreeSet<String> = (0..FLEET).map(|n| format!("fleet-{n}")).collect();
+        leaves.extend([LEAF_A, LEAF_B].map(str::to_owned));
+
+        top.step("everybody, over both levels");
+        let run = top.salt(&["--out", "json", "--static", "*", "test.ping"])?;
+        run.expect_code(0)?;
+        let answers: serde_json::Value = serde_json::from_str(&run.stdout)?;
+        let answered = answers.as_object().into_iter().flatten();
+        let answered: BTreeSet<String> = answered.map(|(id, _)| id.clone()).collect();
+        ensure!(answered == leaves, "{run}");
+
+        top.step("the master in the middle is killed while the leaves are at work");
+        let done = top.path("done");
+        std::fs::create_dir(&done)?;
+        let work = format!(
+            "sleep 4; mktemp -p {} > /dev/null; echo done",
+            done.display()
+        );
+        let mark = top.events().mark();
+        top.salt(&["--async", "*", "cmd.run", &work])?;
+        let jid = new_jid(top, mark)?;
+        for name in ["relay-middle", "relay-middle/syndic/relay-low"] {
+            let tag = format!("syndic/{name}/{jid}");
+            top.events()
+                .find_since(mark, &tag, SOON, |event| (event.tag == tag).then_some(()))?;
+        }
+        middle.kill_master();
+
+        top.step("it comes back when all of them are done, and have nobody to tell");
+        wait_until("all leaves to be done", SOON, || {
+            let count = std::fs::read_dir(&done).map_or(0, Iterator::count);
+            (count == leaves.len()).then_some(())
+        })?;
+        middle.start_master()?;
+
+        top.step("every return arrives, each once, and the job is complete");
+        let tag = format!("saltern/job/{jid}/finished");
+        let end = top.events().find_since(mark, &tag, SOON * 2, |event| {
+            (event.tag == tag).then(|| event.data.clone())
+        })?;
+        ensure!(end["state"] == "complete", "{end}");
+        let returned = end["returned"].as_array().into_iter().flatten();
+        let returned: BTreeSet<String> = returned
+            .filter_map(|id| id.as_str().map(str::to_owned))
+            .collect();
+        ensure!(returned == leaves, "{returned:?}");
+        let run = top.salt_run(&["--out", "json", "jobs.lookup_jid", &jid, "missing=True"])?;
+        let found: serde_json::Value = serde_json::from_str(&run.stdout)?;
+        let found = found.as_object().into_iter().flatten();
+        for (leaf, said) in found {
+            ensure!(leaves.remove(leaf) && said == "done", "{leaf}: {said}");
+        }
+        ensure!(leaves.is_empty(), "{leaves:?}");
+        fleet.stop()?;
+        Ok(())
+    })
+}
+
+/// The jid of the job that was announced after the mark.
+fn new_jid(site: &Site, mark: usize) -> Result<String> {
+    site.events().find_since(mark, "a new job", SOON, |event| {
+        let is_new = event.tag.starts_with("salt/job/") && event.tag.ends_with("/new");
+        let jid = event.data["jid"].as_str().filter(|_| is_new);
+        jid.map(str::to_owned)
+    })
+}
+
+#[test]
+fn the_master_in_the_middle_of_three_is_killed_3006() -> TestResult {
+    killed_in_the_middle(Release::V3006)
+}
+
+#[test]
+fn the_master_in_the_middle_of_three_is_killed_3007() -> TestResult {
+    killed_in_the_middle(Release::V3007)
 }

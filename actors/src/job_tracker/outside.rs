@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_model::{Absence, Event, Jid, JobRecord, MinionId, Packed, Standing, Tag, stamp};
-use saltern_requests::{Publication, Services, probe, publication_again};
+use saltern_requests::{Publication, Services, announced_again, probe, publication_again};
 use saltern_wire::msgpack::{Dialect, Encoder};
 
 use super::machine::{Rules, World};
@@ -31,6 +31,11 @@ pub(crate) trait Outside: Send + Sync {
     fn probe(&self, probe: &Jid, minions: Vec<MinionId>) -> Publication;
     /// The load of a stored job once more; `None` when it cannot be made.
     fn again(&self, job: &JobRecord) -> Option<Publication>;
+    /// How many of the youngest jobs and returns a syndic beside this master may have missed while
+    /// the master was away; 0 where there is none.
+    fn recalled(&self) -> usize;
+    /// The events with which a stored job began.
+    fn announced(&self, job: &JobRecord) -> Vec<Event>;
 }
 
 /// The rest of the master, and the batches.
@@ -130,6 +135,17 @@ impl Outside for Services {
 
     fn again(&self, job: &JobRecord) -> Option<Publication> {
         publication_again(job, self)
+    }
+
+    fn recalled(&self) -> usize {
+        match self.site.has_syndic {
+            true => self.config.saltern_event_queue_length,
+            false => 0,
+        }
+    }
+
+    fn announced(&self, job: &JobRecord) -> Vec<Event> {
+        announced_again(job, self)
     }
 }
 

@@ -74,7 +74,18 @@ impl Outside for Still {
     fn again(&self, job: &JobRecord) -> Option<Publication> {
         (job.fun != "no.load").then(|| self.probe(&job.jid, job.minions.clone()))
     }
+
+    fn recalled(&self) -> usize {
+        RECALLED
+    }
+
+    fn announced(&self, job: &JobRecord) -> Vec<Event> {
+        vec![event(&format!("again/{}", job.jid))]
+    }
 }
+
+/// How many jobs and returns are told again after a start.
+const RECALLED: usize = 3;
 
 /// How long a client waits for an answer.
 const GATHER: Duration = Duration::from_secs(10);

@@ -79,7 +79,7 @@ pub use outcome::{
     PeerRun, PeerRunWork, ProbeAnswer, Publication, Ran, Run, RunWork, StartJob, StoreReturn,
     Topics, Victims,
 };
-pub use publish_again::publication_again;
+pub use publish_again::{announced_again, publication_again};
 pub use registration::registered_minion;
 pub use reply::NO_ANSWER;
 pub use saltern_content::git::{Cancel, Fetch};

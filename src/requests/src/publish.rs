@@ -394,10 +394,25 @@ fn announcement(
     entries: &[(Value, Value)],
     services: &Services,
 ) -> Vec<Event> {
-    let compat = services.config.salt_compat;
+    let mut events = beginning(load, jid, minions, missing, services);
+    if services.config.salt_compat > Compat::V3006 {
+        let whole = entries.to_vec();
+        events.push(event_data::event(services, Tag::job_publish(jid), whole));
+    }
+    events
+}
+
+/// What is told of a job that begins, but for its load.
+pub(crate) fn beginning(
+    load: &Value,
+    jid: &Jid,
+    minions: &Value,
+    missing: &Value,
+    services: &Services,
+) -> Vec<Event> {
     let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
     let mut events = Vec::new();
-    if compat < Compat::V3008 {
+    if services.config.salt_compat < Compat::V3008 {
         let who = fields([("minions", minions.clone())]);
         events.push(event_data::event(services, Tag::bare_jid(jid), who));
     }
@@ -416,10 +431,6 @@ fn announcement(
         ("missing", missing.clone()),
     ]);
     events.push(event_data::event(services, Tag::job_new(jid), new));
-    if compat > Compat::V3006 {
-        let whole = entries.to_vec();
-        events.push(event_data::event(services, Tag::job_publish(jid), whole));
-    }
     events
 }
 

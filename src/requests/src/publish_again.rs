@@ -1,10 +1,11 @@
-//! Sending a stored job out once more, after a restart: it may never have left.
+//! Sending a stored job out once more, after a restart: it may never have left. And telling of it
+//! once more: a syndic beside this master may not have heard of it.
 //!
 //! Minions that had it ignore it: each remembers the last jids that it saw
 //! (`minion_jid_queue_hwm` in `salt/minion.py`).
 
-use saltern_model::JobRecord;
-use saltern_wire::msgpack::decode_exact;
+use saltern_model::{Event, JobRecord};
+use saltern_wire::msgpack::{Value, decode_exact};
 
 use crate::envelope::LOAD_LIMITS;
 use crate::outcome::Publication;
@@ -23,4 +24,16 @@ pub fn publication_again(job: &JobRecord, services: &Services) -> Option<Publica
         &job.minions,
         services,
     ))
+}
+
+/// The events by which it was told that the job begins, with all minions that it expects by now.
+/// None for what is no load of a publication.
+pub fn announced_again(job: &JobRecord, services: &Services) -> Vec<Event> {
+    let Ok(load) = decode_exact(job.load.bytes(), &LOAD_LIMITS) else {
+        return Vec::new();
+    };
+    let minions = job.minions.iter().map(|id| id.as_str().into());
+    let minions = Value::Array(minions.collect());
+    let missing = Value::Array(Vec::new());
+    publish::beginning(&load, &job.jid, &minions, &missing, services)
 }

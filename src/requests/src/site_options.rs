@@ -53,6 +53,8 @@ pub struct SiteOptions {
     /// With `order_masters`, `syndic_wait`: how long syndics have to say which minions of theirs have
     /// a job; else zero.
     pub leaves_wait: Duration,
+    /// `syndic_master`: a syndic beside this master tells a master above what it hears on the bus.
+    pub has_syndic: bool,
     /// `runner_returns`: calls of runner functions are kept like jobs.
     pub runner_returns: bool,
     /// `peer`: which minions may publish what.
@@ -115,6 +117,7 @@ impl SiteOptions {
                 ),
                 false => Duration::ZERO,
             },
+            has_syndic: is_on("syndic_master"),
             runner_returns: is_on_by_default("runner_returns"),
             peers: PeerRules::new(rules(config, "peer")),
             peer_runs: PeerRunRules::new(rules(config, "peer_run")),
