@@ -2,10 +2,12 @@
 //! ours or stock's. 3006 and 3007 only: the syndic of 3008.3 stalls even between masters of its own.
 
 use std::collections::BTreeSet;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 
 use anyhow::{Result, ensure};
 use saltern_tests::site::{Failure, MinionKind, SOON};
-use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
+use saltern_tests::{Config, Event, Release, Server, Site, TestResult, wait_until};
 
 const SYNDIC: &str = "relay";
 const STOCK: &str = "leaf-stock";
@@ -261,4 +263,68 @@ fn the_master_in_the_middle_of_three_is_killed_3006() -> TestResult {
 #[test]
 fn the_master_in_the_middle_of_three_is_killed_3007() -> TestResult {
     killed_in_the_middle(Release::V3007)
+}
+
+/// One master below two, whose syndic sends what it hears to both (`sync`), or to the one that asked
+/// only (`cluster`).
+fn two_above(release: Release, others: Server, mode: &'static str) -> TestResult {
+    let named = |config: &mut Config| {
+        above(config);
+        // The name under which the syndic knows it, so that it returns to who has asked.
+        let port = config.get("ret_port").unwrap_or_default();
+        let name = format!("\"127.0.0.1:{port}\"");
+        config.set("master_id", name);
+    };
+    Site::run(Server::Saltern(release), named, |first| {
+        as_written(first);
+        let second = Site::prepared(others, named, |second| {
+            as_written(second);
+            // A minion that knows several masters knows one key (`syndic_master.pub`).
+            DirBuilder::new().mode(0o700).create(second.path("pki"))?;
+            for name in ["pki/master.pem", "pki/master.pub"] {
+                std::fs::copy(first.path(name), second.path(name))?;
+            }
+            second.start_master()?;
+            let configure = |config: &mut Config| {
+                below(config);
+                config.set("syndic_mode", mode);
+            };
+            let low = Site::run(Server::Saltern(release), configure, |low| {
+                as_written(low);
+                low.start_minion(STOCK, MinionKind::Stock(release))?;
+                low.start_minion(NATIVE, MinionKind::Native)?;
+                for leaf in [STOCK, NATIVE] {
+                    low.wait_started(leaf)?;
+                }
+                let _syndic = low.start_syndic(SYNDIC, release, &[first, second])?;
+                for (asking, other) in [(&*first, &*second), (&*second, &*first)] {
+                    asking.step("one of the two asks, and the answers are told to it");
+                    let (mark, other_mark) = (asking.events().mark(), other.events().mark());
+                    let run = asking.salt(&["*", "test.ping"])?;
+                    run.expect_code(0)?;
+                    for leaf in [STOCK, NATIVE] {
+                        run.expect_text(&format!("{leaf}:\n    True"))?;
+                    }
+                    let jid = new_jid(asking, mark)?;
+                    let returned = format!("salt/job/{jid}/ret/");
+                    let to_other = other.events().since(other_mark);
+                    let is_its = |event: &Event| event.tag.starts_with(&returned);
+                    ensure!(!to_other.iter().any(is_its), "{to_other:?}");
+                }
+                Ok(())
+            });
+            low.map_err(Failure::into_error)
+        });
+        second.map_err(Failure::into_error)
+    })
+}
+
+#[test]
+fn two_masters_of_ours_above_3006() -> TestResult {
+    two_above(Release::V3006, Server::Saltern(Release::V3006), "sync")
+}
+
+#[test]
+fn one_of_ours_and_one_of_stock_above_3007() -> TestResult {
+    two_above(Release::V3007, Server::Stock(Release::V3007), "cluster")
 }

@@ -61,6 +61,8 @@ pub struct StoreOptions {
     pub client_acl_verify: bool,
     /// Whether users other than the master's own may use it (`external_auth` is not empty).
     pub external_auth: bool,
+    /// Whether a syndic is beside the master (`syndic_master`).
+    pub has_syndic: bool,
     /// The hash that spreads job directories (`hash_type`).
     pub hash_type: String,
     /// Whether `endtime` is written (`job_cache_store_endtime`).
@@ -93,6 +95,7 @@ impl StoreOptions {
             acl_users: Vec::new(),
             client_acl_verify: true,
             external_auth: false,
+            has_syndic: false,
             hash_type: "sha256".to_owned(),
             store_endtime: false,
             mirror: MirrorMode::Full,
@@ -151,6 +154,9 @@ impl From<&MasterConfig> for StoreOptions {
             acl_users: names("publisher_acl"),
             client_acl_verify: flag("client_acl_verify", true),
             external_auth: !names("external_auth").is_empty(),
+            has_syndic: config
+                .raw("syndic_master")
+                .is_some_and(|node| node.is_truthy()),
             hash_type: config.hash_type.name().to_owned(),
             store_endtime: config.job_cache_store_endtime,
             mirror: config.local_cache_mirror.into(),

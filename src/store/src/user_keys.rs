@@ -3,7 +3,9 @@
 //! `cachedir/.<user>_key`, readable by that user only: for the user the master runs as, for the one
 //! of the configuration, and for each name in `publisher_acl`. 3006 makes new ones at every start,
 //! 3007 and 3008 keep what is there (`salt/daemons/masterapi.py`, `access_keys`, `mk_key`;
-//! `salt/auth/__init__.py`, `authenticate_key`). What a user may do is decided above this crate.
+//! `salt/auth/__init__.py`, `authenticate_key`). Beside a syndic they are always kept: it reads the
+//! key when it starts, and with a new one its jobs are refused until somebody starts it again. What a
+//! user may do is decided above this crate.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -156,8 +158,8 @@ fn add(
         Err(error) => return Err(error),
     };
     let kept = match options.compat {
-        Compat::V3006 => None,
-        Compat::V3007 | Compat::V3008 => kept_key(&path)?,
+        Compat::V3006 if !options.has_syndic => None,
+        Compat::V3006 | Compat::V3007 | Compat::V3008 => kept_key(&path)?,
     };
     let key = match kept {
         Some(key) => key,

@@ -391,16 +391,21 @@ mod users {
     }
 
     #[test]
-    fn only_3006_makes_new_keys_at_every_start() {
-        for compat in Compat::ALL {
-            let (_dir, options) = place(compat);
+    fn only_3006_makes_new_keys_at_every_start_and_not_beside_a_syndic() {
+        for (compat, has_syndic) in Compat::ALL
+            .into_iter()
+            .flat_map(|c| [(c, false), (c, true)])
+        {
+            let (_dir, mut options) = place(compat);
+            options.has_syndic = has_syndic;
             let path = options.cachedir.join(".root_key");
             UserKeys::with_options(&options).expect("keys");
             let first = text(&path);
             assert_eq!(first.len(), 76);
             assert_eq!(mode(&path), 0o600);
             UserKeys::with_options(&options).expect("keys");
-            assert_eq!(text(&path) != first, compat == Compat::V3006, "{compat}");
+            let is_new = compat == Compat::V3006 && !has_syndic;
+            assert_eq!(text(&path) != first, is_new, "{compat} {has_syndic}");
         }
     }
 
