@@ -27,8 +27,5 @@ mod shortage;
 mod syndic;
 mod targets;
 mod torn;
-<<<<<<< ours
-mod wheels;
-=======
 mod transports;
->>>>>>> theirs
+mod wheels;
