@@ -1,6 +1,7 @@
 //! The end-to-end tests: stock Salt 3006.28, 3007.15 and 3008.3 against our master, and, for what
 //! both can do, against stock's own master as the oracle. The harness is `saltern_tests`.
 
+mod access;
 mod api;
 mod bad_input;
 mod batch;

@@ -1,0 +1,266 @@
+//! Users other than the master's own: stock's command lines of each line log in by file and by PAM,
+//! get tokens, and run what their rules allow, against stock's master and against ours. What they
+//! print and how they end is compared.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use saltern_tests::site::{Failure, MinionKind, SOON};
+use saltern_tests::{Config, Release, Run, Server, Site, TestResult, run};
+
+#[test]
+fn users_of_3006_are_told_apart() -> TestResult {
+    Ok(compare(Release::V3006)?)
+}
+
+#[test]
+fn users_of_3007_are_told_apart() -> TestResult {
+    Ok(compare(Release::V3007)?)
+}
+
+#[test]
+fn users_of_3008_are_told_apart() -> TestResult {
+    Ok(compare(Release::V3008)?)
+}
+
+const ANA: &[&str] = &["-a", "file", "--username", "ana", "--password", "secret"];
+const WRONG: &[&str] = &["-a", "file", "--username", "ana", "--password", "guess"];
+const LIM: &[&str] = &["-a", "file", "--username", "lim", "--password", "limited"];
+const NOBODY: &[&str] = &["-a", "file", "--username", "carl", "--password", "secret"];
+const NO_BACKEND: &[&str] = &["-a", "auto", "--username", "ana", "--password", "secret"];
+const PIA: &[&str] = &["-a", "pam", "--username", "pia", "--password", "secret"];
+const PIA_WRONG: &[&str] = &["-a", "pam", "--username", "pia", "--password", "guess"];
+/// Whom PAM knows, and whose account it does not let in.
+const LOCKED: &[&str] = &["-a", "pam", "--username", "locked", "--password", "secret"];
+const TOKEN: &[&str] = &["-T"];
+
+/// The commands: the program, who asks, and for what.
+const COMMANDS: &[(&str, &[&[&str]], &[&str])] = &[
+    ("salt", &[ANA], &["m1", "test.ping"]),
+    (
+        "salt",
+        &[ANA],
+        &["m1", "test.ping,test.version", ",", "--out=json"],
+    ),
+    ("salt", &[ANA], &["m1", "grains.get", "id"]),
+    ("salt", &[ANA], &["m1", "cmd.run", "id"]),
+    ("salt", &[ANA], &["m1", "test.echo", "good"]),
+    ("salt", &[ANA], &["nobody", "test.ping"]),
+    ("salt", &[WRONG], &["m1", "test.ping"]),
+    ("salt", &[NOBODY], &["m1", "test.ping"]),
+    ("salt", &[NO_BACKEND], &["m1", "test.ping"]),
+    ("salt", &[LIM], &["m1", "test.echo", "allowed"]),
+    ("salt", &[LIM], &["m1", "test.echo", "other"]),
+    ("salt", &[LIM], &["m1", "test.ping"]),
+    ("salt", &[TOKEN, ANA], &["m1", "test.ping"]),
+    ("salt", &[TOKEN, LIM], &["m1", "test.ping"]),
+    ("salt", &[TOKEN, WRONG], &["m1", "test.ping"]),
+    ("salt", &[PIA], &["m1", "test.ping"]),
+    ("salt", &[PIA_WRONG], &["m1", "test.ping"]),
+    ("salt", &[LOCKED], &["m1", "test.ping"]),
+    (
+        "salt-run",
+        &[ANA],
+        &["jobs.lookup_jid", "20200101000000000000"],
+    ),
+    (
+        "salt-run",
+        &[WRONG],
+        &["jobs.lookup_jid", "20200101000000000000"],
+    ),
+    (
+        "salt-run",
+        &[LIM],
+        &["jobs.lookup_jid", "20200101000000000000"],
+    ),
+];
+
+/// By `sudo`: the user, and for what. `publisher_acl` limits them with `sudo_acl`.
+const BY_SUDO: &[(&str, &[&str])] = &[
+    ("sue", &["m1", "test.ping"]),
+    ("sue", &["m1", "grains.get", "id"]),
+    ("stranger", &["m1", "test.ping"]),
+];
+
+/// What must have been served.
+const SERVED: &[&str] = &[
+    "$ salt -a file --username ana --password secret m1 test.ping",
+    "$ salt -a file --username lim --password limited m1 test.echo allowed",
+    "$ salt -T -a file --username ana --password secret m1 test.ping",
+    "$ salt -a pam --username pia --password secret m1 test.ping",
+    "$ salt-run -a file --username ana --password secret jobs.lookup_jid",
+    "$ sudo of sue: salt m1 test.ping",
+];
+
+fn compare(release: Release) -> Result<()> {
+    let service = PamService::install()?;
+    let mut transcripts = Vec::new();
+    for server in [Server::Stock(release), Server::Saltern(release)] {
+        let configure = |config: &mut Config| configure(config, release, &service);
+        Site::run(server, configure, |site| {
+            transcripts.push(transcript(site)?);
+            Ok(())
+        })
+        .map_err(Failure::into_error)?;
+    }
+    let [stock, ours] = <[Vec<String>; 2]>::try_from(transcripts)
+        .map_err(|_| anyhow::anyhow!("two transcripts were made"))?;
+    let pairs = stock.iter().zip(&ours);
+    let different = pairs.filter(|(stock, ours)| stock != ours);
+    let different: Vec<String> = different
+        .map(|(stock, ours)| format!("===== stock\n{stock}\n===== ours\n{ours}"))
+        .collect();
+    ensure!(different.is_empty(), "{}", different.join("\n"));
+    // So that two refusals of everything are not taken for agreement.
+    for served in SERVED {
+        let mut entries = ours.iter().filter(|entry| entry.starts_with(served));
+        let is_served = entries.any(|entry| entry.contains("exit code Some(0)"));
+        ensure!(is_served, "not served: {served}\n{}", ours.join("\n"));
+    }
+    Ok(())
+}
+
+fn configure(config: &mut Config, release: Release, service: &PamService) {
+    let root = config.get("root_dir").unwrap_or_default().to_owned();
+    let users = format!("{root}/users");
+    std::fs::write(&users, "ana:secret\nlim:limited\n").expect("the site has a directory");
+    let argument = "{test.echo: {args: ['^allowed$']}}";
+    config
+        .set("gather_job_timeout", 2)
+        .set(
+            "external_auth",
+            format!(
+                "{{file: {{'^filename': {users}, ana: ['test.*', '@runner', '@wheel'], \
+                 lim: [{{'m*': [{argument}]}}]}}, pam: {{pia: ['test.*'], locked: ['.*']}}}}"
+            ),
+        )
+        .set("publisher_acl", "{sue: ['test.*']}")
+        .set("client_acl_verify", false)
+        .set("sudo_acl", true)
+        .set("publisher_acl_blacklist", "{modules: ['cmd.*']}")
+        .set("auth.pam.service", &service.name)
+        .set("auth.pam.python", python_for_pam(&root, release))
+        .set("token_file", format!("{root}/token"));
+}
+
+/// A program that runs stock's Python with its packages: stock's master follows links, and would
+/// start the Python that the virtual environment was made from.
+fn python_for_pam(root: &str, release: Release) -> String {
+    let path = format!("{root}/python");
+    let python = release.program("python");
+    let text = format!("#!/bin/sh\nexec {} \"$@\"\n", python.display());
+    std::fs::write(&path, text).expect("the site has a directory");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
+        .expect("a file of our own");
+    path
+}
+
+/// What the commands printed and how they ended.
+fn transcript(site: &mut Site) -> Result<Vec<String>> {
+    // Every refusal is a line, as with stock.
+    site.announce("request refused");
+    site.bring_up(&[("m1", MinionKind::Stock(site.server().release()))])?;
+    let mut out = Vec::new();
+    for (program, who, what) in COMMANDS {
+        let words = who.concat();
+        let words = [words.as_slice(), what].concat();
+        let done = run(&mut site.stock_command(program, &words), SOON * 2)?;
+        out.push(shown(&done, &format!("{program} {}", words.join(" "))));
+        tokens_are_private(&site.path("cache/tokens"))?;
+    }
+    for (user, what) in BY_SUDO {
+        let mut command = site.stock_command("salt", what);
+        let done = run(command.env("SUDO_USER", user), SOON * 2)?;
+        out.push(shown(
+            &done,
+            &format!("sudo of {user}: salt {}", what.join(" ")),
+        ));
+    }
+    Ok(out)
+}
+
+/// The tokens that there are lie in files of the master's user alone.
+fn tokens_are_private(dir: &Path) -> Result<()> {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return Ok(());
+    };
+    for entry in entries {
+        let entry = entry?;
+        let mode = entry.metadata()?.permissions().mode() & 0o7777;
+        ensure!(
+            mode == 0o600,
+            "{} has mode {mode:o}",
+            entry.path().display()
+        );
+    }
+    Ok(())
+}
+
+/// A command, without what differs from run to run: the remarks of Python about objects that were
+/// not closed.
+fn shown(run: &Run, command: &str) -> String {
+    let plain = |text: &str| {
+        let lines = text.lines().filter(|line| !line.contains("``destroy()``"));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    format!(
+        "$ {command}\nexit code {:?}\n{}\n--- stderr\n{}",
+        run.code,
+        plain(&run.stdout),
+        plain(&run.stderr)
+    )
+}
+
+/// A service of the system's PAM that exists for this test only: it asks a program that knows `pia`
+/// and `locked`, and lets only `pia` in. PAM looks for its services in one directory, so this takes
+/// root, as the containers of CI are run by.
+struct PamService {
+    name: String,
+    file: PathBuf,
+    _program: tempfile::TempDir,
+}
+
+impl PamService {
+    fn install() -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let program = dir.path().join("check");
+        std::fs::write(
+            &program,
+            "#!/bin/sh\n\
+             case \"$PAM_TYPE/$PAM_USER\" in\n\
+             auth/pia|auth/locked) [ \"$(tr -d '\\0')\" = secret ] ;;\n\
+             account/pia) exit 0 ;;\n\
+             *) exit 1 ;;\n\
+             esac\n",
+        )?;
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
+        let unique = dir.path().file_name().and_then(|name| name.to_str());
+        let name = format!("saltern-test{}", unique.context("a name")?.to_lowercase());
+        let file = Path::new("/etc/pam.d").join(&name);
+        let program = program.display();
+        std::fs::write(
+            &file,
+            format!(
+                "auth required pam_exec.so quiet expose_authtok {program}\n\
+                 account required pam_exec.so quiet {program}\n"
+            ),
+        )
+        .context(
+            "this test makes a service of the system's PAM, which takes root and \"/etc/pam.d\"",
+        )?;
+        Ok(Self {
+            name,
+            file,
+            _program: dir,
+        })
+    }
+}
+
+impl Drop for PamService {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.file) {
+            eprintln!("\"{}\" stays behind: {error}", self.file.display());
+        }
+    }
+}
