@@ -10,8 +10,6 @@
 //! # Where this differs from stock, and why
 //! - Of several functions in one job every one must be allowed. Stock lets all of them through when
 //!   one is (`test.ping,cmd.run`).
-//! - A rule for minions does not hold of a job that means nobody and goes out all the same, under
-//!   `order_masters`: stock sends it to the syndics (CVE-2022-22941).
 //! - A rule for minions is resolved without greed: a minion about which nothing is known is in no
 //!   subnet.
 //! - Arguments are sorted by name and place as the minion sorts them before they are looked at:
@@ -66,8 +64,6 @@ pub struct AskedJob<'a> {
     pub arguments: &'a Value,
     /// The minions that the target means.
     pub minions: &'a [MinionId],
-    /// Whether the job goes out even if it means nobody (`order_masters`).
-    pub goes_to_nobody: bool,
 }
 
 /// Which functions of the master a call is about.
@@ -377,8 +373,11 @@ fn covers(
     if target.starts_with('@') {
         return false;
     }
+    // Nobody is covered by everything, as in stock. What goes to syndics all the same, under
+    // `order_masters`, carries the rules along, and each master below asks them of its own minions
+    // (CVE-2022-22941).
     if job.minions.is_empty() {
-        return !job.goes_to_nobody;
+        return true;
     }
     let mut covered = minions_of(target);
     covered.sort_unstable();
@@ -420,5 +419,7 @@ impl PublisherAcl {
     }
 }
 
+#[cfg(test)]
+mod stock;
 #[cfg(test)]
 mod tests;

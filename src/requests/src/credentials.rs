@@ -279,7 +279,6 @@ impl Sender {
             functions,
             arguments: load.get("arg").unwrap_or(&Value::Nil),
             minions,
-            goes_to_nobody: services.site.order_masters,
         };
         let minions_of = |target: &str| targets::of_rule(services, target);
         services.acl.allows_job(rules, &job, minions_of)

@@ -159,7 +159,6 @@ impl Wish {
             functions: &self.functions,
             arguments: &arguments,
             minions: &self.resolved.minions,
-            goes_to_nobody: false,
         };
         let rules = services.site.peers.rules_of(minion);
         let minions_of = |target: &str| targets::of_rule(services, target);

@@ -44,7 +44,6 @@ fn allows(rules: &Rules, asked: &Asked<'_>) -> bool {
         functions: &functions,
         arguments: &asked.arguments,
         minions: &ids(asked.minions),
-        goes_to_nobody: false,
     };
     Acl::default().allows_job(rules, &job, minions_of)
 }
@@ -113,22 +112,6 @@ fn every_function_of_a_job_must_be_allowed() {
             minions: &["web1"],
         };
         assert_eq!(allows(&rules, &asked), expected, "{functions:?}");
-    }
-}
-
-#[test]
-fn a_job_for_nobody_is_covered_only_where_it_goes_nowhere() {
-    let functions = ["cmd.run".to_owned()];
-    let rules = rules(vec![one("web*", list(&["cmd.run"]))]);
-    for goes_to_nobody in [false, true] {
-        let job = AskedJob {
-            functions: &functions,
-            arguments: &list(&[]),
-            minions: &[],
-            goes_to_nobody,
-        };
-        let allowed = Acl::default().allows_job(&rules, &job, minions_of);
-        assert_eq!(allowed, !goes_to_nobody);
     }
 }
 
