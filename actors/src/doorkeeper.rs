@@ -125,3 +125,6 @@ impl Doorkeeper {
             .saturating_sub(took)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -151,3 +151,78 @@ impl Logins {
         Some((login, turn))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use saltern_requests::{Handled, LoginEnd, Outcome};
+    use tokio::task::JoinHandle;
+
+    use super::*;
+    use crate::testing::{Port, in_system};
+
+    const BUSY: &[u8] = b"too many";
+
+    async fn push(logins: &Logins, port: &mut Port, last: u8) -> JoinHandle<Bytes> {
+        let (request, reply) = port.ask(b"log in").await;
+        let log_in = LogIn::new(IpAddr::from([10, 0, 0, last]), || LoginEnd {
+            handled: Handled {
+                outcome: Outcome::reply("done"),
+                command: "publish",
+                minion: None,
+            },
+            is_refused: false,
+        });
+        let answer = Answer::without_place(request.reply, Bytes::from_static(BUSY));
+        logins.push(Login { log_in, answer });
+        reply
+    }
+
+    #[test]
+    fn addresses_take_turns() {
+        in_system(async {
+            let logins = Logins::new(&Registry::new());
+            let mut port = Port::open();
+            let mut replies = Vec::new();
+            for last in [1, 1, 1, 2, 3, 2] {
+                replies.push(push(&logins, &mut port, last).await);
+            }
+            let mut order = Vec::new();
+            while let Some((login, _turn)) = logins.pop() {
+                let IpAddr::V4(address) = login.log_in.from() else {
+                    panic!("an address of the test");
+                };
+                order.push(address.octets()[3]);
+            }
+            assert_eq!(order, [1, 2, 3, 1, 2, 1]);
+            assert_eq!(logins.waiting.get(), 0);
+            assert!(logins.lines.lock().by_address.is_empty());
+        });
+    }
+
+    #[test]
+    fn an_address_has_a_few_under_way_and_keeps_nobody_else_out() {
+        in_system(async {
+            let logins = Logins::new(&Registry::new());
+            let mut port = Port::open();
+            let mut replies = Vec::new();
+            for _ in 0..MOST_OF_ADDRESS {
+                replies.push(push(&logins, &mut port, 1).await);
+            }
+            let refused = push(&logins, &mut port, 1).await;
+            assert_eq!(refused.await.unwrap(), BUSY);
+            assert_eq!(logins.shed.get(), 1);
+            replies.push(push(&logins, &mut port, 2).await);
+            // One that is asked about, or not answered yet, still counts.
+            let (login, turn) = logins.pop().unwrap();
+            drop(login);
+            let refused = push(&logins, &mut port, 1).await;
+            assert_eq!(refused.await.unwrap(), BUSY);
+            drop(turn);
+            replies.push(push(&logins, &mut port, 1).await);
+            assert_eq!(logins.shed.get(), 2);
+            let all = usize::try_from(logins.waiting.get()).unwrap();
+            assert_eq!(all, MOST_OF_ADDRESS + 1);
+        });
+    }
+}

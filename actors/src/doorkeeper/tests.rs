@@ -1,0 +1,165 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use bytes::Bytes;
+use saltern_base::metrics::Registry;
+use saltern_requests::{Handled, LogIn, LoginEnd, Outcome};
+use saltern_supervise::{ChildSpec, Placement, Tree};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::answer::Answer;
+use crate::logins::Login;
+use crate::render_queue::RenderQueue;
+use crate::runner::{RunMetrics, RunQueue};
+use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
+
+const BUSY: &[u8] = b"too many";
+
+struct Place {
+    logins: Arc<Logins>,
+    sinks: Sinks,
+    tree: Tree,
+    port: Port,
+    fired: tokio::sync::mpsc::UnboundedReceiver<crate::messages::Fire>,
+}
+
+fn address(last: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))
+}
+
+fn end(reply: &'static str, is_refused: bool) -> LoginEnd {
+    LoginEnd {
+        handled: Handled {
+            outcome: Outcome::reply(reply).and_fire(event("told")),
+            command: "publish",
+            minion: None,
+        },
+        is_refused,
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        let registry = Registry::new();
+        let logins = Logins::new(&registry);
+        let (bus, fired) = recorder();
+        let sinks = Sinks {
+            begin_job: recorder().0,
+            begin_batch: recorder().0,
+            take_return: recorder().0,
+            take_leaves: recorder().0,
+            take_answer: recorder().0,
+            peer_desk: recorder().0,
+            bus,
+            renderings: RenderQueue::new(10, &registry),
+            runs: RunQueue::new("users", &RunMetrics::new(&registry)),
+            logins: logins.clone(),
+        };
+        Self {
+            logins,
+            sinks,
+            tree: tree(&registry),
+            port: Port::open(),
+            fired,
+        }
+    }
+
+    /// A doorkeeper, on a thread of its own or here, where the test's time is.
+    fn start(&self, placement: Option<Placement>) {
+        let seed = Seed {
+            logins: self.logins.clone(),
+            sinks: self.sinks.clone(),
+        };
+        let spec = ChildSpec::permanent();
+        let spec = match placement {
+            Some(placement) => spec.on(placement),
+            None => spec,
+        };
+        let doorkeeper = self.tree.root().start_child::<Doorkeeper>(spec, seed, 0);
+        self.logins.set_doorkeepers(vec![doorkeeper.recipient()]);
+    }
+
+    /// A log-in from an address, and the answer to come.
+    async fn log_in(
+        &mut self,
+        from: IpAddr,
+        work: impl FnOnce() -> LoginEnd + Send + 'static,
+    ) -> JoinHandle<Bytes> {
+        let (request, reply) = self.port.ask(b"log in").await;
+        let answer = Answer::without_place(request.reply, Bytes::from_static(BUSY));
+        let log_in = LogIn::new(from, work);
+        self.logins.push(Login { log_in, answer });
+        reply
+    }
+}
+
+#[test]
+fn who_is_known_is_answered_and_what_follows_is_carried_out() {
+    in_system(async {
+        let mut place = Place::new();
+        // Put in before there is a doorkeeper: one that starts looks.
+        let first = place.log_in(address(1), || end("first", false)).await;
+        place.start(Some(Placement::thread("door")));
+        assert_eq!(first.await.unwrap(), "first");
+        let second = place.log_in(address(1), || end("second", false)).await;
+        assert_eq!(second.await.unwrap(), "second");
+        for _ in 0..2 {
+            assert_eq!(place.fired.recv().await.unwrap().0.len(), 1);
+        }
+        assert!(place.tree.shutdown().await.is_clean());
+    });
+}
+
+#[test]
+fn a_backend_that_panics_costs_its_own_log_in() {
+    in_system(async {
+        let mut place = Place::new();
+        let lost = place.log_in(address(1), || panic!("a backend breaks"));
+        let lost = lost.await;
+        let kept = place.log_in(address(1), || end("kept", false)).await;
+        place.start(Some(Placement::thread("door")));
+        assert_eq!(lost.await.unwrap(), NOT_HANDLED);
+        assert_eq!(kept.await.unwrap(), "kept");
+        assert!(place.tree.shutdown().await.is_clean());
+    });
+}
+
+#[test]
+fn a_refusal_waits_and_keeps_nobody_waiting() {
+    in_system(async {
+        let place = Place::new();
+        // Nobody sits on a socket here: time stands still until everybody waits for a timer.
+        tokio::time::pause();
+        let began = Instant::now();
+        let ask = |is_refused| {
+            let (answer, answered) = Answer::inside();
+            let log_in = LogIn::new(address(1), move || end("done", is_refused));
+            place.logins.push(Login { log_in, answer });
+            answered
+        };
+        let (refused, known) = (ask(true), ask(false));
+        place.start(None);
+        assert!(known.await);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert!(refused.await);
+        let waited = began.elapsed();
+        let (least, most) = (REFUSAL.mul_f64(0.75), REFUSAL.mul_f64(1.26));
+        assert!((least..most).contains(&waited), "{waited:?}");
+        tokio::time::resume();
+        assert!(place.tree.shutdown().await.is_clean());
+    });
+}
+
+#[test]
+fn what_waits_at_the_end_is_told_so() {
+    in_system(async {
+        let mut place = Place::new();
+        let waiting = place.log_in(address(1), || end("done", false)).await;
+        let mut doorkeeper = Doorkeeper::build(&Seed {
+            logins: place.logins.clone(),
+            sinks: place.sinks.clone(),
+        });
+        assert!(doorkeeper.drain(&mut Context::new()).is_none());
+        assert_eq!(waiting.await.unwrap(), BUSY);
+    });
+}
