@@ -255,7 +255,8 @@ fn files_and_pillars(site: &mut Site) -> Result<()> {
     let both = |name: &str| format!("{{base: [{root}/{name}], other: [{root}/{name}-other]}}");
     site.config()
         .set("file_roots", both("salt"))
-        .set("pillar_roots", both("pillar"));
+        .set("pillar_roots", both("pillar"))
+        .set("extension_modules", format!("{root}/cache/extmods"));
     site.write_config()?;
     let write = |name: &str, text: &str| -> Result<()> {
         let path = site.path(name);
@@ -292,7 +293,8 @@ fn modules_are_synced(site: &mut Site) -> Result<()> {
             true => site.saltern(&["run", "--out", "json", "saltutil.sync_all"])?,
             false => site.salt_run(&["saltutil.sync_all", "--out=json"])?,
         };
-        let copied = std::fs::read(extmods.join("modules/sub/deep.py"))?;
+        let copied = std::fs::read(extmods.join("modules/sub/deep.py"))
+            .with_context(|| format!("ours: {is_ours}: {}{}", run.stdout, run.stderr))?;
         ensure!(copied == b"def fun(): return 2\n", "{copied:?}");
         told.push(parsed(&run.stdout)?);
     }

@@ -4,7 +4,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use anyhow::{Context, Result, ensure};
-use saltern_tests::site::{Failure, SOON};
+use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::{Event, Release, Server, Site, TestResult};
 use serde_json::{Value, json};
 
@@ -21,6 +21,31 @@ fn wheels_of_3007_answer_as_stock_does() -> TestResult {
 #[test]
 fn wheels_of_3008_answer_as_stock_does() -> TestResult {
     Ok(compare(Release::V3008)?)
+}
+
+/// Its session ends with its key, whatever else the minion kept.
+#[test]
+fn a_minion_whose_key_a_wheel_deletes_is_refused_with_its_next_message() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |_| {},
+        |site| {
+            site.bring_up(&[("kept", MinionKind::Native), ("gone", MinionKind::Native)])?;
+            // The minion itself would only ask again and again.
+            site.kill_minion("gone");
+            site.announce("gone");
+            let mut session = site.session_of("gone")?;
+            session.send("before")?;
+            let low = json!({"fun": "key.delete", "arg": ["gone"], "kwarg": {}});
+            let answer = site.client()?.call(&json!({ "wheel": low }))?;
+            ensure!(answer["data"]["success"] == true, "{answer}");
+            ensure!(session.send("after").is_err(), "an event got through");
+            site.salt(&["*", "test.ping"])?
+                .expect_code(0)?
+                .expect_stdout("kept:\n    True")?;
+            Ok(())
+        },
+    )
 }
 
 /// Who has which key, as `state/id`, before the first question.

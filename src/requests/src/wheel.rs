@@ -2,8 +2,9 @@
 //! `salt/master.py`, `SyncClientMixin.low` in `salt/client/mixins.py`).
 //!
 //! The client waits for the value, which is found beside the workers. The call is told on the bus:
-//! `salt/wheel/<jid>/new` when it begins, `…/ret` when it is done. 3006 and 3007 tell it twice, once
-//! for the request and once, with another jid, for the call in it. It is not kept in the job cache.
+//! `salt/wheel/<jid>/new` when it begins, `…/ret` when it is done. 3006 and 3007 tell it twice,
+//! once for the request and once, with another jid, for the call in it. It is not kept in the job
+//! cache.
 
 use std::sync::Arc;
 
@@ -37,7 +38,8 @@ pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>)
 /// request; before, the call has a jid of its own and knows of no user.
 ///
 /// Stock's `wheel_async` waits for the events of a jid that the client has made up, and names it in
-/// `__jid__`. 3008 does not listen to that, so that nobody ever answers such a client; here it does.
+/// `__jid__`. 3008 does not listen to that, so that nobody ever answers such a client; here it
+/// does.
 struct ToldAs {
     jid: Jid,
     user: String,

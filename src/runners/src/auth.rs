@@ -4,7 +4,8 @@
 
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, function};
+use crate::call::{Answer, Bound, Function, Parameter, function};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 use Parameter::{Keywords, Needed};
 

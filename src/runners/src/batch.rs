@@ -11,7 +11,8 @@ use saltern_model::Jid;
 use saltern_store::BatchFiles;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 use Parameter::{Needed, Optional};
 

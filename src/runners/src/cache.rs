@@ -12,8 +12,9 @@ use saltern_model::MinionId;
 use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
 use crate::master::Master;
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 use crate::{python, target};
 use Parameter::{Keywords, Needed, Optional};

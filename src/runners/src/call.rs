@@ -5,10 +5,11 @@
 //! `salt/client/mixins.py`).
 
 use saltern_content::files::FilesError;
-use saltern_model::{Jid, MinionId, Tag};
+use saltern_model::Jid;
 use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 
+use crate::notices::Notices;
 use crate::python;
 use crate::registry::Knowledge;
 
@@ -50,7 +51,8 @@ impl Arguments {
     /// Reads them out of the load of a `wheel` (`ClearFuncs.wheel` in `salt/master.py`), where the
     /// named ones stand beside the entries of the request itself.
     ///
-    /// With a token or eauth, `key` and `user` are arguments; without, they are what proves who asks.
+    /// With a token or eauth, `key` and `user` are arguments; without, they are what proves who
+    /// asks.
     pub fn of_wheel(load: &Value) -> Self {
         if load.get("arg").is_some() && load.get("kwarg").is_some() {
             return Self::of_load(load);
@@ -359,78 +361,6 @@ impl<'a> Bound<'a> {
                 Ok(usize::try_from(number).unwrap_or(usize::MAX))
             })
             .transpose()
-    }
-}
-
-/// What a function tells while it runs.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Notice {
-    /// Something for who watches the call: the data of its event `…/progress`.
-    Progress(Value),
-    /// An event of its own.
-    Event(Tag, Value),
-    /// The key that this minion proved itself with is gone: what is kept of it belongs to nobody.
-    KeyGone(MinionId),
-}
-
-/// Takes what a function tells while it runs, and what it has to ask.
-pub struct Notices<'a> {
-    tell: &'a mut dyn FnMut(Notice),
-    left: usize,
-    log_in: Option<&'a dyn Fn(&Value) -> Value>,
-}
-
-impl<'a> Notices<'a> {
-    /// Messages of one call about how far it is; the rest is left out.
-    const MOST: usize = 1_000;
-
-    /// Gives everything to `tell`.
-    pub fn new(tell: &'a mut dyn FnMut(Notice)) -> Self {
-        Self {
-            tell,
-            left: Self::MOST,
-            log_in: None,
-        }
-    }
-
-    /// The same, where users can log in: `log_in` gives a token for a load with what proves a user,
-    /// or an empty text.
-    pub fn with_log_in(self, log_in: &'a dyn Fn(&Value) -> Value) -> Self {
-        Self {
-            log_in: Some(log_in),
-            ..self
-        }
-    }
-
-    /// A message for who watches the call, as many as are worth reading.
-    pub(crate) fn say(&mut self, message: &str) {
-        self.progress(Value::map([("message", message)]));
-    }
-
-    /// The same with data of any form.
-    pub(crate) fn progress(&mut self, data: Value) {
-        if let Some(left) = self.left.checked_sub(1) {
-            self.left = left;
-            (self.tell)(Notice::Progress(data));
-        }
-    }
-
-    /// The token of a user who logs in, or an empty text.
-    pub(crate) fn log_in(&self, load: &Value) -> Answer {
-        let log_in = self.log_in.ok_or_else(|| {
-            RunnerError::Refused("nobody can log in here: ask the master".to_owned())
-        })?;
-        Ok(log_in(load))
-    }
-
-    /// An event of its own.
-    pub(crate) fn fire(&mut self, tag: Tag, data: Value) {
-        (self.tell)(Notice::Event(tag, data));
-    }
-
-    /// See [`Notice::KeyGone`].
-    pub(crate) fn key_gone(&mut self, minion: MinionId) {
-        (self.tell)(Notice::KeyGone(minion));
     }
 }
 

@@ -6,7 +6,8 @@
 use saltern_content::pillar::master_options;
 use saltern_content::render::modules::traverse;
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 use Parameter::{Needed, Optional};
 

@@ -3,7 +3,8 @@
 use saltern_model::Tag;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 use Parameter::{Needed, Optional};
 

@@ -7,7 +7,8 @@
 use saltern_content::files::Chosen;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::notices::Notices;
 use crate::python;
 use crate::registry::Knowledge;
 use Parameter::{Keywords, Optional};

@@ -12,7 +12,8 @@ mod moment;
 use saltern_model::{Jid, MinionId, ReturnRecord};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode_exact};
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 use Parameter::{Needed, Optional};
 

@@ -2,9 +2,9 @@
 //! `jobs.rs`), and one a wheel module below `wheel`.
 //!
 //! A [`Call`] (who asks, which function, with what) becomes a value or an error through [`Runners`]
-//! or [`Wheels`]. What the functions know of the master they get from [`Knowledge`] and from nowhere
-//! else, and what they tell goes into [`Notices`]: nothing here knows actors, sockets or requests.
-//! Who may call what has been decided before.
+//! or [`Wheels`]. What the functions know of the master they get from [`Knowledge`] and from
+//! nowhere else, and what they tell goes into [`Notices`]: nothing here knows actors, sockets or
+//! requests. Who may call what has been decided before.
 //!
 //! A new module is a file with its table of functions, and a line in `registry.rs`.
 //!
@@ -24,6 +24,7 @@ mod jobs;
 mod manage;
 mod master;
 mod mine;
+mod notices;
 mod pillar;
 mod python;
 mod registry;
@@ -35,7 +36,8 @@ mod testing;
 mod wheel;
 
 pub use batch::Batches;
-pub use call::{Arguments, Call, Notice, Notices, RunnerError};
+pub use call::{Arguments, Call, RunnerError};
 pub use fleet::Fleet;
 pub use master::Master;
+pub use notices::{Notice, Notices};
 pub use registry::{Knowledge, Ran, Runners, Wheels};

@@ -11,8 +11,9 @@ use saltern_base::clock::civil;
 use saltern_model::{Absence, MinionId, Standing, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, Work};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError, Work};
 use crate::fleet::Fleet;
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 use crate::{python, target};
 use Parameter::Optional;

@@ -6,8 +6,9 @@ use saltern_content::pillar::PillarRequest;
 use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
 use crate::master::Master;
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 use Parameter::{Keywords, Optional};
 

@@ -10,8 +10,9 @@ use saltern_model::Jid;
 use saltern_store::jobs::JobReader;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Call, Function, Notices, RunnerError};
+use crate::call::{Call, Function, RunnerError};
 use crate::fleet::Fleet;
+use crate::notices::Notices;
 use crate::{
     Batches, Master, auth, batch, cache, config, event, fileserver, git_pillar, jobs, manage, mine,
     pillar, python, saltutil, test, wheel,

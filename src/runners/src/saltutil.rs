@@ -215,12 +215,10 @@ impl Target {
     fn open(knowledge: &Knowledge, form: &str) -> Result<Self, RunnerError> {
         let config = &knowledge.config;
         let configured = config.raw("extension_modules").and_then(Node::as_str);
-        // Stock's default is below `cachedir`, wherever that is.
-        let configured = configured.filter(|_| config.is_written("extension_modules"));
-        let root = match configured.map(Path::new) {
-            None => config.cachedir.join("extmods"),
-            Some(path) if path.starts_with(&config.root_dir) => path.to_path_buf(),
-            Some(path) => config.root_dir.join(path.strip_prefix("/").unwrap_or(path)),
+        // As stock has it: not below `cachedir`, but below `root_dir`, the default too.
+        let root = match Path::new(configured.unwrap_or_default()) {
+            path if path.starts_with(&config.root_dir) => path.to_path_buf(),
+            path => config.root_dir.join(path.strip_prefix("/").unwrap_or(path)),
         };
         let directory = root.join(form);
         files::ensure_dir(&directory, 0o700)?;
@@ -281,9 +279,20 @@ mod tests {
     use super::*;
     use crate::testing::{Named, TestSite, list};
 
+    const EXTMODS: &str = "extension_modules: ROOT/cache/extmods\n";
+
+    #[test]
+    fn by_default_modules_lie_below_the_root() {
+        let site = TestSite::new(Compat::V3008, "");
+        site.write("salt/_sdb/own.py", "one");
+        site.runner_value("saltutil.sync_sdb", &[], &[]);
+        let copied = site.read("var/cache/salt/master/extmods/sdb/own.py");
+        assert_eq!(copied.as_deref(), Some("one"));
+    }
+
     #[test]
     fn modules_are_copied_and_old_ones_removed() {
-        let site = TestSite::new(Compat::V3008, "");
+        let site = TestSite::new(Compat::V3008, EXTMODS);
         site.write("salt/_runners/own.py", "one");
         site.write("salt/_runners/sub/deep.py", "two");
         site.write("salt/_runners/notes.txt", "three");
@@ -312,7 +321,8 @@ mod tests {
     #[test]
     fn everything_is_synced_at_once() {
         for compat in Compat::ALL {
-            let site = TestSite::new(compat, "clean_dynamic_modules: False\n");
+            let options = format!("{EXTMODS}clean_dynamic_modules: False\n");
+            let site = TestSite::new(compat, &options);
             site.write("salt/_proxy/p.py", "one");
             site.write("cache/extmods/proxy/kept.py", "two");
             let all = site.runner_value("saltutil.sync_all", &[], &[]);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use saltern_content::pillar::master_options;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 use Parameter::{Keywords, Optional, Rest};
 

@@ -15,6 +15,7 @@
 
 mod age;
 mod clear;
+mod environments;
 mod known;
 mod memory;
 #[cfg(test)]
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use saltern_config::MasterConfig;
-use saltern_model::{Compat, MinionId, SaltEnv};
+use saltern_model::{Compat, MinionId};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
 pub use known::{Changed, Changes};
@@ -48,10 +49,6 @@ const LIMITS: Limits = Limits {
     bytes: FILE_BYTES,
     ..Limits::WIRE
 };
-
-/// The most environments whose pillars are kept of a minion. It chooses their names, so they could be
-/// any number; nothing but the minion's next request reads them.
-const ENVIRONMENTS: usize = 64;
 
 /// The most functions in one mine.
 pub const MINE_FUNCTIONS: usize = 10_000;
@@ -109,29 +106,6 @@ impl MinionDataStore {
         Ok(read.and_then(|parts| parts.pillar.clone()))
     }
 
-    /// The cached pillar of an environment of its own, which only 3008 keeps apart; without one, or
-    /// before, the cached pillar.
-    ///
-    /// # Errors
-    /// Also when the environment's name cannot be part of a file name.
-    pub fn pillar_of(&self, id: &MinionId, pillarenv: Option<&str>) -> Result<Option<Value>> {
-        let environment = pillarenv.filter(|name| self.has_banks() && !name.is_empty());
-        let Some(environment) = environment else {
-            let pillar = self.pillar(id)?;
-            return Ok(pillar.map(|pillar| pillar.as_ref().clone()));
-        };
-        let name = format!("{}:{environment}.p", id.as_str());
-        let path = files::child(&self.cachedir.join("pillar"), &name)?;
-        let Some(packed) = files::read(&path, FILE_BYTES)? else {
-            return Ok(None);
-        };
-        let value = decode_exact(&packed, &LIMITS).map_err(|_| StoreError::Malformed {
-            path,
-            reason: "it is not msgpack",
-        })?;
-        Ok(Some(value))
-    }
-
     /// The minion's mine: functions and their results.
     pub fn mine(&self, id: &MinionId) -> Result<Option<Arc<Value>>> {
         let read = self.read(id, Bank::Mine)?;
@@ -165,48 +139,6 @@ impl MinionDataStore {
         let pillar = pillar.map_or(Value::Map(Vec::new()), |pillar| pillar.as_ref().clone());
         let data = Value::map([("grains", grains.clone()), ("pillar", pillar)]);
         self.write(id, Bank::Data, &data)
-    }
-
-    /// Keeps grains, and the pillar of an environment of its own (`pillarenv`). 3008 keeps such a
-    /// pillar under a name of its own, where no target finds it, for so many environments of a
-    /// minion; the other versions make no difference.
-    ///
-    /// # Errors
-    /// Also when the environment's name cannot be part of a file name.
-    pub fn store_with_pillarenv(
-        &self,
-        id: &MinionId,
-        grains: &Value,
-        pillar: &Value,
-        pillarenv: &str,
-    ) -> Result<()> {
-        if !self.has_banks() || pillarenv.is_empty() {
-            return self.store_grains_and_pillar(id, grains, pillar);
-        }
-        let dir = self.cachedir.join("pillar");
-        // The branches of git have slashes; stock fails with them.
-        let is_branch = pillarenv.contains('/') && SaltEnv::parse(pillarenv).is_ok();
-        let name = match is_branch {
-            true => None,
-            false => Some(files::child(
-                &dir,
-                &format!("{}:{pillarenv}.p", id.as_str()),
-            )?),
-        };
-        self.load_known()?;
-        let _writing = self.writer(id).lock();
-        self.write(id, Bank::Grains, grains)?;
-        let kept = self.known.read().environments(id);
-        let is_one_too_many =
-            kept.len() >= ENVIRONMENTS && !kept.iter().any(|known| known == pillarenv);
-        let Some(path) = name.filter(|_| !is_one_too_many) else {
-            return Ok(());
-        };
-        files::ensure_dir(&dir, 0o755)?;
-        let packed = encode(pillar, Dialect::Bin);
-        files::write_atomic(&path, &packed, Create::PRIVATE.derived())?;
-        self.known.write().add_environment(id, pillarenv);
-        Ok(())
     }
 
     /// Adds functions to a mine, or with `clear` replaces it (`_mine` in
@@ -488,22 +420,6 @@ impl MinionDataStore {
         })?;
         ids.sort_unstable();
         Ok(ids)
-    }
-
-    /// The pillars of 3008 that lie under `<id>:<pillarenv>`.
-    fn list_environments(&self) -> Result<Vec<(MinionId, String)>> {
-        let mut found = Vec::new();
-        files::each_entry(&self.cachedir.join("pillar"), |name, _| {
-            let parts = name
-                .strip_suffix(".p")
-                .and_then(|stem| stem.split_once(':'));
-            if let Some((id, environment)) = parts
-                && let Ok(id) = MinionId::parse(id)
-            {
-                found.push((id, environment.to_owned()));
-            }
-        })?;
-        Ok(found)
     }
 
     fn writer(&self, id: &MinionId) -> &Mutex<()> {

@@ -1,9 +1,9 @@
 //! The banks of `cachedir` by their names: `cache.store`, `fetch`, `list` and `flush` of the driver
 //! `localfs` (`salt/cache/localfs.py`).
 //!
-//! A bank is a directory, a key a file `<key>.p` in it. Banks and keys are paths that cannot lead out
-//! of `cachedir` ([`Relative`]), and what is no bank in there is out of reach: whoever may call these
-//! functions could take sessions, tokens and jobs otherwise. In stock they reach any file.
+//! A bank is a directory, a key a file `<key>.p` in it. Banks and keys are paths that cannot lead
+//! out of `cachedir` ([`Relative`]), and what is no bank in there is out of reach: whoever may call
+//! these functions could take sessions, tokens and jobs otherwise. In stock they reach any file.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,8 @@ use saltern_store::StoreError;
 use saltern_store::files::{self, Create};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
-use crate::call::{Answer, Bound, Notices, RunnerError};
+use crate::call::{Answer, Bound, RunnerError};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 
 /// The largest file, in bytes.

@@ -7,7 +7,8 @@ use saltern_store::jobs::{JobHead, JobsPage};
 use saltern_wire::msgpack::Value;
 
 use super::{Answer, describe, moment, only_own_cache, tell};
-use crate::call::{Bound, Notices, RunnerError};
+use crate::call::{Bound, RunnerError};
+use crate::notices::Notices;
 use crate::python;
 use crate::registry::Knowledge;
 

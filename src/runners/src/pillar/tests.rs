@@ -44,7 +44,8 @@ fn site(compat: Compat, options: &str) -> TestSite {
     let site = TestSite::with_fleet(compat, options, Arc::new(One));
     site.write(
         "pillar/top.sls",
-        "base:\n  'm*':\n    - match: glob\n    - common\n  'os:Debian':\n    - match: grain\n    - debian\n",
+        "base:\n  'm*':\n    - match: glob\n    - common\n\
+         \x20 'os:Debian':\n    - match: grain\n    - debian\n",
     );
     site.write(
         "pillar/common.sls",

@@ -5,7 +5,8 @@
 
 use saltern_content::pillar::master_options;
 
-use crate::call::{Answer, Bound, Function, Notices, function};
+use crate::call::{Answer, Bound, Function, function};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 
 /// The functions of the module.

@@ -1,9 +1,10 @@
-//! `error.error`: fails on request, to test what becomes of failures. The runner module of that name
-//! is the same (`salt/runners/error.py`, `salt/wheel/error.py`).
+//! `error.error`: fails on request, to test what becomes of failures. The runner module of that
+//! name is the same (`salt/runners/error.py`, `salt/wheel/error.py`).
 
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 use Parameter::Optional;
 

@@ -1,9 +1,9 @@
 //! `key.*`: the keys of minions (`salt/wheel/key.py`, `salt/key.py`).
 //!
-//! The files are the ones that `salt-key` works on. What changes counts with the next message of the
-//! minion: its session ends here, and what is kept of it is forgotten by whoever runs the function
-//! ([`Notice::KeyGone`](crate::Notice)). `key.gen_keys` and `key.gen_signature` are not here: they
-//! write private keys to wherever the caller says.
+//! The files are the ones that `salt-key` works on. What changes counts with the next message of
+//! the minion: its session ends here, and what is kept of it is forgotten by whoever runs the
+//! function ([`Notice::KeyGone`](crate::Notice)). `key.gen_keys` and `key.gen_signature` are not
+//! here: they write private keys to wherever the caller says.
 
 mod change;
 mod listing;
@@ -11,7 +11,8 @@ mod show;
 
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Notices, Parameter, RunnerError, function};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 use Parameter::{Needed, Optional};
 use listing::KeyLists;

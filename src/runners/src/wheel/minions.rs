@@ -1,12 +1,13 @@
 //! `minions.connected` (`salt/wheel/minions.py`).
 //!
-//! Who holds a connection, or may hold one. Stock compares the addresses in cached grains with those
-//! of connections.
+//! Who holds a connection, or may hold one. Stock compares the addresses in cached grains with
+//! those of connections.
 
 use saltern_model::{Target, TargetType};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Notices, function};
+use crate::call::{Answer, Bound, Function, function};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 
 /// The functions of the module.

@@ -1,8 +1,8 @@
 //! `file_roots.*` and `pillar_roots.*`: the files below the roots of environments
 //! (`salt/wheel/file_roots.py`, `salt/wheel/pillar_roots.py`).
 //!
-//! Files are opened by [`Root`] alone: nothing outside a root is read or written, whatever a path or
-//! a link in it says. `pillar_roots.find` and `read` of stock read any file of the machine.
+//! Files are opened by [`Root`] alone: nothing outside a root is read or written, whatever a path
+//! or a link in it says. `pillar_roots.find` and `read` of stock read any file of the machine.
 
 use std::io::{self, Read, Write};
 use std::path::Path;

@@ -8,7 +8,8 @@ use saltern_model::{Compat, MinionId};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tempfile::TempDir;
 
-use super::{Changed, ENVIRONMENTS, LIMITS, MINE_FUNCTIONS, MinionDataStore};
+use super::environments::ENVIRONMENTS;
+use super::{Changed, LIMITS, MINE_FUNCTIONS, MinionDataStore};
 use crate::StoreError;
 use crate::options::StoreOptions;
 

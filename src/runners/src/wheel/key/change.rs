@@ -1,7 +1,8 @@
 //! Functions that change the state of keys, or remove them.
 //!
 //! Stock tells of every key that it changes with an event `salt/key`, whose form is not the same in
-//! all versions, and asks for a new shared key (`rotate_aes_key`) when keys are rejected or deleted.
+//! all versions, and asks for a new shared key (`rotate_aes_key`) when keys are rejected or
+//! deleted.
 
 use saltern_crypto::{PrivateKey, PublicKey, clean_key};
 use saltern_model::{Compat, KeyState, MinionId, Tag};
@@ -10,8 +11,9 @@ use saltern_wire::msgpack::Value;
 
 use super::listing::{KeyLists, of_mapping};
 use super::{patterns, show};
-use crate::call::{Answer, Bound, Notices, RunnerError};
+use crate::call::{Answer, Bound, RunnerError};
 use crate::master::Master;
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 
 type Keys = Vec<(KeyState, MinionId)>;

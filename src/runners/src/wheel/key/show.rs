@@ -7,7 +7,8 @@ use saltern_wire::msgpack::Value;
 
 use super::listing::{KeyLists, LOCAL};
 use super::patterns;
-use crate::call::{Answer, Bound, Notices, RunnerError};
+use crate::call::{Answer, Bound, RunnerError};
+use crate::notices::Notices;
 use crate::registry::Knowledge;
 
 /// A key of 16384 bits has less than 14 KiB of PEM.
