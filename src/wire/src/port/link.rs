@@ -232,16 +232,23 @@ impl Link {
             }
             return Ok(READ_CHUNK);
         }
-        // A large frame: twice what has arrived, never more than was announced.
-        let target = (held + missing).min((2 * held).max(2 * READ_CHUNK));
-        if self.buffer.capacity() < target {
+        // A large frame: twice what has arrived, never more than was announced. Where little is
+        // missing as far as can be told, more may be (TCP says no lengths), so that is not taken
+        // at its word.
+        let announced = match missing > READ_CHUNK {
+            true => held + missing,
+            false => usize::MAX,
+        };
+        let target = announced.min((2 * held).max(2 * READ_CHUNK));
+        if self.buffer.capacity() - held < missing && self.buffer.capacity() < target {
             let units = Budget::units(target).saturating_sub(self.share.units());
             if units > 0 {
                 self.share.add(self.budget.try_take(units).ok_or(units)?);
             }
             self.regrow(target);
         }
-        Ok((self.buffer.capacity() - held).min(missing).min(READ_MOST))
+        let room = self.buffer.capacity() - held;
+        Ok(room.min(missing.max(READ_CHUNK)).min(READ_MOST))
     }
 
     fn regrow(&mut self, capacity: usize) {

@@ -71,6 +71,20 @@ async fn a_large_request_of_a_stranger_is_refused() {
     running.stopped().await;
 }
 
+#[tokio::test]
+async fn many_small_values_cost_no_more_than_one_large_one() {
+    let echo = Arc::new(Echo::default());
+    let running = request_listener_of(Transport::Tcp, None, ReqLimits::default(), echo);
+    let mut client = ReqClient::connect(route(running.addr))
+        .await
+        .expect("connect");
+    // Nothing in it says how long it is; taking it byte by byte would take hours.
+    let body = [b"\xdd\x00\x1c\x00\x00".as_slice(), &vec![7; 0x1c_0000]].concat();
+    let asked = client.request(body.clone().into());
+    assert_eq!(soon("a reply", asked).await.expect("reply"), body);
+    running.stopped().await;
+}
+
 /// Takes for a name what is registered, if it is text.
 struct Names;
 
