@@ -84,6 +84,7 @@ impl Door {
                 kill: crowd.kill.clone(),
                 transport,
                 tls: tls.filter(|_| transport != Transport::ZeroMq),
+                tls_turn: tokio::sync::Mutex::default(),
                 failures: Seldom::every(COMPLAINT),
                 crowd: Arc::clone(&crowd),
             });
@@ -113,6 +114,8 @@ pub(super) struct Gate {
     pub(super) kill: CancellationToken,
     pub(super) transport: Transport,
     tls: Option<Tls>,
+    /// Whose TLS handshake is next.
+    pub(super) tls_turn: tokio::sync::Mutex<()>,
     failures: Seldom,
     crowd: Arc<Crowd>,
 }
@@ -161,7 +164,12 @@ impl Gate {
 
     /// The bytes of a fresh connection, inside TLS where that is spoken.
     pub(super) async fn stream(self: &Arc<Self>, stream: TcpStream) -> Result<Stream, Close> {
-        Stream::open(stream, self.tls.as_ref().map(|tls| &tls.0), self).await
+        Stream::open(
+            stream,
+            self.tls.as_ref().map(|tls| Arc::clone(&tls.0)),
+            self,
+        )
+        .await
     }
 }
 

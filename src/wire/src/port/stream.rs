@@ -13,7 +13,9 @@ use bytes::BytesMut;
 use bytes::buf::Limit;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::server::Acceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::accept::Gate;
@@ -30,13 +32,13 @@ impl Stream {
     /// Completes the TLS handshake, if TLS is asked for, within the time for a handshake.
     pub(super) async fn open(
         stream: TcpStream,
-        tls: Option<&TlsAcceptor>,
+        tls: Option<Arc<ServerConfig>>,
         gate: &Arc<Gate>,
     ) -> Result<Self, Close> {
         let Some(tls) = tls else {
             return Ok(Self::Plain(stream));
         };
-        let accepting = tokio::time::timeout(gate.limits.handshake, tls.accept(stream));
+        let accepting = tokio::time::timeout(gate.limits.handshake, accept(stream, tls, gate));
         let accepted = gate.stop.run_until_cancelled(Box::pin(accepting)).await;
         match accepted {
             None => Err(Close::Shutdown),
@@ -115,6 +117,20 @@ impl Stream {
     pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket().poll_write_ready(cx)
     }
+}
+
+/// The TLS handshake. The signature in it costs about a millisecond, for which a stranger pays
+/// nothing, so handshakes take turns: between two of them everybody else on this thread runs.
+async fn accept(
+    stream: TcpStream,
+    tls: Arc<ServerConfig>,
+    gate: &Gate,
+) -> io::Result<TlsStream<TcpStream>> {
+    let greeted = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+    let turn = gate.tls_turn.lock().await;
+    tokio::task::yield_now().await;
+    drop(turn);
+    greeted.into_stream(tls).await
 }
 
 /// Nobody is woken: whoever finds no room asks [`Stream::poll_writable`] next.

@@ -7,7 +7,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -131,7 +130,7 @@ const TLS12_SUITES: [(&str, SupportedCipherSuite); 6] = {
 
 /// TLS for a listener, ready to be spoken. Cloning shares it.
 #[derive(Clone)]
-pub struct Tls(pub(super) TlsAcceptor);
+pub struct Tls(pub(super) Arc<ServerConfig>);
 
 impl Tls {
     /// Reads and checks everything that `options` name.
@@ -182,7 +181,7 @@ impl Tls {
         // Salt's clients resume nothing, and a store would grow with every stranger.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+        Ok(Self(Arc::new(config)))
     }
 }
 
