@@ -110,6 +110,14 @@ fn spoken(name: TransportName) -> Transport {
     }
 }
 
+/// Looks at the files that `ssl` names, as the start of the master does.
+///
+/// # Errors
+/// What keeps the master from speaking TLS as it is asked to.
+pub fn check_tls(config: &MasterConfig) -> Result<(), TlsError> {
+    config.ssl.as_ref().map_or(Ok(()), |ssl| tls(ssl).map(drop))
+}
+
 fn tls(config: &TlsConfig) -> Result<Tls, TlsError> {
     Tls::new(&TlsOptions {
         certificate: config.certificate.clone(),

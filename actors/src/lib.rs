@@ -43,4 +43,5 @@ mod tree;
 mod upkeep;
 mod window;
 
+pub use doors::check_tls;
 pub use tree::{Master, MasterParts, StartError};

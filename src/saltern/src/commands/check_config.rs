@@ -2,9 +2,9 @@
 //! are wrong, unknown, or not honoured by this release.
 
 use saltern_base::exit::Exit;
-use saltern_config::{Severity, render_findings};
+use saltern_config::{Finding, MasterConfig, Severity, render_findings};
 
-use super::{load_config, say};
+use super::{chain, load_config, say};
 use crate::ConfigArgument;
 
 #[derive(clap::Args)]
@@ -15,10 +15,11 @@ pub(crate) struct Arguments {
 
 /// 0 when the master would start; 64 when it would not.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    let loaded = match load_config(&arguments.config) {
+    let mut loaded = match load_config(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
+    loaded.findings.extend(tls(&loaded.config));
     let found = render_findings(&loaded.findings);
     if found.is_empty() {
         say("The configuration is in order; everything in it is honoured.\n");
@@ -30,4 +31,18 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         .iter()
         .any(|finding| finding.severity == Severity::Error);
     if wrong { Exit::Usage } else { Exit::Ok }
+}
+
+/// What is wrong with the files that `ssl` names: reading the configuration does not open them.
+fn tls(config: &MasterConfig) -> Option<Finding> {
+    let error = saltern_actors::check_tls(config).err()?;
+    let mark = &config.raw("ssl")?.mark;
+    Some(Finding {
+        severity: Severity::Error,
+        file: mark.file.to_string(),
+        line: mark.line,
+        option: "ssl".to_owned(),
+        message: chain(&error),
+        suggestion: None,
+    })
 }
