@@ -165,3 +165,37 @@ impl Answer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOT_HANDLED, Port, in_system};
+
+    /// What the peer hears when the parts of its answer come to these ends: done, failed, dropped.
+    async fn said(ends: &[Option<bool>]) -> Bytes {
+        let mut port = Port::open();
+        let (request, reply) = port.ask(b"x").await;
+        let (done, failed) = (Bytes::from_static(b"done"), Bytes::from_static(b"failed"));
+        let answer = Answer::without_place(request.reply, failed).saying(done);
+        let parts = answer.split(ends.len());
+        assert_eq!(parts.len(), ends.len().max(1));
+        for (part, end) in parts.into_iter().zip(ends) {
+            match end {
+                Some(true) => part.done(),
+                Some(false) => part.failed(),
+                None => drop(part),
+            }
+        }
+        reply.await.unwrap()
+    }
+
+    #[test]
+    fn an_answer_of_several_parts_is_as_good_as_the_worst() {
+        in_system(async {
+            assert_eq!(said(&[Some(true)]).await, "done");
+            assert_eq!(said(&[Some(true), Some(true), Some(true)]).await, "done");
+            assert_eq!(said(&[Some(true), Some(false), Some(true)]).await, "failed");
+            assert_eq!(said(&[Some(true), None, Some(true)]).await, NOT_HANDLED);
+        });
+    }
+}

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use bytes::Bytes;
 use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
-use saltern_requests::{Publication, Topics};
+use saltern_requests::{Leaves, Publication, Topics};
 use saltern_store::jobs::{DatabaseLimits, JobState, Room};
 use saltern_supervise::{ChildSpec, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -449,5 +449,37 @@ fn old_jobs_go_in_slices_and_returns_come_in_between() {
             tokio::task::yield_now().await;
         }
         assert_eq!(reader.returns_after(0, 10).unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn the_minions_of_a_syndic_are_told_of_jobs_that_are_there() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        rig.send(returned("m1", "f", 1)).await.await.unwrap();
+        while rig.tracker.try_recv().is_ok() {}
+        let leaves = |jid: &str| Leaves {
+            jid: Jid::parse(jid).unwrap(),
+            syndic: MinionId::parse("relay").unwrap(),
+            minions: vec![MinionId::parse("leaf").unwrap()],
+        };
+        let (answer, reply) = rig.answer().await;
+        let all = vec![leaves(JID), leaves("20260102030405999999")];
+        let writes = all.iter().map(|leaves| Write::Expected {
+            jid: leaves.jid.clone(),
+            minions: leaves.minions.clone(),
+        });
+        let persist = Persist {
+            brought: None,
+            writes: writes.collect(),
+            then: AfterCommit {
+                leaves: all.clone(),
+                answer: Some(answer),
+                ..AfterCommit::default()
+            },
+        };
+        rig.store.try_send(persist).unwrap();
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        assert_eq!(rig.tracker.recv().await.unwrap().leaves, all[..1]);
     });
 }

@@ -20,7 +20,7 @@ use super::outside::Outside;
 use crate::bus::Newcomer;
 
 /// How long after a start listeners are told.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(30);
 
 /// What is older than this at the start is not told.
 const OLDEST: Duration = Duration::from_secs(600);

@@ -1,5 +1,7 @@
 //! The shell over a real database, everybody else recorded, time paused.
 
+mod syndics;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -350,6 +350,16 @@ fn only_with_the_masters_own_key_a_list_of_rights_goes_on() {
         again.packed, own.publication.packed,
         "also when it is sent again"
     );
+    let limited = publish(&site)
+        .set("user", "nobody")
+        .set("key", site.services.users.key("nobody").unwrap().expose())
+        .set("kwargs", kwargs.clone());
+    let limited = site.ask(clear(limited, 3));
+    assert_eq!(
+        sent(started(&limited)).get("auth_list"),
+        Some(&list(&[".*"])),
+        "the rules that hold here hold below too"
+    );
     let other = keyed("nobody");
     assert_eq!(sent(started(&other)).get("auth_list"), Some(&list(&[])));
     let none = publish(&site).set("kwargs", Load::new().set("auth_list", list(&[])));

@@ -1,0 +1,216 @@
+//! What the shell makes of syndics: their minions, their returns, and what they may have missed.
+
+use saltern_base::clock::Clock;
+use saltern_model::Compat;
+use saltern_requests::Leaves;
+use saltern_wire::msgpack::{Dialect, encode};
+
+use super::*;
+use crate::bus::{Bus, QueueLimits, Subscription};
+use crate::messages::TakeLeaves;
+
+fn leaves(number: u32, minions: &[&str]) -> Vec<Leaves> {
+    vec![Leaves {
+        jid: jid(number),
+        syndic: id("relay"),
+        minions: ids(minions),
+    }]
+}
+
+fn forwarded(record: ReturnRecord) -> Box<StoreReturn> {
+    Box::new(StoreReturn {
+        job: job(1, &[record.minion.as_str()]),
+        record,
+        standalone: false,
+        forwarded: true,
+        events: vec![event("ret")],
+        keep: true,
+    })
+}
+
+/// What the store reports of these returns through a syndic.
+fn stored_forwarded(returns: &[(u32, &str)]) -> Stored {
+    let mut stored = stored(returns);
+    for one in &mut stored.returns {
+        one.report.forwarded = true;
+    }
+    stored
+}
+
+#[test]
+fn the_minions_of_a_syndic_are_stored_and_then_waited_for() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a"])).await.unwrap();
+        let (answer, reply) = rig.answer().await;
+        let message = TakeLeaves {
+            leaves: leaves(1, &["b"]),
+            answer,
+        };
+        rig.tracker.send(message).await.unwrap();
+        let persist = rig.store.recv().await.unwrap();
+        assert!(
+            matches!(&persist.writes[..], [Write::Expected { minions, .. }] if *minions == ids(&["b"]))
+        );
+        assert_eq!(persist.then.leaves, leaves(1, &["b"]));
+        persist.then.answer.unwrap().done();
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        let joined = Stored {
+            leaves: leaves(1, &["b"]),
+            ..Stored::default()
+        };
+        rig.tracker.send(joined).await.unwrap();
+        rig.tracker.send(stored(&[(1, "a")])).await.unwrap();
+        assert_eq!(rig.metrics.open.get(), 1, "one is below a syndic");
+        rig.tracker
+            .send(stored_forwarded(&[(1, "b")]))
+            .await
+            .unwrap();
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
+        let (word, data) = rig.told().await;
+        assert_eq!(word, "finished");
+        assert_eq!(data.get("returned").unwrap().as_array().unwrap().len(), 2);
+    });
+}
+
+#[test]
+fn who_joins_an_ended_job_opens_it_again_until_it_returns() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a"])).await.unwrap();
+        rig.tracker.send(stored(&[(1, "a")])).await.unwrap();
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
+        assert_eq!(rig.told().await.0, "finished");
+        let joined = Stored {
+            leaves: leaves(1, &["b"]),
+            ..Stored::default()
+        };
+        rig.tracker.send(joined).await.unwrap();
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Open)]);
+        assert_eq!(rig.metrics.open.get(), 1);
+        rig.tracker
+            .send(stored_forwarded(&[(1, "b")]))
+            .await
+            .unwrap();
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
+    });
+}
+
+#[test]
+fn a_return_that_nobody_announced_makes_its_minion_one_of_the_job() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a"])).await.unwrap();
+        let (answer, _reply) = rig.answer().await;
+        let returned = forwarded(record(1, "b"));
+        rig.tracker
+            .send(TakeReturn { returned, answer })
+            .await
+            .unwrap();
+        let persist = rig.store.recv().await.unwrap();
+        assert!(matches!(
+            persist.writes[..],
+            [Write::Expected { .. }, Write::Return(_)]
+        ));
+        rig.tracker
+            .send(stored_forwarded(&[(1, "b")]))
+            .await
+            .unwrap();
+        rig.tracker.send(stored(&[(1, "a")])).await.unwrap();
+        let (_, data) = rig.told().await;
+        assert_eq!(data.get("returned").unwrap().as_array().unwrap().len(), 2);
+    });
+}
+
+#[test]
+fn an_answer_to_the_masters_question_that_a_syndic_forwards_is_no_return() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a"])).await.unwrap();
+        rig.tracker.send(departed(1, true)).await.unwrap();
+        let probe = rig.publisher.recv().await.unwrap().jid;
+        while rig.store.try_recv().is_ok() {}
+        let described = Value::map([("jid", jid(1).as_str()), ("fun", "test.ping")]);
+        let said = Value::map([
+            ("jid", Value::from(probe.as_str())),
+            ("return", Value::Array(vec![described])),
+        ]);
+        let answered = ReturnRecord {
+            jid: probe,
+            load: Packed::new(encode(&said, Dialect::Bin)),
+            ..record(1, "a")
+        };
+        let (answer, reply) = rig.answer().await;
+        let returned = forwarded(answered);
+        rig.tracker
+            .send(TakeReturn { returned, answer })
+            .await
+            .unwrap();
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        assert!(rig.store.try_recv().is_err(), "it is not stored");
+    });
+}
+
+/// A listener that has just come, and everything that it is told before it has to wait.
+async fn heard(rig: &Rig, subscription: &Subscription) -> Vec<String> {
+    rig.tracker
+        .send(Greet(subscription.newcomer()))
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let frames = subscription
+        .take_now(1_000)
+        .map_or(Vec::new(), |taken| taken.0);
+    let text = |frame: &Bytes| String::from_utf8_lossy(frame).into_owned();
+    frames.iter().map(text).collect()
+}
+
+#[test]
+fn what_a_syndic_may_have_missed_is_told_again_soon_after_the_start_only() {
+    in_system(async {
+        let old = ReturnRecord {
+            received: NOW - 1_000_000_000,
+            ..record(3, "old")
+        };
+        let of_runner = ReturnRecord {
+            fun: "runner.jobs.active".to_owned(),
+            received: NOW,
+            ..record(4, "master")
+        };
+        let young = |minion| ReturnRecord {
+            received: NOW,
+            ..record(1, minion)
+        };
+        let mut known = job(1, &["a", "b", "c"]);
+        known.created = NOW;
+        let rig = rig(&[
+            Write::Job(known),
+            Write::Return(young("forgotten")),
+            Write::Return(old),
+            Write::Return(young("a")),
+            Write::Return(of_runner),
+        ]);
+        let limits = QueueLimits {
+            frames: 1_000,
+            bytes: 1 << 20,
+        };
+        let bus = Bus::new(Compat::V3008, limits, Clock::system(), &Registry::new());
+        let subscription = bus.subscribe();
+        let told = heard(&rig, &subscription).await;
+        let count = |what: &str| told.iter().filter(|frame| frame.contains(what)).count();
+        assert_eq!(count(&format!("again/{}", jid(1))), 1, "{told:?}");
+        assert_eq!(count("/ret/a"), 1, "{told:?}");
+        assert_eq!(
+            count("/ret/"),
+            1,
+            "the last {RECALLED}, but old ones: {told:?}"
+        );
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let late = bus.subscribe();
+        let told = heard(&rig, &late).await;
+        assert!(
+            !told.iter().any(|frame| frame.contains("/ret/")),
+            "{told:?}"
+        );
+    });
+}
