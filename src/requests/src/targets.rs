@@ -161,11 +161,62 @@ pub(crate) fn of_rule(services: &Services, target: &str) -> Vec<MinionId> {
         greedy: false,
         ..MatchOptions::default()
     };
+    if !services.site.minion_data_cache {
+        return without_cache(services, &target, &options);
+    }
     match resolve(services, &target, &options) {
         Ok(resolved) => resolved.minions,
         Err(error) => {
             tracing::error!(%error, "accepted keys cannot be listed");
             Vec::new()
+        }
+    }
+}
+
+/// Without a cache a compound target means everybody; for a rule that would be everything to
+/// everybody whom it names, so here the cache counts as one in which nothing is.
+fn without_cache(
+    services: &Services,
+    target: &Target,
+    options: &MatchOptions<'_>,
+) -> Vec<MinionId> {
+    let nodegroups = services.config.raw("nodegroups");
+    let targeting = Targeting::of(TargetSite::new(
+        services.config.salt_compat,
+        nodegroups.map(Nodegroups::from_node).unwrap_or_default(),
+        Some(Arc::new(NoData)),
+    ));
+    let accepted = match services.pki.accepted() {
+        Ok(accepted) => accepted,
+        Err(error) => {
+            tracing::error!(%error, "accepted keys cannot be listed");
+            return Vec::new();
+        }
+    };
+    let resolved = targeting.resolve_with(target, &Accepted(&accepted), options);
+    resolved.map(|found| found.minions).unwrap_or_default()
+}
+
+/// A cache in which nothing is.
+struct NoData;
+
+impl MinionData for NoData {
+    fn grains(&self, _: &MinionId) -> Option<Arc<Value>> {
+        None
+    }
+
+    fn pillar(&self, _: &MinionId) -> Option<Arc<Value>> {
+        None
+    }
+
+    fn known(&self) -> Arc<[MinionId]> {
+        Arc::default()
+    }
+
+    fn changes(&self, _: Option<u64>) -> Changes {
+        Changes {
+            generation: 1,
+            changed: Changed::Everything,
         }
     }
 }

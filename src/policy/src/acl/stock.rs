@@ -5,13 +5,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::matching::{MatchOptions, Nodegroups, Site};
+use crate::matching::{Changed, Changes, MatchOptions, MinionData, Nodegroups, Site};
 use crate::target::{Candidates, Targeting};
 
 const QUESTIONS: usize = 3_000;
@@ -177,6 +178,30 @@ fn value(json: &Json) -> Value {
     }
 }
 
+/// A cache in which nothing is.
+struct NoData;
+
+impl MinionData for NoData {
+    fn grains(&self, _: &MinionId) -> Option<Arc<Value>> {
+        None
+    }
+
+    fn pillar(&self, _: &MinionId) -> Option<Arc<Value>> {
+        None
+    }
+
+    fn known(&self) -> Arc<[MinionId]> {
+        Arc::default()
+    }
+
+    fn changes(&self, _: Option<u64>) -> Changes {
+        Changes {
+            generation: 1,
+            changed: Changed::Everything,
+        }
+    }
+}
+
 struct Accepted(Vec<MinionId>);
 
 impl Candidates for Accepted {
@@ -290,7 +315,11 @@ fn rules_allow_what_stock_allows() {
         ("3008.3", Compat::V3008),
     ];
     for (version, compat) in lines {
-        let targeting = Targeting::of(Site::new(compat, Nodegroups::default(), None));
+        let targeting = Targeting::of(Site::new(
+            compat,
+            Nodegroups::default(),
+            Some(Arc::new(NoData)),
+        ));
         let acl = Acl::default();
         let stock = ask_stock(version, root.path(), &questions);
         let mut allowed = [0; 3];

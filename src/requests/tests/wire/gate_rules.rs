@@ -263,6 +263,16 @@ fn rules_hold_for_the_job_as_it_is_resolved() {
     }
 }
 
+/// Without cached minion data a compound target means everybody, and so would a rule's.
+#[test]
+fn a_rule_for_some_minions_is_one_for_some_also_without_a_cache() {
+    let site = site("minion_data_cache: False\n");
+    let refused = site.ask(clear(publish(login("ana"), "state.apply", "db"), 3));
+    assert_eq!(error_of(&refused), "AuthorizationError");
+    let allowed = site.ask(clear(publish(login("ana"), "state.apply", "web*"), 3));
+    assert!(started(&allowed).is_some());
+}
+
 #[test]
 fn functions_of_the_master_have_rules_of_their_own() {
     let site = site("");
