@@ -18,7 +18,7 @@ const LETTERS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklm
 /// The whole entry for a password and a salt.
 pub(super) fn apache(password: &[u8], salt: &[u8]) -> String {
     let salt = salt.get(..SALT).unwrap_or(salt);
-    let mut digest: [u8; 16] = first(password, salt).into();
+    let mut digest: [u8; 16] = first(password, salt);
     for round in 0..ROUNDS {
         let mut md5 = Md5::new();
         let is_odd = round % 2 == 1;

@@ -4,6 +4,10 @@
 //! process of its own, as stock does: this program, started anew with [`CHECK_COMMAND`]. Name and
 //! password go through a pipe, never through arguments or the environment. A process that gives no
 //! answer in time is killed, and nobody is known. The service is that of the configuration.
+#![allow(
+    clippy::disallowed_types,
+    reason = "the deadline of another process is in real time"
+)]
 
 mod library;
 

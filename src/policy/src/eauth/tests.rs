@@ -200,7 +200,8 @@ const DIGEST_OF_ANA: &str = "466db53dc5c59453b10a6d84313d96ad";
 #[test]
 fn a_file_that_cannot_be_used_is_an_error_that_says_why() {
     let dir = tempfile::tempdir().unwrap();
-    let table: [(&str, &[(&str, &str)], &str); 6] = [
+    type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+    let table: [Row<'_>; 6] = [
         ("ana", &[], "a field 2"),
         ("ana:x", &[("^hashtype", "rot13")], "rot13"),
         ("ana:x", &[("^filetype", "json")], "json"),

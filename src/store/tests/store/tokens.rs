@@ -57,7 +57,7 @@ fn a_token_is_good_until_its_time_is_up() {
         let suffix = if compat == Compat::V3008 { ".p" } else { "" };
         let shown = file.file_name().and_then(|name| name.to_str());
         assert_eq!(shown, Some(format!("{name}{suffix}").as_str()));
-        assert_eq!(tokens.list().expect("a list"), [name.clone()]);
+        assert_eq!(tokens.list().expect("a list"), [name.as_str()]);
 
         let step = Duration::from_micros(1);
         clock.advance(LASTS - step);
