@@ -35,8 +35,14 @@ const PIA_WRONG: &[&str] = &["-a", "pam", "--username", "pia", "--password", "gu
 const LOCKED: &[&str] = &["-a", "pam", "--username", "locked", "--password", "secret"];
 const TOKEN: &[&str] = &["-T"];
 
-/// The commands: the program, who asks, and for what.
-const COMMANDS: &[(&str, &[&[&str]], &[&str])] = &[
+/// The program, who asks, and for what.
+type Command = (
+    &'static str,
+    &'static [&'static [&'static str]],
+    &'static [&'static str],
+);
+
+const COMMANDS: &[Command] = &[
     ("salt", &[ANA], &["m1", "test.ping"]),
     (
         "salt",
@@ -118,7 +124,7 @@ fn compare(release: Release) -> Result<()> {
         let is_served = entries.any(|entry| entry.contains("exit code Some(0)"));
         ensure!(is_served, "not served: {served}\n{}", ours.join("\n"));
     }
-    Ok(())
+    service.remove()
 }
 
 fn configure(config: &mut Config, release: Release, service: &PamService) {
@@ -257,10 +263,18 @@ impl PamService {
     }
 }
 
+impl PamService {
+    fn remove(&self) -> Result<()> {
+        std::fs::remove_file(&self.file)
+            .with_context(|| format!("\"{}\" stays behind", self.file.display()))
+    }
+}
+
 impl Drop for PamService {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.file) {
-            eprintln!("\"{}\" stays behind: {error}", self.file.display());
+        // Of a test that failed before it came to that.
+        if self.file.exists() {
+            let _ = self.remove();
         }
     }
 }
