@@ -33,8 +33,8 @@ def answer(client, call):
         return run(client, call["runner"])
     if "own_runner" in call:
         low = call["own_runner"]
-        runners = salt.runner.RunnerClient(client.opts)
-        return runners.cmd(low["fun"], low["arg"], kwarg=low["kwarg"], print_event=False)
+        with salt.runner.RunnerClient(client.opts) as runners:
+            return runners.cmd(low["fun"], low["arg"], kwarg=low["kwarg"], print_event=False)
     if "wheel" in call:
         with salt.wheel.WheelClient(client.opts) as wheels:
             return wheels.master_call(**prove(client, call["wheel"]))
