@@ -141,10 +141,46 @@ fn answers(server: Server) -> Result<Vec<(String, Value)>> {
             let answer = serde_json::from_str(&run.expect_code(0)?.stdout);
             answers.push((format!("salt-call {call:?}"), answer.context("no JSON")?));
         }
-        Ok(())
+        ask_over_the_wire(site, &mut answers)
     })
     .map_err(saltern_tests::site::Failure::into_error)?;
     Ok(answers)
+}
+
+/// The commands themselves, with loads that no function of stock's minion sends.
+fn ask_over_the_wire(site: &Site, answers: &mut Vec<(String, Value)>) -> Result<()> {
+    let release = site.server().release();
+    let mut asker = site.peer("ask_master.py", ASKER, release)?;
+    let mut other = site.peer("ask_master.py", "other", release)?;
+    let mut soon = job("minion_publish", "test.ping", "*", "clean");
+    soon["timeout"] = "soon".into();
+    for load in [
+        job("minion_publish", "cmd.run", "*", "clean"),
+        job("minion_pub", "test.ping", "ghost", "clean"),
+        soon,
+        json!({"cmd": "minion_pub", "fun": "test.ping"}),
+        json!({"cmd": "minion_runner", "fun": "jobs.list_jobs"}),
+        json!({"cmd": "pub_ret"}),
+        json!({"cmd": "pub_ret", "jid": "20200101000000000000"}),
+    ] {
+        let answer = asker.call(&load)?;
+        answers.push((format!("over the wire: {load}"), answer));
+    }
+    let begun = asker.call(&job("minion_pub", "test.ping", "other", "clean"))?;
+    let pub_ret = json!({"cmd": "pub_ret", "jid": begun["jid"]});
+    let told = wait_until("the return of the job", SOON, || {
+        let answer = asker.call(&pub_ret).ok()?;
+        (answer != json!({})).then_some(answer)
+    })?;
+    answers.push(("the publisher's own job".to_owned(), told));
+    let told = other.call(&pub_ret)?;
+    answers.push(("another minion's job".to_owned(), told));
+    Ok(())
+}
+
+fn job(cmd: &str, fun: &str, tgt: &str, form: &str) -> Value {
+    json!({"cmd": cmd, "fun": fun, "arg": [], "tgt": tgt, "tgt_type": "glob", "ret": "",
+           "tmo": 20, "form": form})
 }
 
 /// Lines of our log about what is refused here on purpose.
@@ -205,11 +241,19 @@ fn minions_of_every_release_publish_to_each_other() -> TestResult {
             )?;
             let both = json!({"test.ping": true, "test.echo": "hello"});
             ensure!(got == json!({"m3006": {"m3008": both}}), "{got}");
+            site.step("a minion waits for the returns themselves");
+            let mut asker = site.peer("ask_master.py", "m3007", Release::V3007)?;
+            let got = asker.call(&job("minion_publish", "test.ping", "*", "clean"))?;
+            ensure!(got == all, "{got}");
+            let got = asker.call(&job("minion_publish", "test.ping", "m3006", "full"))?;
+            let whole = &got["m3006"];
+            ensure!(whole["ret"] == true && whole["fun"] == "test.ping", "{got}");
+            ensure!(got["__jid__"] == whole["jid"], "{got}");
             site.step("the jobs of minions are known to functions of the master");
             let argument = json!(["jobs.list_jobs", ["search_function=test.ping"]]);
             let got = call(&mut client, "m3007", "publish.runner", &argument)?;
             let jobs = got["m3007"].as_object().context("jobs by their jids")?;
-            ensure!(jobs.len() == 4, "{got}");
+            ensure!(jobs.len() == 6, "{got}");
             Ok(())
         },
     )
