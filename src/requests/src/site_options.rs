@@ -19,6 +19,9 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The default of `syndic_wait`, in seconds (`salt/config/__init__.py`).
 const SYNDIC_WAIT: u64 = 5;
 
+/// Stock's default of `syndic_master`: nobody's name, so there is no syndic.
+const NO_SYNDIC_MASTER: &str = "masterofmasters";
+
 /// See the fields.
 pub struct SiteOptions {
     /// `publisher_acl_blacklist`.
@@ -117,7 +120,7 @@ impl SiteOptions {
                 ),
                 false => Duration::ZERO,
             },
-            has_syndic: is_on("syndic_master"),
+            has_syndic: is_on("syndic_master") && text("syndic_master") != Some(NO_SYNDIC_MASTER),
             runner_returns: is_on_by_default("runner_returns"),
             peers: PeerRules::new(rules(config, "peer")),
             peer_runs: PeerRunRules::new(rules(config, "peer_run")),

@@ -367,3 +367,21 @@ fn only_with_the_masters_own_key_a_list_of_rights_goes_on() {
     let stored = decode(started(&outcome).job.load.bytes());
     assert_eq!(stored.get("kwargs"), Some(&Load::new().value()), "as stock");
 }
+
+#[test]
+fn there_is_a_syndic_where_the_option_names_a_master_and_not_by_default() {
+    let table = [
+        ("", false),
+        ("syndic_master: masterofmasters\n", false),
+        ("syndic_master: ''\n", false),
+        ("syndic_master: above.example.com\n", true),
+        ("syndic_master: [above1, above2]\n", true),
+    ];
+    for (options, expected) in table {
+        assert_eq!(
+            Site::new(options).services.site.has_syndic,
+            expected,
+            "{options}"
+        );
+    }
+}
