@@ -2,6 +2,8 @@
 //! no worker has to: they may take long.
 //!
 //! The calls wait in a [`RunQueue`] that outlives the actors; whoever has time takes the next one.
+//! Functions that Python runs may take hours: they have a queue and threads of their own, which only
+//! wait for processes, so that they hold up no native one.
 //! What comes of a call is stored first and told then. A call that is lost, because its function
 //! panics or the master stops, is told to be lost: its client waits for nothing else.
 
@@ -71,6 +73,8 @@ impl RunMetrics {
 
 /// See the module.
 pub(crate) struct RunQueue {
+    /// Where what Python runs waits, if not here.
+    python: Option<Arc<RunQueue>>,
     waiting: Mutex<VecDeque<Run>>,
     runners: Mutex<Vec<Recipient<Look>>>,
     depth: IntGauge,
@@ -79,15 +83,29 @@ pub(crate) struct RunQueue {
 }
 
 impl RunQueue {
-    /// The queue of those who ask: `users` or `minions`.
+    /// The queue of what Python runs, or of those who ask: `users` or `minions`.
     pub(crate) fn new(asker: &'static str, metrics: &RunMetrics) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::of(asker, metrics, None))
+    }
+
+    /// The queue of those who ask, which passes on what Python runs.
+    pub(crate) fn before(
+        python: &Arc<Self>,
+        asker: &'static str,
+        metrics: &RunMetrics,
+    ) -> Arc<Self> {
+        Arc::new(Self::of(asker, metrics, Some(python.clone())))
+    }
+
+    fn of(asker: &'static str, metrics: &RunMetrics, python: Option<Arc<Self>>) -> Self {
+        Self {
+            python,
             waiting: Mutex::default(),
             runners: Mutex::default(),
             depth: metrics.depth.with_label_values(&[asker]),
             shed: metrics.shed.with_label_values(&[asker]),
             taking: metrics.taking.with_label_values(&[asker]),
-        })
+        }
     }
 
     /// Who is told of new calls.
@@ -97,6 +115,9 @@ impl RunQueue {
 
     /// Takes a call, or gives it back if there is no room.
     pub(crate) fn push(&self, run: Run) -> Result<(), Run> {
+        if let Some(python) = self.python.as_ref().filter(|_| run.is_python()) {
+            return python.push(run);
+        }
         {
             let mut waiting = self.waiting.lock();
             if waiting.len() >= MOST_WAITING {

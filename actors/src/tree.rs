@@ -31,6 +31,7 @@
 //! run in Python is ended first of all; the other helpers of the bridge, when nobody asks any more.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -336,7 +337,10 @@ impl Plan {
         let presence = Presence::new(&parts.config, parts.clock.clone(), &parts.registry);
         let fleet = MasterFleet::new(&parts.stores, presence.clone());
         let known = known.with_fleet(Arc::new(fleet));
-        let runners = Runners::new(known.with_master(parts.stores.for_functions()));
+        let known = known
+            .with_master(parts.stores.for_functions())
+            .with_bridge(parts.stores.bridge.clone());
+        let runners = Runners::new(known);
         let services = Arc::new(Services::new(
             parts.config,
             parts.clock,
@@ -627,19 +631,33 @@ impl Plan {
     fn start_runners(&self, back: &Back, budget: Budget) -> (Arc<RunQueue>, Arc<RunQueue>) {
         let pool = self.root.supervisor("runners", Strategy::OneForOne, budget);
         let metrics = RunMetrics::new(&self.registry);
+        let python = RunQueue::new("python", &metrics);
+        let count = u32::try_from(self.config.python_bridge.runners).unwrap_or(u32::MAX);
+        let first = 1 + 2 * runner::THREADS;
+        self.start_runners_of(
+            &python,
+            first..first.saturating_add(count),
+            &pool,
+            (back, budget),
+        );
         let of = |asker, first| {
-            let queue = RunQueue::new(asker, &metrics);
-            self.start_runners_of(&queue, first, &pool, (back, budget));
+            let queue = RunQueue::before(&python, asker, &metrics);
+            self.start_runners_of(
+                &queue,
+                first..first + runner::THREADS,
+                &pool,
+                (back, budget),
+            );
             queue
         };
         (of("users", 1), of("minions", 1 + runner::THREADS))
     }
 
-    /// The threads of one queue, numbered from `first` on.
+    /// The threads of one queue by their numbers.
     fn start_runners_of(
         &self,
         queue: &Arc<RunQueue>,
-        first: u32,
+        numbers: Range<u32>,
         pool: &Supervisor,
         (back, budget): (&Back, Budget),
     ) {
@@ -648,7 +666,7 @@ impl Plan {
             bus: back.bus.clone().recipient(),
             take_return: back.tracker.clone().recipient(),
         };
-        let runners = (first..first + runner::THREADS)
+        let runners = numbers
             .map(|instance| {
                 let spec = self.on_thread(&format!("run-{instance}"));
                 let spec = spec.with_budget(budget);

@@ -33,6 +33,35 @@ const TREE: &[(&str, &str)] = &[
                      'tuple': (1, 2), 'none': None}}\n",
     ),
     (
+        "ext/runners/site_runner.py",
+        "import os, time\n\
+         def add(a, b=1):\n    \
+             __jid_event__.fire_event({'message': 'adding'}, 'progress')\n    \
+             return {'sum': a + b, 'as': __user__, 'id': __opts__['id']}\n\
+         def fail():\n    \
+             raise ValueError('it cannot be done')\n\
+         def hang(path, parent=False):\n    \
+             with open(path, 'w') as out:\n        \
+                 out.write(str(os.getppid() if parent else os.getpid()) + '\\n')\n    \
+             time.sleep(600)\n",
+    ),
+    (
+        "ext/wheel/site_wheel.py",
+        "def where():\n    return __opts__['pki_dir']\n",
+    ),
+    (
+        "states/orch.sls",
+        "first:\n  salt.function:\n    - name: test.echo\n    - tgt: '*'\n    - arg: [hello]\n\
+         second:\n  salt.state:\n    - tgt: '*'\n    - sls: [greet]\n    - pillar: {who: you}\n    \
+         - require: [{salt: first}]\n\
+         third:\n  salt.runner:\n    - name: site_runner.add\n    - a: 40\n    - b: 2\n    \
+         - require: [{salt: second}]\n",
+    ),
+    (
+        "states/greet.sls",
+        "{{ pillar['who'] }}_{{ grains['id'] }}:\n  test.succeed_with_changes: []\n",
+    ),
+    (
         "ext/tops/site_tops.py",
         "def top(**kwargs):\n    \
              options = __opts__['master_tops']['site_tops']\n    \
@@ -220,6 +249,179 @@ fn without_python_the_errors_name_module_and_option() -> TestResult {
                 "{what}: {log}"
             );
         }
+        Ok(())
+    })
+}
+
+#[test]
+fn runners_of_python_do_what_they_do_beside_stock() -> TestResult {
+    for release in Release::ALL {
+        let mut answers = Vec::new();
+        for server in [Server::Stock(release), Server::Saltern(release)] {
+            Site::run(server, configure(server), |site| {
+                write_tree(site)?;
+                site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+                let run = run(site, &["site_runner.add", "40", "b=2"])?;
+                ensure!(run["sum"] == 42, "{run:#}");
+                let mut orchestrated = self::run(site, &["state.orchestrate", "orch"])?;
+                strip(&mut orchestrated);
+                let text = orchestrated.to_string();
+                ensure!(
+                    text.contains("you_m1") && text.contains("42"),
+                    "{orchestrated:#}"
+                );
+                answers.push((run, orchestrated));
+                if site.server().is_ours() {
+                    events_are_told(site)?;
+                    let failed = site.saltern(&["run", "--out", "json", "site_runner.fail"])?;
+                    ensure!(failed.code == Some(1), "{failed}");
+                    let expected = "runner site_runner.fail: ValueError: it cannot be done";
+                    ensure!(failed.stdout.contains(expected), "{failed}");
+                }
+                Ok(())
+            })
+            .map_err(Failure::into_error)?;
+        }
+        let [stock, ours] =
+            <[_; 2]>::try_from(answers).map_err(|_| anyhow::anyhow!("two masters were asked"))?;
+        if stock != ours {
+            let version = release.version();
+            Err(anyhow::anyhow!(
+                "{version}\n--- stock\n{stock:#?}\n--- ours\n{ours:#?}"
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a function of the master returns: by stock's `salt-run` of a stock master, which runs it
+/// itself, or by ours.
+fn run(site: &Site, words: &[&str]) -> Result<Value> {
+    let run = match site.server().is_ours() {
+        true => site.saltern(&[&["run", "--out", "json"], words].concat())?,
+        false => site.salt_run(&[words, &["--out=json"]].concat())?,
+    };
+    run.expect_code(0)?;
+    // Stock prints what modules print and what the function tells on its way, too.
+    let start = run.stdout.find('{').unwrap_or_default();
+    let documents = serde_json::Deserializer::from_str(&run.stdout[start..]).into_iter::<Value>();
+    let last = documents
+        .last()
+        .with_context(|| format!("no JSON: {run}"))?;
+    last.with_context(|| format!("no JSON: {run}"))
+}
+
+/// Takes out what differs from one run to the next, and what stock's outputter wraps around it.
+fn strip(value: &mut Value) {
+    match value {
+        Value::Object(entries) => {
+            for name in ["duration", "start_time", "__jid__", "outputter", "retcode"] {
+                entries.remove(name);
+            }
+            if entries.len() == 1
+                && let Some(inner) = entries.get("data")
+            {
+                *value = inner.clone();
+                return strip(value);
+            }
+            entries.values_mut().for_each(strip);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+/// A call is told from its beginning to its end, in order, as a native one.
+fn events_are_told(site: &Site) -> Result<()> {
+    let mark = site.events().mark();
+    run(site, &["site_runner.add", "7"])?;
+    let end = site
+        .events()
+        .find_since(mark, "the end of the call", SOON, |event| {
+            (event.tag.ends_with("/ret") && event.data["fun_args"][0] == 7)
+                .then(|| event.tag.clone())
+        })?;
+    let call = end.trim_end_matches("ret");
+    let tags = std::cell::RefCell::new(Vec::new());
+    site.events()
+        .find_since(mark, "its events", SOON, |event| {
+            let what = event.tag.strip_prefix(call)?;
+            tags.borrow_mut().push(what.to_owned());
+            (what == "ret").then_some(())
+        })?;
+    let tags = tags.into_inner();
+    ensure!(tags == ["new", "progress", "ret"], "{tags:?}");
+    Ok(())
+}
+
+#[test]
+fn a_runner_that_is_killed_or_hangs_costs_nobody_else_anything() -> TestResult {
+    let release = Release::V3008;
+    let server = Server::Saltern(release);
+    let configure = |config: &mut Config| {
+        configure(server)(config);
+        config.set("python_bridge_runners", 1);
+    };
+    Site::run(server, configure, |site| {
+        write_tree(site)?;
+        for (step, parent) in [("its own process", "False"), ("the helper", "True")] {
+            site.step(step);
+            let pid_file = site.path("pid");
+            let (path, parent) = (
+                format!("path={}", pid_file.display()),
+                format!("parent={parent}"),
+            );
+            let words = ["run", "--out", "json", "site_runner.hang", &path, &parent];
+            let asked: &Site = site;
+            let answer = std::thread::scope(|scope| {
+                let asking = scope.spawn(|| asked.saltern(&words));
+                let pid = wait_until("the runner to hang", SOON, || {
+                    fs::read_to_string(&pid_file)
+                        .ok()?
+                        .trim()
+                        .parse::<i32>()
+                        .ok()
+                });
+                // The one place for Python is taken; native functions and pillars have others.
+                let native = asked.saltern(&["run", "--out", "json", "jobs.list_jobs"]);
+                if let Some(pid) = pid
+                    .as_ref()
+                    .ok()
+                    .and_then(|pid| rustix::process::Pid::from_raw(*pid))
+                {
+                    rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+                }
+                pid?;
+                native?.expect_code(0)?;
+                match asking.join() {
+                    Ok(answer) => answer,
+                    Err(_) => bail!("the command panicked"),
+                }
+            })?;
+            ensure!(answer.stdout.contains("signal 9"), "{answer}");
+            fs::remove_file(&pid_file)?;
+            let next = run(site, &["site_runner.add", "1"])?;
+            ensure!(next["sum"] == 2, "{next:#}");
+        }
+        site.step("the master stops while one hangs");
+        // Whether its end is stored or it is told to be lost depends on who stops first.
+        site.announce("a call of a runner function was lost");
+        let pid_file = site.path("pid");
+        let path = format!("path={}", pid_file.display());
+        let words = ["run", "-t", "1", "site_runner.hang", &path];
+        let asked: &Site = site;
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| asked.saltern(&words));
+            let hangs = wait_until("the runner to hang", SOON, || {
+                fs::read_to_string(&pid_file)
+                    .ok()?
+                    .trim()
+                    .parse::<i32>()
+                    .ok()
+            });
+            let _ = asking.join();
+            hangs
+        })?;
         Ok(())
     })
 }

@@ -133,3 +133,17 @@ fn there_is_room_for_so_many_calls() {
     assert!(queue.pop().is_some());
     assert!(queue.push(ends("end")).is_ok());
 }
+
+#[test]
+fn what_python_runs_waits_elsewhere() {
+    let metrics = RunMetrics::new(&Registry::new());
+    let python = RunQueue::new("python", &metrics);
+    let queue = RunQueue::before(&python, "users", &metrics);
+    for _ in 0..MOST_WAITING {
+        queue.push(ends("end").in_python()).ok().unwrap();
+    }
+    assert!(queue.push(ends("end").in_python()).is_err());
+    assert!(queue.pop().is_none());
+    assert!(queue.push(ends("end")).is_ok());
+    assert!(python.pop().is_some());
+}

@@ -320,7 +320,9 @@ class Helper:
                 self.event.destroy()
 
             def fire_event(self, data, tag):
-                helper.reply({"event": tag, "data": data})
+                # The end is the answer itself.
+                if tag != "ret":
+                    helper.reply({"event": tag, "data": data})
 
         mixins.salt.utils.event.NamespacedEvent = Events
         mixins.traceback = BriefTraceback

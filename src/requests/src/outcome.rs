@@ -174,6 +174,7 @@ pub type RunWork = Box<dyn FnOnce(Fire<'_>) -> Ran + Send>;
 pub struct Run {
     work: RunWork,
     lost: Event,
+    is_python: bool,
 }
 
 impl Run {
@@ -182,7 +183,21 @@ impl Run {
         Self {
             work: Box::new(work),
             lost,
+            is_python: false,
         }
+    }
+
+    /// The same for a function that Python runs: it may take very long.
+    pub fn in_python(self) -> Self {
+        Self {
+            is_python: true,
+            ..self
+        }
+    }
+
+    /// Whether Python runs it.
+    pub fn is_python(&self) -> bool {
+        self.is_python
     }
 
     /// The event for when it is lost, and the work.

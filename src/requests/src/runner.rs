@@ -46,7 +46,9 @@ pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>)
 fn run(call: Call, services: &Arc<Services>) -> Run {
     let lost = lost(&call, services);
     let services = Arc::clone(services);
-    Run::new(lost, move |fire| carry_out(&call, &services, fire, |_| ()))
+    let is_native = services.runners.has(&call.fun);
+    let run = Run::new(lost, move |fire| carry_out(&call, &services, fire, |_| ()));
+    if is_native { run } else { run.in_python() }
 }
 
 /// What is fired when a call never comes to its end.
@@ -83,12 +85,18 @@ pub(crate) fn carry_out(
     let event =
         |suffix, data: Fields| event_data::event(services, Tag::run(&call.jid, suffix), data);
     let mut data = beginning(call);
+    let mut new = data.clone();
+    new.push(("fun_args".into(), call.arguments.to_value()));
+    let mut has_begun = services.runners.has(&call.fun);
     // Of a function that is not there, stock tells only the end.
-    if services.runners.has(&call.fun) {
-        data.push(("fun_args".into(), call.arguments.to_value()));
-        fire(event("new", data.clone()));
+    if has_begun {
+        fire(event("new", new.clone()));
     }
     let mut tell = |notice: Notice| match notice {
+        Notice::Began => {
+            has_begun = true;
+            fire(event("new", new.clone()));
+        }
         Notice::Progress(Value::Map(message)) => fire(event("progress", message)),
         Notice::Event(tag, Value::Map(data)) => fire(event_data::event(services, tag, data)),
         Notice::KeyGone(minion) => _ = data_cache::forget_minion(services, &minion),
@@ -103,6 +111,9 @@ pub(crate) fn carry_out(
     let mut notices = Notices::new(&mut tell).with_log_in(&log_in);
     let ran = services.runners.run(call, &mut notices);
     returned(&ran.value);
+    if has_begun {
+        data = new;
+    }
     data.push(("return".into(), ran.value));
     data.push(("success".into(), ran.success.into()));
     if let Some(retcode) = ran.retcode {

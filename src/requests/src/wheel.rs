@@ -86,6 +86,10 @@ fn carry_out(call: Call, told_as: ToldAs, services: &Services) -> Finished {
         events.push(event(services, &told_as.jid, "new", &told));
     }
     let mut tell = |notice: Notice| match notice {
+        Notice::Began => {
+            told.push(("fun_args".into(), call.arguments.to_value()));
+            events.push(event(services, &told_as.jid, "new", &told));
+        }
         Notice::Event(tag, Value::Map(data)) => {
             events.push(event_data::event(services, tag, data));
         }

@@ -13,6 +13,7 @@
 
 mod auth;
 mod batch;
+mod bridged;
 mod cache;
 mod call;
 mod config;

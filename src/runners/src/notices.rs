@@ -9,6 +9,8 @@ use crate::call::{Answer, RunnerError};
 /// What a function tells while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
+    /// A function that only Python knew to be there has been found, and begins.
+    Began,
     /// Something for who watches the call: the data of its event `…/progress`.
     Progress(Value),
     /// An event of its own.
@@ -44,6 +46,11 @@ impl<'a> Notices<'a> {
             log_in: Some(log_in),
             ..self
         }
+    }
+
+    /// See [`Notice::Began`].
+    pub(crate) fn began(&mut self) {
+        (self.tell)(Notice::Began);
     }
 
     /// A message for who watches the call, as many as are worth reading.

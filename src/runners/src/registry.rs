@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
+use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
 use saltern_model::Jid;
 use saltern_store::jobs::JobReader;
@@ -14,8 +15,8 @@ use crate::call::{Call, Function, RunnerError};
 use crate::fleet::Fleet;
 use crate::notices::Notices;
 use crate::{
-    Batches, Master, auth, batch, cache, config, event, fileserver, git_pillar, jobs, manage, mine,
-    pillar, python, saltutil, test, wheel,
+    Batches, Master, auth, batch, bridged, cache, config, event, fileserver, git_pillar, jobs,
+    manage, mine, pillar, python, saltutil, test, wheel,
 };
 
 /// Modules with their functions.
@@ -61,6 +62,8 @@ pub struct Knowledge {
     pub(crate) batches: Option<Batches>,
     /// Keys, files and pillars; nothing in a process that only reads the job database.
     pub(crate) master: Option<Master>,
+    /// Runs what is not built in; nothing in a process that starts no others.
+    pub(crate) bridge: Option<Arc<Bridge>>,
     /// Wall-clock time.
     pub(crate) clock: Clock,
     /// The calls under way.
@@ -76,6 +79,7 @@ impl Knowledge {
             fleet: None,
             batches: None,
             master: None,
+            bridge: None,
             clock: Clock::system(),
             running: Mutex::default(),
         }
@@ -101,6 +105,14 @@ impl Knowledge {
     pub fn with_master(self, master: Master) -> Self {
         Self {
             master: Some(master),
+            ..self
+        }
+    }
+
+    /// The same, with Python for what is not built in.
+    pub fn with_bridge(self, bridge: Arc<Bridge>) -> Self {
+        Self {
+            bridge: Some(bridge),
             ..self
         }
     }
@@ -161,7 +173,7 @@ impl Runners {
 
     /// Runs a function; blocks for as long as it takes.
     pub fn run(&self, call: &Call, notices: &mut Notices<'_>) -> Ran {
-        run(RUNNERS, "runner", &self.knowledge, call, notices)
+        run(Kind::Runner, &self.knowledge, call, notices)
     }
 
     /// The wheel functions of the same master.
@@ -185,19 +197,44 @@ impl Wheels<'_> {
 
     /// Runs a function; blocks for as long as it takes.
     pub fn run(&self, call: &Call, notices: &mut Notices<'_>) -> Ran {
-        run(WHEELS, "wheel", self.knowledge, call, notices)
+        run(Kind::Wheel, self.knowledge, call, notices)
     }
 }
 
-/// Runs a function of `modules`; `kind` is stock's word for such functions.
-fn run(
-    modules: Modules,
-    kind: &'static str,
-    knowledge: &Knowledge,
-    call: &Call,
-    notices: &mut Notices<'_>,
-) -> Ran {
-    match value(modules, kind, knowledge, call, notices) {
+/// The two kinds of functions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Runner,
+    Wheel,
+}
+
+impl Kind {
+    /// Stock's word for such functions.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Runner => "runner",
+            Self::Wheel => "wheel",
+        }
+    }
+
+    fn modules(self) -> Modules {
+        match self {
+            Self::Runner => RUNNERS,
+            Self::Wheel => WHEELS,
+        }
+    }
+}
+
+/// Runs a function of a kind: a native one if there is, else Python's.
+fn run(kind: Kind, knowledge: &Knowledge, call: &Call, notices: &mut Notices<'_>) -> Ran {
+    if let Some(bridge) = &knowledge.bridge
+        && find(kind.modules(), &call.fun).is_none()
+    {
+        let _entry = Entry::new(&knowledge.running, kind, call);
+        let patience = knowledge.config.python_bridge.timeout;
+        return bridged::run(bridge, kind, call, patience, notices);
+    }
+    match value(kind, knowledge, call, notices) {
         Ok(value) => {
             let states = value.get("data");
             Ran {
@@ -214,9 +251,14 @@ fn run(
         },
         Err(error) => {
             if let RunnerError::Store(_) | RunnerError::Files(_) = &error {
+                let kind = kind.name();
                 tracing::error!(%error, fun = call.fun, jid = %call.jid, "{kind} failed");
             }
-            let text = format!("Exception occurred in {kind} {}: {error}", call.fun);
+            let text = format!(
+                "Exception occurred in {} {}: {error}",
+                kind.name(),
+                call.fun
+            );
             Ran {
                 value: text.into(),
                 success: false,
@@ -227,13 +269,12 @@ fn run(
 }
 
 fn value(
-    modules: Modules,
-    kind: &'static str,
+    kind: Kind,
     knowledge: &Knowledge,
     call: &Call,
     notices: &mut Notices<'_>,
 ) -> Result<Value, RunnerError> {
-    let Some(function) = find(modules, &call.fun) else {
+    let Some(function) = find(kind.modules(), &call.fun) else {
         return Err(RunnerError::NotAvailable(call.fun.clone()));
     };
     let bound = function.bind(&call.arguments)?;
@@ -254,9 +295,9 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn new(running: &'a Mutex<BTreeMap<Jid, Value>>, kind: &str, call: &'a Call) -> Self {
+    fn new(running: &'a Mutex<BTreeMap<Jid, Value>>, kind: Kind, call: &'a Call) -> Self {
         let data = Value::map([
-            ("fun", Value::from(format!("{kind}.{}", call.fun))),
+            ("fun", Value::from(format!("{}.{}", kind.name(), call.fun))),
             ("jid", call.jid.as_str().into()),
             ("user", call.user.as_str().into()),
             ("fun_args", call.arguments.to_value()),

@@ -51,6 +51,7 @@ fn told(notices: &[Notice]) -> Vec<String> {
         }
         Notice::KeyGone(minion) => format!("gone {minion}"),
         Notice::Progress(_) => "progress".to_owned(),
+        Notice::Began => "began".to_owned(),
     };
     notices.iter().map(short).collect()
 }

@@ -1,0 +1,74 @@
+//! Functions that are not built in: those of stock, and those of a site's own, run by Python.
+//!
+//! Such a function may publish jobs and wait for them (`state.orchestrate`): it does so as any
+//! client of this machine, over the master's own ports. Nothing here waits with it but its thread.
+
+use std::time::Duration;
+
+use saltern_bridge::{Bridge, BridgeError, Work};
+use saltern_model::Tag;
+use saltern_wire::msgpack::Value;
+
+use crate::call::Call;
+use crate::notices::Notices;
+use crate::registry::{Kind, Ran};
+
+/// Runs a function; blocks for as long as it takes, a wheel function for at most `patience`: its
+/// client holds one of the master's threads.
+pub(crate) fn run(
+    bridge: &Bridge,
+    kind: Kind,
+    call: &Call,
+    patience: Duration,
+    notices: &mut Notices<'_>,
+) -> Ran {
+    let prefix = match kind {
+        Kind::Runner => "salt/run",
+        Kind::Wheel => "salt/wheel",
+    };
+    let tag = format!("{prefix}/{}", call.jid);
+    let asked = saltern_bridge::Call {
+        fun: call.fun.clone(),
+        positional: call.arguments.positional.clone(),
+        named: call.arguments.named.clone(),
+        jid: call.jid.to_string(),
+        tag: tag.clone(),
+        user: call.user.clone(),
+    };
+    let (work, within) = match kind {
+        Kind::Runner => (Work::Runner(&asked), Duration::MAX),
+        Kind::Wheel => (Work::Wheel(&asked), patience),
+    };
+    let mut tell = |suffix: &str, data: Value| match suffix {
+        "new" => notices.began(),
+        "progress" => notices.progress(data),
+        other => match Tag::parse(&format!("{tag}/{other}")) {
+            Ok(tag) => notices.fire(tag, data),
+            Err(error) => tracing::debug!(%error, fun = call.fun, "an event without a usable tag"),
+        },
+    };
+    match bridge.call_and_tell(&work, within, &mut tell) {
+        Ok(data) => Ran {
+            success: data.get("success").is_some_and(Value::is_truthy),
+            retcode: data.get("retcode").and_then(Value::as_i64),
+            value: data.get("return").cloned().unwrap_or(Value::Nil),
+        },
+        Err(error) => {
+            let (kind, fun) = (kind.name(), &call.fun);
+            let problem = match &error {
+                // In stock's words first: nobody knows whether Python would have it.
+                BridgeError::Off { .. } | BridgeError::NotFound { .. } => {
+                    format!("'{fun}' is not available. ({error})")
+                }
+                _ => error
+                    .problem()
+                    .map_or_else(|| error.to_string(), str::to_owned),
+            };
+            Ran {
+                value: format!("Exception occurred in {kind} {fun}: {problem}").into(),
+                success: false,
+                retcode: Some(1),
+            }
+        }
+    }
+}
