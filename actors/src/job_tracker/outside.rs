@@ -78,8 +78,7 @@ impl Outside for Services {
             }
             if owners.is_empty() && self.site.order_masters {
                 // It is below a syndic, and nobody knows below which.
-                let syndics = self.syndics.ids();
-                let is_any_heard = syndics.iter().any(is_heard);
+                let is_any_heard = self.syndics.any(is_heard);
                 return (!is_any_heard).then(|| "no syndic is connected".into());
             }
             let standing = owners.first().map_or(standing, state);

@@ -52,6 +52,11 @@ impl SyndicStore {
         self.known.read().iter().cloned().collect()
     }
 
+    /// Whether this is so of any of them.
+    pub fn any(&self, is_so: impl FnMut(&MinionId) -> bool) -> bool {
+        self.known.read().iter().any(is_so)
+    }
+
     /// This is a syndic from now on; whether that is new.
     ///
     /// # Errors
