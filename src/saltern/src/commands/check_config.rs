@@ -4,7 +4,7 @@
 use saltern_base::exit::Exit;
 use saltern_config::{Finding, MasterConfig, Severity, render_findings};
 
-use super::{chain, load_config, say};
+use super::{chain, load_config, python_parts, say};
 use crate::ConfigArgument;
 
 #[derive(clap::Args)]
@@ -26,6 +26,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     } else {
         say(&found);
     }
+    say(&python_parts::describe(&loaded.config, &loaded.findings));
     let wrong = loaded
         .findings
         .iter()

@@ -9,6 +9,7 @@ pub(crate) mod debug;
 pub(crate) mod master;
 pub(crate) mod minion;
 pub(crate) mod pam_check;
+mod python_parts;
 pub(crate) mod run;
 pub(crate) mod swarm;
 

@@ -1,0 +1,84 @@
+//! Which parts of a configuration only Python can run, and whether there is one to run them: the
+//! last paragraph of `saltern check-config`.
+//!
+//! Names of modules are those of files; no module is read or loaded. The first lines of SLS files
+//! are not looked at: what they need is told when they are rendered.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use saltern_bridge::Bridge;
+use saltern_config::yaml::Node;
+use saltern_config::{Finding, MasterConfig, PythonBridge};
+
+/// The kinds of modules in `extension_modules` that a master runs.
+const KINDS: [&str; 8] = [
+    "modules",
+    "pillar",
+    "renderers",
+    "runners",
+    "tops",
+    "utils",
+    "wheel",
+    "wheels",
+];
+
+/// The most modules of a directory that are named.
+const MOST_NAMES: usize = 100;
+
+/// What there is to say; nothing for a configuration that needs no Python. The options that need it
+/// are among the findings already.
+pub(super) fn describe(config: &MasterConfig, findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for (place, names) in modules(config) {
+        let _ = writeln!(text, "  {}: {}", place.display(), names.join(", "));
+    }
+    let is_named = matches!(config.python_bridge.python, PythonBridge::At(_));
+    let is_needed = |finding: &Finding| finding.message.contains("python_bridge");
+    if text.is_empty() && !is_named && !findings.iter().any(is_needed) {
+        return text;
+    }
+    let python = match Bridge::new(config).python() {
+        Ok(python) => format!("run by \"{}\"", python.display()),
+        Err(reason) => format!("nothing runs it: {reason}"),
+    };
+    format!("what only Python can run (python_bridge)\n{text}  {python}\n")
+}
+
+/// The directories with modules of the site's own, and the names in each.
+fn modules(config: &MasterConfig) -> Vec<(PathBuf, Vec<String>)> {
+    let text = |name: &str| config.raw(name).and_then(Node::as_str).map(PathBuf::from);
+    let extensions = text("extension_modules").unwrap_or_else(|| config.cachedir.join("extmods"));
+    let mut places: Vec<PathBuf> = KINDS.iter().map(|kind| extensions.join(kind)).collect();
+    for option in ["runner_dirs", "module_dirs"] {
+        let listed = config.raw(option).and_then(Node::as_seq);
+        let listed = listed.unwrap_or_default().iter().filter_map(Node::as_str);
+        for directory in listed {
+            let directory = PathBuf::from(directory);
+            match option {
+                "module_dirs" => places.extend(KINDS.iter().map(|kind| directory.join(kind))),
+                _ => places.push(directory),
+            }
+        }
+    }
+    let found = places.into_iter().map(|place| {
+        let names = names_in(&place);
+        (place, names)
+    });
+    found.filter(|(_, names)| !names.is_empty()).collect()
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let modules = paths.filter(|path| path.extension().is_some_and(|ending| ending == "py"));
+    let names = modules.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+    let mut names: Vec<String> = names
+        .filter(|name| name != "__init__")
+        .take(MOST_NAMES)
+        .collect();
+    names.sort();
+    names
+}
