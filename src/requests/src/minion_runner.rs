@@ -47,7 +47,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         work: Box::new(move |fire| {
             let mut reply = None;
             let ran = runner::carry_out(&call, &services, fire, |value| {
-                let value = told(value, &call, &services);
+                let value = told(value, &call);
                 reply = Some(sealed.answer.seal(&encode(&value, Dialect::Raw)));
             });
             (ran, reply.unwrap_or_default())
@@ -92,10 +92,13 @@ fn call(sealed: &Sealed, services: &Services) -> Result<Call, (&'static str, Val
 
 /// What the minion is told: of a function that is not there, no more than that (`Runner.run` in
 /// `salt/runner.py`).
-fn told<'v>(value: &'v Value, call: &Call, services: &Services) -> Cow<'v, Value> {
-    match services.runners.has(&call.fun) {
-        true => Cow::Borrowed(value),
-        false => Cow::Owned(format!("'{}' is not available.", call.fun).as_str().into()),
+fn told<'v>(value: &'v Value, call: &Call) -> Cow<'v, Value> {
+    let missing = format!("'{}' is not available.", call.fun);
+    let prefix = format!("Exception occurred in runner {}: ", call.fun);
+    let text = value.as_str().unwrap_or_default();
+    match text.strip_prefix(&prefix) == Some(&missing) {
+        true => Cow::Owned(missing.as_str().into()),
+        false => Cow::Borrowed(value),
     }
 }
 
