@@ -1,6 +1,6 @@
 //! What only Python can run, run by the site's own Salt installation beside the master.
 //!
-//! A [`Bridge`] is two pools of helper processes ([`Lane`]): one for what pillars wait for
+//! A [`Bridge`] is two pools of helper processes (`Lane`): one for what pillars wait for
 //! (renderers, external pillars, functions, tops), one for functions of the master that users run,
 //! which may take hours and must not hold up the others. A piece of [`Work`] goes to a helper over a
 //! pipe and comes back as a value or a [`BridgeError`] that names the module; it never gets
