@@ -25,6 +25,9 @@ const CLEAR: &str = "
     key of another user     y      n        n        n          n         n     n
     key of root             y      n        n        y          y         y     y
     root by sudo            y      n        n        y          y         y     y
+    root, key of bob        y      n        n        n          n         n     n
+    sudo_alice, key of bob  y      n        n        n          n         n     n
+    no user, key of bob     y      n        n        -          -         n     n
     key of bob              y      n        n        r          r         n     n
     mallory, key of root    y      n        n        r          r         y     y
     token                   y      y        n        y          y         y     y
@@ -189,6 +192,12 @@ impl Fixture {
                 let load = user("sudo_bob").set("key", self.key("root").as_str());
                 (load, none())
             }
+            "root, key of bob" => (user("root").set("key", self.key("bob").as_str()), none()),
+            "sudo_alice, key of bob" => {
+                let load = user("sudo_alice").set("key", self.key("bob").as_str());
+                (load, none())
+            }
+            "no user, key of bob" => (none().set("key", self.key("bob").as_str()), none()),
             "key of bob" => (user("bob").set("key", self.key("bob").as_str()), none()),
             "mallory, key of root" => {
                 let load = user("mallory").set("key", self.key("root").as_str());

@@ -343,8 +343,7 @@ fn a_syndics_list_holds_with_the_masters_own_key_only() {
         "AuthenticationError"
     );
     assert_eq!(ask("bob", key("bob"), all()), "AuthorizationError");
-    // Stock takes any key for root; but the list is believed with root's own alone.
-    assert_eq!(ask("root", key("bob"), list(&["test.*"])), "");
+    assert_eq!(ask("root", key("bob"), all()), "AuthenticationError");
 }
 
 #[test]

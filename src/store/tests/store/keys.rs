@@ -444,7 +444,7 @@ mod users {
     }
 
     #[test]
-    fn keys_prove_what_stock_lets_them_prove() {
+    fn only_a_key_of_the_masters_own_proves_more_than_its_user() {
         let (_dir, mut options) = place(Compat::V3008);
         let user = account();
         options.acl_users = vec![user.clone(), "other".to_owned()];
@@ -454,13 +454,19 @@ mod users {
         let (root, own, other) = (key("root"), key(&user), key("other"));
         let table = [
             (Some("root"), &root, KeyProof::Trusted),
-            (Some("root"), &own, KeyProof::Trusted),
+            (Some("root"), &own, KeyProof::Refused),
             (Some(user.as_str()), &own, KeyProof::User(user.clone())),
             (Some(user.as_str()), &root, KeyProof::Trusted),
             (Some(user.as_str()), &other, KeyProof::Refused),
             (Some("nobody-else"), &own, KeyProof::Refused),
-            (Some("sudo_alice"), &own, KeyProof::Sudo("alice".to_owned())),
-            (None, &own, KeyProof::Trusted),
+            (
+                Some("sudo_alice"),
+                &root,
+                KeyProof::Sudo("alice".to_owned()),
+            ),
+            (Some("sudo_alice"), &own, KeyProof::Refused),
+            (None, &root, KeyProof::Trusted),
+            (None, &own, KeyProof::Refused),
         ];
         for (name, key, expected) in table {
             assert_eq!(keys.authenticate(name, key), expected, "{name:?}");
