@@ -10,9 +10,11 @@ use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
 use crate::credentials::{NotProved, Sender};
 use crate::event_data::fields;
-use crate::outcome::{About, Publication, StartJob, Topics, Victims};
+use crate::outcome::{About, Publication, StartJob, Topics};
 use crate::publish_load::DEFAULT_DELIMITER;
-use crate::{Effect, Outcome, Services, event_data, publish_load, python_text, reply, targets};
+use crate::{
+    Effect, Outcome, Services, about, event_data, publish_load, python_text, reply, targets,
+};
 
 /// Why nothing is published.
 pub(crate) enum Refused {
@@ -337,9 +339,9 @@ pub(crate) fn job(
     let entries = publish_load::entries(load, jid.as_str(), services);
     let announce = announcement(load, &jid, &minions, &missing, &entries, services);
     let publication = publication(&entries, target, &resolved.minions, services);
-    let about = about(load, request, target);
+    let about = about::of_load(load, request, target);
     let minions_of_job = match about {
-        Some(About::Running(_)) if services.site.order_masters => named(target, services),
+        Some(About::Running(_)) if services.site.order_masters => about::named(target, services),
         _ => resolved.minions,
     };
     let job = JobRecord {
@@ -363,18 +365,6 @@ pub(crate) fn job(
         job,
         announce,
         publication,
-    }
-}
-
-/// Whom a client asks by name that waits for minions below syndics too.
-fn named(target: &Target, services: &Services) -> Vec<MinionId> {
-    let ids = |names: &mut dyn Iterator<Item = &str>| -> Vec<MinionId> {
-        let ids = names.filter_map(|name| MinionId::parse(name).ok());
-        ids.filter(|id| !services.syndics.has(id)).collect()
-    };
-    match target {
-        Target::List(names) | Target::Words(names) => ids(&mut names.iter().map(String::as_str)),
-        Target::Expression(_, names) => ids(&mut names.split(',')),
     }
 }
 
@@ -432,43 +422,6 @@ pub(crate) fn beginning(
     ]);
     events.push(event_data::event(services, Tag::job_new(jid), new));
     events
-}
-
-/// The signals that end a process: KILL and TERM. After others it may go on, or end by itself.
-const ENDING: [i64; 2] = [9, 15];
-
-/// The job that this one is about.
-fn about(load: &Value, request: &Request<'_>, target: &Target) -> Option<About> {
-    let [fun] = request.functions.as_slice() else {
-        return None;
-    };
-    let arguments = load.get("arg")?.as_array()?;
-    if let "saltutil.kill_all_jobs" | "saltutil.term_all_jobs" = fun.as_str() {
-        return Some(About::Signal(Victims::All));
-    }
-    let jid = Jid::parse(arguments.first()?.as_str()?).ok()?;
-    let signal = arguments.get(1).and_then(Value::as_i64);
-    match fun.as_str() {
-        "saltutil.kill_job" | "saltutil.term_job" => Some(About::Signal(Victims::Job(jid))),
-        "saltutil.signal_job" if signal.is_some_and(|signal| ENDING.contains(&signal)) => {
-            Some(About::Signal(Victims::Job(jid)))
-        }
-        "saltutil.find_job" if arguments.len() == 1 && is_poll(load, target) => {
-            Some(About::Running(jid))
-        }
-        _ => None,
-    }
-}
-
-/// Whether it is a client's own question while it waits (`gather_job_info` in
-/// `salt/client/__init__.py`): by list target, and without `show_jid`, which stock's command line
-/// sends with what its user asks for. Such a client looks for the answers on the bus only; others
-/// look for the job in the job cache first.
-fn is_poll(load: &Value, target: &Target) -> bool {
-    let kwargs = load.get("kwargs");
-    let is_of_user = kwargs.is_some_and(|kwargs| kwargs.get("show_jid").is_some());
-    let returner = load.get("ret").and_then(Value::as_str).unwrap_or_default();
-    target.kind() == TargetType::List && !is_of_user && returner.is_empty()
 }
 
 /// What goes out to these minions.
