@@ -60,7 +60,10 @@ impl Rules {
 pub struct AskedJob<'a> {
     /// The functions.
     pub functions: &'a [String],
-    /// The arguments of the load (`arg`): of one function a list, of several a list of lists.
+    /// Whether the load names them in a list, be it of one: minions then take the arguments of each
+    /// from a list of lists.
+    pub in_list: bool,
+    /// The arguments of the load (`arg`).
     pub arguments: &'a Value,
     /// The minions that the target means.
     pub minions: &'a [MinionId],
@@ -213,12 +216,12 @@ impl Acl {
         always: Option<&str>,
         mut minions_of: impl FnMut(&str) -> Vec<MinionId>,
     ) -> bool {
-        let several = job.functions.len() > 1;
         let functions = job.functions.iter().enumerate();
         let mut allowed = functions.map(|(place, function)| {
-            let arguments = match (job.arguments, several) {
+            let arguments = match (job.arguments, job.in_list) {
                 (Value::Array(lists), true) => lists.get(place).and_then(Value::as_array),
-                (arguments, _) => arguments.as_array(),
+                (_, true) => None,
+                (arguments, false) => arguments.as_array(),
             };
             always == Some(function)
                 || rules.0.iter().any(|rule| match rule {

@@ -277,6 +277,7 @@ impl Sender {
         };
         let job = AskedJob {
             functions,
+            in_list: matches!(load.get("fun"), Some(Value::Array(_))),
             arguments: load.get("arg").unwrap_or(&Value::Nil),
             minions,
         };

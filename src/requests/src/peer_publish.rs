@@ -157,6 +157,7 @@ impl Wish {
         let arguments = Value::Array(self.arguments.clone());
         let job = AskedJob {
             functions: &self.functions,
+            in_list: self.functions.len() > 1,
             arguments: &arguments,
             minions: &self.resolved.minions,
         };

@@ -236,6 +236,7 @@ fn ours(question: &Json, targeting: &Targeting, acl: &Acl) -> Json {
     }
     let job = AskedJob {
         functions: &functions,
+        in_list: false,
         arguments: &Value::Array(arguments),
         minions: &minions,
     };

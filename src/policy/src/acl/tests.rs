@@ -42,10 +42,36 @@ fn allows(rules: &Rules, asked: &Asked<'_>) -> bool {
     let functions: Vec<String> = asked.functions.iter().map(|f| (*f).to_owned()).collect();
     let job = AskedJob {
         functions: &functions,
+        in_list: functions.len() != 1,
         arguments: &asked.arguments,
         minions: &ids(asked.minions),
     };
     Acl::default().allows_job(rules, &job, minions_of)
+}
+
+#[test]
+fn the_arguments_of_a_list_of_one_function_are_a_list_of_lists() {
+    let wanted = one("args", list(&["^.*uptime"]));
+    let rules = rules(vec![one("*", list(&[])), one("*", one("cmd.run", wanted))]);
+    let nested = |argument: &str| Value::Array(vec![list(&[argument, "uptime"])]);
+    let table = [
+        (true, nested("uptime"), true),
+        // As one text it would match.
+        (true, nested("id"), false),
+        (true, list(&["uptime"]), false),
+        (true, Value::Nil, false),
+        (false, list(&["uptime"]), true),
+    ];
+    for (in_list, arguments, expected) in table {
+        let job = AskedJob {
+            functions: &["cmd.run".to_owned()],
+            in_list,
+            arguments: &arguments,
+            minions: &ids(&["web1"]),
+        };
+        let found = Acl::default().allows_job(&rules, &job, minions_of);
+        assert_eq!(found, expected, "{in_list} {arguments:?}");
+    }
 }
 
 fn ping(minions: &[&str]) -> bool {

@@ -263,6 +263,38 @@ fn rules_hold_for_the_job_as_it_is_resolved() {
     }
 }
 
+/// A minion takes the arguments of a list of one function from a list of lists.
+#[test]
+fn the_arguments_of_a_list_of_one_function_are_where_a_minion_looks_for_them() {
+    let site = site("");
+    for command in ["publish", "saltern_batch"] {
+        let outcome = |fun: Value, arg: Value| {
+            let load = publish(login("ana"), "", "web1").set("cmd", command);
+            let load = load.set("fun", fun).set("arg", arg);
+            let outcome = site.ask(clear(load.set("batch", Value::map([("size", 1)])), 3));
+            match outcome.effects.as_slice() {
+                [Effect::StartJob(_) | Effect::StartBatch(_)] => String::new(),
+                _ => error_of(&outcome),
+            }
+        };
+        let nested = |argument: &str| Value::Array(vec![list(&[argument])]);
+        assert_eq!(
+            outcome(list(&["cmd.run"]), nested("uptime")),
+            "",
+            "{command}"
+        );
+        for arg in [nested("id"), list(&["uptime"]), list(&[])] {
+            let found = outcome(list(&["cmd.run"]), arg);
+            assert_eq!(found, "AuthorizationError", "{command}");
+        }
+        assert_eq!(
+            outcome("cmd.run".into(), list(&["uptime"])),
+            "",
+            "{command}"
+        );
+    }
+}
+
 /// Without cached minion data a compound target means everybody, and so would a rule's.
 #[test]
 fn a_rule_for_some_minions_is_one_for_some_also_without_a_cache() {
