@@ -66,7 +66,16 @@ pub struct AskedJob<'a> {
     /// The arguments of the load (`arg`).
     pub arguments: &'a Value,
     /// The minions that the target means.
-    pub minions: &'a [MinionId],
+    pub minions: Whom<'a>,
+}
+
+/// The minions of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom<'a> {
+    /// These and no others.
+    These(&'a [MinionId]),
+    /// It is not certain whom the target means: a rule must be one for all minions.
+    Anybody,
 }
 
 /// Which functions of the master a call is about.
@@ -376,16 +385,19 @@ fn covers(
     if target.starts_with('@') {
         return false;
     }
+    let Whom::These(minions) = job.minions else {
+        return false;
+    };
     // Nobody is covered by everything, as in stock. What goes to syndics all the same, under
     // `order_masters`, carries the rules along, and each master below asks them of its own minions
     // (CVE-2022-22941).
-    if job.minions.is_empty() {
+    if minions.is_empty() {
         return true;
     }
     let mut covered = minions_of(target);
     covered.sort_unstable();
     let is_covered = |id: &MinionId| covered.binary_search(id).is_ok();
-    job.minions.iter().all(is_covered)
+    minions.iter().all(is_covered)
 }
 
 /// `publisher_acl`: rules by the names of local users.

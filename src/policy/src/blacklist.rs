@@ -23,14 +23,14 @@ impl Blacklist {
 
     /// Whether this user may not publish.
     pub fn bars_user(&self, user: &str) -> bool {
-        self.users.matches(user)
+        self.users.may_match(user)
     }
 
     /// Whether any of these functions may not be published.
     pub fn bars_any_function<'a>(&self, functions: impl IntoIterator<Item = &'a str>) -> bool {
         functions
             .into_iter()
-            .any(|function| self.functions.matches(function))
+            .any(|function| self.functions.may_match(function))
     }
 }
 
@@ -47,5 +47,12 @@ mod tests {
         assert!(list.bars_any_function(["test.ping", "cmd.run"]));
         assert!(!list.bars_any_function(["test.ping"]));
         assert!(!Blacklist::default().bars_user("root"));
+    }
+
+    #[test]
+    fn what_takes_too_many_steps_is_barred() {
+        let list = Blacklist::new([], [r"(a|a|(?=a)a)*\1b"]);
+        assert!(list.bars_any_function(["a".repeat(200).as_str()]));
+        assert!(!list.bars_any_function(["test.ping"]));
     }
 }

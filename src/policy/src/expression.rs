@@ -83,19 +83,18 @@ impl Limited {
         })
     }
 
-    /// Whether it matches, and whether the usual limit did not suffice to say so.
-    fn matches(&self, text: &str) -> (bool, bool) {
+    /// Whether it matches, as far as the limit lets that be known, and whether the usual limit did
+    /// not suffice to say so.
+    fn matches(&self, text: &str) -> (Option<bool>, bool) {
         if let Ok(is_match) = self.usual.is_match(text) {
-            return (is_match, false);
+            return (Some(is_match), false);
         }
         let full = self.full.get_or_init(|| {
             let full = build(self.usual.as_str(), BACKTRACK_LIMIT, self.size);
             full.ok()
         });
-        let is_match = full
-            .as_ref()
-            .map(|full| full.is_match(text).unwrap_or(false));
-        (is_match.unwrap_or(false), true)
+        let full = full.as_ref();
+        (full.and_then(|full| full.is_match(text).ok()), true)
     }
 }
 
@@ -168,18 +167,24 @@ impl Pattern {
 
     /// Whether the pattern matches. A match that takes too many steps is none.
     pub fn matches(&self, text: &str) -> bool {
+        self.decide(text) == Some(true)
+    }
+
+    /// The same, but nothing where it takes too many steps to find out.
+    fn decide(&self, text: &str) -> Option<bool> {
         match &self.0 {
-            Kind::Everything => true,
-            Kind::Exactly(exactly) => **exactly == *text,
+            Kind::Everything => Some(true),
+            Kind::Exactly(exactly) => Some(**exactly == *text),
             Kind::Regex(regex) => regex.matches(text).0,
         }
     }
 
     /// Whether the pattern matches, and about how many steps of a thousand backtracks each it took
-    /// to find out. A regular expression does not match a text above 16 KiB.
-    pub(crate) fn matches_counting(&self, text: &str) -> (bool, usize) {
+    /// to find out. Nothing where that takes too many, or for a regular expression and a text above
+    /// 16 KiB.
+    pub(crate) fn matches_counting(&self, text: &str) -> (Option<bool>, usize) {
         match &self.0 {
-            Kind::Regex(_) if text.len() > MAX_TEXT => (false, 1),
+            Kind::Regex(_) if text.len() > MAX_TEXT => (None, 1),
             Kind::Regex(regex) => {
                 let (is_match, is_expensive) = regex.matches(text);
                 let steps = if is_expensive {
@@ -189,7 +194,7 @@ impl Pattern {
                 };
                 (is_match, 1 + text.len() / 64 + steps)
             }
-            Kind::Everything | Kind::Exactly(_) => (self.matches(text), 1),
+            Kind::Everything | Kind::Exactly(_) => (self.decide(text), 1),
         }
     }
 
@@ -225,6 +230,15 @@ impl AnyOf {
             any.patterns.extend(Pattern::regex_whole(entry).ok());
         }
         any
+    }
+
+    /// Whether any entry matches, or takes too many steps to find out: where a match forbids.
+    pub fn may_match(&self, text: &str) -> bool {
+        self.exact.iter().any(|entry| entry == text)
+            || self
+                .patterns
+                .iter()
+                .any(|pattern| pattern.decide(text) != Some(false))
     }
 
     /// Whether any entry matches.
@@ -332,9 +346,9 @@ mod tests {
         let bomb = Pattern::regex_at_start(r"(a|a|(?=a)a)*\1b").unwrap();
         assert!(!bomb.matches(&"a".repeat(200)));
         let (is_match, steps) = bomb.matches_counting(&"a".repeat(200));
-        assert!(!is_match && steps > BACKTRACK_LIMIT / USUAL_BACKTRACKS);
-        let (is_match, steps) = bomb.matches_counting("ab");
-        assert!(!is_match && steps == 1);
+        assert_eq!(is_match, None);
+        assert!(steps > BACKTRACK_LIMIT / USUAL_BACKTRACKS);
+        assert_eq!(bomb.matches_counting("ab"), (Some(false), 1));
         assert!(bomb.matches("aab"));
     }
 
@@ -365,14 +379,13 @@ mod tests {
     fn what_takes_more_than_the_usual_steps_still_matches() {
         let pattern = Pattern::regex_at_start(r"(?=(a|a)*\1c|a)a*b").unwrap();
         let (is_match, steps) = pattern.matches_counting(&("a".repeat(12) + "b"));
-        assert!(is_match && steps > BACKTRACK_LIMIT / USUAL_BACKTRACKS);
+        assert_eq!(is_match, Some(true));
+        assert!(steps > BACKTRACK_LIMIT / USUAL_BACKTRACKS);
         let text = "a".repeat(MAX_TEXT + 1);
-        assert!(
-            !Pattern::regex_at_start("a")
-                .unwrap()
-                .matches_counting(&text)
-                .0
-        );
+        let (is_match, _) = Pattern::regex_at_start("a")
+            .unwrap()
+            .matches_counting(&text);
+        assert_eq!(is_match, None);
     }
 
     #[test]

@@ -19,7 +19,8 @@
 //! - A value costs a bounded number of steps, a regular expression is held against texts of at most
 //!   16 KiB, and a path has bounds on its length, its parts and its nesting. Beyond them nothing
 //!   matches. What a search costs in all has a bound too (`budget.rs`); beyond it the target is an
-//!   error.
+//!   error. The minions know no such bounds, so where one was met the answer says that it may be
+//!   too small ([`Resolved::may_mean_more`]).
 //! - `T@type:id` of a resource that nobody has registered means nobody; stock 3008 waits for it all
 //!   the same. A resource never has the name of an accepted minion.
 //! - Regular expressions are those of `fancy-regex`; Python's rarer syntax (`(?(1)a|b)` on
@@ -226,6 +227,7 @@ impl Targeting {
         Ok(Resolved {
             minions: minions.collect(),
             missing,
+            may_mean_more: search.may_mean_more(),
             problems: search.problems.take(),
         })
     }

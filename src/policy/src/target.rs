@@ -28,6 +28,9 @@ pub struct Resolved {
     pub missing: Vec<String>,
     /// Parts that mean nobody because they cannot be used.
     pub problems: Problems,
+    /// Whether minions that are not among these may find that the target means them: something took
+    /// more than a match may cost here, or is no expression here, and so counts as no match.
+    pub may_mean_more: bool,
 }
 
 /// What is wrong with parts of a target of which the rest still counts; stock logs each as an

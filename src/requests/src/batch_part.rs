@@ -52,7 +52,7 @@ pub fn batch_part(
     let target = request.target.as_ref();
     let target = target.ok_or(PartRefused::Never("malformed"))?;
     let resolved = publish::resolve(&load, &request.functions, target, services);
-    let resolved = resolved.map_err(refused)?;
+    let resolved = publish::without_syndics(resolved.map_err(refused)?, services);
     let found: HashSet<&MinionId> = resolved.minions.iter().collect();
     let gone = minions.iter().filter(|id| !found.contains(id)).cloned();
     let gone = gone.collect();

@@ -7,8 +7,7 @@
 
 use std::borrow::Cow;
 
-use saltern_model::MinionId;
-use saltern_policy::acl::{AskedJob, CallArguments, Form, Rules, Verdict};
+use saltern_policy::acl::{AskedJob, CallArguments, Form, Rules, Verdict, Whom};
 use saltern_runners::Arguments;
 use saltern_store::KeyProof;
 use saltern_wire::msgpack::Value;
@@ -263,13 +262,13 @@ impl Sender {
         rules.map_or_else(|| Value::Array(Vec::new()), Rules::to_value)
     }
 
-    /// Whether the sender may have these functions run on these minions with the arguments of the
-    /// load.
+    /// Whether the sender may have these functions, which are those of the load, run on these
+    /// minions with the arguments of the load.
     pub(crate) fn may_publish(
         &self,
         load: &Value,
         functions: &[String],
-        minions: &[MinionId],
+        minions: Whom<'_>,
         services: &Services,
     ) -> bool {
         let Some(rules) = &self.rules else {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_model::{Jid, MinionId, Target, TargetType};
-use saltern_policy::acl::AskedJob;
+use saltern_policy::acl::{AskedJob, Whom};
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Resolved;
 use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
@@ -57,6 +57,7 @@ pub(crate) fn handle(command: PeerPublish, sealed: Sealed, services: &Arc<Servic
         .and_then(|load| Wish::read(&load, services).map(|wish| (load, wish)));
     let started = wish.and_then(|(load, wish)| {
         wish.check(&sealed.minion, services)?;
+        let wish = wish.without_syndics(services);
         match command {
             PeerPublish::Begin => wish.begin(&sealed, services),
             PeerPublish::Wait => wish.wait(&load, &sealed, services),
@@ -127,11 +128,10 @@ impl Wish {
         if functions.len() > 1 && functions.len() != arguments.len() {
             return Err(Refused::Failed("not every function has its arguments"));
         }
-        let mut aim = aim(tgt, load.get("tgt_type"), services)?;
+        let aim = aim(tgt, load.get("tgt_type"), services)?;
         let nothing = Value::Map(Vec::new());
         let resolved = publish::resolve(&nothing, &functions, &aim.target, services)
             .map_err(|_| Refused::Failed("the accepted keys cannot be listed"))?;
-        aim.write_out_range(&resolved);
         let ret = ret.as_str();
         let ret = ret.ok_or(Refused::Failed("the returner is no text"))?;
         Ok(Self {
@@ -155,18 +155,33 @@ impl Wish {
             ));
         }
         let arguments = Value::Array(self.arguments.clone());
-        let job = AskedJob {
-            functions: &self.functions,
-            in_list: self.functions.len() > 1,
-            arguments: &arguments,
-            minions: &self.resolved.minions,
-        };
         let rules = services.site.peers.rules_of(minion);
-        let minions_of = |target: &str| targets::of_rule(services, target);
-        match services.acl.allows_peer(&rules, &job, minions_of) {
-            true => Ok(()),
-            false => Err(Refused::NotAllowed("the option \"peer\" does not allow it")),
+        let allows = |minions| {
+            let job = AskedJob {
+                functions: &self.functions,
+                in_list: self.functions.len() > 1,
+                arguments: &arguments,
+                minions,
+            };
+            let minions_of = |target: &str| targets::of_rule(services, target);
+            services.acl.allows_peer(&rules, &job, minions_of)
+        };
+        if !allows(Whom::These(&self.resolved.minions)) {
+            return Err(Refused::NotAllowed("the option \"peer\" does not allow it"));
         }
+        if self.resolved.may_mean_more && !allows(Whom::Anybody) {
+            return Err(Refused::NotAllowed(
+                "whom the target means is not certain, and the option \"peer\" allows it for some",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What is published once it is allowed.
+    fn without_syndics(mut self, services: &Services) -> Self {
+        self.resolved = publish::without_syndics(self.resolved, services);
+        self.aim.write_out_range(&self.resolved);
+        self
     }
 
     /// Whether the target means nobody more than it would if pillars were compared exactly.

@@ -4,6 +4,7 @@
 //! the store.
 
 use saltern_model::{Compat, Event, Jid, JobRecord, MinionId, Packed, Tag, Target, TargetType};
+use saltern_policy::acl::Whom;
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Resolved;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
@@ -129,8 +130,10 @@ pub(crate) fn resolve_allowed(
         Some(target) => resolve(load, &request.functions, target, services)?,
         None => Resolved::default(),
     };
-    match sender.may_publish(load, &request.functions, &resolved.minions, services) {
-        true => Ok(resolved),
+    // Machines with a syndic may have a minion of the same name, so syndics count here.
+    let whom = Whom::These(&resolved.minions);
+    match sender.may_publish(load, &request.functions, whom, services) {
+        true => Ok(without_syndics(resolved, services)),
         false => Err(Refused::NotAuthorised),
     }
 }
@@ -152,6 +155,13 @@ fn start(
     if resolved.minions.is_empty() && !services.site.order_masters {
         return Ok(Outcome::reply(no_match(load)));
     }
+    if !is_certain(target, &resolved)
+        && !sender.may_publish(load, &request.functions, Whom::Anybody, services)
+    {
+        let tgt_type = target.kind();
+        complain!(services, %tgt_type, "who is meant is not certain, so rules for some do not hold");
+        return Err(Refused::NotAuthorised);
+    }
     for name in ["arg", "ret"] {
         if load.get(name).is_none() {
             return Err(Refused::Malformed(name));
@@ -159,6 +169,15 @@ fn start(
     }
     let jid = jid(load, services)?;
     Ok(begin(load, &request, target, jid, resolved, services))
+}
+
+/// Whether every minion here that is not among these would find, too, that it is not meant. By ids
+/// everybody finds the same; a minion looks at its grains and pillar of now, and here may be older
+/// ones or none, so that nobody found is not nobody meant.
+fn is_certain(target: &Target, resolved: &Resolved) -> bool {
+    use TargetType::{Glob, List, Pcre};
+    let is_by_ids = matches!(target.kind(), Glob | List | Pcre);
+    !resolved.may_mean_more && (is_by_ids || !resolved.minions.is_empty())
 }
 
 /// The jid that the client chose, or a new one when it left that to the master.
@@ -237,8 +256,7 @@ const MERGING: [&str; 5] = [
     "state.single",
 ];
 
-/// Whom the target of a load means. A syndic is no minion: those below it say for themselves that
-/// they have the job.
+/// Whom the target of a load means, syndics among them.
 pub(crate) fn resolve(
     load: &Value,
     functions: &[String],
@@ -257,14 +275,19 @@ pub(crate) fn resolve(
         merges_resources: matches!(functions, [one] if MERGING.contains(&one.as_str())),
         ..MatchOptions::default()
     };
-    let mut resolved = targets::resolve(services, target, &options).map_err(|error| {
+    targets::resolve(services, target, &options).map_err(|error| {
         tracing::error!(%error, "accepted keys cannot be listed");
         Refused::Because("the accepted keys cannot be listed; see the master's log".to_owned())
-    })?;
+    })
+}
+
+/// Whose returns are expected. A syndic is no minion: those below it say for themselves that they
+/// have the job.
+pub(crate) fn without_syndics(mut resolved: Resolved, services: &Services) -> Resolved {
     if services.site.order_masters {
         resolved.minions.retain(|id| !services.syndics.has(id));
     }
-    Ok(resolved)
+    resolved
 }
 
 /// The answer when the target means nobody.

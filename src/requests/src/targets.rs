@@ -125,7 +125,8 @@ pub(crate) fn of_load(tgt: &Value, tgt_type: Option<&Value>, compat: Compat) -> 
     }
 }
 
-/// The accepted minions that the target means; nobody for a target in error.
+/// The accepted minions that the target means; nobody for a target in error, of which it is said
+/// that it may mean more.
 ///
 /// # Errors
 /// When the accepted keys cannot be listed.
@@ -141,7 +142,10 @@ pub(crate) fn resolve(
     let resolved = resolved.unwrap_or_else(|error| {
         services.metrics.refuse("target");
         complain!(services, tgt_type = %target.kind(), %error, "a target matches nobody");
-        Resolved::default()
+        Resolved {
+            may_mean_more: true,
+            ..Resolved::default()
+        }
     });
     if !resolved.problems.is_empty() {
         complain!(
@@ -154,7 +158,8 @@ pub(crate) fn resolve(
 }
 
 /// The accepted minions that the target of a rule covers, without greed: a rule grants something.
-/// Nobody when they cannot be found out.
+/// Nobody when they cannot be found out, be it for one minion: behind a `not` what counts as no
+/// match would be one.
 pub(crate) fn of_rule(services: &Services, target: &str) -> Vec<MinionId> {
     let target = Target::Expression(TargetType::Compound, target.to_owned());
     let options = MatchOptions {
@@ -165,7 +170,7 @@ pub(crate) fn of_rule(services: &Services, target: &str) -> Vec<MinionId> {
         return without_cache(services, &target, &options);
     }
     match resolve(services, &target, &options) {
-        Ok(resolved) => resolved.minions,
+        Ok(resolved) => if_certain(resolved),
         Err(error) => {
             tracing::error!(%error, "accepted keys cannot be listed");
             Vec::new()
@@ -194,7 +199,15 @@ fn without_cache(
         }
     };
     let resolved = targeting.resolve_with(target, &Accepted(&accepted), options);
-    resolved.map(|found| found.minions).unwrap_or_default()
+    resolved.map(if_certain).unwrap_or_default()
+}
+
+fn if_certain(resolved: Resolved) -> Vec<MinionId> {
+    if resolved.may_mean_more {
+        tracing::warn!("the target of a rule takes too much work and covers nobody");
+        return Vec::new();
+    }
+    resolved.minions
 }
 
 /// A cache in which nothing is.

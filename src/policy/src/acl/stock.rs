@@ -238,7 +238,7 @@ fn ours(question: &Json, targeting: &Targeting, acl: &Acl) -> Json {
         functions: &functions,
         in_list: false,
         arguments: &Value::Array(arguments),
-        minions: &minions,
+        minions: Whom::These(&minions),
     };
     let accepted = Accepted(ids(ACCEPTED.iter()));
     let minions_of = |target: &str| {

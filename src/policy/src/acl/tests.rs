@@ -44,7 +44,7 @@ fn allows(rules: &Rules, asked: &Asked<'_>) -> bool {
         functions: &functions,
         in_list: functions.len() != 1,
         arguments: &asked.arguments,
-        minions: &ids(asked.minions),
+        minions: Whom::These(&ids(asked.minions)),
     };
     Acl::default().allows_job(rules, &job, minions_of)
 }
@@ -67,10 +67,37 @@ fn the_arguments_of_a_list_of_one_function_are_a_list_of_lists() {
             functions: &["cmd.run".to_owned()],
             in_list,
             arguments: &arguments,
-            minions: &ids(&["web1"]),
+            minions: Whom::These(&ids(&["web1"])),
         };
         let found = Acl::default().allows_job(&rules, &job, minions_of);
         assert_eq!(found, expected, "{in_list} {arguments:?}");
+    }
+}
+
+#[test]
+fn where_it_is_not_certain_who_is_meant_only_rules_for_all_minions_hold() {
+    let rules = rules(vec![
+        "test.*".into(),
+        one("*", list(&["grains.*"])),
+        one("web*", list(&["state.*"])),
+    ]);
+    let allows = |function: &str, minions| {
+        let job = AskedJob {
+            functions: &[function.to_owned()],
+            in_list: false,
+            arguments: &list(&[]),
+            minions,
+        };
+        Acl::default().allows_job(&rules, &job, minions_of)
+    };
+    for (function, is_for_all) in [
+        ("test.ping", true),
+        ("grains.items", true),
+        ("saltutil.find_job", true),
+        ("state.apply", false),
+    ] {
+        assert!(allows(function, Whom::These(&[])), "{function}");
+        assert_eq!(allows(function, Whom::Anybody), is_for_all, "{function}");
     }
 }
 

@@ -3,8 +3,9 @@
 //!
 //! Whoever may ask chooses the expression, and minions choose the values that it is held against;
 //! stock has no limit. One value has a limit of its own, so that one minion's data cannot use up
-//! what the others' need: beyond it the value does not match. Beyond the limit of the whole search
-//! nobody does, because half an answer would be a wrong one.
+//! what the others' need: beyond it the value does not match, and the search says that it has cut
+//! something short. Beyond the limit of the whole search nobody does, because half an answer would
+//! be a wrong one.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -42,6 +43,7 @@ pub(super) struct Allowance {
     looked: Cell<u64>,
     /// Time of this thread at which the search ends.
     end: Cell<Duration>,
+    is_cut: Cell<bool>,
 }
 
 impl Allowance {
@@ -68,6 +70,7 @@ impl Allowance {
             left: Cell::new(steps),
             looked: Cell::new(steps),
             end: Cell::new(processor_time().saturating_add(time)),
+            is_cut: Cell::new(false),
         }
     }
 
@@ -99,6 +102,24 @@ impl Allowance {
         done
     }
 
+    /// Takes note that something is taken for no match without being looked at to its end.
+    pub(super) fn cut(&self) {
+        self.is_cut.set(true);
+    }
+
+    /// Whether there was such a thing.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.get()
+    }
+
+    /// Pays for a match that took so many steps; one that nothing is known of is none.
+    pub(super) fn settle(&self, (is_match, steps): (Option<bool>, usize)) -> bool {
+        if is_match.is_none() {
+            self.cut();
+        }
+        self.spend(steps) && is_match == Some(true)
+    }
+
     /// Whether something was left undone.
     pub(super) fn is_exhausted(&self) -> bool {
         self.left.get() == 0
@@ -128,13 +149,26 @@ impl<'a> Budget<'a> {
         let left = self.left.get();
         let steps_of_value = u32::try_from(steps).unwrap_or(u32::MAX);
         self.left.set(left.saturating_sub(steps_of_value));
-        left > 0 && self.search.spend(steps)
+        if left == 0 {
+            self.search.cut();
+            return false;
+        }
+        self.search.spend(steps)
     }
 
     /// Whether the pattern matches, which takes as many steps as it says.
     pub(super) fn matches(&self, pattern: &Pattern, text: &str) -> bool {
         let (is_match, steps) = pattern.matches_counting(text);
-        self.spend_many(steps) && is_match
+        if is_match.is_none() {
+            self.search.cut();
+        }
+        self.spend_many(steps) && is_match == Some(true)
+    }
+
+    /// A pattern that cannot be held against anything, where one should be.
+    pub(super) fn cannot_tell(&self) -> bool {
+        self.search.cut();
+        false
     }
 
     /// For what is done with a text as a whole.
@@ -158,8 +192,9 @@ mod tests {
     fn steps_are_counted_for_the_value_and_for_the_search() {
         let search = Allowance::of_steps(50_000);
         let spent = |budget: Budget<'_>| (0..40_000).filter(|_| budget.spend()).count();
+        assert!(!search.is_cut());
         assert_eq!(spent(Budget::of(&search)), 20_000);
-        assert!(!search.is_exhausted());
+        assert!(search.is_cut() && !search.is_exhausted());
         assert_eq!(spent(Budget::of(&search)), 20_000);
         assert!(spent(Budget::of(&search)) < 10_000);
         assert!(search.is_exhausted());

@@ -147,6 +147,42 @@ fn an_expensive_expression_uses_up_its_own_allowance_only() {
 }
 
 #[test]
+fn an_answer_says_that_something_in_it_was_cut_also_the_second_time() {
+    let data = Data::default();
+    data.set(
+        0,
+        Some(Value::map([("x", "a".repeat(200).as_str()), ("y", "aa")])),
+    );
+    data.set(1, Some(Value::map([("x", "ab")])));
+    let long = "x".repeat(17 << 10);
+    data.set(2, Some(Value::map([("long", long.as_str())])));
+    let data = Arc::new(data);
+    let fleet = Fleet(data.known().to_vec());
+    let site = site(&data);
+    let many_parts = format!("x:{}", "b:".repeat(200));
+    for (kind, text, may_mean_more) in [
+        (TargetType::GrainPcre, r"x:(?=a)(a|a)*\1b", true),
+        (TargetType::GrainPcre, r"y:(?=a)(a|a)*\1b", false),
+        (TargetType::GrainPcre, "long:x*", true),
+        (TargetType::Grain, "long:x*", false),
+        // Python may know it; one that no value is held against does not count.
+        (TargetType::GrainPcre, "x:(?P<", true),
+        (TargetType::GrainPcre, "none:(?P<", false),
+        (TargetType::Grain, many_parts.as_str(), true),
+        (TargetType::Grain, "none", false),
+        (TargetType::Compound, r"m1 or P@x:(?=a)(a|a)*\1b", true),
+        (TargetType::Compound, "m1 or G@x:ab", false),
+    ] {
+        let target = Target::Expression(kind, text.to_owned());
+        for _ in 0..2 {
+            let found = site.resolve_with(&target, &fleet, &MatchOptions::default());
+            let found = found.unwrap();
+            assert_eq!(found.may_mean_more, may_mean_more, "{kind} {text}");
+        }
+    }
+}
+
+#[test]
 fn answers_that_are_kept_have_a_bound_on_their_bytes() {
     let mut index = Index::default();
     let bits = Arc::new(Bits::all(8 << 20));

@@ -79,7 +79,7 @@ impl Search<'_> {
             TargetType::GrainPcre => How::Regex,
             _ => return Ok(found),
         };
-        let test = Subdict::compile(text, delimiter, how, self.patterns);
+        let test = self.compile(text, delimiter, how);
         if let Some(test) = test.filter(|_| self.site.data.is_some()) {
             let budget = || Budget::of(&self.allowance);
             found.unite(&universe.with_grains(|grains| test.matches(grains, &budget())));
@@ -113,10 +113,8 @@ impl Search<'_> {
             TargetType::Pcre => {
                 let pattern = self.patterns.regex_at_start(text)?;
                 self.allowance.look();
-                let found = self.matching_ids(|id| {
-                    let (is_match, steps) = pattern.matches_counting(id);
-                    self.allowance.spend(steps) && is_match
-                });
+                let found =
+                    self.matching_ids(|id| self.allowance.settle(pattern.matches_counting(id)));
                 self.check_allowance()?;
                 Ok(found)
             }
@@ -264,9 +262,24 @@ impl Search<'_> {
             how,
         };
         let (_, found) = self.answer(data.as_ref(), kind, &question, || {
-            Subdict::compile(text, delimiter, how, self.patterns).map(Test::Subdict)
+            self.compile(text, delimiter, how).map(Test::Subdict)
         })?;
         Ok(found)
+    }
+
+    /// Nothing for an expression that matches nothing; where that is because it is too long or has
+    /// too many parts, minions may think differently.
+    fn compile(&self, text: &str, delimiter: &str, how: How) -> Option<Subdict> {
+        let compiled = Subdict::compile(text, delimiter, how, self.patterns);
+        if compiled.is_none() && text.contains(delimiter) {
+            self.allowance.cut();
+        }
+        compiled
+    }
+
+    /// Whether minions may find themselves meant whom this search has passed over.
+    pub(super) fn may_mean_more(&self) -> bool {
+        self.allowance.is_cut()
     }
 
     fn network(&self, text: &str) -> Result<Bits, TargetError> {
@@ -326,8 +339,11 @@ impl Search<'_> {
                 self.check_allowance()?;
                 let at = view.at;
                 drop(view);
-                let mut index = self.site.index.lock();
-                index.remember(kind, question, Arc::clone(&answer), at);
+                // What is kept does not say that something was cut.
+                if !self.allowance.is_cut() {
+                    let mut index = self.site.index.lock();
+                    index.remember(kind, question, Arc::clone(&answer), at);
+                }
                 (order, answer)
             }
         };

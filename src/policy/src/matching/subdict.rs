@@ -258,7 +258,7 @@ impl Rest {
                 Test::Exactly(exactly) => text == *exactly,
                 Test::Stars(stars) => stars.matches(&text),
                 Test::Pattern(pattern) => budget.matches(pattern, &text),
-                Test::Never => false,
+                Test::Never => budget.cannot_tell(),
             }
     }
 

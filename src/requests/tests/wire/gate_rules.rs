@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use saltern_model::MinionId;
 use saltern_requests::{Effect, Outcome, StartJob};
 use saltern_wire::msgpack::Value;
 
@@ -293,6 +294,78 @@ fn the_arguments_of_a_list_of_one_function_are_where_a_minion_looks_for_them() {
             "{command}"
         );
     }
+}
+
+/// What goes to syndics reaches the minions here too, and these look at their grains of now.
+#[test]
+fn above_syndics_rules_for_some_do_not_hold_for_a_target_that_may_mean_others() {
+    let site = site("order_masters: True\n");
+    let site_below = self::site("");
+    let relay = MinionId::parse("webrelay").unwrap();
+    site.accept("webrelay", "minion");
+    site.accept("relay", "minion");
+    site.services.syndics.register(&relay).unwrap();
+    let other = MinionId::parse("relay").unwrap();
+    site.services.syndics.register(&other).unwrap();
+    let outcome = |site: &Site, fun: &str, kind: &str, tgt: &str| {
+        let load = publish(login("ana"), fun, tgt).set("tgt_type", kind);
+        let outcome = site.ask(clear(load, 3));
+        match started(&outcome) {
+            Some(_) => String::new(),
+            None => error_of(&outcome),
+        }
+    };
+    const RIGHTS: &str = "AuthorizationError";
+    let table = [
+        ("by ids nobody is nobody", "glob", "below*", "", "no error"),
+        ("the same", "list", "below1,below2", "", "no error"),
+        ("the same", "pcre", "below.*", "", "no error"),
+        ("some, covered", "glob", "web*", "", ""),
+        (
+            "a syndic that is covered",
+            "list",
+            "webrelay",
+            "",
+            "no error",
+        ),
+        ("one that is not", "list", "web1,relay", RIGHTS, RIGHTS),
+        (
+            "old grains, or none",
+            "grain",
+            "os:Debian",
+            RIGHTS,
+            "no error",
+        ),
+        ("the same", "compound", "G@os:Debian", RIGHTS, "no error"),
+        ("an error", "pcre", "(", RIGHTS, "no error"),
+        ("an error", "compound", "db or (", RIGHTS, "no error"),
+        ("an error", "range", "%{", RIGHTS, "no error"),
+    ];
+    for (what, kind, tgt, above, below) in table {
+        let found = outcome(&site, "state.apply", kind, tgt);
+        assert_eq!(found, above, "{what}: {kind} {tgt}");
+        if !tgt.contains("relay") {
+            let found = outcome(&site_below, "state.apply", kind, tgt);
+            assert_eq!(found, below, "{what}: {kind} {tgt}, without syndics");
+        }
+        if above.is_empty() || !tgt.contains("relay") {
+            let found = outcome(&site, "test.ping", kind, tgt);
+            assert_eq!(found, "", "{what}: {kind} {tgt}, a rule for all");
+        }
+    }
+}
+
+/// The minions know no limit on the steps of an expression: they may match where here nothing did.
+#[test]
+fn rules_for_some_do_not_hold_where_a_match_was_given_up() {
+    let site = site("");
+    site.accept(&"a".repeat(200), "minion");
+    let outcome = |fun: &str| {
+        let load = publish(login("ana"), fun, r"web|(a|a|(?=a)a)*\1b").set("tgt_type", "pcre");
+        site.ask(clear(load, 3))
+    };
+    assert_eq!(error_of(&outcome("state.apply")), "AuthorizationError");
+    assert!(started(&outcome("test.ping")).is_some());
 }
 
 /// Without cached minion data a compound target means everybody, and so would a rule's.

@@ -146,6 +146,20 @@ fn what_the_rules_do_not_allow_is_refused() {
     }
 }
 
+/// Minions know no limit on the steps of an expression.
+#[test]
+fn a_rule_for_some_minions_does_not_hold_where_a_match_was_given_up() {
+    let site = site();
+    site.accept(&"a".repeat(200), "minion");
+    for (id, is_started) in [("limited", false), ("asker", true)] {
+        let (_, outcome) = asked(&site, id, "minion_pub", |load| {
+            let tgt = r"web|(a|a|(?=a)a)*\1b";
+            wish(load, "test.ping", &[], tgt).set("tgt_type", "pcre")
+        });
+        assert_eq!(started(&outcome).is_some(), is_started, "{id}");
+    }
+}
+
 #[test]
 fn several_functions_have_a_list_of_arguments_each() {
     let site = site();
