@@ -67,7 +67,7 @@ enum Backend {
     SharedSecret(Option<SecretString>),
     /// Knows everybody; stock has it for tests.
     Auto,
-    /// Only Python can ask it.
+    /// It is written in Python, and no such backend is asked.
     Other,
 }
 
@@ -78,11 +78,8 @@ pub enum EauthError {
     #[error("external_auth does not enable \"{0}\"")]
     NotEnabled(String),
     /// It is none of those that are built in.
-    #[error(
-        "the module \"{0}\" is written in Python: it takes python_bridge, which this master does \
-         not use"
-    )]
-    NeedsBridge(String),
+    #[error("the module \"{0}\" is written in Python; nobody is logged in by such modules")]
+    NotServed(String),
     /// PAM cannot be asked.
     #[error("pam cannot be asked")]
     Pam(#[from] PamError),
@@ -144,7 +141,7 @@ impl ExternalAuth {
         if let Some(module) = &self.acl_module
             && !matches!(module.as_str(), "pam" | "file" | "sharedsecret" | "auto")
         {
-            return Err(EauthError::NeedsBridge(module.clone()));
+            return Err(EauthError::NotServed(module.clone()));
         }
         if user.is_empty() || user.len() > LONGEST || password.len() > LONGEST {
             return Ok(false);
@@ -157,7 +154,7 @@ impl ExternalAuth {
                     && ct_eq(secret.expose().as_bytes(), password.as_bytes())
             })),
             Backend::Auto => Ok(true),
-            Backend::Other => Err(EauthError::NeedsBridge(shown(eauth))),
+            Backend::Other => Err(EauthError::NotServed(shown(eauth))),
         }
     }
 

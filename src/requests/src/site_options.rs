@@ -155,7 +155,7 @@ pub(crate) fn external_auth(config: &MasterConfig) -> ExternalAuth {
     for module in auth.not_served() {
         tracing::error!(
             module,
-            "nobody can log in by this external_auth: it takes python_bridge"
+            "nobody can log in by this external_auth: the module is written in Python"
         );
     }
     auth

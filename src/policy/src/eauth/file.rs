@@ -49,7 +49,7 @@ pub enum FileError {
         field: usize,
     },
     /// A hash that is not computed here.
-    #[error("the entry of a user is hashed with \"{0}\", which takes python_bridge")]
+    #[error("the entry of a user is hashed with \"{0}\", which is not known here")]
     Hash(String),
 }
 

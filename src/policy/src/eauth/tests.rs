@@ -93,7 +93,7 @@ fn what_is_not_enabled_or_not_built_in_knows_nobody_and_is_named() {
     let auth = enabled("ldap", users());
     let error = auth.knows("ldap", "ana", "x").unwrap_err().to_string();
     assert!(
-        error.contains("\"ldap\"") && error.contains("python_bridge"),
+        error.contains("\"ldap\"") && error.contains("Python"),
         "{error}"
     );
     assert_eq!(auth.not_served().collect::<Vec<_>>(), ["ldap"]);
@@ -105,7 +105,7 @@ fn what_is_not_enabled_or_not_built_in_knows_nobody_and_is_named() {
     };
     let auth = ExternalAuth::new(&Value::map([("auto", users())]), by_module);
     let error = auth.knows("auto", "ana", "x").unwrap_err();
-    assert!(matches!(error, EauthError::NeedsBridge(module) if module == "rest"));
+    assert!(matches!(error, EauthError::NotServed(module) if module == "rest"));
 }
 
 /// A `file` backend on this content with these options.
