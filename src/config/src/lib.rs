@@ -28,4 +28,5 @@ pub use check::render_findings;
 pub use doors::{AlsoListen, PeerCertificates, TlsConfig};
 pub use finding::{ConfigErrors, Finding, Severity};
 pub use master::{Loaded, MasterConfig, load_master};
+pub use reader::is_secret;
 pub use values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm, TransportName};

@@ -18,7 +18,7 @@ use crate::finding::{ConfigErrors, Finding, Severity};
 use crate::options;
 use crate::paths::absolute;
 use crate::places::{Places, take_id, take_user};
-use crate::reader::Reader;
+use crate::reader::{Reader, is_secret};
 use crate::served;
 use crate::values::{
     HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm, TransportName,
@@ -264,17 +264,14 @@ impl MasterConfig {
         self.settings.get(name).or_else(|| self.defaults.get(name))
     }
 
-    /// All options that have a value: as they were written, then the defaults of the others.
-    /// Passphrases are not among them.
-    pub fn all_raw(&self) -> impl Iterator<Item = (&str, &Node)> {
-        let written = self.settings.iter();
-        let others = self.defaults.iter().filter(|(key, _)| {
-            let name = key.as_str().unwrap_or_default();
-            self.settings.get(name).is_none()
-        });
-        written
-            .chain(others)
-            .filter_map(|(key, entry)| Some((key.as_str()?, &entry.value)))
+    /// All options that have a value and may be shown: as they were written, then the defaults of
+    /// the others. Of [secrets](is_secret) there is the default at most.
+    pub fn shown_raw(&self) -> impl Iterator<Item = (&str, &Node)> {
+        let is_shown = |name: &str| !is_secret(name) && self.settings.get(name).is_some();
+        let written = self.settings.iter().filter_map(named);
+        let others = self.defaults.iter().filter_map(named);
+        let written = written.filter(move |(name, _)| is_shown(name));
+        written.chain(others.filter(move |(name, _)| !is_shown(name)))
     }
 
     /// Whether an option was written in a file.
@@ -325,6 +322,10 @@ pub fn load_master(path: &Path) -> Result<Loaded, ConfigErrors> {
     }
     config.defaults = defaults;
     Ok(Loaded { config, findings })
+}
+
+fn named<'a>((key, entry): (&'a Key, &'a Entry)) -> Option<(&'a str, &'a Node)> {
+    Some((key.as_str()?, &entry.value))
 }
 
 fn cores() -> usize {

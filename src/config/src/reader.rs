@@ -186,11 +186,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether a name is one whose value must not be shown.
-pub(crate) fn is_secret(name: &str) -> bool {
-    ["pass", "secret", "priv"]
-        .iter()
-        .any(|part| name.contains(part))
+/// Whether a name, of an option or of an entry inside one, is one whose value must not be shown.
+///
+/// Sites and Python modules have options of their own, so it is decided by parts of the name. What
+/// begins with `pass_` belongs to the external pillar `pass` and says where and how it looks.
+pub fn is_secret(name: &str) -> bool {
+    !name.starts_with("pass_")
+        && ["pass", "secret", "priv", "bindpw"]
+            .iter()
+            .any(|part| name.contains(part))
 }
 
 /// A value for a message: short, and hidden if it may be a secret.

@@ -446,18 +446,36 @@ fn a_pillar_with_errors_is_not_kept() {
     assert_eq!(pillars.compile(&request()), data(r#"{"a": 1}"#));
 }
 
+const SECRETS: &str = "key_pass: hidden
+signing_key_pass: hidden
+sharedsecret: hidden
+gitfs_password: hidden
+my_secret: hidden
+auth.ldap.bindpw: hidden
+gitfs_remotes:
+- https://me:hidden@host/a
+- https://host/b:
+  - user: me
+  - password: hidden
+";
+
 #[test]
 fn pillar_opts_shows_the_options() {
     let master = Master::new(&[TOP, ("base/all.sls", "a: 1\n")]);
     for (compat, has_grains) in [("3006", false), ("3008", true)] {
-        let options =
-            format!("pillar_opts: true\nsalt_compat: {compat}\nmine: [x]\nkey_pass: hidden\n");
+        let options = format!("pillar_opts: true\nsalt_compat: {compat}\nmine: [x]\n{SECRETS}");
         let pillar = master.open(&options).unwrap().compile(&request());
         let shown = pillar.get("master").unwrap();
         assert_eq!(shown.get("id"), Some(&Value::from("web1")));
         assert_eq!(shown.get("mine"), Some(&data(r#"["x"]"#)));
         assert_eq!(shown.get("grains").is_some(), has_grains);
-        assert_eq!(shown.get("key_pass").and_then(Value::as_str), None);
+        let all = format!("{shown:?}");
+        assert!(!all.contains("hidden"), "{all}");
+        assert_eq!(shown.get("gitfs_password"), Some(&Value::from("")));
+        assert!(shown.get("sharedsecret").is_none());
+        let remotes = r#"["https://***@host/a", {"https://host/b": [{"user": "me"}, {}]}]"#;
+        assert_eq!(shown.get("gitfs_remotes"), Some(&data(remotes)));
+        assert!(shown.get("pass_dir").is_some());
         assert!(shown.get("saltern_job_database").is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! `config.get`: an option of the master (`salt/runners/config.py`).
 //!
-//! Passphrases and this master's own options are not among them, and addresses that begin with
+//! Secrets and this master's own options are not among them, and addresses that begin with
 //! `sdb://` are not looked up.
 
 use saltern_content::pillar::master_options;
@@ -45,7 +45,7 @@ mod tests {
     fn options_are_found_by_their_paths() {
         let site = TestSite::new(
             Compat::V3008,
-            "peer: {'.*': [test.ping]}\nkey_pass: secret\n",
+            "peer: {'.*': [test.ping]}\nkey_pass: secret\nsharedsecret: secret\n",
         );
         let get = |key: &str, more: &[(&str, Value)]| {
             site.runner_value("config.get", &[key.into()], more)
@@ -59,5 +59,6 @@ mod tests {
         assert_eq!(get("peer:none", &[("default", 5.into())]), 5.into());
         assert_eq!(get("none", &[]), "".into());
         assert_eq!(get("key_pass", &[]), Value::Nil);
+        assert_eq!(get("sharedsecret", &[]), "".into());
     }
 }

@@ -108,10 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn passphrases_are_no_option_that_is_shown() {
-        let site = TestSite::new(Compat::V3008, "signing_key_pass: secret\n");
+    fn secrets_are_no_option_that_is_shown() {
+        let options = "signing_key_pass: hidden\nsharedsecret: hidden\n";
+        let site = TestSite::new(Compat::V3008, options);
         let shown = site.runner_value("test.get_opts", &[], &[]);
         assert_eq!(shown.get("id"), Some(&"host_master".into()));
         assert_eq!(shown.get("signing_key_pass"), Some(&Value::Nil));
+        assert!(shown.get("sharedsecret").is_none());
     }
 }

@@ -32,5 +32,6 @@ pub use fetch::Fetch;
 pub(crate) use kept::Kept;
 pub(crate) use options::{AUTH_PARAMETERS, Parameters, pairs, text_of};
 pub(crate) use origin::Origin;
+pub(crate) use origin::shown;
 pub(crate) use refs::{Oid, Refs};
 pub(crate) use tree::{Entry, Tree};

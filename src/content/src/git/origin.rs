@@ -194,7 +194,7 @@ fn is_refspec(refspec: &str) -> bool {
 }
 
 /// A URL, or a remote as it is written, without name and password, for messages.
-pub(super) fn shown(url: &str) -> String {
+pub(crate) fn shown(url: &str) -> String {
     match secret_part(url) {
         Some(secret) => url.replacen(secret, "***", 1),
         None => url.to_owned(),

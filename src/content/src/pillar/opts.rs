@@ -1,22 +1,44 @@
 //! The options that templates see as `opts`, and that `pillar_opts` shows to minions.
 //!
 //! What all minions have in common is made once; the few entries that belong to one minion are
-//! put beside them (`Pillar.__gen_opts` in `salt/pillar/__init__.py`). Passphrases and this
-//! master's own options are not among them.
+//! put beside them (`Pillar.__gen_opts` in `salt/pillar/__init__.py`). Secrets and this master's own
+//! options are not among them: `pillar_opts` shows these to every minion, and functions of the
+//! master show them on the bus.
 
-use saltern_config::MasterConfig;
 use saltern_config::options::OURS;
+use saltern_config::{MasterConfig, is_secret};
 use saltern_wire::msgpack::Value;
 
+use crate::git;
 use crate::render::data::from_yaml;
 
-/// The options of the master, with the master's id; without passphrases and our own options.
+/// Options in which remote repositories and other sources stand with their passwords. What sites
+/// keep below names of their own is theirs to show.
+const SOURCES: [&str; 6] = [
+    "ext_pillar",
+    "gitfs_remotes",
+    "hgfs_remotes",
+    "svnfs_remotes",
+    "winrepo_remotes",
+    "winrepo_remotes_ng",
+];
+
+/// The options of the master, with the master's id; without secrets and our own options.
 pub fn of_master(config: &MasterConfig) -> Value {
     let is_ours = |name: &str| OURS.iter().any(|option| option.name == name);
     let mut entries: Vec<(Value, Value)> = config
-        .all_raw()
+        .shown_raw()
         .filter(|(name, _)| !is_ours(name))
-        .map(|(name, node)| (Value::from(name), from_yaml(node.clone())))
+        .map(|(name, node)| {
+            let value = from_yaml(node.clone());
+            let is_source = SOURCES.contains(&name);
+            let value = if is_source {
+                without_secrets(value)
+            } else {
+                value
+            };
+            (Value::from(name), value)
+        })
         .collect();
     let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
     let resolved = [
@@ -33,6 +55,22 @@ pub fn of_master(config: &MasterConfig) -> Value {
         set(&mut entries, name, value);
     }
     Value::Map(entries)
+}
+
+/// A value without the passwords in its maps and URLs.
+fn without_secrets(value: Value) -> Value {
+    match value {
+        Value::Str(text) => git::shown(&text).as_str().into(),
+        Value::Array(items) => Value::Array(items.into_iter().map(without_secrets).collect()),
+        Value::Map(entries) => {
+            let is_open = |name: &Value| !name.as_str().is_some_and(is_secret);
+            let entries = entries.into_iter().filter(|(name, _)| is_open(name));
+            let shown =
+                entries.map(|(name, value)| (without_secrets(name), without_secrets(value)));
+            Value::Map(shown.collect())
+        }
+        other => other,
+    }
 }
 
 /// What belongs to one minion.
