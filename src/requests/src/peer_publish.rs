@@ -22,7 +22,7 @@ use crate::envelope::{Answer, LOAD_LIMITS, Sealed};
 use crate::handle::WireNames;
 use crate::outcome::{About, Errand, ErrandWork, StartJob};
 use crate::publish::{self, Request};
-use crate::{Effect, Outcome, Services, pub_ret, targets, typed_arguments};
+use crate::{Effect, Outcome, Services, pub_ret, publish_load, targets, typed_arguments};
 
 /// The longest that a minion is kept waiting. Stock's asks once more after a minute
 /// (`salt/channel/client.py`), and would start the job, or run the function, a second time.
@@ -197,8 +197,13 @@ impl Wish {
         })
     }
 
+    /// Whether the job has nobody to go to. Of minions below syndics nothing is known here.
+    fn means_nobody(&self, services: &Services) -> bool {
+        self.resolved.minions.is_empty() && !services.site.order_masters
+    }
+
     fn begin(self, sealed: &Sealed, services: &Services) -> Result<Outcome, Refused> {
-        if self.resolved.minions.is_empty() {
+        if self.means_nobody(services) {
             let nobody = Value::map([("jid", Value::from(0)), ("minions", Value::Array(vec![]))]);
             return Ok(Outcome::reply(seal(&sealed.answer, &nobody)));
         }
@@ -227,7 +232,7 @@ impl Wish {
             Some("full") => pub_ret::Form::Full,
             _ => pub_ret::Form::Clean,
         };
-        if self.resolved.minions.is_empty() {
+        if self.means_nobody(services) {
             return Err(Refused::Failed("the target means nobody"));
         }
         let jid = services.minter.mint();
@@ -255,7 +260,8 @@ impl Wish {
         })
     }
 
-    /// The job as the master's own client would publish it.
+    /// The job as the master's own client would publish it. Syndics get the rules of the minion
+    /// along: below them they hold as they do here.
     fn start(self, jid: Jid, minion: &MinionId, services: &Services) -> Result<StartJob, Refused> {
         let fun = match self.functions.as_slice() {
             [one] => Value::from(one.as_str()),
@@ -272,13 +278,15 @@ impl Wish {
             ("kwargs", Value::map([("id", minion.as_str())])),
             ("user", services.config.user.as_str().into()),
         ]);
-        let request = Request::read(&load, services.config.salt_compat)
+        let rights = services.site.peers.rules_of(minion).to_value();
+        let load = &*publish_load::with_rights(&load, rights, services);
+        let request = Request::read(load, services.config.salt_compat)
             .map_err(|_| Refused::Failed("the job cannot be published"))?;
         if request.is_barred(services) {
             return Err(Refused::Failed("\"publisher_acl_blacklist\" bars it"));
         }
         let (target, resolved) = (&self.aim.target, self.resolved);
-        let mut start = publish::job(&load, &request, target, jid, resolved, services);
+        let mut start = publish::job(load, &request, target, jid, resolved, services);
         start.publisher = Some(minion.clone());
         // Questions of waiting clients are answered to them alone; this one's returns are kept.
         start.about = start

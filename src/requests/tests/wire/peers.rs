@@ -96,6 +96,29 @@ fn a_job_is_published_in_the_name_of_the_master_and_known_to_be_the_minions() {
     assert_eq!(load.get("kwargs"), Some(&Value::map([("id", "asker")])));
 }
 
+/// Masters below hold the rules of the minion against their own minions; a target that means nobody
+/// here may mean somebody there.
+#[test]
+fn to_syndics_a_job_carries_the_rules_of_its_minion_and_goes_though_nobody_here_is_meant() {
+    let site = Site::new(&format!("order_masters: True\n{RULES}"));
+    let (answer, outcome) = published(&site, "asker", "test.ping", &[], "below*");
+    let start = started(&outcome).expect("a job");
+    assert_eq!(answer.get("minions"), Some(&texts(&[])));
+    let load = decode(start.job.load.bytes());
+    let carried = load
+        .get("kwargs")
+        .and_then(|kwargs| kwargs.get("auth_list"));
+    let rules = texts(&["test\\..*", "grains.get"]);
+    assert_eq!(carried, Some(&rules));
+    let (_, outcome) = asked(&site, "asker", "minion_publish", |load| {
+        wish(load, "test.ping", &[], "below*")
+    });
+    assert!(matches!(errand(outcome).work, ErrandWork::Job { .. }));
+    let (answer, outcome) = published(&site, "asker", "cmd.run", &["id"], "below*");
+    assert_eq!(answer, nothing());
+    assert!(started(&outcome).is_none());
+}
+
 #[test]
 fn whatever_the_load_says_the_publisher_is_the_minion_of_the_channel() {
     let site = site();
