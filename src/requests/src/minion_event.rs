@@ -9,7 +9,7 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
 use crate::event_rules::{self, Refusal};
-use crate::syndics::{self, Announced};
+use crate::syndics::{self, Announced, Voice};
 use crate::{Effect, Outcome, Services, event_data, reply};
 
 /// At most so many events of one request are fired.
@@ -48,9 +48,13 @@ fn single(sealed: &mut Sealed, services: &Services) -> Option<Event> {
     if tag.as_str() == "_salt_error" {
         tell_of_error(sealed, services);
     }
-    let is_start = tag.as_str() == format!("salt/syndic/{}/start", sealed.minion);
-    if is_start && services.site.order_masters {
-        syndics::register(&sealed.minion, services);
+    if services.site.order_masters {
+        let starts_as = |what: &str| tag.as_str() == format!("salt/{what}/{}/start", sealed.minion);
+        if starts_as("syndic") {
+            syndics::register(&sealed.minion, services);
+        } else if starts_as("minion") {
+            syndics::is_minion(&sealed.minion, services);
+        }
     }
     Some(event_data::event_of_load(services, tag, &mut sealed.load))
 }
@@ -70,18 +74,26 @@ fn listed(sealed: &Sealed, announced: &mut Announced, services: &Services) -> Ve
         );
     }
     let pretag = sealed.load.str("pretag");
-    let is_syndic = is_of_syndic(sealed, services);
-    if is_syndic {
-        syndics::register(&sealed.minion, services);
+    let forwards = is_of_syndic(sealed, services);
+    let is_syndic = forwards && syndics::is_known(&sealed.minion, services);
+    if forwards && !is_syndic {
+        services.metrics.refuse("syndic");
+        complain!(
+            services,
+            minion = %sealed.minion,
+            "what a syndic says of its minions is passed over: it never said that it started"
+        );
     }
+    let voice = is_syndic.then(|| Voice::of(&sealed.minion, services));
     items
         .iter()
         .take(MAX_EVENTS)
         .filter_map(RawValue::as_map)
         .flat_map(|item| {
-            if is_syndic && let Some(data) = item.get("data").and_then(RawValue::as_map) {
-                let tag = item.str("tag").unwrap_or_default();
-                announced.look(tag, &data, &sealed.minion, services);
+            if let Some(voice) = &voice
+                && let Some(data) = item.get("data").and_then(RawValue::as_map)
+            {
+                announced.look(item.str("tag").unwrap_or_default(), &data, voice);
             }
             of_item(item, pretag, sealed, services)
         })

@@ -9,7 +9,7 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 use crate::envelope::Sealed;
 use crate::{
     Effect, Outcome, Services, StoreReturn, batch_plan, event_data, probe, reply, signed_load,
-    sub_events,
+    sub_events, syndics,
 };
 
 /// Answers nil, as stock does whatever it made of the return; the return is stored first.
@@ -23,6 +23,8 @@ pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
     if services.surroundings.is_answer(&sealed.minion, jid) {
         return Outcome::reply(nil);
     }
+    // A syndic returns for others only, and by another command.
+    syndics::is_minion(&sealed.minion, services);
     if probe::is_answer(&sealed.load) {
         let answer = probe::answer(&sealed.load, sealed.minion);
         return Outcome {

@@ -10,7 +10,16 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
 use crate::outcome::StoreReturn;
+use crate::syndics::{MOST_LEAVES, Voice};
 use crate::{Effect, Outcome, Services, reply, return_, syndics, targets};
+
+/// Jobs, and returns over all of them, that are taken from one request. Stock's syndics send what
+/// came in within half a second (`syndic_event_forward_timeout`).
+const MOST_JOBS: usize = 10_000;
+const MOST_RETURNS: usize = 50_000;
+
+/// What the returns of one request may take up: each gets a copy of what they have in common.
+const MOST_BYTES: usize = 256 << 20;
 
 /// The entries of an aggregate that stand in each return, in stock's order.
 const COMMON: [&str; 5] = ["master_id", "fun", "fun_args", "out", "sig"];
@@ -18,24 +27,35 @@ const COMMON: [&str; 5] = ["master_id", "fun", "fun_args", "out", "sig"];
 /// Answers nil when everything is stored that could be used.
 pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
     let nil = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
-    if !services.site.order_masters {
+    if !syndics::is_known(&sealed.minion, services) {
         services.metrics.refuse("syndic");
-        complain!(
-            services,
-            minion = %sealed.minion,
-            "returns of a syndic dropped: without order_masters there are no syndics"
-        );
+        let reason = match services.site.order_masters {
+            true => "it never said that it started as a syndic; restart it if it is one",
+            false => "without order_masters there are no syndics",
+        };
+        complain!(services, minion = %sealed.minion, reason, "returns of a syndic dropped");
         return Outcome::reply(nil);
     }
-    syndics::register(&sealed.minion, services);
-    let mut stored = Vec::new();
-    for aggregate in aggregates(&sealed.load) {
-        if let Err(reason) = take(&aggregate, &sealed.minion, &mut stored, services) {
+    let voice = Voice::of(&sealed.minion, services);
+    let mut taken = Taken::default();
+    let aggregates = aggregates(&sealed.load);
+    let beyond = aggregates.len().saturating_sub(MOST_JOBS);
+    for aggregate in aggregates.iter().take(MOST_JOBS) {
+        if let Err(reason) = take(aggregate, &voice, &mut taken, services) {
             services.metrics.refuse("return");
             complain!(services, minion = %sealed.minion, reason, "returns of a syndic dropped");
         }
     }
-    let effects = stored.into_iter().map(Box::new).map(Effect::StoreReturn);
+    if beyond > 0 {
+        services.metrics.refuse("return");
+        let jobs = beyond;
+        complain!(services, minion = %sealed.minion, jobs, "more jobs in one request than are taken");
+    }
+    let effects = taken
+        .returns
+        .into_iter()
+        .map(Box::new)
+        .map(Effect::StoreReturn);
     Outcome {
         reply: nil,
         reply_if_not_stored: reply::no_answer(),
@@ -52,11 +72,18 @@ fn aggregates(load: &MapView) -> Vec<MapView> {
     }
 }
 
+/// What is taken from one request.
+#[derive(Default)]
+struct Taken {
+    returns: Vec<StoreReturn>,
+    bytes: usize,
+}
+
 /// Takes the returns out of one aggregate.
 fn take(
     aggregate: &MapView,
-    syndic: &MinionId,
-    stored: &mut Vec<StoreReturn>,
+    voice: &Voice<'_>,
+    taken: &mut Taken,
     services: &Services,
 ) -> Result<(), &'static str> {
     let jid = aggregate.str("jid").ok_or("there is no jid")?;
@@ -67,20 +94,24 @@ fn take(
         .get("load")
         .and_then(RawValue::as_map)
         .filter(|load| !load.is_empty())
-        .map(|load| job_of(load, &jid, syndic, services));
+        .map(|load| job_of(load, &jid, voice, services));
     for (name, item) in returns.iter() {
-        let one = of_minion(aggregate, name, item, &jid, syndic, services);
+        if taken.returns.len() >= MOST_RETURNS || taken.bytes > MOST_BYTES {
+            return Err("there are more in one request than are taken");
+        }
+        let one = of_minion(aggregate, (name, item), &jid, voice, services);
         match one {
             Ok(mut one) => {
                 // The store takes the first one.
                 if let Some(job) = brought.take() {
                     one.job = job;
                 }
-                stored.push(one);
+                taken.bytes += one.record.load.bytes().len();
+                taken.returns.push(one);
             }
             Err(reason) => {
                 services.metrics.refuse("return");
-                complain!(services, minion = %syndic, %jid, reason, "return of a syndic dropped");
+                complain!(services, minion = %voice.syndic(), %jid, reason, "return of a syndic dropped");
             }
         }
     }
@@ -89,16 +120,15 @@ fn take(
 
 fn of_minion(
     aggregate: &MapView,
-    name: &RawValue,
-    item: &RawValue,
+    (name, item): (&RawValue, &RawValue),
     jid: &Jid,
-    syndic: &MinionId,
+    voice: &Voice<'_>,
     services: &Services,
 ) -> Result<StoreReturn, &'static str> {
     let minion = name.as_str().and_then(|name| MinionId::parse(name).ok());
     let minion = minion.ok_or("it names no minion")?;
-    if !syndics::may_speak_for(syndic, &minion, services) {
-        return Err("it is in the name of a minion of this master's own");
+    if !voice.speaks_for(&minion) {
+        return Err("it is in the name of a minion of this master's own, or of another syndic's");
     }
     let item = item.as_map().ok_or("it is no map")?;
     let mut load = load_of(aggregate, &item, &minion, jid)?;
@@ -149,12 +179,13 @@ fn is_acceptable(load: &MapView, services: &Services) -> Result<(), &'static str
 }
 
 /// The job that a syndic brings along, for when it is not known here: one of the master below.
-fn job_of(mut load: MapView, jid: &Jid, syndic: &MinionId, services: &Services) -> JobRecord {
+fn job_of(mut load: MapView, jid: &Jid, voice: &Voice<'_>, services: &Services) -> JobRecord {
     let minions = load.remove("Minions");
     let minions = minions.as_ref().and_then(RawValue::as_array);
-    let minions = minions.iter().flatten().filter_map(RawValue::as_str);
+    let minions = minions.iter().flatten().take(MOST_LEAVES);
+    let minions = minions.filter_map(RawValue::as_str);
     let minions = minions.filter_map(|name| MinionId::parse(name).ok());
-    let minions = minions.filter(|minion| syndics::may_speak_for(syndic, minion, services));
+    let minions = minions.filter(|minion| voice.speaks_for(minion));
     let tgt = load.get("tgt").map(RawValue::decode).unwrap_or(Value::Nil);
     let tgt_type = load.get("tgt_type").map(RawValue::decode);
     let target = targets::of_load(&tgt, tgt_type.as_ref(), services.config.salt_compat);

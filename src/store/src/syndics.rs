@@ -6,9 +6,13 @@
 //! and a master that comes back knows its syndics by them. Nobody is one without an accepted key, so
 //! there are never more of them than keys.
 //!
+//! Beside them it is remembered in whose name each of them speaks: the first one to speak for a
+//! minion is the one, until it is a syndic no more or the master starts again. Bounded; who is
+//! beyond the bound is not spoken for.
+//!
 //! Not here: who may call itself a syndic (`requests`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use parking_lot::RwLock;
@@ -21,10 +25,44 @@ use crate::files::{self, Create};
 /// What stock's `open` asks for, before the umask.
 const MODE: u32 = 0o666;
 
+/// Minions that one syndic may speak for, and all of them together: about 100 bytes each.
+const MOST_LEAVES: (usize, usize) = (100_000, 500_000);
+
 /// See the module.
 pub struct SyndicStore {
     dir: PathBuf,
     known: RwLock<BTreeSet<MinionId>>,
+    leaves: RwLock<Leaves>,
+}
+
+/// Who speaks for whom.
+#[derive(Default)]
+struct Leaves {
+    syndic_of: HashMap<MinionId, MinionId>,
+    /// How many each of them speaks for.
+    counts: HashMap<MinionId, usize>,
+}
+
+impl Leaves {
+    /// See [`SyndicStore::claim`].
+    fn claim(&mut self, leaf: &MinionId, syndic: &MinionId, most: (usize, usize)) -> bool {
+        if let Some(first) = self.syndic_of.get(leaf) {
+            return first == syndic;
+        }
+        let count = self.counts.entry(syndic.clone()).or_default();
+        if *count >= most.0 || self.syndic_of.len() >= most.1 {
+            return false;
+        }
+        *count += 1;
+        self.syndic_of.insert(leaf.clone(), syndic.clone());
+        true
+    }
+
+    fn release(&mut self, syndic: &MinionId) {
+        if self.counts.remove(syndic).is_some() {
+            self.syndic_of.retain(|_, owner| owner != syndic);
+        }
+    }
 }
 
 impl SyndicStore {
@@ -39,6 +77,7 @@ impl SyndicStore {
         Ok(Self {
             dir,
             known: RwLock::new(known),
+            leaves: RwLock::default(),
         })
     }
 
@@ -74,7 +113,15 @@ impl SyndicStore {
         Ok(true)
     }
 
-    /// This is no syndic any more; whether it was one.
+    /// Whether this syndic speaks for this minion: the first one that asks does.
+    pub fn claim(&self, leaf: &MinionId, syndic: &MinionId) -> bool {
+        if let Some(first) = self.leaves.read().syndic_of.get(leaf) {
+            return first == syndic;
+        }
+        self.leaves.write().claim(leaf, syndic, MOST_LEAVES)
+    }
+
+    /// This is no syndic any more, and speaks for nobody; whether it was one.
     ///
     /// # Errors
     /// When its file cannot be removed; the next start would know it again.
@@ -82,6 +129,26 @@ impl SyndicStore {
         if !self.known.write().remove(id) {
             return Ok(false);
         }
+        self.leaves.write().release(id);
         files::remove(&files::child(&self.dir, id.as_str())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_to_speak_for_a_minion_is_the_one_and_none_speaks_for_too_many() {
+        let id = |name: &str| MinionId::parse(name).unwrap();
+        let (one, other) = (id("one"), id("other"));
+        let mut leaves = Leaves::default();
+        let mut claim = |leaf: &str, syndic: &MinionId| leaves.claim(&id(leaf), syndic, (2, 3));
+        assert!(claim("a", &one) && claim("a", &one) && !claim("a", &other));
+        assert!(claim("b", &one) && !claim("c", &one), "two are the most");
+        assert!(claim("c", &other) && !claim("d", &other), "three of all");
+        leaves.release(&one);
+        assert_eq!(leaves.syndic_of.len(), 1);
+        assert!(leaves.claim(&id("a"), &other, (2, 3)));
     }
 }

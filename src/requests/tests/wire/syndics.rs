@@ -47,6 +47,22 @@ fn request(syndic: &Minion, aggregates: Vec<Load>) -> Load {
         .set("load", Value::Array(aggregates))
 }
 
+/// A minion that has said that it started as a syndic.
+fn syndic(site: &Site, id: &str) -> Minion {
+    let syndic = Minion::signed_in(site, id);
+    let load = started_as("syndic", &syndic);
+    site.ask(syndic.sealed(load, 3));
+    syndic
+}
+
+fn started_as(what: &str, minion: &Minion) -> Load {
+    let tag = format!("salt/{what}/{}/start", minion.id);
+    minion
+        .load("_minion_event")
+        .set("data", "started")
+        .set("tag", tag.as_str())
+}
+
 fn ask(site: &Site, syndic: &Minion, load: Load) -> Outcome {
     let outcome = site.ask(syndic.sealed(load, 3));
     assert_eq!(syndic.open(&outcome.reply, 3), Value::Nil);
@@ -72,7 +88,7 @@ fn ids(names: &[&str]) -> Vec<MinionId> {
 #[test]
 fn each_leaf_returns_as_if_it_were_here_and_the_first_brings_the_job() {
     let site = Site::new(ABOVE);
-    let relay = Minion::signed_in(&site, "relay");
+    let relay = syndic(&site, "relay");
     let load = Load::new()
         .set("fun", "test.ping")
         .set("tgt", list(&["a", "b", "c"]))
@@ -128,7 +144,7 @@ fn each_leaf_returns_as_if_it_were_here_and_the_first_brings_the_job() {
 #[test]
 fn old_syndics_send_one_job_and_it_is_the_request() {
     let site = Site::new(ABOVE);
-    let relay = Minion::signed_in(&site, "relay");
+    let relay = syndic(&site, "relay");
     let load = relay
         .load("_syndic_return")
         .set("jid", JID)
@@ -141,7 +157,7 @@ fn old_syndics_send_one_job_and_it_is_the_request() {
 #[test]
 fn a_syndic_speaks_for_nobody_whose_key_is_here() {
     let site = Site::new(ABOVE);
-    let relay = Minion::signed_in(&site, "relay");
+    let relay = syndic(&site, "relay");
     site.accept("mine", "minion");
     let returns = [
         ("mine", one(0)),
@@ -165,7 +181,7 @@ fn a_syndic_speaks_for_nobody_whose_key_is_here() {
     );
     assert_eq!(site.refused(), 4);
     let lenient = Site::new("order_masters: True\nsaltern_strict_minion_events: False\n");
-    let relay = Minion::signed_in(&lenient, "relay");
+    let relay = syndic(&lenient, "relay");
     lenient.accept("mine", "minion");
     let outcome = ask(
         &lenient,
@@ -179,7 +195,7 @@ fn a_syndic_speaks_for_nobody_whose_key_is_here() {
 fn what_no_syndic_may_send_is_dropped() {
     let with = |options: &str, change: &dyn Fn(Load) -> Load| {
         let site = Site::new(options);
-        let relay = Minion::signed_in(&site, "relay");
+        let relay = syndic(&site, "relay");
         let aggregate = change(aggregate(&[("a", one(0))], Value::Nil));
         let outcome = ask(&site, &relay, request(&relay, vec![aggregate]));
         (stored(&outcome).len(), site.refused())
@@ -199,6 +215,105 @@ fn what_no_syndic_may_send_is_dropped() {
     assert_eq!(with(&checked, &|load| load.set("sig", "x")), (0, 1));
 }
 
+fn forwarded(syndic: &Minion, tag: &str, data: Load) -> Load {
+    syndic
+        .load("_minion_event")
+        .set("pretag", format!("syndic/{}", syndic.id).as_str())
+        .set("events", Value::Array(vec![event(tag, data)]))
+}
+
+/// The minions that a request says have a job.
+fn announced(outcome: &Outcome) -> Vec<MinionId> {
+    let leaves = outcome.effects.iter().filter_map(|effect| match effect {
+        Effect::ExpectLeaves(leaves) => Some(leaves.iter().flat_map(|one| one.minions.clone())),
+        _ => None,
+    });
+    leaves.flatten().collect()
+}
+
+#[test]
+fn who_never_started_as_a_syndic_is_none_and_who_acts_as_a_minion_is_none_any_more() {
+    let site = Site::new(ABOVE);
+    let is_syndic = |minion: &Minion| {
+        let returns = request(minion, vec![aggregate(&[("a", one(0))], Value::Nil)]);
+        let told = forwarded(minion, JID, Load::new().set("minions", list(&["a"])));
+        let returned = stored(&ask(&site, minion, returns)).len() == 1;
+        let announced = announced(&ask(&site, minion, told)) == ids(&["a"]);
+        assert_eq!(returned, announced);
+        returned
+    };
+    let minion = Minion::signed_in(&site, "m1");
+    assert!(!is_syndic(&minion));
+    assert_eq!(site.refused(), 2);
+    let file = site.path("cache/syndics/m1");
+    let plain = minion
+        .load("_return")
+        .set("jid", JID)
+        .set("fun", "test.ping")
+        .set("return", true);
+    for as_minion in [started_as("minion", &minion), plain] {
+        ask(&site, &minion, started_as("syndic", &minion));
+        assert!(is_syndic(&minion) && file.exists());
+        ask(&site, &minion, as_minion);
+        assert!(!is_syndic(&minion) && !file.exists());
+        let outcome = site.ask(clear(publish(&site), 3));
+        assert_eq!(started(&outcome).job.minions, ids(&["m1"]), "waited for");
+    }
+}
+
+#[test]
+fn in_the_name_of_a_minion_below_only_its_first_syndic_speaks() {
+    let with = |options: &str| {
+        let site = Site::new(options);
+        let (relay, other) = (syndic(&site, "relay"), syndic(&site, "other"));
+        let minions = |names: &[&str]| Load::new().set("minions", list(names));
+        let outcome = ask(&site, &relay, forwarded(&relay, JID, minions(&["a", "b"])));
+        assert_eq!(announced(&outcome), ids(&["a", "b"]));
+        let outcome = ask(&site, &other, forwarded(&other, JID, minions(&["b", "c"])));
+        let told = announced(&outcome);
+        let load = Load::new()
+            .set("fun", "test.ping")
+            .set("Minions", list(&["a", "c"]));
+        let returns = aggregate(&[("a", one(0)), ("c", one(0))], load.value());
+        let outcome = ask(&site, &other, request(&other, vec![returns]));
+        let kept = stored(&outcome);
+        let names = kept.iter().map(|one| one.record.minion.clone());
+        (
+            told,
+            names.collect::<Vec<_>>(),
+            kept[0].job.minions.clone(),
+            site.refused(),
+        )
+    };
+    let c = || ids(&["c"]);
+    assert_eq!(with(ABOVE), (c(), c(), c(), 4));
+    let lenient = format!("{ABOVE}saltern_strict_minion_events: False\n");
+    let (told, names, minions, refused) = with(&lenient);
+    assert_eq!((told, names), (ids(&["b", "c"]), ids(&["a", "c"])));
+    assert_eq!((minions, refused), (ids(&["a", "c"]), 0));
+}
+
+#[test]
+fn one_request_of_a_syndic_is_bounded() {
+    let site = Site::new(ABOVE);
+    let relay = syndic(&site, "relay");
+    let names: Vec<String> = (0..100_001).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let told = forwarded(&relay, JID, Load::new().set("minions", list(&names)));
+    assert_eq!(announced(&ask(&site, &relay, told)).len(), 100_000);
+    let many: Vec<(&str, Value)> = names.iter().take(50_001).map(|id| (*id, one(0))).collect();
+    let returns = request(&relay, vec![aggregate(&many, Value::Nil)]);
+    assert_eq!(stored(&ask(&site, &relay, returns)).len(), 50_000);
+    // What returns have in common counts for each of them.
+    let large = "x".repeat(1 << 20);
+    let large = aggregate(&many[..400], Value::Nil).set("fun_args", list(&[&large]));
+    let kept = stored(&ask(&site, &relay, request(&relay, vec![large]))).len();
+    assert!((200..=257).contains(&kept), "{kept}");
+    let jobs = vec![aggregate(&many[..1], Value::Nil); 10_001];
+    let outcome = ask(&site, &relay, request(&relay, jobs));
+    assert_eq!(stored(&outcome).len(), 10_000);
+}
+
 fn event(tag: &str, data: Load) -> Value {
     Load::new().set("tag", tag).set("data", data).value()
 }
@@ -207,7 +322,7 @@ fn event(tag: &str, data: Load) -> Value {
 fn a_syndic_tells_of_its_minions_before_it_is_answered() {
     let announced = |options: &str, pretag: &str| {
         let site = Site::new(options);
-        let relay = Minion::signed_in(&site, "relay");
+        let relay = syndic(&site, "relay");
         site.accept("mine", "minion");
         let minions = |names: &[&str]| Load::new().set("minions", list(names));
         let other = "20260102030405060709";
@@ -231,17 +346,15 @@ fn a_syndic_tells_of_its_minions_before_it_is_answered() {
             Effect::ExpectLeaves(leaves) => Some(leaves.clone()),
             _ => None,
         });
-        let is_known = site.path("cache/syndics/relay").exists();
-        (leaves, tags(&outcome), is_known)
+        (leaves, tags(&outcome))
     };
-    let (leaves, told, is_known) = announced(ABOVE, "syndic/relay");
+    let (leaves, told) = announced(ABOVE, "syndic/relay");
     let expected = Leaves {
         jid: saltern_model::Jid::parse(JID).unwrap(),
         syndic: MinionId::parse("relay").unwrap(),
         minions: ids(&["a", "b", "c"]),
     };
     assert_eq!(leaves, Some(vec![expected]));
-    assert!(is_known);
     for tag in [
         JID,
         &format!("syndic/relay/{JID}"),
@@ -255,8 +368,8 @@ fn a_syndic_tells_of_its_minions_before_it_is_answered() {
         "reactors act on it"
     );
     for (options, pretag) in [("", "syndic/relay"), (ABOVE, "syndic/other"), (ABOVE, "x")] {
-        let (leaves, _, is_known) = announced(options, pretag);
-        assert_eq!((leaves, is_known), (None, false), "{options} {pretag}");
+        let (leaves, _) = announced(options, pretag);
+        assert_eq!(leaves, None, "{options} {pretag}");
     }
 }
 
@@ -293,15 +406,7 @@ fn sent(start: &StartJob) -> Value {
 #[test]
 fn above_syndics_a_job_goes_out_though_nobody_here_is_meant() {
     let site = Site::new(ABOVE);
-    let relay = Minion::signed_in(&site, "relay");
-    ask(
-        &site,
-        &relay,
-        relay
-            .load("_minion_event")
-            .set("data", "Syndic relay started")
-            .set("tag", "salt/syndic/relay/start"),
-    );
+    syndic(&site, "relay");
     site.accept("mine", "minion");
     let outcome = site.ask(clear(publish(&site), 3));
     assert_eq!(
