@@ -238,6 +238,11 @@ pub(super) struct Job {
     pub(super) settled: Option<Moment>,
     pub(super) progress_is_due: bool,
     pub(super) asks: Vec<Ask>,
+    /// When it began with no minion: the syndics, if none of them could hear of it, and why.
+    pub(super) unheard: Vec<(MinionId, Arc<str>)>,
+    /// Minions below syndics were refused. None joins any more: what those have returned meanwhile is
+    /// not known here, and they would be waited for.
+    pub(super) is_full: bool,
 }
 
 impl Job {
@@ -259,6 +264,8 @@ impl Job {
             settled: None,
             progress_is_due: false,
             asks: Vec::new(),
+            unheard: Vec::new(),
+            is_full: false,
         }
     }
 
@@ -287,6 +294,16 @@ impl Job {
 
     pub(super) fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// Whether it has no minion because no syndic could hear of it.
+    pub(super) fn reached_nobody(&self) -> bool {
+        self.minions.is_empty() && !self.unheard.is_empty()
+    }
+
+    /// Whether all its minions have returned.
+    pub(super) fn is_complete(&self) -> bool {
+        self.counts.returned() == self.counts.total() && !self.reached_nobody()
     }
 
     pub(super) fn is_open(&self) -> bool {

@@ -137,6 +137,12 @@ impl Jobs {
         }
     }
 
+    /// The weight by which minions below syndics may make open jobs heavier. They get half of the
+    /// bound, so that what syndics say ends no job of others.
+    pub(super) fn room_for_leaves(&self) -> usize {
+        (self.open.most / 2).saturating_sub(self.open.weight)
+    }
+
     /// The oldest open jobs, as many as must end to keep within the bound.
     pub(super) fn too_many(&self) -> Vec<Jid> {
         let mut excess = self.open.weight.saturating_sub(self.open.most);

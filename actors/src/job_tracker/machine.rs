@@ -9,7 +9,8 @@
 //! 2. A minion is failed only by the return code of its own return; silence makes it unknown or
 //!    unreachable, each with its reason, and a return amends either.
 //! 3. A job is complete exactly when all its minions have returned and, of a batch, no part
-//!    follows, and syndics had time to tell of theirs. Expired and killed jobs are amended by late
+//!    follows, and syndics had time to tell of theirs; without minions only if a syndic could hear
+//!    of it, or there is none. Expired and killed jobs are amended by late
 //!    returns as long as they are remembered, up to complete. A job that minions below a syndic join
 //!    after its end is open again.
 //! 4. Every open job has a timer ahead, so that it ends without any further event; and its end is
@@ -56,6 +57,10 @@ const KEPT_AGAIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether a job that is kept open is to end.
 const HELD: Duration = Duration::from_millis(500);
 
+/// A job that has ended is opened by minions below syndics for so long after its beginning. Syndics
+/// tell of theirs within seconds, unless they were away.
+const OPENED_AGAIN: Duration = Duration::from_secs(600);
+
 /// Jobs that send signals to other jobs and are remembered as such.
 const MOST_SIGNALS: usize = 1_000;
 
@@ -86,6 +91,9 @@ pub(crate) trait World {
     fn is_asked(&self, minion: &MinionId) -> bool;
     /// A new jid.
     fn mint(&self) -> Jid;
+    /// The syndics with why they hear nothing at this moment; none when one of them may hear, and
+    /// where there are none.
+    fn deaf_syndics(&self) -> Vec<(MinionId, Arc<str>)>;
     /// Whether further parts of a job may follow, so that it does not end with those it has.
     fn is_held(&self, jid: &Jid) -> bool;
 }
@@ -215,6 +223,8 @@ pub(super) enum Counted {
     Merged,
     /// A probe had to wait for its turn.
     Capped,
+    /// So many minions below syndics are not waited for.
+    LeavesRefused(usize),
 }
 
 /// See the module.
@@ -275,10 +285,7 @@ impl Machine {
             JobEvent::Resumed(resumed) => self.resumed(resumed, &mut turn),
             JobEvent::Left(jid) => self.left(&jid, now),
             JobEvent::NotSent(jid, minions) => self.not_sent(&jid, &minions, &mut turn),
-            JobEvent::Joined(jid, minions) => {
-                self.join(&jid, &minions, &mut turn);
-                self.keep_bound(&mut turn);
-            }
+            JobEvent::Joined(jid, minions) => self.join(&jid, &minions, &mut turn),
             JobEvent::Returned(returned) => self.returned(&returned, &mut turn),
             JobEvent::Answered(answered) => self.answered(&answered, &mut turn),
             JobEvent::Asked(asked) => self.asked(asked, &mut turn),
@@ -360,7 +367,14 @@ impl Machine {
 
     fn begun(&mut self, begun: Begun, turn: &mut Turn<'_>) {
         let (jid, now) = (begun.jid.clone(), turn.now);
+        let unheard = match begun.minions.is_empty() {
+            true => turn.world.deaf_syndics(),
+            false => Vec::new(),
+        };
         self.open(begun, self.rules.timeout, now);
+        if let Some(job) = self.jobs.get_mut(&jid) {
+            job.unheard = unheard;
+        }
         self.keep_bound(turn);
         self.conclude(&jid, Vec::new(), turn);
     }
@@ -411,6 +425,8 @@ impl Machine {
                 self.not_sent(&jid, &missing, turn);
             }
         }
+        // The store has minions below syndics too for which there was no room.
+        self.keep_bound(turn);
     }
 
     fn send_again(&mut self, jid: Jid, turn: &mut Turn<'_>) {
@@ -446,13 +462,30 @@ impl Machine {
         self.conclude(jid, changes, turn);
     }
 
-    /// Minions below a syndic have a job that is remembered. One that has ended is open again.
+    /// Minions below a syndic have a job that is remembered. One that has ended is open again, unless
+    /// that is long ago.
     fn join(&mut self, jid: &Jid, minions: &[MinionId], turn: &mut Turn<'_>) {
         let new = minions.iter().filter(|minion| self.lacks(jid, minion));
-        let new: Vec<MinionId> = new.cloned().collect();
-        let Some(was_open) = self.jobs.get(jid).map(Job::is_open) else {
+        let mut new: Vec<MinionId> = new.cloned().collect();
+        let Some(job) = self.jobs.get(jid).filter(|_| !new.is_empty()) else {
             return;
         };
+        let was_open = job.is_open();
+        let room = self.jobs.room_for_leaves();
+        let room = match was_open {
+            _ if job.is_full => 0,
+            true => room,
+            false if turn.now >= job.begun.after(OPENED_AGAIN) => 0,
+            false => room.saturating_sub(job.weight()),
+        };
+        if new.len() > room {
+            let refused = Counted::LeavesRefused(new.len() - room);
+            turn.effects.push(Effect::Count(refused));
+            new.truncate(room);
+            if let Some(job) = self.jobs.get_mut(jid) {
+                job.is_full = true;
+            }
+        }
         if new.is_empty() {
             return;
         }
@@ -484,8 +517,7 @@ impl Machine {
 
     fn returned(&mut self, returned: &Returned, turn: &mut Turn<'_>) {
         let (jid, minion) = (&returned.jid, &returned.minion);
-        let joins = returned.forwarded && self.lacks(jid, minion);
-        if joins {
+        if returned.forwarded && self.lacks(jid, minion) {
             self.join(jid, std::slice::from_ref(minion), turn);
         }
         if returned.signalled
@@ -518,9 +550,6 @@ impl Machine {
         self.unlist(jid, minion);
         self.conclude(jid, changes, turn);
         self.progress_soon(jid, turn.now);
-        if joins {
-            self.keep_bound(turn);
-        }
     }
 
     /// The open jobs of a minion whose processes `killer` ended there.
@@ -561,8 +590,7 @@ impl Machine {
 
     /// Ends a job that is waited for no longer. One of which nobody is missing was only held open.
     fn give_up(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
-        let counts = self.jobs.get(jid).map(|job| *job.counts());
-        let is_complete = counts.is_some_and(|counts| counts.returned() == counts.total());
+        let is_complete = self.jobs.get(jid).is_some_and(Job::is_complete);
         let state = match is_complete {
             true => JobState::Complete,
             false => JobState::Expired,
@@ -614,11 +642,13 @@ impl Machine {
             }
             return;
         }
-        let is_complete = counts.returned() == counts.total();
-        if is_complete && job.state != JobState::Complete {
+        if job.is_complete() && job.state != JobState::Complete {
             return self.end(jid, JobState::Complete, turn);
         }
         if job.is_open() && counts.awaited() == 0 {
+            if job.reached_nobody() {
+                return self.end(jid, JobState::Expired, turn);
+            }
             if job.was_killed() {
                 return self.end(jid, JobState::Killed, turn);
             }

@@ -22,6 +22,7 @@ pub(crate) struct TrackerMetrics {
     capped: IntCounter,
     pub(super) polls: IntCounter,
     answers: IntCounter,
+    leaves_refused: IntCounter,
 }
 
 impl TrackerMetrics {
@@ -69,6 +70,10 @@ impl TrackerMetrics {
                 "saltern_poll_answers_total",
                 "Answers given to clients in the name of minions.",
             ),
+            leaves_refused: counter(
+                "saltern_leaves_refused_total",
+                "Minions below syndics that are not waited for: there is no room, or it is too late.",
+            ),
         }
     }
 
@@ -92,6 +97,9 @@ impl TrackerMetrics {
             Effect::Count(Counted::Round) => self.rounds.inc(),
             Effect::Count(Counted::Merged) => self.merged.inc(),
             Effect::Count(Counted::Capped) => self.capped.inc(),
+            Effect::Count(Counted::LeavesRefused(count)) => {
+                self.leaves_refused.inc_by(*count as u64);
+            }
             Effect::Tell(_) | Effect::Keep { .. } | Effect::SendAgain(_) => {}
         }
     }

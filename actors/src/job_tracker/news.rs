@@ -7,6 +7,9 @@
 //! | `verdict` | minions are given up, are back, or come late | those minions, before and after |
 //! | `finished` | the job ends, or turns out to be complete after all | who stands where, exactly |
 //!
+//! A job without minions that no syndic could hear of names the syndics as unreachable; its counts
+//! are those of minions all the same.
+//!
 //! Every one of them has `jid` and `_stamp`. Minions are named in lists and as keys, never in tags.
 
 use std::collections::BTreeMap;
@@ -117,6 +120,12 @@ impl Ending {
                 }
                 state => ending.missing.push((minion.clone(), state.clone())),
             }
+        }
+        if job.reached_nobody() {
+            let unheard = job.unheard.iter().cloned();
+            let unheard = unheard.map(|(syndic, why)| (syndic, Reason::NotConnected(why)));
+            let unheard = unheard.map(|(id, reason)| (id, MinionState::Unreachable(reason)));
+            ending.missing.extend(unheard);
         }
         ending
     }

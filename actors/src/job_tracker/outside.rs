@@ -19,6 +19,8 @@ pub(crate) trait Outside: Send + Sync {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
     /// Whether it can be asked what it runs: a resource of a minion (3008) cannot.
     fn is_asked(&self, minion: &MinionId) -> bool;
+    /// The syndics below this master.
+    fn syndics(&self) -> Vec<MinionId>;
     /// A new jid.
     fn mint(&self) -> Jid;
     /// Microseconds since 1970.
@@ -51,6 +53,12 @@ impl World for Around<'_> {
 
     fn is_asked(&self, minion: &MinionId) -> bool {
         self.outside.is_asked(minion)
+    }
+
+    fn deaf_syndics(&self) -> Vec<(MinionId, Arc<str>)> {
+        let syndics = self.outside.syndics().into_iter();
+        let deaf = syndics.map(|id| self.outside.absence(&id).map(|why| (id, why)));
+        deaf.collect::<Option<_>>().unwrap_or_default()
     }
 
     fn mint(&self) -> Jid {
@@ -99,6 +107,13 @@ impl Outside for Services {
                 .is_empty()
         };
         self.site.order_masters && !is_resource()
+    }
+
+    fn syndics(&self) -> Vec<MinionId> {
+        match self.site.order_masters {
+            true => self.syndics.ids(),
+            false => Vec::new(),
+        }
     }
 
     fn mint(&self) -> Jid {

@@ -19,7 +19,7 @@ const MOST_JOBS: usize = 10_000;
 const MOST_RETURNS: usize = 50_000;
 
 /// What the returns of one request may take up: each gets a copy of what they have in common.
-const MOST_BYTES: usize = 256 << 20;
+const MOST_BYTES: usize = 128 << 20;
 
 /// The entries of an aggregate that stand in each return, in stock's order.
 const COMMON: [&str; 5] = ["master_id", "fun", "fun_args", "out", "sig"];

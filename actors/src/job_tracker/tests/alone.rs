@@ -1,0 +1,201 @@
+//! The machine alone, where one event after the other says more than a simulation.
+
+use super::super::machine::{Counted, World};
+use super::super::moment::Moment;
+use super::*;
+use crate::job_tracker::job::MinionState;
+
+/// Everybody is there, but for these syndics, if there are any.
+#[derive(Default)]
+struct Present {
+    minted: AtomicU32,
+    deaf: Vec<(MinionId, Arc<str>)>,
+}
+
+impl World for Present {
+    fn absence(&self, _: &MinionId) -> Option<Arc<str>> {
+        None
+    }
+
+    fn is_asked(&self, _: &MinionId) -> bool {
+        true
+    }
+
+    fn deaf_syndics(&self) -> Vec<(MinionId, Arc<str>)> {
+        self.deaf.clone()
+    }
+
+    fn mint(&self) -> Jid {
+        jid(1_000 + self.minted.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn is_held(&self, _: &Jid) -> bool {
+        false
+    }
+}
+
+fn rules() -> Rules {
+    Rules {
+        timeout: Duration::from_secs(5),
+        gather: Duration::from_secs(10),
+        interval: Duration::from_secs(60),
+        patience: Duration::from_secs(60),
+        leaves_wait: Duration::ZERO,
+        probe_rate: 2,
+        most: (1_000, 1_000),
+    }
+}
+
+fn at(seconds: u64) -> Moment {
+    Moment::at(Duration::from_secs(seconds))
+}
+
+fn begin(number: u32, minions: &[&str]) -> JobEvent {
+    JobEvent::Begun(Begun {
+        jid: jid(number),
+        fun: "test.sleep".into(),
+        created: 1,
+        minions: ids(minions),
+        signals: None,
+    })
+}
+
+fn returned(number: u32, minion: &str, forwarded: bool) -> JobEvent {
+    JobEvent::Returned(Returned {
+        jid: jid(number),
+        minion: id(minion),
+        retcode: 0,
+        signalled: false,
+        forwarded,
+    })
+}
+
+fn joined(number: u32, minions: &[&str]) -> JobEvent {
+    JobEvent::Joined(jid(number), ids(minions))
+}
+
+fn refused(effects: &[Effect]) -> usize {
+    let counts = effects.iter().filter_map(|effect| match effect {
+        Effect::Count(Counted::LeavesRefused(count)) => Some(*count),
+        _ => None,
+    });
+    counts.sum()
+}
+
+fn ending(effects: Vec<Effect>) -> Option<Value> {
+    let mut news = effects.into_iter().filter_map(|effect| match effect {
+        Effect::Tell(news @ News::Finished(_)) => Some(news),
+        _ => None,
+    });
+    let event = news.next()?.event("");
+    Some(decode_exact(event.data.as_ref(), &Limits::WIRE).unwrap())
+}
+
+#[test]
+fn minions_below_syndics_end_no_job_of_others() {
+    let mut rules = rules();
+    rules.most = (10, 10);
+    let (mut machine, world) = (Machine::new(rules, 1), Present::default());
+    let mut step = |event| machine.step(at(0), event, &world);
+    step(begin(1, &["a"]));
+    step(begin(2, &[]));
+    // The second one is over; three of the five places that leaves may take are left.
+    let effects = step(joined(1, &["b", "c", "d", "e", "f"]));
+    assert_eq!(refused(&effects), 2);
+    assert_eq!(refused(&step(returned(1, "g", true))), 1);
+    // With the job itself it would be too much.
+    assert_eq!(refused(&step(joined(2, &["x"]))), 1);
+    assert!(machine.is_awaited(&jid(1), &id("d")));
+    assert!(!machine.is_awaited(&jid(1), &id("e")));
+    assert_eq!(machine.open_count(), 1);
+}
+
+#[test]
+fn a_job_that_ended_long_ago_is_not_opened_by_minions_below_syndics() {
+    let (mut machine, world) = (Machine::new(rules(), 1), Present::default());
+    machine.step(at(0), begin(1, &["a"]), &world);
+    machine.step(at(1), returned(1, "a", false), &world);
+    assert_eq!(machine.open_count(), 0);
+    machine.step(at(599), joined(1, &["b"]), &world);
+    assert_eq!(machine.open_count(), 1);
+    machine.step(at(599), returned(1, "b", true), &world);
+    assert_eq!(machine.open_count(), 0);
+    let effects = machine.step(at(600), joined(1, &["c"]), &world);
+    assert_eq!((machine.open_count(), refused(&effects)), (0, 1));
+    assert!(machine.lacks(&jid(1), &id("c")));
+}
+
+#[test]
+fn a_job_of_which_no_syndic_could_hear_is_not_complete() {
+    let mut rules = rules();
+    rules.leaves_wait = Duration::from_secs(5);
+    let world = Present {
+        deaf: vec![(id("relay"), "no connection".into())],
+        ..Present::default()
+    };
+    let mut machine = Machine::new(rules.clone(), 1);
+    machine.step(at(0), begin(1, &[]), &world);
+    let end = ending(machine.step(at(6), JobEvent::Tick, &world)).expect("an end");
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("").to_owned();
+    assert_eq!(text(end.get("state")), "expired");
+    let unreachable = end.get("unreachable").unwrap();
+    assert_eq!(text(unreachable.get("relay")), "no connection");
+    // Its end by maintenance is no other.
+    machine.step(at(10), begin(2, &[]), &world);
+    let end = ending(machine.step(at(10), JobEvent::EndOlderThan(2), &world)).expect("an end");
+    assert_eq!(text(end.get("state")), "expired");
+    // A syndic that comes back with minions that have it makes it a job like any other.
+    machine.step(at(11), joined(1, &["leaf"]), &world);
+    let end = ending(machine.step(at(12), returned(1, "leaf", true), &world)).expect("an end");
+    assert_eq!(text(end.get("state")), "complete");
+    let mut machine = Machine::new(rules, 1);
+    let world = Present::default();
+    machine.step(at(0), begin(1, &[]), &world);
+    let end = ending(machine.step(at(6), JobEvent::Tick, &world)).expect("an end");
+    assert_eq!(text(end.get("state")), "complete", "somebody may hear");
+}
+
+#[test]
+fn what_a_minion_does_not_name_may_have_left_after_it_was_asked() {
+    let (mut machine, world) = (Machine::new(rules(), 1), Present::default());
+    let mut step = |seconds, event| {
+        let effects = machine.step(at(seconds), event, &world);
+        let probe = effects.into_iter().find_map(|effect| match effect {
+            Effect::Probe { probe, .. } => Some(probe),
+            _ => None,
+        });
+        let of_second = machine
+            .jobs
+            .get(&jid(2))
+            .and_then(|job| job.entry(&id("m1")));
+        (probe, of_second.map(|entry| entry.state().clone()))
+    };
+    let answer = |probe| {
+        JobEvent::Answered(Answered {
+            probe,
+            minion: id("m1"),
+            running: Some(Vec::new()),
+        })
+    };
+    step(0, begin(1, &["m1"]));
+    step(0, JobEvent::Left(jid(1)));
+    // The second one is stored when the minion is asked because of the first, and leaves then.
+    step(5, begin(2, &["m1"]));
+    let probe = step(6, JobEvent::Tick).0.expect("the first question");
+    step(7, JobEvent::Left(jid(2)));
+    // A client of the second one asks as well, and that is merged into it.
+    let asked = Asked {
+        question: jid(3),
+        about: jid(2),
+        minions: ids(&["m1"]),
+    };
+    step(7, JobEvent::Asked(asked));
+    assert_eq!(step(8, answer(probe)).1, Some(MinionState::Expected));
+    let asked = (9..60).find_map(|at| Some((at, step(at, JobEvent::Tick).0?)));
+    let (at, probe) = asked.expect("another question");
+    let (_, state) = step(at + 1, answer(probe));
+    assert!(
+        matches!(state, Some(MinionState::Ending { .. })),
+        "{state:?}"
+    );
+}
