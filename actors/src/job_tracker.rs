@@ -482,6 +482,16 @@ impl JobTracker {
         }
     }
 
+    /// Whether this is an answer through a syndic to a question that is forgotten: it came late, or the
+    /// master has started since. The load of a question is never stored, that of a job always is.
+    fn is_stray_answer(&self, returned: &StoreReturn) -> bool {
+        let (jid, fun) = (&returned.record.jid, &returned.record.fun);
+        probe::may_answer(fun)
+            && !self.known.contains(jid)
+            && !self.machine.is_remembered(jid)
+            && matches!(self.seed.reader.load(jid), Ok(None))
+    }
+
     fn take_answer(&mut self, answer: ProbeAnswer, context: &mut Context<Self>) {
         let answered = Answered {
             probe: answer.probe,
@@ -538,6 +548,11 @@ impl Handler<TakeReturn> for JobTracker {
         let TakeReturn { returned, answer } = message;
         if returned.forwarded && self.machine.is_probe(&returned.record.jid) {
             self.take_forwarded_answer(&returned, context);
+            self.outbox.then(context, move || answer.done());
+            return;
+        }
+        if returned.forwarded && self.is_stray_answer(&returned) {
+            self.seed.metrics.strays.inc();
             self.outbox.then(context, move || answer.done());
             return;
         }

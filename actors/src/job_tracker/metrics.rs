@@ -23,6 +23,7 @@ pub(crate) struct TrackerMetrics {
     pub(super) polls: IntCounter,
     answers: IntCounter,
     leaves_refused: IntCounter,
+    pub(super) strays: IntCounter,
 }
 
 impl TrackerMetrics {
@@ -73,6 +74,10 @@ impl TrackerMetrics {
             leaves_refused: counter(
                 "saltern_leaves_refused_total",
                 "Minions below syndics that are not waited for: there is no room, or it is too late.",
+            ),
+            strays: counter(
+                "saltern_probe_strays_total",
+                "Answers through syndics to questions that are forgotten, and were passed over.",
             ),
         }
     }

@@ -49,6 +49,12 @@ pub fn publication(probe: &Jid, minions: Vec<MinionId>, user: &str) -> Publicati
     }
 }
 
+/// Whether a return of this function may answer such a question: on its way through a syndic the
+/// question loses its mark (`syndic_cmd` in `salt/minion.py`).
+pub fn may_answer(fun: &str) -> bool {
+    fun == FUN
+}
+
 /// Whether a return answers such a question.
 pub(crate) fn is_answer(load: &MapView) -> bool {
     load.str("fun") == Some(FUN)

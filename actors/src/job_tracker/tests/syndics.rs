@@ -151,6 +151,36 @@ fn an_answer_to_the_masters_question_that_a_syndic_forwards_is_no_return() {
     });
 }
 
+#[test]
+fn a_late_answer_to_a_question_that_is_forgotten_makes_no_job() {
+    in_system(async {
+        let mut asked_by_user = job(2, &["b"]);
+        asked_by_user.fun = "saltutil.running".to_owned();
+        let mut rig = rig(&[Write::Job(asked_by_user)]);
+        while rig.store.try_recv().is_ok() {}
+        let running = |number| ReturnRecord {
+            fun: "saltutil.running".to_owned(),
+            ..record(number, "b")
+        };
+        // Of the question, of a user's own one, and of a job that is known below only.
+        for (number, returned, is_kept) in [
+            (7, running(7), false),
+            (2, running(2), true),
+            (8, record(8, "b"), true),
+        ] {
+            let (answer, _reply) = rig.answer().await;
+            let returned = forwarded(returned);
+            rig.tracker
+                .send(TakeReturn { returned, answer })
+                .await
+                .unwrap();
+            let kept = rig.store.try_recv().is_ok();
+            assert_eq!(kept, is_kept, "{number}");
+        }
+        assert_eq!(rig.metrics.strays.get(), 1);
+    });
+}
+
 /// A listener that has just come, and everything that it is told before it has to wait.
 async fn heard(rig: &Rig, subscription: &Subscription) -> Vec<String> {
     rig.tracker
