@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::{Config, Event, Release, Server, Site, TestResult, wait_until};
 
@@ -202,10 +202,14 @@ fn killed_in_the_middle(release: Release) -> TestResult {
         top.step("the master in the middle is killed while the leaves are at work");
         let done = top.path("done");
         std::fs::create_dir(&done)?;
+        let go = top.path("go");
         let work = format!(
-            "sleep 4; mktemp -p {} > /dev/null; echo done",
+            "timeout 120 sh -c 'until [ -e {} ]; do sleep 0.5; done'; mktemp -p {} > /dev/null; \
+             echo done",
+            go.display(),
             done.display()
         );
+        let stored = top.metric("saltern_returns_total", "")?;
         let mark = top.events().mark();
         top.salt(&["--async", "*", "cmd.run", &work])?;
         let jid = new_jid(top, mark)?;
@@ -215,6 +219,11 @@ fn killed_in_the_middle(release: Release) -> TestResult {
                 .find_since(mark, &tag, SOON, |event| (event.tag == tag).then_some(()))?;
         }
         middle.kill_master();
+        let returned = format!("salt/job/{jid}/ret/");
+        let events = top.events().since(mark);
+        let early = events.iter().find(|event| event.tag.starts_with(&returned));
+        ensure!(early.is_none(), "before the master was killed: {early:?}");
+        std::fs::write(&go, "")?;
 
         top.step("it comes back when all of them are done, and have nobody to tell");
         wait_until("all leaves to be done", SOON, || {
@@ -230,13 +239,15 @@ fn killed_in_the_middle(release: Release) -> TestResult {
         })?;
         ensure!(end["state"] == "complete", "{end}");
         let returned = end["returned"].as_array().into_iter().flatten();
-        let returned: BTreeSet<String> = returned
-            .filter_map(|id| id.as_str().map(str::to_owned))
-            .collect();
-        ensure!(returned == leaves, "{returned:?}");
+        let mut returned: Vec<&str> = returned.filter_map(serde_json::Value::as_str).collect();
+        returned.sort_unstable();
+        ensure!(returned.iter().eq(&leaves), "{returned:?}");
+        let new = top.metric("saltern_returns_total", "")? - stored;
+        ensure!(new == leaves.len() as f64, "{new} returns were new");
         let run = top.salt_run(&["--out", "json", "jobs.lookup_jid", &jid, "missing=True"])?;
         let found: serde_json::Value = serde_json::from_str(&run.stdout)?;
-        let found = found.as_object().into_iter().flatten();
+        let found = found.as_object().context("a map of returns")?;
+        ensure!(found.len() == leaves.len(), "{run}");
         for (leaf, said) in found {
             ensure!(leaves.remove(leaf) && said == "done", "{leaf}: {said}");
         }
