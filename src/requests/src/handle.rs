@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_model::MinionId;
-use saltern_wire::msgpack::{Dialect, MapView, Value, decode_wire, encode};
+use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, decode_wire, encode};
 
 use crate::credentials::{self, Place, Presented};
 use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
@@ -19,6 +19,23 @@ use crate::{
     minion_event, minion_runner, mk_token, pillar, ping, pub_ret, publish, register_resources,
     reply, return_, revoke_auth, runner, saltern_batch, syndic_return, wheel,
 };
+
+/// Bounds on the load of a `mk_token`: anybody may send one, and it waits for a backend.
+const TOKEN_LIMITS: Limits = Limits {
+    depth: 16,
+    bytes: 64 << 10,
+    items: 1_000,
+};
+
+/// The same for other commands with a name and a password: the arguments of a job are in it.
+const LOGIN_LIMITS: Limits = Limits {
+    bytes: 1 << 20,
+    items: 100_000,
+    ..LOAD_LIMITS
+};
+
+/// What is said where no backend has time.
+pub(crate) const NO_TIME: &str = "too many users log in at the moment; try again later";
 
 /// Which queue a request waits in. Told from the outside of the envelope alone, because the
 /// router, which asks, does not decrypt.
@@ -181,9 +198,23 @@ impl ProvedCommand {
         }
     }
 
-    /// The answer where nobody has time to find out.
-    fn no_time(self) -> Bytes {
-        let text = "too many users log in at the moment; try again later";
+    /// Bounds on its load when it logs somebody in.
+    fn login_limits(self) -> &'static Limits {
+        match self {
+            Self::MkToken => &TOKEN_LIMITS,
+            Self::Job(_) | Self::Master(_) => &LOGIN_LIMITS,
+        }
+    }
+
+    /// What becomes of a log-in with a load beyond those bounds: no backend is asked.
+    fn too_large(self, services: &Services) -> Handled {
+        services.metrics.refuse("login_too_large");
+        let reply = self.not_asked("the load of a log-in is too large: log in with mk_token first");
+        ClearCommand::Proved(self).handled(Outcome::reply(reply))
+    }
+
+    /// The answer where no backend is asked.
+    fn not_asked(self, text: &str) -> Bytes {
         match self {
             Self::MkToken => mk_token::nothing().reply,
             Self::Job(_) => reply::named_error("AuthenticationError", text),
@@ -211,10 +242,9 @@ fn handle_clear(
         ClearCommand::Open(command) => {
             handle_open(command, (&load, version), class, origin, services)
         }
-        ClearCommand::Proved(command) => match decode_wire(&load.pack(), &LOAD_LIMITS) {
-            Ok(load) => return handle_proved(command, load, origin.address, services),
-            Err(_) => Outcome::reply(reply::no_answer()),
-        },
+        ClearCommand::Proved(command) => {
+            return handle_proved(command, load.pack(), origin.address, services);
+        }
     };
     command.handled(outcome)
 }
@@ -237,19 +267,36 @@ fn handle_open(
     }
 }
 
-/// The gate: who sends it is found out, here or beside the workers, and then the command runs.
+/// The gate: who sends it is found out, here or beside the workers, and then the command runs. What
+/// waits for a backend waits packed: decoded, a load of strangers may be forty times as large.
 fn handle_proved(
     command: ProvedCommand,
-    load: Value,
+    packed: Bytes,
     from: IpAddr,
     services: &Arc<Services>,
 ) -> Handled {
+    let limits = command.login_limits();
+    if command == ProvedCommand::MkToken && packed.len() > limits.bytes {
+        return command.too_large(services);
+    }
+    let Ok(load) = decode_wire(&packed, &LOAD_LIMITS) else {
+        return ClearCommand::Proved(command).handled(Outcome::reply(reply::no_answer()));
+    };
     if !command.takes_long(&load) {
         return prove_and_run(command, &load, services).handled;
     }
+    if packed.len() > limits.bytes {
+        return command.too_large(services);
+    }
     let their_services = Arc::clone(services);
-    let log_in = LogIn::new(from, move || prove_and_run(command, &load, &their_services));
-    let no_time = command.no_time();
+    let log_in = LogIn::new(from, move || match decode_wire(&packed, limits) {
+        Ok(load) => prove_and_run(command, &load, &their_services),
+        Err(_) => LoginEnd {
+            handled: command.too_large(&their_services),
+            is_refused: false,
+        },
+    });
+    let no_time = command.not_asked(NO_TIME);
     ClearCommand::Proved(command).handled(Outcome {
         effects: vec![Effect::LogIn(log_in)],
         ..Outcome::reply(no_time)

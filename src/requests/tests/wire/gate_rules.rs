@@ -480,3 +480,64 @@ fn a_login_is_handled_beside_the_workers_and_counts_as_refused() {
     }
     assert_eq!(site.refused(), 3);
 }
+
+/// What strangers send waits packed and within bounds, whatever it holds.
+#[test]
+fn a_login_beyond_all_bounds_asks_no_backend() {
+    let site = site("");
+    let nils = |count| Value::Array(vec![Value::Nil; count]);
+    let mut refused = 0;
+    for (load, waits, answer) in [
+        // Too many bytes: it does not even wait.
+        (
+            login("ana")
+                .set("cmd", "mk_token")
+                .set("x", "x".repeat(64 << 10).as_str()),
+            false,
+            "no error",
+        ),
+        (
+            publish(
+                login("ana").set("x", "x".repeat(1 << 20).as_str()),
+                "test.ping",
+                "db",
+            ),
+            false,
+            "AuthenticationError",
+        ),
+        // Too many values: whoever would ask finds out.
+        (
+            login("ana").set("cmd", "mk_token").set("x", nils(1_000)),
+            true,
+            "no error",
+        ),
+        (
+            publish(login("ana").set("x", nils(100_000)), "test.ping", "db"),
+            true,
+            "AuthenticationError",
+        ),
+        (
+            login("ana")
+                .set("cmd", "runner")
+                .set("fun", "jobs.list_jobs")
+                .set("kwarg", nils(100_000)),
+            true,
+            "EauthAuthenticationError",
+        ),
+    ] {
+        let from = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+        let mut handled = saltern_requests::handle(clear(load, 3), from, &site.services);
+        match handled.outcome.effects.pop() {
+            Some(Effect::LogIn(log_in)) => {
+                assert!(waits);
+                handled = log_in.run().handled;
+            }
+            None => assert!(!waits),
+            Some(_) => panic!("nobody was asked"),
+        }
+        refused += 1;
+        assert!(handled.outcome.effects.is_empty(), "{}", handled.command);
+        assert_eq!(error_of(&handled.outcome), answer);
+        assert_eq!(site.refused(), refused);
+    }
+}
