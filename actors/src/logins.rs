@@ -165,7 +165,7 @@ mod tests {
 
     async fn push(logins: &Logins, port: &mut Port, last: u8) -> JoinHandle<Bytes> {
         let (request, reply) = port.ask(b"log in").await;
-        let log_in = LogIn::new(IpAddr::from([10, 0, 0, last]), || LoginEnd {
+        let log_in = LogIn::new(IpAddr::from([10, 0, 0, last]), "ana", || LoginEnd {
             handled: Handled {
                 outcome: Outcome::reply("done"),
                 command: "publish",

@@ -87,7 +87,7 @@ impl Place {
     ) -> JoinHandle<Bytes> {
         let (request, reply) = self.port.ask(b"log in").await;
         let answer = Answer::without_place(request.reply, Bytes::from_static(BUSY));
-        let log_in = LogIn::new(from, work);
+        let log_in = LogIn::new(from, "ana", work);
         self.logins.push(Login { log_in, answer });
         reply
     }
@@ -133,7 +133,7 @@ fn a_refusal_waits_and_keeps_nobody_waiting() {
         let began = Instant::now();
         let ask = |is_refused| {
             let (answer, answered) = Answer::inside();
-            let log_in = LogIn::new(address(1), move || end("done", is_refused));
+            let log_in = LogIn::new(address(1), "ana", move || end("done", is_refused));
             place.logins.push(Login { log_in, answer });
             answered
         };

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Bounds on the load of a `mk_token`: anybody may send one, and it waits for a backend.
-const TOKEN_LIMITS: Limits = Limits {
+pub(crate) const TOKEN_LIMITS: Limits = Limits {
     depth: 16,
     bytes: 64 << 10,
     items: 1_000,
@@ -198,6 +198,16 @@ impl ProvedCommand {
         }
     }
 
+    /// Who logs in, as far as the load says.
+    fn user_of(self, load: &Value) -> &str {
+        let beside = match self {
+            Self::MkToken | Self::Master(_) => Some(load),
+            Self::Job(_) => load.get("kwargs"),
+        };
+        let name = beside.and_then(|map| map.get("username"));
+        name.and_then(Value::as_str).unwrap_or_default()
+    }
+
     /// Bounds on its load when it logs somebody in.
     fn login_limits(self) -> &'static Limits {
         match self {
@@ -283,14 +293,15 @@ fn handle_proved(
         return ClearCommand::Proved(command).handled(Outcome::reply(reply::no_answer()));
     };
     if !command.takes_long(&load) {
-        return prove_and_run(command, &load, services).handled;
+        return prove_and_run(command, &load, from, services).handled;
     }
     if packed.len() > limits.bytes {
         return command.too_large(services);
     }
+    let user = command.user_of(&load).to_owned();
     let their_services = Arc::clone(services);
-    let log_in = LogIn::new(from, move || match decode_wire(&packed, limits) {
-        Ok(load) => prove_and_run(command, &load, &their_services),
+    let log_in = LogIn::new(from, &user, move || match decode_wire(&packed, limits) {
+        Ok(load) => prove_and_run(command, &load, from, &their_services),
         Err(_) => LoginEnd {
             handled: command.too_large(&their_services),
             is_refused: false,
@@ -303,7 +314,12 @@ fn handle_proved(
     })
 }
 
-fn prove_and_run(command: ProvedCommand, load: &Value, services: &Arc<Services>) -> LoginEnd {
+fn prove_and_run(
+    command: ProvedCommand,
+    load: &Value,
+    from: IpAddr,
+    services: &Arc<Services>,
+) -> LoginEnd {
     let prove = |place: Place| Presented::of(load, place).prove(place, services);
     let (is_refused, outcome) = match command {
         ProvedCommand::MkToken => {
@@ -323,7 +339,7 @@ fn prove_and_run(command: ProvedCommand, load: &Value, services: &Arc<Services>)
             let is_refused = proof.is_err();
             let outcome = match master_gate::admit(door, load, proof, services) {
                 Ok(admitted) => match door {
-                    Door::Runner => runner::handle(load, admitted, services),
+                    Door::Runner => runner::handle(load, admitted, from, services),
                     Door::Wheel => wheel::handle(load, admitted, services),
                 },
                 Err(denied) => denied.outcome(load, services),

@@ -46,7 +46,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         too_late,
         work: Box::new(move |fire| {
             let mut reply = None;
-            let ran = runner::carry_out(&call, &services, fire, |value| {
+            let ran = runner::carry_out(&call, None, &services, fire, |value| {
                 let value = told(value, &call);
                 reply = Some(sealed.answer.seal(&encode(&value, Dialect::Raw)));
             });

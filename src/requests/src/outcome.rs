@@ -71,14 +71,19 @@ pub struct Finished {
 /// request is known when the backend has answered.
 pub struct LogIn {
     from: IpAddr,
+    user: String,
     work: Box<dyn FnOnce() -> LoginEnd + Send>,
 }
 
 impl LogIn {
-    /// A log-in from an address.
-    pub fn new(from: IpAddr, work: impl FnOnce() -> LoginEnd + Send + 'static) -> Self {
+    /// Characters of a name that are looked at to tell users apart.
+    const NAME: usize = 64;
+
+    /// A log-in from an address, in the name of a user.
+    pub fn new(from: IpAddr, user: &str, work: impl FnOnce() -> LoginEnd + Send + 'static) -> Self {
         Self {
             from,
+            user: user.chars().take(Self::NAME).collect(),
             work: Box::new(work),
         }
     }
@@ -86,6 +91,11 @@ impl LogIn {
     /// Where the request came from.
     pub fn from(&self) -> IpAddr {
         self.from
+    }
+
+    /// The beginning of the name that the request bears; nobody has proved it.
+    pub fn user(&self) -> &str {
+        &self.user
     }
 
     /// Asks the backend; blocks for as long as it takes.

@@ -4,22 +4,41 @@
 //! The client is told at once under which tag it will be heard of: `salt/run/<jid>/new` when it
 //! begins, `…/ret` when it is done. The call itself is made beside the workers, and is kept in the
 //! job cache like a job of the master's own (`runner_returns`).
+//!
+//! `auth.mk_token` is a log-in like any other: its backend is asked by whoever asks for `mk_token`,
+//! within the same bounds, and the function begins when that is done.
 
+use std::cell::Cell;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use saltern_model::{Event, JobRecord, MinionId, Packed, ReturnRecord, Tag};
 use saltern_runners::{Call, Notice, Notices};
-use saltern_wire::msgpack::{Dialect, Value, encode};
+use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 
+use crate::credentials::{LoggedIn, NotProved};
 use crate::event_data::{Fields, fields};
-use crate::master_gate::Admitted;
+use crate::handle::{Handled, NO_TIME, TOKEN_LIMITS};
+use crate::master_gate::{Admitted, Door};
 use crate::outcome::{Ran, Run};
 use crate::{
-    Effect, Outcome, Services, StoreReturn, credentials, data_cache, event_data, mk_token, reply,
+    Effect, LogIn, LoginEnd, Outcome, Services, StoreReturn, credentials, data_cache, event_data,
+    mk_token, reply,
 };
 
+/// The function that logs somebody in.
+const LOG_IN: &str = "auth.mk_token";
+
+/// What a backend has said of whom a call logs in; nothing where it logs nobody in.
+pub(crate) type Known = Option<Result<LoggedIn, NotProved>>;
+
 /// Answers with the tag; the call follows.
-pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>) -> Outcome {
+pub(crate) fn handle(
+    load: &Value,
+    admitted: Admitted,
+    from: IpAddr,
+    services: &Arc<Services>,
+) -> Outcome {
     let Some(fun) = load.get("fun").and_then(Value::as_str) else {
         return Outcome::reply(reply::no_answer());
     };
@@ -29,6 +48,51 @@ pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>)
         arguments: admitted.arguments,
         user: admitted.user,
     };
+    match call.fun.as_str() {
+        LOG_IN => log_in_first(call, from, services),
+        _ => begin(call, None, services),
+    }
+}
+
+/// Has the backend asked beside the workers and beside those who run functions.
+fn log_in_first(call: Call, from: IpAddr, services: &Arc<Services>) -> Outcome {
+    let named = call.arguments.named.iter();
+    let load = named.filter(|(name, _)| !name.starts_with("__"));
+    let load = Value::map(load.map(|(name, value)| (name.as_str(), value.clone())));
+    let all = Value::Array(vec![
+        Value::Array(call.arguments.positional.clone()),
+        Value::map(call.arguments.named.iter().cloned()),
+    ]);
+    let packed = encode(&all, Dialect::Bin);
+    if decode_wire(&packed, &TOKEN_LIMITS).is_err() {
+        services.metrics.refuse("login_too_large");
+        return not_asked("the load of a log-in is too large");
+    }
+    let user = load.get("username").and_then(Value::as_str);
+    let user = user.unwrap_or_default().to_owned();
+    let services = Arc::clone(services);
+    let log_in = LogIn::new(from, &user, move || {
+        let known = credentials::log_in(&load, &services);
+        LoginEnd {
+            is_refused: known.is_err(),
+            handled: Handled {
+                outcome: begin(call, Some(known), &services),
+                command: Door::Runner.command(),
+                minion: None,
+            },
+        }
+    });
+    Outcome {
+        effects: vec![Effect::LogIn(log_in)],
+        ..not_asked(NO_TIME)
+    }
+}
+
+fn not_asked(text: &str) -> Outcome {
+    Outcome::reply(reply::named_error("EauthAuthenticationError", text))
+}
+
+fn begin(call: Call, known: Known, services: &Arc<Services>) -> Outcome {
     let tag = format!("salt/run/{}", call.jid);
     let answer = Value::map([("tag", Value::from(tag)), ("jid", call.jid.as_str().into())]);
     tracing::info!(jid = %call.jid, user = call.user, fun = call.fun, "running on the master");
@@ -38,16 +102,18 @@ pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>)
             "SaltClientError",
             "the master has too many calls of runner functions waiting; try again later",
         ),
-        effects: vec![Effect::Run(Box::new(run(call, services)))],
+        effects: vec![Effect::Run(Box::new(run(call, known, services)))],
         later: None,
     }
 }
 
-fn run(call: Call, services: &Arc<Services>) -> Run {
+fn run(call: Call, known: Known, services: &Arc<Services>) -> Run {
     let lost = lost(&call, services);
     let services = Arc::clone(services);
     let is_native = services.runners.has(&call.fun);
-    let run = Run::new(lost, move |fire| carry_out(&call, &services, fire, |_| ()));
+    let run = Run::new(lost, move |fire| {
+        carry_out(&call, known, &services, fire, |_| ())
+    });
     if is_native { run } else { run.in_python() }
 }
 
@@ -78,6 +144,7 @@ fn beginning(call: &Call) -> Fields {
 /// Makes the call, tells of it, and shows what it returned to whoever waits for it.
 pub(crate) fn carry_out(
     call: &Call,
+    known: Known,
     services: &Services,
     fire: &mut dyn FnMut(Event),
     returned: impl FnOnce(&Value),
@@ -103,12 +170,17 @@ pub(crate) fn carry_out(
         // The data of an event is a mapping.
         Notice::Progress(_) | Notice::Event(..) => {}
     };
+    let logs_in = known.is_some();
+    let known = Cell::new(known);
     let log_in = |load: &Value| {
-        let known = credentials::log_in(load, services);
-        let token = mk_token::make(load, known, services);
+        let known = known.take();
+        let token = known.and_then(|known| mk_token::make(load, known, services));
         token.map_or_else(|| "".into(), |token| token.to_value().clone())
     };
-    let mut notices = Notices::new(&mut tell).with_log_in(&log_in);
+    let mut notices = Notices::new(&mut tell);
+    if logs_in {
+        notices = notices.with_log_in(&log_in);
+    }
     let ran = services.runners.run(call, &mut notices);
     returned(&ran.value);
     if has_begun {

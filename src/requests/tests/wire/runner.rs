@@ -188,3 +188,35 @@ fn a_user_logs_in_by_a_function_and_his_password_stays_unseen() {
     let (_, _, ran) = log_in("open barley");
     assert_eq!(data(&ran.end).get("return"), Some(&Value::from("")));
 }
+
+/// What asks a backend waits where all log-ins wait, and a wrong password counts there.
+#[test]
+fn no_thread_of_the_functions_asks_a_backend() {
+    let site =
+        Site::new("external_auth: {sharedsecret: {ana: ['.*']}}\nsharedsecret: open sesame\n");
+    let from = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    for (password, is_refused) in [("open sesame", false), ("open barley", true)] {
+        let named = Value::map([
+            ("username", "ana"),
+            ("password", password),
+            ("eauth", "sharedsecret"),
+        ]);
+        let kwarg = Value::map([("kwarg", named), ("arg", Value::Array(Vec::new()))]);
+        let load = load(&site, "auth.mk_token", &[]).set("kwarg", kwarg);
+        let mut handled = saltern_requests::handle(clear(load, 3), from, &site.services);
+        let Some(Effect::LogIn(log_in)) = handled.outcome.effects.pop() else {
+            panic!("the backend is asked first")
+        };
+        assert_eq!((log_in.from(), log_in.user()), (from, "ana"));
+        let end = log_in.run();
+        assert_eq!(end.is_refused, is_refused);
+        let effects = end.handled.outcome.effects;
+        assert!(matches!(effects.as_slice(), [Effect::Run(_)]));
+    }
+    let named = Value::map([("username", "x".repeat(64 << 10).as_str())]);
+    let kwarg = Value::map([("kwarg", named), ("arg", Value::Array(Vec::new()))]);
+    let load = load(&site, "auth.mk_token", &[]).set("kwarg", kwarg);
+    let reply = decode(&site.ask_in_vain("too large", clear(load, 3)));
+    let error = reply.get("error").unwrap();
+    assert_eq!(text(error, "name"), Some("EauthAuthenticationError"));
+}
