@@ -4,18 +4,22 @@
 //! What comes of it is carried out as a worker would have done it. Who was not known is answered
 //! late, after about as long as the slowest refusal took: neither how far a password got can be told
 //! by the clock, nor can passwords be tried quickly (`time_auth` in `salt/auth/__init__.py`). The
-//! delay occupies nobody.
+//! delay occupies nobody and no place. Of too many answers that are held back the oldest leaves
+//! early: strangers from many places may shorten delays, but not lock anybody out.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, AsyncContext, Context, Handler, ResponseActFuture};
+use actix::{Actor, AsyncContext, Context, Handler, ResponseActFuture, SpawnHandle};
+use saltern_requests::Handled;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
+use crate::answer::Answer;
 use crate::carry_out::Sinks;
-use crate::logins::{Logins, Turn};
+use crate::logins::{Logins, Refused};
 use crate::renderer::Look;
 use crate::send::{Outbox, Sends};
 
@@ -27,6 +31,9 @@ const REFUSAL: Duration = Duration::from_secs(1);
 
 /// The longest that one takes because another did.
 const LONGEST_REFUSAL: Duration = Duration::from_secs(5);
+
+/// Refusals that one doorkeeper holds back.
+const MOST_HELD_BACK: usize = 256;
 
 /// What a doorkeeper is built from.
 #[derive(Clone)]
@@ -43,6 +50,16 @@ pub(crate) struct Doorkeeper {
     refusal: Duration,
     chance: RandomState,
     refused: u64,
+    /// Refusals whose time has not come, by number.
+    held_back: BTreeMap<u64, HeldBack>,
+}
+
+/// A refusal that is yet to be answered.
+struct HeldBack {
+    handled: Handled,
+    answer: Answer,
+    timer: SpawnHandle,
+    _counted: Refused,
 }
 
 impl Child for Doorkeeper {
@@ -58,6 +75,7 @@ impl Child for Doorkeeper {
             refusal: REFUSAL,
             chance: RandomState::new(),
             refused: 0,
+            held_back: BTreeMap::new(),
         }
     }
 
@@ -100,20 +118,59 @@ impl Handler<Look> for Doorkeeper {
         let end = login.log_in.run();
         let took = began.elapsed();
         self.seed.logins.taking.observe(took.as_secs_f64());
-        let sinks = self.seed.sinks.clone();
-        if !end.is_refused {
+        if end.is_refused {
+            self.hold_back(end.handled, login.answer, (turn.refused(), took), context);
+        } else {
+            drop(turn);
+            let sinks = self.seed.sinks.clone();
             sinks.carry_out(end.handled, login.answer, &mut self.outbox, context);
-            return;
         }
-        let wait = self.delay(took);
-        context.run_later(wait, move |doorkeeper, context| {
-            sinks.carry_out(end.handled, login.answer, &mut doorkeeper.outbox, context);
-            drop::<Turn>(turn);
-        });
     }
 }
 
 impl Doorkeeper {
+    fn hold_back(
+        &mut self,
+        handled: Handled,
+        answer: Answer,
+        (counted, took): (Refused, Duration),
+        context: &mut Context<Self>,
+    ) {
+        let wait = self.delay(took);
+        let number = self.refused;
+        let timer = context.run_later(wait, move |doorkeeper, context| {
+            doorkeeper.tell(number, context);
+        });
+        let held_back = HeldBack {
+            handled,
+            answer,
+            timer,
+            _counted: counted,
+        };
+        self.held_back.insert(number, held_back);
+        if self.held_back.len() > MOST_HELD_BACK
+            && let Some(oldest) = self.held_back.keys().next().copied()
+        {
+            self.seed.logins.early.inc();
+            self.tell(oldest, context);
+        }
+    }
+
+    /// Answers a refusal.
+    fn tell(&mut self, number: u64, context: &mut Context<Self>) {
+        if let Some(held_back) = self.held_back.remove(&number) {
+            let HeldBack {
+                handled,
+                answer,
+                timer,
+                _counted,
+            } = held_back;
+            context.cancel_future(timer);
+            let sinks = self.seed.sinks.clone();
+            sinks.carry_out(handled, answer, &mut self.outbox, context);
+        }
+    }
+
     /// How long the answer to a refusal that took so long has to wait: up to a quarter less or
     /// more than refusals take, by chance.
     fn delay(&mut self, took: Duration) -> Duration {

@@ -1,12 +1,16 @@
 //! Log-ins that wait for their backend: in turns by address, so that nobody who tries passwords
 //! keeps the others from logging in.
 //!
-//! An address may have a few under way; one beyond that, and what comes while there are too many in
-//! all, is refused at once and counted. A log-in counts until its answer has left: a refused one
-//! is answered late, so an address has only so many guesses a second.
+//! An address may have a few under way; one beyond that is refused at once and counted. While there
+//! are too many in all, the longest line gives up its last for who has less. Of IPv6 a network of
+//! 64 bits counts as one address: nobody is given less.
+//!
+//! A refused log-in keeps no place while its answer is held back (`doorkeeper.rs`), or a few
+//! strangers would lock everybody out. It counts against whoever tried, an address and a name
+//! together: many users may come from one address, where salt-api is.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use actix::Recipient;
@@ -18,9 +22,15 @@ use saltern_requests::LogIn;
 use crate::answer::Answer;
 use crate::renderer::Look;
 
-/// Log-ins under way in all, and of one address; salt-api sends those of all its users from one.
+/// Log-ins that wait or are being asked about, in all and of one address; salt-api sends those of
+/// all its users from one.
 const MOST: usize = 256;
 const MOST_OF_ADDRESS: usize = 32;
+
+/// Refusals of one user at one address whose answers are held back; while there are as many, the
+/// next try is refused unheard. With the time that each is held back, these are the guesses a
+/// second.
+const MOST_REFUSED: usize = 4;
 
 /// A log-in and the answer to whoever sent it.
 pub(crate) struct Login {
@@ -34,6 +44,8 @@ pub(crate) struct Logins {
     doorkeepers: Mutex<Vec<Recipient<Look>>>,
     waiting: IntGauge,
     shed: IntCounter,
+    /// Refusals that were answered early because too many were held back.
+    pub(crate) early: IntCounter,
     pub(crate) taking: Histogram,
 }
 
@@ -42,8 +54,10 @@ struct Lines {
     by_address: HashMap<IpAddr, Line>,
     /// Addresses with somebody in their line, each once.
     turns: VecDeque<IpAddr>,
-    /// Those that wait, are being asked about, or are yet to be answered.
+    /// Those that wait or are being asked about.
     under_way: usize,
+    /// Refusals whose answers are held back, by who tried.
+    refused: HashMap<Who, usize>,
 }
 
 #[derive(Default)]
@@ -52,20 +66,94 @@ struct Line {
     under_way: usize,
 }
 
+/// Somebody who logs in.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Who {
+    address: IpAddr,
+    user: String,
+}
+
+impl Who {
+    fn of(log_in: &LogIn) -> Self {
+        Self {
+            address: network(log_in.from()),
+            user: log_in.user().to_owned(),
+        }
+    }
+}
+
+/// What counts as one address.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let host = u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !host))
+        }
+        address => address,
+    }
+}
+
+impl Lines {
+    fn has_tried_enough(&self, who: &Who) -> bool {
+        self.refused
+            .get(who)
+            .is_some_and(|count| *count >= MOST_REFUSED)
+    }
+
+    /// Takes the last one out of the longest line, if it has more waiting than so many.
+    fn cut_longest(&mut self, more_than: usize) -> Option<Login> {
+        let lines = self.by_address.values_mut();
+        let longest = lines.max_by_key(|line| line.waiting.len())?;
+        if longest.waiting.len() <= more_than {
+            return None;
+        }
+        longest.under_way -= 1;
+        self.under_way -= 1;
+        longest.waiting.pop_back()
+    }
+}
+
 /// A log-in counts for as long as this lives.
 pub(crate) struct Turn {
     logins: Arc<Logins>,
-    address: IpAddr,
+    who: Who,
+}
+
+impl Turn {
+    /// The same for a log-in that is refused, until its answer has left: it gives its place up.
+    pub(crate) fn refused(self) -> Refused {
+        let (logins, who) = (self.logins.clone(), self.who.clone());
+        *logins.lines.lock().refused.entry(who.clone()).or_default() += 1;
+        Refused { logins, who }
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut lines = self.logins.lines.lock();
         lines.under_way -= 1;
-        if let Some(line) = lines.by_address.get_mut(&self.address) {
+        if let Some(line) = lines.by_address.get_mut(&self.who.address) {
             line.under_way -= 1;
             if line.under_way == 0 {
-                lines.by_address.remove(&self.address);
+                lines.by_address.remove(&self.who.address);
+            }
+        }
+    }
+}
+
+/// A refusal counts against who tried for as long as this lives.
+pub(crate) struct Refused {
+    logins: Arc<Logins>,
+    who: Who,
+}
+
+impl Drop for Refused {
+    fn drop(&mut self) {
+        let mut lines = self.logins.lines.lock();
+        if let Some(count) = lines.refused.get_mut(&self.who) {
+            *count -= 1;
+            if *count == 0 {
+                lines.refused.remove(&self.who);
             }
         }
     }
@@ -84,7 +172,13 @@ impl Logins {
             shed: counter(
                 registry,
                 "saltern_logins_shed_total",
-                "Log-ins refused because too many were under way, in all or from one address.",
+                "Log-ins refused unheard: too many were under way, in all or from one address, or \
+                 the same user had just been refused there.",
+            ),
+            early: counter(
+                registry,
+                "saltern_login_refusals_early_total",
+                "Refused log-ins answered early because too many were held back.",
             ),
             taking: histogram(
                 registry,
@@ -100,12 +194,10 @@ impl Logins {
         *self.doorkeepers.lock() = doorkeepers;
     }
 
-    /// Takes a log-in, or answers it at once if there is no room.
+    /// Takes a log-in; what there is no room for, this one or another, is answered at once.
     pub(crate) fn push(&self, login: Login) {
         if let Some(login) = self.take(login) {
-            self.shed.inc();
-            login.answer.failed();
-            return;
+            self.shed(login);
         }
         for doorkeeper in self.doorkeepers.lock().iter() {
             // A full mailbox holds a look that is still to come, which sees this one too.
@@ -113,15 +205,24 @@ impl Logins {
         }
     }
 
-    /// Gives the log-in back if there is no room for it.
+    /// Gives back the one that there is no room for.
     fn take(&self, login: Login) -> Option<Login> {
-        let address = login.log_in.from();
+        let who = Who::of(&login.log_in);
+        let address = who.address;
         let mut lines = self.lines.lock();
         let lines = &mut *lines;
         let of_address = lines.by_address.get(&address);
         let has = of_address.map_or(0, |line| line.under_way);
-        if lines.under_way >= MOST || has >= MOST_OF_ADDRESS {
+        if has >= MOST_OF_ADDRESS || lines.has_tried_enough(&who) {
             return Some(login);
+        }
+        let mut cut = None;
+        if lines.under_way >= MOST {
+            cut = lines.cut_longest(has + 1);
+            if cut.is_none() {
+                return Some(login);
+            }
+            self.waiting.dec();
         }
         let line = lines.by_address.entry(address).or_default();
         if line.waiting.is_empty() {
@@ -131,11 +232,22 @@ impl Logins {
         line.under_way += 1;
         lines.under_way += 1;
         self.waiting.inc();
-        None
+        cut
     }
 
-    /// The next log-in; it counts until the turn is dropped.
+    /// The next log-in; it counts until the turn is dropped. Who has been refused too often since
+    /// it was taken is passed over.
     pub(crate) fn pop(self: &Arc<Self>) -> Option<(Login, Turn)> {
+        loop {
+            let (login, turn, has_tried_enough) = self.next()?;
+            if !has_tried_enough {
+                return Some((login, turn));
+            }
+            self.shed(login);
+        }
+    }
+
+    fn next(self: &Arc<Self>) -> Option<(Login, Turn, bool)> {
         let mut lines = self.lines.lock();
         let address = lines.turns.pop_front()?;
         let line = lines.by_address.get_mut(&address)?;
@@ -144,85 +256,20 @@ impl Logins {
             lines.turns.push_back(address);
         }
         self.waiting.dec();
+        let who = Who::of(&login.log_in);
+        let has_tried_enough = lines.has_tried_enough(&who);
         let turn = Turn {
             logins: Arc::clone(self),
-            address,
+            who,
         };
-        Some((login, turn))
+        Some((login, turn, has_tried_enough))
+    }
+
+    fn shed(&self, login: Login) {
+        self.shed.inc();
+        login.answer.failed();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use saltern_requests::{Handled, LoginEnd, Outcome};
-    use tokio::task::JoinHandle;
-
-    use super::*;
-    use crate::testing::{Port, in_system};
-
-    const BUSY: &[u8] = b"too many";
-
-    async fn push(logins: &Logins, port: &mut Port, last: u8) -> JoinHandle<Bytes> {
-        let (request, reply) = port.ask(b"log in").await;
-        let log_in = LogIn::new(IpAddr::from([10, 0, 0, last]), "ana", || LoginEnd {
-            handled: Handled {
-                outcome: Outcome::reply("done"),
-                command: "publish",
-                minion: None,
-            },
-            is_refused: false,
-        });
-        let answer = Answer::without_place(request.reply, Bytes::from_static(BUSY));
-        logins.push(Login { log_in, answer });
-        reply
-    }
-
-    #[test]
-    fn addresses_take_turns() {
-        in_system(async {
-            let logins = Logins::new(&Registry::new());
-            let mut port = Port::open();
-            let mut replies = Vec::new();
-            for last in [1, 1, 1, 2, 3, 2] {
-                replies.push(push(&logins, &mut port, last).await);
-            }
-            let mut order = Vec::new();
-            while let Some((login, _turn)) = logins.pop() {
-                let IpAddr::V4(address) = login.log_in.from() else {
-                    panic!("an address of the test");
-                };
-                order.push(address.octets()[3]);
-            }
-            assert_eq!(order, [1, 2, 3, 1, 2, 1]);
-            assert_eq!(logins.waiting.get(), 0);
-            assert!(logins.lines.lock().by_address.is_empty());
-        });
-    }
-
-    #[test]
-    fn an_address_has_a_few_under_way_and_keeps_nobody_else_out() {
-        in_system(async {
-            let logins = Logins::new(&Registry::new());
-            let mut port = Port::open();
-            let mut replies = Vec::new();
-            for _ in 0..MOST_OF_ADDRESS {
-                replies.push(push(&logins, &mut port, 1).await);
-            }
-            let refused = push(&logins, &mut port, 1).await;
-            assert_eq!(refused.await.unwrap(), BUSY);
-            assert_eq!(logins.shed.get(), 1);
-            replies.push(push(&logins, &mut port, 2).await);
-            // One that is asked about, or not answered yet, still counts.
-            let (login, turn) = logins.pop().unwrap();
-            drop(login);
-            let refused = push(&logins, &mut port, 1).await;
-            assert_eq!(refused.await.unwrap(), BUSY);
-            drop(turn);
-            replies.push(push(&logins, &mut port, 1).await);
-            assert_eq!(logins.shed.get(), 2);
-            let all = usize::try_from(logins.waiting.get()).unwrap();
-            assert_eq!(all, MOST_OF_ADDRESS + 1);
-        });
-    }
-}
+mod tests;

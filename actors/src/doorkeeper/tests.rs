@@ -163,3 +163,34 @@ fn what_waits_at_the_end_is_told_so() {
         assert_eq!(waiting.await.unwrap(), BUSY);
     });
 }
+
+/// However many are refused, no more than so many answers are kept, and who comes is heard.
+#[test]
+fn of_too_many_refusals_the_oldest_is_answered_early() {
+    in_system(async {
+        let place = Place::new();
+        tokio::time::pause();
+        let began = Instant::now();
+        let ask = |user: &str, is_refused| {
+            let (answer, answered) = Answer::inside();
+            let log_in = LogIn::new(address(1), user, move || end("done", is_refused));
+            place.logins.push(Login { log_in, answer });
+            answered
+        };
+        place.start(None);
+        let mut refused = Vec::new();
+        for number in 0..=MOST_HELD_BACK {
+            refused.push(ask(&number.to_string(), true));
+            // One after the other, so that each is heard.
+            assert!(ask("guest", false).await);
+        }
+        let last = refused.pop().unwrap();
+        assert!(refused.remove(0).await);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert_eq!(place.logins.early.get(), 1);
+        assert!(last.await);
+        assert!(began.elapsed() >= REFUSAL.mul_f64(0.75));
+        tokio::time::resume();
+        assert!(place.tree.shutdown().await.is_clean());
+    });
+}
