@@ -9,7 +9,7 @@ use saltern_requests::{Effect, Handled};
 use crate::answer::Answer;
 use crate::logins::{Login, Logins};
 use crate::messages::{BeginBatch, BeginJob, Fire, TakeAnswer, TakeErrand, TakeLeaves, TakeReturn};
-use crate::render_queue::{RenderQueue, Rendering};
+use crate::render_queue::{Asker, RenderQueue, Rendering};
 use crate::runner::RunQueue;
 use crate::send::{Outbox, Sends};
 
@@ -24,6 +24,7 @@ pub(crate) struct Sinks {
     pub(crate) peer_desk: Recipient<TakeErrand>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) renderings: Arc<RenderQueue>,
+    pub(crate) wheels: Arc<RenderQueue>,
     pub(crate) runs: Arc<RunQueue>,
     pub(crate) logins: Arc<Logins>,
 }
@@ -41,8 +42,13 @@ impl Sinks {
     ) {
         let outcome = handled.outcome;
         if let Some(work) = outcome.later {
-            self.renderings.push(Rendering {
-                minion: handled.minion,
+            let user = work.user().unwrap_or_default().to_owned();
+            let (queue, asker) = match handled.minion {
+                Some(minion) => (&self.renderings, Asker::Minion(minion)),
+                None => (&self.wheels, Asker::User(user)),
+            };
+            queue.push(Rendering {
+                asker,
                 command: handled.command,
                 work,
                 answer: answer.with(outcome.reply.clone(), outcome.reply).leaving(),

@@ -1,7 +1,8 @@
-//! Requests that wait for a renderer: in turns, so that no minion can keep the others waiting.
+//! Requests that wait for a renderer: in turns, so that nobody can keep the others waiting.
 //!
-//! Each minion has one request under way at a time and a few waiting; whose turn it is goes round.
-//! What a minion has beyond that, and what comes while the queue is full, is told that it was not
+//! What minions ask for and the wheel functions of users wait in queues of their own, with renderers
+//! of their own. Each minion or user has one request under way at a time and a few waiting; whose
+//! turn it is goes round. What one has beyond that, and what comes while the queue is full, is told that it was not
 //! handled, and asked again. A request whose peer has left meanwhile is dropped: after a restart
 //! thousands ask at once, and answers to those who gave up would only delay the rest.
 //!
@@ -22,13 +23,22 @@ use saltern_requests::Later;
 use crate::answer::Answer;
 use crate::renderer::Look;
 
-/// Requests of one minion that may wait. Real ones have one, or a few when states run in parallel.
+/// Requests of one asker that may wait. Real minions have one, or a few when states run in parallel.
 const MOST_WAITING: usize = 16;
+
+/// Calls of wheel functions that may wait.
+const MOST_WHEELS: usize = 128;
+
+/// Whose request it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Asker {
+    Minion(MinionId),
+    User(String),
+}
 
 /// A request whose answer has to be found.
 pub(crate) struct Rendering {
-    /// Who asks, if it is a minion.
-    pub(crate) minion: Option<MinionId>,
+    pub(crate) asker: Asker,
     /// The command, for metrics.
     pub(crate) command: &'static str,
     pub(crate) work: Later,
@@ -50,12 +60,12 @@ struct QueueMetrics {
     taking: HistogramVec,
 }
 
-/// One line of requests for each minion, and the order in which they have their turns.
+/// One line of requests for each asker, and the order in which they have their turns.
 #[derive(Default)]
 struct Lines {
-    by_minion: HashMap<Option<MinionId>, Line>,
-    /// Everybody in whose line somebody stands, once.
-    turns: VecDeque<Option<MinionId>>,
+    by_asker: HashMap<Asker, Line>,
+    /// Everybody in whose line a request stands, once.
+    turns: VecDeque<Asker>,
     total: usize,
 }
 
@@ -66,31 +76,30 @@ struct Line {
 }
 
 impl Lines {
-    /// Gives the request back if its minion has too many.
+    /// Gives the request back if its asker has too many.
     fn push(&mut self, rendering: Rendering) -> Option<Rendering> {
-        let line = self.by_minion.entry(rendering.minion.clone()).or_default();
-        if line.waiting.len() >= MOST_WAITING && rendering.minion.is_some() {
+        let line = self.by_asker.entry(rendering.asker.clone()).or_default();
+        if line.waiting.len() >= MOST_WAITING {
             return Some(rendering);
         }
         if line.waiting.is_empty() {
-            self.turns.push_back(rendering.minion.clone());
+            self.turns.push_back(rendering.asker.clone());
         }
         line.waiting.push_back(rendering);
         self.total += 1;
         None
     }
 
-    /// The next one whose minion is not being served. Passes over as many minions as there are
+    /// The next one whose asker is not being served. Passes over as many of them as there are
     /// renderers at work, at most.
     fn pop(&mut self) -> Option<Rendering> {
         for _ in 0..self.turns.len() {
-            let minion = self.turns.pop_front()?;
-            let Some(line) = self.by_minion.get_mut(&minion) else {
+            let asker = self.turns.pop_front()?;
+            let Some(line) = self.by_asker.get_mut(&asker) else {
                 continue;
             };
-            // Requests that are nobody's know nothing of each other.
-            if line.is_served && minion.is_some() {
-                self.turns.push_back(minion);
+            if line.is_served {
+                self.turns.push_back(asker);
                 continue;
             }
             let Some(rendering) = line.waiting.pop_front() else {
@@ -99,43 +108,41 @@ impl Lines {
             line.is_served = true;
             self.total -= 1;
             if !line.waiting.is_empty() {
-                self.turns.push_back(minion);
+                self.turns.push_back(asker);
             }
             return Some(rendering);
         }
         None
     }
 
-    fn served(&mut self, minion: &Option<MinionId>) {
-        if let Some(line) = self.by_minion.get_mut(minion) {
+    fn served(&mut self, asker: &Asker) {
+        if let Some(line) = self.by_asker.get_mut(asker) {
             line.is_served = false;
             if line.waiting.is_empty() {
-                self.by_minion.remove(minion);
+                self.by_asker.remove(asker);
             }
         }
     }
 }
 
-/// A minion is being served for as long as this lives, also if its renderer panics.
+/// An asker is being served for as long as this lives, also if the renderer panics.
 pub(crate) struct Turn {
     queue: Arc<RenderQueue>,
-    minion: Option<MinionId>,
+    asker: Asker,
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.queue.lines.lock().served(&self.minion);
+        self.queue.lines.lock().served(&self.asker);
     }
 }
 
 impl RenderQueue {
-    /// A queue for at most so many requests.
+    /// A queue for at most so many requests of minions.
     pub(crate) fn new(most: usize, registry: &Registry) -> Arc<Self> {
-        Arc::new(Self {
-            lines: Mutex::default(),
+        Self::of(
             most,
-            renderers: Mutex::default(),
-            metrics: QueueMetrics {
+            QueueMetrics {
                 depth: gauge(
                     registry,
                     "saltern_renderings_waiting",
@@ -160,6 +167,47 @@ impl RenderQueue {
                     SECONDS,
                 ),
             },
+        )
+    }
+
+    /// The queue of the wheel functions that users call.
+    pub(crate) fn of_wheels(registry: &Registry) -> Arc<Self> {
+        Self::of(
+            MOST_WHEELS,
+            QueueMetrics {
+                depth: gauge(
+                    registry,
+                    "saltern_wheels_waiting",
+                    "Calls of wheel functions that wait.",
+                ),
+                shed: counter(
+                    registry,
+                    "saltern_wheels_shed_total",
+                    "Calls of wheel functions turned away because too many waited, in all or of \
+                     one user.",
+                ),
+                abandoned: counter(
+                    registry,
+                    "saltern_wheels_abandoned_total",
+                    "Calls of wheel functions whose peer left before anybody had time for them.",
+                ),
+                taking: histogram_vec(
+                    registry,
+                    "saltern_wheel_seconds",
+                    "Time that a wheel function takes; waiting is not in it.",
+                    &["cmd"],
+                    SECONDS,
+                ),
+            },
+        )
+    }
+
+    fn of(most: usize, metrics: QueueMetrics) -> Arc<Self> {
+        Arc::new(Self {
+            lines: Mutex::default(),
+            most,
+            renderers: Mutex::default(),
+            metrics,
         })
     }
 
@@ -191,7 +239,7 @@ impl RenderQueue {
         }
     }
 
-    /// The next request that somebody waits for; its minion has no other one under way until the
+    /// The next request that somebody waits for; its asker has no other one under way until the
     /// turn is dropped.
     pub(crate) fn pop(self: &Arc<Self>) -> Option<(Rendering, Turn)> {
         loop {
@@ -203,7 +251,7 @@ impl RenderQueue {
             };
             let turn = Turn {
                 queue: Arc::clone(self),
-                minion: rendering.minion.clone(),
+                asker: rendering.asker.clone(),
             };
             if !rendering.answer.is_unwanted() {
                 return Some((rendering, turn));
@@ -216,7 +264,7 @@ impl RenderQueue {
     pub(crate) fn give_up(&self) {
         let lines = std::mem::take(&mut *self.lines.lock());
         self.metrics.depth.set(0);
-        let waiting = lines.by_minion.into_values().flat_map(|line| line.waiting);
+        let waiting = lines.by_asker.into_values().flat_map(|line| line.waiting);
         waiting.for_each(|rendering| rendering.answer.failed());
     }
 
@@ -257,7 +305,7 @@ pub(crate) mod testing {
         let failed = Bytes::from_static(NOT_HANDLED);
         let answer = Answer::without_place(request.reply, failed);
         let rendering = Rendering {
-            minion: Some(MinionId::parse(minion).expect("a valid id")),
+            asker: Asker::Minion(MinionId::parse(minion).expect("a valid id")),
             command: "_pillar",
             work,
             answer,
@@ -293,7 +341,10 @@ mod tests {
     }
 
     fn whose(popped: Option<&(Rendering, Turn)>) -> Option<&str> {
-        popped.and_then(|(rendering, _)| rendering.minion.as_ref().map(MinionId::as_str))
+        popped.map(|(rendering, _)| match &rendering.asker {
+            Asker::Minion(minion) => minion.as_str(),
+            Asker::User(user) => user,
+        })
     }
 
     #[test]
@@ -325,10 +376,7 @@ mod tests {
             drop(first);
             assert_eq!(whose(queue.pop().as_ref()), Some("a"));
             assert_eq!(queue.metrics.depth.get(), 0);
-            assert!(
-                queue.lines.lock().by_minion.len() <= 1,
-                "only \"b\" is left"
-            );
+            assert!(queue.lines.lock().by_asker.len() <= 1, "only \"b\" is left");
         });
     }
 
@@ -371,6 +419,27 @@ mod tests {
             let _stays = put(&queue, &mut port, "b").await;
             assert_eq!(whose(queue.pop().as_ref()), Some("b"));
             assert_eq!(queue.metrics.abandoned.get(), 1);
+        });
+    }
+
+    #[test]
+    fn a_user_has_one_wheel_function_under_way_and_a_few_waiting() {
+        in_system(async {
+            let queue = RenderQueue::of_wheels(&Registry::new());
+            let mut port = Port::open();
+            let mut waiting = Vec::new();
+            for user in ["ana"; MOST_WAITING].into_iter().chain(["bob", "ana"]) {
+                let (mut call, reply) = rendering(&mut port, "a", nothing()).await;
+                call.asker = Asker::User(user.to_owned());
+                queue.push(call);
+                waiting.push(reply);
+            }
+            assert_eq!(waiting.pop().unwrap().await.unwrap(), NOT_HANDLED);
+            assert_eq!(queue.metrics.shed.get(), 1);
+            let (first, second) = (queue.pop(), queue.pop());
+            assert_eq!(whose(first.as_ref()), Some("ana"));
+            assert_eq!(whose(second.as_ref()), Some("bob"));
+            assert!(queue.pop().is_none());
         });
     }
 }

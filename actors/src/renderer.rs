@@ -1,4 +1,5 @@
-//! Finds answers that take long, above all pillars, so that no worker has to.
+//! Finds answers that take long, above all pillars, so that no worker has to. Wheel functions of
+//! users, too, but others of these run them: whatever those take, no pillar waits for it.
 //!
 //! The requests wait in a [`RenderQueue`] (`render_queue.rs`) that outlives the actors: whoever has
 //! time takes the next one. A renderer that panics loses only the request that it was working on.
@@ -12,6 +13,9 @@ use tokio::time::Instant;
 use crate::messages::Fire;
 use crate::render_queue::RenderQueue;
 use crate::send::{Outbox, Sends};
+
+/// How many wheel functions of users run at a time.
+pub(crate) const WHEEL_THREADS: usize = 2;
 
 /// Behind the workers: a storm of pillars must not slow the answers to everything else.
 const NICENESS: i32 = 5;

@@ -10,7 +10,7 @@
 //! | JobStore | jobs | permanent | the batch at hand is refused; its peers send again |
 //! | JobTracker | jobs | permanent | open jobs are read from the store again |
 //! | Batches | batches | permanent | batches are read from the store again and go on |
-//! | Renderer × n | render-n | permanent | the request at hand is answered as not handled |
+//! | Renderer × n | render-n, wheel-n | permanent | the request at hand is answered as not handled |
 //! | Doorkeeper × n | door-n | permanent | the log-in at hand is answered as not handled |
 //! | Runner × n | run-n | permanent | the call at hand is told to be lost |
 //! | PeerDesk | peers | permanent | minions that wait are answered as not handled |
@@ -556,7 +556,7 @@ impl Plan {
     fn start_front(&self, requests: ReqListener, back: &Back) {
         let count = self.config.worker_threads;
         let budget = Budget::new(100, Duration::from_secs(60));
-        let renderings = self.start_renderers(back, budget);
+        let (renderings, wheels) = self.start_renderers(back, budget);
         let (runs, peer_runs) = self.start_runners(back, budget);
         let peer_desk = self.start_peer_desk(back, peer_runs);
         let sinks = Sinks {
@@ -568,6 +568,7 @@ impl Plan {
             bus: back.bus.clone().recipient(),
             peer_desk: peer_desk.recipient(),
             renderings,
+            wheels,
             runs,
             logins: Logins::new(&self.registry),
         };
@@ -604,26 +605,33 @@ impl Plan {
 
     /// Those who find answers that take long, with a budget like the workers': they too meet what
     /// comes from outside.
-    fn start_renderers(&self, back: &Back, budget: Budget) -> Arc<RenderQueue> {
-        let queue = RenderQueue::new(self.config.saltern_render_backlog, &self.registry);
+    fn start_renderers(&self, back: &Back, budget: Budget) -> (Arc<RenderQueue>, Arc<RenderQueue>) {
         let pool = self
             .root
             .supervisor("renderers", Strategy::OneForOne, budget);
-        let seed = renderer::Seed {
-            queue: queue.clone(),
-            bus: back.bus.clone().recipient(),
+        let start = |queue: &Arc<RenderQueue>, name: &str, numbers: Range<usize>| {
+            let seed = renderer::Seed {
+                queue: queue.clone(),
+                bus: back.bus.clone().recipient(),
+            };
+            let first = numbers.start;
+            let renderers = numbers
+                .map(|number| {
+                    let instance = u32::try_from(number).unwrap_or(u32::MAX);
+                    let spec = self.on_thread(&format!("{name}-{}", number - first + 1));
+                    let spec = spec.with_budget(budget);
+                    let renderer: Addr<Renderer> = pool.start_child(spec, seed.clone(), instance);
+                    renderer.recipient()
+                })
+                .collect();
+            queue.set_renderers(renderers);
         };
-        let renderers = (1..=self.config.saltern_render_threads)
-            .map(|number| {
-                let instance = u32::try_from(number).unwrap_or(u32::MAX);
-                let spec = self.on_thread(&format!("render-{instance}"));
-                let spec = spec.with_budget(budget);
-                let renderer: Addr<Renderer> = pool.start_child(spec, seed.clone(), instance);
-                renderer.recipient()
-            })
-            .collect();
-        queue.set_renderers(renderers);
-        queue
+        let renderings = RenderQueue::new(self.config.saltern_render_backlog, &self.registry);
+        let wheels = RenderQueue::of_wheels(&self.registry);
+        let first = 1 + self.config.saltern_render_threads;
+        start(&renderings, "render", 1..first);
+        start(&wheels, "wheel", first..first + renderer::WHEEL_THREADS);
+        (renderings, wheels)
     }
 
     /// Those who run functions of the master, for users and for minions. They meet what those ask

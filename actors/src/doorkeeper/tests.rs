@@ -52,6 +52,7 @@ impl Place {
             peer_desk: recorder().0,
             bus,
             renderings: RenderQueue::new(10, &registry),
+            wheels: RenderQueue::of_wheels(&registry),
             runs: RunQueue::new("users", &RunMetrics::new(&registry)),
             logins: logins.clone(),
         };

@@ -37,7 +37,23 @@ impl Outcome {
     /// for it, the peer is told that its request was not handled.
     pub fn later(work: impl FnOnce() -> Finished + Send + 'static) -> Self {
         Self {
-            later: Some(Later(Box::new(work))),
+            later: Some(Later::new(work)),
+            ..Self::reply(reply::no_answer())
+        }
+    }
+
+    /// The same for a function that a user has the master run: it waits apart from what minions
+    /// wait for.
+    pub(crate) fn later_for(
+        user: String,
+        work: impl FnOnce() -> Finished + Send + 'static,
+    ) -> Self {
+        let later = Later::new(work);
+        Self {
+            later: Some(Later {
+                user: Some(user),
+                ..later
+            }),
             ..Self::reply(reply::no_answer())
         }
     }
@@ -50,12 +66,28 @@ impl Outcome {
 }
 
 /// Work of a request that may take long, and is done on another thread.
-pub struct Later(Box<dyn FnOnce() -> Finished + Send>);
+pub struct Later {
+    user: Option<String>,
+    work: Box<dyn FnOnce() -> Finished + Send>,
+}
 
 impl Later {
+    /// Work of nobody in particular, or of a minion.
+    pub fn new(work: impl FnOnce() -> Finished + Send + 'static) -> Self {
+        Self {
+            user: None,
+            work: Box::new(work),
+        }
+    }
+
+    /// The user for whom it is done, if it is a function that a user has the master run.
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
     /// Does the work; blocks for as long as it takes.
     pub fn run(self) -> Finished {
-        (self.0)()
+        (self.work)()
     }
 }
 

@@ -31,7 +31,9 @@ pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>)
     tracing::info!(jid = %call.jid, user = call.user, fun = call.fun, "a wheel function runs");
     let told_as = told_as(&call, load, services);
     let services = Arc::clone(services);
-    Outcome::later(move || carry_out(call, told_as, &services))
+    Outcome::later_for(call.user.clone(), move || {
+        carry_out(call, told_as, &services)
+    })
 }
 
 /// Jid and user under which the events tell of the call itself. In 3008 they are those of the

@@ -76,9 +76,17 @@ pub(super) fn generate(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices
     pair(&new_key(knowledge, bound)?)
 }
 
+/// The most bits of a key that anybody may ask for: a few seconds' work. Larger ones take minutes.
+const MOST_BITS: usize = 4096;
+
 /// A new key of `keysize` bits, 2048 if nothing is said; in 3006 and 3007 never less.
 pub(super) fn new_key(knowledge: &Knowledge, bound: &Bound<'_>) -> Result<PrivateKey, RunnerError> {
     let bits = bound.count("keysize")?.unwrap_or(2048);
+    if bits > MOST_BITS {
+        return Err(RunnerError::Refused(format!(
+            "\"keysize\" may be {MOST_BITS} at most"
+        )));
+    }
     let bits = match knowledge.config.salt_compat {
         Compat::V3006 | Compat::V3007 => bits.max(2048),
         Compat::V3008 => bits,

@@ -374,3 +374,17 @@ fn fingerprints_are_those_of_the_files() {
         assert_eq!(text, Some(&key("minion", "public").into()));
     }
 }
+
+#[test]
+fn nobody_has_the_master_look_for_the_primes_of_a_huge_key() {
+    for compat in Compat::ALL {
+        let site = TestSite::new(compat, "");
+        for fun in ["key.gen", "key.gen_accept"] {
+            let named = [("id_", "m1".into()), ("keysize", 4097.into())];
+            let (ran, _) = site.wheel(fun, &named);
+            assert!(!ran.success, "{fun}");
+            assert!(ran.value.as_str().unwrap().contains("4096"), "{fun}");
+        }
+        assert!(!site.path("pki/minions/m1").exists());
+    }
+}
