@@ -6,7 +6,8 @@
 //! and what was begun goes on without it. A function that has not been begun by then never is.
 //!
 //! Functions are run by threads of their own (`runner.rs`), so that minions never keep the users of
-//! this machine waiting for theirs.
+//! this machine waiting for theirs. The returns of a job, which may be many, are read by those who
+//! answer `pub_ret` (`renderer.rs`): here is only written down who waits for what.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,12 +20,13 @@ use actix::{
 use bytes::Bytes;
 use saltern_base::metrics::{IntCounterVec, IntGauge, Registry, counter_vec, gauge};
 use saltern_model::{Event, Jid, MinionId};
-use saltern_requests::{Errand, ErrandWork, PeerRun, PeerRunWork, Run, StartJob};
+use saltern_requests::{Errand, ErrandWork, Later, PeerRun, PeerRunWork, Run, StartJob};
 use saltern_supervise::Child;
 
 use crate::answer::Answer;
 use crate::job_ends::JobEnds;
 use crate::messages::{BeginJob, JobOver, TakeErrand};
+use crate::render_queue::{Asker, RenderQueue, Rendering};
 use crate::runner::RunQueue;
 use crate::send::{Outbox, Sends};
 
@@ -40,6 +42,7 @@ pub(crate) struct Seed {
     pub(crate) begin_job: Recipient<BeginJob>,
     pub(crate) ends: Arc<JobEnds>,
     pub(crate) runs: Arc<RunQueue>,
+    pub(crate) renderings: Arc<RenderQueue>,
     /// The last number of an errand: no number is used twice, not by a later desk either.
     pub(crate) numbers: Arc<AtomicU64>,
     pub(crate) metrics: DeskMetrics,
@@ -90,13 +93,8 @@ struct Waiting {
 }
 
 enum WaitsFor {
-    Run {
-        too_late: Bytes,
-    },
-    Job {
-        jid: Jid,
-        returned: Box<dyn FnOnce() -> Bytes + Send>,
-    },
+    Run { too_late: Bytes },
+    Job { jid: Jid, returned: Later },
 }
 
 /// What is done for it.
@@ -243,18 +241,22 @@ impl Handler<JobOver> for PeerDesk {
     fn handle(&mut self, JobOver(jid): JobOver, context: &mut Self::Context) {
         let number = self.jobs.get(&jid).copied();
         if let Some(waiting) = number.and_then(|number| self.take(number, context)) {
-            waiting.tell_what_there_is();
+            waiting.tell_what_there_is(&self.seed.renderings);
         }
     }
 }
 
 impl Waiting {
-    fn tell_what_there_is(self) {
-        let reply = match self.what_for {
-            WaitsFor::Run { too_late } => too_late,
-            WaitsFor::Job { returned, .. } => returned(),
-        };
-        self.answer.saying(reply).done();
+    fn tell_what_there_is(self, renderings: &RenderQueue) {
+        match self.what_for {
+            WaitsFor::Run { too_late } => self.answer.saying(too_late).done(),
+            WaitsFor::Job { returned, .. } => renderings.push(Rendering {
+                asker: Asker::Minion(self.minion),
+                command: "minion_publish",
+                work: returned,
+                answer: self.answer,
+            }),
+        }
     }
 }
 
@@ -320,7 +322,7 @@ impl PeerDesk {
             return;
         };
         self.count_unfinished("late");
-        waiting.tell_what_there_is();
+        waiting.tell_what_there_is(&self.seed.renderings);
     }
 
     /// Takes somebody out who is to be answered now.

@@ -558,7 +558,7 @@ impl Plan {
         let budget = Budget::new(100, Duration::from_secs(60));
         let (renderings, wheels) = self.start_renderers(back, budget);
         let (runs, peer_runs) = self.start_runners(back, budget);
-        let peer_desk = self.start_peer_desk(back, peer_runs);
+        let peer_desk = self.start_peer_desk(back, peer_runs, renderings.clone());
         let sinks = Sinks {
             begin_job: back.tracker.clone().recipient(),
             begin_batch: back.batches.clone().recipient(),
@@ -685,11 +685,17 @@ impl Plan {
         queue.set_runners(runners);
     }
 
-    fn start_peer_desk(&self, back: &Back, runs: Arc<RunQueue>) -> Addr<PeerDesk> {
+    fn start_peer_desk(
+        &self,
+        back: &Back,
+        runs: Arc<RunQueue>,
+        renderings: Arc<RenderQueue>,
+    ) -> Addr<PeerDesk> {
         let seed = peer_desk::Seed {
             begin_job: back.tracker.clone().recipient(),
             ends: self.ends.clone(),
             runs,
+            renderings,
             numbers: Arc::default(),
             metrics: DeskMetrics::new(&self.registry),
         };

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use saltern_model::{JobRecord, Packed};
-use saltern_requests::{Publication, Ran, Topics};
+use saltern_requests::{Finished, Publication, Ran, Topics};
 use saltern_supervise::{ChildSpec, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -13,6 +13,7 @@ use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 struct Place {
     desk: actix::Addr<PeerDesk>,
     runs: Arc<RunQueue>,
+    renderings: Arc<RenderQueue>,
     ends: Arc<JobEnds>,
     begun: UnboundedReceiver<BeginJob>,
     metrics: DeskMetrics,
@@ -26,6 +27,7 @@ impl Place {
     fn new() -> Self {
         let registry = Registry::new();
         let runs = RunQueue::new("minions", &RunMetrics::new(&registry));
+        let renderings = RenderQueue::new(10, &registry);
         let (begin_job, begun) = recorder();
         let ends = Arc::new(JobEnds::default());
         let metrics = DeskMetrics::new(&registry);
@@ -33,6 +35,7 @@ impl Place {
             begin_job,
             ends: ends.clone(),
             runs: runs.clone(),
+            renderings: renderings.clone(),
             numbers: Arc::default(),
             metrics: metrics.clone(),
         };
@@ -45,6 +48,7 @@ impl Place {
         Self {
             desk,
             runs,
+            renderings,
             ends,
             begun,
             metrics,
@@ -74,6 +78,19 @@ impl Place {
         let run = self.runs.pop().expect("a function was begun");
         let (_, work) = run.into_parts();
         work(&mut |_| ());
+    }
+
+    /// Reads what has returned, as a renderer would, once the desk has asked for it.
+    async fn render_next(&self) {
+        let (rendering, _turn) = loop {
+            match self.renderings.pop() {
+                Some(popped) => break popped,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        assert_eq!(rendering.command, "minion_publish");
+        let finished = rendering.work.run();
+        rendering.answer.saying(finished.reply).done();
     }
 
     fn unfinished(&self, reason: &str) -> u64 {
@@ -120,7 +137,10 @@ fn job() -> ErrandWork {
     };
     ErrandWork::Job {
         start: Box::new(start),
-        returned: Box::new(|| Bytes::from_static(b"returns")),
+        returned: Later::new(|| Finished {
+            reply: Bytes::from_static(b"returns"),
+            events: Vec::new(),
+        }),
     }
 }
 
@@ -203,6 +223,7 @@ fn a_job_is_answered_when_the_tracker_says_that_it_is_over() {
         let reply = place.wants("a", job()).await;
         place.begun.recv().await.unwrap().answer.done();
         place.ends.tell(&jid());
+        place.render_next().await;
         assert_eq!(reply.await.unwrap(), "returns");
         assert_eq!(place.unfinished("late"), 0);
     });
@@ -215,6 +236,7 @@ fn a_job_that_goes_on_is_answered_with_what_has_returned() {
         let reply = place.wants("a", job()).await;
         place.begun.recv().await.unwrap().answer.done();
         tokio::time::advance(WAIT + Duration::from_millis(1)).await;
+        place.render_next().await;
         assert_eq!(reply.await.unwrap(), "returns");
         assert_eq!(place.unfinished("late"), 1);
         // Nobody is told of an end that nobody waits for.

@@ -188,8 +188,9 @@ pub enum ErrandWork {
     Job {
         /// What begins.
         start: Box<StartJob>,
-        /// Makes the answer, when the job is over or the time is: of what has returned.
-        returned: Box<dyn FnOnce() -> Bytes + Send>,
+        /// Makes the answer, when the job is over or the time is: of what has returned. That may
+        /// be much, and is read beside whoever waits.
+        returned: Later,
     },
 }
 

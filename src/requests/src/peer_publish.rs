@@ -22,7 +22,9 @@ use crate::envelope::{Answer, LOAD_LIMITS, Sealed};
 use crate::handle::WireNames;
 use crate::outcome::{About, Errand, ErrandWork, StartJob};
 use crate::publish::{self, Request};
-use crate::{Effect, Outcome, Services, pub_ret, publish_load, targets, typed_arguments};
+use crate::{
+    Effect, Finished, Later, Outcome, Services, pub_ret, publish_load, targets, typed_arguments,
+};
 
 /// The longest that a minion is kept waiting. Stock's asks once more after a minute
 /// (`salt/channel/client.py`), and would start the job, or run the function, a second time.
@@ -242,14 +244,17 @@ impl Wish {
         let services = Arc::clone(services);
         let returned = move || {
             let returned = pub_ret::returned(&about, form, &services);
-            seal(&answer, &returned.unwrap_or_else(|| Value::from("")))
+            Finished {
+                reply: seal(&answer, &returned.unwrap_or_else(|| Value::from(""))),
+                events: Vec::new(),
+            }
         };
         let errand = Errand {
             minion: sealed.minion.clone(),
             wait,
             work: ErrandWork::Job {
                 start: Box::new(start),
-                returned: Box::new(returned),
+                returned: Later::new(returned),
             },
         };
         Ok(Outcome {

@@ -334,7 +334,7 @@ fn who_waits_for_a_job_is_answered_with_its_returns() {
         panic!("it waits for a job");
     };
     assert_eq!(start.publisher, Some(waits.minion));
-    assert_eq!(minion.open(&returned(), 3), nothing());
+    assert_eq!(minion.open(&returned.run().reply, 3), nothing());
     let (answer, outcome) = wait("soon".into());
     assert_eq!(answer, nothing());
     assert!(outcome.effects.is_empty());
