@@ -18,9 +18,7 @@ mod file;
 mod pam;
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
 
-use nix::unistd::{Group, User, getgrouplist};
 use saltern_crypto::{SecretString, ct_eq};
 use saltern_wire::msgpack::Value;
 
@@ -130,12 +128,17 @@ impl ExternalAuth {
         others.map(|(name, _)| name.as_str())
     }
 
-    /// Whether the backend knows the user by this password. May block for as long as the backend
-    /// takes.
+    /// The groups of the user if the backend knows the user by this password; only `pam` tells
+    /// any. May block for as long as the backend takes.
     ///
     /// # Errors
     /// When the backend cannot be asked; then nobody knows.
-    pub fn knows(&self, eauth: &str, user: &str, password: &str) -> Result<bool, EauthError> {
+    pub fn knows(
+        &self,
+        eauth: &str,
+        user: &str,
+        password: &str,
+    ) -> Result<Option<Vec<String>>, EauthError> {
         let enabled = self.backends.get(eauth);
         let enabled = enabled.ok_or_else(|| EauthError::NotEnabled(shown(eauth)))?;
         if let Some(module) = &self.acl_module
@@ -144,26 +147,19 @@ impl ExternalAuth {
             return Err(EauthError::NotServed(module.clone()));
         }
         if user.is_empty() || user.len() > LONGEST || password.len() > LONGEST {
-            return Ok(false);
+            return Ok(None);
         }
-        match &enabled.backend {
-            Backend::Pam(pam) => Ok(pam.knows(user, password)?),
-            Backend::File(file) => Ok(file.knows(user, password)?),
-            Backend::SharedSecret(secret) => Ok(secret.as_ref().is_some_and(|secret| {
+        let is_known = match &enabled.backend {
+            Backend::Pam(pam) => return Ok(pam.knows(user, password)?),
+            Backend::File(file) => file.knows(user, password)?,
+            Backend::SharedSecret(secret) => secret.as_ref().is_some_and(|secret| {
                 !secret.expose().is_empty()
                     && ct_eq(secret.expose().as_bytes(), password.as_bytes())
-            })),
-            Backend::Auto => Ok(true),
-            Backend::Other => Err(EauthError::NotServed(shown(eauth))),
-        }
-    }
-
-    /// The groups of a user, as the backend tells them: only `pam` does.
-    pub fn groups(&self, eauth: &str, user: &str) -> Vec<String> {
-        match self.backends.get(eauth).map(|enabled| &enabled.backend) {
-            Some(Backend::Pam(_)) => system_groups(user),
-            _ => Vec::new(),
-        }
+            }),
+            Backend::Auto => true,
+            Backend::Other => return Err(EauthError::NotServed(shown(eauth))),
+        };
+        Ok(is_known.then(Vec::new))
     }
 
     /// The rules that hold for a user whom the backend knows (`fill_auth_list` in
@@ -201,27 +197,6 @@ impl ExternalAuth {
 /// The beginning of what a client sent, for the log.
 fn shown(text: &str) -> String {
     text.chars().take(64).collect()
-}
-
-/// The groups of a user of this machine (`get_group_list` in `salt/utils/user.py`); none for a user
-/// that it does not have.
-fn system_groups(user: &str) -> Vec<String> {
-    let Ok(name) = CString::new(user) else {
-        return Vec::new();
-    };
-    let found = User::from_name(user).and_then(|found| match found {
-        Some(found) => getgrouplist(&name, found.gid),
-        None => Ok(Vec::new()),
-    });
-    let groups = found.unwrap_or_else(|error| {
-        tracing::warn!(user, %error, "the groups of a user cannot be found out");
-        Vec::new()
-    });
-    let names = groups.into_iter().filter_map(|gid| {
-        let group = Group::from_gid(gid).ok().flatten()?;
-        Some(group.name)
-    });
-    names.collect()
 }
 
 #[cfg(test)]

@@ -143,12 +143,12 @@ pub(crate) fn log_in(map: &Value, services: &Services) -> Result<LoggedIn, NotPr
     let (eauth, name, password) = (text("eauth")?, text("username")?, text("password")?);
     let auth = &services.external_auth;
     match auth.knows(eauth, name, password) {
-        Ok(true) => Ok(LoggedIn {
+        Ok(Some(groups)) => Ok(LoggedIn {
             eauth: eauth.to_owned(),
             name: name.to_owned(),
-            groups: auth.groups(eauth, name),
+            groups,
         }),
-        Ok(false) => Err(NotProved::new(
+        Ok(None) => Err(NotProved::new(
             Kind::Eauth,
             "the backend does not know the user",
         )),

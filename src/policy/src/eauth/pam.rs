@@ -4,6 +4,9 @@
 //! process of its own, as stock does: this program, started anew with [`CHECK_COMMAND`]. Name and
 //! password go through a pipe, never through arguments or the environment. A process that gives no
 //! answer in time is killed, and nobody is known. The service is that of the configuration.
+//!
+//! The same process tells the groups of who is known (`get_group_list` in `salt/utils/user.py`):
+//! they come from the same directory services, and may take as long.
 #![allow(
     clippy::disallowed_types,
     reason = "the deadline of another process is in real time"
@@ -11,12 +14,14 @@
 
 mod library;
 
+use std::ffi::CString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::unistd::{Group, User, getgrouplist};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The sub-command by which this program answers one question to PAM, see [`answer_check`].
@@ -30,7 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The most bytes of a question, and of an answer.
 const QUESTION_BYTES: u64 = 64 << 10;
-const ANSWER_BYTES: usize = 1024;
+const ANSWER_BYTES: usize = 256 << 10;
+
+/// Characters of an answer that nobody understands, for the log.
+const SHOWN: usize = 256;
 
 const GRANTED: &str = "granted";
 const REFUSED: &str = "refused";
@@ -63,17 +71,21 @@ impl Pam {
         }
     }
 
-    /// Whether PAM knows the user by this password, and the account is good.
-    pub(super) fn knows(&self, user: &str, password: &str) -> Result<bool, PamError> {
+    /// The groups of the user if PAM knows the user by this password, and the account is good.
+    pub(super) fn knows(
+        &self,
+        user: &str,
+        password: &str,
+    ) -> Result<Option<Vec<String>>, PamError> {
         let parts = [self.service.as_str(), user, password];
         if parts.iter().any(|part| part.contains('\0')) {
-            return Ok(false);
+            return Ok(None);
         }
-        let is_known = ask(&parts.join("\0"))?;
-        if !is_known {
+        let known = ask(&parts.join("\0"))?;
+        if known.is_none() {
             self.hint();
         }
-        Ok(is_known)
+        Ok(known)
     }
 
     /// Says once why nobody may be known: who cannot read the shadow file learns of no account but
@@ -92,7 +104,7 @@ impl Pam {
 }
 
 /// Starts this program anew and puts the question to it.
-fn ask(question: &str) -> Result<bool, PamError> {
+fn ask(question: &str) -> Result<Option<Vec<String>>, PamError> {
     let deadline = Instant::now() + PATIENCE;
     let child = Command::new("/proc/self/exe")
         .arg(CHECK_COMMAND)
@@ -108,11 +120,17 @@ fn ask(question: &str) -> Result<bool, PamError> {
             .map_err(PamError::Process)?;
     }
     // An exit code alone proves nothing: any program ends with zero.
-    let answer = child.answer(deadline)?;
-    match answer.as_str() {
-        GRANTED => Ok(true),
-        REFUSED => Ok(false),
-        other => Err(PamError::Failed(other.to_owned())),
+    read_answer(&child.answer(deadline)?)
+}
+
+/// What the line says that [`answer_to`] made: the groups of who is known.
+fn read_answer(line: &str) -> Result<Option<Vec<String>>, PamError> {
+    let mut parts = line.split('\0');
+    match (parts.next(), parts.next_back()) {
+        // The word at the end proves that nothing is cut off.
+        (Some(GRANTED), Some(GRANTED)) => Ok(Some(parts.map(str::to_owned).collect())),
+        (Some(REFUSED), None) => Ok(None),
+        _ => Err(PamError::Failed(line.chars().take(SHOWN).collect())),
     }
 }
 
@@ -126,7 +144,7 @@ impl Killed {
             return Err(PamError::Failed("there is no pipe".to_owned()));
         };
         let mut said = Vec::new();
-        let mut buffer = [0; ANSWER_BYTES];
+        let mut buffer = [0; 4096];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let left = Timespec {
@@ -168,16 +186,77 @@ pub fn answer_check() -> io::Result<()> {
     io::stdin()
         .take(QUESTION_BYTES)
         .read_to_string(&mut question)?;
-    let parts: Vec<&str> = question.split('\0').collect();
-    let answer = match parts.as_slice() {
-        [service, user, password] => match library::authenticate(service, user, password) {
-            Ok(true) => GRANTED.to_owned(),
-            Ok(false) => REFUSED.to_owned(),
-            Err(problem) => problem,
-        },
-        _ => "the question has not three parts".to_owned(),
-    };
+    let answer = answer_to(&question);
     let mut stdout = io::stdout();
     writeln!(stdout, "{answer}")?;
     stdout.flush()
+}
+
+fn answer_to(question: &str) -> String {
+    let parts: Vec<&str> = question.split('\0').collect();
+    let [service, user, password] = parts.as_slice() else {
+        return "the question has not three parts".to_owned();
+    };
+    match library::authenticate(service, user, password) {
+        Ok(true) => granted(user),
+        Ok(false) => REFUSED.to_owned(),
+        Err(problem) => problem,
+    }
+}
+
+/// The answer for a user who is known: the names of the groups between two words. Where they cannot
+/// be found out, it is not known what the user may do, and nobody is known.
+fn granted(user: &str) -> String {
+    let groups = match system_groups(user) {
+        Ok(groups) => groups,
+        Err(error) => return format!("the groups of a user cannot be found out: {error}"),
+    };
+    let groups = groups.iter().map(String::as_str);
+    // A name with a line in it would end the answer.
+    let groups = groups.filter(|name| !name.contains(['\n', '\0']));
+    let words = [GRANTED].into_iter().chain(groups).chain([GRANTED]);
+    words.collect::<Vec<_>>().join("\0")
+}
+
+/// The groups of a user of this machine; none for a user that it does not have.
+fn system_groups(user: &str) -> nix::Result<Vec<String>> {
+    let name = CString::new(user).map_err(|_| nix::Error::EINVAL)?;
+    let Some(found) = User::from_name(user)? else {
+        return Ok(Vec::new());
+    };
+    let mut names = Vec::new();
+    for gid in getgrouplist(&name, found.gid)? {
+        // One without a name is nobody's in any rule.
+        names.extend(Group::from_gid(gid)?.map(|group| group.name));
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_groups_come_with_the_answer() {
+        let root = read_answer(&granted("root")).unwrap().unwrap();
+        assert!(root.iter().any(|group| group == "root"));
+        let nobody = read_answer(&granted("nobody-of-this-name")).unwrap();
+        assert_eq!(nobody, Some(Vec::new()));
+        assert_eq!(read_answer(REFUSED).unwrap(), None);
+    }
+
+    #[test]
+    fn half_an_answer_is_none() {
+        let cut = [
+            "",
+            GRANTED,
+            "granted\0root",
+            "granted\0ro\0gran",
+            "refused\0",
+            "hello",
+        ];
+        for line in cut {
+            assert!(read_answer(line).is_err(), "{line:?}");
+        }
+    }
 }
