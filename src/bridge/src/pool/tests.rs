@@ -1,11 +1,13 @@
 //! Helpers here are shell scripts that speak just enough of the protocol, so that each can
-//! misbehave in its own way. Salt itself is in `tests/stock.rs`.
+//! misbehave in its own way. Salt itself is in `tests/e2e/bridge.rs`.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::mpsc;
 use std::thread;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, Mode, OFlags};
 use saltern_config::load_master;
 use tempfile::TempDir;
 
@@ -69,6 +71,48 @@ fn lines(top: &TempDir, name: &str) -> usize {
     fs::read_to_string(top.path().join(name)).map_or(0, |text| text.lines().count())
 }
 
+/// A pipe with a name, `{top}/<name>` to a helper, which never waits when it opens that.
+struct Named {
+    held: File,
+    path: PathBuf,
+}
+
+impl Named {
+    fn new(top: &TempDir, name: &str) -> Self {
+        let path = top.path().join(name);
+        rustix::fs::mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).expect("it is new");
+        // Whoever has both ends need not wait for the other one.
+        let held = File::options().read(true).write(true).open(&path);
+        Self {
+            held: held.expect("it is there"),
+            path,
+        }
+    }
+
+    /// Waits until something was written into it.
+    fn wait(&self) {
+        happens(&self.held, PollFlags::IN);
+    }
+
+    /// Waits until nobody else has it any more.
+    fn wait_for_its_end(self) {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let end = rustix::fs::open(&self.path, flags, Mode::empty()).expect("it is there");
+        drop(self.held);
+        happens(&end, PollFlags::HUP);
+    }
+}
+
+fn happens(on: &impl std::os::fd::AsFd, what: PollFlags) {
+    let within = rustix::event::Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    let mut polled = [PollFd::new(on, what)];
+    let ready = poll(&mut polled, Some(&within)).expect("it can be polled");
+    assert_eq!(ready, 1, "it did not happen within a minute");
+}
+
 #[test]
 fn a_helper_serves_one_call_after_the_other() {
     let script = format!("echo >>{{top}}/starts; {UP}; while :; do {READ}; {OK}; done");
@@ -100,31 +144,22 @@ fn a_helper_that_dies_fails_its_call_and_no_other() {
 #[test]
 fn a_helper_that_hangs_is_killed_with_its_children_at_the_deadline() {
     // The child holds the pipe for as long as it lives.
-    let script = format!("mkfifo {{top}}/held; {UP}; sleep 600 >{{top}}/held & wait");
+    let script = format!("{UP}; exec 3>{{top}}/held; sleep 600 & {READ}; {OK}; wait");
     let (top, bridge) = bridge(&script, "");
-    let held = top.path().join("held");
-    let reading = thread::spawn(move || {
-        loop {
-            match fs::read(&held) {
-                Ok(bytes) => return bytes,
-                Err(_) => thread::yield_now(),
-            }
-        }
-    });
+    let held = Named::new(&top, "held");
+    assert_eq!(ask(&bridge, LONG), Ok(Value::Bool(true)));
     let error = ask(&bridge, SHORT).expect_err("it hangs");
     assert!(matches!(error, BridgeError::Timeout { .. }), "{error}");
-    // Ends when nobody has the pipe any more.
-    assert!(reading.join().expect("no panic").is_empty());
+    held.wait_for_its_end();
 }
 
 #[test]
 fn a_helper_that_speaks_unasked_is_not_believed() {
-    let script = format!("{UP}; {READ}; {OK}; {OK}; : >{{top}}/said; {READ}; {OK}");
+    let script = format!("{UP}; {READ}; {OK}; {OK}; echo >{{top}}/said; {READ}; {OK}");
     let (top, bridge) = bridge(&script, "");
+    let said = Named::new(&top, "said");
     assert_eq!(ask(&bridge, LONG), Ok(Value::Bool(true)));
-    while !top.path().join("said").exists() {
-        thread::yield_now();
-    }
+    said.wait();
     // Else this would be the answer to a question that was not asked yet.
     let error = ask(&bridge, LONG)
         .expect_err("it spoke unasked")
@@ -170,15 +205,14 @@ fn helpers_that_die_too_often_are_given_up_for_a_while() {
 
 #[test]
 fn who_waits_has_his_own_deadline_and_stop_ends_all() {
-    let script = format!("{UP}; : >{{top}}/up; sleep 600");
+    let script = format!("{UP}; echo >{{top}}/up; sleep 600");
     let (top, bridge) = bridge(&script, "python_bridge_processes: 1");
+    let up = Named::new(&top, "up");
     let (say, said) = mpsc::channel();
     thread::scope(|scope| {
         let bridge = &bridge;
         scope.spawn(move || say.send(ask(bridge, LONG)).expect("the test listens"));
-        while !top.path().join("up").exists() {
-            thread::yield_now();
-        }
+        up.wait();
         // The only helper is taken.
         let error = ask(bridge, SHORT).expect_err("it waits in vain");
         assert!(matches!(error, BridgeError::Timeout { .. }), "{error}");
