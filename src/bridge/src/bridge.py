@@ -12,6 +12,7 @@ import copy
 import io
 import json
 import logging
+import mmap
 import os
 import resource
 import select
@@ -109,7 +110,11 @@ def reason_of(error):
 
     Some exceptions of Salt have a whole traceback as their text; then its last line counts.
     """
-    return without_traceback(str(error)) or type(error).__name__
+    try:
+        text = without_traceback(str(error))
+    except Exception:
+        text = ""
+    return text or type(error).__name__
 
 
 def without_traceback(text):
@@ -130,6 +135,28 @@ class BriefTraceback:
         if type(error).__module__ == "salt.exceptions":
             return reason_of(error)
         return f"{type(error).__name__}: {reason_of(error)}"
+
+
+# --- how far a call in a process of its own has come
+
+
+class Progress:
+    """What a child has said, where its parent can see it however the child ends."""
+
+    NOTHING, IN_A_FRAME, DONE = range(3)
+
+    def __init__(self):
+        self.shared = mmap.mmap(-1, 1)
+        self.speaking = threading.Lock()
+
+    def give(self, pipes, packed, is_last):
+        with self.speaking:
+            self.shared[0] = self.IN_A_FRAME
+            pipes.give(packed)
+            self.shared[0] = self.DONE if is_last else self.NOTHING
+
+    def reached(self):
+        return self.shared[0]
 
 
 # --- what is done for one minion
@@ -164,6 +191,8 @@ class Helper:
         self.pipes = pipes
         self.opts = salt.config.master_config(settings["conf_file"])
         self.subject = None
+        self.pid = os.getpid()
+        self.progress = None
         self.loads = salt.payload.loads
         self.dumps = salt.payload.dumps
         self.version = salt.version.__version__
@@ -186,10 +215,14 @@ class Helper:
     def in_child(self, work):
         """Does the work in a process of its own, as stock runs its runners: what it loads and
         changes is gone afterwards. There must be no thread here to be lost in it."""
+        self.progress = Progress()
         child = os.fork()
         if child == 0:
-            self.answer(work)
-            os._exit(0)
+            try:
+                self.pid = os.getpid()
+                self.answer(work)
+            finally:
+                os._exit(0)
         end = os.pidfd_open(child)
         poll = select.poll()
         poll.register(end, select.POLLIN)
@@ -198,21 +231,31 @@ class Helper:
         os.close(end)
         self.pipes.end_with_master()
         _, status = os.waitpid(child, 0)
+        reached = self.progress.reached()
+        self.progress = None
+        if reached == Progress.DONE:
+            return
         if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            self.reply({"failed": f"its process was ended by signal {number}"})
+            how = f"was ended by signal {os.WTERMSIG(status)}"
+        else:
+            how = f"ended with code {os.WEXITSTATUS(status)}"
+        if reached == Progress.IN_A_FRAME:
+            # Whatever came now would be taken for the rest of what it had begun to say.
+            say("E", f"the process of a call {how} while it answered")
+            os._exit(1)
+        self.reply({"failed": f"its process {how} before it answered"})
 
     def answer(self, work):
         try:
-            reply = {"ok": getattr(self, "do_" + work["do"])(work)}
-            packed = self.packed(reply)
+            packed = self.packed({"ok": getattr(self, "do_" + work["do"])(work)})
         except Refused as error:
             packed = self.packed({"refused": str(error)})
-        except (Exception, SystemExit) as error:
+        # Also what asks a whole process to end: it is the end of this work alone.
+        except BaseException as error:
             say("D", traceback.format_exc())
             kind = "refused" if is_refusal(error) else "failed"
             packed = self.packed({kind: reason_of(error)})
-        self.pipes.give(packed)
+        self.give(packed, is_last=True)
 
     def packed(self, reply):
         reply["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -222,7 +265,17 @@ class Helper:
         return packed
 
     def reply(self, reply):
-        self.pipes.give(self.packed(reply))
+        self.give(self.packed(reply), is_last=False)
+
+    def give(self, packed, is_last):
+        is_copy = os.getpid() != self.pid
+        if is_copy and is_last:
+            # What was called has forked and returned twice; one answer is enough.
+            os._exit(0)
+        if self.progress and not is_copy:
+            self.progress.give(self.pipes, packed, is_last)
+        else:
+            self.pipes.give(packed)
 
     # --- for pillars
 

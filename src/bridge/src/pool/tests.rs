@@ -1,5 +1,8 @@
 //! Helpers here are shell scripts that speak just enough of the protocol, so that each can
-//! misbehave in its own way. Salt itself is in `tests/e2e/bridge.rs`.
+//! misbehave in its own way. The program itself is in `tests/program.rs`, Salt in
+//! `tests/e2e/bridge.rs`.
+
+mod program;
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;

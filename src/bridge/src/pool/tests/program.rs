@@ -1,0 +1,71 @@
+//! The program of the helpers itself, in a real Python with a Salt made for the test: however the
+//! process of a call ends, its caller is answered once.
+
+use super::*;
+
+const FAKE_SALT: &str = include_str!("fake_salt.py");
+
+/// A bridge to `python3`, which finds the fake where it looks for Salt.
+fn bridge_to_python() -> (TempDir, Bridge) {
+    let (top, bridge) = bridge("", "python_bridge_runners: 1");
+    let fake = top.path().join("fake_salt.py");
+    let wrapper = format!(
+        "#!/bin/sh\n\
+         case \"$3\" in *find_spec*) exit 0;; esac\n\
+         exec python3 -I -c \"exec(open('{}').read(), {{}})\n$5\"\n",
+        fake.display()
+    );
+    fs::write(fake, FAKE_SALT).expect("it can be written");
+    fs::write(top.path().join("python3"), wrapper).expect("it can be written");
+    (top, bridge)
+}
+
+fn run(bridge: &Bridge, fun: &str) -> Result<Value, String> {
+    let call = Call {
+        fun: format!("fake.{fun}"),
+        positional: Vec::new(),
+        named: Vec::new(),
+        jid: "20200101000000000000".to_owned(),
+        tag: "salt/run/20200101000000000000".to_owned(),
+        user: "root".to_owned(),
+    };
+    let given = bridge.call(&Work::Runner(&call), LONG);
+    given.map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_call_is_answered_once_however_its_process_ends() {
+    let (_top, bridge) = bridge_to_python();
+    let failed = |fun: &str, problem: &str| Err(format!("the runner \"fake.{fun}\": {problem}"));
+    let table = [
+        (
+            "leave",
+            failed("leave", "its process ended with code 0 before it answered"),
+        ),
+        ("interrupt", failed("interrupt", "KeyboardInterrupt")),
+        ("mute", failed("mute", "Mute")),
+        ("split", Ok("one".into())),
+        ("die_after_its_answer", Ok("said".into())),
+    ];
+    // Each by the same helper: an answer too many would be taken for that of the next.
+    for (fun, expected) in table.iter().chain(&table) {
+        assert_eq!(run(&bridge, fun), *expected);
+    }
+    let problem = run(&bridge, "strange").expect_err("it has no form");
+    assert!(problem.contains("object cannot be packed"), "{problem}");
+    assert_eq!(bridge.pool(Lane::Runner).state.lock().idle.len(), 1);
+}
+
+#[test]
+fn half_an_answer_is_the_end_of_the_helper_and_of_no_other_call() {
+    let (_top, bridge) = bridge_to_python();
+    assert_eq!(
+        run(&bridge, "die_while_it_answers"),
+        Err(
+            "the Python helper that ran the runner \"fake.die_while_it_answers\" ended with code \
+             1: the process of a call was ended by signal 9 while it answered"
+                .to_owned()
+        )
+    );
+    assert_eq!(run(&bridge, "split"), Ok("one".into()));
+}
