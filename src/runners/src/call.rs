@@ -119,6 +119,14 @@ pub enum RunnerError {
     /// There is no such function; in stock's words.
     #[error("'{0}' is not available.")]
     NotAvailable(String),
+    /// Stock has it, this master does not.
+    #[error("'{fun}' is not available on this master: {reason}")]
+    Withheld {
+        /// The function.
+        fun: String,
+        /// The reason.
+        reason: &'static str,
+    },
     /// The arguments do not fit the function; in Python's words.
     #[error("{problem}")]
     Arguments {

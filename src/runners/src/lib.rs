@@ -35,6 +35,7 @@ mod test;
 #[cfg(test)]
 mod testing;
 mod wheel;
+mod withheld;
 
 pub use batch::Batches;
 pub use call::{Arguments, Call, RunnerError};

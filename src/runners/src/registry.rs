@@ -16,7 +16,7 @@ use crate::fleet::Fleet;
 use crate::notices::Notices;
 use crate::{
     Batches, Master, auth, batch, bridged, cache, config, event, fileserver, git_pillar, jobs,
-    manage, mine, pillar, python, saltutil, test, wheel,
+    manage, mine, pillar, python, saltutil, test, wheel, withheld,
 };
 
 /// Modules with their functions.
@@ -171,6 +171,11 @@ impl Runners {
         find(RUNNERS, fun).is_some()
     }
 
+    /// Whether Python is asked for the function.
+    pub fn is_python(&self, fun: &str) -> bool {
+        bridge_for(Kind::Runner, &self.knowledge, fun).is_some()
+    }
+
     /// Runs a function; blocks for as long as it takes.
     pub fn run(&self, call: &Call, notices: &mut Notices<'_>) -> Ran {
         run(Kind::Runner, &self.knowledge, call, notices)
@@ -202,7 +207,7 @@ impl Wheels<'_> {
 }
 
 /// The two kinds of functions.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Runner,
     Wheel,
@@ -225,11 +230,15 @@ impl Kind {
     }
 }
 
+/// The way to Python if that is asked for the function: one that is not built in, and may be run.
+fn bridge_for<'a>(kind: Kind, knowledge: &'a Knowledge, fun: &str) -> Option<&'a Bridge> {
+    let is_other = find(kind.modules(), fun).is_none() && withheld::reason(kind, fun).is_none();
+    knowledge.bridge.as_deref().filter(|_| is_other)
+}
+
 /// Runs a function of a kind: a native one if there is, else Python's.
 fn run(kind: Kind, knowledge: &Knowledge, call: &Call, notices: &mut Notices<'_>) -> Ran {
-    if let Some(bridge) = &knowledge.bridge
-        && find(kind.modules(), &call.fun).is_none()
-    {
+    if let Some(bridge) = bridge_for(kind, knowledge, &call.fun) {
         let _entry = Entry::new(&knowledge.running, kind, call);
         let patience = knowledge.config.python_bridge.timeout;
         return bridged::run(bridge, kind, call, patience, notices);
@@ -275,7 +284,11 @@ fn value(
     notices: &mut Notices<'_>,
 ) -> Result<Value, RunnerError> {
     let Some(function) = find(kind.modules(), &call.fun) else {
-        return Err(RunnerError::NotAvailable(call.fun.clone()));
+        let fun = call.fun.clone();
+        return Err(match withheld::reason(kind, &fun) {
+            Some(reason) => RunnerError::Withheld { fun, reason },
+            None => RunnerError::NotAvailable(fun),
+        });
     };
     let bound = function.bind(&call.arguments)?;
     let _entry = Entry::new(&knowledge.running, kind, call);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use saltern_base::clock::Clock;
+use saltern_bridge::Bridge;
 use saltern_config::load_master;
 use saltern_content::ext_pillar::ExtPillars;
 use saltern_content::files::FileServer;
@@ -38,6 +39,14 @@ impl TestSite {
     /// The same, with minions.
     pub(crate) fn with_fleet(compat: Compat, options: &str, fleet: Arc<dyn Fleet>) -> Self {
         Self::build(compat, options, |knowledge| knowledge.with_fleet(fleet))
+    }
+
+    /// The same, with a bridge to Python as it is configured.
+    pub(crate) fn with_bridge(options: &str) -> Self {
+        Self::build(Compat::V3008, options, |knowledge| {
+            let bridge = Bridge::new(&knowledge.config);
+            knowledge.with_bridge(Arc::new(bridge))
+        })
     }
 
     fn build(compat: Compat, options: &str, complete: impl FnOnce(Knowledge) -> Knowledge) -> Self {

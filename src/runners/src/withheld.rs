@@ -1,0 +1,74 @@
+//! Functions of stock that nobody gets from this master, whoever could run them.
+//!
+//! A name that is not built in goes to Python, which would have these: so they are looked for
+//! before, by their names. What the site's own modules call the same is not run either.
+
+use crate::registry::Kind;
+
+/// Each with the reason.
+const WITHHELD: [(Kind, &str, &str); 7] = [
+    (Kind::Runner, "cache.cloud", "it takes salt-cloud"),
+    (
+        Kind::Runner,
+        "cache.migrate",
+        "the cache of this master is its own",
+    ),
+    (
+        Kind::Runner,
+        "mine.update",
+        "it publishes jobs with the rights of the master",
+    ),
+    (
+        Kind::Wheel,
+        "config.apply",
+        "who writes the configuration may do anything on this machine",
+    ),
+    (
+        Kind::Wheel,
+        "config.update_config",
+        "who writes the configuration may do anything on this machine",
+    ),
+    (Kind::Wheel, "key.gen_keys", "use salt-key on the master"),
+    (
+        Kind::Wheel,
+        "key.gen_signature",
+        "use salt-key on the master",
+    ),
+];
+
+/// Why nobody gets this function, if so.
+pub(crate) fn reason(kind: Kind, fun: &str) -> Option<&'static str> {
+    let mut functions = WITHHELD.iter();
+    let (.., reason) = functions.find(|(of, name, _)| (*of, *name) == (kind, fun))?;
+    Some(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestSite;
+
+    #[test]
+    fn python_is_not_asked_for_what_nobody_gets() {
+        let site = TestSite::with_bridge("python_bridge: False");
+        let run = |kind, fun: &str| {
+            let (ran, _) = match kind {
+                Kind::Runner => site.runner(fun, &[], &[]),
+                Kind::Wheel => site.wheel(fun, &[]),
+            };
+            assert!(!ran.success, "{fun}");
+            ran.value.as_str().expect("it is a text").to_owned()
+        };
+        for (kind, fun, reason) in WITHHELD {
+            let expected = format!(
+                "Exception occurred in {} {fun}: '{fun}' is not available on this master: {reason}",
+                kind.name()
+            );
+            assert_eq!(run(kind, fun), expected);
+        }
+        // For all others it is.
+        for (kind, fun) in [(Kind::Runner, "key.gen_keys"), (Kind::Wheel, "no.such")] {
+            assert!(run(kind, fun).contains("\"python_bridge\""), "{fun}");
+        }
+    }
+}
