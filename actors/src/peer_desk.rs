@@ -6,8 +6,9 @@
 //! and what was begun goes on without it. A function that has not been begun by then never is.
 //!
 //! Functions are run by threads of their own (`runner.rs`), so that minions never keep the users of
-//! this machine waiting for theirs. The returns of a job, which may be many, are read by those who
-//! answer `pub_ret` (`renderer.rs`): here is only written down who waits for what.
+//! this machine waiting for theirs; the processes of Python are shared, and where there are
+//! several, minions have at most half of them. The returns of a job, which may be many, are read by
+//! those who answer `pub_ret` (`renderer.rs`): here is only written down who waits for what.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -99,8 +100,15 @@ enum WaitsFor {
 
 /// What is done for it.
 enum Deed {
-    Run(Event, PeerRunWork),
+    Run(Function),
     Begin(Box<StartJob>),
+}
+
+/// A function of the master.
+struct Function {
+    lost: Event,
+    work: PeerRunWork,
+    is_python: bool,
 }
 
 /// What one minion wants.
@@ -109,7 +117,7 @@ struct Line {
     /// Its errands that have not been answered.
     waiting: usize,
     /// Its functions that have not been begun.
-    runs: VecDeque<(u64, Event, PeerRunWork)>,
+    runs: VecDeque<(u64, Function)>,
     is_served: bool,
 }
 
@@ -190,7 +198,15 @@ impl Handler<TakeErrand> for PeerDesk {
                 lost,
                 work,
                 too_late,
-            }) => (WaitsFor::Run { too_late }, Deed::Run(lost, work)),
+                is_python,
+            }) => {
+                let function = Function {
+                    lost,
+                    work,
+                    is_python,
+                };
+                (WaitsFor::Run { too_late }, Deed::Run(function))
+            }
             ErrandWork::Job { start, returned } => {
                 let jid = start.job.jid.clone();
                 (WaitsFor::Job { jid, returned }, Deed::Begin(start))
@@ -208,8 +224,8 @@ impl Handler<TakeErrand> for PeerDesk {
         let line = self.lines.entry(minion.clone()).or_default();
         line.waiting += 1;
         match deed {
-            Deed::Run(lost, work) => {
-                line.runs.push_back((number, lost, work));
+            Deed::Run(function) => {
+                line.runs.push_back((number, function));
                 self.serve(&minion, context);
             }
             Deed::Begin(start) => self.begin(number, start, context),
@@ -272,7 +288,7 @@ impl PeerDesk {
             if line.is_served {
                 return;
             }
-            let Some((number, lost, work)) = line.runs.pop_front() else {
+            let Some((number, function)) = line.runs.pop_front() else {
                 return;
             };
             let is_wanted = |waiting: &Waiting| !waiting.answer.is_unwanted();
@@ -289,6 +305,11 @@ impl PeerDesk {
                     reply: None,
                 }),
             };
+            let Function {
+                lost,
+                work,
+                is_python,
+            } = function;
             let run = Run::new(lost, move |fire| {
                 let (ran, reply) = work(fire);
                 if let Some(over) = &mut under_way.over {
@@ -296,6 +317,7 @@ impl PeerDesk {
                 }
                 ran
             });
+            let run = if is_python { run.in_python() } else { run };
             // Without a place it is dropped, which tells of its end.
             let _ = self.seed.runs.push(run);
         }
@@ -335,7 +357,7 @@ impl PeerDesk {
         }
         if let Some(line) = self.lines.get_mut(&waiting.minion) {
             line.waiting -= 1;
-            line.runs.retain(|(queued, _, _)| *queued != number);
+            line.runs.retain(|(queued, _)| *queued != number);
             if line.is_over() {
                 self.lines.remove(&waiting.minion);
             }

@@ -2,8 +2,8 @@
 //! no worker has to: they may take long.
 //!
 //! The calls wait in a [`RunQueue`] that outlives the actors; whoever has time takes the next one.
-//! Functions that Python runs may take hours: they have a queue and threads of their own, which only
-//! wait for processes, so that they hold up no native one.
+//! Functions that Python runs may take hours: they have queues and threads of their own, which only
+//! wait for processes, so that they hold up no native one; those of minions are fewer.
 //! What comes of a call is stored first and told then. A call that is lost, because its function
 //! panics or the master stops, is told to be lost: its client waits for nothing else.
 

@@ -639,26 +639,26 @@ impl Plan {
     fn start_runners(&self, back: &Back, budget: Budget) -> (Arc<RunQueue>, Arc<RunQueue>) {
         let pool = self.root.supervisor("runners", Strategy::OneForOne, budget);
         let metrics = RunMetrics::new(&self.registry);
-        let python = RunQueue::new("python", &metrics);
         let count = u32::try_from(self.config.python_bridge.runners).unwrap_or(u32::MAX);
-        let first = 1 + 2 * runner::THREADS;
-        self.start_runners_of(
-            &python,
-            first..first.saturating_add(count),
-            &pool,
-            (back, budget),
-        );
-        let of = |asker, first| {
+        let mut first = 1_u32;
+        let mut start = |queue: &Arc<RunQueue>, count: u32| {
+            let numbers = first..first.saturating_add(count);
+            first = numbers.end;
+            self.start_runners_of(queue, numbers, &pool, (back, budget));
+        };
+        let mut of = |asker, in_python, count| {
+            let python = RunQueue::new(in_python, &metrics);
             let queue = RunQueue::before(&python, asker, &metrics);
-            self.start_runners_of(
-                &queue,
-                first..first + runner::THREADS,
-                &pool,
-                (back, budget),
-            );
+            start(&queue, runner::THREADS);
+            start(&python, count);
             queue
         };
-        (of("users", 1), of("minions", 1 + runner::THREADS))
+        // However many minions ask, some of the processes stay with users.
+        let of_minions = (count / 2).max(1);
+        (
+            of("users", "python", count),
+            of("minions", "python_minions", of_minions),
+        )
     }
 
     /// The threads of one queue by their numbers.

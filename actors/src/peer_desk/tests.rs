@@ -99,9 +99,14 @@ impl Place {
 }
 
 fn function(reply: &'static str) -> ErrandWork {
-    ErrandWork::Run(PeerRun {
+    ErrandWork::Run(peer_run(reply))
+}
+
+fn peer_run(reply: &'static str) -> PeerRun {
+    PeerRun {
         lost: event("lost"),
         too_late: Bytes::from_static(b"too late"),
+        is_python: false,
         work: Box::new(move |_| {
             let ran = Ran {
                 store: None,
@@ -109,7 +114,7 @@ fn function(reply: &'static str) -> ErrandWork {
             };
             (ran, Bytes::from_static(reply.as_bytes()))
         }),
-    })
+    }
 }
 
 fn job() -> ErrandWork {
@@ -266,5 +271,20 @@ fn who_waits_when_the_desk_breaks_is_told_so() {
         place.run_next();
         place.run_next();
         assert_eq!(next.await.unwrap(), "next");
+    });
+}
+
+#[test]
+fn what_python_runs_goes_where_it_holds_up_no_other() {
+    in_system(async {
+        let mut place = Place::new();
+        let mut run = peer_run("done");
+        run.is_python = true;
+        let reply = place.wants("m1", ErrandWork::Run(run)).await;
+        let run = place.runs.pop().expect("it was begun");
+        assert!(run.is_python());
+        run.into_parts().1(&mut |_| ());
+        assert_eq!(reply.await.expect("no panic"), "done");
+        assert!(place.tree.shutdown().await.is_clean());
     });
 }

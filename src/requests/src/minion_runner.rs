@@ -40,14 +40,16 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     let minion = sealed.minion.clone();
     tracing::info!(jid = %call.jid, %minion, fun = call.fun, "running on the master");
     let lost = runner::lost(&call, services);
+    let is_python = services.runners.is_python(&call.fun);
     let services = Arc::clone(services);
     let run = PeerRun {
         lost,
         too_late,
+        is_python,
         work: Box::new(move |fire| {
             let mut reply = None;
-            let ran = runner::carry_out(&call, None, &services, fire, |value| {
-                let value = told(value, &call);
+            let ran = runner::carry_out(&call, None, &services, fire, |value, has_begun| {
+                let value = told(value, has_begun, &call);
                 reply = Some(sealed.answer.seal(&encode(&value, Dialect::Raw)));
             });
             (ran, reply.unwrap_or_default())
@@ -92,13 +94,10 @@ fn call(sealed: &Sealed, services: &Services) -> Result<Call, (&'static str, Val
 
 /// What the minion is told: of a function that is not there, no more than that (`Runner.run` in
 /// `salt/runner.py`).
-fn told<'v>(value: &'v Value, call: &Call) -> Cow<'v, Value> {
-    let missing = format!("'{}' is not available.", call.fun);
-    let prefix = format!("Exception occurred in runner {}: ", call.fun);
-    let text = value.as_str().unwrap_or_default();
-    match text.strip_prefix(&prefix) == Some(&missing) {
-        true => Cow::Owned(missing.as_str().into()),
-        false => Cow::Borrowed(value),
+fn told<'v>(value: &'v Value, has_begun: bool, call: &Call) -> Cow<'v, Value> {
+    match has_begun {
+        true => Cow::Borrowed(value),
+        false => Cow::Owned(format!("'{}' is not available.", call.fun).as_str().into()),
     }
 }
 

@@ -202,6 +202,8 @@ pub struct PeerRun {
     pub work: PeerRunWork,
     /// The answer when the time is over.
     pub too_late: Bytes,
+    /// Whether Python runs it: it may take very long.
+    pub is_python: bool,
 }
 
 /// The work of a [`PeerRun`]; blocks for as long as it takes.

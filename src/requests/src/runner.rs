@@ -110,11 +110,11 @@ fn begin(call: Call, known: Known, services: &Arc<Services>) -> Outcome {
 fn run(call: Call, known: Known, services: &Arc<Services>) -> Run {
     let lost = lost(&call, services);
     let services = Arc::clone(services);
-    let is_native = services.runners.has(&call.fun);
+    let is_python = services.runners.is_python(&call.fun);
     let run = Run::new(lost, move |fire| {
-        carry_out(&call, known, &services, fire, |_| ())
+        carry_out(&call, known, &services, fire, |_, _| ())
     });
-    if is_native { run } else { run.in_python() }
+    if is_python { run.in_python() } else { run }
 }
 
 /// What is fired when a call never comes to its end.
@@ -141,13 +141,14 @@ fn beginning(call: &Call) -> Fields {
     ])
 }
 
-/// Makes the call, tells of it, and shows what it returned to whoever waits for it.
+/// Makes the call, tells of it, and shows whoever waits for it what it returned, and whether there
+/// is such a function at all.
 pub(crate) fn carry_out(
     call: &Call,
     known: Known,
     services: &Services,
     fire: &mut dyn FnMut(Event),
-    returned: impl FnOnce(&Value),
+    returned: impl FnOnce(&Value, bool),
 ) -> Ran {
     let event =
         |suffix, data: Fields| event_data::event(services, Tag::run(&call.jid, suffix), data);
@@ -182,7 +183,7 @@ pub(crate) fn carry_out(
         notices = notices.with_log_in(&log_in);
     }
     let ran = services.runners.run(call, &mut notices);
-    returned(&ran.value);
+    returned(&ran.value, has_begun);
     if has_begun {
         data = new;
     }

@@ -1,6 +1,8 @@
 //! `minion_pub`, `minion_publish`, `pub_ret`, `minion_runner`: who may have others do what, and who
 //! is told of it.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_requests::{Effect, Errand, ErrandWork, Outcome, StartJob};
 use saltern_store::Write;
@@ -367,5 +369,62 @@ fn functions_of_the_master_run_for_whom_the_rules_name() {
         let (ran, reply) = (run.work)(&mut |event| fired.push(event.tag.to_string()));
         assert_eq!(minion.open(&reply, 3), expected, "{fun}");
         assert!(ran.end.tag.to_string().ends_with("/ret"));
+    }
+}
+
+/// A helper of the bridge that knows one runner function, whatever Salt there is. Answers are
+/// MessagePack: the frame of an event `new`, that of a value, and that of a refusal.
+const HELPER: &str = r#"#!/bin/sh
+case "$3" in *find_spec*) exit 0;; esac
+exec python3 -I -c '
+import os
+
+def take(count):
+    taken = b""
+    while len(taken) < count:
+        piece = os.read(0, count - len(taken))
+        if not piece:
+            os._exit(0)
+        taken += piece
+    return taken
+
+def take_frame():
+    return take(int.from_bytes(take(4), "big"))
+
+def give(packed):
+    os.write(1, len(packed).to_bytes(4, "big") + packed)
+
+take_frame()
+take_frame()
+give(b"\x81\xa2up\xa1x")
+while True:
+    if b"site.answer" in take_frame():
+        give(b"\x82\xa5event\xa3new\xa4data\x80")
+        give(b"\x81\xa2ok\x82\xa6return\x2a\xa7success\xc3")
+    else:
+        give(b"\x81\xa7refused\xa4none")
+'
+"#;
+
+#[test]
+fn a_function_that_only_python_has_runs_for_minions_too() {
+    let site = Site::new("python_bridge: ROOT/python3\npeer_run: {asker: ['.*']}\n");
+    site.write("python3", HELPER);
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(site.path("python3"), executable).unwrap();
+    let minion = Minion::signed_in(&site, "asker");
+    for (fun, is_python, expected) in [
+        ("site.answer", true, 42_i64.into()),
+        ("no.such", true, "'no.such' is not available.".into()),
+        ("jobs.list_jobs", false, nothing()),
+    ] {
+        let change = |load: Load| load.set("fun", fun).set("arg", texts(&[]));
+        let (_, outcome) = asked_by(&site, &minion, "minion_runner", change);
+        let ErrandWork::Run(run) = errand(outcome).work else {
+            panic!("it waits for a function");
+        };
+        assert_eq!(run.is_python, is_python, "{fun}");
+        let (_, reply) = (run.work)(&mut |_| ());
+        assert_eq!(minion.open(&reply, 3), expected, "{fun}");
     }
 }

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
-use saltern_config::{MasterConfig, load_master};
+use saltern_bridge::Bridge;
+use saltern_config::{MasterConfig, PythonBridge, load_master};
 use saltern_model::{Event, MinionId};
 use saltern_requests::{
     Effect, Handled, Outcome, Services, Standing, Stores, Surroundings, handle,
@@ -30,6 +31,11 @@ fn runners(
 ) -> (Runners, JobReader) {
     let knowledge = Knowledge::new(config.clone(), database.reader().unwrap());
     let knowledge = knowledge.with_master(stores.for_functions());
+    // No test depends on what the machine has.
+    let knowledge = match config.python_bridge.python {
+        PythonBridge::At(_) => knowledge.with_bridge(Arc::new(Bridge::new(config))),
+        _ => knowledge,
+    };
     (Runners::new(knowledge), database.reader().unwrap())
 }
 
