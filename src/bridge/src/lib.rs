@@ -18,10 +18,12 @@ mod helper;
 mod installation;
 mod lane;
 mod metrics;
+mod pillar_files;
 mod pool;
 mod relay;
 mod work;
 
 pub use error::BridgeError;
+pub use pillar_files::python_pillar_files;
 pub use pool::Bridge;
 pub use work::{Call, Subject, Work};

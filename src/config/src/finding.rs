@@ -32,6 +32,8 @@ pub struct Finding {
     pub message: String,
     /// What to do: for a misspelt name the nearest known one.
     pub suggestion: Option<String>,
+    /// Whether it is about something that only Python can run.
+    pub needs_python: bool,
 }
 
 impl Finding {
@@ -52,7 +54,14 @@ impl Finding {
             option: option.to_owned(),
             message: message.into(),
             suggestion: None,
+            needs_python: false,
         }
+    }
+
+    /// The same about something that only Python can run.
+    pub(crate) fn about_python(mut self) -> Finding {
+        self.needs_python = true;
+        self
     }
 
     pub(crate) fn suggest(mut self, text: impl Into<String>) -> Finding {

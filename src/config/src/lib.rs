@@ -29,4 +29,5 @@ pub use doors::{AlsoListen, PeerCertificates, TlsConfig};
 pub use finding::{ConfigErrors, Finding, Severity};
 pub use master::{Loaded, MasterConfig, load_master};
 pub use reader::is_secret;
+pub use served::is_built_in_renderer;
 pub use values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm, TransportName};

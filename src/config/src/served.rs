@@ -6,7 +6,7 @@
 
 use regex::Regex;
 
-use crate::finding::Severity;
+use crate::finding::{Finding, Severity};
 use crate::reader::{Reader, shown};
 use crate::yaml::{Node, NodeValue};
 
@@ -27,6 +27,11 @@ const MASTER_TOPS: [&str; 1] = ["ext_nodes"];
 
 /// The renderers that are built in.
 const RENDERERS: [&str; 6] = ["jinja", "yaml", "json", "gpg", "yaml_jinja", "json_jinja"];
+
+/// Whether a renderer is built in; any other one takes Python.
+pub fn is_built_in_renderer(name: &str) -> bool {
+    RENDERERS.contains(&name)
+}
 
 /// The ways to merge pillars.
 const STRATEGIES: [&str; 6] = ["smart", "aggregate", "recurse", "overwrite", "list", "none"];
@@ -113,7 +118,7 @@ fn renderer(reader: &mut Reader<'_>) {
     let pipeline = written(reader, name).and_then(Node::as_str);
     for stage in pipeline.into_iter().flat_map(|text| text.split('|')) {
         let renderer = stage.split_whitespace().next().unwrap_or_default();
-        if !renderer.is_empty() && !RENDERERS.contains(&renderer) {
+        if !renderer.is_empty() && !is_built_in_renderer(renderer) {
             let without = "files that name no other are errors";
             needs_python(reader, name, renderer, &RENDERERS, without);
         }
@@ -135,10 +140,12 @@ fn needs_python(
         let message = format!(
             "\"{module}\" is not built in, only {built_in}, and python_bridge is off; {without}"
         );
-        warn(reader, name, message);
+        let finding = Finding::new(Severity::Warning, &reader.mark(name), name, message);
+        reader.findings.push(finding.about_python());
     } else {
         let message = format!("\"{module}\" is not built in and needs Python (python_bridge)");
-        reader.find(Severity::Info, name, message);
+        let finding = Finding::new(Severity::Info, &reader.mark(name), name, message);
+        reader.findings.push(finding.about_python());
     }
 }
 

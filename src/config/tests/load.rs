@@ -396,3 +396,17 @@ fn values_of_options_that_are_served_in_part() {
         "{found:?}"
     );
 }
+
+#[test]
+fn findings_about_python_are_told_apart() {
+    for off in ["", "python_bridge: false\n"] {
+        let text = format!("{off}renderer: jinja|mako|yaml\nsaltern_no_such_option: 1\n");
+        let findings = loaded(&text).findings;
+        let about = |needs_python| {
+            let these = findings.iter().filter(|it| it.needs_python == needs_python);
+            these.map(|it| it.option.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(about(true), ["renderer"], "{findings:?}");
+        assert!(about(false).contains(&"saltern_no_such_option"));
+    }
+}

@@ -45,5 +45,6 @@ fn tls(config: &MasterConfig) -> Option<Finding> {
         option: "ssl".to_owned(),
         message: chain(&error),
         suggestion: None,
+        needs_python: false,
     })
 }

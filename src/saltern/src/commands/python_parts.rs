@@ -1,13 +1,13 @@
 //! Which parts of a configuration only Python can run, and whether there is one to run them: the
 //! last paragraph of `saltern check-config`.
 //!
-//! Names of modules are those of files; no module is read or loaded. The first lines of SLS files
-//! are not looked at: what they need is told when they are rendered.
+//! Names of modules are those of files; no module is read or loaded. What templates and files with
+//! links need is told when they are rendered.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use saltern_bridge::Bridge;
+use saltern_bridge::{Bridge, python_pillar_files};
 use saltern_config::yaml::Node;
 use saltern_config::{Finding, MasterConfig, PythonBridge};
 
@@ -33,9 +33,11 @@ pub(super) fn describe(config: &MasterConfig, findings: &[Finding]) -> String {
     for (place, names) in modules(config) {
         let _ = writeln!(text, "  {}: {}", place.display(), names.join(", "));
     }
+    for (file, renderers) in python_pillar_files(config) {
+        let _ = writeln!(text, "  {}: {}", file.display(), renderers.join(", "));
+    }
     let is_named = matches!(config.python_bridge.python, PythonBridge::At(_));
-    let is_needed = |finding: &Finding| finding.message.contains("python_bridge");
-    if text.is_empty() && !is_named && !findings.iter().any(is_needed) {
+    if text.is_empty() && !is_named && !findings.iter().any(|finding| finding.needs_python) {
         return text;
     }
     let python = match Bridge::new(config).python() {
