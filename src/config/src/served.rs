@@ -22,6 +22,9 @@ const EXT_PILLARS: [&str; 8] = [
     "stack",
 ];
 
+/// The modules of `external_auth` that are built in; no others are asked, by Python either.
+const EXTERNAL_AUTH: [&str; 4] = ["pam", "file", "sharedsecret", "auto"];
+
 /// The modules of `master_tops` that are built in.
 const MASTER_TOPS: [&str; 1] = ["ext_nodes"];
 
@@ -38,6 +41,7 @@ const STRATEGIES: [&str; 6] = ["smart", "aggregate", "recurse", "overwrite", "li
 
 /// Looks at the values.
 pub(crate) fn values(reader: &mut Reader<'_>) {
+    external_auth(reader);
     master_tops(reader);
     ext_pillar(reader);
     renderer(reader);
@@ -54,6 +58,23 @@ fn warn(reader: &mut Reader<'_>, name: &str, message: impl Into<String>) {
 /// What was written, if it is more than nothing.
 fn written<'a>(reader: &Reader<'a>, name: &str) -> Option<&'a Node> {
     reader.written(name).filter(|node| !node.is_null())
+}
+
+fn external_auth(reader: &mut Reader<'_>) {
+    let name = "external_auth";
+    let modules = written(reader, name).and_then(Node::as_map);
+    let modules = modules.into_iter().flat_map(|map| map.iter());
+    let modules: Vec<String> = modules.map(|(key, _)| key.to_string()).collect();
+    for module in modules {
+        if !EXTERNAL_AUTH.contains(&module.as_str()) {
+            let built_in = EXTERNAL_AUTH.join(", ");
+            let message = format!(
+                "nobody can log in by \"{module}\": only {built_in} are built in, and modules in \
+                 Python are not asked yet"
+            );
+            warn(reader, name, message);
+        }
+    }
 }
 
 fn master_tops(reader: &mut Reader<'_>) {

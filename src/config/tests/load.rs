@@ -410,3 +410,18 @@ fn findings_about_python_are_told_apart() {
         assert!(about(false).contains(&"saltern_no_such_option"));
     }
 }
+
+#[test]
+fn modules_of_external_auth_that_nobody_can_log_in_by_are_named() {
+    let text = "external_auth: {pam: {ann: ['.*']}, ldap: {bob: ['.*']}}\n";
+    let findings = loaded(text).findings;
+    let [finding] = findings.as_slice() else {
+        panic!("{findings:?}")
+    };
+    assert_eq!(
+        (finding.severity, finding.option.as_str()),
+        (Severity::Warning, "external_auth")
+    );
+    let expected = "nobody can log in by \"ldap\"";
+    assert!(finding.message.starts_with(expected), "{finding}");
+}
