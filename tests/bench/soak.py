@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Watches whether our master grows under a steady load: `tests/bench/soak.py [--minutes 30]`.
+"""Watches whether our master grows under a steady load: `tests/bench/soak.py [--minutes 44]`.
 
 A swarm of minions returns at a steady rate, jobs are published, two listeners stand on the event
-bus, old jobs expire: about 2,000 returns and events a second in all. Memory (PSS), descriptors and
+bus, old jobs expire: 2,000 returns and as many events a second. Memory (PSS), descriptors and
 threads of the master are read every few seconds; after the warm-up, in which caches fill and the
 first jobs expire, a straight line is laid through them. The exit code is 1 when one of the slopes
 exceeds a tenth of what Salt's own nightly test allows (`tests/monitoring/analyze_stats.py`).
@@ -124,10 +124,10 @@ def judge(samples, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--warm-up", type=float, default=8, help="minutes that do not count")
+    parser.add_argument("--minutes", type=float, default=44)
+    parser.add_argument("--warm-up", type=float, default=14, help="minutes that do not count")
     parser.add_argument("--minions", type=int, default=500)
-    parser.add_argument("--rate", type=int, default=1000, help="returns a second")
+    parser.add_argument("--rate", type=int, default=2000, help="returns a second")
     parser.add_argument("--samples", type=pathlib.Path, help="also write the samples here (JSON)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="slt-soak-", dir="/tmp") as top:
