@@ -39,7 +39,7 @@ def fill(master, jobs, minions, questions):
 
 def put_keys(master, keys):
     accepted = master.dir / "pki/minions"
-    accepted.mkdir(parents=True)
+    accepted.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         ["openssl", "genrsa", "-out", master.dir / "key.pem", "2048"], check=True, stderr=subprocess.DEVNULL
     )

@@ -167,7 +167,14 @@ fn without_descriptors_those_who_are_connected_are_served() -> TestResult {
 
             site.step("there are descriptors again");
             drop(idle);
-            let newcomers = site.start_fleet("new", 5, &[])?;
+            let newcomers = site.start_fleet("new", NEWCOMERS, &[])?;
+            // Signed in is not subscribed.
+            wait_until("the newcomers to be connected", SOON, || {
+                let present = site.saltern(&["run", "manage.present"]).ok()?.stdout;
+                (0..NEWCOMERS)
+                    .all(|number| present.contains(&format!("new-{number}")))
+                    .then_some(())
+            })?;
             site.saltern_cmd(&["new-*", "test.echo", "x"])?
                 .expect_code(0)?;
             newcomers.stop()?;
@@ -177,6 +184,9 @@ fn without_descriptors_those_who_are_connected_are_served() -> TestResult {
         },
     )
 }
+
+/// Minions that come when there are descriptors again.
+const NEWCOMERS: usize = 5;
 
 /// What the log says when no connection can be accepted, once a listener and a minute.
 const COMPLAINT: &str = "cannot accept connections";
