@@ -29,7 +29,7 @@ use crate::jobs::{JobReader, StoredJob, StoredReturn};
 use crate::options::{MirrorMode, StoreOptions};
 
 /// After so many rows the place is saved without being asked.
-const ROWS_A_SAVE: usize = 1_000;
+const ROWS_A_SAVE: usize = 20_000;
 
 /// Job directories that are held open; returns of one job come close together.
 const OPEN_DIRS: usize = 64;
