@@ -205,11 +205,7 @@ impl Batches {
             answer: Some(answer),
             ..AfterCommit::default()
         };
-        let persist = Persist {
-            brought: None,
-            writes,
-            then,
-        };
+        let persist = Persist::of(writes, then);
         self.outbox.push(context, &self.seed.store, persist);
     }
 
@@ -331,11 +327,7 @@ impl Batches {
             reason,
         };
         // If this is lost, a restart waits for them once more, which harms nobody.
-        let persist = Persist {
-            brought: None,
-            writes: vec![write],
-            then: AfterCommit::default(),
-        };
+        let persist = Persist::of(vec![write], AfterCommit::default());
         self.outbox.push(context, &self.seed.store, persist);
     }
 

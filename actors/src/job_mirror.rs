@@ -17,6 +17,7 @@ use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::messages::{CleanJobFiles, FollowUp, RemoveJobFiles};
+use crate::priority::give_way;
 
 /// What a mirror is built from.
 #[derive(Clone)]
@@ -114,10 +115,7 @@ impl Actor for JobMirror {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        let thread = Some(rustix::thread::gettid());
-        if let Err(error) = rustix::process::setpriority_process(thread, NICENESS) {
-            tracing::debug!(%error, "the mirror keeps its priority");
-        }
+        give_way(NICENESS);
         context.run_interval(SAVE_EVERY, |mirror, _| mirror.save());
         context.notify(FollowUp);
     }

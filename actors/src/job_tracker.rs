@@ -274,11 +274,7 @@ impl JobTracker {
             keeps: keeps.iter().map(|(jid, _, _)| jid.clone()).collect(),
             ..AfterCommit::default()
         };
-        let persist = Persist {
-            brought: None,
-            writes: writes.collect(),
-            then,
-        };
+        let persist = Persist::of(writes.collect(), then);
         self.persist(persist, context);
     }
 
@@ -347,11 +343,7 @@ impl JobTracker {
 
     fn write_departures(&mut self, context: &mut Context<Self>) {
         if !self.departures.is_empty() {
-            let nothing = Persist {
-                brought: None,
-                writes: Vec::new(),
-                then: AfterCommit::default(),
-            };
+            let nothing = Persist::of(Vec::new(), AfterCommit::default());
             self.persist(nothing, context);
         }
     }
@@ -416,11 +408,7 @@ impl JobTracker {
             answer: Some(answer),
             ..AfterCommit::default()
         };
-        let persist = Persist {
-            brought: None,
-            writes,
-            then,
-        };
+        let persist = Persist::of(writes, then);
         self.persist(persist, context);
     }
 
@@ -579,15 +567,13 @@ impl Handler<TakeLeaves> for JobTracker {
             jid: leaves.jid.clone(),
             minions: leaves.minions.clone(),
         });
-        let persist = Persist {
-            brought: None,
-            writes: writes.collect(),
-            then: AfterCommit {
-                leaves,
-                answer: Some(answer),
-                ..AfterCommit::default()
-            },
+        let writes = writes.collect();
+        let then = AfterCommit {
+            leaves,
+            answer: Some(answer),
+            ..AfterCommit::default()
         };
+        let persist = Persist::of(writes, then);
         self.persist(persist, context);
     }
 }

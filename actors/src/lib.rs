@@ -28,6 +28,7 @@ pub mod messages;
 mod mworker;
 mod peer_desk;
 mod presence;
+mod priority;
 mod publisher;
 mod registrar;
 mod remotes;

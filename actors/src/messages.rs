@@ -212,6 +212,17 @@ pub struct Persist {
     pub then: AfterCommit,
 }
 
+impl Persist {
+    /// Writes that bring no job along.
+    pub(crate) fn of(writes: Vec<Write>, then: AfterCommit) -> Self {
+        Self {
+            brought: None,
+            writes,
+            then,
+        }
+    }
+}
+
 /// What follows a commit, in this order.
 #[derive(Default)]
 pub struct AfterCommit {

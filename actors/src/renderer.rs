@@ -11,6 +11,7 @@ use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::messages::Fire;
+use crate::priority::give_way;
 use crate::render_queue::RenderQueue;
 use crate::send::{Outbox, Sends};
 
@@ -63,10 +64,7 @@ impl Actor for Renderer {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        let thread = Some(rustix::thread::gettid());
-        if let Err(error) = rustix::process::setpriority_process(thread, NICENESS) {
-            tracing::debug!(%error, "the renderer keeps its priority");
-        }
+        give_way(NICENESS);
         context.notify(Look);
     }
 }

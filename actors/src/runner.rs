@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::messages::{Fire, TakeReturn};
+use crate::priority::give_way;
 use crate::renderer::Look;
 use crate::send::{Outbox, Sends};
 
@@ -182,10 +183,7 @@ impl Actor for Runner {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        let thread = Some(rustix::thread::gettid());
-        if let Err(error) = rustix::process::setpriority_process(thread, NICENESS) {
-            tracing::debug!(%error, "the runner keeps its priority");
-        }
+        give_way(NICENESS);
         context.notify(Look);
     }
 }

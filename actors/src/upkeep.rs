@@ -22,6 +22,7 @@ use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::messages::LookOver;
+use crate::priority::give_way;
 use former::Former;
 
 /// Behind everything else: nobody waits for it.
@@ -102,10 +103,7 @@ impl Actor for Upkeep {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        let thread = Some(rustix::thread::gettid());
-        if let Err(error) = rustix::process::setpriority_process(thread, NICENESS) {
-            tracing::debug!(%error, "upkeep keeps its priority");
-        }
+        give_way(NICENESS);
         // So that the first target after a start finds everything read.
         context.notify(LookOver);
     }

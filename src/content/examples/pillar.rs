@@ -111,16 +111,8 @@ fn main() {
         bridge: None,
     };
     let pillars = Pillars::new(&config, parts).expect("pillars");
-    let request = PillarRequest {
-        minion: MinionId::parse("web1").expect("an id"),
-        grains: Arc::new(grains()),
-        saltenv: None,
-        pillarenv: None,
-        pillar_override: None,
-        extra_minion_data: None,
-        ext: None,
-        clean_cache: false,
-    };
+    let minion = MinionId::parse("web1").expect("an id");
+    let request = PillarRequest::new(minion, Arc::new(grains()));
     let first = pillars.compile(&request);
     assert!(first.get("_errors").is_none(), "{first:?}");
     let keys = first.as_map().map_or(0, <[_]>::len);

@@ -75,16 +75,8 @@ impl Master {
 }
 
 fn request() -> PillarRequest {
-    PillarRequest {
-        minion: MinionId::parse("web1").unwrap(),
-        grains: Arc::new(data(r#"{"id": "web1", "os": "Debian"}"#)),
-        saltenv: None,
-        pillarenv: None,
-        pillar_override: None,
-        extra_minion_data: None,
-        ext: None,
-        clean_cache: false,
-    }
+    let grains = data(r#"{"id": "web1", "os": "Debian"}"#);
+    PillarRequest::new(MinionId::parse("web1").unwrap(), Arc::new(grains))
 }
 
 fn data(text: &str) -> Value {

@@ -82,6 +82,30 @@ pub trait MinionData: Send + Sync {
     fn changes(&self, since: Option<u64>) -> Changes;
 }
 
+/// A cache in which nothing is, and never will be.
+pub struct NoData;
+
+impl MinionData for NoData {
+    fn grains(&self, _: &MinionId) -> Option<Arc<Value>> {
+        None
+    }
+
+    fn pillar(&self, _: &MinionId) -> Option<Arc<Value>> {
+        None
+    }
+
+    fn known(&self) -> Arc<[MinionId]> {
+        Arc::default()
+    }
+
+    fn changes(&self, _: Option<u64>) -> Changes {
+        Changes {
+            generation: 1,
+            changed: Changed::Everything,
+        }
+    }
+}
+
 /// An answer of [`MinionData::changes`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {

@@ -6,7 +6,7 @@
 //! `salt/master.py`); here they hold for keys too.
 
 use saltern_policy::acl::{Form, Verdict};
-use saltern_runners::Arguments;
+use saltern_runners::{Arguments, Call};
 use saltern_wire::msgpack::Value;
 
 use crate::credentials::{Kind, NotProved, Sender};
@@ -49,6 +49,18 @@ pub(crate) struct Admitted {
     pub(crate) user: String,
     /// The arguments that were looked at.
     pub(crate) arguments: Arguments,
+}
+
+impl Admitted {
+    /// The call that was let in, under a new jid; nothing when the load names no function.
+    pub(crate) fn call(self, load: &Value, services: &Services) -> Option<Call> {
+        Some(Call {
+            jid: services.minter.mint(),
+            fun: load.get("fun").and_then(Value::as_str)?.to_owned(),
+            arguments: self.arguments,
+            user: self.user,
+        })
+    }
 }
 
 /// Nobody who may run functions on the master; for the client, in stock's words.

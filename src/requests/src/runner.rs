@@ -39,14 +39,8 @@ pub(crate) fn handle(
     from: IpAddr,
     services: &Arc<Services>,
 ) -> Outcome {
-    let Some(fun) = load.get("fun").and_then(Value::as_str) else {
+    let Some(call) = admitted.call(load, services) else {
         return Outcome::reply(reply::no_answer());
-    };
-    let call = Call {
-        jid: services.minter.mint(),
-        fun: fun.to_owned(),
-        arguments: admitted.arguments,
-        user: admitted.user,
     };
     match call.fun.as_str() {
         LOG_IN => log_in_first(call, from, services),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use saltern_config::MasterConfig;
 use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_policy::matching::{
-    Changed, Changes, MatchOptions, MinionData, Nodegroups, Site as TargetSite,
+    Changed, Changes, MatchOptions, MinionData, NoData, Nodegroups, Site as TargetSite,
 };
 use saltern_policy::target::{Candidates, Resolved, Targeting};
 use saltern_store::minion_data;
@@ -208,28 +208,4 @@ fn if_certain(resolved: Resolved) -> Vec<MinionId> {
         return Vec::new();
     }
     resolved.minions
-}
-
-/// A cache in which nothing is.
-struct NoData;
-
-impl MinionData for NoData {
-    fn grains(&self, _: &MinionId) -> Option<Arc<Value>> {
-        None
-    }
-
-    fn pillar(&self, _: &MinionId) -> Option<Arc<Value>> {
-        None
-    }
-
-    fn known(&self) -> Arc<[MinionId]> {
-        Arc::default()
-    }
-
-    fn changes(&self, _: Option<u64>) -> Changes {
-        Changes {
-            generation: 1,
-            changed: Changed::Everything,
-        }
-    }
 }

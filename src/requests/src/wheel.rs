@@ -19,14 +19,8 @@ use crate::{Outcome, Services, data_cache, event_data, reply};
 
 /// Answers with the value, later.
 pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>) -> Outcome {
-    let Some(fun) = load.get("fun").and_then(Value::as_str) else {
+    let Some(call) = admitted.call(load, services) else {
         return Outcome::reply(reply::no_answer());
-    };
-    let call = Call {
-        jid: services.minter.mint(),
-        fun: fun.to_owned(),
-        arguments: admitted.arguments,
-        user: admitted.user,
     };
     tracing::info!(jid = %call.jid, user = call.user, fun = call.fun, "a wheel function runs");
     let told_as = told_as(&call, load, services);

@@ -74,7 +74,7 @@ fn show_top(knowledge: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>)
     let saltenv = bound.text("saltenv")?.unwrap_or_else(|| "base".to_owned());
     let request = PillarRequest {
         saltenv: Some(saltenv),
-        ..request(minion, grains.unwrap_or_else(nothing))
+        ..PillarRequest::new(minion, grains.unwrap_or_else(nothing))
     };
     match master.pillars.top(&request) {
         Ok(top) => Ok(top),
@@ -112,7 +112,7 @@ fn show_pillar(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) ->
     let request = PillarRequest {
         saltenv,
         pillarenv,
-        ..request(minion, Arc::new(Value::Map(grains)))
+        ..PillarRequest::new(minion, Arc::new(Value::Map(grains)))
     };
     Ok(master.pillars.compile_anew(&request))
 }
@@ -190,19 +190,6 @@ fn own_id(knowledge: &Knowledge) -> Result<MinionId, RunnerError> {
 
 fn nothing() -> Arc<Value> {
     Arc::new(Value::Map(Vec::new()))
-}
-
-fn request(minion: MinionId, grains: Arc<Value>) -> PillarRequest {
-    PillarRequest {
-        minion,
-        grains,
-        saltenv: None,
-        pillarenv: None,
-        pillar_override: None,
-        extra_minion_data: None,
-        ext: None,
-        clean_cache: false,
-    }
 }
 
 #[cfg(test)]

@@ -308,10 +308,7 @@ impl MinionDataStore {
         let Some(packed) = files::read(&path, FILE_BYTES)? else {
             return Ok(None);
         };
-        let value = decode_exact(&packed, &LIMITS).map_err(|_| StoreError::Malformed {
-            path,
-            reason: "it is not msgpack",
-        })?;
+        let value = decoded(&packed, path)?;
         let parts = Arc::new(Parts::new(bank, value));
         let remembered = Remembered::new(stat.version, packed.len(), Arc::clone(&parts));
         if settled {
@@ -437,4 +434,12 @@ fn place(bank: Bank) -> Option<usize> {
         Bank::Pillar => Some(1),
         Bank::Mine => None,
     }
+}
+
+/// The value in a file of the cache.
+fn decoded(packed: &[u8], path: PathBuf) -> Result<Value> {
+    decode_exact(packed, &LIMITS).map_err(|_| StoreError::Malformed {
+        path,
+        reason: "it is not msgpack",
+    })
 }

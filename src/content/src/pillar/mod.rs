@@ -92,6 +92,22 @@ pub struct PillarRequest {
     pub clean_cache: bool,
 }
 
+impl PillarRequest {
+    /// A request that names nothing but the minion and what it is.
+    pub fn new(minion: MinionId, grains: Arc<Value>) -> Self {
+        Self {
+            minion,
+            grains,
+            saltenv: None,
+            pillarenv: None,
+            pillar_override: None,
+            extra_minion_data: None,
+            ext: None,
+            clean_cache: false,
+        }
+    }
+}
+
 /// Bounds on one compilation.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

@@ -12,7 +12,7 @@ use saltern_wire::msgpack::Value;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::matching::{Changed, Changes, MatchOptions, MinionData, Nodegroups, Site};
+use crate::matching::{MatchOptions, NoData, Nodegroups, Site};
 use crate::target::{Candidates, Targeting};
 
 const QUESTIONS: usize = 3_000;
@@ -175,30 +175,6 @@ fn value(json: &Json) -> Value {
             Value::map(entries.map(|(name, entry)| (name.as_str(), value(entry))))
         }
         other => panic!("not asked: {other}"),
-    }
-}
-
-/// A cache in which nothing is.
-struct NoData;
-
-impl MinionData for NoData {
-    fn grains(&self, _: &MinionId) -> Option<Arc<Value>> {
-        None
-    }
-
-    fn pillar(&self, _: &MinionId) -> Option<Arc<Value>> {
-        None
-    }
-
-    fn known(&self) -> Arc<[MinionId]> {
-        Arc::default()
-    }
-
-    fn changes(&self, _: Option<u64>) -> Changes {
-        Changes {
-            generation: 1,
-            changed: Changed::Everything,
-        }
     }
 }
 

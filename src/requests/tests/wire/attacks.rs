@@ -17,39 +17,8 @@ use saltern_wire::msgpack::Value;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::client::{Load, Minion, clear};
+use crate::client::{COMMANDS, Load, Minion, clear};
 use crate::site::Site;
-
-/// Every command that a minion can send sealed.
-const COMMANDS: [&str; 27] = [
-    "_dir_list",
-    "_file_envs",
-    "_file_find",
-    "_file_hash",
-    "_file_hash_and_stat",
-    "_file_list",
-    "_file_list_emptydirs",
-    "_file_recv",
-    "_master_opts",
-    "_master_tops",
-    "_mine",
-    "_mine_delete",
-    "_mine_flush",
-    "_mine_get",
-    "_minion_event",
-    "_pillar",
-    "_register_resources",
-    "_return",
-    "_serve_file",
-    "_symlink_list",
-    "_syndic_return",
-    "minion_pub",
-    "minion_publish",
-    "minion_runner",
-    "pub_ret",
-    "revoke_auth",
-    "verify_minion",
-];
 
 /// Counts the lines that this program writes, down to a level. That no value of an attacker can make
 /// two of one is the business of the log's format.

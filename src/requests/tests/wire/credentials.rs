@@ -8,7 +8,7 @@ use saltern_requests::{Effect, NO_ANSWER};
 use saltern_store::Claims;
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, Minion, clear};
+use crate::client::{COMMANDS, Load, Minion, clear};
 use crate::site::{Site, decode};
 
 /// What becomes of a request: `y` it is served, `n` its sender is not believed, `r` the sender may
@@ -54,9 +54,8 @@ const CLEAR: &str = "
     list without the key    y      n        n        r          r         n     n
 ";
 
-/// Names that are no commands: methods and attributes of stock's own classes among them, and all
-/// commands of minions.
-const NO_COMMANDS: [&str; 42] = [
+/// Names that are no commands of anybody: methods and attributes of stock's own classes among them.
+const NO_COMMANDS: [&str; 15] = [
     "",
     "__init__",
     "__class__",
@@ -72,34 +71,12 @@ const NO_COMMANDS: [&str; 42] = [
     "minion_config",
     "rm_token",
     "Publish",
-    "_dir_list",
-    "_file_envs",
-    "_file_find",
-    "_file_hash",
-    "_file_hash_and_stat",
-    "_file_list",
-    "_file_list_emptydirs",
-    "_file_recv",
-    "_master_opts",
-    "_master_tops",
-    "_mine",
-    "_mine_delete",
-    "_mine_flush",
-    "_mine_get",
-    "_minion_event",
-    "_pillar",
-    "_register_resources",
-    "_return",
-    "_serve_file",
-    "_symlink_list",
-    "_syndic_return",
-    "minion_pub",
-    "minion_publish",
-    "minion_runner",
-    "pub_ret",
-    "revoke_auth",
-    "verify_minion",
 ];
+
+/// What no user can ask for: those names, and all commands of minions.
+fn no_commands() -> impl Iterator<Item = &'static str> {
+    NO_COMMANDS.into_iter().chain(COMMANDS)
+}
 
 const OPTIONS: &str = "
 client_acl_verify: False
@@ -360,7 +337,7 @@ fn no_credential_makes_a_command_of_another_name() {
     let fixture = Fixture::new();
     let (_, rows) = table();
     for (credential, _) in rows {
-        for command in NO_COMMANDS {
+        for command in no_commands() {
             let what = format!("{command} with {credential}");
             let payload = clear(fixture.load(command, credential), 3);
             assert_eq!(letter(&fixture, command, &what, payload), '.', "{what}");
@@ -398,7 +375,7 @@ fn no_credential_of_users_opens_a_command_of_minions() {
     let m2 = Minion::signed_in(&fixture.site, "m2");
     let (_, rows) = table();
     for (credential, _) in rows {
-        for command in NO_COMMANDS.iter().filter(|name| name.starts_with('_')) {
+        for command in no_commands().filter(|name| name.starts_with('_')) {
             let what = format!("{command} with {credential} and another minion's session");
             let Value::Map(entries) = fixture.load(command, credential).value() else {
                 panic!("a map");

@@ -3,40 +3,8 @@
 
 use bytes::Bytes;
 
-use crate::client::{Load, Minion, clear};
+use crate::client::{COMMANDS, Load, Minion, clear};
 use crate::site::{Site, decode};
-
-/// Every command that a minion can send encrypted, served or not.
-const COMMANDS: [&str; 27] = [
-    "_dir_list",
-    "_file_envs",
-    "_file_find",
-    "_file_hash",
-    "_file_hash_and_stat",
-    "_file_list",
-    "_file_list_emptydirs",
-    "_file_recv",
-    "_master_opts",
-    "_master_tops",
-    "_mine",
-    "_mine_delete",
-    "_mine_flush",
-    "_mine_get",
-    "_minion_event",
-    "_pillar",
-    "_register_resources",
-    "_return",
-    "_serve_file",
-    "_symlink_list",
-    "_syndic_return",
-    "minion_pub",
-    "minion_publish",
-    "minion_runner",
-    "pub_ret",
-    "verify_minion",
-    // The last, for after it the key is gone.
-    "revoke_auth",
-];
 
 fn bad_load() -> Bytes {
     Bytes::from_static(b"\xa8bad load")

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use saltern_content::pillar::PillarRequest;
 use saltern_model::{Compat, MinionId, Standing, Target};
 use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
@@ -136,7 +137,7 @@ fn before_3008_only_the_pillar_cache_counts() {
     let with = site(Compat::V3007, "pillar_cache: True\n");
     let nothing = Value::Map(Vec::new());
     assert_eq!(run(&with, "show_pillar_cache"), nothing);
-    let request = super::request(m1(), Arc::new(Value::map([("os", "Debian")])));
+    let request = PillarRequest::new(m1(), Arc::new(Value::map([("os", "Debian")])));
     with.master().pillars.compile(&request);
     let shown = run(&with, "show_pillar_cache");
     let kept = shown.get("m1").and_then(|pillar| pillar.get("is_debian"));

@@ -2,10 +2,10 @@
 //! under `<id>:<pillarenv>`, where no target finds them. The other versions make no difference.
 
 use saltern_model::{MinionId, SaltEnv};
-use saltern_wire::msgpack::{Dialect, Value, decode_exact, encode};
+use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use super::{Bank, FILE_BYTES, LIMITS, MinionDataStore};
-use crate::error::{Result, StoreError};
+use super::{Bank, FILE_BYTES, MinionDataStore, decoded};
+use crate::error::Result;
 use crate::files::{self, Create};
 
 /// The most environments whose pillars are kept of a minion. It chooses their names, so they could
@@ -71,11 +71,7 @@ impl MinionDataStore {
         let Some(packed) = files::read(&path, FILE_BYTES)? else {
             return Ok(None);
         };
-        let value = decode_exact(&packed, &LIMITS).map_err(|_| StoreError::Malformed {
-            path,
-            reason: "it is not msgpack",
-        })?;
-        Ok(Some(value))
+        decoded(&packed, path).map(Some)
     }
 
     /// The pillars of 3008 that lie under `<id>:<pillarenv>`.
