@@ -149,8 +149,14 @@ fn a_state_brings_a_file(site: &Site) -> Result<()> {
 /// Stock's own masters cannot do that: they have a new key, with which the minion does not know how
 /// to register, and so they send it nothing. Over websockets no stock minion comes back to any
 /// master: `PublishClient.recv` in `salt/transport/ws.py` goes on reading what is closed.
+///
+/// A minion of 3007 races with itself over TCP: `PublishClient.recv` in its `salt/transport/tcp.py`
+/// connects again while `__master_disconnected` makes `Minion.handle_event` close that client, whose
+/// `connect` takes the closing back, and make another. Mostly it is back with one connection or two;
+/// about once in ten it never comes back, whatever the master does.
 fn it_comes_back_after_a_restart(site: &mut Site, transport: &str) -> Result<()> {
-    if !site.server().is_ours() || transport == "ws" {
+    let comes_back = transport != "ws" && site.server().release() != Release::V3007;
+    if !site.server().is_ours() || !comes_back {
         return Ok(());
     }
     site.step("the master is killed and started again; the minion comes back by itself");
