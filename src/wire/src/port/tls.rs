@@ -130,7 +130,7 @@ const TLS12_SUITES: [(&str, SupportedCipherSuite); 6] = {
 
 /// TLS for a listener, ready to be spoken. Cloning shares it.
 #[derive(Clone)]
-pub struct Tls(pub(super) Arc<ServerConfig>);
+pub struct Tls(pub(crate) Arc<ServerConfig>);
 
 impl Tls {
     /// Reads and checks everything that `options` name.

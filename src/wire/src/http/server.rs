@@ -1,0 +1,144 @@
+//! Takes connections, each with a task of its own, until it is told to stop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use hyper::{Request, Response};
+use saltern_base::seldom::Seldom;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::exchange::Exchange;
+use super::limits::HttpLimits;
+use super::metrics::{HttpMeters, Refusal};
+use super::places::Places;
+use crate::port::{ListenOptions, Tls, bind};
+
+/// Pause after an accept that failed: for want of file descriptors, mostly.
+const STARVED_PAUSE: Duration = Duration::from_millis(100);
+
+/// A shortage that goes on has a line in the log so often.
+const COMPLAINT: Duration = Duration::from_secs(60);
+
+/// What answers the requests of a server.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request, whose body is here as a whole and within the limits.
+    ///
+    /// It is dropped when the connection's time is over. A panic is answered with status 500.
+    fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> BoxFuture<'_, Response<Bytes>>;
+}
+
+/// A bound server. Nothing is accepted before it is served.
+pub struct HttpServer {
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+    tls: Option<Tls>,
+    limits: HttpLimits,
+    handler: Arc<dyn Handler>,
+    meters: HttpMeters,
+}
+
+impl HttpServer {
+    /// Binds `address`; what comes is answered by `handler`, within `limits` and inside TLS if
+    /// there is any.
+    ///
+    /// # Errors
+    /// As the kernel says: the port is taken, or not ours to take, or the address is not here.
+    pub fn bind(
+        address: SocketAddr,
+        tls: Option<Tls>,
+        limits: HttpLimits,
+        handler: Arc<dyn Handler>,
+        meters: HttpMeters,
+    ) -> io::Result<Self> {
+        let options = ListenOptions {
+            backlog: u32::try_from(limits.connections).unwrap_or(u32::MAX),
+            ..ListenOptions::default()
+        };
+        let listener = bind(address, &options)?;
+        let address = listener.local_addr()?;
+        Ok(Self {
+            listener,
+            address,
+            tls,
+            limits,
+            handler,
+            meters,
+        })
+    }
+
+    /// Where it listens, with the port that port 0 became.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop`; returns when the last exchange is over or cut off.
+    ///
+    /// # Errors
+    /// The runtime does not take the socket.
+    pub async fn serve(self, stop: CancellationToken) -> io::Result<()> {
+        let listener = TcpListener::from_std(self.listener)?;
+        let places = Places::new(&self.limits);
+        let exchange = Arc::new(Exchange {
+            limits: self.limits,
+            tls: self.tls,
+            handler: self.handler,
+            meters: self.meters.clone(),
+        });
+        let failures = Seldom::every(COMPLAINT);
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = listener.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    start(stream, peer, &exchange, &places, &mut connections);
+                }
+                Err(error) => {
+                    self.meters.refused(Refusal::Accept);
+                    if let Some(times) = failures.happened() {
+                        tracing::warn!(%error, times, "cannot accept HTTP connections");
+                    }
+                    tokio::time::sleep(STARVED_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        let drained = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.limits.drain, drained)
+            .await
+            .is_err()
+        {
+            connections.shutdown().await;
+        }
+        Ok(())
+    }
+}
+
+fn start(
+    stream: TcpStream,
+    peer: SocketAddr,
+    exchange: &Arc<Exchange>,
+    places: &Arc<Places>,
+    connections: &mut JoinSet<()>,
+) {
+    match places.take(peer.ip()) {
+        Ok(place) => {
+            let exchange = Arc::clone(exchange);
+            connections.spawn(async move {
+                exchange.run(stream, peer).await;
+                drop(place);
+            });
+        }
+        Err(refusal) => exchange.meters.refused(refusal),
+    }
+}
