@@ -20,7 +20,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use saltern_base::metrics::{IntCounter, Registry, counter_vec};
 use saltern_wire::port::Incoming;
 
-use crate::messages::Duty;
+use crate::messages::Treatment;
 
 /// How many may wait to be told to come again: what a worker does in a fraction of a second.
 const TOLD: usize = 256;
@@ -113,20 +113,20 @@ impl AuthQueue {
     }
 
     /// The next one, and what is to be done with it.
-    pub(crate) fn pop(&mut self) -> Option<(Incoming, Duty)> {
+    pub(crate) fn pop(&mut self) -> Option<(Incoming, Treatment)> {
         if std::mem::take(&mut self.turns_away_next)
             && let Some(request) = self.next_turned_away()
         {
-            return Some((request, Duty::TellToComeAgain));
+            return Some((request, Treatment::TellToComeAgain));
         }
         match self.next_waiting() {
             Some(request) => {
                 self.turns_away_next = true;
-                Some((request, Duty::Handle))
+                Some((request, Treatment::Handle))
             }
             None => {
                 let request = self.next_turned_away()?;
-                Some((request, Duty::TellToComeAgain))
+                Some((request, Treatment::TellToComeAgain))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A door for the local operator: `saltern_control.ipc` in `sock_dir`, for the master's own user.
 //!
 //! One line in, an answer out: `metrics` gives Prometheus' text format, `actors` lists the actors
-//! with their restarts, and, only in builds with the feature `fault-injection`,
+//! with their restarts, `duties` the duties with their last run, `duty NAME` has one done now, and, only in builds with the feature `fault-injection`,
 //! `panic NAME [INSTANCE]` makes an actor panic at its next poll, `points` lists the places at which
 //! the process can be made to die, and `die POINT COUNT` makes it die at one.
 
@@ -17,6 +17,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+
+use crate::duties::{Duties, Duty, Record};
 
 /// The socket's name.
 pub const SOCKET: &str = "saltern_control.ipc";
@@ -49,6 +51,7 @@ pub fn ask(sock_dir: &Path, line: &str) -> Result<String, ControlError> {
 pub(crate) struct Control {
     pub(crate) tree: Tree,
     pub(crate) registry: Registry,
+    pub(crate) duties: Arc<Duties>,
 }
 
 /// Longer lines are cut off.
@@ -56,6 +59,10 @@ const MAX_LINE: u64 = 1024;
 
 /// A question must be asked and its answer taken in this time.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A duty that takes longer goes on, but nobody waits for it. Shorter than [`PATIENCE`], so that
+/// who waits is told.
+const DUTY_TIME: Duration = Duration::from_secs(9);
 
 /// Questions at a time.
 const MOST_ASKING: usize = 16;
@@ -94,14 +101,18 @@ async fn converse(mut stream: UnixStream, control: &Control) -> io::Result<()> {
     BufReader::new(reader.take(MAX_LINE))
         .read_line(&mut line)
         .await?;
-    writer.write_all(answer(control, &line).as_bytes()).await
+    writer
+        .write_all(answer(control, &line).await.as_bytes())
+        .await
 }
 
-fn answer(control: &Control, line: &str) -> String {
+async fn answer(control: &Control, line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
         ["metrics"] => control.metrics(),
         ["actors"] => control.actors(),
+        ["duties"] => control.duties(),
+        ["duty", name] => control.duty(name).await,
         ["panic", name] => control.panic(name, 0),
         ["panic", name, instance] => match instance.parse() {
             Ok(instance) => control.panic(name, instance),
@@ -114,6 +125,23 @@ fn answer(control: &Control, line: &str) -> String {
         },
         _ => UNKNOWN.to_owned(),
     }
+}
+
+/// What is known of a duty, between tabs: its name, the seconds between two runs, when it last
+/// began (seconds since 1970, or `never`), the seconds that this took, runs, failures, and `ok` or
+/// the reason why the last run failed.
+fn line_of(duty: Duty, record: &Record) -> String {
+    let began = record.began.map_or("never".to_owned(), |at| at.to_string());
+    let failed = record.failed.as_deref().unwrap_or("ok");
+    format!(
+        "{}\t{}\t{began}\t{:.6}\t{}\t{}\t{}\n",
+        duty.name(),
+        record.every.as_secs(),
+        record.took.as_secs_f64(),
+        record.runs,
+        record.failures,
+        failed.replace(['\t', '\n'], " "),
+    )
 }
 
 fn not_a_number(word: &str) -> String {
@@ -141,7 +169,7 @@ fn die(_: &str, _: u32) -> String {
     WITHOUT.to_owned()
 }
 
-const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"points\", \"panic NAME [INSTANCE]\" or \
+const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"duties\", \"duty NAME\", \"points\", \"panic NAME [INSTANCE]\" or \
                        \"die POINT COUNT\"\n";
 
 #[cfg(not(feature = "fault-injection"))]
@@ -152,6 +180,24 @@ impl Control {
         prometheus::TextEncoder::new()
             .encode_to_string(&self.registry.gather())
             .unwrap_or_else(|error| format!("error: {error}\n"))
+    }
+
+    /// A line each, see [`line_of`].
+    fn duties(&self) -> String {
+        let records = self.duties.records().into_iter();
+        let lines = records.map(|(duty, record)| line_of(duty, &record));
+        lines.collect()
+    }
+
+    async fn duty(&self, name: &str) -> String {
+        let Some(duty) = Duty::from_name(name) else {
+            return format!("error: there is no duty \"{name}\"\n");
+        };
+        match tokio::time::timeout(DUTY_TIME, self.duties.do_now(duty)).await {
+            Ok(Some(record)) => line_of(duty, &record),
+            Ok(None) => format!("error: \"{name}\" is not asked for by the configuration\n"),
+            Err(_) => format!("error: \"{name}\" was begun and is not done yet\n"),
+        }
     }
 
     fn actors(&self) -> String {

@@ -16,6 +16,7 @@ use saltern_store::Mirror;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
+use crate::duties::{Duties, Duty, Running, reason};
 use crate::messages::{CleanJobFiles, FollowUp, RemoveJobFiles};
 use crate::priority::give_way;
 
@@ -27,6 +28,7 @@ pub(crate) struct Seed {
     /// `keep_jobs_seconds`; nothing keeps for ever.
     pub(crate) keep: Option<Duration>,
     pub(crate) clock: Clock,
+    pub(crate) duties: Arc<Duties>,
     /// What the store has written so far; tells how busy it is.
     pub(crate) store_writes: IntCounter,
     pub(crate) metrics: MirrorMetrics,
@@ -75,9 +77,17 @@ const NICENESS: i32 = 19;
 pub(crate) struct JobMirror {
     seed: Seed,
     is_working: bool,
-    is_cleaning: bool,
+    /// Set while old files are being removed.
+    cleaning: Option<Cleaning>,
     /// When the store's writes were last counted, and how many there were.
     counted: (Instant, u64),
+}
+
+/// Old files are being removed.
+struct Cleaning {
+    running: Running,
+    /// What came of it so far.
+    result: Result<(), String>,
 }
 
 /// Take the next step.
@@ -100,7 +110,7 @@ impl Child for JobMirror {
         Self {
             seed: seed.clone(),
             is_working: false,
-            is_cleaning: false,
+            cleaning: None,
             counted: (Instant::now(), seed.store_writes.get()),
         }
     }
@@ -161,8 +171,10 @@ impl Handler<CleanJobFiles> for JobMirror {
     type Result = ();
 
     fn handle(&mut self, _: CleanJobFiles, context: &mut Self::Context) {
-        if !std::mem::replace(&mut self.is_cleaning, true) {
-            self.clean_publishers();
+        if self.cleaning.is_none() {
+            let running = self.seed.duties.begin(Duty::JobFiles);
+            let result = self.clean_publishers();
+            self.cleaning = Some(Cleaning { running, result });
             later(context, CleanPart(0));
         }
     }
@@ -184,10 +196,18 @@ impl Handler<CleanPart> for JobMirror {
     type Result = ();
 
     fn handle(&mut self, CleanPart(part): CleanPart, context: &mut Self::Context) {
-        let next = self.clean(part).then(|| part.checked_add(1)).flatten();
-        match next {
-            Some(next) => later(context, CleanPart(next)),
-            None => self.is_cleaning = false,
+        let Some(mut cleaning) = self.cleaning.take() else {
+            return;
+        };
+        match (self.clean(part), part.checked_add(1)) {
+            (Ok(()), Some(next)) => {
+                self.cleaning = Some(cleaning);
+                later(context, CleanPart(next));
+            }
+            (result, _) => {
+                cleaning.result = cleaning.result.and(result);
+                cleaning.running.ended(cleaning.result);
+            }
         }
     }
 }
@@ -213,28 +233,22 @@ impl JobMirror {
         count.saturating_sub(before) as f64 > BUSY * seconds
     }
 
-    /// Whether there may be more to clean.
-    fn clean(&self, part: u8) -> bool {
+    fn clean(&self, part: u8) -> Result<(), String> {
         let Some(keep) = self.seed.keep else {
-            return false;
+            return Ok(());
         };
         let now = self.seed.clock.unix();
         let cleaned = self.seed.mirror.lock().files().clean_part(part, keep, now);
-        if let Err(error) = &cleaned {
-            tracing::error!(%error, "old job-cache files cannot be removed");
-        }
-        cleaned.is_ok()
+        cleaned.map(|_| ()).map_err(|error| reason(&error))
     }
 
-    fn clean_publishers(&self) {
+    fn clean_publishers(&self) -> Result<(), String> {
         let Some(keep) = self.seed.keep else {
-            return;
+            return Ok(());
         };
         let now = self.seed.clock.unix();
         let cleaned = self.seed.mirror.lock().files().clean_publishers(keep, now);
-        if let Err(error) = cleaned {
-            tracing::error!(%error, "old files of publish_auth cannot be removed");
-        }
+        cleaned.map(|_| ()).map_err(|error| reason(&error))
     }
 
     fn save(&self) {

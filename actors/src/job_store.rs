@@ -32,6 +32,7 @@ use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
+use crate::duties::{Duties, Running};
 use crate::messages::{
     AfterCommit, Beginning, FinishFolding, Fire, FoldLog, FollowUp, Persist, Publish,
     RemoveJobFiles, Stored, StoredReturn,
@@ -62,6 +63,7 @@ pub(crate) struct Seed {
     /// For the events about the disk.
     pub(crate) compat: Compat,
     pub(crate) clock: Clock,
+    pub(crate) duties: Arc<Duties>,
     pub(crate) metrics: StoreMetrics,
 }
 
@@ -137,6 +139,7 @@ pub(crate) struct JobStore {
     disk: DiskWatch,
     /// What need not be kept is being removed.
     expiring: Option<Retention>,
+    expiry: Option<Running>,
     /// Removed jobs whose files the mirror has not been told to remove.
     gone: Vec<Jid>,
 }
@@ -158,6 +161,7 @@ impl Child for JobStore {
             is_draining: false,
             disk: DiskWatch::new(seed.disk_low),
             expiring: None,
+            expiry: None,
             failures: Seldom::every(COMPLAINT),
             gone: Vec::new(),
         }

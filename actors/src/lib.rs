@@ -15,6 +15,7 @@ mod carry_out;
 pub mod control;
 mod doorkeeper;
 mod doors;
+mod duties;
 mod event_publisher;
 mod event_sockets;
 mod job_ends;

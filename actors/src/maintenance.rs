@@ -1,25 +1,28 @@
-//! Duties that come round: the dropfile that asks for a new shared key, what presence asks for, and
-//! the expiry of jobs.
+//! The clock of the duties: it does the quick ones itself (the dropfile, what presence asks for) and
+//! tells other actors of theirs.
 //!
-//! Each duty is idempotent and takes no input, so that its timer, a signal or a restart may
-//! trigger it at any time. A duty whose actor is busy is left for the next round: nothing here
-//! waits, because the dropfile revokes keys.
+//! Each duty is idempotent and takes no input, so that its timer, the control socket or a restart
+//! may trigger it at any time. A duty whose actor is busy is left for the next round: nothing here
+//! waits, because the dropfile revokes keys. What came of each is kept by [`Duties`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, AsyncContext, Context, Recipient, ResponseActFuture};
+use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture};
 use saltern_base::clock::Clock;
 use saltern_crypto::public_random;
-use saltern_model::{Event, Jid, JidMinter, MinionId, Packed, Tag, stamp};
-use saltern_requests::{Publication, Services, Topics};
+use saltern_model::{Event, Jid, JidMinter, MinionId, Tag};
+use saltern_requests::{Publication, Services, Topics, master_event, rotation_ping};
 use saltern_store::Retention;
 use saltern_supervise::Child;
-use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
+use saltern_wire::msgpack::{Dialect, Encoder, Value};
 use saltern_wire::port::PubHandle;
 
+use crate::answer::Answer;
+use crate::duties::{Duties, Duty, reason};
 use crate::messages::{
-    Ask, CleanJobFiles, CloseOlderThan, ExpireJobs, FetchRemotes, Fire, LookOver, Publish,
+    Ask, BeginJob, CleanJobFiles, CloseOlderThan, DoDuty, ExpireJobs, FetchRemotes, Fire, Look,
+    LookOver,
 };
 use crate::presence::Presence;
 use crate::rotation::Rotation;
@@ -28,9 +31,10 @@ use crate::send::{Outbox, Sends};
 /// What maintenance is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
+    pub(crate) duties: Arc<Duties>,
     pub(crate) services: Arc<Services>,
     pub(crate) bus: Recipient<Fire>,
-    pub(crate) publisher: Recipient<Publish>,
+    pub(crate) begin_job: Recipient<BeginJob>,
     pub(crate) questions: Recipient<Ask>,
     pub(crate) subscribers: PubHandle,
     /// What is sent to one subscriber may reach minions behind it (`order_masters`).
@@ -88,54 +92,96 @@ impl Actor for Maintenance {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        let round = self
-            .seed
-            .services
-            .config
-            .loop_interval
-            .max(Duration::from_secs(1));
+        let round = round(&self.seed.services);
+        let often = KEYS_INTERVAL.min(round);
+        self.expect(round, often);
+        self.seed.duties.set_starter(context.address().recipient());
         self.look_for_dropfile(context);
         self.look_at_subscribers(context);
-        context.run_interval(KEYS_INTERVAL.min(round), |duties, context| {
+        context.run_interval(often, |duties, context| {
             duties.look_for_dropfile(context);
             duties.look_at_subscribers(context);
         });
         context.run_interval(round, |duties, context| {
             duties.expire_jobs();
+            duties.clean_job_files();
             duties.tell_presence(context);
-            duties.seed.presence.remember();
             // A look that is still going on sees what this one would.
-            let _ = duties.seed.upkeep.try_send(LookOver);
+            let _ = duties.seed.upkeep.try_send(LookOver(Look::Due));
             let _ = duties.seed.remotes.try_send(FetchRemotes);
         });
     }
 }
 
-impl Maintenance {
-    fn look_for_dropfile(&mut self, context: &mut Context<Self>) {
-        let services = self.seed.services.clone();
-        self.seed.rotation.look(&services);
-        if !self.seed.rotation.take_news() {
-            return;
+impl Handler<DoDuty> for Maintenance {
+    type Result = ();
+
+    fn handle(&mut self, DoDuty(duty): DoDuty, context: &mut Self::Context) {
+        match duty {
+            Duty::SharedKey => self.look_for_dropfile(context),
+            Duty::Subscribers => self.look_at_subscribers(context),
+            Duty::Presence => self.tell_presence(context),
+            Duty::JobExpiry => self.expire_jobs(),
+            Duty::JobFiles => self.clean_job_files(),
+            Duty::Remotes => _ = self.seed.remotes.try_send(FetchRemotes),
+            Duty::FormerMinions
+            | Duty::MinionData
+            | Duty::Tokens
+            | Duty::FileLists
+            | Duty::FileEvents
+            | Duty::KeyCache
+            | Duty::OpenFiles => {
+                let _ = self.seed.upkeep.try_send(LookOver(Look::Only(duty)));
+            }
         }
-        let event = self.event(Tag::key_rotated(), [("rotate_aes_key", Value::Bool(true))]);
-        self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
-        if services.config.ping_on_rotate {
-            self.ping_everybody(context);
+    }
+}
+
+/// The time between two rounds.
+pub(crate) fn round(services: &Services) -> Duration {
+    services.config.loop_interval.max(Duration::from_secs(1))
+}
+
+impl Maintenance {
+    /// Says which of the duties that are begun here there are.
+    fn expect(&self, round: Duration, often: Duration) {
+        let seed = &self.seed;
+        seed.duties.expect(Duty::SharedKey, often);
+        seed.duties.expect(Duty::Subscribers, often);
+        seed.duties.expect(Duty::Presence, round);
+        seed.duties.expect(Duty::JobExpiry, round);
+        seed.duties.expect(Duty::Remotes, round);
+        if seed.mirror.is_some() && seed.services.config.keep_jobs.is_some() {
+            seed.duties.expect(Duty::JobFiles, round);
         }
     }
 
-    /// Minions learn of a new key from the first load that they cannot read.
-    fn ping_everybody(&mut self, context: &mut Context<Self>) {
-        let jid = self.seed.services.minter.mint();
-        let publication = self.to_all(&jid, "test.ping", Vec::new());
-        let publish = Publish {
-            jid,
-            is_job: false,
-            minions: Vec::new(),
-            publication,
-        };
-        self.outbox.push(context, &self.seed.publisher, publish);
+    fn look_for_dropfile(&mut self, context: &mut Context<Self>) {
+        let services = self.seed.services.clone();
+        let rotation = self.seed.rotation.clone();
+        self.seed.duties.run(Duty::SharedKey, || {
+            if !rotation.look(&services) {
+                return Err("a new shared key is wanted and cannot be made".to_owned());
+            }
+            rotation
+                .look_at_age(&services)
+                .map_err(|error| reason(&error))
+        });
+        if !self.seed.rotation.take_news() {
+            return;
+        }
+        let told = [("rotate_aes_key", Value::Bool(true))];
+        let event = master_event(&services, Tag::key_rotated(), told);
+        self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
+        if services.config.ping_on_rotate
+            && let Some(start) = rotation_ping(&services)
+        {
+            let start = Box::new(start);
+            // Nobody waits for it.
+            let (answer, _) = Answer::inside();
+            let begin = BeginJob { start, answer };
+            self.outbox.push(context, &self.seed.begin_job, begin);
+        }
     }
 
     /// A load for every minion that gets it.
@@ -162,30 +208,18 @@ impl Maintenance {
         }
     }
 
-    fn event<const N: usize>(&self, tag: Tag, told: [(&str, Value); N]) -> Event {
-        let services = &self.seed.services;
-        let now = stamp(services.config.salt_compat, services.clock.unix_micros());
-        let stamped = [("_stamp", Value::from(now.as_str()))];
-        let entries = told.into_iter().chain(stamped);
-        let entries = entries.map(|(name, value)| (Value::from(name), value));
-        Event {
-            tag,
-            data: Packed::new(encode(&Value::Map(entries.collect()), Dialect::Bin)),
-        }
-    }
-
     /// Ends the connections of minions whose keys went, and asks others who they are.
     fn look_at_subscribers(&mut self, context: &mut Context<Self>) {
         let services = self.seed.services.clone();
-        match services.pki.accepted() {
-            Ok(accepted) => {
-                for connection in self.seed.presence.accept(&accepted) {
-                    self.seed.subscribers.dismiss(connection);
-                    tracing::info!(connection, "a subscriber has no accepted key any more");
-                }
+        let seed = &self.seed;
+        seed.duties.run(Duty::Subscribers, || {
+            let accepted = services.pki.accepted().map_err(|error| reason(&error))?;
+            for connection in seed.presence.accept(&accepted) {
+                seed.subscribers.dismiss(connection);
+                tracing::info!(connection, "a subscriber has no accepted key any more");
             }
-            Err(error) => tracing::error!(%error, "the accepted minions cannot be listed"),
-        }
+            Ok(())
+        });
         if self.seed.feeds_syndics {
             return;
         }
@@ -208,9 +242,20 @@ impl Maintenance {
 
     /// Who is present, and who has come and gone (`handle_presence` in `salt/master.py`).
     fn tell_presence(&mut self, context: &mut Context<Self>) {
-        if !self.seed.services.config.presence_events {
-            return;
+        let mut events = Vec::new();
+        self.seed.duties.run(Duty::Presence, || {
+            if self.seed.services.config.presence_events {
+                events = self.presence_events();
+            }
+            self.seed.presence.remember();
+            Ok(())
+        });
+        if !events.is_empty() {
+            self.outbox.push(context, &self.seed.bus, Fire(events));
         }
+    }
+
+    fn presence_events(&self) -> Vec<Event> {
         let ids = |minions: &[MinionId]| {
             let ids = minions.iter().map(|minion| Value::from(minion.as_str()));
             Value::Array(ids.collect())
@@ -219,13 +264,22 @@ impl Maintenance {
         let mut events = Vec::new();
         if !(change.new.is_empty() && change.lost.is_empty()) {
             let told = [("new", ids(&change.new)), ("lost", ids(&change.lost))];
-            events.push(self.event(Tag::presence_change(), told));
+            events.push(master_event(
+                &self.seed.services,
+                Tag::presence_change(),
+                told,
+            ));
         }
         let told = [("present", ids(&change.present))];
-        events.push(self.event(Tag::presence_present(), told));
-        self.outbox.push(context, &self.seed.bus, Fire(events));
+        events.push(master_event(
+            &self.seed.services,
+            Tag::presence_present(),
+            told,
+        ));
+        events
     }
 
+    /// What finds no room now is done in the next round.
     fn expire_jobs(&self) {
         let services = &self.seed.services;
         let before = |age: Duration| {
@@ -234,7 +288,6 @@ impl Maintenance {
         };
         let keep = services.config.keep_jobs;
         let wait = keep.map_or(LONGEST_WAIT, |keep| keep.min(LONGEST_WAIT));
-        // What finds no room now is done in the next round.
         let _ = self.seed.tracker.try_send(CloseOlderThan(before(wait)));
         let bound = |number: usize| (number > 0).then_some(number as u64);
         let _ = self.seed.store.try_send(ExpireJobs(Retention {
@@ -242,7 +295,12 @@ impl Maintenance {
             most_jobs: bound(services.config.saltern_keep_jobs_count),
             most_bytes: bound(services.config.saltern_keep_jobs_size),
         }));
-        if let Some(mirror) = &self.seed.mirror {
+    }
+
+    fn clean_job_files(&self) {
+        if self.seed.services.config.keep_jobs.is_some()
+            && let Some(mirror) = &self.seed.mirror
+        {
             let _ = mirror.try_send(CleanJobFiles);
         }
     }

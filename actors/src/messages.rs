@@ -14,6 +14,7 @@ use saltern_wire::port::Incoming;
 
 use crate::answer::Answer;
 use crate::bus::Newcomer;
+use crate::duties::Duty;
 use crate::window::Ticket;
 
 // ---- to ReqRouter ---------------------------------------------------------------------------
@@ -38,14 +39,14 @@ pub struct Work {
     /// The request.
     pub request: Incoming,
     /// What is to become of it.
-    pub duty: Duty,
+    pub treatment: Treatment,
     /// Its place in the worker's window.
     pub ticket: Ticket,
 }
 
 /// See [`Work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
+pub enum Treatment {
     /// Do what it asks for.
     Handle,
     /// Tell its sender, an authenticating minion, to come again later.
@@ -72,8 +73,8 @@ pub struct JobOver(pub Jid);
 
 // ---- to JobTracker --------------------------------------------------------------------------
 
-/// A job begins. From MWorker, and the parts of batches from Batches; the answer goes to the client
-/// that asked for the job, or to Batches.
+/// A job begins. From MWorker, the parts of batches from Batches, and the ping after a rotation from
+/// Maintenance; the answer goes to the client that asked for the job, or to Batches.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct BeginJob {
@@ -349,16 +350,32 @@ pub struct RemoveJobFiles(pub Vec<Jid>);
 #[rtype(result = "()")]
 pub struct FetchRemotes;
 
+// ---- to Maintenance -------------------------------------------------------------------------
+
+/// Do a duty before its time. From the control socket.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct DoDuty(pub Duty);
+
 // ---- to Upkeep ------------------------------------------------------------------------------
 
 /// Look over what lies on disk and is kept in memory too. From Maintenance.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct LookOver;
+pub struct LookOver(pub Look);
+
+/// See [`LookOver`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// At everything that is due.
+    Due,
+    /// Only this, due or not.
+    Only(Duty),
+}
 
 // ---- to Publisher ---------------------------------------------------------------------------
 
-/// Number, encrypt, sign and send a load. From JobStore, JobTracker and Maintenance.
+/// Number, encrypt, sign and send a load. From JobStore and JobTracker.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Publish {

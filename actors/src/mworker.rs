@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::answer::Answer;
 use crate::carry_out::Sinks;
 use crate::doors;
-use crate::messages::{Duty, Work};
+use crate::messages::{Treatment, Work};
 use crate::send::{Outbox, Sends};
 
 /// What a worker is built from.
@@ -87,7 +87,7 @@ impl Handler<Work> for MWorker {
     fn handle(&mut self, work: Work, context: &mut Self::Context) {
         let Work {
             request,
-            duty,
+            treatment,
             ticket,
         } = work;
         let began = Instant::now();
@@ -96,9 +96,9 @@ impl Handler<Work> for MWorker {
             address: request.peer.address.ip(),
             publish_port: doors::publish_port(&services.config, request.reply.transport()),
         };
-        let handled = match duty {
-            Duty::Handle => saltern_requests::handle(request.payload, origin, services),
-            Duty::TellToComeAgain => saltern_requests::come_again(request.payload, services),
+        let handled = match treatment {
+            Treatment::Handle => saltern_requests::handle(request.payload, origin, services),
+            Treatment::TellToComeAgain => saltern_requests::come_again(request.payload, services),
         };
         if handled.minion.is_some() {
             request.reply.authenticated();

@@ -5,19 +5,30 @@
 //! as git may wait, and neither the other remotes nor the end of the master shall wait for that.
 //! At most [`THREADS`] run at once; the others wait in turn, each remote once. Requests are served
 //! from what was fetched before. At the end of the actor what still runs is ended.
+//!
+//! When all remotes of the file server that were due together have been fetched, the bus is told of
+//! it (`fileserver_events`), whether or not anything is different (`update` in
+//! `salt/utils/gitfs.py`).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::thread;
 
-use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseActFuture, WrapFuture};
+use actix::{
+    Actor, Addr, AsyncContext, Context, Handler, Message, Recipient, ResponseActFuture, WrapFuture,
+};
 use saltern_base::metrics::{HistogramVec, Registry, SECONDS, histogram_vec};
-use saltern_requests::{Cancel, Fetch, Services};
+use saltern_model::Tag;
+use saltern_requests::{Cancel, Fetch, Fetched, Services, master_event};
 use saltern_supervise::Child;
+use saltern_wire::msgpack::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::messages::FetchRemotes;
+use crate::duties::{Duties, Duty, Running};
+use crate::messages::{FetchRemotes, Fire};
+use crate::send::{Outbox, Sends};
+use crate::upkeep::file_events;
 
 /// How many remotes are fetched at once.
 const THREADS: usize = 4;
@@ -26,6 +37,8 @@ const THREADS: usize = 4;
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
+    pub(crate) duties: Arc<Duties>,
+    pub(crate) bus: Recipient<Fire>,
     pub(crate) metrics: RemotesMetrics,
 }
 
@@ -48,7 +61,14 @@ impl RemotesMetrics {
 /// See the module.
 pub(crate) struct Remotes {
     seed: Seed,
+    outbox: Outbox,
     waiting: VecDeque<Due>,
+    /// What was due together, until all of it is fetched; by number. No more than there are
+    /// remotes, for each is in one of them at a time.
+    rounds: HashMap<u64, Round>,
+    last_round: u64,
+    /// What the last round ended with.
+    last_failure: Option<String>,
     /// How many threads there are.
     running: usize,
     /// Ends them; `None` if the system has no pipe for it, or when the master stops.
@@ -59,8 +79,42 @@ pub(crate) struct Remotes {
 
 /// A fetch that waits for a thread.
 struct Due {
-    what: &'static str,
+    purpose: Purpose,
+    round: u64,
     fetch: Fetch,
+}
+
+/// What a remote is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Files,
+    Pillar,
+}
+
+impl Purpose {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Pillar => "pillar",
+        }
+    }
+}
+
+/// Remotes that were due together.
+struct Round {
+    running: Running,
+    /// How many are not fetched yet.
+    left: usize,
+    failed: usize,
+    /// Of the file server: how many are not fetched yet, and whether anything is different.
+    files_left: usize,
+    files_changed: bool,
+}
+
+impl Sends for Remotes {
+    fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
 }
 
 impl Child for Remotes {
@@ -75,7 +129,11 @@ impl Child for Remotes {
         });
         Self {
             seed: seed.clone(),
+            outbox: Outbox::default(),
             waiting: VecDeque::new(),
+            rounds: HashMap::new(),
+            last_round: 0,
+            last_failure: None,
             running: 0,
             cancel: cancel.ok().map(Arc::new),
             idle: Arc::default(),
@@ -117,17 +175,33 @@ impl Handler<FetchRemotes> for Remotes {
             return;
         }
         let services = &self.seed.services;
-        let files = services.files.due_remotes().into_iter();
-        let pillars = services.pillars.due_remotes().into_iter();
-        let files = files.map(|fetch| Due {
-            what: "files",
+        let files = services.files.due_remotes();
+        let pillars = services.pillars.due_remotes();
+        let running = self.seed.duties.begin(Duty::Remotes);
+        let left = files.len() + pillars.len();
+        if left == 0 {
+            // A remote that failed has not been tried again.
+            running.ended(self.last_failure.clone().map_or(Ok(()), Err));
+            return;
+        }
+        self.last_round += 1;
+        let round = Round {
+            running,
+            left,
+            failed: 0,
+            files_left: files.len(),
+            files_changed: false,
+        };
+        self.rounds.insert(self.last_round, round);
+        let files = files.into_iter().map(|fetch| (Purpose::Files, fetch));
+        let pillars = pillars.into_iter().map(|fetch| (Purpose::Pillar, fetch));
+        let round = self.last_round;
+        let due = files.chain(pillars).map(|(purpose, fetch)| Due {
+            purpose,
+            round,
             fetch,
         });
-        self.waiting.extend(files);
-        self.waiting.extend(pillars.map(|fetch| Due {
-            what: "pillar",
-            fetch,
-        }));
+        self.waiting.extend(due);
         self.start_waiting(&context.address());
     }
 }
@@ -135,13 +209,18 @@ impl Handler<FetchRemotes> for Remotes {
 /// A thread has ended.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct ThreadEnded;
+struct ThreadEnded {
+    purpose: Purpose,
+    round: u64,
+    fetched: Fetched,
+}
 
 impl Handler<ThreadEnded> for Remotes {
     type Result = ();
 
-    fn handle(&mut self, _: ThreadEnded, context: &mut Self::Context) {
+    fn handle(&mut self, ended: ThreadEnded, context: &mut Self::Context) {
         self.running = self.running.saturating_sub(1);
+        self.count(&ended, context);
         self.start_waiting(&context.address());
         if self.running == 0 {
             self.idle.notify_one();
@@ -150,16 +229,55 @@ impl Handler<ThreadEnded> for Remotes {
 }
 
 /// Tells the actor of the end of a thread, also if that panics.
-struct TellsEnd(Addr<Remotes>);
+struct TellsEnd {
+    to: Addr<Remotes>,
+    purpose: Purpose,
+    round: u64,
+    fetched: Fetched,
+}
 
 impl Drop for TellsEnd {
     fn drop(&mut self) {
         // Bounded: each thread sends one, and there are only so many.
-        self.0.do_send(ThreadEnded);
+        self.to.do_send(ThreadEnded {
+            purpose: self.purpose,
+            round: self.round,
+            fetched: self.fetched,
+        });
     }
 }
 
 impl Remotes {
+    /// One of a round is fetched. What was begun by the actor before this one is in no round.
+    fn count(&mut self, ended: &ThreadEnded, context: &mut Context<Self>) {
+        let Some(round) = self.rounds.get_mut(&ended.round) else {
+            return;
+        };
+        round.left = round.left.saturating_sub(1);
+        round.failed += usize::from(ended.fetched == Fetched::Failed);
+        if ended.purpose == Purpose::Files {
+            round.files_left = round.files_left.saturating_sub(1);
+            round.files_changed |= ended.fetched.is_change();
+        }
+        let files_are_done = ended.purpose == Purpose::Files && round.files_left == 0;
+        let (changed, failed, is_over) = (round.files_changed, round.failed, round.left == 0);
+        if is_over && let Some(round) = self.rounds.remove(&ended.round) {
+            self.last_failure = (failed > 0)
+                .then(|| format!("remotes that cannot be fetched: {failed}; the log says why"));
+            round
+                .running
+                .ended(self.last_failure.clone().map_or(Ok(()), Err));
+        }
+        if files_are_done && file_events::are_wanted(&self.seed.services.config) {
+            let told = [
+                ("changed", Value::Bool(changed)),
+                ("backend", Value::from("gitfs")),
+            ];
+            let event = master_event(&self.seed.services, Tag::file_update("gitfs"), told);
+            self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
+        }
+    }
+
     fn give_up(&mut self) {
         self.waiting.clear();
         if let Some(cancel) = self.cancel.take() {
@@ -172,15 +290,23 @@ impl Remotes {
         while self.running < THREADS
             && let Some(due) = self.waiting.pop_front()
         {
-            let (end, cancel) = (TellsEnd(address.clone()), Arc::clone(cancel));
+            let cancel = Arc::clone(cancel);
+            let end = TellsEnd {
+                to: address.clone(),
+                purpose: due.purpose,
+                round: due.round,
+                // Until it is known better: also where no thread can be had, or it panics.
+                fetched: Fetched::Failed,
+            };
             let metrics = self.seed.metrics.clone();
             // Also where no thread can be had: then the message comes at once.
             self.running += 1;
             let started = thread::Builder::new()
                 .name("fetch".to_owned())
                 .spawn(move || {
-                    let _end = end;
-                    fetch(due, &cancel, &metrics);
+                    // The whole of it: it tells when it is dropped.
+                    let mut end = end;
+                    end.fetched = fetch(due, &cancel, &metrics);
                 });
             if let Err(error) = started {
                 tracing::error!(%error, "no thread for fetching a git remote");
@@ -189,12 +315,14 @@ impl Remotes {
     }
 }
 
-fn fetch(due: Due, cancel: &Cancel, metrics: &RemotesMetrics) {
-    let what = due.what;
+fn fetch(due: Due, cancel: &Cancel, metrics: &RemotesMetrics) -> Fetched {
+    let what = due.purpose.label();
     let began = Instant::now();
-    if due.fetch.run(Some(cancel)) {
+    let fetched = due.fetch.run(Some(cancel));
+    if fetched.is_change() {
         tracing::info!(what, "a git remote brought something new");
     }
     let took = began.elapsed().as_secs_f64();
     metrics.0.with_label_values(&[what]).observe(took);
+    fetched
 }

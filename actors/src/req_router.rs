@@ -22,7 +22,7 @@ use saltern_wire::port::{Incoming, ReqListener, RequestSink};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::auth_queue::{AuthMetrics, AuthQueue};
-use crate::messages::{Accept, Duty, PlaceFree, Work};
+use crate::messages::{Accept, PlaceFree, Treatment, Work};
 use crate::window::{Ticket, Windows};
 
 /// What a router is built from.
@@ -137,9 +137,11 @@ impl Queue {
         self.tell_length();
     }
 
-    fn pop(&mut self) -> Option<(Incoming, Duty)> {
+    fn pop(&mut self) -> Option<(Incoming, Treatment)> {
         let next = match &mut self.waiting {
-            Waiting::InOrder(waiting, _) => waiting.pop_front().map(|first| (first, Duty::Handle)),
+            Waiting::InOrder(waiting, _) => {
+                waiting.pop_front().map(|first| (first, Treatment::Handle))
+            }
             Waiting::ByAddress(waiting) => waiting.pop(),
         };
         self.tell_length();
@@ -262,7 +264,7 @@ impl Handler<Accept> for ReqRouter {
         };
         queue.metrics.requests.inc();
         if nobody_waits && let Some(place) = self.seed.windows.take(class) {
-            self.hand_over((request, Duty::Handle), place);
+            self.hand_over((request, Treatment::Handle), place);
             return;
         }
         queue.push(request);
@@ -316,7 +318,7 @@ impl ReqRouter {
         false
     }
 
-    fn hand_over(&self, (request, duty): (Incoming, Duty), ticket: Ticket) {
+    fn hand_over(&self, (request, treatment): (Incoming, Treatment), ticket: Ticket) {
         let Some(worker) = self.seed.workers.get(ticket.worker()) else {
             return;
         };
@@ -324,7 +326,7 @@ impl ReqRouter {
         // ended for good; the request is then answered by being dropped.
         let work = Work {
             request,
-            duty,
+            treatment,
             ticket,
         };
         if worker.try_send(work).is_err() {

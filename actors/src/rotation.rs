@@ -1,4 +1,8 @@
-//! The rotation of the shared key that a dropfile asks for.
+//! The rotation of the shared key: when a dropfile asks for it and, with 3006, when the key is
+//! older than `publish_session`.
+//!
+//! The later versions rotate by age only in clusters (`handle_key_rotate` in `salt/master.py`).
+//! Stock's key is as old as its process; ours outlives that, and so does its age.
 //!
 //! Stock's `salt-key` deletes or rejects a key and drops the file; the minion that is shut out still
 //! has the shared key. So the publisher looks before each load that it seals, and sends nothing
@@ -11,7 +15,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use saltern_model::Compat;
 use saltern_requests::Services;
+use saltern_store::StoreError;
 use saltern_store::dropfile::{self, Dropfile};
 
 /// Shared by those who look.
@@ -60,6 +66,28 @@ impl Rotation {
             }
         }
         !state.is_owed
+    }
+
+    /// Makes a new shared key if this one has had its time. One that cannot be made leaves the
+    /// present one in use: nobody is shut out by age.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn look_at_age(&self, services: &Services) -> Result<(), StoreError> {
+        let config = &services.config;
+        let longest = config.publish_session;
+        if config.salt_compat != Compat::V3006 || longest.is_zero() {
+            return Ok(());
+        }
+        let mut state = self.0.lock();
+        let created = services.shared.current().created;
+        let age = services.clock.unix().saturating_sub(created);
+        if u64::try_from(age).unwrap_or(0) >= longest.as_secs() {
+            services.shared.rotate()?;
+            (state.is_owed, state.is_news) = (false, true);
+            tracing::info!("the shared key was rotated, as publish_session asks");
+        }
+        Ok(())
     }
 
     /// Whether there was a rotation since this was asked last.

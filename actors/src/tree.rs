@@ -56,6 +56,7 @@ use crate::carry_out::Sinks;
 use crate::control::{self, Control};
 use crate::doorkeeper::{self, Doorkeeper};
 use crate::doors::{Doors, is_set};
+use crate::duties::Duties;
 use crate::event_publisher::{self, EventPublisher};
 use crate::event_sockets::{EventSockets, Greeter, SocketError};
 use crate::job_ends::JobEnds;
@@ -160,9 +161,11 @@ impl Master {
         ));
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
+        let duties = Duties::new(parts.clock.clone(), &parts.registry);
         let control = Control {
             tree: tree.clone(),
             registry: parts.registry.clone(),
+            duties: duties.clone(),
         };
         control::serve(doors.control, control, stop.clone());
         let bridge = parts.stores.bridge.clone();
@@ -171,6 +174,7 @@ impl Master {
             config: parts.config.clone(),
             clock: parts.clock.clone(),
             registry: parts.registry.clone(),
+            duties,
             batches,
             ends: Arc::default(),
             stop: stop.clone(),
@@ -296,6 +300,7 @@ struct Plan {
     config: Arc<MasterConfig>,
     clock: Clock,
     registry: Registry,
+    duties: Arc<Duties>,
     /// What Batches hears of those who are started before it.
     batches: Arc<BatchFeed>,
     /// What the desk of the minions hears of the tracker, who is started before it.
@@ -405,6 +410,8 @@ impl Plan {
             self.on_thread("upkeep"),
             upkeep::Seed {
                 services: back.services.clone(),
+                duties: self.duties.clone(),
+                bus: back.bus.clone().recipient(),
                 metrics: UpkeepMetrics::new(&self.registry),
             },
             0,
@@ -413,6 +420,8 @@ impl Plan {
             self.on_thread("remotes"),
             remotes::Seed {
                 services: back.services.clone(),
+                duties: self.duties.clone(),
+                bus: back.bus.clone().recipient(),
                 metrics: RemotesMetrics::new(&self.registry),
             },
             0,
@@ -421,9 +430,10 @@ impl Plan {
         let _: Addr<Maintenance> = self.root.start_child(
             ChildSpec::permanent(),
             maintenance::Seed {
+                duties: self.duties.clone(),
                 services: back.services,
                 bus: back.bus.recipient(),
-                publisher: back.publisher.clone().recipient(),
+                begin_job: back.tracker.clone().recipient(),
                 questions: back.publisher.recipient(),
                 subscribers,
                 feeds_syndics: is_set(&self.config, "order_masters"),
@@ -500,6 +510,7 @@ impl Plan {
                 mirror: Arc::new(Mutex::new(mirror)),
                 keep: self.config.keep_jobs,
                 clock: self.clock.clone(),
+                duties: self.duties.clone(),
                 store_writes: store_metrics.writes.clone(),
                 metrics: job_mirror::MirrorMetrics::new(&self.registry),
             };
@@ -526,6 +537,7 @@ impl Plan {
             disk_low: self.config.saltern_disk_low as u64,
             compat: self.config.salt_compat,
             clock: self.clock.clone(),
+            duties: self.duties.clone(),
             metrics: store_metrics,
         };
         let store: Addr<JobStore> = self.root.start_child(self.on_thread("jobs"), seed, 0);

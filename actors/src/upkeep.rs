@@ -1,7 +1,8 @@
 //! Looks over what lies on disk and is kept in memory too: cached minion data, lists of files, keys.
-//! Tokens that have expired are removed on the way.
+//! Tokens that have expired are removed on the way, and what other programs want to be told of is
+//! told: changed files, the list of keys, the limit of open files.
 //!
-//! Other programs change all three (`salt-key`, `salt-run cache.clear_*`, whoever edits states),
+//! Other programs change all of these (`salt-key`, `salt-run cache.clear_*`, whoever edits states),
 //! and a look at everything costs a `stat` for each file. That is done here, on a thread of low
 //! priority, once each round of maintenance, so that no request has to. Requests notice most changes
 //! themselves; what is found here is what nobody asked for.
@@ -9,21 +10,24 @@
 //! A minion whose key has vanished is forgotten, as stock's `salt-key` does it; 3008's leaves the
 //! mine behind, which the next owner of the name would answer with. See `former`.
 
+pub(crate) mod file_events;
 mod former;
+mod open_files;
 
 use std::sync::Arc;
 
-use actix::{Actor, AsyncContext, Context, Handler};
-use saltern_base::metrics::{
-    HistogramVec, IntCounter, IntGauge, Registry, SECONDS, counter, gauge, histogram_vec,
-};
+use actix::{Actor, AsyncContext, Context, Handler, Recipient};
+use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_requests::Services;
 use saltern_supervise::Child;
-use tokio::time::Instant;
 
-use crate::messages::LookOver;
+use crate::duties::{Duties, Duty, reason};
+use crate::maintenance::round;
+use crate::messages::{Fire, Look, LookOver};
 use crate::priority::give_way;
+use file_events::FileEvents;
 use former::Former;
+use open_files::OpenFiles;
 
 /// Behind everything else: nobody waits for it.
 const NICENESS: i32 = 10;
@@ -32,29 +36,24 @@ const NICENESS: i32 = 10;
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
+    pub(crate) duties: Arc<Duties>,
+    pub(crate) bus: Recipient<Fire>,
     pub(crate) metrics: UpkeepMetrics,
 }
 
 /// What upkeep measures.
 #[derive(Clone)]
 pub(crate) struct UpkeepMetrics {
-    taking: HistogramVec,
     changed: IntCounter,
     known: IntGauge,
     forgotten: IntCounter,
-    failed: IntCounter,
+    /// The soft limit.
+    open_files: IntGauge,
 }
 
 impl UpkeepMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
-            taking: histogram_vec(
-                registry,
-                "saltern_upkeep_seconds",
-                "Time of one look over the disk, by what was looked at.",
-                &["what"],
-                SECONDS,
-            ),
             changed: counter(
                 registry,
                 "saltern_minion_data_changed_outside_total",
@@ -70,10 +69,10 @@ impl UpkeepMetrics {
                 "saltern_minions_forgotten_total",
                 "Minions whose data was removed because their key was gone.",
             ),
-            failed: counter(
+            open_files: gauge(
                 registry,
-                "saltern_upkeep_failures_total",
-                "Looks over the disk that failed; the log says why.",
+                "saltern_open_files_limit",
+                "How many files the master may have open.",
             ),
         }
     }
@@ -83,6 +82,8 @@ impl UpkeepMetrics {
 pub(crate) struct Upkeep {
     seed: Seed,
     former: Former,
+    file_events: Option<FileEvents>,
+    open_files: OpenFiles,
 }
 
 impl Child for Upkeep {
@@ -95,6 +96,8 @@ impl Child for Upkeep {
         Self {
             seed: seed.clone(),
             former: Former::default(),
+            file_events: FileEvents::of_site(&seed.services),
+            open_files: OpenFiles::default(),
         }
     }
 }
@@ -104,69 +107,140 @@ impl Actor for Upkeep {
 
     fn started(&mut self, context: &mut Self::Context) {
         give_way(NICENESS);
+        self.expect();
         // So that the first target after a start finds everything read.
-        context.notify(LookOver);
+        context.notify(LookOver(Look::Due));
     }
 }
 
 impl Handler<LookOver> for Upkeep {
     type Result = ();
 
-    fn handle(&mut self, _: LookOver, _: &mut Self::Context) {
-        self.timed("keys", Self::forget_former_minions);
-        self.timed("minion_data", |upkeep| upkeep.look_over_minion_data());
-        self.timed("tokens", |upkeep| {
-            if let Err(error) = upkeep.seed.services.tokens.sweep() {
-                upkeep.seed.metrics.failed.inc();
-                tracing::error!(%error, "the tokens cannot be listed");
-            }
-        });
-        self.timed("files", |upkeep| {
-            let files = &upkeep.seed.services.files;
-            if let Err(error) = files.refresh_lists() {
-                upkeep.seed.metrics.failed.inc();
-                tracing::error!(%error, "the files cannot be listed");
-            }
-        });
+    fn handle(&mut self, LookOver(look): LookOver, _: &mut Self::Context) {
+        let is_meant = |duty: Duty| match look {
+            Look::Due => true,
+            Look::Only(only) => only == duty,
+        };
+        if is_meant(Duty::FormerMinions) {
+            self.forget_former_minions();
+        }
+        if is_meant(Duty::MinionData) {
+            self.look_over_minion_data();
+        }
+        if is_meant(Duty::Tokens) {
+            self.simple(Duty::Tokens, |services| {
+                let swept = services.tokens.sweep();
+                swept.map(|_| ()).map_err(|error| reason(&error))
+            });
+        }
+        if is_meant(Duty::FileLists) {
+            self.simple(Duty::FileLists, |services| {
+                let listed = services.files.refresh_lists();
+                listed.map_err(|error| reason(&error))
+            });
+        }
+        if is_meant(Duty::KeyCache) && writes_key_cache(&self.seed.services) {
+            self.simple(Duty::KeyCache, |services| {
+                let written = services.pki.write_key_cache();
+                written.map(|_| ()).map_err(|error| reason(&error))
+            });
+        }
+        if is_meant(Duty::FileEvents) {
+            self.tell_file_events(look != Look::Due);
+        }
+        if is_meant(Duty::OpenFiles) {
+            self.look_at_open_files();
+        }
     }
 }
 
+/// `key_cache: sched`; no other value does anything in stock's master.
+fn writes_key_cache(services: &Services) -> bool {
+    let option = services.config.raw("key_cache");
+    option.and_then(|node| node.as_str()) == Some("sched")
+}
+
 impl Upkeep {
-    fn timed(&mut self, what: &str, duty: impl FnOnce(&mut Self)) {
-        let began = Instant::now();
-        duty(self);
-        let taking = &self.seed.metrics.taking;
-        let took = began.elapsed().as_secs_f64();
-        taking.with_label_values(&[what]).observe(took);
+    /// Says which of the duties that are done here there are.
+    fn expect(&self) {
+        let duties = &self.seed.duties;
+        let round = round(&self.seed.services);
+        for duty in [
+            Duty::FormerMinions,
+            Duty::MinionData,
+            Duty::Tokens,
+            Duty::FileLists,
+            Duty::OpenFiles,
+        ] {
+            duties.expect(duty, round);
+        }
+        if writes_key_cache(&self.seed.services) {
+            duties.expect(Duty::KeyCache, round);
+        }
+        if let Some(events) = &self.file_events {
+            duties.expect(Duty::FileEvents, events.interval().max(round));
+        }
+    }
+
+    fn simple(&self, duty: Duty, work: impl FnOnce(&Services) -> Result<(), String>) {
+        let services = &self.seed.services;
+        self.seed.duties.run(duty, || work(services));
     }
 
     fn look_over_minion_data(&self) {
-        let (services, metrics) = (&self.seed.services, &self.seed.metrics);
-        let data = &services.minion_data;
-        match data
-            .refresh()
-            .and_then(|changed| Ok((changed, data.known()?)))
-        {
-            Ok((changed, known)) => {
-                metrics.changed.inc_by(changed as u64);
-                metrics.known.set(known.len() as i64);
-            }
-            Err(error) => {
-                metrics.failed.inc();
-                tracing::error!(%error, "the cached minion data cannot be looked over");
-            }
-        }
-        services.targeting.refresh();
+        let metrics = &self.seed.metrics;
+        self.simple(Duty::MinionData, |services| {
+            let data = &services.minion_data;
+            let looked = data.refresh();
+            let looked = looked.and_then(|changed| Ok((changed, data.known()?)));
+            // Also after a failure: what could be read is read.
+            services.targeting.refresh();
+            let (changed, known) = looked.map_err(|error| reason(&error))?;
+            metrics.changed.inc_by(changed as u64);
+            metrics.known.set(known.len() as i64);
+            Ok(())
+        });
     }
 
     fn forget_former_minions(&mut self) {
-        let metrics = &self.seed.metrics;
-        match self.former.forget(&self.seed.services) {
-            Ok(forgotten) => metrics.forgotten.inc_by(forgotten as u64),
-            Err(error) => {
-                metrics.failed.inc();
-                tracing::error!(%error, "the minions without a key cannot be told");
-            }
+        let (services, metrics) = (&self.seed.services, &self.seed.metrics);
+        // Taken out, so that after a panic it begins anew.
+        let mut former = std::mem::take(&mut self.former);
+        let kept = &mut self.former;
+        self.seed.duties.run(Duty::FormerMinions, || {
+            let forgotten = former.forget(services);
+            *kept = former;
+            let forgotten = forgotten.map_err(|error| reason(&error))?;
+            metrics.forgotten.inc_by(forgotten as u64);
+            Ok(())
+        });
+    }
+
+    fn tell_file_events(&mut self, is_asked_for: bool) {
+        let Some(events) = &mut self.file_events else {
+            return;
+        };
+        if !(events.is_due() || is_asked_for) {
+            return;
         }
+        let (services, bus) = (&self.seed.services, &self.seed.bus);
+        self.seed.duties.run(Duty::FileEvents, || {
+            let event = events.look(services)?;
+            let told = event.map_or(Ok(()), |event| bus.try_send(Fire(vec![event])));
+            told.map_err(|_| "the event bus has no room".to_owned())
+        });
+    }
+
+    fn look_at_open_files(&mut self) {
+        let (services, gauge) = (&self.seed.services, &self.seed.metrics.open_files);
+        let open_files = &mut self.open_files;
+        self.seed.duties.run(Duty::OpenFiles, || {
+            let accepted = services.pki.accepted();
+            let accepted = accepted.map_err(|error| reason(&error))?.len() as u64;
+            let limit = open_files::limit();
+            gauge.set(i64::try_from(limit.soft).unwrap_or(i64::MAX));
+            open_files.look(accepted, limit, services.config.max_open_files);
+            Ok(())
+        });
     }
 }

@@ -41,14 +41,14 @@ impl Rig {
     }
 
     /// What the workers would get, from which machine; everything is answered.
-    fn serve_all(&mut self) -> Vec<(u8, Duty)> {
+    fn serve_all(&mut self) -> Vec<(u8, Treatment)> {
         std::iter::from_fn(|| self.queue.pop())
-            .map(|(request, duty)| {
+            .map(|(request, treatment)| {
                 let IpAddr::V4(address) = request.peer.address.ip() else {
                     panic!("an address of another kind");
                 };
                 request.reply.send(Bytes::from_static(b"done"));
-                (address.octets()[3], duty)
+                (address.octets()[3], treatment)
             })
             .collect()
     }
@@ -79,11 +79,11 @@ fn places_are_shared_evenly_and_some_are_told_to_come_again() {
         assert_eq!(rig.queue.len(), 9);
         let mut served: BTreeMap<u8, usize> = BTreeMap::new();
         let mut duties = Vec::new();
-        for (machine, duty) in rig.serve_all() {
-            *served.entry(machine).or_default() += usize::from(duty == Duty::Handle);
-            duties.push(duty);
+        for (machine, treatment) in rig.serve_all() {
+            *served.entry(machine).or_default() += usize::from(treatment == Treatment::Handle);
+            duties.push(treatment);
         }
-        let (handle, tell) = (Duty::Handle, Duty::TellToComeAgain);
+        let (handle, tell) = (Treatment::Handle, Treatment::TellToComeAgain);
         assert_eq!(
             duties,
             [handle, tell, handle, tell, handle, tell, handle, tell, tell]
@@ -132,7 +132,10 @@ fn who_has_gone_away_is_passed_over_and_leaves_its_place() {
             2,
             "looked for when there was no room"
         );
-        assert_eq!(rig.serve_all(), [(2, Duty::Handle), (3, Duty::Handle)]);
+        assert_eq!(
+            rig.serve_all(),
+            [(2, Treatment::Handle), (3, Treatment::Handle)]
+        );
         assert_eq!(rig.metrics.told_to_come_again.get(), 0);
     });
 }

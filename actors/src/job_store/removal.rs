@@ -7,6 +7,7 @@ use actix::{AsyncContext, Handler, Message};
 use tokio::time::Instant;
 
 use super::JobStore;
+use crate::duties::{Duty, reason};
 use crate::messages::{ExpireJobs, RemoveJobFiles};
 
 /// Rows deleted in one transaction when old jobs expire: short, because returns wait meanwhile.
@@ -25,6 +26,7 @@ impl Handler<ExpireJobs> for JobStore {
 
     fn handle(&mut self, ExpireJobs(retention): ExpireJobs, context: &mut Self::Context) {
         if self.expiring.replace(retention).is_none() {
+            self.expiry = Some(self.seed.duties.begin(Duty::JobExpiry));
             context.notify(ExpireSlice);
         }
     }
@@ -48,7 +50,7 @@ impl Handler<ExpireSlice> for JobStore {
         };
         match removed {
             Ok(None) => {
-                self.expiring = None;
+                self.expiry_ended(Ok(()));
                 self.measure();
             }
             Ok(Some(removed)) => {
@@ -65,14 +67,20 @@ impl Handler<ExpireSlice> for JobStore {
                 context.notify_later(ExpireSlice, began.elapsed());
             }
             Err(error) => {
-                tracing::error!(%error, "old jobs cannot be removed");
-                self.expiring = None;
+                self.expiry_ended(Err(reason(&error)));
             }
         }
     }
 }
 
 impl JobStore {
+    fn expiry_ended(&mut self, result: Result<(), String>) {
+        self.expiring = None;
+        if let Some(expiry) = self.expiry.take() {
+            expiry.ended(result);
+        }
+    }
+
     /// Hands on whose files are to go; `false` while the mirror has no time for it.
     fn tell_cleaner(&mut self) -> bool {
         let gone = std::mem::take(&mut self.gone);

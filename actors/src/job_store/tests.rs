@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::answer::Answer;
+use crate::duties::Duties;
 use crate::messages::{BegunJob, ExpireJobs, Report};
 use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 use crate::window::Windows;
@@ -67,6 +68,7 @@ fn rig(limits: DatabaseLimits) -> Rig {
         disk_low: LOW,
         compat: Compat::V3008,
         clock: Clock::manual(std::time::SystemTime::UNIX_EPOCH),
+        duties: Duties::new(Clock::system(), &registry),
         metrics: metrics.clone(),
     };
     let tree = tree(&registry);

@@ -12,6 +12,7 @@
 //! `files/DIFFERENCES.md` lists where answers differ from stock's; `tests/files_stock` compares the
 //! rest. Calls block for as long as the disk does; only a [`Fetch`] waits for the network.
 
+mod changes;
 mod chosen;
 mod error;
 mod found;
@@ -39,6 +40,7 @@ use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
+pub use changes::FileChanges;
 pub use chosen::Chosen;
 pub use error::FilesError;
 
@@ -247,6 +249,24 @@ impl FileServer {
             }
         }
         result
+    }
+
+    /// Whether `roots` is a backend.
+    pub fn has_roots(&self) -> bool {
+        let is_roots = |backend: &Backend| matches!(backend, Backend::Roots(_));
+        self.backends.iter().any(is_roots)
+    }
+
+    /// What is different below `file_roots` since this was last asked, also by a master before this
+    /// one; `None` if `roots` is no backend.
+    ///
+    /// # Errors
+    /// [`FilesError::TooManyEntries`], [`FilesError::TooDeep`], or the look cannot be kept.
+    pub fn changes(&self) -> Result<Option<FileChanges>, FilesError> {
+        match self.has_roots() {
+            true => changes::look(&self.options).map(Some),
+            false => Ok(None),
+        }
     }
 
     /// The fetches of git remotes whose `update_interval` has passed, to be run on threads of their

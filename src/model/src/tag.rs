@@ -129,6 +129,11 @@ impl Tag {
         Self::trusted(format!("resource/refresh/{id}"))
     }
 
+    /// `salt/fileserver/<backend>/update`: the files of a backend were looked at.
+    pub fn file_update(backend: &'static str) -> Self {
+        Self::trusted(format!("salt/fileserver/{backend}/update"))
+    }
+
     /// `salt/presence/present`: who is connected.
     pub fn presence_present() -> Self {
         Self::trusted("salt/presence/present".to_owned())

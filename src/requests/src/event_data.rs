@@ -28,6 +28,15 @@ pub(crate) fn event(services: &Services, tag: Tag, data: Fields) -> Event {
     }
 }
 
+/// An event that the master itself has to tell.
+pub fn master_event<const N: usize>(
+    services: &Services,
+    tag: Tag,
+    told: [(&str, Value); N],
+) -> Event {
+    event(services, tag, fields(told))
+}
+
 /// An event whose data is a load that came over the wire, every value in the bytes that came.
 pub(crate) fn event_of_load(services: &Services, tag: Tag, load: &mut MapView) -> Event {
     event_and_load(services, tag, load).0

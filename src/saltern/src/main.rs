@@ -47,6 +47,8 @@ enum Command {
     PamCheck,
     /// Print the metrics of the running master in Prometheus' text format.
     Metrics(ConfigArgument),
+    /// What the running master does by itself every now and then.
+    Duty(commands::duty::Arguments),
     /// Look into the running master, or (test builds) break it.
     Debug(commands::debug::Arguments),
 }
@@ -89,6 +91,7 @@ fn main() -> Exit {
         Command::BenchStore(arguments) => commands::bench_store::run(&arguments),
         Command::PamCheck => commands::pam_check::run(),
         Command::Metrics(config) => commands::debug::metrics(&config),
+        Command::Duty(arguments) => commands::duty::run(&arguments),
         Command::Debug(arguments) => commands::debug::run(&arguments),
     }
 }

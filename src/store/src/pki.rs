@@ -8,6 +8,7 @@
 //! `salt/daemons/masterapi.py` (`AutoKey`).
 
 mod accepted;
+mod key_cache;
 
 use std::fs;
 use std::io;

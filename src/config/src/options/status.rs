@@ -115,9 +115,9 @@ pub(super) const HONOURED: &[&str] = &[
     "pillarenv", "renderer", "renderer_blacklist", "renderer_whitelist", "saltenv", "state_top",
     // Files.
     "file_buffer_size", "file_ignore_glob", "file_ignore_regex", "file_recv", "file_recv_max_size",
-    "file_roots", "fileserver_backend", "fileserver_followsymlinks", "fileserver_ignoresymlinks",
-    "fileserver_list_cache_time", "minionfs_blacklist", "minionfs_env", "minionfs_mountpoint",
-    "minionfs_whitelist",
+    "file_roots", "fileserver_backend", "fileserver_events", "fileserver_followsymlinks",
+    "fileserver_ignoresymlinks", "fileserver_list_cache_time", "minionfs_blacklist", "minionfs_env", "minionfs_mountpoint",
+    "minionfs_whitelist", "roots_update_interval",
     // Remotes.
     "git_pillar_base", "git_pillar_branch", "git_pillar_depth", "git_pillar_env",
     "git_pillar_fallback", "git_pillar_includes", "git_pillar_insecure_auth", "git_pillar_password",
@@ -131,7 +131,7 @@ pub(super) const HONOURED: &[&str] = &[
     // Keys and authentication.
     "auto_accept", "autoreject_file", "autosign_file",
     "autosign_grains_dir", "autosign_timeout", "drop_messages_signature_fail", "hash_type",
-    "key_pass", "keysize", "master_pubkey_signature", "master_sign_key_name",
+    "key_cache", "key_pass", "keysize", "master_pubkey_signature", "master_sign_key_name",
     "master_sign_pubkey", "master_use_pubkey_signature", "max_minions", "minimum_auth_version",
     "open_mode", "permissive_pki_access", "ping_on_rotate", "publish_session",
     "publish_signing_algorithm", "request_server_ttl",
@@ -240,6 +240,10 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
         "git_pillar_verify_config",
         "the remotes are always checked at the start",
     ),
+    (
+        "fileserver_interval",
+        "nothing has to be started anew every now and then",
+    ),
     ("event_publisher_niceness", NICENESS),
     ("event_return_niceness", NICENESS),
     ("fileserver_update_niceness", NICENESS),
@@ -251,13 +255,13 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
         "ipc_write_buffer",
         "the queue of each listener has its own bound",
     ),
-    (
-        "key_cache",
-        "the accepted keys are always in memory and follow the directory",
-    ),
     ("key_logfile", "salt-key writes that file itself"),
     ("lock_saltenv", MINION),
     ("log_fmt_minion_id", "stock's master does not use it"),
+    (
+        "maintenance_interval",
+        "nothing has to be started anew every now and then",
+    ),
     ("maintenance_niceness", NICENESS),
     ("master_async_mworker", POOLS),
     ("master_mworker_max_inflight", POOLS),
@@ -276,6 +280,10 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     (
         "memcache_max_items",
         "stored data is cached by its own rules here",
+    ),
+    (
+        "minionfs_update_interval",
+        "what minions push is served at once; there is nothing to update",
     ),
     ("mworker_niceness", NICENESS),
     ("mworker_queue_niceness", NICENESS),
@@ -342,9 +350,8 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
 #[rustfmt::skip]
 pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
     (NotYet::Files, &[
-        "file_client", "fileserver_events", "fileserver_ftp_timeout", "fileserver_interval",
-        "fileserver_verify_config", "minionfs_update_interval", "roots_update_interval",
-        "salt_cp_chunk_size", "master_roots", "maintenance_interval",
+        "file_client", "fileserver_ftp_timeout", "fileserver_verify_config", "salt_cp_chunk_size",
+        "master_roots",
     ]),
     (NotYet::Pillar, &[
         "gpg_cache", "gpg_cache_backend", "gpg_cache_ttl", "pass_dir", "pass_gnupghome",

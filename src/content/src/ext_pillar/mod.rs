@@ -194,7 +194,7 @@ impl ExtPillars {
                 && url.is_none_or(|url| url == remote.url);
             if is_meant {
                 let fetch = Fetch::now(remote.clone);
-                let changed = fetch.is_some_and(|fetch| fetch.run(None));
+                let changed = fetch.is_some_and(|fetch| fetch.run(None).is_change());
                 fetched.push((remote.id.to_owned(), changed));
             }
         }

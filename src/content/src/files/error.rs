@@ -6,6 +6,8 @@
 
 use std::io;
 
+use saltern_store::StoreError;
+
 use crate::git::GitError;
 
 /// Why the file server cannot be made, or cannot answer.
@@ -47,6 +49,9 @@ pub enum FilesError {
     /// A git remote cannot be used or read.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// What is kept of the last look at the files cannot be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// An environment holds directories nested deeper than the walk goes.
     #[error("environment \"{saltenv}\" has directories nested deeper than {limit}")]
     TooDeep {

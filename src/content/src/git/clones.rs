@@ -56,7 +56,8 @@ impl Clones {
     /// Fetches every clone whose time has come, one after the other. Says whether anything is
     /// different.
     pub(crate) fn refresh(&self) -> bool {
-        let fetched = self.due().into_iter().map(|fetch| fetch.run(None));
+        let fetched = self.due().into_iter();
+        let fetched = fetched.map(|fetch| fetch.run(None).is_change());
         fetched.fold(false, |changed, different| changed | different)
     }
 }

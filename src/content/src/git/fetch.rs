@@ -49,6 +49,24 @@ impl Schedule {
     }
 }
 
+/// What came of a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// Something is different now.
+    Changed,
+    /// Nothing is, also when the fetch was ended before it was done.
+    Same,
+    /// The remote cannot be fetched.
+    Failed,
+}
+
+impl Fetched {
+    /// Whether anything is different now.
+    pub fn is_change(self) -> bool {
+        self == Self::Changed
+    }
+}
+
 /// A fetch that is due. Dropped without being run it is due again.
 pub struct Fetch {
     clone: Arc<Clone>,
@@ -75,23 +93,24 @@ impl Fetch {
     }
 
     /// Fetches, unless `cancel` ends that; blocks for as long as the remote takes, within bounds.
-    /// A failure is told in the log. Says whether anything is different now.
+    /// A failure is told in the log.
     #[must_use]
-    pub fn run(self, cancel: Option<&Cancel>) -> bool {
+    pub fn run(self, cancel: Option<&Cancel>) -> Fetched {
         self.clone.schedule().last = Some(Instant::now());
         let result = refresh(&self.clone, cancel);
         if result.is_err() {
             self.clone.schedule().last = Some(Instant::now());
         }
         match result {
-            Ok(changed) => changed,
+            Ok(true) => Fetched::Changed,
+            Ok(false) => Fetched::Same,
             Err(error) if cancel.is_some_and(Cancel::is_cancelled) => {
                 tracing::debug!(%error, "a fetch was ended");
-                false
+                Fetched::Same
             }
             Err(error) => {
                 tracing::error!(%error, "a git remote cannot be fetched");
-                false
+                Fetched::Failed
             }
         }
     }

@@ -28,7 +28,7 @@ pub use crate::render::process::Cancel;
 pub(crate) use clone::{Checkout, Clone};
 pub(crate) use clones::Clones;
 pub use error::GitError;
-pub use fetch::Fetch;
+pub use fetch::{Fetch, Fetched};
 pub(crate) use kept::Kept;
 pub(crate) use options::{AUTH_PARAMETERS, Parameters, pairs, text_of};
 pub(crate) use origin::Origin;

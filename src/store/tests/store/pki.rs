@@ -228,6 +228,27 @@ fn listings_pass_over_what_is_no_key() {
 }
 
 #[test]
+fn the_key_cache_lists_the_accepted_names_and_is_left_alone_while_they_are_the_same() {
+    for compat in Compat::ALL {
+        let (_dir, options) = place(compat);
+        let tree = PkiTree::with_options(&options, Clock::system()).expect("a tree");
+        let path = options.pki_dir.join("minions/.key_cache");
+        assert!(tree.write_key_cache().expect("written"));
+        assert_eq!(fs::read(&path).expect("a file"), b"\x90");
+        tree.accept(&id("m2"), &pem(0)).expect("accepted");
+        tree.accept(&id("m1"), &pem(1)).expect("accepted");
+        fs::create_dir(options.pki_dir.join("minions/x")).expect("a directory");
+        assert!(tree.write_key_cache().expect("written"));
+        let expected: &[u8] = match compat {
+            Compat::V3006 => b"\x92\xa2m1\xa2m2",
+            Compat::V3007 | Compat::V3008 => b"\x93\xa2m1\xa2m2\xa1x",
+        };
+        assert_eq!(fs::read(&path).expect("a file"), expected);
+        assert!(!tree.write_key_cache().expect("looked at"));
+    }
+}
+
+#[test]
 fn an_autosign_stub_is_used_up_and_expires() {
     let (_dir, options) = place(Compat::V3008);
     let clock = Clock::manual(Clock::system().now());

@@ -1,0 +1,378 @@
+//! The duties of the master: what it does by itself every now and then, each by name, with when it
+//! last ran, how long that took and what came of it.
+//!
+//! Who carries a duty out is the actor that owns what it works on; it asks here for a [`Running`]
+//! and ends it. One that is dropped without an end, because its actor panicked or was stopped,
+//! counts as failed, so no failure is silent; [`Duties::run`] also catches a panic, so that one
+//! duty does not keep the next ones of its actor from running. Nothing is scheduled here: timers
+//! belong to the actors.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Recipient;
+use parking_lot::Mutex;
+use saltern_base::clock::Clock;
+use saltern_base::metrics::{
+    HistogramVec, IntCounterVec, IntGaugeVec, Registry, SECONDS, counter_vec, gauge_vec,
+    histogram_vec,
+};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::messages::DoDuty;
+
+/// A duty. Names are those of `saltern duty` and of the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Duty {
+    /// A new shared key, when a dropfile asks for one or the present one is too old.
+    SharedKey,
+    /// Ends the connections of minions whose keys went, and asks others who they are.
+    Subscribers,
+    /// Tells who is present, and remembers it.
+    Presence,
+    /// Removes old jobs from the job database.
+    JobExpiry,
+    /// Removes old job-cache files, and those of `publish_auth`.
+    JobFiles,
+    /// Forgets what is kept of minions whose keys went.
+    FormerMinions,
+    /// Notices minion data that another program changed.
+    MinionData,
+    /// Removes tokens that have expired.
+    Tokens,
+    /// Lists the files that are served, ahead of the questions for them.
+    FileLists,
+    /// Tells what has changed below `file_roots` (`fileserver_events`).
+    FileEvents,
+    /// Writes the list of accepted minions for other programs (`key_cache`).
+    KeyCache,
+    /// Compares the accepted minions with the limit of open files.
+    OpenFiles,
+    /// Fetches the git remotes that are due.
+    Remotes,
+}
+
+impl Duty {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 13] = [
+        Self::SharedKey,
+        Self::Subscribers,
+        Self::Presence,
+        Self::JobExpiry,
+        Self::JobFiles,
+        Self::FormerMinions,
+        Self::MinionData,
+        Self::Tokens,
+        Self::FileLists,
+        Self::FileEvents,
+        Self::KeyCache,
+        Self::OpenFiles,
+        Self::Remotes,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SharedKey => "shared_key",
+            Self::Subscribers => "subscribers",
+            Self::Presence => "presence",
+            Self::JobExpiry => "job_expiry",
+            Self::JobFiles => "job_files",
+            Self::FormerMinions => "former_minions",
+            Self::MinionData => "minion_data",
+            Self::Tokens => "tokens",
+            Self::FileLists => "file_lists",
+            Self::FileEvents => "file_events",
+            Self::KeyCache => "key_cache",
+            Self::OpenFiles => "open_files",
+            Self::Remotes => "remotes",
+        }
+    }
+
+    /// The duty of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|duty| duty.name() == name)
+    }
+}
+
+/// What is known of the runs of one duty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// How often it is meant to run; zero when the options do not ask for it.
+    pub(crate) every: Duration,
+    /// When it last began, in seconds since 1970; `None` before the first time.
+    pub(crate) began: Option<i64>,
+    /// How long the last run took.
+    pub(crate) took: Duration,
+    /// Why the last run failed; `None` if it did not.
+    pub(crate) failed: Option<String>,
+    /// Runs that have ended, and those of them that failed.
+    pub(crate) runs: u64,
+    pub(crate) failures: u64,
+}
+
+/// See the module; shared by all who have a duty.
+pub(crate) struct Duties {
+    clock: Clock,
+    records: Mutex<BTreeMap<Duty, Record>>,
+    /// Changes with each end of a run.
+    ended: watch::Sender<u64>,
+    /// Who begins a duty before its time; set when the actors are built.
+    starter: Mutex<Option<Recipient<DoDuty>>>,
+    metrics: Metrics,
+}
+
+struct Metrics {
+    last_run: IntGaugeVec,
+    duration: HistogramVec,
+    runs: IntCounterVec,
+}
+
+impl Duties {
+    pub(crate) fn new(clock: Clock, registry: &Registry) -> Arc<Self> {
+        let metrics = Metrics {
+            last_run: gauge_vec(
+                registry,
+                "saltern_duty_last_run_timestamp_seconds",
+                "When a duty of the master last began, in seconds since 1970.",
+                &["duty"],
+            ),
+            duration: histogram_vec(
+                registry,
+                "saltern_duty_duration_seconds",
+                "Time of one run of a duty of the master.",
+                &["duty"],
+                SECONDS,
+            ),
+            runs: counter_vec(
+                registry,
+                "saltern_duty_runs_total",
+                "Runs of the duties of the master, by what came of them.",
+                &["duty", "result"],
+            ),
+        };
+        Arc::new(Self {
+            clock,
+            records: Mutex::default(),
+            ended: watch::Sender::new(0),
+            starter: Mutex::default(),
+            metrics,
+        })
+    }
+
+    /// Says how often a duty is meant to run. Who never says it for a duty does not have it.
+    pub(crate) fn expect(&self, duty: Duty, every: Duration) {
+        self.records.lock().entry(duty).or_default().every = every;
+    }
+
+    /// What is known of the duties that this master has, in the order of [`Duty::ALL`].
+    pub(crate) fn records(&self) -> Vec<(Duty, Record)> {
+        let records = self.records.lock();
+        let known = records.iter().filter(|(_, record)| !record.every.is_zero());
+        known
+            .map(|(duty, record)| (*duty, record.clone()))
+            .collect()
+    }
+
+    /// Begins a run, whose end the caller tells.
+    pub(crate) fn begin(self: &Arc<Self>, duty: Duty) -> Running {
+        let now = self.clock.unix();
+        self.records.lock().entry(duty).or_default().began = Some(now);
+        let label = [duty.name()];
+        self.metrics.last_run.with_label_values(&label).set(now);
+        Running {
+            duties: self.clone(),
+            duty,
+            began: Instant::now(),
+            has_ended: false,
+        }
+    }
+
+    /// A whole run. A panic in `work` is a failure, told by the panic hook.
+    pub(crate) fn run(self: &Arc<Self>, duty: Duty, work: impl FnOnce() -> Result<(), String>) {
+        let running = self.begin(duty);
+        // What `work` changes is rebuilt or looked at anew by its next run.
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(result) => running.ended(result),
+            Err(_) => running.ended(Err("it panicked; the log says where".to_owned())),
+        }
+    }
+
+    /// Who is asked for a duty before its time.
+    pub(crate) fn set_starter(&self, starter: Recipient<DoDuty>) {
+        *self.starter.lock() = Some(starter);
+    }
+
+    /// Has a duty done now and waits for its end; what came of it. `None`: it was not begun, because
+    /// the master has no such duty, does not run yet, or has no room for it at the moment.
+    pub(crate) async fn do_now(&self, duty: Duty) -> Option<Record> {
+        let before = {
+            let records = self.records.lock();
+            records
+                .get(&duty)
+                .filter(|known| !known.every.is_zero())?
+                .runs
+        };
+        let mut ended = self.ended.subscribe();
+        let starter = self.starter.lock().clone()?;
+        starter.try_send(DoDuty(duty)).ok()?;
+        loop {
+            let record = self.records.lock().get(&duty).cloned().unwrap_or_default();
+            if record.runs > before {
+                return Some(record);
+            }
+            ended.changed().await.ok()?;
+        }
+    }
+
+    fn end(&self, duty: Duty, took: Duration, result: Result<(), String>) {
+        let label = if result.is_ok() { "ok" } else { "failed" };
+        let runs = &self.metrics.runs;
+        runs.with_label_values(&[duty.name(), label]).inc();
+        let duration = &self.metrics.duration;
+        let duration = duration.with_label_values(&[duty.name()]);
+        duration.observe(took.as_secs_f64());
+        {
+            let mut records = self.records.lock();
+            let record = records.entry(duty).or_default();
+            record.tell(duty, &result);
+            record.took = took;
+            record.runs += 1;
+            record.failures += u64::from(result.is_err());
+            record.failed = result.err();
+        }
+        self.ended.send_modify(|runs| *runs += 1);
+    }
+}
+
+impl Record {
+    /// One line in the log for each change, however often a duty fails.
+    fn tell(&self, duty: Duty, result: &Result<(), String>) {
+        let duty = duty.name();
+        match (&self.failed, result) {
+            (Some(before), Err(reason)) if before == reason => {
+                tracing::debug!(duty, reason, "a duty fails still");
+            }
+            (_, Err(reason)) => tracing::error!(duty, reason, "a duty failed"),
+            (Some(_), Ok(())) => tracing::info!(duty, "a duty is done again"),
+            (None, Ok(())) => {}
+        }
+    }
+}
+
+/// A run that has begun. Dropped without an end it has failed.
+pub(crate) struct Running {
+    duties: Arc<Duties>,
+    duty: Duty,
+    began: Instant,
+    has_ended: bool,
+}
+
+impl Running {
+    /// Tells the end, and of a failure the reason.
+    pub(crate) fn ended(mut self, result: Result<(), String>) {
+        self.tell(result);
+    }
+
+    fn tell(&mut self, result: Result<(), String>) {
+        self.has_ended = true;
+        self.duties.end(self.duty, self.began.elapsed(), result);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.tell(Err("it was cut off".to_owned()));
+        }
+    }
+}
+
+/// An error and its causes in one line, as the reason of a failure.
+pub(crate) fn reason(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    fn duties() -> (Arc<Duties>, Clock) {
+        let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000));
+        let duties = Duties::new(clock.clone(), &Registry::new());
+        duties.expect(Duty::Tokens, Duration::from_secs(60));
+        duties.expect(Duty::KeyCache, Duration::ZERO);
+        (duties, clock)
+    }
+
+    fn only(duties: &Duties) -> Record {
+        let records = duties.records();
+        let [(Duty::Tokens, record)] = records.as_slice() else {
+            panic!("{records:?}");
+        };
+        record.clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_leaves_when_it_began_how_long_it_took_and_what_came_of_it() {
+        let (duties, clock) = duties();
+        assert_eq!(only(&duties).began, None);
+        let running = duties.begin(Duty::Tokens);
+        tokio::time::advance(Duration::from_secs(3)).await;
+        running.ended(Ok(()));
+        let record = only(&duties);
+        assert_eq!(record.began, Some(1_795_000_000));
+        assert_eq!(record.took, Duration::from_secs(3));
+        assert_eq!((record.runs, record.failures, record.failed), (1, 0, None));
+
+        clock.advance(Duration::from_secs(60));
+        duties.run(Duty::Tokens, || Err("no disk".to_owned()));
+        let record = only(&duties);
+        assert_eq!(record.began, Some(1_795_000_060));
+        assert_eq!((record.runs, record.failures), (2, 1));
+        assert_eq!(record.failed.as_deref(), Some("no disk"));
+
+        duties.run(Duty::Tokens, || Ok(()));
+        assert_eq!(only(&duties).failed, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_panics_or_never_ends_has_failed() {
+        let (duties, _) = duties();
+        duties.run(Duty::Tokens, || panic!("boom"));
+        assert!(only(&duties).failed.unwrap().contains("panicked"));
+        drop(duties.begin(Duty::Tokens));
+        assert_eq!(only(&duties).failed.as_deref(), Some("it was cut off"));
+        assert_eq!(only(&duties).failures, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_duty_that_this_master_does_not_have_is_not_begun() {
+        let (duties, _) = duties();
+        assert_eq!(duties.do_now(Duty::KeyCache).await, None);
+        assert_eq!(
+            duties.do_now(Duty::Tokens).await,
+            None,
+            "nobody listens yet"
+        );
+    }
+
+    #[test]
+    fn every_duty_has_a_name_of_its_own() {
+        for duty in Duty::ALL {
+            assert_eq!(Duty::from_name(duty.name()), Some(duty));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The event that tells what has changed below `file_roots`, as often as `roots_update_interval`
+//! says, whether or not anything has (`fileserver_events`; `update` in `salt/fileserver/roots.py`).
+//!
+//! Remotes tell of themselves where they are fetched; `minionfs` has nothing to tell, as in stock.
+
+use std::time::Duration;
+
+use saltern_config::MasterConfig;
+use saltern_config::yaml::Node;
+use saltern_model::{Event, Tag};
+use saltern_requests::{Services, master_event};
+use saltern_wire::msgpack::Value;
+use tokio::time::Instant;
+
+use crate::duties::reason;
+
+/// Stock's default (`DEFAULT_INTERVAL` in `salt/config/__init__.py`), also for an interval of zero.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub(super) struct FileEvents {
+    interval: Duration,
+    /// When the last look began.
+    last: Option<Instant>,
+}
+
+impl FileEvents {
+    /// `None` if the site does not want them, or `roots` is no backend.
+    pub(super) fn of_site(services: &Services) -> Option<Self> {
+        if !are_wanted(&services.config) || !services.files.has_roots() {
+            return None;
+        }
+        let seconds = services.config.raw("roots_update_interval");
+        let seconds = seconds.and_then(Node::as_i64).unwrap_or(0);
+        let seconds = u64::try_from(seconds).unwrap_or(0);
+        let interval = match seconds {
+            0 => DEFAULT_INTERVAL,
+            seconds => Duration::from_secs(seconds),
+        };
+        Some(Self {
+            interval,
+            last: None,
+        })
+    }
+
+    /// The time between two looks.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Whether that has passed.
+    pub(super) fn is_due(&self) -> bool {
+        // A caller whose pause is just the interval should not come a moment too early each time.
+        let tolerance = Duration::from_millis(500);
+        self.last
+            .is_none_or(|at| at.elapsed() + tolerance >= self.interval)
+    }
+
+    /// Looks, and gives what is to be told; `None` if `roots` is no backend.
+    pub(super) fn look(&mut self, services: &Services) -> Result<Option<Event>, String> {
+        self.last = Some(Instant::now());
+        let changes = services.files.changes().map_err(|error| reason(&error))?;
+        let Some(changes) = changes else {
+            return Ok(None);
+        };
+        let paths = |paths: &[String]| {
+            let paths = paths.iter().map(|path| Value::from(path.as_str()));
+            Value::Array(paths.collect())
+        };
+        let files = Value::map([
+            ("changed", paths(&changes.changed)),
+            ("removed", paths(&changes.removed)),
+            ("added", paths(&changes.added)),
+        ]);
+        let told = [
+            ("changed", Value::Bool(!changes.is_empty())),
+            ("files", files),
+            ("backend", Value::from("roots")),
+        ];
+        Ok(Some(master_event(
+            services,
+            Tag::file_update("roots"),
+            told,
+        )))
+    }
+}
+
+/// `fileserver_events`.
+pub(crate) fn are_wanted(config: &MasterConfig) -> bool {
+    config.raw("fileserver_events").is_some_and(Node::is_truthy)
+}

@@ -1,0 +1,45 @@
+//! The job that has minions notice a new shared key (`ping_on_rotate`): a `test.ping` like any
+//! user's, in the name of the master's user (`ping_all_connected_minions` in
+//! `salt/utils/master.py`).
+//!
+//! Minions learn of the key from the first load that they cannot read; they authenticate and miss
+//! that load, so most of them do not answer.
+
+use saltern_wire::msgpack::Value;
+
+use crate::publish::{self, Request};
+use crate::{Services, StartJob};
+
+/// The job; `None` when nobody is there to be pinged. With `minion_data_cache` stock names the
+/// minions that are connected, without it everybody.
+pub fn rotation_ping(services: &Services) -> Option<StartJob> {
+    let (tgt, tgt_type) = match services.site.minion_data_cache {
+        true => {
+            let connected = services.surroundings.connected();
+            let names = connected.iter().map(|minion| minion.as_str().into());
+            (Value::Array(names.collect()), "list")
+        }
+        false => (Value::from("*"), "glob"),
+    };
+    let load = Value::map([
+        ("cmd", Value::from("publish")),
+        ("tgt", tgt),
+        ("fun", "test.ping".into()),
+        ("arg", Value::Array(Vec::new())),
+        ("tgt_type", tgt_type.into()),
+        ("ret", "".into()),
+        ("jid", "".into()),
+        ("user", services.config.user.as_str().into()),
+    ]);
+    let request = Request::read(&load, services.config.salt_compat).ok()?;
+    let target = request.target.as_ref()?;
+    let resolved = publish::resolve(&load, &request.functions, target, services).ok()?;
+    let resolved = publish::without_syndics(resolved, services);
+    if resolved.minions.is_empty() {
+        return None;
+    }
+    let jid = services.minter.mint();
+    Some(publish::job(
+        &load, &request, target, jid, resolved, services,
+    ))
+}

@@ -1,0 +1,115 @@
+//! `saltern duty`: what the running master does by itself, and having it done now.
+
+use saltern_actors::control;
+use saltern_base::clock::Clock;
+use saltern_base::exit::Exit;
+
+use super::{chain, complain, load_config, say};
+use crate::ConfigArgument;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    question: Question,
+}
+
+#[derive(clap::Subcommand)]
+enum Question {
+    /// List the duties, with when each last ran, how long that took and what came of it.
+    List(ConfigArgument),
+    /// Have a duty done now and wait for its end; exit code 1 if it fails.
+    Run {
+        /// Its name, as `list` prints it.
+        name: String,
+        #[command(flatten)]
+        config: ConfigArgument,
+    },
+}
+
+/// What the master says of a duty.
+pub(crate) struct Told {
+    pub(crate) name: String,
+    /// Seconds between two runs.
+    pub(crate) every: i64,
+    /// When it last began, in seconds since 1970; `None` before the first time.
+    pub(crate) began: Option<i64>,
+    took: f64,
+    runs: u64,
+    failures: u64,
+    /// `ok`, or why the last run failed.
+    pub(crate) result: String,
+}
+
+impl Told {
+    /// A line of the control socket's answer; `None` for what is none, of another release.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split('\t');
+        let mut next = || words.next();
+        Some(Self {
+            name: next()?.to_owned(),
+            every: next()?.parse().ok()?,
+            began: next()?.parse().ok(),
+            took: next()?.parse().ok()?,
+            runs: next()?.parse().ok()?,
+            failures: next()?.parse().ok()?,
+            result: next()?.to_owned(),
+        })
+    }
+
+    /// Whether the last run did what it should, as far as there was one.
+    pub(crate) fn is_ok(&self) -> bool {
+        self.result == "ok"
+    }
+
+    fn line(&self, now: i64) -> String {
+        let ago = match self.began {
+            Some(began) => format!("{} s ago", now.saturating_sub(began).max(0)),
+            None => "never".to_owned(),
+        };
+        format!(
+            "{:<16} {:>7} {ago:>12} {:>9.3} s {:>7} {:>7}  {}\n",
+            self.name,
+            format!("{} s", self.every),
+            self.took,
+            self.runs,
+            self.failures,
+            self.result
+        )
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Exit {
+    let (config, question) = match &arguments.question {
+        Question::List(config) => (config, "duties".to_owned()),
+        Question::Run { name, config } => (config, format!("duty {name}")),
+    };
+    let loaded = match load_config(config) {
+        Ok(loaded) => loaded,
+        Err(exit) => return exit,
+    };
+    let answer = match control::ask(&loaded.config.sock_dir, &question) {
+        Ok(answer) => answer,
+        Err(error @ control::ControlError::Refused(_)) => {
+            complain(&chain(&error));
+            return Exit::Failure;
+        }
+        Err(error) => {
+            complain(&chain(&error));
+            return Exit::Unavailable;
+        }
+    };
+    let told: Vec<Told> = answer.lines().filter_map(Told::parse).collect();
+    let now = Clock::system().unix();
+    say(&format!(
+        "{:<16} {:>7} {:>12} {:>11} {:>7} {:>7}  {}\n",
+        "duty", "every", "last run", "took", "runs", "failed", "result"
+    ));
+    for duty in &told {
+        say(&duty.line(now));
+    }
+    let is_run = matches!(arguments.question, Question::Run { .. });
+    match is_run && !told.iter().all(Told::is_ok) {
+        true => Exit::Failure,
+        false => Exit::Ok,
+    }
+}
