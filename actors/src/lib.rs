@@ -46,4 +46,4 @@ mod upkeep;
 mod window;
 
 pub use doors::check_tls;
-pub use tree::{Master, MasterParts, StartError};
+pub use tree::{FollowError, Master, MasterParts, StartError};

@@ -124,12 +124,24 @@ pub enum StartError {
     Control(#[source] std::io::Error),
 }
 
+/// Why a running master does not follow another reading of the configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// A key of a user that it names cannot be kept.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A mistake of this program; the log says where.
+    #[error("taking it over failed")]
+    Panicked,
+}
+
 /// A running master.
 pub struct Master {
     tree: Tree,
     config: Arc<MasterConfig>,
     stop: CancellationToken,
     bridge: Arc<Bridge>,
+    services: Arc<Services>,
     requests: SocketAddr,
     publish: SocketAddr,
 }
@@ -180,7 +192,7 @@ impl Master {
             stop: stop.clone(),
             requests_closed: CancellationToken::new(),
         };
-        plan.start(
+        let services = plan.start(
             parts,
             known,
             stored,
@@ -191,6 +203,7 @@ impl Master {
             config,
             stop,
             bridge,
+            services,
             requests,
             publish,
         })
@@ -246,6 +259,17 @@ impl Master {
 }
 
 impl Master {
+    /// Takes the rules of another reading of the configuration, all or none; the options that are
+    /// followed are those of [`saltern_config::reload_of`].
+    ///
+    /// # Errors
+    /// When they cannot be taken; then the old ones stay.
+    pub async fn follow(&self, config: Arc<MasterConfig>) -> Result<(), FollowError> {
+        let services = self.services.clone();
+        let followed = tokio::task::spawn_blocking(move || services.follow(&config)).await;
+        Ok(followed.map_err(|_| FollowError::Panicked)??)
+    }
+
     /// Does something to the bridge that waits for processes, on a thread that may wait.
     async fn with_bridge(&self, work: fn(&Bridge)) {
         let bridge = self.bridge.clone();
@@ -337,7 +361,7 @@ impl Plan {
         known: Knowledge,
         stored: Stored,
         (requests, publish, events): (ReqListener, PubListener, EventSockets),
-    ) {
+    ) -> Arc<Services> {
         let subscribers = publish.handle();
         let presence = Presence::new(&parts.config, parts.clock.clone(), &parts.registry);
         let fleet = MasterFleet::new(&parts.stores, presence.clone());
@@ -431,7 +455,7 @@ impl Plan {
             ChildSpec::permanent(),
             maintenance::Seed {
                 duties: self.duties.clone(),
-                services: back.services,
+                services: back.services.clone(),
                 bus: back.bus.recipient(),
                 begin_job: back.tracker.clone().recipient(),
                 questions: back.publisher.recipient(),
@@ -447,6 +471,7 @@ impl Plan {
             },
             0,
         );
+        back.services
     }
 
     fn start_bus(

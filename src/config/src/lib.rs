@@ -8,6 +8,7 @@
 //! files and looks at paths; it creates, binds and logs nothing.
 
 mod bridge;
+mod changes;
 pub mod check;
 mod doors;
 mod files;
@@ -24,6 +25,7 @@ mod values;
 pub mod yaml;
 
 pub use bridge::{BridgeOptions, PythonBridge};
+pub use changes::{Reload, reload_of};
 pub use check::render_findings;
 pub use doors::{AlsoListen, PeerCertificates, TlsConfig};
 pub use finding::{ConfigErrors, Finding, Severity};

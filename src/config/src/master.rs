@@ -274,6 +274,12 @@ impl MasterConfig {
         written.chain(others.filter(move |(name, _)| !is_shown(name)))
     }
 
+    /// The names of all options that have a value.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let all = self.settings.iter().chain(self.defaults.iter());
+        all.filter_map(named).map(|(name, _)| name)
+    }
+
     /// Whether an option was written in a file.
     pub fn is_written(&self, name: &str) -> bool {
         self.settings.get(name).is_some()

@@ -211,7 +211,7 @@ fn gate(
         None => None,
     };
     let known = known_state.zip(known_key.as_deref());
-    let auto_reject = services.autosign.rejects(minion.as_str());
+    let auto_reject = services.rules().autosign.rejects(minion.as_str());
     let is_new = matches!(known, None | Some((KeyState::Pending, _)));
     let auto_sign = is_new && auto_signs(load, minion, services)?;
     Ok(decide(&Situation {
@@ -225,7 +225,7 @@ fn gate(
 
 /// A stub in `minions_autosign` is used up by this, as in stock.
 fn auto_signs(load: &MapView, minion: &MinionId, services: &Services) -> Result<bool, StoreError> {
-    if services.autosign.accepts(minion.as_str()) {
+    if services.rules().autosign.accepts(minion.as_str()) {
         return Ok(true);
     }
     if services
@@ -241,7 +241,7 @@ fn auto_signs(load: &MapView, minion: &MinionId, services: &Services) -> Result<
         .iter()
         .filter_map(|(name, value)| Some((name.as_str()?.to_owned(), python_text::str(value)?)))
         .collect();
-    Ok(services.autosign.accepts_grains(&pairs))
+    Ok(services.rules().autosign.accepts_grains(&pairs))
 }
 
 fn carry_out(

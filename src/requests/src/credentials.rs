@@ -70,8 +70,10 @@ pub(crate) struct LoggedIn {
 impl LoggedIn {
     /// The rules that hold for the user.
     pub(crate) fn rules(&self, services: &Services) -> Rules {
-        let auth = &services.external_auth;
-        auth.rules_of(&self.eauth, &self.name, &self.groups)
+        let rules = services.rules();
+        rules
+            .external_auth
+            .rules_of(&self.eauth, &self.name, &self.groups)
     }
 }
 
@@ -141,8 +143,8 @@ pub(crate) fn log_in(map: &Value, services: &Services) -> Result<LoggedIn, NotPr
         text.ok_or_else(|| NotProved::new(Kind::Eauth, format!("\"{name}\" is missing")))
     };
     let (eauth, name, password) = (text("eauth")?, text("username")?, text("password")?);
-    let auth = &services.external_auth;
-    match auth.knows(eauth, name, password) {
+    let rules = services.rules();
+    match rules.external_auth.knows(eauth, name, password) {
         Ok(Some(groups)) => Ok(LoggedIn {
             eauth: eauth.to_owned(),
             name: name.to_owned(),
@@ -162,15 +164,14 @@ fn by_token(token: &Value, services: &Services) -> Result<Sender, NotProved> {
     let found = services.tokens.find(name);
     let found = found.map_err(|error| NotProved::new(Kind::Token, chain(&error)))?;
     let token = found.ok_or_else(|| refused("it is unknown or has expired"))?;
-    let auth = &services.external_auth;
+    let site_rules = services.rules();
+    let auth = &site_rules.external_auth;
     if !auth.is_enabled(token.eauth()) {
         return Err(refused(
             "external_auth does not enable its backend any more",
         ));
     }
-    let carried = token
-        .auth_list()
-        .filter(|_| services.site.keep_acl_in_token);
+    let carried = token.auth_list().filter(|_| site_rules.keep_acl_in_token);
     let rules = match carried {
         Some(list) => Rules::of(list),
         None => auth.rules_of(token.eauth(), token.name(), &token.groups()),
@@ -187,17 +188,18 @@ fn by_key(load: &Value, place: Place, services: &Services) -> Result<Sender, Not
     let user = load.get("user").and_then(Value::as_str);
     let key = load.get("key").and_then(Value::as_str);
     let key = key.ok_or_else(|| refused("there is no key"))?;
+    let site_rules = services.rules();
     let limited = |name: &str| {
-        let rules = services.site.publisher_acl.rules_of(name);
+        let rules = site_rules.publisher_acl.rules_of(name);
         let nothing = || refused("publisher_acl has no rules for the user");
         (!rules.is_empty())
             .then_some(Some(rules))
             .ok_or_else(nothing)
     };
-    let rules = match services.users.authenticate(user, key) {
+    let rules = match site_rules.users.authenticate(user, key) {
         KeyProof::Trusted => None,
         KeyProof::Sudo(name) if name.is_empty() => return Err(refused("sudo of nobody")),
-        KeyProof::Sudo(_) if !services.site.sudo_is_limited => None,
+        KeyProof::Sudo(_) if !site_rules.sudo_is_limited => None,
         KeyProof::Sudo(name) | KeyProof::User(name) => limited(&name)?,
         KeyProof::Refused => return Err(refused("the key does not fit")),
     };
@@ -218,7 +220,8 @@ fn of_syndic(load: &Value, key: &str, services: &Services) -> Result<Option<Rule
     let list = load
         .get("kwargs")
         .and_then(|kwargs| kwargs.get("auth_list"));
-    let Some(list) = list.filter(|_| services.users.is_of(&services.config.user, key)) else {
+    let Some(list) = list.filter(|_| services.rules().users.is_of(&services.config.user, key))
+    else {
         return Ok(None);
     };
     match list {

@@ -7,7 +7,7 @@ use saltern_store::{Claims, Token};
 use saltern_wire::msgpack::Value;
 
 use crate::credentials::{LoggedIn, NotProved};
-use crate::site_options::ExpireOverride;
+use crate::rules::ExpireOverride;
 use crate::{Outcome, Services, reply};
 
 /// The longest life that a user may ask for; more would not fit a clock.
@@ -42,7 +42,7 @@ pub(crate) fn make(
         refuse(load, "\"token_expire\" is no number of seconds", services);
         return None;
     };
-    let auth_list = services.site.keep_acl_in_token;
+    let auth_list = services.rules().keep_acl_in_token;
     let auth_list = auth_list.then(|| known.rules(services).to_value());
     let made = services.tokens.create(Claims {
         auth_list,
@@ -81,8 +81,8 @@ pub(crate) fn nothing() -> Outcome {
 /// How long the token is good: as the user wishes, where the site lets the user wish. Nothing when
 /// the wish cannot be met.
 fn lasts(load: &Value, known: &LoggedIn, services: &Services) -> Option<Duration> {
-    let site = &services.site;
-    let may_wish = match &site.token_expire_override {
+    let rules = services.rules();
+    let may_wish = match &rules.token_expire_override {
         ExpireOverride::Nobody => false,
         ExpireOverride::Everybody => true,
         ExpireOverride::Listed(lists) => lists
@@ -91,7 +91,7 @@ fn lasts(load: &Value, known: &LoggedIn, services: &Services) -> Option<Duration
             .any(|(_, users)| users.contains(&known.name)),
     };
     match load.get("token_expire").filter(|_| may_wish) {
-        None => Some(site.token_expire),
+        None => Some(rules.token_expire),
         Some(wish) => Duration::try_from_secs_f64(wish.as_f64()?)
             .ok()
             .filter(|wish| *wish <= LONGEST),

@@ -108,7 +108,7 @@ impl Wish {
             part.ok_or(Refused::NotAllowed("the request is incomplete"))
         };
         let (fun, arg, tgt, ret) = (part("fun")?, part("arg")?, part("tgt")?, part("ret")?);
-        if services.site.peers.is_empty() {
+        if services.rules().peers.is_empty() {
             return Err(Refused::NotAllowed("no minion may publish"));
         }
         let fun = fun.as_str();
@@ -157,7 +157,7 @@ impl Wish {
             ));
         }
         let arguments = Value::Array(self.arguments.clone());
-        let rules = services.site.peers.rules_of(minion);
+        let rules = services.rules().peers.rules_of(minion);
         let allows = |minions| {
             let job = AskedJob {
                 functions: &self.functions,
@@ -283,7 +283,7 @@ impl Wish {
             ("kwargs", Value::map([("id", minion.as_str())])),
             ("user", services.config.user.as_str().into()),
         ]);
-        let rights = services.site.peers.rules_of(minion).to_value();
+        let rights = services.rules().peers.rules_of(minion).to_value();
         let load = &*publish_load::with_rights(&load, rights, services);
         let request = Request::read(load, services.config.salt_compat)
             .map_err(|_| Refused::Failed("the job cannot be published"))?;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::{IntCounterVec, Registry, counter_vec};
 use saltern_bridge::Bridge;
@@ -12,17 +13,16 @@ use saltern_content::pillar::Pillars;
 use saltern_content::tops::MasterTops;
 use saltern_model::{JidMinter, MinionId, Standing};
 use saltern_policy::acl::Acl;
-use saltern_policy::autosign::{Autosign, AutosignOptions};
-use saltern_policy::eauth::ExternalAuth;
 use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
 use saltern_store::{
     JobReader, MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys,
-    SyndicStore, Tokens, UserKeys,
+    StoreError, SyndicStore, Tokens, UserKeys,
 };
 
 use crate::complaints::Complaints;
-use crate::site_options::{SiteOptions, external_auth};
+use crate::rules::SiteRules;
+use crate::site_options::SiteOptions;
 use crate::stores::Stores;
 
 /// What a request asks of the rest of the master, without knowing it.
@@ -59,12 +59,8 @@ pub struct Services {
     pub shared: Arc<SharedKeys>,
     /// The master's own keys.
     pub master: Arc<MasterKeys>,
-    /// The keys of local users.
-    pub users: Arc<UserKeys>,
     /// The tokens of users who logged in.
     pub tokens: Arc<Tokens>,
-    /// The backends that know users.
-    pub external_auth: ExternalAuth,
     /// Applies the rules of users.
     pub acl: Acl,
     /// The file server.
@@ -75,8 +71,7 @@ pub struct Services {
     pub resources: Arc<ResourceStore>,
     /// The syndics below this master.
     pub syndics: Arc<SyndicStore>,
-    /// Rules for new keys.
-    pub autosign: Autosign,
+    rules: RwLock<Arc<SiteRules>>,
     /// Options that only requests use.
     pub site: SiteOptions,
     /// Targets of every kind, their compiled patterns and the index of cached data.
@@ -111,18 +106,11 @@ impl Services {
         surroundings: Arc<dyn Surroundings>,
         registry: &Registry,
     ) -> Self {
-        let autosign = Autosign::new(AutosignOptions {
-            auto_accept: config.auto_accept,
-            autosign_file: config.autosign_file.clone(),
-            autoreject_file: config.autoreject_file.clone(),
-            grains_dir: config.autosign_grains_dir.clone(),
-            permissive_pki_access: config.permissive_pki_access,
-        });
         let unique_suffix = config.unique_jid.then(std::process::id);
         let site = SiteOptions::read(&config);
+        let rules = Arc::new(SiteRules::read(&config, stores.users));
         stores.bridge.register(registry);
         Self {
-            autosign,
             site,
             tops: tops_of(&config, &stores.bridge),
             targeting: stores.targeting,
@@ -135,9 +123,8 @@ impl Services {
             sessions: stores.sessions,
             shared: stores.shared,
             master: stores.master,
-            users: stores.users,
             tokens: stores.tokens,
-            external_auth: external_auth(&config),
+            rules: RwLock::new(rules),
             acl: Acl::default(),
             files: stores.files,
             minion_data: stores.minion_data,
@@ -149,6 +136,23 @@ impl Services {
             config,
             clock,
         }
+    }
+
+    /// The rules that hold at this moment. Who uses several of them takes them once.
+    pub fn rules(&self) -> Arc<SiteRules> {
+        self.rules.read().clone()
+    }
+
+    /// Takes the rules of another reading of the configuration, from the next request on; keys are
+    /// made for users that have none yet.
+    ///
+    /// # Errors
+    /// When a user's key cannot be kept; then the old rules stay.
+    pub fn follow(&self, config: &MasterConfig) -> Result<(), StoreError> {
+        let users = Arc::new(UserKeys::extend(config)?);
+        let rules = Arc::new(SiteRules::read(config, users));
+        *self.rules.write() = rules;
+        Ok(())
     }
 }
 

@@ -1,4 +1,5 @@
-//! The options that only requests use, read out of the configuration once.
+//! The options that only requests use, read out of the configuration once; and how those are read
+//! that make the [rules](crate::SiteRules).
 
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use saltern_policy::acl::PublisherAcl;
 use saltern_policy::blacklist::Blacklist;
 use saltern_policy::eauth::{EauthOptions, ExternalAuth};
 use saltern_policy::matching::mine::MineAccess;
-use saltern_policy::peers::{PeerRules, PeerRunRules};
 use saltern_wire::msgpack::Value;
+
+use crate::rules::ExpireOverride;
 
 /// Stock's default of `timeout`.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,19 +26,6 @@ const NO_SYNDIC_MASTER: &str = "masterofmasters";
 
 /// See the fields.
 pub struct SiteOptions {
-    /// `publisher_acl_blacklist`.
-    pub blacklist: Blacklist,
-    /// `publisher_acl`.
-    pub publisher_acl: PublisherAcl,
-    /// `sudo_acl` together with `publisher_acl`: a `sudo_` user is limited like any other.
-    pub sudo_is_limited: bool,
-    /// `token_expire`: how long a token is good.
-    pub token_expire: Duration,
-    /// `token_expire_user_override`.
-    pub token_expire_override: ExpireOverride,
-    /// `keep_acl_in_token`: a token carries the rules of its owner. Always so with `rest` among
-    /// the backends (`apply_master_config` in `salt/config/__init__.py`).
-    pub keep_acl_in_token: bool,
     /// `pillar_version`.
     pub pillar_version: i64,
     /// `master_id`.
@@ -60,24 +49,10 @@ pub struct SiteOptions {
     pub has_syndic: bool,
     /// `runner_returns`: calls of runner functions are kept like jobs.
     pub runner_returns: bool,
-    /// `peer`: which minions may publish what.
-    pub peers: PeerRules,
-    /// `peer_run`: which minions may run which functions of the master.
-    pub peer_runs: PeerRunRules,
     /// `timeout`: how long a client waits for returns.
     pub client_timeout: Duration,
     /// `signing_algorithm`: how minions sign their messages.
     pub signing_algorithm: SigAlgo,
-}
-
-/// Who may say how long a token is good (`token_expire_user_override`).
-pub enum ExpireOverride {
-    /// Nobody.
-    Nobody,
-    /// Everybody.
-    Everybody,
-    /// The users of these backends.
-    Listed(Vec<(String, Vec<String>)>),
 }
 
 impl SiteOptions {
@@ -87,17 +62,6 @@ impl SiteOptions {
         let is_on = |name: &str| config.raw(name).is_some_and(Node::is_truthy);
         let is_on_by_default = |name: &str| config.raw(name).is_none_or(Node::is_truthy);
         Self {
-            blacklist: blacklist(config),
-            publisher_acl: publisher_acl(config),
-            token_expire: config
-                .raw("token_expire")
-                .and_then(Node::as_f64)
-                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                .unwrap_or(DEFAULT_TOKEN_EXPIRE),
-            token_expire_override: expire_override(config.raw("token_expire_user_override")),
-            keep_acl_in_token: is_on("keep_acl_in_token")
-                || entries(config.raw("external_auth")).any(|(name, _)| name == "rest"),
-            sudo_is_limited: is_on("sudo_acl") && is_on("publisher_acl"),
             pillar_version: config
                 .raw("pillar_version")
                 .and_then(Node::as_i64)
@@ -122,8 +86,6 @@ impl SiteOptions {
             },
             has_syndic: is_on("syndic_master") && text("syndic_master") != Some(NO_SYNDIC_MASTER),
             runner_returns: is_on_by_default("runner_returns"),
-            peers: PeerRules::new(rules(config, "peer")),
-            peer_runs: PeerRunRules::new(rules(config, "peer_run")),
             client_timeout: config
                 .raw("timeout")
                 .and_then(Node::as_f64)
@@ -164,8 +126,24 @@ pub(crate) fn external_auth(config: &MasterConfig) -> ExternalAuth {
 /// As long as stock's.
 const DEFAULT_TOKEN_EXPIRE: Duration = Duration::from_secs(12 * 3600);
 
-fn expire_override(node: Option<&Node>) -> ExpireOverride {
-    match node {
+/// `token_expire`.
+pub(crate) fn token_expire(config: &MasterConfig) -> Duration {
+    let seconds = config.raw("token_expire").and_then(Node::as_f64);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .unwrap_or(DEFAULT_TOKEN_EXPIRE)
+}
+
+/// `keep_acl_in_token`, and what implies it.
+pub(crate) fn keep_acl_in_token(config: &MasterConfig) -> bool {
+    let option = config.raw("keep_acl_in_token");
+    option.is_some_and(Node::is_truthy)
+        || entries(config.raw("external_auth")).any(|(name, _)| name == "rest")
+}
+
+/// `token_expire_user_override`.
+pub(crate) fn expire_override(config: &MasterConfig) -> ExpireOverride {
+    match config.raw("token_expire_user_override") {
         Some(node) if node.as_bool() == Some(true) => ExpireOverride::Everybody,
         Some(node) if node.as_map().is_some() => {
             let lists = entries(Some(node));
@@ -179,12 +157,16 @@ fn expire_override(node: Option<&Node>) -> ExpireOverride {
     }
 }
 
-fn publisher_acl(config: &MasterConfig) -> PublisherAcl {
+/// `publisher_acl`.
+pub(crate) fn publisher_acl(config: &MasterConfig) -> PublisherAcl {
     PublisherAcl::new(rules(config, "publisher_acl"))
 }
 
 /// The rules of an option by those for whom they are.
-fn rules<'a>(config: &'a MasterConfig, option: &str) -> impl Iterator<Item = (&'a str, Value)> {
+pub(crate) fn rules<'a>(
+    config: &'a MasterConfig,
+    option: &str,
+) -> impl Iterator<Item = (&'a str, Value)> {
     let entries = entries(config.raw(option));
     entries.map(|(name, rules)| (name, from_yaml(rules.clone())))
 }
@@ -203,7 +185,7 @@ fn texts(node: Option<&Node>) -> impl Iterator<Item = &str> {
         .filter_map(Node::as_str)
 }
 
-fn blacklist(config: &MasterConfig) -> Blacklist {
+pub(crate) fn blacklist(config: &MasterConfig) -> Blacklist {
     let map = config.raw("publisher_acl_blacklist").and_then(Node::as_map);
     let list = |name: &str| texts(map.and_then(|map| map.get(name)));
     Blacklist::new(list("users"), list("modules"))

@@ -7,6 +7,7 @@ mod commands;
 mod log_format;
 mod logging;
 mod privileges;
+mod reload;
 
 use std::path::PathBuf;
 

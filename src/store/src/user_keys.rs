@@ -52,6 +52,15 @@ impl UserKeys {
         Self::with_options(&StoreOptions::from(config))
     }
 
+    /// The keys of a configuration that is read while the master runs: those that are there stay,
+    /// whatever the version, because clients that are at work have read them.
+    pub fn extend(config: &MasterConfig) -> Result<Self> {
+        Self::with_options(&StoreOptions {
+            has_syndic: true,
+            ..StoreOptions::from(config)
+        })
+    }
+
     /// The same with this crate's options.
     ///
     /// A configured user that this machine does not have gets no key, as with stock when

@@ -139,7 +139,8 @@ impl Fixture {
     }
 
     fn key(&self, user: &str) -> String {
-        let key = self.site.services.users.key(user).unwrap();
+        let rules = self.site.services.rules();
+        let key = rules.users.key(user).unwrap();
         key.expose().to_owned()
     }
 

@@ -423,7 +423,8 @@ fn to_syndics_a_job_carries_the_rules_of_its_sender_and_no_others() {
 fn a_syndics_list_holds_with_the_masters_own_key_only() {
     let site = site("publisher_acl: {bob: ['test.*']}\n");
     let key = |user: &str| {
-        let key = site.services.users.key(user).unwrap();
+        let rules = site.services.rules();
+        let key = rules.users.key(user).unwrap();
         key.expose().to_owned()
     };
     let ask = |user: &str, key: String, rules: Value| {

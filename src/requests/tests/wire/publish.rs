@@ -29,7 +29,10 @@ fn load(site: &Site) -> Load {
         .set("tgt", "m*")
         .set("fun", "test.ping")
         .set("arg", Value::Array(Vec::new()))
-        .set("key", site.services.users.key("root").unwrap().expose())
+        .set(
+            "key",
+            site.services.rules().users.key("root").unwrap().expose(),
+        )
         .set("tgt_type", "glob")
         .set("ret", "")
         .set("jid", JID)

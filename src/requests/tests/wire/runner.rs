@@ -19,7 +19,10 @@ fn load(site: &Site, fun: &str, arguments: &[&str]) -> Load {
         .set("fun", fun)
         .set("kwarg", kwarg)
         .set("user", "root")
-        .set("key", site.services.users.key("root").unwrap().expose())
+        .set(
+            "key",
+            site.services.rules().users.key("root").unwrap().expose(),
+        )
 }
 
 /// The answer, and what the run fires and keeps.

@@ -23,7 +23,10 @@ fn load(site: &Site, wishes: Value) -> Load {
         .set("tgt", "m*")
         .set("fun", "test.arg")
         .set("arg", Value::Array(vec!["one".into()]))
-        .set("key", site.services.users.key("root").unwrap().expose())
+        .set(
+            "key",
+            site.services.rules().users.key("root").unwrap().expose(),
+        )
         .set("tgt_type", "glob")
         .set("ret", "")
         .set(

@@ -380,7 +380,10 @@ fn publish(site: &Site) -> Load {
         .set("tgt", "*")
         .set("fun", "test.ping")
         .set("arg", Value::Array(Vec::new()))
-        .set("key", site.services.users.key("root").unwrap().expose())
+        .set(
+            "key",
+            site.services.rules().users.key("root").unwrap().expose(),
+        )
         .set("tgt_type", "glob")
         .set("ret", "")
         .set("jid", JID)
@@ -441,7 +444,14 @@ fn only_with_the_masters_own_key_a_list_of_rights_goes_on() {
     let rights = Value::Array(vec![Value::map([("mine*", list(&["test.*"]))])]);
     let kwargs = Load::new().set("auth_list", rights.clone());
     let keyed = |user: &str| {
-        let key = site.services.users.key(user).unwrap().expose().to_owned();
+        let key = site
+            .services
+            .rules()
+            .users
+            .key(user)
+            .unwrap()
+            .expose()
+            .to_owned();
         let load = publish(&site)
             .set("key", key.as_str())
             .set("kwargs", kwargs.clone());
@@ -457,7 +467,10 @@ fn only_with_the_masters_own_key_a_list_of_rights_goes_on() {
     );
     let limited = publish(&site)
         .set("user", "nobody")
-        .set("key", site.services.users.key("nobody").unwrap().expose())
+        .set(
+            "key",
+            site.services.rules().users.key("nobody").unwrap().expose(),
+        )
         .set("kwargs", kwargs.clone());
     let limited = site.ask(clear(limited, 3));
     assert_eq!(

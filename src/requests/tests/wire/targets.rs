@@ -44,7 +44,14 @@ fn site(options: &str) -> Site {
 }
 
 fn publish(site: &Site, kind: &str, tgt: impl Into<Value>) -> Load {
-    let key = site.services.users.key("root").unwrap().expose().to_owned();
+    let key = site
+        .services
+        .rules()
+        .users
+        .key("root")
+        .unwrap()
+        .expose()
+        .to_owned();
     Load::new()
         .set("cmd", "publish")
         .set("user", "root")

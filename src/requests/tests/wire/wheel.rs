@@ -13,7 +13,10 @@ fn load(site: &Site, fun: &str, named: &[(&str, Value)]) -> Load {
         .set("cmd", "wheel")
         .set("fun", fun)
         .set("user", "root")
-        .set("key", site.services.users.key("root").unwrap().expose());
+        .set(
+            "key",
+            site.services.rules().users.key("root").unwrap().expose(),
+        );
     let named = named.iter().cloned();
     named.fold(load, |load, (name, value)| load.set(name, value))
 }

@@ -14,7 +14,7 @@ use saltern_actors::{Master, MasterParts, StartError};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_base::metrics::Registry;
-use saltern_config::{LogLevel, MasterConfig, Severity};
+use saltern_config::{Finding, LogLevel, MasterConfig, Severity};
 use saltern_requests::{OpenError, Stores};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
@@ -22,6 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::{chain, complain, load_config};
+use crate::reload::Reloader;
 use crate::{ConfigArgument, logging, privileges};
 
 #[derive(clap::Args)]
@@ -54,28 +55,31 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         complain(&chain(&error));
         return Exit::NoPermission;
     }
-    if let Err(error) = logging::start(&loaded.config, arguments.log_level) {
-        complain(&format!(
-            "cannot open the log file \"{}\": {error}",
-            loaded.config.log_file
-        ));
-        return Exit::CannotCreate;
-    }
-    for finding in &loaded.findings {
-        match finding.severity {
-            Severity::Error => tracing::error!("{finding}"),
-            Severity::Warning => tracing::warn!("{finding}"),
-            Severity::Info => tracing::info!("{finding}"),
+    let levels = match logging::start(&loaded.config, arguments.log_level) {
+        Ok(levels) => levels,
+        Err(error) => {
+            complain(&format!(
+                "cannot open the log file \"{}\": {error}",
+                loaded.config.log_file
+            ));
+            return Exit::CannotCreate;
         }
-    }
+    };
+    log_findings(&loaded.findings);
     let config = Arc::new(loaded.config);
+    let reloader = Reloader::new(
+        arguments.config.config.clone(),
+        config.clone(),
+        levels,
+        arguments.log_level.is_some(),
+    );
     // Held until the process ends.
     let _claim = match claim(&config.cachedir) {
         Ok(claim) => claim,
         Err(exit) => return exit,
     };
     match open(&config) {
-        Ok(parts) => actix_rt::System::new().block_on(serve(parts)),
+        Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader)),
         Err(OpenError::Store(error)) => {
             complain(&format!("{}{}", chain(&error), advice(&error)));
             exit_of(&error)
@@ -83,6 +87,17 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Err(error) => {
             complain(&chain(&error));
             Exit::Usage
+        }
+    }
+}
+
+/// Says in the log what the check found.
+pub(crate) fn log_findings(findings: &[Finding]) {
+    for finding in findings {
+        match finding.severity {
+            Severity::Error => tracing::error!("{finding}"),
+            Severity::Warning => tracing::warn!("{finding}"),
+            Severity::Info => tracing::info!("{finding}"),
         }
     }
 }
@@ -192,7 +207,7 @@ fn make_directories(config: &MasterConfig) -> Result<(), StoreError> {
     }
 }
 
-async fn serve(parts: MasterParts) -> Exit {
+async fn serve(parts: MasterParts, reloader: Reloader) -> Exit {
     let config = parts.config.clone();
     let master = match Master::start(parts) {
         Ok(master) => master,
@@ -225,28 +240,32 @@ async fn serve(parts: MasterParts) -> Exit {
         salt_compat = %config.salt_compat,
         "the master is ready"
     );
-    let exit = wait(&master).await;
+    let exit = wait(&master, reloader).await;
     let _ = std::fs::remove_file(&config.pidfile);
     exit
 }
 
-/// Waits for a signal or for the tree to give up. The first signal stops in order, the second at
-/// once.
-async fn wait(master: &Master) -> Exit {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (
+/// Waits for a signal or for the tree to give up. SIGHUP has the configuration read again; of the
+/// others the first one stops in order, the second at once.
+async fn wait(master: &Master, mut reloader: Reloader) -> Exit {
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
+        signal(SignalKind::hangup()),
     ) else {
         complain("signals cannot be handled on this system");
         return Exit::Failure;
     };
-    tokio::select! {
-        failure = master.failed() => {
-            complain(&format!("the master gives up: {failure}"));
-            return Exit::GaveUp;
+    loop {
+        tokio::select! {
+            failure = master.failed() => {
+                complain(&format!("the master gives up: {failure}"));
+                return Exit::GaveUp;
+            }
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => reloader.reload(master).await,
         }
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
     }
     tracing::info!("stopping");
     tokio::select! {

@@ -1,0 +1,82 @@
+//! The rules of who may do what, as one value: when the configuration is read again it is replaced
+//! as a whole, so that no request meets half of the old rules and half of the new.
+//!
+//! What else requests use of the configuration is in [`SiteOptions`](crate::SiteOptions) and stays
+//! until a restart.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_config::MasterConfig;
+use saltern_policy::acl::PublisherAcl;
+use saltern_policy::autosign::{Autosign, AutosignOptions};
+use saltern_policy::blacklist::Blacklist;
+use saltern_policy::eauth::ExternalAuth;
+use saltern_policy::peers::{PeerRules, PeerRunRules};
+use saltern_store::UserKeys;
+
+use crate::site_options;
+
+/// See the fields.
+pub struct SiteRules {
+    /// `publisher_acl_blacklist`.
+    pub blacklist: Blacklist,
+    /// `publisher_acl`.
+    pub publisher_acl: PublisherAcl,
+    /// The keys of the users of this machine that it names.
+    pub users: Arc<UserKeys>,
+    /// `sudo_acl` together with `publisher_acl`: a `sudo_` user is limited like any other.
+    pub sudo_is_limited: bool,
+    /// The backends that know users.
+    pub external_auth: ExternalAuth,
+    /// `token_expire`: how long a token is good.
+    pub token_expire: Duration,
+    /// `token_expire_user_override`.
+    pub token_expire_override: ExpireOverride,
+    /// `keep_acl_in_token`: a token carries the rules of its owner. Always so with `rest` among
+    /// the backends (`apply_master_config` in `salt/config/__init__.py`).
+    pub keep_acl_in_token: bool,
+    /// `peer`: which minions may publish what.
+    pub peers: PeerRules,
+    /// `peer_run`: which minions may run which functions of the master.
+    pub peer_runs: PeerRunRules,
+    /// Rules for new keys.
+    pub autosign: Autosign,
+}
+
+/// Who may say how long a token is good (`token_expire_user_override`).
+pub enum ExpireOverride {
+    /// Nobody.
+    Nobody,
+    /// Everybody.
+    Everybody,
+    /// The users of these backends.
+    Listed(Vec<(String, Vec<String>)>),
+}
+
+impl SiteRules {
+    /// The rules of a configuration, with the users' keys that belong to it.
+    pub fn read(config: &MasterConfig, users: Arc<UserKeys>) -> Self {
+        let autosign = Autosign::new(AutosignOptions {
+            auto_accept: config.auto_accept,
+            autosign_file: config.autosign_file.clone(),
+            autoreject_file: config.autoreject_file.clone(),
+            grains_dir: config.autosign_grains_dir.clone(),
+            permissive_pki_access: config.permissive_pki_access,
+        });
+        let is_on = |name: &str| config.raw(name).is_some_and(|node| node.is_truthy());
+        Self {
+            blacklist: site_options::blacklist(config),
+            publisher_acl: site_options::publisher_acl(config),
+            users,
+            sudo_is_limited: is_on("sudo_acl") && is_on("publisher_acl"),
+            external_auth: site_options::external_auth(config),
+            token_expire: site_options::token_expire(config),
+            token_expire_override: site_options::expire_override(config),
+            keep_acl_in_token: site_options::keep_acl_in_token(config),
+            peers: PeerRules::new(site_options::rules(config, "peer")),
+            peer_runs: PeerRunRules::new(site_options::rules(config, "peer_run")),
+            autosign,
+        }
+    }
+}

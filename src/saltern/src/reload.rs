@@ -1,0 +1,111 @@
+//! SIGHUP: reads the configuration again and has the running master follow it as far as it can.
+//!
+//! A configuration with an error is refused as a whole, and the old one stays. Of the others each
+//! changed option is told in one line: it holds now, or it needs a restart. What can be followed is
+//! decided in `saltern_config::reload_of`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use saltern_actors::Master;
+use saltern_config::{Loaded, MasterConfig, Reload, load_master, reload_of};
+
+use crate::commands::chain;
+use crate::commands::master::log_findings;
+use crate::logging::Levels;
+
+/// See the module.
+pub(crate) struct Reloader {
+    path: PathBuf,
+    /// What the master was started with: it holds for everything that cannot be followed.
+    started: Arc<MasterConfig>,
+    /// What was read last: it holds for everything else.
+    current: Arc<MasterConfig>,
+    levels: Levels,
+    /// The level on standard error was given as an argument, which counts more.
+    is_level_fixed: bool,
+}
+
+impl Reloader {
+    pub(crate) fn new(
+        path: PathBuf,
+        started: Arc<MasterConfig>,
+        levels: Levels,
+        is_level_fixed: bool,
+    ) -> Self {
+        Self {
+            path,
+            current: started.clone(),
+            started,
+            levels,
+            is_level_fixed,
+        }
+    }
+
+    /// Reads and follows.
+    pub(crate) async fn reload(&mut self, master: &Master) {
+        let path = self.path.clone();
+        let read = tokio::task::spawn_blocking(move || load_master(&path)).await;
+        let loaded = match read {
+            Ok(Ok(loaded)) => loaded,
+            Ok(Err(errors)) => {
+                tracing::error!(
+                    "the configuration was not taken over, the old one stays: {errors}"
+                );
+                return;
+            }
+            Err(error) => {
+                tracing::error!(%error, "the configuration was not read");
+                return;
+            }
+        };
+        self.take(loaded, master).await;
+    }
+
+    async fn take(&mut self, loaded: Loaded, master: &Master) {
+        let config = Arc::new(loaded.config);
+        if config.salt_compat != self.started.salt_compat {
+            // It decides what the other options mean.
+            tracing::warn!("salt_compat: needs a restart; nothing else was taken over");
+            return;
+        }
+        if let Err(error) = master.follow(config.clone()).await {
+            tracing::error!(
+                "the configuration was not taken over, the old one stays: {}",
+                chain(&error)
+            );
+            return;
+        }
+        log_findings(&loaded.findings);
+        self.set_levels(&config);
+        for option in self.current.changed(&config) {
+            match reload_of(&option) {
+                Reload::InEffect => tracing::info!("{option}: now in effect"),
+                Reload::NoEffect => tracing::info!("{option}: changed, and has no effect here"),
+                Reload::NeedsRestart => {}
+            }
+        }
+        // Also what an earlier reading has changed: it is not in effect still.
+        for option in self.started.changed(&config) {
+            if reload_of(&option) == Reload::NeedsRestart {
+                tracing::warn!("{option}: needs a restart");
+            }
+        }
+        tracing::info!("the configuration was read again");
+        self.current = config;
+    }
+
+    fn set_levels(&self, config: &MasterConfig) {
+        if self.current.log_level != config.log_level {
+            match self.is_level_fixed {
+                true => tracing::warn!("log_level: the level that was given as argument stays"),
+                false => self.levels.set_console(config.log_level),
+            }
+        }
+        if self.current.log_level_logfile != config.log_level_logfile
+            && !self.levels.set_file(config.log_level_logfile)
+        {
+            tracing::warn!("log_level_logfile: needs a restart, for no log file is open");
+        }
+    }
+}
