@@ -14,6 +14,7 @@ mod files;
 mod jobs;
 mod keys;
 mod kill;
+mod maintenance;
 mod matrix;
 mod mine;
 mod minion_events;

@@ -5,18 +5,25 @@
 //! Minions learn of the key from the first load that they cannot read; they authenticate and miss
 //! that load, so most of them do not answer.
 
+use saltern_model::{MinionId, Standing};
 use saltern_wire::msgpack::Value;
 
 use crate::publish::{self, Request};
 use crate::{Services, StartJob};
 
 /// The job; `None` when nobody is there to be pinged. With `minion_data_cache` stock names the
-/// minions that are connected, without it everybody.
+/// minions that are connected, without it everybody. Here those are named too of which it is not
+/// known whether they are: after a start that is everybody for a while.
 pub fn rotation_ping(services: &Services) -> Option<StartJob> {
+    let may_be_there = |minion: &&MinionId| {
+        let standing = services.surroundings.state(minion);
+        !matches!(standing, Standing::Away(_))
+    };
     let (tgt, tgt_type) = match services.site.minion_data_cache {
         true => {
-            let connected = services.surroundings.connected();
-            let names = connected.iter().map(|minion| minion.as_str().into());
+            let accepted = services.pki.accepted().ok()?;
+            let there = accepted.sorted().iter().filter(may_be_there);
+            let names = there.map(|minion| minion.as_str().into());
             (Value::Array(names.collect()), "list")
         }
         false => (Value::from("*"), "glob"),

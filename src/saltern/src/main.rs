@@ -48,6 +48,8 @@ enum Command {
     PamCheck,
     /// Print the metrics of the running master in Prometheus' text format.
     Metrics(ConfigArgument),
+    /// Say what is wrong with the master, running or stopped, and what to do about it.
+    Doctor(commands::doctor::Arguments),
     /// What the running master does by itself every now and then.
     Duty(commands::duty::Arguments),
     /// Look into the running master, or (test builds) break it.
@@ -92,6 +94,7 @@ fn main() -> Exit {
         Command::BenchStore(arguments) => commands::bench_store::run(&arguments),
         Command::PamCheck => commands::pam_check::run(),
         Command::Metrics(config) => commands::debug::metrics(&config),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Duty(arguments) => commands::duty::run(&arguments),
         Command::Debug(arguments) => commands::debug::run(&arguments),
     }

@@ -6,6 +6,7 @@ pub(crate) mod bench_store;
 pub(crate) mod check_config;
 pub(crate) mod cmd;
 pub(crate) mod debug;
+pub(crate) mod doctor;
 pub(crate) mod duty;
 pub(crate) mod master;
 pub(crate) mod minion;

@@ -47,6 +47,15 @@ pub(super) fn describe(config: &MasterConfig, findings: &[Finding]) -> String {
     format!("what only Python can run (python_bridge)\n{text}  {python}\n")
 }
 
+/// Why nothing runs Python; `None` if something does, or if nothing needs it.
+pub(super) fn missing(config: &MasterConfig, findings: &[Finding]) -> Option<String> {
+    if describe(config, findings).is_empty() {
+        return None;
+    }
+    let missing = Bridge::new(config).python().err();
+    missing.map(|reason| reason.to_string())
+}
+
 /// The directories with modules of the site's own, and the names in each.
 fn modules(config: &MasterConfig) -> Vec<(PathBuf, Vec<String>)> {
     let text = |name: &str| config.raw(name).and_then(Node::as_str).map(PathBuf::from);

@@ -1,0 +1,54 @@
+//! Whether the clock can be right: it is not before this program was written, and nothing that the
+//! master keeps comes from the future.
+
+use std::os::unix::fs::MetadataExt;
+
+use super::{Complaint, Patient};
+
+/// 2026-01-01 00:00:00 UTC: this program is younger.
+const BEGINNING: i64 = 1_767_225_600;
+
+/// Clocks of file servers may differ by so many seconds.
+const GRACE: i64 = 60;
+
+pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
+    let now = patient.now;
+    let advice = "set the clock; jobs, tokens and keys are as old as it says";
+    if now < BEGINNING {
+        let what = "the clock says that it is before 2026";
+        return vec![Complaint::new(what, advice)];
+    }
+    let config = &patient.loaded.config;
+    let kept = [
+        config.saltern_job_database.clone(),
+        config.cachedir.join("saltern/shared_key"),
+    ];
+    let written = kept.iter().filter_map(|path| {
+        let written = std::fs::metadata(path).ok()?.mtime();
+        (written > now.saturating_add(GRACE)).then(|| {
+            let ahead = written.saturating_sub(now);
+            let what = format!("\"{}\" was written {ahead} s from now", path.display());
+            Complaint::new(what, advice)
+        })
+    });
+    written.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::patient;
+    use super::*;
+
+    #[test]
+    fn what_comes_from_the_future_is_told() {
+        let (_dir, mut patient) = patient("");
+        let path = patient.loaded.config.cachedir.join("saltern");
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join("shared_key"), "").unwrap();
+        assert!(check(&patient).is_empty());
+        patient.now -= 3_600;
+        assert!(check(&patient)[0].what.contains("shared_key"));
+        patient.now = 0;
+        assert!(check(&patient)[0].what.contains("before 2026"));
+    }
+}

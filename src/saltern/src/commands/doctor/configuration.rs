@@ -1,0 +1,41 @@
+//! What the check of the configuration found: errors and warnings, as `saltern check-config` tells
+//! them beside what is only good to know.
+
+use saltern_config::Severity;
+
+use super::{Complaint, Patient};
+
+pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
+    let findings = patient.loaded.findings.iter();
+    let wrong = findings.filter(|finding| finding.severity != Severity::Info);
+    let mut complaints: Vec<Complaint> = wrong
+        .map(|finding| {
+            let advice = "change the option, or take it out; saltern check-config tells all";
+            Complaint::new(finding.to_string(), advice)
+        })
+        .collect();
+    if let Err(error) = saltern_actors::check_tls(&patient.loaded.config) {
+        let what = format!("ssl: {}", super::chain(&error));
+        complaints.push(Complaint::new(what, "put the named files in order"));
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::patient;
+    use super::*;
+
+    #[test]
+    fn warnings_are_told_and_hints_are_not() {
+        let (_dir, wrong) = patient("wroker_threads: 3\n");
+        let complaints = check(&wrong);
+        assert!(
+            complaints[0].what.contains("wroker_threads"),
+            "{}",
+            complaints[0].what
+        );
+        let (_dir, hint) = patient("mworker_niceness: 3\n");
+        assert!(check(&hint).is_empty());
+    }
+}

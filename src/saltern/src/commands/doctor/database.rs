@@ -1,0 +1,70 @@
+//! The job database: whether one was set aside as damaged, and, of a stopped master, whether it is
+//! sound.
+//!
+//! Only the user of the database has it read: anybody else, root included, would leave files beside
+//! it that the master could not open.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use saltern_store::jobs::{DatabaseLimits, JobReader};
+
+use super::{Complaint, Patient, chain};
+
+pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
+    let path = &patient.loaded.config.saltern_job_database;
+    let mut complaints = set_aside(path);
+    let is_ours = std::fs::metadata(path)
+        .is_ok_and(|metadata| metadata.uid() == nix::unistd::Uid::effective().as_raw());
+    if patient.running.is_none() && is_ours {
+        let sound = JobReader::open(path, DatabaseLimits::default())
+            .and_then(|reader| reader.quick_check());
+        if let Err(error) = sound {
+            let what = format!("\"{}\": {}", path.display(), chain(&error));
+            let advice = "start the master: it sets a damaged database aside and keeps what can be \
+                          read of it";
+            complaints.push(Complaint::new(what, advice));
+        }
+    }
+    complaints
+}
+
+/// Databases that a start found damaged, and kept.
+fn set_aside(path: &Path) -> Vec<Complaint> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Vec::new();
+    };
+    let prefix = format!("{}.damaged", name.to_string_lossy());
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let databases = names.filter(|name| {
+        let is_part = ["-wal", "-shm", "-journal"]
+            .iter()
+            .any(|end| name.ends_with(end));
+        name.starts_with(&prefix) && !is_part
+    });
+    databases
+        .map(|name| {
+            let what = format!("a damaged database was set aside: \"{name}\"");
+            let advice = "what could be read of it is in the new one; look after the disk, then \
+                          remove it";
+            Complaint::new(what, advice)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::patient;
+    use super::*;
+
+    #[test]
+    fn what_was_set_aside_and_what_is_none_is_told() {
+        let (_dir, patient) = patient("");
+        assert!(check(&patient).is_empty(), "there is none yet");
+        let path = &patient.loaded.config.saltern_job_database;
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "no database, and long enough to be looked at").unwrap();
+        assert_eq!(check(&patient).len(), 1);
+    }
+}

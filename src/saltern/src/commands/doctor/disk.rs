@@ -1,0 +1,79 @@
+//! Whether there is room on the disks of the job database and of the cache, and whether the
+//! directories can be written.
+
+use std::path::{Path, PathBuf};
+
+use super::{Complaint, Patient};
+
+/// Less than this part of a disk is little, if it is also less than `saltern_disk_low`.
+const LITTLE_PART: u64 = 20;
+
+pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
+    let config = &patient.loaded.config;
+    let database = config.saltern_job_database.parent();
+    let database = database.unwrap_or(Path::new("/"));
+    let mut directories: Vec<PathBuf> = [database, &config.cachedir, &config.pki_dir]
+        .into_iter()
+        .map(existing)
+        .collect();
+    directories.dedup();
+    let low = config.saltern_disk_low as u64;
+    let complaints = directories.iter();
+    complaints
+        .filter_map(|directory| complaint(directory, low))
+        .collect()
+}
+
+/// The directory, or the nearest one above it that is there.
+fn existing(directory: &Path) -> PathBuf {
+    let mut above = directory.ancestors();
+    let there = above.find(|directory| directory.exists());
+    there.unwrap_or(Path::new("/")).to_owned()
+}
+
+fn complaint(directory: &Path, low: u64) -> Option<Complaint> {
+    let shown = directory.display();
+    let disk = match rustix::fs::statvfs(directory) {
+        Ok(disk) => disk,
+        Err(error) => {
+            let what = format!("the room for \"{shown}\" cannot be told: {error}");
+            return Some(Complaint::new(what, "look at the disk"));
+        }
+    };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+    let low = low.min(total / LITTLE_PART);
+    if free < low {
+        let what = format!(
+            "there are {} MiB left for \"{shown}\"; below {} MiB jobs are refused",
+            free >> 20,
+            (low / 16) >> 20
+        );
+        let advice = "make room, keep fewer jobs (keep_jobs_seconds, saltern_keep_jobs_size), or \
+                      move the directory";
+        return Some(Complaint::new(what, advice));
+    }
+    if disk.f_files > 0 && disk.f_favail == 0 {
+        let what = format!("no more files can be made in \"{shown}\"");
+        return Some(Complaint::new(
+            what,
+            "remove files: the disk has no inodes left",
+        ));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::patient;
+    use super::*;
+
+    #[test]
+    fn a_disk_counts_as_full_by_the_bound_of_the_configuration() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(complaint(dir.path(), 0).is_none());
+        assert!(complaint(&dir.path().join("nothing"), 0).is_some());
+        let (_dir, patient) = patient("saltern_disk_low: 0\n");
+        assert!(check(&patient).is_empty());
+    }
+}

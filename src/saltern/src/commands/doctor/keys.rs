@@ -1,0 +1,78 @@
+//! The directories of keys: who may read them, and who has been waiting to be accepted for long.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::{Complaint, Patient};
+
+/// A key that waits for longer than this has been forgotten: a day, in seconds.
+const LONG: i64 = 24 * 60 * 60;
+
+/// The most names that are told.
+const MOST_NAMES: usize = 10;
+
+pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
+    let pki = &patient.loaded.config.pki_dir;
+    let mut complaints = Vec::new();
+    complaints.extend(too_open(pki, 0o027));
+    for name in ["master.pem", "master_sign.pem"] {
+        complaints.extend(too_open(&pki.join(name), 0o077));
+    }
+    complaints.extend(waiting(&pki.join("minions_pre"), patient.now));
+    complaints
+}
+
+/// Whether what lies there lets in whom it should not; `others` are the bits that must not be set.
+fn too_open(path: &Path, others: u32) -> Option<Complaint> {
+    let mode = std::fs::metadata(path).ok()?.mode() & 0o7777;
+    (mode & others != 0).then(|| {
+        let what = format!("\"{}\" has mode {mode:04o}", path.display());
+        Complaint::new(what, format!("chmod {:04o} it", mode & !others))
+    })
+}
+
+fn waiting(directory: &Path, now: i64) -> Option<Complaint> {
+    let entries = std::fs::read_dir(directory).ok()?.flatten();
+    let is_old = |metadata: Metadata| now.saturating_sub(metadata.mtime()) > LONG;
+    let old = entries.filter(|entry| entry.metadata().is_ok_and(is_old));
+    let mut names: Vec<String> = old
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort();
+    let count = names.len();
+    names.truncate(MOST_NAMES);
+    (count > 0).then(|| {
+        let more = match count.saturating_sub(names.len()) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let names = names.join(", ");
+        let what = format!("keys have been waiting for more than a day: {names}{more}");
+        Complaint::new(what, "accept or reject them with salt-key")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::tests::patient;
+    use super::*;
+
+    #[test]
+    fn open_directories_and_forgotten_keys_are_told() {
+        let (_dir, mut patient) = patient("");
+        assert!(check(&patient).is_empty(), "nothing is there yet");
+        let pki = patient.loaded.config.pki_dir.clone();
+        std::fs::create_dir_all(pki.join("minions_pre")).unwrap();
+        std::fs::set_permissions(&pki, std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::fs::write(pki.join("minions_pre/m1"), "key").unwrap();
+        assert!(check(&patient).is_empty());
+        patient.now += LONG + 60;
+        assert!(check(&patient)[0].what.contains("m1"));
+        std::fs::set_permissions(&pki, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(check(&patient)[0].what.contains("0755"));
+    }
+}

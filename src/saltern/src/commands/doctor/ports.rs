@@ -1,0 +1,58 @@
+//! Whether the ports are free for a master that does not run; and whether one runs that does not
+//! answer.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+
+use super::{Complaint, Patient};
+
+pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
+    if patient.running.is_some() {
+        return Vec::new();
+    }
+    let config = &patient.loaded.config;
+    // The lock that a running master holds; nobody could tell a master of another user otherwise.
+    let lock = File::open(config.cachedir.join("saltern/lock"));
+    if lock.is_ok_and(|lock| lock.try_lock_shared().is_err()) {
+        let what = "a master is running and does not answer at its control socket";
+        let advice = "ask as the master's user; else look at its log, and start it again";
+        return vec![Complaint::new(what, advice)];
+    }
+    let ports = [
+        ("ret_port", config.ret_port),
+        ("publish_port", config.publish_port),
+    ];
+    let taken = ports.iter().filter_map(|(option, port)| {
+        let address = SocketAddr::new(config.interface, *port);
+        let error = TcpListener::bind(address).err()?;
+        let advice = match error.kind() {
+            ErrorKind::AddrInUse => "stop the program that has it, perhaps a stock master",
+            ErrorKind::AddrNotAvailable => "set interface to an address of this machine",
+            _ => "ask as the user that starts the master",
+        };
+        let what = format!("{option}: {address} cannot be had: {error}");
+        Some(Complaint::new(what, advice))
+    });
+    taken.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::patient;
+    use super::*;
+
+    #[test]
+    fn a_port_that_another_program_has_is_told() {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = other.local_addr().unwrap().port();
+        // Nobody else takes it while this test has it.
+        let (_dir, patient) = patient(&format!("interface: 127.0.0.1\nret_port: {port}\n"));
+        let complaints = check(&patient);
+        assert!(
+            complaints[0].what.starts_with("ret_port: "),
+            "{}",
+            complaints[0].what
+        );
+    }
+}
