@@ -23,6 +23,7 @@ mod peers;
 mod pillar;
 mod presence;
 mod probe;
+mod reactor;
 mod runners;
 mod sessions;
 mod shortage;

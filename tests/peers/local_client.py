@@ -6,7 +6,8 @@ process.
 the master expects, sorted, or with the returns of all minions; or the text of what stock raised.
 With `runner`, which is what `RunnerClient.cmd_sync` takes, it answers what the function returned;
 with `own_runner`, what stock's own function returns, which runs here, as in `salt-run`; with `wheel`,
-which is what `WheelClient.master_call` takes, all that the master answered.
+which is what `WheelClient.master_call` takes, all that the master answered; with `event`, which has
+`tag` and `data`, whether the event was handed to the bus.
 """
 
 import json
@@ -38,6 +39,8 @@ def answer(client, call):
     if "wheel" in call:
         with salt.wheel.WheelClient(client.opts) as wheels:
             return wheels.master_call(**prove(client, call["wheel"]))
+    if "event" in call:
+        return client.event.fire_event(call["event"]["data"], call["event"]["tag"])
     publish = call.pop("publish", False)
     try:
         if publish:

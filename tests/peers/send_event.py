@@ -1,10 +1,12 @@
 """Sends events to the master over one session of a minion, through stock's own request channel.
 
-`send_event.py MINION_CONFIG` reads tags from standard input, one a line, and answers each with
-"ok" once the master acknowledged the event. At the first refusal it ends with exit code 1; it
-deliberately does not wait and ask again as a minion would.
+`send_event.py MINION_CONFIG` reads tags from standard input, one a line, or, as JSON, what the load
+has beside the minion's id, and answers each with "ok" once the master acknowledged the event. At
+the first refusal it ends with exit code 1; it deliberately does not wait and ask again as a minion
+would.
 """
 
+import json
 import os
 import signal
 import sys
@@ -22,8 +24,9 @@ def main():
         for line in sys.stdin:
             # What is not acknowledged by then is refused: stock waits for ever for a pending key.
             signal.alarm(10)
-            load = {"cmd": "_minion_event", "id": opts["id"], "tag": line.strip(), "data": {}}
-            channel.send({**load, "pretag": None}, tries=1, timeout=5)
+            said = json.loads(line) if line.startswith("{") else {"tag": line.strip(), "data": {}}
+            load = {"cmd": "_minion_event", "id": opts["id"], "pretag": None, **said}
+            channel.send(load, tries=1, timeout=5)
             signal.alarm(0)
             print("ok", flush=True)
 
