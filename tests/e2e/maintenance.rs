@@ -2,6 +2,7 @@
 //! events of changed files, what expires, rotation by age; and what it does at a signal.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -39,6 +40,8 @@ fn the_key_cache_is_written(server: Server) -> TestResult {
         |site| {
             let accepted = site.path("pki/minions");
             fs::create_dir_all(accepted.join("directory"))?;
+            // As a master leaves it.
+            fs::set_permissions(site.path("pki"), fs::Permissions::from_mode(0o700))?;
             fs::write(accepted.join("m1"), "no key")?;
             site.start_master()?;
             let expected: &[&[u8]] = match site.server().release() {
@@ -236,7 +239,7 @@ fn with_3006_an_old_key_is_rotated_and_the_minions_pinged() -> TestResult {
 
 /// Only 3006 does it by age; the ping is a job like any other.
 fn an_old_key_is_rotated(server: Server) -> TestResult {
-    Site::run(
+    Site::prepared(
         server,
         |config| {
             config
@@ -244,6 +247,10 @@ fn an_old_key_is_rotated(server: Server) -> TestResult {
                 .set("ping_on_rotate", "True");
         },
         |site| {
+            // Stock pings with the configuration that is in its default place, or named here.
+            let config = format!("SALT_MASTER_CONFIG={}", site.path("conf/master").display());
+            site.start_master_by(&["env", &config]);
+            site.start_master()?;
             site.bring_up(&[("m1", MinionKind::Stock(Release::V3006))])?;
             let mark = site.events().mark();
             let rotated = |event: &Event| {
