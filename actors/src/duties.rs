@@ -53,11 +53,13 @@ pub enum Duty {
     OpenFiles,
     /// Fetches the git remotes that are due.
     Remotes,
+    /// Reads a slice of the job database, to meet damage early.
+    DatabaseCheck,
 }
 
 impl Duty {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::SharedKey,
         Self::Subscribers,
         Self::Presence,
@@ -71,6 +73,7 @@ impl Duty {
         Self::KeyCache,
         Self::OpenFiles,
         Self::Remotes,
+        Self::DatabaseCheck,
     ];
 
     /// Its name.
@@ -89,6 +92,7 @@ impl Duty {
             Self::KeyCache => "key_cache",
             Self::OpenFiles => "open_files",
             Self::Remotes => "remotes",
+            Self::DatabaseCheck => "database_check",
         }
     }
 

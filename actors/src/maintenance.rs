@@ -130,7 +130,8 @@ impl Handler<DoDuty> for Maintenance {
             | Duty::FileLists
             | Duty::FileEvents
             | Duty::KeyCache
-            | Duty::OpenFiles => {
+            | Duty::OpenFiles
+            | Duty::DatabaseCheck => {
                 let _ = self.seed.upkeep.try_send(LookOver(Look::Only(duty)));
             }
         }

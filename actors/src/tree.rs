@@ -282,6 +282,7 @@ impl Master {
 struct Stored {
     jobs: StoredJobs,
     requests: JobReader,
+    upkeep: JobReader,
     batches: (JobReader, BatchFiles),
 }
 
@@ -310,6 +311,7 @@ impl Stored {
                 mirror,
             },
             requests: parts.database.reader()?,
+            upkeep: parts.database.reader()?,
             batches: (parts.database.reader()?, BatchFiles::open(config)?),
         })
     }
@@ -436,6 +438,7 @@ impl Plan {
                 services: back.services.clone(),
                 duties: self.duties.clone(),
                 bus: back.bus.clone().recipient(),
+                jobs: Arc::new(stored.upkeep),
                 metrics: UpkeepMetrics::new(&self.registry),
             },
             0,

@@ -10,6 +10,7 @@
 //! A minion whose key has vanished is forgotten, as stock's `salt-key` does it; 3008's leaves the
 //! mine behind, which the next owner of the name would answer with. See `former`.
 
+mod database_check;
 pub(crate) mod file_events;
 mod former;
 mod open_files;
@@ -19,12 +20,14 @@ use std::sync::Arc;
 use actix::{Actor, AsyncContext, Context, Handler, Recipient};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_requests::Services;
+use saltern_store::jobs::JobReader;
 use saltern_supervise::Child;
 
 use crate::duties::{Duties, Duty, reason};
 use crate::maintenance::round;
 use crate::messages::{Fire, Look, LookOver};
 use crate::priority::give_way;
+use database_check::DatabaseCheck;
 use file_events::FileEvents;
 use former::Former;
 use open_files::OpenFiles;
@@ -38,6 +41,8 @@ pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
     pub(crate) duties: Arc<Duties>,
     pub(crate) bus: Recipient<Fire>,
+    /// Nobody else uses it.
+    pub(crate) jobs: Arc<JobReader>,
     pub(crate) metrics: UpkeepMetrics,
 }
 
@@ -84,6 +89,7 @@ pub(crate) struct Upkeep {
     former: Former,
     file_events: Option<FileEvents>,
     open_files: OpenFiles,
+    database_check: DatabaseCheck,
 }
 
 impl Child for Upkeep {
@@ -98,6 +104,7 @@ impl Child for Upkeep {
             former: Former::default(),
             file_events: FileEvents::of_site(&seed.services),
             open_files: OpenFiles::default(),
+            database_check: DatabaseCheck::default(),
         }
     }
 }
@@ -151,6 +158,11 @@ impl Handler<LookOver> for Upkeep {
         if is_meant(Duty::OpenFiles) {
             self.look_at_open_files();
         }
+        if is_meant(Duty::DatabaseCheck) {
+            let (jobs, check) = (&self.seed.jobs, &mut self.database_check);
+            let duties = &self.seed.duties;
+            duties.run(Duty::DatabaseCheck, || check.look(jobs));
+        }
     }
 }
 
@@ -171,6 +183,7 @@ impl Upkeep {
             Duty::Tokens,
             Duty::FileLists,
             Duty::OpenFiles,
+            Duty::DatabaseCheck,
         ] {
             duties.expect(duty, round);
         }

@@ -414,3 +414,39 @@ fn number(site: &Site, metric: &str) -> Result<f64> {
     });
     Ok(line.unwrap_or(0.0))
 }
+
+#[test]
+fn the_doctor_finds_what_is_wrong_with_a_running_and_with_a_stopped_master() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |_| {},
+        |site| {
+            let healthy = site.saltern(&["doctor"])?;
+            healthy
+                .expect_text("The master is running.\nNothing is wrong.\n")?
+                .expect_code(0)?;
+
+            site.step("a duty fails");
+            site.announce("a duty failed");
+            let tokens = site.path("cache/tokens");
+            fs::remove_dir_all(&tokens)?;
+            fs::write(&tokens, "no directory")?;
+            site.saltern(&["duty", "run", "tokens"])?.expect_code(1)?;
+            let ill = site.saltern(&["doctor", "--json"])?;
+            ill.expect_code(1)?;
+            let told: Value = serde_json::from_str(&ill.stdout)?;
+            ensure!(told["running"] == true, "{told}");
+            ensure!(told["findings"][0]["subject"] == "duties", "{told}");
+            fs::remove_file(&tokens)?;
+
+            site.step("the master is stopped, and its keys lie open");
+            site.stop_master()?;
+            fs::set_permissions(site.path("pki"), fs::Permissions::from_mode(0o755))?;
+            let stopped = site.saltern(&["doctor"])?;
+            stopped
+                .expect_code(1)?
+                .expect_text("No master is running for this configuration.\nkeys: ")?;
+            Ok(())
+        },
+    )
+}

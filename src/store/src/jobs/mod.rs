@@ -16,6 +16,7 @@ mod recover;
 mod retention;
 mod room;
 mod schema;
+mod scrub;
 
 pub use batches::{BatchReturn, StoredBatch};
 pub use checkpoint::{Checkpointer, Folded};
@@ -26,6 +27,7 @@ pub use recover::Recovered;
 pub use retention::{Reason, Removed, Retention, Size};
 pub use room::Room;
 pub use schema::set_aside;
+pub use scrub::{Scrub, ScrubSlice};
 
 use bytes::Bytes;
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};

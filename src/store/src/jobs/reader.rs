@@ -216,6 +216,11 @@ impl JobReader {
         schema::quick_check(&self.connection.lock(), &self.path)
     }
 
+    /// Where the database is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn read<T>(
         &self,
         action: &'static str,

@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom, Write as _};
 
 use bytes::Bytes;
 use saltern_model::{Compat, MinionId};
+use saltern_store::jobs::{Scrub, ScrubSlice};
 use saltern_store::{
     DatabaseLimits, JobDatabase, JobReader, JobState, Reason, Removed, Retention, StoreError,
     Write, Written, set_aside,
@@ -439,6 +440,60 @@ fn a_damaged_database_is_told_apart_and_set_aside() {
     assert!(aside.ends_with("jobs.sqlite.damaged-1795244782") && aside.exists());
     assert!(!path.exists());
     JobDatabase::open(&path, DatabaseLimits::default()).expect("a new database");
+}
+
+/// One whole look through the database, and how many slices it took.
+fn scrub(reader: &JobReader, rows: usize) -> (usize, Result<(), StoreError>) {
+    let (mut scrub, mut slices) = (Scrub::default(), 0);
+    let slice = ScrubSlice {
+        rows,
+        bytes: 1 << 20,
+    };
+    loop {
+        slices += 1;
+        match reader.scrub(&mut scrub, slice) {
+            Ok(false) => {}
+            Ok(true) => return (slices, Ok(())),
+            Err(error) => return (slices, Err(error)),
+        }
+    }
+}
+
+#[test]
+fn a_database_is_read_in_slices_and_damage_is_met_and_noted() {
+    let (dir, mut database) = open();
+    ten_jobs(&mut database, 20_000);
+    let reader = database.reader().expect("a reader");
+    let (slices, result) = scrub(&reader, 4);
+    result.expect("sound");
+    assert!(slices > 3, "{slices}");
+    database.checkpoint().expect("folded");
+    drop(reader);
+    let path = database.path().to_path_buf();
+    drop(database);
+
+    // Behind the first pages, where the layout is, every other page is overwritten.
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .expect("open");
+    let pages = fs::metadata(&path).expect("size").len() / 4096;
+    for page in (12..pages).step_by(2) {
+        file.seek(SeekFrom::Start(page * 4096)).expect("seek");
+        file.write_all(&[0xff; 4096]).expect("write");
+    }
+    let reader = JobReader::open(&path, DatabaseLimits::default()).expect("a reader");
+    let (_, result) = scrub(&reader, 1_000);
+    assert!(
+        matches!(result, Err(StoreError::Corrupt { .. })),
+        "{result:?}"
+    );
+    let suspicion = format!("{}.suspect", path.display());
+    assert!(
+        fs::metadata(suspicion).is_ok(),
+        "the next start looks again"
+    );
+    drop(dir);
 }
 
 #[test]
