@@ -24,8 +24,16 @@ pub(crate) struct QueueLimits {
     pub(crate) bytes: usize,
 }
 
+/// Somebody in this process who looks at each event on the bus's own thread: briefly, and without
+/// waiting.
+pub(crate) trait Tap: Send + Sync {
+    /// An event is on the bus.
+    fn hear(&self, event: &Event);
+}
+
 /// The bus.
 pub(crate) struct Bus {
+    taps: RwLock<Vec<Arc<dyn Tap>>>,
     subscribers: RwLock<Vec<Arc<Subscriber>>>,
     limits: QueueLimits,
     framing: Framing,
@@ -143,6 +151,7 @@ impl Bus {
             Compat::V3007 | Compat::V3008 => Framing::Bare,
         };
         Arc::new(Self {
+            taps: RwLock::default(),
             subscribers: RwLock::new(Vec::new()),
             limits,
             framing,
@@ -156,6 +165,9 @@ impl Bus {
     /// Queues an event for everybody who listens. Never waits.
     pub(crate) fn publish(&self, event: &Event) {
         self.metrics.events.inc();
+        for tap in self.taps.read().iter() {
+            tap.hear(event);
+        }
         let subscribers = self.subscribers.read();
         if subscribers.is_empty() {
             return;
@@ -166,6 +178,11 @@ impl Bus {
                 self.metrics.dropped.inc();
             }
         }
+    }
+
+    /// Somebody in this process looks at each event from now on.
+    pub(crate) fn tap(&self, tap: Arc<dyn Tap>) {
+        self.taps.write().push(tap);
     }
 
     /// A new listener; it hears what is published from now on, until it is dropped.

@@ -31,6 +31,7 @@ mod peer_desk;
 mod presence;
 mod priority;
 mod publisher;
+mod reactor;
 mod registrar;
 mod remotes;
 mod render_queue;

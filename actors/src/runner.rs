@@ -34,7 +34,7 @@ pub(crate) const THREADS: u32 = 2;
 
 /// Calls that may wait. Users of this machine make few, more is a script gone wild; minions have
 /// bounds of their own before this one (`peer_desk.rs`).
-const MOST_WAITING: usize = 256;
+pub(crate) const MOST_WAITING: usize = 256;
 
 /// Behind the workers, as the renderers.
 const NICENESS: i32 = 5;
@@ -77,6 +77,7 @@ pub(crate) struct RunQueue {
     /// Where what Python runs waits, if not here.
     python: Option<Arc<RunQueue>>,
     waiting: Mutex<VecDeque<Run>>,
+    most: usize,
     runners: Mutex<Vec<Recipient<Look>>>,
     depth: IntGauge,
     shed: IntCounter,
@@ -84,23 +85,31 @@ pub(crate) struct RunQueue {
 }
 
 impl RunQueue {
-    /// The queue of what Python runs, or of those who ask: `users` or `minions`.
-    pub(crate) fn new(asker: &'static str, metrics: &RunMetrics) -> Arc<Self> {
-        Arc::new(Self::of(asker, metrics, None))
+    /// The queue of what Python runs, or of those who ask (`users`, `minions`, `reactor`), for at
+    /// most so many calls.
+    pub(crate) fn new(asker: &'static str, most: usize, metrics: &RunMetrics) -> Arc<Self> {
+        Arc::new(Self::of(asker, most, metrics, None))
     }
 
     /// The queue of those who ask, which passes on what Python runs.
     pub(crate) fn before(
         python: &Arc<Self>,
         asker: &'static str,
+        most: usize,
         metrics: &RunMetrics,
     ) -> Arc<Self> {
-        Arc::new(Self::of(asker, metrics, Some(python.clone())))
+        Arc::new(Self::of(asker, most, metrics, Some(python.clone())))
     }
 
-    fn of(asker: &'static str, metrics: &RunMetrics, python: Option<Arc<Self>>) -> Self {
+    fn of(
+        asker: &'static str,
+        most: usize,
+        metrics: &RunMetrics,
+        python: Option<Arc<Self>>,
+    ) -> Self {
         Self {
             python,
+            most,
             waiting: Mutex::default(),
             runners: Mutex::default(),
             depth: metrics.depth.with_label_values(&[asker]),
@@ -121,7 +130,7 @@ impl RunQueue {
         }
         {
             let mut waiting = self.waiting.lock();
-            if waiting.len() >= MOST_WAITING {
+            if waiting.len() >= self.most {
                 self.shed.inc();
                 return Err(run);
             }
@@ -133,6 +142,14 @@ impl RunQueue {
             let _ = runner.try_send(Look);
         }
         Ok(())
+    }
+
+    /// Whether a call finds room at this moment.
+    pub(crate) fn has_room(&self, is_python: bool) -> bool {
+        match self.python.as_ref().filter(|_| is_python) {
+            Some(python) => python.has_room(false),
+            None => self.waiting.lock().len() < self.most,
+        }
     }
 
     pub(crate) fn pop(&self) -> Option<Run> {
@@ -243,8 +260,8 @@ impl Handler<Look> for Runner {
             .taking
             .observe(began.elapsed().as_secs_f64());
         let Some(returned) = ran.store else {
-            self.outbox
-                .push(context, &self.seed.bus, Fire(vec![ran.end]));
+            let end = Fire(ran.end.into_iter().collect());
+            self.outbox.push(context, &self.seed.bus, end);
             under_way.told();
             return;
         };
@@ -256,7 +273,9 @@ impl Handler<Look> for Runner {
         self.outbox.push(context, &self.seed.take_return, message);
         let told = stored.into_actor(self).map(move |_, runner, context| {
             let bus = runner.seed.bus.clone();
-            runner.outbox.push(context, &bus, Fire(vec![ran.end]));
+            runner
+                .outbox
+                .push(context, &bus, Fire(ran.end.into_iter().collect()));
             under_way.told();
         });
         context.spawn(told);

@@ -13,6 +13,7 @@
 //! | Renderer × n | render-n, wheel-n | permanent | the request at hand is answered as not handled |
 //! | Doorkeeper × n | door-n | permanent | the log-in at hand is answered as not handled |
 //! | Runner × n | run-n | permanent | the call at hand is told to be lost |
+//! | Reactor | reactor | permanent | reactions not yet begun of the event at hand are told to be lost |
 //! | PeerDesk | peers | permanent | minions that wait are answered as not handled |
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |
@@ -30,6 +31,8 @@
 //! what is queued, and last the bus does so and waits until the last answer has left. What users
 //! run in Python is ended first of all; the other helpers of the bridge, when nobody asks any more.
 
+mod reactor;
+
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,6 +44,7 @@ use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_bridge::Bridge;
 use saltern_config::{LocalCacheMirror, MasterConfig};
+use saltern_requests::reactor::LimitError;
 use saltern_requests::{MasterFleet, Services, Stores};
 use saltern_runners::{Knowledge, Runners};
 use saltern_store::jobs::{JobDatabase, JobReader};
@@ -71,6 +75,7 @@ use crate::mworker::{self, MWorker};
 use crate::peer_desk::{self, DeskMetrics, PeerDesk};
 use crate::presence::Presence;
 use crate::publisher::{self, Publisher};
+use crate::reactor::Desk;
 use crate::registrar::Registrar;
 use crate::remotes::{self, Remotes, RemotesMetrics};
 use crate::render_queue::RenderQueue;
@@ -119,6 +124,9 @@ pub enum StartError {
     /// Something that lasts cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The reactor's limits cannot be used.
+    #[error(transparent)]
+    Reactor(#[from] LimitError),
     /// The control socket cannot be made.
     #[error("cannot make the control socket")]
     Control(#[source] std::io::Error),
@@ -164,7 +172,12 @@ impl Master {
         let (requests, publish) = doors.addresses;
         // Everything that can fail comes before the first actor.
         let stored = Stored::open(&parts)?;
+        let reactor = Desk::open(&parts.config, &parts.clock, &parts.registry)?;
         let known = Knowledge::new(parts.config.clone(), parts.database.reader()?);
+        let known = match &reactor {
+            Some(reactor) => known.with_reactor(reactor.clone()),
+            None => known,
+        };
         let batches = Arc::<BatchFeed>::default();
         let feed = batches.clone();
         let known = known.with_batches(saltern_runners::Batches::new(
@@ -188,6 +201,7 @@ impl Master {
             registry: parts.registry.clone(),
             duties,
             batches,
+            reactor,
             ends: Arc::default(),
             stop: stop.clone(),
             requests_closed: CancellationToken::new(),
@@ -329,6 +343,8 @@ struct Plan {
     duties: Arc<Duties>,
     /// What Batches hears of those who are started before it.
     batches: Arc<BatchFeed>,
+    /// What the reactor is asked, if there is one.
+    reactor: Option<Arc<Desk>>,
     /// What the desk of the minions hears of the tracker, who is started before it.
     ends: Arc<JobEnds>,
     /// Cancelled when nothing new is to be taken.
@@ -489,8 +505,12 @@ impl Plan {
             bytes: config.saltern_subscriber_queue_size,
         };
         let clock = services.clock.clone();
+        let bus = Bus::new(config.salt_compat, queue, clock, &self.registry);
+        if let Some(reactor) = &self.reactor {
+            bus.tap(reactor.clone());
+        }
         let seed = event_publisher::Seed {
-            bus: Bus::new(config.salt_compat, queue, clock, &self.registry),
+            bus,
             sockets: Arc::new(Mutex::new(Some(events))),
             greeter: greeter.clone(),
             door: Arc::default(),
@@ -677,7 +697,7 @@ impl Plan {
     /// Those who run functions of the master, for users and for minions. They meet what those ask
     /// for, and have a budget like the workers.
     fn start_runners(&self, back: &Back, budget: Budget) -> (Arc<RunQueue>, Arc<RunQueue>) {
-        let pool = self.root.supervisor("runners", Strategy::OneForOne, budget);
+        let pool = self.supervisor_of_runners("runners", budget);
         let metrics = RunMetrics::new(&self.registry);
         let count = u32::try_from(self.config.python_bridge.runners).unwrap_or(u32::MAX);
         let mut first = 1_u32;
@@ -687,18 +707,27 @@ impl Plan {
             self.start_runners_of(queue, numbers, &pool, (back, budget));
         };
         let mut of = |asker, in_python, count| {
-            let python = RunQueue::new(in_python, &metrics);
-            let queue = RunQueue::before(&python, asker, &metrics);
+            let most = runner::MOST_WAITING;
+            let python = RunQueue::new(in_python, most, &metrics);
+            let queue = RunQueue::before(&python, asker, most, &metrics);
             start(&queue, runner::THREADS);
             start(&python, count);
             queue
         };
         // However many minions ask, some of the processes stay with users.
         let of_minions = (count / 2).max(1);
-        (
+        let queues = (
             of("users", "python", count),
             of("minions", "python_minions", of_minions),
-        )
+        );
+        if let Some(desk) = &self.reactor {
+            self.start_reactor(desk, &metrics, first, (back, budget));
+        }
+        queues
+    }
+
+    fn supervisor_of_runners(&self, name: &'static str, budget: Budget) -> Supervisor {
+        self.root.supervisor(name, Strategy::OneForOne, budget)
     }
 
     /// The threads of one queue by their numbers.

@@ -10,7 +10,7 @@ use super::*;
 use crate::answer::Answer;
 use crate::logins::Login;
 use crate::render_queue::RenderQueue;
-use crate::runner::{RunMetrics, RunQueue};
+use crate::runner::{MOST_WAITING, RunMetrics, RunQueue};
 use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 
 const BUSY: &[u8] = b"too many";
@@ -53,7 +53,7 @@ impl Place {
             bus,
             renderings: RenderQueue::new(10, &registry),
             wheels: RenderQueue::of_wheels(&registry),
-            runs: RunQueue::new("users", &RunMetrics::new(&registry)),
+            runs: RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&registry)),
             logins: logins.clone(),
         };
         Self {

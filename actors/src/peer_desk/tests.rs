@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::runner::RunMetrics;
+use crate::runner::{MOST_WAITING, RunMetrics};
 use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 
 struct Place {
@@ -26,7 +26,7 @@ const WAIT: Duration = Duration::from_secs(50);
 impl Place {
     fn new() -> Self {
         let registry = Registry::new();
-        let runs = RunQueue::new("minions", &RunMetrics::new(&registry));
+        let runs = RunQueue::new("minions", MOST_WAITING, &RunMetrics::new(&registry));
         let renderings = RenderQueue::new(10, &registry);
         let (begin_job, begun) = recorder();
         let ends = Arc::new(JobEnds::default());
@@ -110,7 +110,7 @@ fn peer_run(reply: &'static str) -> PeerRun {
         work: Box::new(move |_| {
             let ran = Ran {
                 store: None,
-                end: event("end"),
+                end: Some(event("end")),
             };
             (ran, Bytes::from_static(reply.as_bytes()))
         }),

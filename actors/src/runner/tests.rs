@@ -16,7 +16,7 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let registry = Registry::new();
-        let queue = RunQueue::new("users", &RunMetrics::new(&registry));
+        let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&registry));
         let tree = tree(&registry);
         let (bus, fired) = recorder();
         let (take_return, stored) = recorder();
@@ -47,7 +47,7 @@ fn ends(tag: &'static str) -> Run {
         fire(event("new"));
         Ran {
             store: None,
-            end: event(tag),
+            end: Some(event(tag)),
         }
     })
 }
@@ -90,7 +90,7 @@ fn the_end_is_told_when_it_is_stored_or_could_not_be() {
             let mut place = Place::new();
             let run = Run::new(event("lost"), |_| Ran {
                 store: Some(kept()),
-                end: event("end"),
+                end: Some(event("end")),
             });
             place.queue.push(run).ok().unwrap();
             let message = place.stored.recv().await.unwrap();
@@ -124,7 +124,7 @@ fn a_call_that_panics_is_told_to_be_lost_and_the_next_is_made() {
 
 #[test]
 fn there_is_room_for_so_many_calls() {
-    let queue = RunQueue::new("users", &RunMetrics::new(&Registry::new()));
+    let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&Registry::new()));
     for _ in 0..MOST_WAITING {
         queue.push(ends("end")).ok().unwrap();
     }
@@ -137,8 +137,8 @@ fn there_is_room_for_so_many_calls() {
 #[test]
 fn what_python_runs_waits_elsewhere() {
     let metrics = RunMetrics::new(&Registry::new());
-    let python = RunQueue::new("python", &metrics);
-    let queue = RunQueue::before(&python, "users", &metrics);
+    let python = RunQueue::new("python", MOST_WAITING, &metrics);
+    let queue = RunQueue::before(&python, "users", MOST_WAITING, &metrics);
     for _ in 0..MOST_WAITING {
         queue.push(ends("end").in_python()).ok().unwrap();
     }

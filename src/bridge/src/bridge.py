@@ -351,6 +351,12 @@ class Helper:
 
         return self.low(salt.wheel.WheelClient, work)
 
+    def do_caller(self, work):
+        import salt.client
+
+        caller = salt.client.Caller(self.opts["conf_file"])
+        caller.cmd(work["fun"], *work["positional"], **work["named"])
+
     def low(self, base, work):
         """Runs a function as stock's client does (`SyncClientMixin.low`), but its events go to the
         master by the pipe, and the master keeps the result."""

@@ -135,6 +135,9 @@ pub enum Work<'a> {
     Runner(&'a Call),
     /// A wheel function; gives the same.
     Wheel(&'a Call),
+    /// A function of a minion that is made of the master's configuration (`salt.client.Caller`);
+    /// gives nothing.
+    Caller(&'a Call),
 }
 
 impl Work<'_> {
@@ -149,6 +152,7 @@ impl Work<'_> {
             Self::Tops { name, .. } => format!("the master_tops module \"{name}\""),
             Self::Runner(call) => format!("the runner \"{}\"", call.fun),
             Self::Wheel(call) => format!("the wheel function \"{}\"", call.fun),
+            Self::Caller(call) => format!("the function \"{}\" of a minion", call.fun),
         }
     }
 
@@ -160,7 +164,7 @@ impl Work<'_> {
             | Self::Has { .. }
             | Self::Function { .. }
             | Self::Tops { .. } => Lane::Pillar,
-            Self::Runner(_) | Self::Wheel(_) => Lane::Runner,
+            Self::Runner(_) | Self::Wheel(_) | Self::Caller(_) => Lane::Runner,
         }
     }
 
@@ -171,7 +175,7 @@ impl Work<'_> {
             | Self::ExtPillar { subject, .. }
             | Self::Has { subject, .. }
             | Self::Function { subject, .. } => Some(subject.token),
-            Self::Tops { .. } | Self::Runner(_) | Self::Wheel(_) => None,
+            Self::Tops { .. } | Self::Runner(_) | Self::Wheel(_) | Self::Caller(_) => None,
         }
     }
 
@@ -235,6 +239,7 @@ impl Work<'_> {
             }
             Self::Runner(call) => call.pack(out.map(7).str("do").str("runner")),
             Self::Wheel(call) => call.pack(out.map(7).str("do").str("wheel")),
+            Self::Caller(call) => call.pack(out.map(7).str("do").str("caller")),
         }
         exchange::set_length(&mut packed)?;
         Ok(packed)

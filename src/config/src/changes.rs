@@ -34,6 +34,7 @@ const FOLLOWED: &[&str] = &[
     "permissive_pki_access",
     "publisher_acl",
     "publisher_acl_blacklist",
+    "saltern_reactor_acl",
     "sharedsecret",
     "sudo_acl",
     "token_expire",
@@ -122,9 +123,9 @@ mod tests {
     fn every_followed_option_exists_and_is_done_as_asked() {
         for name in FOLLOWED {
             assert_eq!(reload_of(name), Reload::InEffect);
-            let option = options::stock(name);
+            let is_known = options::stock(name).is_some() || options::ours(name).is_some();
             let is_read = options::status(name) != Some(Status::NotYet(options::NotYet::Output));
-            assert!(option.is_some() && is_read, "{name}");
+            assert!(is_known && is_read, "{name}");
         }
         assert_eq!(reload_of("worker_threads"), Reload::NeedsRestart);
         assert_eq!(reload_of("saltern_disk_low"), Reload::NeedsRestart);

@@ -11,7 +11,7 @@ fn has_magic(text: &str) -> bool {
 }
 
 /// The existing paths that match, sorted. A directory that cannot be read matches nothing.
-pub(crate) fn glob(pattern: &str) -> Vec<PathBuf> {
+pub fn glob(pattern: &str) -> Vec<PathBuf> {
     let start = if pattern.starts_with('/') {
         PathBuf::from("/")
     } else {

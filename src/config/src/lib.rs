@@ -13,7 +13,7 @@ pub mod check;
 mod doors;
 mod files;
 mod finding;
-mod glob;
+pub mod glob;
 mod identity;
 pub mod master;
 pub mod options;

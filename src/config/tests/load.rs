@@ -109,7 +109,7 @@ fn an_unknown_name_is_a_warning_with_the_nearest_one() {
 
 #[test]
 fn what_is_not_built_is_said() {
-    let findings = loaded("reactor: [a]\ncython_enable: true\nnodegroups: {}\n").findings;
+    let findings = loaded("thorium_interval: 5\ncython_enable: true\nnodegroups: {}\n").findings;
     let shown: Vec<String> = findings
         .iter()
         .map(|f| format!("{:?} {} {}", f.severity, f.option, f.message))
@@ -117,7 +117,7 @@ fn what_is_not_built_is_said() {
     assert_eq!(
         shown,
         [
-            "Warning reactor not honoured yet (reactor, engines and schedule)",
+            "Warning thorium_interval not honoured yet (reactor, engines and schedule)",
             "Info cython_enable has no effect: no Python runs here",
         ]
     );

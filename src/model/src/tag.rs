@@ -149,6 +149,11 @@ impl Tag {
         Self::trusted("key".to_owned())
     }
 
+    /// `saltern/reactor/<what>`: what the reactor could not do (`failed`, `dropped`, `lost`).
+    pub fn reactor(what: &'static str) -> Self {
+        Self::trusted(format!("saltern/reactor/{what}"))
+    }
+
     /// The tag as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -232,6 +232,15 @@ fn of_syndic(load: &Value, key: &str, services: &Services) -> Result<Option<Rule
 }
 
 impl Sender {
+    /// The reactor of this master; what it may do says `saltern_reactor_acl`.
+    pub(crate) fn of_reactor(services: &Services) -> Self {
+        Self {
+            kind: Kind::User,
+            name: services.config.user.clone(),
+            rules: services.rules().reactor_acl.clone(),
+        }
+    }
+
     /// How the sender was proved.
     pub(crate) fn kind(&self) -> Kind {
         self.kind

@@ -49,6 +49,7 @@ mod publish;
 mod publish_again;
 mod publish_load;
 mod python_text;
+pub mod reactor;
 mod register_resources;
 mod registration;
 mod reply;

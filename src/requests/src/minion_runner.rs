@@ -48,8 +48,8 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         is_python,
         work: Box::new(move |fire| {
             let mut reply = None;
-            let ran = runner::carry_out(&call, None, &services, fire, |value, has_begun| {
-                let value = told(value, has_begun, &call);
+            let ran = runner::carry_out(&call, None, &services, fire, |ran, has_begun| {
+                let value = told(&ran.value, has_begun, &call);
                 reply = Some(sealed.answer.seal(&encode(&value, Dialect::Raw)));
             });
             (ran, reply.unwrap_or_default())

@@ -256,7 +256,7 @@ pub struct Ran {
     /// What is kept of it.
     pub store: Option<StoreReturn>,
     /// What is fired after that, or after it could not be kept.
-    pub end: Event,
+    pub end: Option<Event>,
 }
 
 /// A job that is to begin.

@@ -376,7 +376,7 @@ fn words(text: &Value) -> Option<Value> {
 }
 
 /// The returners of the job: the site's job cache comes on top (`ext_job_cache`).
-fn with_job_cache(ret: &str, services: &Services) -> String {
+pub(crate) fn with_job_cache(ret: &str, services: &Services) -> String {
     let cache = services.config.raw("ext_job_cache");
     let names = [
         ret,

@@ -138,7 +138,8 @@ pub(crate) fn resolve_allowed(
     }
 }
 
-fn start(
+/// What a request begins.
+pub(crate) fn start(
     load: &Value,
     proof: Result<Sender, NotProved>,
     services: &Services,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_config::MasterConfig;
-use saltern_policy::acl::PublisherAcl;
+use saltern_policy::acl::{PublisherAcl, Rules};
 use saltern_policy::autosign::{Autosign, AutosignOptions};
 use saltern_policy::blacklist::Blacklist;
 use saltern_policy::eauth::ExternalAuth;
@@ -23,6 +23,8 @@ pub struct SiteRules {
     pub blacklist: Blacklist,
     /// `publisher_acl`.
     pub publisher_acl: PublisherAcl,
+    /// `saltern_reactor_acl`: what reactions may do; everything where it is not set.
+    pub reactor_acl: Option<Rules>,
     /// The keys of the users of this machine that it names.
     pub users: Arc<UserKeys>,
     /// `sudo_acl` together with `publisher_acl`: a `sudo_` user is limited like any other.
@@ -68,6 +70,7 @@ impl SiteRules {
         Self {
             blacklist: site_options::blacklist(config),
             publisher_acl: site_options::publisher_acl(config),
+            reactor_acl: site_options::reactor_acl(config),
             users,
             sudo_is_limited: is_on("sudo_acl") && is_on("publisher_acl"),
             external_auth: site_options::external_auth(config),

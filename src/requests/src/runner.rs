@@ -142,7 +142,7 @@ pub(crate) fn carry_out(
     known: Known,
     services: &Services,
     fire: &mut dyn FnMut(Event),
-    returned: impl FnOnce(&Value, bool),
+    returned: impl FnOnce(&saltern_runners::Ran, bool),
 ) -> Ran {
     let event =
         |suffix, data: Fields| event_data::event(services, Tag::run(&call.jid, suffix), data);
@@ -177,7 +177,7 @@ pub(crate) fn carry_out(
         notices = notices.with_log_in(&log_in);
     }
     let ran = services.runners.run(call, &mut notices);
-    returned(&ran.value, has_begun);
+    returned(&ran, has_begun);
     if has_begun {
         data = new;
     }
@@ -195,7 +195,7 @@ pub(crate) fn carry_out(
     };
     Ran {
         store,
-        end: event("ret", data),
+        end: Some(event("ret", data)),
     }
 }
 

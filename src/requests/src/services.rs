@@ -21,6 +21,7 @@ use saltern_store::{
 };
 
 use crate::complaints::Complaints;
+use crate::reactor::Reactions;
 use crate::rules::SiteRules;
 use crate::site_options::SiteOptions;
 use crate::stores::Stores;
@@ -82,6 +83,8 @@ pub struct Services {
     pub pillars: Arc<Pillars>,
     /// Runs what only Python can run.
     pub bridge: Arc<Bridge>,
+    /// Renders reactions.
+    pub reactions: Arc<Reactions>,
     /// The functions that run on the master.
     pub runners: Runners,
     /// The job database.
@@ -116,6 +119,7 @@ impl Services {
             targeting: stores.targeting,
             pillars: stores.pillars,
             bridge: stores.bridge,
+            reactions: stores.reactions,
             runners,
             jobs,
             minter: JidMinter::new(clock.clone(), unique_suffix),

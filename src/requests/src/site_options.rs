@@ -7,7 +7,7 @@ use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
 use saltern_content::render::data::from_yaml;
 use saltern_crypto::{SecretString, SigAlgo};
-use saltern_policy::acl::PublisherAcl;
+use saltern_policy::acl::{PublisherAcl, Rules};
 use saltern_policy::blacklist::Blacklist;
 use saltern_policy::eauth::{EauthOptions, ExternalAuth};
 use saltern_policy::matching::mine::MineAccess;
@@ -158,6 +158,13 @@ pub(crate) fn expire_override(config: &MasterConfig) -> ExpireOverride {
 }
 
 /// `publisher_acl`.
+/// `saltern_reactor_acl`.
+pub(crate) fn reactor_acl(config: &MasterConfig) -> Option<Rules> {
+    let option = config.raw("saltern_reactor_acl");
+    let option = option.filter(|node| !node.is_null());
+    option.map(|node| Rules::of(&from_yaml(node.clone())))
+}
+
 pub(crate) fn publisher_acl(config: &MasterConfig) -> PublisherAcl {
     PublisherAcl::new(rules(config, "publisher_acl"))
 }

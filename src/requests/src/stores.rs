@@ -9,6 +9,7 @@ use saltern_config::MasterConfig;
 use saltern_content::ext_pillar::{ExtPillarError, ExtPillars};
 use saltern_content::files::{FileServer, FilesError};
 use saltern_content::pillar::{Parts, PillarError, Pillars};
+use saltern_content::reactions::ReactionParts;
 use saltern_content::render::modules::site::SiteFunctions;
 use saltern_policy::target::Targeting;
 use saltern_runners::Master;
@@ -17,6 +18,7 @@ use saltern_store::{
     SyndicStore, Tokens, UserKeys,
 };
 
+use crate::reactor::Reactions;
 use crate::site_functions::MasterSite;
 use crate::{SiteOptions, register_resources, targets};
 
@@ -48,6 +50,8 @@ pub struct Stores {
     pub pillars: Arc<Pillars>,
     /// Runs what only Python can run.
     pub bridge: Arc<Bridge>,
+    /// Renders reactions.
+    pub reactions: Arc<Reactions>,
     /// What templates ask the master.
     site: Arc<dyn SiteFunctions>,
 }
@@ -100,7 +104,14 @@ impl Stores {
                 bridge: Some(bridge.clone()),
             },
         )?;
+        let reactions = ReactionParts {
+            clock: clock.clone(),
+            files: files.clone(),
+            site: site.clone(),
+            bridge: Some(bridge.clone()),
+        };
         Ok(Self {
+            reactions: Arc::new(Reactions::new(config, reactions)?),
             pki,
             sessions: Arc::new(Sessions::open(config, clock.clone())?),
             shared: Arc::new(SharedKeys::open(config, clock.clone())?),

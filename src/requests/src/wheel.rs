@@ -9,12 +9,12 @@
 use std::sync::Arc;
 
 use saltern_model::{Compat, Event, Jid, Tag};
-use saltern_runners::{Call, Notice, Notices};
+use saltern_runners::{Call, Notice, Notices, Ran};
 use saltern_wire::msgpack::Value;
 
 use crate::event_data::{Fields, fields};
 use crate::master_gate::Admitted;
-use crate::outcome::Finished;
+use crate::outcome::{Finished, Fire};
 use crate::{Outcome, Services, data_cache, event_data, reply};
 
 /// Answers with the value, later.
@@ -70,36 +70,9 @@ fn carry_out(call: Call, told_as: ToldAs, services: &Services) -> Finished {
     if is_told_twice {
         events.push(event(services, &call.jid, "new", &answer));
     }
-    let mut told = fields([
-        ("fun", Value::from(wheel)),
-        ("jid", told_as.jid.as_str().into()),
-        ("user", told_as.user.into()),
-    ]);
-    let wheels = services.runners.wheels();
-    // Of a function that is not there, stock tells only the end.
-    if wheels.has(&call.fun) {
-        told.push(("fun_args".into(), call.arguments.to_value()));
-        events.push(event(services, &told_as.jid, "new", &told));
-    }
-    let mut tell = |notice: Notice| match notice {
-        Notice::Began => {
-            told.push(("fun_args".into(), call.arguments.to_value()));
-            events.push(event(services, &told_as.jid, "new", &told));
-        }
-        Notice::Event(tag, Value::Map(data)) => {
-            events.push(event_data::event(services, tag, data));
-        }
-        Notice::KeyGone(minion) => _ = data_cache::forget_minion(services, &minion),
-        // Nobody watches a call that is answered with its value.
-        Notice::Progress(_) | Notice::Event(..) => {}
-    };
-    let ran = wheels.run(&call, &mut Notices::new(&mut tell));
+    let (ran, end_told) = tell_and_run(&call, &told_as, services, &mut |event| events.push(event));
     let end = fields([("return", ran.value), ("success", ran.success.into())]);
-    told.extend(end.iter().cloned());
-    if let Some(retcode) = ran.retcode {
-        told.push(("retcode".into(), retcode.into()));
-    }
-    events.push(event(services, &told_as.jid, "ret", &told));
+    events.push(end_told);
     answer.extend(end);
     if is_told_twice {
         events.push(event(services, &call.jid, "ret", &answer));
@@ -111,6 +84,71 @@ fn carry_out(call: Call, told_as: ToldAs, services: &Services) -> Finished {
         reply: reply::clear(&reply),
         events,
     }
+}
+
+/// Makes a call that nobody waits for. Gives what came of it, and the event that tells its end.
+pub(crate) fn call_it(call: &Call, services: &Services, fire: Fire<'_>) -> (Ran, Event) {
+    let told_as = ToldAs {
+        jid: call.jid.clone(),
+        user: call.user.clone(),
+    };
+    tell_and_run(call, &told_as, services, fire)
+}
+
+/// What is fired when such a call never comes to its end.
+pub(crate) fn lost(call: &Call, services: &Services) -> Event {
+    let reason = format!(
+        "Exception occurred in wheel {}: the call was lost; see the master's log",
+        call.fun
+    );
+    let data = fields([
+        ("fun", Value::from(format!("wheel.{}", call.fun))),
+        ("jid", call.jid.as_str().into()),
+        ("user", call.user.as_str().into()),
+        ("return", reason.into()),
+        ("success", false.into()),
+        ("retcode", 1.into()),
+    ]);
+    event(services, &call.jid, "ret", &data)
+}
+
+fn tell_and_run(
+    call: &Call,
+    told_as: &ToldAs,
+    services: &Services,
+    fire: Fire<'_>,
+) -> (Ran, Event) {
+    let mut told = fields([
+        ("fun", Value::from(format!("wheel.{}", call.fun))),
+        ("jid", told_as.jid.as_str().into()),
+        ("user", told_as.user.as_str().into()),
+    ]);
+    let wheels = services.runners.wheels();
+    // Of a function that is not there, stock tells only the end.
+    if wheels.has(&call.fun) {
+        told.push(("fun_args".into(), call.arguments.to_value()));
+        fire(event(services, &told_as.jid, "new", &told));
+    }
+    let mut tell = |notice: Notice| match notice {
+        Notice::Began => {
+            told.push(("fun_args".into(), call.arguments.to_value()));
+            fire(event(services, &told_as.jid, "new", &told));
+        }
+        Notice::Event(tag, Value::Map(data)) => {
+            fire(event_data::event(services, tag, data));
+        }
+        Notice::KeyGone(minion) => _ = data_cache::forget_minion(services, &minion),
+        // Nobody watches a call that is answered with its value.
+        Notice::Progress(_) | Notice::Event(..) => {}
+    };
+    let ran = wheels.run(call, &mut Notices::new(&mut tell));
+    told.push(("return".into(), ran.value.clone()));
+    told.push(("success".into(), ran.success.into()));
+    if let Some(retcode) = ran.retcode {
+        told.push(("retcode".into(), retcode.into()));
+    }
+    let end = event(services, &told_as.jid, "ret", &told);
+    (ran, end)
 }
 
 fn event(services: &Services, jid: &Jid, what: &'static str, data: &Fields) -> Event {

@@ -246,7 +246,7 @@ impl Function {
         }
     }
 
-    fn names(&self) -> Vec<&'static str> {
+    pub(crate) fn names(&self) -> Vec<&'static str> {
         let parameters = self.parameters.iter();
         parameters.filter_map(Parameter::name).collect()
     }

@@ -14,9 +14,10 @@ use saltern_wire::msgpack::Value;
 use crate::call::{Call, Function, RunnerError};
 use crate::fleet::Fleet;
 use crate::notices::Notices;
+use crate::reactor::Reactor;
 use crate::{
     Batches, Master, auth, batch, bridged, cache, config, event, fileserver, git_pillar, jobs,
-    manage, mine, pillar, python, saltutil, test, wheel, withheld,
+    manage, mine, pillar, python, reactor, saltutil, test, wheel, withheld,
 };
 
 /// Modules with their functions.
@@ -36,6 +37,7 @@ const RUNNERS: Modules = &[
     ("manage", manage::FUNCTIONS),
     ("mine", mine::FUNCTIONS),
     ("pillar", pillar::FUNCTIONS),
+    ("reactor", reactor::FUNCTIONS),
     ("saltutil", saltutil::FUNCTIONS),
     ("test", test::FUNCTIONS),
 ];
@@ -60,6 +62,8 @@ pub struct Knowledge {
     pub(crate) fleet: Option<Arc<dyn Fleet>>,
     /// The batches; nothing in a process that does not drive them.
     pub(crate) batches: Option<Batches>,
+    /// The reactor; nothing where no reactor is asked for.
+    pub(crate) reactor: Option<Arc<dyn Reactor>>,
     /// Keys, files and pillars; nothing in a process that only reads the job database.
     pub(crate) master: Option<Master>,
     /// Runs what is not built in; nothing in a process that starts no others.
@@ -78,6 +82,7 @@ impl Knowledge {
             jobs,
             fleet: None,
             batches: None,
+            reactor: None,
             master: None,
             bridge: None,
             clock: Clock::system(),
@@ -97,6 +102,14 @@ impl Knowledge {
     pub fn with_batches(self, batches: Batches) -> Self {
         Self {
             batches: Some(batches),
+            ..self
+        }
+    }
+
+    /// The same, with the reactor.
+    pub fn with_reactor(self, reactor: Arc<dyn Reactor>) -> Self {
+        Self {
+            reactor: Some(reactor),
             ..self
         }
     }
@@ -176,6 +189,16 @@ impl Runners {
         bridge_for(Kind::Runner, &self.knowledge, fun).is_some()
     }
 
+    /// The names of a function's parameters; nothing where there is no such function here.
+    pub fn parameters(&self, fun: &str) -> Option<Vec<&'static str>> {
+        find(RUNNERS, fun).map(Function::names)
+    }
+
+    /// Why the arguments of a call do not fit its function, if that is here.
+    pub fn problem(&self, call: &Call) -> Option<String> {
+        problem(Kind::Runner, call)
+    }
+
     /// Runs a function; blocks for as long as it takes.
     pub fn run(&self, call: &Call, notices: &mut Notices<'_>) -> Ran {
         run(Kind::Runner, &self.knowledge, call, notices)
@@ -198,6 +221,21 @@ impl Wheels<'_> {
     /// Whether there is such a function.
     pub fn has(&self, fun: &str) -> bool {
         find(WHEELS, fun).is_some()
+    }
+
+    /// Whether Python is asked for the function.
+    pub fn is_python(&self, fun: &str) -> bool {
+        bridge_for(Kind::Wheel, self.knowledge, fun).is_some()
+    }
+
+    /// The names of a function's parameters; nothing where there is no such function here.
+    pub fn parameters(&self, fun: &str) -> Option<Vec<&'static str>> {
+        find(WHEELS, fun).map(Function::names)
+    }
+
+    /// Why the arguments of a call do not fit its function, if that is here.
+    pub fn problem(&self, call: &Call) -> Option<String> {
+        problem(Kind::Wheel, call)
     }
 
     /// Runs a function; blocks for as long as it takes.
@@ -293,6 +331,12 @@ fn value(
     let bound = function.bind(&call.arguments)?;
     let _entry = Entry::new(&knowledge.running, kind, call);
     (function.run)(knowledge, &bound, notices)
+}
+
+fn problem(kind: Kind, call: &Call) -> Option<String> {
+    let function = find(kind.modules(), &call.fun)?;
+    let problem = function.bind(&call.arguments).err()?;
+    Some(problem.to_string())
 }
 
 fn find(modules: Modules, fun: &str) -> Option<&'static Function> {

@@ -103,6 +103,15 @@ pub const OURS: &[OurOption] = &[
               that its request was not handled, and asks again." },
     OurOption { name: "saltern_stop_timeout", default: "10",
         doc: "Seconds that requests in flight have when the master is asked to stop." },
+    OurOption { name: "saltern_reactor_acl", default: "null",
+        doc: "What reactions may do: a list of rules as one user has in publisher_acl, with @runner \
+              and @wheel for functions of the master; functions of `caller` count as run on a \
+              minion of the master's id. Unset, reactions may do everything, as in stock." },
+    OurOption { name: "saltern_reactor_limits", default: "{}",
+        doc: "Limits on events that lead to reactions, by patterns of tags: {pattern: {rate: 10/s, \
+              concurrency: 2}}. Events beyond the rate (a number, or with /s, /m, /h) are dropped, \
+              counted and told on the bus; those beyond the concurrency wait until the reactions \
+              of others have ended. Of several patterns for a tag the first one holds." },
     OurOption { name: "saltern_batch_resume_delay", default: "10",
         doc: "Seconds after the start of the master before batches that were under way send their \
               next part: what is published while minions are still connecting again is lost. Stock \

@@ -89,6 +89,8 @@ pub(super) const HONOURED: &[&str] = &[
     "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
     "keep_jobs_seconds", "max_event_size", "presence_events", "runner_returns", "timeout",
     "unique_jid",
+    // The reactor.
+    "reactor", "reactor_worker_hwm", "reactor_worker_threads",
     // Masters above and below; what only stock's salt-syndic reads is for the one beside this master.
     "master_id", "order_masters", "syndic_event_forward_timeout", "syndic_failover",
     "syndic_jid_forward_cache_hwm", "syndic_log_file", "syndic_master", "syndic_mode",
@@ -296,6 +298,10 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
         "saltern_event_queue_length bounds what waits for a listener",
     ),
     ("reactor_niceness", NICENESS),
+    (
+        "reactor_refresh_interval",
+        "reactions need no clients that could grow old",
+    ),
     ("req_server_niceness", NICENESS),
     ("request_server_aes_session", RETIRED),
     ("rest_cherrypy", SALT_API),
@@ -371,8 +377,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "eauth_tokens.cache_driver", "eauth_tokens.cluster_id",
     ]),
     (NotYet::Automation, &[
-        "engines", "ext_processes", "reactor", "reactor_refresh_interval", "reactor_worker_hwm",
-        "reactor_worker_threads", "run_schedule_jobs_in_background", "schedule",
+        "engines", "ext_processes", "run_schedule_jobs_in_background", "schedule",
         "thorium_interval", "thorium_recompile", "thorium_roots", "thorium_top", "thoriumenv",
     ]),
     (NotYet::Returners, &[

@@ -33,6 +33,7 @@ use crate::git::Fetch;
 use crate::render::DecryptRules;
 use crate::render::modules::site::SiteFunctions;
 
+pub(crate) use options::renderers;
 pub use opts::of_master as master_options;
 
 use cache::PillarCache;

@@ -102,7 +102,8 @@ fn state_top(config: &MasterConfig) -> Result<String, PillarError> {
     Ok(path.trim_start_matches('/').to_owned())
 }
 
-fn renderers(config: &MasterConfig) -> Result<Renderers, PillarError> {
+/// How files are rendered, pillars and others.
+pub(crate) fn renderers(config: &MasterConfig) -> Result<Renderers, PillarError> {
     let mut gpg = Gpg::default();
     match text(config, "gpg_keydir")? {
         Some(directory) => gpg.key_directory = directory.into(),

@@ -216,6 +216,7 @@ async fn serve(parts: MasterParts, reloader: Reloader) -> Exit {
             return match error {
                 StartError::Port { .. } | StartError::Listener(_) => Exit::Unavailable,
                 StartError::Tls(_) => Exit::NoInput,
+                StartError::Reactor(_) => Exit::Usage,
                 StartError::Socket(error) if error.source.kind() == ErrorKind::AddrInUse => {
                     Exit::Unavailable
                 }

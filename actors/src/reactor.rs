@@ -1,0 +1,198 @@
+//! Does what events call for: renders the files of the rules that an event matches, begins jobs
+//! like a client's and hands calls of functions to those who run them.
+//!
+//! Events wait at the [`Desk`] (`reactor/desk.rs`), which outlives the actor: what a bus can carry
+//! in a second may take minutes to react to, and the bus waits for nobody. One event is rendered
+//! after the other, as in stock, so jobs go out in the order of their events; functions run on
+//! threads of their own (`reactor_worker_threads`), one started after the other.
+//!
+//! A reaction is begun at most once. Whoever carries one carries its [`Watch`] along, and a watch
+//! that is dropped says that its reaction was lost: so a panic, here or in a function, loses
+//! nothing in silence and needs no record of what was done.
+
+mod desk;
+mod dropped;
+mod lines;
+mod metrics;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, WrapFuture};
+use saltern_model::Event;
+use saltern_requests::Services;
+use saltern_requests::reactor::{self, Begun, End, USER};
+use saltern_supervise::Child;
+use saltern_wire::msgpack::{Limits, Value, decode};
+
+pub(crate) use self::desk::Desk;
+use self::lines::Place;
+use self::watch::{Lost, Subject, Watch};
+use crate::answer::Answer;
+use crate::messages::{BeginJob, Fire};
+use crate::priority::give_way;
+use crate::renderer::Look;
+use crate::runner::RunQueue;
+use crate::send::{Outbox, Sends};
+
+/// Behind the workers, as the renderers.
+const NICENESS: i32 = 5;
+
+/// How often dropped events are told of and a file of rules is looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What the reactor is built from.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) services: Arc<Services>,
+    pub(crate) begin_job: Recipient<BeginJob>,
+    pub(crate) runs: Arc<RunQueue>,
+    pub(crate) bus: Recipient<Fire>,
+}
+
+/// See the module.
+pub(crate) struct Reactor {
+    seed: Seed,
+    outbox: Outbox,
+}
+
+impl Child for Reactor {
+    type Seed = Seed;
+
+    const NAME: &'static str = "reactor";
+    const MAILBOX: usize = 4;
+
+    fn build(seed: &Seed) -> Self {
+        Self {
+            seed: seed.clone(),
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// Events that wait are given up and counted; jobs that have begun are waited for.
+    fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        self.seed.desk.close();
+        let desk = self.seed.desk.clone();
+        Some(Box::pin(
+            async move { desk.jobs_ended().await }.into_actor(self),
+        ))
+    }
+}
+
+impl Actor for Reactor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        give_way(NICENESS);
+        context.run_interval(TICK, |reactor, context| {
+            let desk = &reactor.seed.desk;
+            desk.refresh_rules();
+            if let Some(event) = desk.tell_dropped() {
+                let bus = &reactor.seed.bus;
+                reactor.outbox.push(context, bus, Fire(vec![event]));
+            }
+        });
+        context.notify(Look);
+    }
+}
+
+impl Sends for Reactor {
+    fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+}
+
+impl Handler<Look> for Reactor {
+    type Result = ();
+
+    fn handle(&mut self, _: Look, context: &mut Self::Context) {
+        let Some((event, place)) = self.seed.desk.pop() else {
+            return;
+        };
+        // Before the work: whatever becomes of it, the next one is looked for.
+        context.notify(Look);
+        self.react(&event, &Arc::new(place), context);
+    }
+}
+
+impl Reactor {
+    fn react(&mut self, event: &Event, place: &Arc<Place>, context: &mut Context<Self>) {
+        let Seed { desk, services, .. } = &self.seed;
+        let lost = Lost::new(desk, event);
+        let Ok(data) = decode(event.data.as_ref(), &Limits::WIRE) else {
+            tracing::error!(tag = %event.tag, "an event cannot be read, and leads to nothing");
+            return lost.is_not();
+        };
+        if let Some(order) = reactor::order_of(event.tag.as_str()) {
+            let answer = order.and_then(|order| desk.obey(order, &data, services));
+            if let Some(answer) = answer {
+                self.outbox
+                    .push(context, &self.seed.bus, Fire(vec![answer]));
+            }
+            return lost.is_not();
+        }
+        if data.get("user").and_then(Value::as_str) == Some(USER) {
+            return lost.is_not();
+        }
+        let references = desk.references(event.tag.as_str());
+        let plan = {
+            let _timer = desk.metrics.rendering.start_timer();
+            let data = Arc::new(data);
+            services
+                .reactions
+                .of(&references, event.tag.as_str(), &data)
+        };
+        let problems = plan.problems.into_iter();
+        for problem in problems {
+            desk.failed(&Subject::of_problem(event, &problem), problem.to_string());
+        }
+        // Each has its watch before the first is begun: what a panic keeps from being begun is
+        // named, too.
+        let reactions = plan.reactions.into_iter().map(|reaction| {
+            let watch = Watch::new(desk, event, &reaction, place);
+            (reaction, watch)
+        });
+        let reactions: Vec<_> = reactions.collect();
+        lost.is_not();
+        for (reaction, watch) in reactions {
+            self.begin(&reaction.deed, watch, context);
+        }
+    }
+
+    fn begin(&mut self, deed: &reactor::Deed, watch: Watch, context: &mut Context<Self>) {
+        match reactor::begin(deed, &self.seed.services) {
+            Err(reason) => watch.settle(End::Failed(reason.to_string())),
+            Ok(Begun::Nobody) => watch.meant_nobody(),
+            Ok(Begun::Job(start)) => {
+                let (answer, stored) = Answer::inside();
+                let begun = self.seed.desk.begin_job();
+                self.outbox
+                    .push(context, &self.seed.begin_job, BeginJob { start, answer });
+                // A task of its own, which a panic of this actor does not end.
+                actix_rt::spawn(async move {
+                    watch.settle(match stored.await {
+                        true => End::Done,
+                        false => End::Failed(NOT_STORED.to_owned()),
+                    });
+                    drop(begun);
+                });
+            }
+            Ok(Begun::Call(call)) => {
+                let runs = &self.seed.runs;
+                if !runs.has_room(call.is_python()) {
+                    return watch.dropped();
+                }
+                let run = call.run(Box::new(move |end| watch.settle(end)));
+                // There was room, and nobody else puts anything in.
+                drop(runs.push(run));
+            }
+        }
+    }
+}
+
+const NOT_STORED: &str = "the job could not be stored, so it was not published";
+
+#[cfg(test)]
+mod tests;

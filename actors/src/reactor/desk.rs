@@ -1,0 +1,289 @@
+//! What the reactor is asked and what it has to say, kept beside the actor: its rules, the events
+//! that wait, and what became of reactions. It survives a panic of the actor.
+//!
+//! Events come to it on the bus's own thread: a tag is looked at by the compiled rules, and what
+//! matches is queued or counted. Nothing here renders or waits.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use actix::Recipient;
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use saltern_base::clock::Clock;
+use saltern_base::metrics::Registry;
+use saltern_base::seldom::Seldom;
+use saltern_config::MasterConfig;
+use saltern_model::{Compat, Event, Packed, Tag, stamp};
+use saltern_requests::Services;
+use saltern_requests::reactor::{self, LimitError, Order, ReactorOptions, Rules, USER};
+use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+use super::dropped::{Dropped, Reason};
+use super::lines::{Lines, Place, Taken, Why};
+use super::metrics::ReactorMetrics;
+use super::watch::Subject;
+use crate::bus::Tap;
+use crate::messages::Fire;
+use crate::renderer::Look;
+
+/// See the module.
+pub(crate) struct Desk {
+    rules: RwLock<Rules>,
+    lines: Mutex<Lines>,
+    /// Who reacts, once there is somebody.
+    reactor: OnceLock<Recipient<Look>>,
+    bus: OnceLock<Recipient<Fire>>,
+    dropped: Dropped,
+    /// Jobs of which it is not known yet whether they are stored.
+    jobs: AtomicUsize,
+    job_ended: Notify,
+    /// Failures are told one by one, unless there are too many.
+    failures: Seldom,
+    compat: Compat,
+    clock: Clock,
+    pub(super) metrics: ReactorMetrics,
+}
+
+/// Between two failures that are written and fired.
+const FAILURE_PAUSE: Duration = Duration::from_millis(20);
+
+impl Desk {
+    /// The desk of a configuration; nothing where no reactor is asked for.
+    ///
+    /// # Errors
+    /// When `saltern_reactor_limits` cannot be used.
+    pub(crate) fn open(
+        config: &MasterConfig,
+        clock: &Clock,
+        registry: &Registry,
+    ) -> Result<Option<Arc<Self>>, LimitError> {
+        let limits = reactor::limits(config)?;
+        let Some(options) = ReactorOptions::read(config) else {
+            return Ok(None);
+        };
+        Ok(Some(Arc::new(Self {
+            rules: RwLock::new(Rules::read(config)),
+            lines: Mutex::new(Lines::new(limits, options.most_waiting)),
+            reactor: OnceLock::new(),
+            bus: OnceLock::new(),
+            dropped: Dropped::default(),
+            jobs: AtomicUsize::new(0),
+            job_ended: Notify::new(),
+            failures: Seldom::every(FAILURE_PAUSE),
+            compat: config.salt_compat,
+            clock: clock.clone(),
+            metrics: ReactorMetrics::new(registry),
+        })))
+    }
+
+    /// Who is told of new events, and where failures are told.
+    pub(crate) fn set_ends(&self, reactor: Recipient<Look>, bus: Recipient<Fire>) {
+        // Nobody else sets them.
+        let _ = self.bus.set(bus);
+        let _ = self.reactor.set(reactor);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(reactor) = self.reactor.get() {
+            // A full mailbox holds a look that is still to come, which sees this event too.
+            let _ = reactor.try_send(Look);
+        }
+    }
+
+    /// The next event to react to. Its reactions are under way for as long as the place lives.
+    pub(super) fn pop(self: &Arc<Self>) -> Option<(Event, Place)> {
+        let (taken, count) = {
+            let mut lines = self.lines.lock();
+            (lines.pop(), lines.count())
+        };
+        self.metrics.waiting.set(count_of(count));
+        let (event, line) = taken?;
+        let desk = Arc::clone(self);
+        Some((event, Place { desk, line }))
+    }
+
+    /// The reactions of an event of this line have ended.
+    pub(super) fn ended(&self, line: usize) {
+        let must_tell = self.lines.lock().ended(line);
+        if must_tell {
+            self.wake();
+        }
+    }
+
+    /// The files that an event of this tag means.
+    pub(super) fn references(&self, tag: &str) -> Vec<String> {
+        self.rules.read().references(tag)
+    }
+
+    /// Obeys an order; gives the event that answers it.
+    pub(super) fn obey(&self, order: Order, data: &Value, services: &Services) -> Option<Event> {
+        reactor::answer(order, data, &mut self.rules.write(), services)
+    }
+
+    /// Reads a file of rules again if it has changed.
+    pub(super) fn refresh_rules(&self) {
+        let fresh = self.rules.read().refreshed();
+        if let Some(fresh) = fresh {
+            *self.rules.write() = fresh;
+        }
+    }
+
+    /// Events or calls lead to nothing.
+    pub(super) fn dropped(&self, reason: Reason, number: u64) {
+        self.dropped.count(reason, number);
+        self.metrics.dropped(reason, number);
+    }
+
+    /// `saltern/reactor/dropped`, when there is news.
+    pub(super) fn tell_dropped(&self) -> Option<Event> {
+        let news = self.dropped.news()?;
+        tracing::warn!(dropped = ?news, "the reactor could not follow");
+        Some(self.event("dropped", vec![("reasons", news)]))
+    }
+
+    /// A job has been handed over; it is waited for while this lives.
+    pub(super) fn begin_job(self: &Arc<Self>) -> JobBegun {
+        self.jobs.fetch_add(1, Ordering::SeqCst);
+        JobBegun(Arc::clone(self))
+    }
+
+    /// Resolves when no job is being handed over.
+    pub(super) async fn jobs_ended(&self) {
+        loop {
+            let ended = self.job_ended.notified();
+            if self.jobs.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Takes no more events. What waits is lost, and counted.
+    pub(super) fn close(&self) {
+        let waiting = self.lines.lock().close();
+        self.metrics.waiting.set(0);
+        if waiting > 0 {
+            self.dropped(Reason::Stop, u64::try_from(waiting).unwrap_or(u64::MAX));
+            tracing::warn!(
+                events = waiting,
+                "the reactor stops; these events lead to nothing"
+            );
+        }
+    }
+
+    /// A reaction, or a whole file, has failed.
+    pub(super) fn failed(&self, subject: &Subject, reason: String) {
+        self.metrics.ended(subject.kind(), "failed");
+        self.tell("failed", subject, reason);
+    }
+
+    /// A reaction, or all of an event, was lost: nobody knows how far it came.
+    pub(super) fn lost(&self, subject: &Subject) {
+        self.metrics.ended(subject.kind(), "lost");
+        let reason = "it was lost on the way, and was not tried again".to_owned();
+        self.tell("lost", subject, reason);
+    }
+
+    fn tell(&self, what: &'static str, subject: &Subject, reason: String) {
+        let Some(times) = self.failures.happened() else {
+            return;
+        };
+        let (tag, sls, id) = (&subject.event.tag, &subject.sls, &subject.id);
+        tracing::error!(%tag, sls, id, times, reason, "a reaction {what}");
+        let mut fields = subject.fields();
+        fields.push(("reason", reason.into()));
+        fields.push(("times", i64::try_from(times).unwrap_or(i64::MAX).into()));
+        if let Some(bus) = self.bus.get() {
+            let _ = bus.try_send(Fire(vec![self.event(what, fields)]));
+        }
+    }
+
+    /// An event of the reactor's own, in its name, so that it leads to nothing.
+    fn event(&self, what: &'static str, mut fields: Vec<(&'static str, Value)>) -> Event {
+        let now = stamp(self.compat, self.clock.unix_micros());
+        fields.push(("user", USER.into()));
+        fields.push(("_stamp", now.as_str().into()));
+        Event {
+            tag: Tag::reactor(what),
+            data: Packed::new(encode(&Value::map(fields), Dialect::Bin)),
+        }
+    }
+}
+
+impl saltern_runners::Reactor for Desk {
+    fn list(&self) -> Value {
+        self.rules.read().list()
+    }
+
+    fn add(&self, tags: &str, references: &Value) -> Value {
+        self.rules.write().add(tags, references)
+    }
+
+    fn delete(&self, tags: &str) -> Value {
+        self.rules.write().delete(tags)
+    }
+
+    fn is_leader(&self) -> bool {
+        self.rules.read().is_leader
+    }
+
+    fn set_leader(&self, is_leader: bool) {
+        self.rules.write().is_leader = is_leader;
+    }
+}
+
+impl Tap for Desk {
+    fn hear(&self, event: &Event) {
+        let tag = event.tag.as_str();
+        let is_order = match reactor::order_of(tag) {
+            Some(None) => return,
+            Some(Some(_)) => true,
+            None => {
+                let rules = self.rules.read();
+                if !rules.is_leader || !rules.is_meant(tag) || is_own(tag, event.data.bytes()) {
+                    return;
+                }
+                false
+            }
+        };
+        self.metrics.events.inc();
+        let (taken, count) = {
+            let mut lines = self.lines.lock();
+            (lines.push(event, is_order), lines.count())
+        };
+        self.metrics.waiting.set(count_of(count));
+        match taken {
+            Taken::Waits(true) => self.wake(),
+            Taken::Waits(false) => {}
+            Taken::Dropped(Why::Queue) => self.dropped(Reason::Queue, 1),
+            Taken::Dropped(Why::Rate) => self.dropped(Reason::Rate, 1),
+        }
+    }
+}
+
+/// Whether an event is of a reaction. Only such tags can be; others are looked at before they are
+/// reacted to.
+fn is_own(tag: &str, data: &Bytes) -> bool {
+    let may_be = ["salt/run/", "salt/wheel/", "saltern/reactor/"];
+    may_be.iter().any(|start| tag.starts_with(start))
+        && MapView::parse(data.clone(), &Limits::WIRE)
+            .is_ok_and(|data| data.str("user") == Some(USER))
+}
+
+fn count_of(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// See [`Desk::begin_job`].
+pub(super) struct JobBegun(Arc<Desk>);
+
+impl Drop for JobBegun {
+    fn drop(&mut self) {
+        self.0.jobs.fetch_sub(1, Ordering::SeqCst);
+        self.0.job_ended.notify_waiters();
+    }
+}

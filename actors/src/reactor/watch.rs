@@ -1,0 +1,149 @@
+//! Who carries a reaction carries its watch along. It hears what came of the reaction, and when it
+//! is dropped without having heard anything, it says that the reaction was lost.
+
+use std::sync::Arc;
+
+use saltern_model::Event;
+use saltern_requests::reactor::{Deed, End, Problem, Reaction};
+use saltern_wire::msgpack::Value;
+
+use super::desk::Desk;
+use super::dropped::Reason;
+use super::lines::Place;
+
+/// What something happened to: a reaction, or a whole file or event.
+#[derive(Clone)]
+pub(super) struct Subject {
+    pub(super) event: Event,
+    /// The file; nothing for a whole event.
+    pub(super) sls: Option<String>,
+    /// The id of the reaction.
+    pub(super) id: Option<String>,
+    /// The reaction, if it came to one.
+    pub(super) deed: Option<Deed>,
+}
+
+impl Subject {
+    pub(super) fn of_problem(event: &Event, problem: &Problem) -> Self {
+        Self {
+            event: event.clone(),
+            sls: Some(problem.sls.clone()),
+            id: problem.id.clone(),
+            deed: None,
+        }
+    }
+
+    /// The type of the reaction, for metrics; `file` before there is one.
+    pub(super) fn kind(&self) -> &'static str {
+        self.deed.as_ref().map_or("file", Deed::kind)
+    }
+
+    /// What is told of it.
+    pub(super) fn fields(&self) -> Vec<(&'static str, Value)> {
+        let mut fields = vec![("tag", Value::from(self.event.tag.as_str()))];
+        fields.extend(self.sls.as_deref().map(|sls| ("sls", sls.into())));
+        fields.extend(self.id.as_deref().map(|id| ("id", id.into())));
+        if let Some(deed) = &self.deed {
+            fields.push(("type", deed.kind().into()));
+            fields.push(("fun", deed.fun().into()));
+        }
+        fields
+    }
+}
+
+/// See the module.
+pub(super) struct Watch {
+    desk: Arc<Desk>,
+    /// Until its end is known.
+    subject: Option<Subject>,
+    /// The event is under way as long as one of its reactions is.
+    _place: Arc<Place>,
+}
+
+impl Watch {
+    pub(super) fn new(
+        desk: &Arc<Desk>,
+        event: &Event,
+        reaction: &Reaction,
+        place: &Arc<Place>,
+    ) -> Self {
+        Self {
+            desk: Arc::clone(desk),
+            subject: Some(Subject {
+                event: event.clone(),
+                sls: Some(reaction.sls.clone()),
+                id: Some(reaction.id.clone()),
+                deed: Some(reaction.deed.clone()),
+            }),
+            _place: Arc::clone(place),
+        }
+    }
+
+    pub(super) fn settle(mut self, end: End) {
+        let Some(subject) = self.subject.take() else {
+            return;
+        };
+        match end {
+            End::Done => self.desk.metrics.ended(subject.kind(), "done"),
+            End::Failed(reason) => self.desk.failed(&subject, reason),
+        }
+    }
+
+    /// A job whose target means nobody.
+    pub(super) fn meant_nobody(mut self) {
+        if let Some(subject) = self.subject.take() {
+            let (tag, id) = (&subject.event.tag, &subject.id);
+            tracing::info!(%tag, id, "a reaction means no minion");
+            self.desk.metrics.ended(subject.kind(), "nobody");
+        }
+    }
+
+    /// There was no room for its call.
+    pub(super) fn dropped(mut self) {
+        if let Some(subject) = self.subject.take() {
+            self.desk.metrics.ended(subject.kind(), "dropped");
+            self.desk.dropped(Reason::Calls, 1);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(subject) = self.subject.take() {
+            self.desk.lost(&subject);
+        }
+    }
+}
+
+/// The same for an event of which it is not known yet what it leads to.
+pub(super) struct Lost<'a> {
+    desk: &'a Arc<Desk>,
+    event: Option<&'a Event>,
+}
+
+impl<'a> Lost<'a> {
+    pub(super) fn new(desk: &'a Arc<Desk>, event: &'a Event) -> Self {
+        Self {
+            desk,
+            event: Some(event),
+        }
+    }
+
+    /// It is known now.
+    pub(super) fn is_not(mut self) {
+        self.event = None;
+    }
+}
+
+impl Drop for Lost<'_> {
+    fn drop(&mut self) {
+        if let Some(event) = self.event.take() {
+            self.desk.lost(&Subject {
+                event: event.clone(),
+                sls: None,
+                id: None,
+                deed: None,
+            });
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! How the reactor and those who run functions for it are started, where a reactor is asked for.
+
+use std::sync::Arc;
+
+use actix::Addr;
+use saltern_requests::reactor::ReactorOptions;
+use saltern_supervise::Budget;
+
+use super::{Back, Plan};
+use crate::reactor::{self, Desk, Reactor};
+use crate::runner::{RunMetrics, RunQueue};
+
+impl Plan {
+    /// Starts the reactor of this desk. Its functions have threads of their own: however many
+    /// events there are, users and minions have theirs.
+    pub(super) fn start_reactor(
+        &self,
+        desk: &Arc<Desk>,
+        metrics: &RunMetrics,
+        first: u32,
+        (back, budget): (&Back, Budget),
+    ) {
+        let Some(options) = ReactorOptions::read(&self.config) else {
+            return;
+        };
+        let most = options.most_waiting;
+        let python = RunQueue::new("python_reactor", most, metrics);
+        let runs = RunQueue::before(&python, "reactor", most, metrics);
+        let pool = self.supervisor_of_runners("reactions", budget);
+        let processes = u32::try_from(self.config.python_bridge.runners / 2).unwrap_or(1);
+        let last = first.saturating_add(options.threads);
+        self.start_runners_of(&runs, first..last, &pool, (back, budget));
+        let numbers = last..last.saturating_add(processes.max(1));
+        self.start_runners_of(&python, numbers, &pool, (back, budget));
+        let seed = reactor::Seed {
+            desk: desk.clone(),
+            services: back.services.clone(),
+            begin_job: back.tracker.clone().recipient(),
+            runs,
+            bus: back.bus.clone().recipient(),
+        };
+        let reactor: Addr<Reactor> = self.root.start_child(self.on_thread("reactor"), seed, 0);
+        desk.set_ends(reactor.recipient(), back.bus.clone().recipient());
+    }
+}

@@ -1,0 +1,311 @@
+//! What becomes of a reaction: a job, or a call of a function of the master.
+//!
+//! Jobs go out in the name of the master's own user, as stock's, for whom clients cannot tell them
+//! apart; calls are made in the name of [`USER`]. What reactions may do is asked of
+//! `saltern_reactor_acl`, where that is set, whatever the name.
+
+use std::sync::Arc;
+
+use saltern_bridge::Work;
+use saltern_model::{Event, MinionId, Tag};
+use saltern_policy::acl::{Form, Verdict, Whom};
+use saltern_runners::{Arguments, Call};
+use saltern_wire::msgpack::Value;
+
+use super::USER;
+use super::reaction::{Deed, Function};
+use crate::credentials::Sender;
+use crate::event_data::{self, fields};
+use crate::outcome::{Effect, Ran, Run, StartJob};
+use crate::peer_publish::with_job_cache;
+use crate::publish::{self, Refused};
+use crate::{Services, runner, wheel};
+
+/// A reaction that can be carried out.
+pub enum Begun {
+    /// A job, to be begun like a client's.
+    Job(Box<StartJob>),
+    /// A job whose target means nobody: there is nothing to do.
+    Nobody,
+    /// A call of a function of the master.
+    Call(PendingCall),
+}
+
+/// A call that needs only to know whom to tell of its end.
+pub struct PendingCall {
+    make: Box<dyn FnOnce(Settle) -> Run + Send>,
+    is_python: bool,
+}
+
+impl PendingCall {
+    fn new(is_python: bool, make: impl FnOnce(Settle) -> Run + Send + 'static) -> Self {
+        Self {
+            make: Box::new(make),
+            is_python,
+        }
+    }
+
+    /// Whether Python runs it: it may take very long.
+    pub fn is_python(&self) -> bool {
+        self.is_python
+    }
+
+    /// The call; it tells `settle` what came of it. If it never runs, `settle` is dropped.
+    pub fn run(self, settle: Settle) -> Run {
+        let run = (self.make)(settle);
+        match self.is_python {
+            true => run.in_python(),
+            false => run,
+        }
+    }
+}
+
+/// Takes what came of a reaction.
+pub type Settle = Box<dyn FnOnce(End) + Send>;
+
+/// What came of a reaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was done.
+    Done,
+    /// It was not, or not well: why.
+    Failed(String),
+}
+
+/// Why a reaction is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotBegun(String);
+
+/// Makes a job or a call of a reaction.
+///
+/// # Errors
+/// When it may not be done, or cannot.
+pub fn begin(deed: &Deed, services: &Arc<Services>) -> Result<Begun, NotBegun> {
+    match deed {
+        Deed::Local(load) => job(load, services),
+        Deed::Runner(function) => run_runner(function, services).map(Begun::Call),
+        Deed::Wheel(function) => run_wheel(function, services).map(Begun::Call),
+        Deed::Caller(function) => run_caller(function, services).map(Begun::Call),
+    }
+}
+
+fn not_begun<T>(text: impl Into<String>) -> Result<T, NotBegun> {
+    Err(NotBegun(text.into()))
+}
+
+fn job(load: &Value, services: &Services) -> Result<Begun, NotBegun> {
+    let load = &publishable(load, services)?;
+    let sender = Sender::of_reactor(services);
+    let outcome = publish::start(load, Ok(sender), services).map_err(|refused| {
+        NotBegun(match refused {
+            Refused::Malformed(missing) => format!("\"{missing}\" is missing or of a wrong kind"),
+            Refused::NotProved(refused) => refused.why,
+            Refused::Barred => "publisher_acl_blacklist forbids it".to_owned(),
+            Refused::NotAuthorised => NOT_ALLOWED.to_owned(),
+            Refused::Because(text) => text,
+        })
+    })?;
+    let start = outcome.effects.into_iter().find_map(|effect| match effect {
+        Effect::StartJob(start) => Some(start),
+        _ => None,
+    });
+    Ok(start.map_or(Begun::Nobody, Begun::Job))
+}
+
+const NOT_ALLOWED: &str = "saltern_reactor_acl does not allow it";
+
+/// The load with what stock's client adds to it: the user, the site's job cache, and nodegroups
+/// written out (`LocalClient._prep_pub`).
+fn publishable(load: &Value, services: &Services) -> Result<Value, NotBegun> {
+    let text = |name| load.get(name).and_then(Value::as_str);
+    let (target, kind) = written_out(load, services)?;
+    let ret = with_job_cache(text("ret").unwrap_or_default(), services);
+    let mut entries = load.as_map().unwrap_or_default().to_vec();
+    entries.retain(|(name, _)| {
+        let name = name.as_str();
+        name != Some("to") || services.site.order_masters
+    });
+    for (name, value) in &mut entries {
+        match name.as_str() {
+            Some("tgt") => *value = target.clone(),
+            Some("tgt_type") => *value = kind.clone(),
+            Some("ret") if value.as_str().is_some() => *value = ret.as_str().into(),
+            _ => {}
+        }
+    }
+    let user = services.config.user.as_str();
+    entries.push(("user".into(), user.into()));
+    Ok(Value::Map(entries))
+}
+
+fn written_out(load: &Value, services: &Services) -> Result<(Value, Value), NotBegun> {
+    let target = load.get("tgt").unwrap_or(&Value::Nil);
+    let kind = load.get("tgt_type").unwrap_or(&Value::Nil);
+    let words: Vec<String> = match (kind.as_str(), target) {
+        (Some("nodegroup"), Value::Str(name)) => vec![format!("N@{name}")],
+        (Some("compound"), Value::Str(text)) => {
+            text.split_whitespace().map(str::to_owned).collect()
+        }
+        (Some("compound"), Value::Array(words)) => {
+            let words = words.iter().filter_map(Value::as_str);
+            words.map(str::to_owned).collect()
+        }
+        _ => return Ok((target.clone(), kind.clone())),
+    };
+    match services.targeting.without_nodegroups(&words) {
+        Ok(words) => Ok((words.join(" ").as_str().into(), "compound".into())),
+        Err(error) => not_begun(format!("the target cannot be used: {error}")),
+    }
+}
+
+/// Whether reactions may call the function.
+fn allow(form: Form, call: &Call, services: &Services) -> Result<(), NotBegun> {
+    let sender = Sender::of_reactor(services);
+    match sender.may_call(form, &call.fun, &call.arguments, services) {
+        Verdict::Allowed => Ok(()),
+        Verdict::Refused => not_begun(NOT_ALLOWED),
+        Verdict::NoFunction => not_begun(format!("\"{}\" is no name of a function", call.fun)),
+    }
+}
+
+/// The call, with those of the compiler's words that the function has parameters for.
+fn call(function: &Function, parameters: &[&str], services: &Services) -> Call {
+    let mut arguments = function.arguments.clone();
+    let taken = function.if_taken.iter();
+    let taken = taken.filter(|(name, _)| parameters.contains(&name.as_str()));
+    arguments.named.extend(taken.cloned());
+    Call {
+        jid: services.minter.mint(),
+        fun: function.fun.clone(),
+        arguments,
+        user: USER.to_owned(),
+    }
+}
+
+const NOT_AVAILABLE: &str = "there is no such function";
+
+fn run_runner(function: &Function, services: &Arc<Services>) -> Result<PendingCall, NotBegun> {
+    let runners = &services.runners;
+    let is_python = runners.is_python(&function.fun);
+    let parameters = runners.parameters(&function.fun);
+    if function.is_flat && parameters.is_none() && !is_python {
+        return not_begun(NOT_AVAILABLE);
+    }
+    let call = call(function, &parameters.unwrap_or_default(), services);
+    allow(Form::Runner, &call, services)?;
+    if let Some(problem) = runners.problem(&call).filter(|_| function.is_flat) {
+        return not_begun(problem);
+    }
+    let services = Arc::clone(services);
+    Ok(PendingCall::new(is_python, move |settle| {
+        let lost = runner::lost(&call, &services);
+        Run::new(lost, move |fire| {
+            let mut end = End::Done;
+            let ran = runner::carry_out(&call, None, &services, fire, |ran, _| {
+                end = end_of(ran);
+            });
+            settle(end);
+            ran
+        })
+    }))
+}
+
+fn run_wheel(function: &Function, services: &Arc<Services>) -> Result<PendingCall, NotBegun> {
+    let wheels = services.runners.wheels();
+    let is_python = wheels.is_python(&function.fun);
+    let parameters = wheels.parameters(&function.fun);
+    if function.is_flat && parameters.is_none() && !is_python {
+        return not_begun(NOT_AVAILABLE);
+    }
+    let call = call(function, &parameters.unwrap_or_default(), services);
+    allow(Form::Wheel, &call, services)?;
+    if let Some(problem) = wheels.problem(&call).filter(|_| function.is_flat) {
+        return not_begun(problem);
+    }
+    let services = Arc::clone(services);
+    Ok(PendingCall::new(is_python, move |settle| {
+        let lost = wheel::lost(&call, &services);
+        Run::new(lost, move |fire| {
+            let (ran, end) = wheel::call_it(&call, &services, fire);
+            settle(end_of(&ran));
+            Ran {
+                store: None,
+                end: Some(end),
+            }
+        })
+    }))
+}
+
+/// A function of a minion runs where stock runs it: in Python, by a minion that is made for it of
+/// the master's own configuration (`salt.client.Caller`).
+fn run_caller(function: &Function, services: &Arc<Services>) -> Result<PendingCall, NotBegun> {
+    let call = call(function, &[], services);
+    let sender = Sender::of_reactor(services);
+    let own = MinionId::parse(&services.config.id);
+    let own: Vec<MinionId> = own.into_iter().collect();
+    let functions = [call.fun.clone()];
+    let load = Value::map([
+        ("fun", Value::from(call.fun.as_str())),
+        ("arg", as_list(&call.arguments)),
+    ]);
+    if !sender.may_publish(&load, &functions, Whom::These(&own), services) {
+        return not_begun(NOT_ALLOWED);
+    }
+    let services = Arc::clone(services);
+    Ok(PendingCall::new(true, move |settle| {
+        Run::new(lost_caller(&call, &services), move |_| {
+            settle(caller(&call, &services));
+            Ran {
+                store: None,
+                end: None,
+            }
+        })
+    }))
+}
+
+fn as_list(arguments: &Arguments) -> Value {
+    let mut list = arguments.positional.clone();
+    if !arguments.named.is_empty() {
+        let named = arguments.named.iter().cloned();
+        let marked = [("__kwarg__".to_owned(), Value::from(true))];
+        list.push(Value::map(marked.into_iter().chain(named)));
+    }
+    Value::Array(list)
+}
+
+fn caller(call: &Call, services: &Services) -> End {
+    let asked = saltern_bridge::Call {
+        fun: call.fun.clone(),
+        positional: call.arguments.positional.clone(),
+        named: call.arguments.named.clone(),
+        jid: call.jid.to_string(),
+        tag: String::new(),
+        user: call.user.clone(),
+    };
+    let patience = services.config.python_bridge.timeout;
+    match services.bridge.call(&Work::Caller(&asked), patience) {
+        Ok(_) => End::Done,
+        Err(error) => End::Failed(error.to_string()),
+    }
+}
+
+/// What is fired when such a call never comes to its end.
+fn lost_caller(call: &Call, services: &Services) -> Event {
+    let data = fields([
+        ("fun", Value::from(call.fun.as_str())),
+        ("user", USER.into()),
+    ]);
+    event_data::event(services, Tag::reactor("lost"), data)
+}
+
+fn end_of(ran: &saltern_runners::Ran) -> End {
+    /// Letters of a reason that are kept.
+    const MOST: usize = 1_000;
+    if ran.success {
+        return End::Done;
+    }
+    let shown = crate::python_text::str(&ran.value);
+    let shown = shown.unwrap_or_else(|| crate::python_text::repr(&ran.value));
+    End::Failed(shown.chars().take(MOST).collect())
+}

@@ -1,0 +1,147 @@
+//! `saltern_reactor_limits`: how often rules may be followed, and how many of their events may be
+//! under way.
+
+use saltern_config::MasterConfig;
+use saltern_config::yaml::Node;
+use saltern_policy::expression::Pattern;
+
+/// The most limits: each has a queue of its own.
+const MOST: usize = 1_000;
+
+/// A limit on the events of some tags.
+#[derive(Clone)]
+pub struct Limit {
+    /// The pattern as it was written.
+    pub name: String,
+    tags: Pattern,
+    /// The most events in a second; those beyond are dropped.
+    pub rate: Option<f64>,
+    /// The most events whose reactions are under way; those beyond wait.
+    pub concurrency: Option<usize>,
+}
+
+impl Limit {
+    /// Whether it holds for events of this tag.
+    pub fn is_for(&self, tag: &str) -> bool {
+        self.tags.matches(tag)
+    }
+}
+
+/// Why the option cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("option \"saltern_reactor_limits\": {0}")]
+pub struct LimitError(String);
+
+/// The limits of a configuration; of several for a tag the first one holds.
+///
+/// # Errors
+/// When the option is no mapping of patterns to `rate` and `concurrency`.
+pub fn limits(config: &MasterConfig) -> Result<Vec<Limit>, LimitError> {
+    let option = config
+        .raw("saltern_reactor_limits")
+        .filter(|node| node.is_truthy());
+    let Some(option) = option else {
+        return Ok(Vec::new());
+    };
+    let wrong = |text: String| LimitError(text);
+    let map = option
+        .as_map()
+        .ok_or_else(|| wrong("it is no mapping".to_owned()))?;
+    if map.len() > MOST {
+        return Err(wrong(format!("there are more than {MOST} patterns")));
+    }
+    let limits = map.iter().map(|(name, entry)| {
+        let name = name.as_str().ok_or("a pattern is no text")?;
+        limit(name, &entry.value).map_err(|problem| format!("\"{name}\": {problem}"))
+    });
+    limits.collect::<Result<_, String>>().map_err(wrong)
+}
+
+fn limit(name: &str, node: &Node) -> Result<Limit, String> {
+    let given = node.as_map().ok_or("it is no mapping")?;
+    for (key, _) in given.iter() {
+        if !matches!(key.as_str(), Some("rate" | "concurrency")) {
+            return Err(format!("{key:?} is neither \"rate\" nor \"concurrency\""));
+        }
+    }
+    let concurrency = given.get("concurrency").map(|node| {
+        let number = node.as_i64().filter(|number| *number > 0);
+        number.and_then(|number| usize::try_from(number).ok())
+    });
+    Ok(Limit {
+        name: name.to_owned(),
+        tags: Pattern::glob(name).map_err(|error| error.to_string())?,
+        rate: given.get("rate").map(rate).transpose()?,
+        concurrency: match concurrency {
+            Some(None) => return Err("\"concurrency\" is no number above 0".to_owned()),
+            Some(number) => number,
+            None => None,
+        },
+    })
+}
+
+/// Events in a second: a number, or `10/s`, `10/m`, `10/h`.
+fn rate(node: &Node) -> Result<f64, String> {
+    let wrong = || "\"rate\" is no number above 0, alone or with /s, /m or /h".to_owned();
+    let number = match (node.as_f64(), node.as_str()) {
+        (Some(number), _) => Some(number),
+        (None, Some(text)) => {
+            let (number, unit) = text.split_once('/').unwrap_or((text, "s"));
+            let seconds = match unit.trim() {
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                _ => return Err(wrong()),
+            };
+            number
+                .trim()
+                .parse::<f64>()
+                .ok()
+                .map(|number| number / seconds)
+        }
+        _ => None,
+    };
+    number
+        .filter(|rate| rate.is_finite() && *rate > 0.0)
+        .ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use saltern_config::yaml::{Limits, parse};
+
+    use super::*;
+
+    #[test]
+    fn rates_are_numbers_of_events_in_some_time() {
+        let table = [
+            ("5", Some(5.0)),
+            ("0.5", Some(0.5)),
+            ("10/s", Some(10.0)),
+            ("30/m", Some(0.5)),
+            ("3600 / h", Some(1.0)),
+            ("0", None),
+            ("-1", None),
+            ("10/d", None),
+            ("many", None),
+            (".inf", None),
+            ("[1]", None),
+        ];
+        for (text, expected) in table {
+            let node = parse(text, "test", &Limits::DEFAULT).unwrap();
+            assert_eq!(rate(&node).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_no_limit_has_is_refused() {
+        for text in ["{rat: 1}", "{concurrency: 0}", "[]", "{concurrency: x}"] {
+            let node = parse(text, "test", &Limits::DEFAULT).unwrap();
+            assert!(limit("a/*", &node).is_err(), "{text}");
+        }
+        let node = parse("{rate: 2/s, concurrency: 3}", "test", &Limits::DEFAULT).unwrap();
+        let limit = limit("a/*", &node).unwrap();
+        assert_eq!((limit.rate, limit.concurrency), (Some(2.0), Some(3)));
+        assert!(limit.is_for("a/b") && !limit.is_for("b"));
+    }
+}

@@ -1,0 +1,167 @@
+//! The reactor: what is done because of an event (`salt/utils/reactor.py`).
+//!
+//! Everything here is a pure step. [`Rules`] says which files an event means; [`Reactions::of`]
+//! renders them and makes a [`Plan`] of them: typed reactions in their order, and what is wrong
+//! with the files. [`begin()`] turns a reaction into a job or a call, for somebody else to carry
+//! out. Queues, threads and what is kept of failures are the actor's (`actors/src/reactor.rs`).
+
+mod begin;
+mod compile;
+mod limits;
+mod order;
+mod orders;
+mod reaction;
+mod rules;
+
+use std::sync::Arc;
+
+use saltern_base::clock::Clock;
+use saltern_config::MasterConfig;
+use saltern_content::files::FileServer;
+use saltern_content::reactions::{ReactionFiles, ReactionParts};
+use saltern_content::render::functions::{CallArgs, CallError};
+use saltern_content::render::modules::site::{SiteFunctions, no_such_runner};
+use saltern_model::{Compat, MinionId, Target};
+use saltern_wire::msgpack::Value;
+
+pub use begin::{Begun, End, NotBegun, Settle, begin};
+pub use limits::{Limit, LimitError, limits};
+pub use orders::{Order, answer, order_of};
+pub use reaction::{Deed, Function, Reaction};
+pub use rules::{ReactorOptions, Rules};
+
+use crate::OpenError;
+
+/// The user of reactions. Events that bear this name lead to no reactions, or one could lead to
+/// itself for ever (`ReactWrap.event_user`).
+pub const USER: &str = "Reactor";
+
+/// What is to be done because of an event.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// The reactions, in the order in which they are begun.
+    pub reactions: Vec<Reaction>,
+    /// What is wrong with files that were asked for. Nothing of a file with a problem is done.
+    pub problems: Vec<Problem>,
+}
+
+/// What is wrong with a file of reactions.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}{}{}", place(" of the reaction", id.as_deref()), place(" in", Some(sls)))]
+pub struct Problem {
+    /// The file, or the reference that names none.
+    pub sls: String,
+    /// The id of the reaction, if it is one that is wrong.
+    pub id: Option<String>,
+    /// What is wrong.
+    pub text: String,
+}
+
+impl Problem {
+    fn new(sls: &str, id: Option<&str>, text: impl Into<String>) -> Self {
+        Self {
+            sls: sls.to_owned(),
+            id: id.map(str::to_owned),
+            text: text.into(),
+        }
+    }
+}
+
+fn place(what: &str, name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| format!("{what} \"{name}\""))
+}
+
+/// Renders the files of reactions and says what they mean.
+pub struct Reactions {
+    files: ReactionFiles,
+    compat: Compat,
+}
+
+impl Reactions {
+    /// Reactions of a running master.
+    pub(crate) fn new(config: &MasterConfig, parts: ReactionParts) -> Result<Self, OpenError> {
+        Ok(Self {
+            files: ReactionFiles::new(config, parts)?,
+            compat: config.salt_compat,
+        })
+    }
+
+    /// Reactions without a master, to look at: templates cannot ask for mines and caches.
+    ///
+    /// # Errors
+    /// When an option of the file server or of the renderers cannot work.
+    pub fn alone(config: &MasterConfig, clock: &Clock) -> Result<Self, OpenError> {
+        let parts = ReactionParts {
+            clock: clock.clone(),
+            files: Arc::new(FileServer::new(config, clock.clone())?),
+            site: Arc::new(Nobody),
+            bridge: Some(Arc::new(saltern_bridge::Bridge::new(config))),
+        };
+        Self::new(config, parts)
+    }
+
+    /// What the files of these references mean for an event with this tag and these data. Blocks
+    /// while they are rendered.
+    pub fn of(&self, references: &[String], tag: &str, data: &Arc<Value>) -> Plan {
+        let mut problems = Vec::new();
+        let mut rendered = Vec::new();
+        for reference in references {
+            let names = self.files.find(reference).unwrap_or_else(|error| {
+                problems.push(Problem::new(reference, None, error.to_string()));
+                Vec::new()
+            });
+            for name in names {
+                match self.files.render(&name, tag, data) {
+                    Ok(value) => rendered.push((name, value)),
+                    Err(error) => problems.push(Problem::new(&name, None, chain(&error))),
+                }
+            }
+        }
+        let chunks = compile::chunks(rendered, self.compat, &mut problems);
+        let mut reactions = Vec::new();
+        for chunk in chunks {
+            match Reaction::of(&chunk) {
+                Ok(reaction) => reactions.push(reaction),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        Plan {
+            reactions,
+            problems,
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+/// No minions to ask about.
+struct Nobody;
+
+impl SiteFunctions for Nobody {
+    fn mine_get(&self, _: &MinionId, _: &Target, _: &[String]) -> Value {
+        Value::Map(Vec::new())
+    }
+
+    fn cached_grains(&self, _: &Target) -> Value {
+        Value::Map(Vec::new())
+    }
+
+    fn cached_pillar(&self, _: &Target) -> Value {
+        Value::Map(Vec::new())
+    }
+
+    fn runner(&self, name: &str, _: &CallArgs) -> Result<Value, CallError> {
+        Err(no_such_runner(name))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! Which files an event means: the option `reactor`, as a list or as the path of a file with one.
+//!
+//! Whether an event means any is asked of every event on the bus, so patterns are compiled once,
+//! and most tags fail at the first letters.
+
+use std::path::PathBuf;
+
+use saltern_config::MasterConfig;
+use saltern_config::yaml::{self, Limits, Node};
+use saltern_content::render::data::from_yaml;
+use saltern_policy::expression::Pattern;
+use saltern_store::files::{self, Stat, Version};
+use saltern_wire::msgpack::Value;
+
+/// The most rules there may be: each is looked at for every event.
+const MOST: usize = 10_000;
+
+/// The largest file of rules, in bytes.
+const LONGEST: usize = 4 << 20;
+
+/// The options of the reactor, but for its rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReactorOptions {
+    /// `reactor_worker_threads`: functions of the master that run at a time.
+    pub threads: u32,
+    /// `reactor_worker_hwm`: events, and as many calls, that may wait.
+    pub most_waiting: usize,
+}
+
+impl ReactorOptions {
+    /// The options; nothing where no reactor is asked for, neither by rules nor by an engine. What
+    /// the engine is given wins (`salt/engines/reactor.py`).
+    pub fn read(config: &MasterConfig) -> Option<Self> {
+        let engine = engine(config);
+        let has_rules = config.raw("reactor").is_some_and(Node::is_truthy);
+        if engine.is_none() && !has_rules {
+            return None;
+        }
+        let given = engine.and_then(Node::as_map);
+        let number = |name: &str, option: &str, default: i64| {
+            let given = given.and_then(|given| given.get(name));
+            let given = given.or_else(|| config.raw(option));
+            given.and_then(Node::as_i64).unwrap_or(default).max(1)
+        };
+        let threads = number("worker_threads", "reactor_worker_threads", 10);
+        let hwm = number("worker_hwm", "reactor_worker_hwm", 10_000);
+        Some(Self {
+            threads: u32::try_from(threads.min(MOST_THREADS)).unwrap_or(1),
+            most_waiting: usize::try_from(hwm.min(MOST_WAITING)).unwrap_or(1),
+        })
+    }
+}
+
+/// Threads beyond which more only cost memory.
+const MOST_THREADS: i64 = 256;
+
+/// Events that may wait, whatever the options say.
+const MOST_WAITING: i64 = 1_000_000;
+
+/// The reactor among the `engines`, with what it is given.
+fn engine(config: &MasterConfig) -> Option<&Node> {
+    let mut engines = config.raw("engines")?.as_seq()?.iter();
+    engines.find_map(|engine| match engine.as_map() {
+        Some(named) => named.get("reactor"),
+        None => (engine.as_str() == Some("reactor")).then_some(engine),
+    })
+}
+
+/// One entry of the option.
+struct Rule {
+    tags: Pattern,
+    /// What a tag begins with that can match.
+    start: String,
+    references: Vec<String>,
+    /// The entry as it was written.
+    written: Value,
+}
+
+/// Where the rules come from.
+enum Source {
+    /// The configuration; `reactor.add` and `reactor.delete` change them until the next start.
+    Option,
+    /// A file, as it was when it was read.
+    File(PathBuf, Option<Version>),
+}
+
+/// See the module.
+pub struct Rules {
+    source: Source,
+    rules: Vec<Rule>,
+    /// `reactor.set_leader`: whether events lead to reactions at all.
+    pub is_leader: bool,
+}
+
+impl Rules {
+    /// The rules of a configuration. Entries that mean nothing are named in the log and passed over.
+    pub fn read(config: &MasterConfig) -> Self {
+        let option = config.raw("reactor");
+        let mut rules = Self {
+            source: match option.and_then(Node::as_str) {
+                Some(path) if !path.is_empty() => Source::File(path.into(), None),
+                _ => Source::Option,
+            },
+            rules: Vec::new(),
+            is_leader: true,
+        };
+        match &rules.source {
+            Source::File(..) => rules.refreshed().unwrap_or(rules),
+            Source::Option => {
+                let list = option.cloned().map_or(Value::Nil, from_yaml);
+                rules.take(list.as_array().unwrap_or_default());
+                rules
+            }
+        }
+    }
+
+    /// The rules anew, if they come from a file that has changed. One that cannot be read changes
+    /// nothing.
+    pub fn refreshed(&self) -> Option<Self> {
+        let Source::File(path, known) = &self.source else {
+            return None;
+        };
+        let stat = Version::of(path, true);
+        let version = stat.ok().flatten().map(|stat: Stat| stat.version);
+        if version.is_some() && version == *known {
+            return None;
+        }
+        let mut rules = Self {
+            // As it was before it is read: a change in between is found the next time.
+            source: Source::File(path.clone(), version),
+            rules: Vec::new(),
+            is_leader: self.is_leader,
+        };
+        let name = path.display().to_string();
+        let text = match files::read_text(path, LONGEST) {
+            Ok(Some(text)) => text,
+            Ok(None) => {
+                tracing::error!(name, "the file of the option \"reactor\" is not there");
+                return None;
+            }
+            Err(error) => {
+                tracing::error!(%error, "the file of the option \"reactor\" cannot be read");
+                return None;
+            }
+        };
+        match yaml::parse(&text, &name, &Limits::DEFAULT) {
+            Ok(node) => rules.take(from_yaml(node).as_array().unwrap_or_default()),
+            Err(error) => {
+                tracing::error!(name, %error, "the file of the option \"reactor\" is no YAML");
+                return None;
+            }
+        }
+        Some(rules)
+    }
+
+    fn take(&mut self, list: &[Value]) {
+        for entry in list {
+            match rule(entry) {
+                Ok(rule) if self.rules.len() < MOST => self.rules.push(rule),
+                Ok(_) => {
+                    tracing::error!(most = MOST, "there are too many rules in \"reactor\"");
+                    return;
+                }
+                Err(problem) => {
+                    tracing::error!(problem, "an entry of the option \"reactor\" is passed over");
+                }
+            }
+        }
+    }
+
+    /// Whether an event of this tag means any file.
+    pub fn is_meant(&self, tag: &str) -> bool {
+        self.rules.iter().any(|rule| rule.is_for(tag))
+    }
+
+    /// The files that an event of this tag means, of all rules in their order.
+    pub fn references(&self, tag: &str) -> Vec<String> {
+        let meant = self.rules.iter().filter(|rule| rule.is_for(tag));
+        meant.flat_map(|rule| rule.references.clone()).collect()
+    }
+
+    /// The rules as they were written.
+    pub fn list(&self) -> Value {
+        Value::Array(self.rules.iter().map(|rule| rule.written.clone()).collect())
+    }
+
+    /// Adds a rule; in stock's words.
+    pub fn add(&mut self, tags: &str, references: &Value) -> Value {
+        if let Source::File(path, _) = &self.source {
+            return result(
+                false,
+                &format!("Reactors are read from {}.", path.display()),
+            );
+        }
+        if self.position(tags).is_some() {
+            return result(false, "Reactor already exists.");
+        }
+        if self.rules.len() >= MOST {
+            return result(false, "There are too many reactors.");
+        }
+        match rule(&Value::map([(tags, references.clone())])) {
+            Ok(rule) => {
+                self.rules.push(rule);
+                result(true, "Reactor added.")
+            }
+            Err(problem) => result(false, &problem),
+        }
+    }
+
+    /// Removes a rule; in stock's words.
+    pub fn delete(&mut self, tags: &str) -> Value {
+        if let Source::File(path, _) = &self.source {
+            return result(
+                false,
+                &format!("Reactors are read from {}.", path.display()),
+            );
+        }
+        match self.position(tags) {
+            Some(at) => {
+                self.rules.remove(at);
+                result(true, "Reactor deleted.")
+            }
+            None => result(false, "Reactor does not exists."),
+        }
+    }
+
+    fn position(&self, tags: &str) -> Option<usize> {
+        let is_it = |rule: &Rule| rule.written.get(tags).is_some();
+        self.rules.iter().position(is_it)
+    }
+}
+
+impl Rule {
+    fn is_for(&self, tag: &str) -> bool {
+        tag.starts_with(&self.start) && self.tags.matches(tag)
+    }
+}
+
+fn rule(entry: &Value) -> Result<Rule, String> {
+    let [(tags, references)] = entry.as_map().unwrap_or_default() else {
+        return Err("it is no mapping of one pattern to its files".to_owned());
+    };
+    let tags = tags.as_str().ok_or("the pattern is no text")?;
+    let references = match references {
+        Value::Str(one) => vec![one.clone()],
+        Value::Array(names) => {
+            let names = names.iter().map(|name| name.as_str().map(str::to_owned));
+            let names: Option<Vec<String>> = names.collect();
+            names.ok_or_else(|| format!("the files of \"{tags}\" are not all texts"))?
+        }
+        _ => {
+            return Err(format!(
+                "\"{tags}\" names neither a file nor a list of files"
+            ));
+        }
+    };
+    Ok(Rule {
+        start: tags.chars().take_while(|c| !"*?[".contains(*c)).collect(),
+        tags: Pattern::glob(tags).map_err(|error| format!("the pattern \"{tags}\": {error}"))?,
+        references,
+        written: entry.clone(),
+    })
+}
+
+fn result(status: bool, comment: &str) -> Value {
+    Value::map([("status", Value::from(status)), ("comment", comment.into())])
+}

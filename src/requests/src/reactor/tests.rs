@@ -1,0 +1,272 @@
+//! What files mean: orders, forms of arguments, mistakes.
+
+use std::fs;
+
+use saltern_runners::Arguments;
+
+use super::*;
+
+/// A site with files of reactions.
+struct Site {
+    dir: tempfile::TempDir,
+    reactions: Reactions,
+}
+
+impl Site {
+    fn new(compat: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().display();
+        let options = format!(
+            "root_dir: {root}\nuser: root\nsalt_compat: {compat}\npython_bridge: false\n\
+             file_roots: {{base: [{root}/srv]}}\n"
+        );
+        fs::create_dir(dir.path().join("srv")).unwrap();
+        fs::write(dir.path().join("master"), options).unwrap();
+        let loaded = saltern_config::load_master(&dir.path().join("master"));
+        let config = loaded.map_err(|errors| errors.to_string()).unwrap().config;
+        let reactions = Reactions::alone(&config, &Clock::system()).unwrap();
+        Self { dir, reactions }
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn plan(&self, text: &str) -> Plan {
+        let path = self.file("one.sls", text);
+        self.of(&[path])
+    }
+
+    fn of(&self, references: &[String]) -> Plan {
+        let data = Value::map([("id", Value::from("m1")), ("n", 3.into())]);
+        self.reactions.of(references, "my/tag", &Arc::new(data))
+    }
+}
+
+fn plan(text: &str) -> Plan {
+    Site::new("3008").plan(text)
+}
+
+fn ids(plan: &Plan) -> Vec<&str> {
+    let ids = plan.reactions.iter();
+    ids.map(|reaction| reaction.id.as_str()).collect()
+}
+
+fn one(text: &str) -> Deed {
+    let mut plan = plan(text);
+    assert_eq!(plan.problems, [], "{text}");
+    assert_eq!(plan.reactions.len(), 1, "{text}");
+    plan.reactions.remove(0).deed
+}
+
+fn named(entries: &[(&str, Value)]) -> Vec<(String, Value)> {
+    let entries = entries.iter();
+    entries
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect()
+}
+
+fn arguments(deed: &Deed) -> &Arguments {
+    match deed {
+        Deed::Runner(function) | Deed::Wheel(function) | Deed::Caller(function) => {
+            &function.arguments
+        }
+        Deed::Local(_) => panic!("it is a job"),
+    }
+}
+
+#[test]
+fn a_job_is_what_a_client_would_send() {
+    let deed = one(
+        "a:\n  cmd.test.arg:\n    - tgt: {{ data['id'] }}\n    - arg: [1, 20200101000000000000]\n    \
+         - kwarg: {x: '{{ tag }}'}\n    - metadata: {k: v}\n",
+    );
+    let Deed::Local(load) = deed else {
+        panic!("{deed:?} is no job");
+    };
+    let get = |name| load.get(name).cloned();
+    assert_eq!(get("fun"), Some("test.arg".into()));
+    assert_eq!(get("tgt"), Some("m1".into()));
+    assert_eq!(get("tgt_type"), Some("glob".into()));
+    let kwarg = Value::map([("__kwarg__", Value::from(true)), ("x", "my/tag".into())]);
+    let given = vec![1.into(), "20200101000000000000".into(), kwarg];
+    assert_eq!(get("arg"), Some(Value::Array(given)));
+    let kwargs = load.get("kwargs").unwrap();
+    assert_eq!(kwargs.get("state"), Some(&"local".into()));
+    assert_eq!(kwargs.get("metadata"), Some(&Value::map([("k", "v")])));
+    assert!(kwargs.get("arg").is_none() && kwargs.get("tgt").is_none());
+}
+
+#[test]
+fn the_new_form_gives_named_arguments() {
+    for args in ["{a: 1, b: x}", "[{a: 1}, {b: x}]"] {
+        let deed = one(&format!("r:\n  runner.m.f:\n    - args: {args}\n"));
+        let expected = named(&[("a", 1.into()), ("b", "x".into())]);
+        assert_eq!(arguments(&deed).named, expected, "{args}");
+    }
+    let deed = one("r:\n  wheel.key.accept:\n    - args:\n      - m1\n");
+    assert_eq!(arguments(&deed).named, named(&[("m1", Value::Nil)]));
+}
+
+#[test]
+fn the_old_forms_give_what_stands_there() {
+    let deed = one("r:\n  runner.m.f:\n    - arg: [1]\n    - kwarg: {b: x}\n    - order: 3\n");
+    let both = arguments(&deed);
+    assert_eq!(both.positional, [1.into()]);
+    assert_eq!(both.named, named(&[("b", "x".into())]));
+    let deed = one("r:\n  runner.m.f:\n    - mods: x\n    - name: n\n");
+    let Deed::Runner(function) = deed else {
+        panic!("{deed:?} is no runner");
+    };
+    assert!(function.is_flat);
+    assert_eq!(function.arguments.named, named(&[("mods", "x".into())]));
+    let internal = |name: &str| function.if_taken.iter().find(|(known, _)| known == name);
+    assert_eq!(internal("name").map(|(_, value)| value), Some(&"n".into()));
+    let deed = one("r:\n  caller.m.f:\n    - args: [1, 2]\n");
+    assert_eq!(arguments(&deed).positional, [1.into(), 2.into()]);
+}
+
+#[test]
+fn reactions_run_by_order_and_by_the_alphabet() {
+    let text = "z: {local.test.ping: [{tgt: m1}]}\n\
+                a: {runner.x.y: []}\n\
+                l: {local.test.ping: [{tgt: m1}, {order: last}]}\n\
+                f: {local.test.ping: [{tgt: m1}, {order: first}]}\n\
+                n: {local.test.ping: [{tgt: m1}, {order: -1}]}\n\
+                b: {local.test.ping: [{tgt: m1}, {order: 5}]}\n";
+    for compat in ["3006", "3008"] {
+        let plan = Site::new(compat).plan(text);
+        assert_eq!(ids(&plan), ["f", "b", "z", "a", "n", "l"], "{compat}");
+    }
+}
+
+#[test]
+fn names_make_a_reaction_each() {
+    let text = "r:\n  local.test.ping:\n    - tgt: m1\n    - names: [b, a, {c: [{tgt: m2}]}, b]\n";
+    let targets = |plan: &Plan| -> Vec<String> {
+        let loads = plan.reactions.iter().map(|reaction| match &reaction.deed {
+            Deed::Local(load) => load.clone(),
+            other => panic!("{other:?} is no job"),
+        });
+        let of = |load: Value| {
+            let name = load.get("kwargs").and_then(|kwargs| kwargs.get("name"));
+            format!("{:?}{:?}", name, load.get("tgt"))
+        };
+        loads.map(of).collect()
+    };
+    let newer = targets(&Site::new("3008").plan(text));
+    assert_eq!(newer.len(), 3);
+    assert!(newer[0].contains("\"b\"") && newer[2].contains("\"m2\""));
+    let older = targets(&Site::new("3006").plan(text));
+    assert!(older[0].contains("\"a\"") && older[1].contains("\"b\""));
+}
+
+#[test]
+fn requisites_order_reactions_since_3008() {
+    let text = "a: {local.test.ping: [{tgt: m1}, {require: [{local: b}]}]}\n\
+                b: {local.test.ping: [{tgt: m1}, {require: [c]}]}\n\
+                c: {local.test.ping: [{tgt: m1}]}\n";
+    assert_eq!(ids(&Site::new("3008").plan(text)), ["c", "b", "a"]);
+    assert_eq!(ids(&Site::new("3007").plan(text)), ["a", "b", "c"]);
+    let circle = "a: {local.test.ping: [{tgt: m1}, {require: [b]}]}\n\
+                  b: {local.test.ping: [{tgt: m1}, {require: [a]}]}\n";
+    let plan = Site::new("3008").plan(circle);
+    assert!(plan.reactions.is_empty() && plan.problems.len() == 2);
+    let missing = "a: {local.test.ping: [{tgt: m1}, {require: [x]}]}\n";
+    let plan = Site::new("3008").plan(missing);
+    assert!(plan.reactions.is_empty() && plan.problems.len() == 1);
+}
+
+#[test]
+fn every_mistake_names_its_file_and_id() {
+    let table = [
+        ("a: [1]", "no mapping"),
+        ("- a", "no mapping of ids"),
+        ("1: {local.test.ping: [{tgt: x}]}", "no text"),
+        ("a: {local.test.ping: {tgt: x}}", "no list"),
+        ("a: {local.test.ping: }", "colon"),
+        ("a: {local: [{tgt: x}]}", "no function"),
+        ("a: {local: [test.ping, test.fib]}", "several functions"),
+        ("a: {local.test.ping: [tgt x]}", "white space"),
+        ("a: {local.test.ping: []}", "\"tgt\" is missing"),
+        ("a: {foo.bar: []}", "no type of reaction"),
+        ("a: {runner.x.y: [{args: 1}]}", "neither a mapping nor"),
+        ("a: {runner.x.y: [{args: []}]}", "neither a mapping nor"),
+        ("a: {local.test.ping: [{tgt: x}, {require: b}]}", "no list"),
+        ("a: {local.test.ping: [{tgt: x}, {names: b}]}", "no list"),
+        ("a: {local.test.ping: [{tgt: x}, {}]}", "empty mapping"),
+        ("a: {{ nothing.there }}", "cannot render"),
+        ("a: [", "cannot render"),
+    ];
+    for (text, expected) in table {
+        let plan = plan(text);
+        assert!(plan.reactions.is_empty(), "{text}");
+        assert!(!plan.problems.is_empty(), "{text}");
+        let told = plan.problems[0].to_string();
+        assert!(told.contains(expected), "{text}: {told}");
+        assert!(told.contains("one.sls"), "{told}");
+    }
+}
+
+#[test]
+fn one_broken_file_does_not_silence_the_others() {
+    let site = Site::new("3008");
+    let good = site.file("good.sls", "g: {runner.x.y: []}");
+    let bad = site.file("bad.sls", "b: {runner.x.y: 1}\nc: {runner.x.y: []}");
+    let missing = site.dir.path().join("missing.sls");
+    let missing = missing.to_str().unwrap().to_owned();
+    let plan = site.of(&[bad, missing, good]);
+    assert_eq!(ids(&plan), ["g"]);
+    assert_eq!(plan.problems.len(), 2);
+}
+
+#[test]
+fn files_come_from_patterns_and_from_the_file_server() {
+    let site = Site::new("3008");
+    site.file("a1.sls", "one: {runner.x.y: []}");
+    site.file("a2.sls", "two: {runner.x.y: []}");
+    site.file("srv/map.jinja", "{% set who = 'three' %}");
+    site.file(
+        "srv/s.sls",
+        "{% from 'map.jinja' import who %}{{ who }}: {runner.x.z: []}",
+    );
+    let pattern = site.dir.path().join("a*.sls");
+    let references = [
+        pattern.to_str().unwrap().to_owned(),
+        "salt://s.sls".to_owned(),
+    ];
+    let plan = site.of(&references);
+    assert_eq!(plan.problems, []);
+    assert_eq!(ids(&plan), ["one", "three", "two"]);
+    let plan = site.of(&["salt://none.sls".to_owned()]);
+    assert!(plan.problems[0].to_string().contains("salt://none.sls"));
+}
+
+#[test]
+fn of_reactions_with_the_same_id_the_last_one_counts() {
+    let site = Site::new("3008");
+    let first = site.file("1.sls", "same: {runner.x.first: []}");
+    let second = site.file("2.sls", "same: {runner.x.second: []}");
+    let plan = site.of(&[first, second]);
+    assert_eq!(plan.reactions.len(), 1);
+    assert_eq!(plan.reactions[0].deed.fun(), "x.second");
+}
+
+#[test]
+fn an_empty_file_means_nothing() {
+    for text in ["", "\n", "{% if false %}x{% endif %}", "{}", "a: {}"] {
+        let plan = plan(text);
+        assert!(
+            plan.reactions.is_empty() && plan.problems.is_empty(),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_short_reaction_has_its_function_in_its_body() {
+    let deed = one("a: runner.manage.up");
+    assert_eq!((deed.kind(), deed.fun()), ("runner", "manage.up"));
+}

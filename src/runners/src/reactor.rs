@@ -1,0 +1,108 @@
+//! `reactor.*`: looks at and changes the rules of the reactor (`salt/runners/reactor.py`).
+//!
+//! Stock's functions ask the reactor by an event that bears the master's key, for all who listen to
+//! read, and wait for its answer on the bus. Here they ask it directly and fire the answer alone.
+
+use saltern_model::Tag;
+use saltern_wire::msgpack::Value;
+
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::notices::Notices;
+use crate::registry::Knowledge;
+use Parameter::{Needed, Optional};
+
+/// The reactor of the master.
+pub trait Reactor: Send + Sync {
+    /// Its rules, as they are written in the option `reactor`.
+    fn list(&self) -> Value;
+    /// Adds a rule: `{status, comment}`.
+    fn add(&self, tags: &str, references: &Value) -> Value;
+    /// Removes a rule: `{status, comment}`.
+    fn delete(&self, tags: &str) -> Value;
+    /// Whether events lead to reactions.
+    fn is_leader(&self) -> bool;
+    /// Says whether they shall.
+    fn set_leader(&self, is_leader: bool);
+}
+
+/// The functions of the module.
+pub(crate) const FUNCTIONS: &[Function] = &[
+    function(
+        "add",
+        &[
+            Needed("event"),
+            Needed("reactors"),
+            Optional("saltenv"),
+            Optional("test"),
+        ],
+        add,
+    ),
+    function(
+        "delete",
+        &[Needed("event"), Optional("saltenv"), Optional("test")],
+        delete,
+    ),
+    function("is_leader", &[], is_leader),
+    function("list", &[Optional("saltenv"), Optional("test")], list),
+    function("set_leader", &[Optional("value")], set_leader),
+];
+
+fn reactor(knowledge: &Knowledge) -> Result<&dyn Reactor, RunnerError> {
+    knowledge
+        .reactor
+        .as_deref()
+        .ok_or_else(|| RunnerError::Refused("Reactor system is not running.".to_owned()))
+}
+
+fn fire(notices: &mut Notices<'_>, what: &str, data: Value) {
+    if let Ok(tag) = Tag::parse(&format!("salt/reactors/manage/{what}")) {
+        notices.fire(tag, data);
+    }
+}
+
+fn list(knowledge: &Knowledge, _: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
+    let rules = reactor(knowledge)?.list();
+    fire(
+        notices,
+        "list-results",
+        Value::map([("reactors", rules.clone())]),
+    );
+    Ok(rules)
+}
+
+fn add(knowledge: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
+    let reactor = reactor(knowledge)?;
+    let tags = bound.text("event")?.unwrap_or_default();
+    let references = match bound.get("reactors") {
+        Some(Value::Str(one)) => Value::Array(vec![one.as_str().into()]),
+        Some(list) => list.clone(),
+        None => Value::Nil,
+    };
+    let result = reactor.add(&tags, &references);
+    let data = [("reactors", reactor.list()), ("result", result.clone())];
+    fire(notices, "add-complete", Value::map(data));
+    Ok(result)
+}
+
+fn delete(knowledge: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
+    let reactor = reactor(knowledge)?;
+    let result = reactor.delete(&bound.text("event")?.unwrap_or_default());
+    let data = [("reactors", reactor.list()), ("result", result.clone())];
+    fire(notices, "delete-complete", Value::map(data));
+    Ok(result)
+}
+
+fn is_leader(knowledge: &Knowledge, _: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
+    let leads = Value::from(reactor(knowledge)?.is_leader());
+    fire(
+        notices,
+        "leader/value",
+        Value::map([("result", leads.clone())]),
+    );
+    Ok(leads)
+}
+
+fn set_leader(knowledge: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
+    reactor(knowledge)?.set_leader(bound.flag("value", true));
+    is_leader(knowledge, bound, notices)
+}
