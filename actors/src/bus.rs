@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use saltern_base::clock::Clock;
-use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
+use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge, looked_up};
 use saltern_model::{Compat, Event, stamp};
 use saltern_wire::ipc::{EventFrame, Framing};
 use saltern_wire::msgpack::{Dialect, Value, encode};
@@ -150,7 +150,7 @@ impl Bus {
             Compat::V3006 => Framing::Prefixed,
             Compat::V3007 | Compat::V3008 => Framing::Bare,
         };
-        Arc::new(Self {
+        let bus = Arc::new(Self {
             taps: RwLock::default(),
             subscribers: RwLock::new(Vec::new()),
             limits,
@@ -159,7 +159,28 @@ impl Bus {
             clock,
             metrics,
             emptied: Notify::new(),
-        })
+        });
+        let seen = Arc::downgrade(&bus);
+        looked_up(
+            registry,
+            "saltern_bus_longest_queue",
+            "Events that wait for the subscriber for whom most do.",
+            &[],
+            move |gauges| {
+                let longest = seen.upgrade().map_or(0, |bus| bus.longest_queue());
+                let longest = i64::try_from(longest).unwrap_or(i64::MAX);
+                gauges.with_label_values::<&str>(&[]).set(longest);
+            },
+        );
+        bus
+    }
+
+    fn longest_queue(&self) -> usize {
+        let subscribers = self.subscribers.read();
+        let waiting = subscribers
+            .iter()
+            .map(|subscriber| subscriber.queue.lock().frames.len());
+        waiting.max().unwrap_or(0)
     }
 
     /// Queues an event for everybody who listens. Never waits.

@@ -13,6 +13,7 @@ use tokio::net::UnixListener;
 
 use crate::control;
 use crate::event_sockets::{EventSockets, SocketOptions};
+use crate::status_port::StatusPort;
 use crate::tree::StartError;
 
 /// The ports and sockets of a master, bound before anything is started.
@@ -21,6 +22,8 @@ pub(crate) struct Doors {
     pub(crate) publish: PubListener,
     pub(crate) events: EventSockets,
     pub(crate) control: UnixListener,
+    /// For those who watch the master, if there is room for it.
+    pub(crate) status: Option<StatusPort>,
     /// Of `ret_port` and of `publish_port`.
     pub(crate) addresses: (SocketAddr, SocketAddr),
 }
@@ -65,6 +68,7 @@ impl Doors {
         // Fallible and without traces outside, so before the files.
         let requests = ReqListener::new(requests, request_limits(config), registry)?;
         let publish = PubListener::new(publish, publish_limits(config), registry)?;
+        let status = StatusPort::open(config, registry)?;
         EventSockets::refuse_if_served(&config.sock_dir)?;
         let (events, control) = Self::open_sockets(config, registry)
             .inspect_err(|_| EventSockets::remove(&config.sock_dir))?;
@@ -73,6 +77,7 @@ impl Doors {
             publish,
             events,
             control,
+            status,
             addresses: (request_address, publish_address),
         })
     }
@@ -110,15 +115,24 @@ fn spoken(name: TransportName) -> Transport {
     }
 }
 
-/// Looks at the files that `ssl` names, as the start of the master does.
+/// Looks at the files that `ssl` and `saltern_metrics_ssl` name, as the start of the master does.
 ///
 /// # Errors
-/// What keeps the master from speaking TLS as it is asked to.
-pub fn check_tls(config: &MasterConfig) -> Result<(), TlsError> {
-    config.ssl.as_ref().map_or(Ok(()), |ssl| tls(ssl).map(drop))
+/// Which of these options keeps the master from speaking TLS as it is asked to, and why.
+pub fn check_tls(config: &MasterConfig) -> Result<(), (&'static str, TlsError)> {
+    let options = [
+        ("ssl", &config.ssl),
+        ("saltern_metrics_ssl", &config.saltern_metrics_ssl),
+    ];
+    for (name, option) in options {
+        if let Some(option) = option {
+            tls(option).map_err(|error| (name, error))?;
+        }
+    }
+    Ok(())
 }
 
-fn tls(config: &TlsConfig) -> Result<Tls, TlsError> {
+pub(crate) fn tls(config: &TlsConfig) -> Result<Tls, TlsError> {
     Tls::new(&TlsOptions {
         certificate: config.certificate.clone(),
         key: config.key.clone(),

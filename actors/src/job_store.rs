@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::{
-    Histogram, IntCounter, IntCounterVec, IntGaugeVec, Registry, SECONDS, counter, counter_vec,
-    gauge_vec, histogram,
+    Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, SECONDS, counter,
+    counter_vec, gauge, gauge_vec, histogram,
 };
 use saltern_base::seldom::Seldom;
 use saltern_model::{Compat, Jid};
@@ -33,6 +33,7 @@ use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::duties::{Duties, Running};
+use crate::health::StoreHealth;
 use crate::messages::{
     AfterCommit, Beginning, FinishFolding, Fire, FoldLog, FollowUp, Persist, Publish,
     RemoveJobFiles, Stored, StoredReturn,
@@ -73,6 +74,7 @@ pub(crate) struct StoreMetrics {
     commits: Histogram,
     pub(crate) writes: IntCounter,
     failed: IntCounter,
+    failing: IntGauge,
     removed: IntCounterVec,
     bytes: IntGaugeVec,
     disk: DiskMetrics,
@@ -97,6 +99,11 @@ impl StoreMetrics {
                 "saltern_store_commits_failed_total",
                 "Commits of the job database that failed.",
             ),
+            failing: gauge(
+                registry,
+                "saltern_store_failing",
+                "1 while the last commit of the job database has failed.",
+            ),
             removed: counter_vec(
                 registry,
                 "saltern_store_rows_removed_total",
@@ -110,6 +117,15 @@ impl StoreMetrics {
                 &["what"],
             ),
             disk: DiskMetrics::new(registry),
+        }
+    }
+
+    /// Those by which others see whether the store can do its work.
+    pub(crate) fn health(&self) -> StoreHealth {
+        StoreHealth {
+            read_only: self.disk.is_full.clone(),
+            failing: self.failing.clone(),
+            room: self.disk.room.clone(),
         }
     }
 }
@@ -310,6 +326,7 @@ impl JobStore {
         }
         let metrics = &self.seed.metrics;
         metrics.commits.observe(began.elapsed().as_secs_f64());
+        metrics.failing.set(i64::from(written.is_err()));
         match &written {
             Ok(written) => metrics.writes.inc_by(written.len() as u64),
             Err(_) => metrics.failed.inc(),

@@ -63,10 +63,12 @@ use crate::doors::{Doors, is_set};
 use crate::duties::Duties;
 use crate::event_publisher::{self, EventPublisher};
 use crate::event_sockets::{EventSockets, Greeter, SocketError};
+use crate::health::Health;
 use crate::job_ends::JobEnds;
 use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
 use crate::job_tracker::{self, JobTracker};
+use crate::key_metrics;
 use crate::log_folder::{self, LogFolder};
 use crate::logins::Logins;
 use crate::maintenance::{self, Maintenance};
@@ -74,6 +76,7 @@ use crate::messages::Departed;
 use crate::mworker::{self, MWorker};
 use crate::peer_desk::{self, DeskMetrics, PeerDesk};
 use crate::presence::Presence;
+use crate::process_metrics;
 use crate::publisher::{self, Publisher};
 use crate::reactor::Desk;
 use crate::registrar::Registrar;
@@ -112,8 +115,8 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
-    /// TLS cannot be spoken as `ssl` asks for it.
-    #[error("cannot speak TLS (ssl)")]
+    /// TLS cannot be spoken as `ssl` or `saltern_metrics_ssl` asks for it.
+    #[error("cannot speak TLS (ssl, saltern_metrics_ssl)")]
     Tls(#[from] TlsError),
     /// A listener refuses its options.
     #[error(transparent)]
@@ -152,6 +155,9 @@ pub struct Master {
     services: Arc<Services>,
     requests: SocketAddr,
     publish: SocketAddr,
+    status: Option<SocketAddr>,
+    /// Cancelled when there is nothing left to be told of.
+    unwatched: CancellationToken,
 }
 
 impl Master {
@@ -194,6 +200,18 @@ impl Master {
         };
         control::serve(doors.control, control, stop.clone());
         let bridge = parts.stores.bridge.clone();
+        process_metrics::register(&parts.registry, &parts.clock, config.salt_compat);
+        key_metrics::register(&parts.registry, parts.stores.pki.clone());
+        let store_metrics = job_store::StoreMetrics::new(&parts.registry);
+        let requests_closed = CancellationToken::new();
+        let health = Health {
+            tree: tree.clone(),
+            pki: parts.stores.pki.clone(),
+            stop: stop.clone(),
+            requests_closed: requests_closed.clone(),
+            workers: config.worker_threads,
+            store: store_metrics.health(),
+        };
         let plan = Plan {
             root: tree.root(),
             config: parts.config.clone(),
@@ -204,7 +222,8 @@ impl Master {
             reactor,
             ends: Arc::default(),
             stop: stop.clone(),
-            requests_closed: CancellationToken::new(),
+            requests_closed,
+            store_metrics,
         };
         let services = plan.start(
             parts,
@@ -212,6 +231,12 @@ impl Master {
             stored,
             (doors.requests, doors.publish, doors.events),
         );
+        let unwatched = CancellationToken::new();
+        let status = doors.status.map(|port| {
+            let address = port.address();
+            port.serve(health, unwatched.clone());
+            address
+        });
         Ok(Self {
             tree,
             config,
@@ -220,6 +245,8 @@ impl Master {
             services,
             requests,
             publish,
+            status,
+            unwatched,
         })
     }
 
@@ -231,6 +258,11 @@ impl Master {
     /// Where the publish port listens.
     pub fn publish_address(&self) -> SocketAddr {
         self.publish
+    }
+
+    /// Where metrics and health are served, if they are.
+    pub fn status_address(&self) -> Option<SocketAddr> {
+        self.status
     }
 
     /// Makes an actor panic at its next poll, for tests of what happens then; for an actor that
@@ -269,6 +301,7 @@ impl Master {
             );
         }
         EventSockets::remove(&self.config.sock_dir);
+        self.unwatched.cancel();
     }
 }
 
@@ -351,6 +384,7 @@ struct Plan {
     stop: CancellationToken,
     /// Cancelled when the last connection of the request port is gone.
     requests_closed: CancellationToken,
+    store_metrics: job_store::StoreMetrics,
 }
 
 /// Everything behind the workers.
@@ -552,14 +586,13 @@ impl Plan {
         services: &Arc<Services>,
         (bus, publisher): (&Addr<EventPublisher>, &Addr<Publisher>),
     ) -> (Option<Addr<JobMirror>>, Addr<JobStore>, Addr<JobTracker>) {
-        let store_metrics = job_store::StoreMetrics::new(&self.registry);
         let mirror = stored.mirror.map(|mirror| {
             let seed = job_mirror::Seed {
                 mirror: Arc::new(Mutex::new(mirror)),
                 keep: self.config.keep_jobs,
                 clock: self.clock.clone(),
                 duties: self.duties.clone(),
-                store_writes: store_metrics.writes.clone(),
+                store_writes: self.store_metrics.writes.clone(),
                 metrics: job_mirror::MirrorMetrics::new(&self.registry),
             };
             self.root.start_child(self.on_thread("mirror"), seed, 0)
@@ -586,7 +619,7 @@ impl Plan {
             compat: self.config.salt_compat,
             clock: self.clock.clone(),
             duties: self.duties.clone(),
-            metrics: store_metrics,
+            metrics: self.store_metrics.clone(),
         };
         let store: Addr<JobStore> = self.root.start_child(self.on_thread("jobs"), seed, 0);
         *store_slot.lock() = Some(store.clone().recipient());

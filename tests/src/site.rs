@@ -127,6 +127,8 @@ impl Site {
             .set("loop_interval", 1);
         if server.is_ours() {
             config.set("salt_compat", server.release().compat());
+            // Others may be running on this machine.
+            config.set("saltern_metrics_address", "127.0.0.1:0");
         }
         Ok(Self {
             server,

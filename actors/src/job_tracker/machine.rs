@@ -717,7 +717,7 @@ impl Machine {
             state,
             notes: Notes::of(job),
         });
-        let ending = Ending::of(jid, job, state);
+        let ending = Ending::of(jid, job, state, turn.now);
         turn.effects.push(Effect::Tell(News::Finished(ending)));
         self.jobs.end(jid, state);
     }

@@ -1,17 +1,24 @@
 //! What the tracker counts.
 
 use saltern_base::metrics::{
-    IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
+    HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
+    histogram_vec,
 };
 
 use super::machine::{Counted, Effect};
 use super::news::{News, state_word};
+
+/// From a ping to a day, in seconds.
+const SECONDS: [f64; 13] = [
+    0.05, 0.25, 1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0,
+];
 
 /// See the module.
 #[derive(Clone)]
 pub(crate) struct TrackerMetrics {
     pub(super) open: IntGauge,
     pub(super) finished: IntCounterVec,
+    seconds: HistogramVec,
     pub(super) verdicts: IntCounterVec,
     pub(super) returns: IntCounter,
     pub(super) duplicates: IntCounter,
@@ -37,6 +44,13 @@ impl TrackerMetrics {
                 "Jobs that are no longer waited for, by verdict; one that a late return completes \
                  counts once more.",
                 &["verdict"],
+            ),
+            seconds: histogram_vec(
+                registry,
+                "saltern_job_seconds",
+                "Time from the beginning of a job to its end, by verdict.",
+                &["verdict"],
+                &SECONDS,
             ),
             verdicts: counter_vec(
                 registry,
@@ -93,6 +107,8 @@ impl TrackerMetrics {
             Effect::Tell(News::Finished(ending)) => {
                 let verdict = state_word(ending.state);
                 self.finished.with_label_values(&[verdict]).inc();
+                let seconds = self.seconds.with_label_values(&[verdict]);
+                seconds.observe(ending.took.as_secs_f64());
             }
             Effect::Probe { minions, .. } => {
                 self.probes.inc();

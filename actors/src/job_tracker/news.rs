@@ -13,12 +13,14 @@
 //! Every one of them has `jid` and `_stamp`. Minions are named in lists and as keys, never in tags.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use saltern_model::{Event, Jid, MinionId, Packed, Tag};
 use saltern_store::jobs::JobState;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use super::job::{Counts, Job, MinionState, Reason};
+use super::moment::Moment;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -89,6 +91,8 @@ impl Change {
 pub(super) struct Ending {
     pub(super) jid: Jid,
     pub(super) state: JobState,
+    /// Since it began, or since this master learnt of it.
+    pub(super) took: Duration,
     fun: String,
     counts: Counts,
     pub(super) returned: Vec<MinionId>,
@@ -98,10 +102,11 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    pub(super) fn of(jid: &Jid, job: &Job, state: JobState) -> Self {
+    pub(super) fn of(jid: &Jid, job: &Job, state: JobState, now: Moment) -> Self {
         let mut ending = Self {
             jid: jid.clone(),
             state,
+            took: now.since(job.begun),
             fun: job.fun.to_string(),
             counts: *job.counts(),
             returned: Vec::with_capacity(job.counts().returned()),
@@ -253,7 +258,6 @@ fn verdict(jid: &Jid, changes: &[Change]) -> Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job_tracker::moment::Moment;
     use saltern_wire::msgpack::{Limits, decode_exact};
 
     fn read(news: &News) -> (String, Value) {
@@ -273,7 +277,7 @@ mod tests {
         let gone = Reason::NotConnected("no connection".into());
         job.put(&id("c"), MinionState::Unreachable(gone));
         job.put(&id("d"), MinionState::Unknown(Reason::NoAnswer));
-        let ending = Ending::of(&jid, &job, JobState::Expired);
+        let ending = Ending::of(&jid, &job, JobState::Expired, Moment::default());
         let (tag, value) = read(&News::Finished(ending));
         assert_eq!(tag, "saltern/job/20260102030405000001/finished");
         let names = |list: &str| {

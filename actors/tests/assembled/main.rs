@@ -12,6 +12,7 @@ mod jobs;
 mod remotes;
 mod site;
 mod sockets;
+mod status;
 mod stopping;
 
 use std::future::Future;

@@ -51,7 +51,8 @@ impl Site {
         let dir = self.path().to_str().unwrap();
         let text = format!(
             "root_dir: {dir}\npki_dir: {dir}/pki\ncachedir: {dir}/cache\nsock_dir: {dir}/sock\n\
-             id: m\ninterface: 127.0.0.1\nworker_threads: 2\nkeysize: 2048\n{}",
+             id: m\ninterface: 127.0.0.1\nworker_threads: 2\nkeysize: 2048\n\
+             saltern_metrics_address: 127.0.0.1:0\n{}",
             self.options
         );
         std::fs::write(self.path().join("master"), text).unwrap();

@@ -4,7 +4,8 @@
 //! in one test process do not share a counter. Registering one name twice is a mistake in the
 //! program and panics at start-up, before any port is open.
 
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
 pub use prometheus::{
     Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };
@@ -59,6 +60,38 @@ pub fn gauge_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -
     register(registry, metric)
 }
 
+/// A family of gauges that are looked up when somebody asks for the metrics, and not before: `look`
+/// sets them. It runs on the thread of whoever asks, and must not wait for anybody.
+pub fn looked_up(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+    look: impl Fn(&IntGaugeVec) + Send + Sync + 'static,
+) {
+    let gauges = IntGaugeVec::new(Opts::new(name, help), labels).expect("a valid metric name");
+    let look = Box::new(look);
+    registry
+        .register(Box::new(LookedUp { gauges, look }))
+        .expect("a metric name is registered once");
+}
+
+struct LookedUp {
+    gauges: IntGaugeVec,
+    look: Box<dyn Fn(&IntGaugeVec) + Send + Sync>,
+}
+
+impl Collector for LookedUp {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauges.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        (self.look)(&self.gauges);
+        self.gauges.collect()
+    }
+}
+
 /// A histogram with the given upper bounds.
 pub fn histogram(registry: &Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {
     let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
@@ -81,4 +114,27 @@ pub fn histogram_vec(
         registry,
         HistogramVec::new(opts, labels).expect("a valid metric name"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_is_looked_up_is_what_it_is_when_somebody_asks() {
+        let registry = Registry::new();
+        let length = Arc::new(AtomicI64::new(1));
+        let seen = length.clone();
+        looked_up(&registry, "queue_length", "Length.", &[], move |gauges| {
+            let length = seen.load(Ordering::Relaxed);
+            gauges.with_label_values::<&str>(&[]).set(length);
+        });
+        let value = || registry.gather()[0].get_metric()[0].get_gauge().get_value();
+        assert_eq!(value(), 1.0);
+        length.store(7, Ordering::Relaxed);
+        assert_eq!(value(), 7.0);
+    }
 }

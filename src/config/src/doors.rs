@@ -1,10 +1,12 @@
-//! What is spoken on which ports, and how: `transport`, `saltern_also_listen` and `ssl`.
+//! What is spoken on which ports, and how: `transport`, `saltern_also_listen` and `ssl`; and where
+//! metrics are served.
 //!
 //! `ssl` is read as stock's `_update_ssl_config` and `ssl_context` (`salt/config/__init__.py`,
 //! `salt/transport/base.py`) do. What cannot be done as it is written is an error with its line, so
 //! that nobody takes a port for safer than it is. Whether the files can be used is found out by
 //! whoever speaks TLS.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use saltern_model::Compat;
@@ -163,7 +165,21 @@ fn is_off(ssl: &Node) -> bool {
 
 /// Reads `ssl`. `None` also if it says something wrong, which is then an error.
 pub(crate) fn tls(reader: &mut Reader<'_>, compat: Compat) -> Option<TlsConfig> {
-    let ssl = reader.applies("ssl").filter(|ssl| !is_off(ssl))?;
+    // 3006 and 3007 ask for nothing unless they are told, 3008 wants to see a certificate.
+    let unless_told = match compat {
+        Compat::V3006 | Compat::V3007 => PeerCertificates::NotAsked,
+        Compat::V3008 => PeerCertificates::Required,
+    };
+    tls_of(reader, "ssl", unless_told)
+}
+
+/// Reads an option with the form of `ssl`.
+fn tls_of(
+    reader: &mut Reader<'_>,
+    name: &'static str,
+    unless_told: PeerCertificates,
+) -> Option<TlsConfig> {
+    let ssl = reader.applies(name).filter(|ssl| !is_off(ssl))?;
     let empty = Mapping::default();
     let map = match &ssl.value {
         NodeValue::Bool(true) => &empty,
@@ -171,50 +187,68 @@ pub(crate) fn tls(reader: &mut Reader<'_>, compat: Compat) -> Option<TlsConfig> 
         _ => {
             let message = format!(
                 "{} is neither true or false nor a mapping",
-                shown("ssl", ssl)
+                shown(name, ssl)
             );
-            reader.error("ssl", message);
+            reader.error(name, message);
             return None;
         }
     };
     let before = reader.findings.len();
-    let config = Tls { reader, map }.read(compat);
+    let config = Tls { reader, name, map }.read(unless_told);
     (reader.findings.len() == before).then_some(config?)
 }
 
-/// The entries of `ssl` while they are read.
+/// Reads `saltern_metrics_address`; `None` when it is empty, and when it is wrong.
+pub(crate) fn metrics_address(reader: &mut Reader<'_>) -> Option<SocketAddr> {
+    let name = "saltern_metrics_address";
+    let text = reader.optional_text(name).filter(|text| !text.is_empty())?;
+    let address = text.parse().ok();
+    if address.is_none() {
+        let message = format!("\"{text}\" is not an IP address and a port, as 127.0.0.1:4507 is");
+        reader.error(name, message);
+    }
+    address
+}
+
+/// Reads `saltern_metrics_ssl`, as `ssl`.
+pub(crate) fn metrics_tls(reader: &mut Reader<'_>) -> Option<TlsConfig> {
+    tls_of(reader, "saltern_metrics_ssl", PeerCertificates::NotAsked)
+}
+
+/// The entries of an option like `ssl` while they are read.
 struct Tls<'r, 'a> {
     reader: &'r mut Reader<'a>,
+    name: &'static str,
     map: &'r Mapping,
 }
 
 impl Tls<'_, '_> {
-    fn read(mut self, compat: Compat) -> Option<TlsConfig> {
+    fn read(mut self, unless_told: PeerCertificates) -> Option<TlsConfig> {
         for (key, entry) in self.map.iter() {
             let message = match key {
                 Key::Str(name) => match name.as_str() {
                     "certfile" | "keyfile" | "ca_certs" | "cert_reqs" | "ssl_version"
                     | "ciphers" | "verify_locations" => continue,
                     "verify_flags" => "verify_flags cannot be honoured here".to_owned(),
-                    _ => format!("\"{name}\" is no option of ssl"),
+                    _ => format!("\"{name}\" is no option of {}", self.name),
                 },
-                key => format!("\"{key}\" is no option of ssl"),
+                key => format!("\"{key}\" is no option of {}", self.name),
             };
             self.error(&entry.key_mark, message);
         }
         let certificate = self.path("certfile");
         if self.map.get("certfile").is_none() {
             let message = "certfile is missing: without a certificate nobody can connect";
-            self.reader.error("ssl", message);
+            self.reader.error(self.name, message);
         }
         let certificate = certificate?;
         let mut authorities: Vec<PathBuf> = self.path("ca_certs").into_iter().collect();
         authorities.extend(self.verify_locations());
-        let peers = self.peers(compat)?;
+        let peers = self.peers(unless_told)?;
         if peers != PeerCertificates::NotAsked && authorities.is_empty() {
             let message = "peers are to show certificates, but ca_certs names nobody to vouch for \
                            them (cert_reqs: CERT_NONE asks for none)";
-            self.reader.error("ssl", message);
+            self.reader.error(self.name, message);
         }
         Some(TlsConfig {
             key: self.path("keyfile").unwrap_or_else(|| certificate.clone()),
@@ -233,7 +267,7 @@ impl Tls<'_, '_> {
     }
 
     fn error(&mut self, mark: &Mark, message: String) {
-        error_at(self.reader, mark, "ssl", message);
+        error_at(self.reader, mark, self.name, message);
     }
 
     fn text(&mut self, name: &str) -> Option<String> {
@@ -273,13 +307,9 @@ impl Tls<'_, '_> {
         paths
     }
 
-    /// 3006 and 3007 ask for nothing unless they are told, 3008 wants to see a certificate.
-    fn peers(&mut self, compat: Compat) -> Option<PeerCertificates> {
+    fn peers(&mut self, unless_told: PeerCertificates) -> Option<PeerCertificates> {
         let Some(text) = self.text("cert_reqs") else {
-            return Some(match compat {
-                Compat::V3006 | Compat::V3007 => PeerCertificates::NotAsked,
-                Compat::V3008 => PeerCertificates::Required,
-            });
+            return Some(unless_told);
         };
         match text.as_str() {
             "CERT_NONE" => Some(PeerCertificates::NotAsked),
@@ -320,7 +350,7 @@ impl Tls<'_, '_> {
     fn mark(&self, name: &str) -> Mark {
         match self.map.get_entry(name) {
             Some(entry) => entry.value.mark.clone(),
-            None => self.reader.mark("ssl"),
+            None => self.reader.mark(self.name),
         }
     }
 }

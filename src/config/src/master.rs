@@ -4,7 +4,7 @@
 //! durations, choices are enums: whoever takes a value out needs to check nothing. Options that no
 //! field has yet are there as they were written, through [`MasterConfig::raw`].
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,6 +57,10 @@ pub struct MasterConfig {
     pub saltern_also_listen: Vec<AlsoListen>,
     /// TLS on the ports of TCP and websockets.
     pub ssl: Option<TlsConfig>,
+    /// Where metrics and health are served; `None` for nowhere.
+    pub saltern_metrics_address: Option<SocketAddr>,
+    /// TLS there.
+    pub saltern_metrics_ssl: Option<TlsConfig>,
     /// How many messages may wait for one slow subscriber.
     pub pub_hwm: usize,
     /// The length of the accept queues. Unset it is 4096, not stock's 1000.
@@ -411,6 +415,8 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         transport: reader.choice("transport").unwrap_or(TransportName::ZeroMq),
         saltern_also_listen: doors::also_listen(reader),
         ssl: doors::tls(reader, compat),
+        saltern_metrics_address: doors::metrics_address(reader),
+        saltern_metrics_ssl: doors::metrics_tls(reader),
         pub_hwm: reader.usize("pub_hwm", 1, i64::from(u32::MAX)),
         zmq_backlog: match reader.written("zmq_backlog") {
             Some(_) => reader.u32("zmq_backlog", 1),

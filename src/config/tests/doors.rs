@@ -157,3 +157,29 @@ fn tls_that_covers_only_some_ports_is_said() {
     assert_eq!(warnings.len(), 1, "{findings:?}");
     assert!(warnings[0].message.contains("\"zeromq\" has no TLS"));
 }
+
+#[test]
+fn metrics_have_an_address_and_tls_of_their_own() {
+    let config = load("").unwrap().config;
+    let address = config.saltern_metrics_address.unwrap().to_string();
+    assert_eq!(address, "127.0.0.1:4507");
+    assert!(!config.is_written("saltern_metrics_address"));
+    let off = load("saltern_metrics_address: ''\n").unwrap().config;
+    assert_eq!(off.saltern_metrics_address, None);
+    // Whoever watches shows no certificate unless one is asked for, whatever Salt's line is.
+    let text = "saltern_metrics_address: '[::]:9000'\nsaltern_metrics_ssl: {certfile: /c.pem}\n";
+    let config = load(text).unwrap().config;
+    assert_eq!(config.saltern_metrics_address.unwrap().port(), 9000);
+    let tls = config.saltern_metrics_ssl.as_ref().unwrap();
+    assert_eq!(tls.peers, PeerCertificates::NotAsked);
+    assert_eq!(config.ssl, None);
+    for wrong in ["localhost:4507", "127.0.0.1", "4507"] {
+        let errors = load(&format!("saltern_metrics_address: '{wrong}'\n"))
+            .err()
+            .unwrap();
+        assert!(errors.to_string().contains(wrong), "{errors}");
+    }
+    let text = "saltern_metrics_ssl: {keyfile: /k.pem}\n";
+    let errors = load(text).err().unwrap().to_string();
+    assert!(errors.contains("saltern_metrics_ssl"), "{errors}");
+}

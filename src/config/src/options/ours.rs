@@ -116,6 +116,14 @@ pub const OURS: &[OurOption] = &[
         doc: "Seconds after the start of the master before batches that were under way send their \
               next part: what is published while minions are still connecting again is lost. Stock \
               minions take up to recon_max, 10 seconds by default." },
+    OurOption { name: "saltern_metrics_address", default: "\"127.0.0.1:4507\"",
+        doc: "Where /metrics, /healthz and /readyz are served over HTTP: an IP address and a port; \
+              empty for nowhere. They are for everybody who can connect: beyond this machine, ask \
+              for certificates with saltern_metrics_ssl. When the default is taken the master goes \
+              on without them; when an address that was written is, it does not start." },
+    OurOption { name: "saltern_metrics_ssl", default: "null",
+        doc: "TLS for that address, a mapping as in `ssl`; cert_reqs is CERT_NONE unless it is \
+              given." },
     OurOption { name: "python_bridge", default: "\"auto\"",
         doc: "The Python of a Salt installation, for what only Python can run (renderers such as \
               py, external pillars, functions, runners and wheels that are not built in): the path \

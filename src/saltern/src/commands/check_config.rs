@@ -34,15 +34,16 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     if wrong { Exit::Usage } else { Exit::Ok }
 }
 
-/// What is wrong with the files that `ssl` names: reading the configuration does not open them.
+/// What is wrong with the files that options like `ssl` name: reading the configuration does not
+/// open them.
 fn tls(config: &MasterConfig) -> Option<Finding> {
-    let error = saltern_actors::check_tls(config).err()?;
-    let mark = &config.raw("ssl")?.mark;
+    let (option, error) = saltern_actors::check_tls(config).err()?;
+    let mark = &config.raw(option)?.mark;
     Some(Finding {
         severity: Severity::Error,
         file: mark.file.to_string(),
         line: mark.line,
-        option: "ssl".to_owned(),
+        option: option.to_owned(),
         message: chain(&error),
         suggestion: None,
         needs_python: false,

@@ -20,6 +20,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use prometheus::Registry;
+use saltern_base::metrics::looked_up;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -256,10 +257,22 @@ impl PubListener {
     ) -> Result<Self, ListenError> {
         let families = Families::new(registry, "publish")?;
         let doors = Door::open(sockets, &families, limits.peers)?;
+        let pinned = Arc::<AtomicUsize>::default();
+        let held = Arc::clone(&pinned);
+        looked_up(
+            registry,
+            "saltern_port_queued_bytes",
+            "Bytes of publications that wait for a subscriber, or are being written to one.",
+            &[],
+            move |gauges| {
+                let held = i64::try_from(held.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+                gauges.with_label_values::<&str>(&[]).set(held);
+            },
+        );
         let core = Core {
             bell: Bell::new(),
             index: Mutex::default(),
-            pinned: Arc::default(),
+            pinned,
             watch: OnceLock::new(),
             limits,
         };

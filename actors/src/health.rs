@@ -1,0 +1,227 @@
+//! Whether the master is alive, and whether it can do its work: each check with its reason.
+//!
+//! *Alive* means that every actor answers its heartbeat: what fails it, a restart cures. *Ready*
+//! means that a minion or a user who comes now is served. Nothing here repairs anything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use saltern_base::metrics::IntGauge;
+use saltern_store::PkiTree;
+use saltern_supervise::{ChildHealth, ChildState, Tree};
+use tokio_util::sync::CancellationToken;
+
+/// An actor that has not answered for so long is stuck.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Those whose work may hold their thread for long, as it should: they wait for templates, for
+/// Python, for other machines, for disks. Whether their work gets done shows in their queues.
+const MAY_TAKE_LONG: [&str; 7] = [
+    "doorkeeper",
+    "job_mirror",
+    "log_folder",
+    "remotes",
+    "renderer",
+    "runner",
+    "upkeep",
+];
+
+/// What is looked at.
+pub(crate) struct Health {
+    pub(crate) tree: Tree,
+    pub(crate) pki: Arc<PkiTree>,
+    /// Cancelled when the master stops.
+    pub(crate) stop: CancellationToken,
+    /// Cancelled when nobody listens on the request port any more.
+    pub(crate) requests_closed: CancellationToken,
+    /// How many workers there should be.
+    pub(crate) workers: usize,
+    pub(crate) store: StoreHealth,
+}
+
+/// What the job store tells of itself.
+#[derive(Clone)]
+pub(crate) struct StoreHealth {
+    /// 1 while nothing is written because the disk is full.
+    pub(crate) read_only: IntGauge,
+    /// 1 while the last commit has failed.
+    pub(crate) failing: IntGauge,
+    /// Bytes that can still be written.
+    pub(crate) room: IntGauge,
+}
+
+/// One check and what it found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) passed: bool,
+    /// What was found, passed or not.
+    pub(crate) reason: String,
+}
+
+impl Check {
+    fn new(name: &'static str, found: Result<String, String>) -> Self {
+        Self {
+            name,
+            passed: found.is_ok(),
+            reason: found.unwrap_or_else(|reason| reason),
+        }
+    }
+}
+
+impl Health {
+    /// Whether the process should go on living.
+    pub(crate) fn alive(&self) -> Vec<Check> {
+        vec![Check::new("actors", answering(&self.tree.liveness()))]
+    }
+
+    /// Whether whoever comes now is served.
+    pub(crate) fn ready(&self) -> Vec<Check> {
+        let children = self.tree.liveness();
+        vec![
+            Check::new("running", self.running()),
+            Check::new("actors", answering(&children)),
+            Check::new("ports", self.ports(&children)),
+            Check::new("workers", workers(&children, self.workers)),
+            Check::new("database", self.store.database()),
+            Check::new("keys", self.keys()),
+        ]
+    }
+
+    fn running(&self) -> Result<String, String> {
+        match self.stop.is_cancelled() {
+            true => Err("the master is stopping".to_owned()),
+            false => Ok("the master has started".to_owned()),
+        }
+    }
+
+    fn ports(&self, children: &[ChildHealth]) -> Result<String, String> {
+        if self.requests_closed.is_cancelled() {
+            return Err("nobody listens on the request port".to_owned());
+        }
+        for name in ["req_router", "publisher"] {
+            if running(children, name) == 0 {
+                return Err(format!("the actor \"{name}\" is not running"));
+            }
+        }
+        Ok("requests and subscribers are taken".to_owned())
+    }
+
+    fn keys(&self) -> Result<String, String> {
+        match self.pki.accepted() {
+            Ok(accepted) => Ok(format!("{} minions are accepted", accepted.len())),
+            Err(error) => Err(format!("the accepted minions cannot be listed: {error}")),
+        }
+    }
+}
+
+impl StoreHealth {
+    fn database(&self) -> Result<String, String> {
+        let room = self.room.get();
+        if self.read_only.get() != 0 {
+            Err(format!(
+                "the disk is full ({room} bytes are left): nothing is written"
+            ))
+        } else if self.failing.get() != 0 {
+            Err("the last commit failed".to_owned())
+        } else {
+            Ok(format!("{room} bytes can still be written"))
+        }
+    }
+}
+
+fn running(children: &[ChildHealth], name: &str) -> usize {
+    let running = |child: &&ChildHealth| child.name == name && child.state == ChildState::Running;
+    children.iter().filter(running).count()
+}
+
+fn workers(children: &[ChildHealth], wanted: usize) -> Result<String, String> {
+    let running = running(children, "mworker");
+    let told = format!("{running} of {wanted} workers are running");
+    if running == 0 { Err(told) } else { Ok(told) }
+}
+
+/// Whether all actors answer that should, and if not, which do not.
+fn answering(children: &[ChildHealth]) -> Result<String, String> {
+    let is_stuck = |child: &&ChildHealth| {
+        child.state == ChildState::Running
+            && child.last_beat_age > PATIENCE
+            && !MAY_TAKE_LONG.contains(&child.name)
+    };
+    let stuck: Vec<String> = children
+        .iter()
+        .filter(is_stuck)
+        .map(|child| {
+            let silence = child.last_beat_age.as_secs();
+            format!("\"{}\" {} for {silence} s", child.name, child.instance)
+        })
+        .collect();
+    match stuck.is_empty() {
+        true => Ok(format!("{} actors answer", children.len())),
+        false => Err(format!("no answer of {}", stuck.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child(name: &'static str, state: ChildState, silence: u64) -> ChildHealth {
+        ChildHealth {
+            name,
+            instance: 1,
+            supervisor: "master".to_owned(),
+            state,
+            restarts: 0,
+            last_beat_age: Duration::from_secs(silence),
+            mailbox_len: 0,
+        }
+    }
+
+    #[test]
+    fn who_is_silent_for_too_long_is_named_unless_it_may_be() {
+        let well = [
+            child("job_store", ChildState::Running, 1),
+            child("renderer", ChildState::Running, 3600),
+            child("mworker", ChildState::Waiting, 60),
+        ];
+        assert_eq!(answering(&well), Ok("3 actors answer".to_owned()));
+        let stuck = [
+            child("job_store", ChildState::Running, 16),
+            child("mworker", ChildState::Running, 1),
+        ];
+        let told = "no answer of \"job_store\" 1 for 16 s".to_owned();
+        assert_eq!(answering(&stuck), Err(told));
+    }
+
+    #[test]
+    fn one_worker_is_enough_and_none_is_not() {
+        let one = [
+            child("mworker", ChildState::Running, 0),
+            child("mworker", ChildState::Waiting, 0),
+        ];
+        let told = "1 of 2 workers are running".to_owned();
+        assert_eq!(workers(&one, 2), Ok(told));
+        assert!(workers(&one[1..], 2).is_err());
+    }
+
+    #[test]
+    fn a_database_that_takes_nothing_says_why() {
+        let gauge = |name: &str| IntGauge::new(name, name).expect("a name");
+        let store = StoreHealth {
+            read_only: gauge("read_only"),
+            failing: gauge("failing"),
+            room: gauge("room"),
+        };
+        store.room.set(7);
+        assert!(
+            store
+                .database()
+                .is_ok_and(|told| told.starts_with("7 bytes"))
+        );
+        store.failing.set(1);
+        assert!(store.database().is_err_and(|told| told.contains("commit")));
+        store.read_only.set(1);
+        assert!(store.database().is_err_and(|told| told.contains("full")));
+    }
+}

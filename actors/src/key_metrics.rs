@@ -1,0 +1,29 @@
+//! How many minion keys are in which state, counted when somebody asks.
+
+use std::sync::Arc;
+
+use saltern_base::metrics::{Registry, looked_up};
+use saltern_model::KeyState;
+use saltern_store::PkiTree;
+
+/// Registers the gauges.
+///
+/// # Panics
+/// When the registry has them already.
+pub(crate) fn register(registry: &Registry, pki: Arc<PkiTree>) {
+    looked_up(
+        registry,
+        "saltern_keys",
+        "Keys of minions, by state.",
+        &["state"],
+        move |gauges| {
+            for state in KeyState::ALL {
+                // A directory that cannot be read fails /readyz; here the last count stays.
+                if let Ok(count) = pki.count(state) {
+                    let count = i64::try_from(count).unwrap_or(i64::MAX);
+                    gauges.with_label_values(&[state.to_string()]).set(count);
+                }
+            }
+        },
+    );
+}

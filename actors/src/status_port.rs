@@ -1,0 +1,204 @@
+//! What those who watch the master ask over HTTP: `/metrics`, `/healthz` and `/readyz`.
+//!
+//! Read only, and for everybody who can connect: on loopback by default, and elsewhere for whom
+//! TLS with certificates lets in. It runs on the main thread, beside no actor, so that a busy
+//! worker does not keep it from telling of that; looking things up has a thread of its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use prometheus::TextEncoder;
+use saltern_base::metrics::{Histogram, Registry, SECONDS, histogram};
+use saltern_config::MasterConfig;
+use saltern_wire::http::{
+    Handler, HttpLimits, HttpMetrics, HttpServer, Method, Request, Response, StatusCode, header,
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::doors;
+use crate::health::{Check, Health};
+use crate::tree::StartError;
+
+/// The bound port, before there is anything to tell.
+pub(crate) struct StatusPort {
+    server: HttpServer,
+    pages: Arc<Pages>,
+}
+
+impl StatusPort {
+    /// Binds `saltern_metrics_address`, if there is one. Where the default is taken, by another
+    /// master perhaps, this one goes on without.
+    pub(crate) fn open(
+        config: &MasterConfig,
+        registry: &Registry,
+    ) -> Result<Option<Self>, StartError> {
+        let Some(address) = config.saltern_metrics_address else {
+            return Ok(None);
+        };
+        let tls = config.saltern_metrics_ssl.as_ref();
+        let tls = tls.map(doors::tls).transpose()?;
+        let pages = Arc::new(Pages {
+            registry: registry.clone(),
+            health: std::sync::OnceLock::new(),
+            scrapes: histogram(
+                registry,
+                "saltern_scrape_seconds",
+                "Time to gather and write down the metrics for one who asked.",
+                SECONDS,
+            ),
+            turn: tokio::sync::Mutex::default(),
+        });
+        let meters = HttpMetrics::new(registry).of("status");
+        let limits = HttpLimits::default();
+        match HttpServer::bind(address, tls, limits, pages.clone(), meters) {
+            Ok(server) => Ok(Some(Self { server, pages })),
+            Err(source) if config.is_written("saltern_metrics_address") => {
+                Err(StartError::Port { address, source })
+            }
+            Err(error) => {
+                tracing::warn!(%address, %error, "no metrics over HTTP (saltern_metrics_address)");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Answers until `stop`.
+    pub(crate) fn serve(self, health: Health, stop: CancellationToken) {
+        // Nobody else sets it.
+        let _ = self.pages.health.set(health);
+        let address = self.server.address();
+        tracing::info!(%address, "metrics and health are served");
+        actix_rt::spawn(async move {
+            if let Err(error) = self.server.serve(stop).await {
+                tracing::error!(%error, %address, "metrics and health are not served");
+            }
+        });
+    }
+}
+
+struct Pages {
+    registry: Registry,
+    health: std::sync::OnceLock<Health>,
+    scrapes: Histogram,
+    /// Gathering is dear where there are many minions: one at a time, whoever asks.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Handler for Pages {
+    fn answer(&self, request: Request<Bytes>, _: SocketAddr) -> BoxFuture<'_, Response<Bytes>> {
+        async move {
+            if ![Method::GET, Method::HEAD].contains(request.method()) {
+                let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+                let allowed = header::HeaderValue::from_static("GET, HEAD");
+                answer.headers_mut().insert(header::ALLOW, allowed);
+                return answer;
+            }
+            match request.uri().path() {
+                "/" => text(StatusCode::OK, "/metrics\n/healthz\n/readyz\n"),
+                "/metrics" => self.metrics().await,
+                "/healthz" => self.checks(&request, Health::alive),
+                "/readyz" => self.checks(&request, Health::ready),
+                _ => text(StatusCode::NOT_FOUND, "no such page\n"),
+            }
+        }
+        .boxed()
+    }
+}
+
+impl Pages {
+    async fn metrics(&self) -> Response<Bytes> {
+        let _turn = self.turn.lock().await;
+        let (registry, scrapes) = (self.registry.clone(), self.scrapes.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let _timer = scrapes.start_timer();
+            TextEncoder::new().encode_to_string(&registry.gather())
+        });
+        match written.await {
+            Ok(Ok(metrics)) => page(StatusCode::OK, prometheus::TEXT_FORMAT, metrics),
+            failed => {
+                tracing::error!(?failed, "the metrics cannot be written down");
+                text(StatusCode::INTERNAL_SERVER_ERROR, "see the master's log\n")
+            }
+        }
+    }
+
+    fn checks(&self, request: &Request<Bytes>, look: fn(&Health) -> Vec<Check>) -> Response<Bytes> {
+        // Nothing is served before it is set.
+        let checks = self.health.get().map(look).unwrap_or_default();
+        let passed = checks.iter().all(|check| check.passed);
+        let status = match passed {
+            true => StatusCode::OK,
+            false => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let accept = request.headers().get(header::ACCEPT);
+        let accept = accept.and_then(|accept| accept.to_str().ok());
+        if accept.is_some_and(|accept| accept.contains("application/json")) {
+            page(status, "application/json", as_json(passed, &checks))
+        } else {
+            text(status, &as_text(&checks))
+        }
+    }
+}
+
+fn as_text(checks: &[Check]) -> String {
+    let word = |check: &Check| if check.passed { "ok" } else { "FAILED" };
+    let line = |check: &Check| format!("{} {}: {}\n", word(check), check.name, check.reason);
+    checks.iter().map(line).collect()
+}
+
+fn as_json(passed: bool, checks: &[Check]) -> String {
+    let checks: Vec<_> = checks
+        .iter()
+        .map(|check| json!({"check": check.name, "ok": check.passed, "reason": check.reason}))
+        .collect();
+    json!({"ok": passed, "checks": checks}).to_string()
+}
+
+fn text(status: StatusCode, text: &str) -> Response<Bytes> {
+    page(status, "text/plain; charset=utf-8", text.to_owned())
+}
+
+fn page(status: StatusCode, form: &'static str, body: String) -> Response<Bytes> {
+    let mut answer = Response::new(Bytes::from(body));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    let mut set = |name, value| headers.insert(name, header::HeaderValue::from_static(value));
+    set(header::CONTENT_TYPE, form);
+    set(header::CACHE_CONTROL, "no-store");
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_check_is_told_with_its_reason() {
+        let check = |name, passed, reason: &str| Check {
+            name,
+            passed,
+            reason: reason.to_owned(),
+        };
+        let checks = [
+            check("actors", true, "9 actors answer"),
+            check("database", false, "the disk is \"full\""),
+        ];
+        assert_eq!(
+            as_text(&checks),
+            "ok actors: 9 actors answer\nFAILED database: the disk is \"full\"\n"
+        );
+        let told: serde_json::Value = serde_json::from_str(&as_json(false, &checks)).expect("JSON");
+        assert_eq!(told["ok"], false);
+        assert_eq!(told["checks"][1]["check"], "database");
+        assert_eq!(told["checks"][1]["reason"], "the disk is \"full\"");
+    }
+}

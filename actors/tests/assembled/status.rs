@@ -1,0 +1,93 @@
+//! What a running master tells those who watch it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use saltern_actors::{Master, StartError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::in_system;
+use crate::site::Site;
+
+async fn get(address: SocketAddr, path: &str, more: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: here\r\n{more}\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[test]
+fn a_master_tells_that_it_is_well_and_what_it_counts() {
+    in_system(async {
+        let site = Site::new("");
+        let running = site.start();
+        let address = running.master.status_address().unwrap();
+        let alive = get(address, "/healthz", "").await;
+        assert!(alive.starts_with("HTTP/1.1 200 "), "{alive}");
+        assert!(alive.contains("ok actors: "), "{alive}");
+        // The actors open their ports on threads of their own.
+        let ready = loop {
+            let ready = get(address, "/readyz", "").await;
+            if ready.starts_with("HTTP/1.1 200 ") {
+                break ready;
+            }
+        };
+        for check in ["running", "actors", "ports", "workers", "database", "keys"] {
+            assert!(ready.contains(&format!("\nok {check}: ")), "{ready}");
+        }
+        let json = get(address, "/readyz", "accept: application/json\r\n").await;
+        assert!(json.contains("content-type: application/json"), "{json}");
+        assert!(json.contains("\"ok\":true"), "{json}");
+        let metrics = get(address, "/metrics", "").await;
+        assert!(metrics.starts_with("HTTP/1.1 200 "), "{metrics}");
+        for line in [
+            "saltern_build_info{salt_compat=\"3008\",version=\"",
+            "saltern_actor_up{actor=\"mworker\"} 2\n",
+            "saltern_keys{state=\"accepted\"} 0\n",
+            "saltern_bus_longest_queue 0\n",
+            "saltern_port_queued_bytes 0\n",
+            "process_open_fds ",
+        ] {
+            assert!(metrics.contains(line), "{line}: {metrics}");
+        }
+        let other = get(address, "/other", "").await;
+        assert!(other.starts_with("HTTP/1.1 404 "), "{other}");
+        running.master.shutdown().await;
+        while TcpStream::connect(address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
+fn an_address_that_is_empty_serves_nothing() {
+    in_system(async {
+        let site = Site::new("");
+        let mut config = site.config();
+        config.saltern_metrics_address = None;
+        let master = Master::start(site.parts(&Arc::new(config))).unwrap();
+        assert_eq!(master.status_address(), None);
+        master.shutdown().await;
+    });
+}
+
+#[test]
+fn an_address_that_was_written_must_be_free() {
+    in_system(async {
+        let site = Site::new("");
+        let running = site.start();
+        let taken = running.master.status_address().unwrap();
+        let other = Site::new("");
+        let mut config = other.config();
+        config.saltern_metrics_address = Some(taken);
+        let started = Master::start(other.parts(&Arc::new(config)));
+        assert!(matches!(
+            started,
+            Err(StartError::Port { address, .. }) if address == taken
+        ));
+        running.master.shutdown().await;
+    });
+}
