@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use saltern_base::metrics::IntGauge;
+use saltern_base::metrics::{IntGauge, Registry, looked_up};
 use saltern_store::PkiTree;
 use saltern_supervise::{ChildHealth, ChildState, Tree};
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,27 @@ pub(crate) struct Health {
     /// How many workers there should be.
     pub(crate) workers: usize,
     pub(crate) store: StoreHealth,
+}
+
+/// Registers what the checks of [`Health::ready`] find, for as long as `health` is there.
+///
+/// # Panics
+/// When the registry has it already.
+pub(crate) fn register(registry: &Registry, health: &Arc<Health>) {
+    let health = Arc::downgrade(health);
+    looked_up(
+        registry,
+        "saltern_check_passed",
+        "Whether a check of /readyz passes, by check; /readyz says why not.",
+        &["check"],
+        move |gauges| {
+            let checks = health.upgrade().map(|health| health.ready());
+            for check in checks.unwrap_or_default() {
+                let passed = i64::from(check.passed);
+                gauges.with_label_values(&[check.name]).set(passed);
+            }
+        },
+    );
 }
 
 /// What the job store tells of itself.

@@ -5,7 +5,7 @@
 //! worker does not keep it from telling of that; looking things up has a thread of its own.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -43,7 +43,7 @@ impl StatusPort {
         let tls = tls.map(doors::tls).transpose()?;
         let pages = Arc::new(Pages {
             registry: registry.clone(),
-            health: std::sync::OnceLock::new(),
+            health: OnceLock::new(),
             scrapes: histogram(
                 registry,
                 "saltern_scrape_seconds",
@@ -72,7 +72,7 @@ impl StatusPort {
     }
 
     /// Answers until `stop`.
-    pub(crate) fn serve(self, health: Health, stop: CancellationToken) {
+    pub(crate) fn serve(self, health: Arc<Health>, stop: CancellationToken) {
         // Nobody else sets it.
         let _ = self.pages.health.set(health);
         let address = self.server.address();
@@ -87,7 +87,7 @@ impl StatusPort {
 
 struct Pages {
     registry: Registry,
-    health: std::sync::OnceLock<Health>,
+    health: OnceLock<Arc<Health>>,
     scrapes: Histogram,
     /// Gathering is dear where there are many minions: one at a time, whoever asks.
     turn: tokio::sync::Mutex<()>,
@@ -133,7 +133,11 @@ impl Pages {
 
     fn checks(&self, request: &Request<Bytes>, look: fn(&Health) -> Vec<Check>) -> Response<Bytes> {
         // Nothing is served before it is set.
-        let checks = self.health.get().map(look).unwrap_or_default();
+        let checks = self
+            .health
+            .get()
+            .map(|health| look(health))
+            .unwrap_or_default();
         let passed = checks.iter().all(|check| check.passed);
         let status = match passed {
             true => StatusCode::OK,

@@ -63,7 +63,7 @@ use crate::doors::{Doors, is_set};
 use crate::duties::Duties;
 use crate::event_publisher::{self, EventPublisher};
 use crate::event_sockets::{EventSockets, Greeter, SocketError};
-use crate::health::Health;
+use crate::health::{self, Health};
 use crate::job_ends::JobEnds;
 use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
@@ -158,6 +158,8 @@ pub struct Master {
     status: Option<SocketAddr>,
     /// Cancelled when there is nothing left to be told of.
     unwatched: CancellationToken,
+    /// For whoever gathers the metrics, which do not hold it.
+    _health: Arc<Health>,
 }
 
 impl Master {
@@ -204,14 +206,15 @@ impl Master {
         key_metrics::register(&parts.registry, parts.stores.pki.clone());
         let store_metrics = job_store::StoreMetrics::new(&parts.registry);
         let requests_closed = CancellationToken::new();
-        let health = Health {
+        let health = Arc::new(Health {
             tree: tree.clone(),
             pki: parts.stores.pki.clone(),
             stop: stop.clone(),
             requests_closed: requests_closed.clone(),
             workers: config.worker_threads,
             store: store_metrics.health(),
-        };
+        });
+        health::register(&parts.registry, &health);
         let plan = Plan {
             root: tree.root(),
             config: parts.config.clone(),
@@ -234,7 +237,7 @@ impl Master {
         let unwatched = CancellationToken::new();
         let status = doors.status.map(|port| {
             let address = port.address();
-            port.serve(health, unwatched.clone());
+            port.serve(health.clone(), unwatched.clone());
             address
         });
         Ok(Self {
@@ -247,6 +250,7 @@ impl Master {
             publish,
             status,
             unwatched,
+            _health: health,
         })
     }
 

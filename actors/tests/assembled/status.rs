@@ -47,6 +47,7 @@ fn a_master_tells_that_it_is_well_and_what_it_counts() {
             "saltern_build_info{salt_compat=\"3008\",version=\"",
             "saltern_actor_up{actor=\"mworker\"} 2\n",
             "saltern_keys{state=\"accepted\"} 0\n",
+            "saltern_check_passed{check=\"database\"} 1\n",
             "saltern_bus_longest_queue 0\n",
             "saltern_port_queued_bytes 0\n",
             "process_open_fds ",

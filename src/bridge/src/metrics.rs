@@ -19,7 +19,7 @@ pub(crate) struct BridgeMetrics {
 
 impl BridgeMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
-        Self {
+        let metrics = Self {
             calls: counter_vec(
                 registry,
                 "saltern_bridge_calls_total",
@@ -57,7 +57,15 @@ impl BridgeMetrics {
                 "Lines of Python helpers that were too many for the log.",
                 &["lane"],
             ),
+        };
+        // What has not happened yet is 0, not absent: a rate begins with the first time.
+        for lane in Lane::ALL {
+            metrics.waiting(lane, 0);
+            metrics.dropped(lane, 0);
+            metrics.starts.with_label_values(&[lane.name()]);
+            metrics.helpers.with_label_values(&[lane.name()]);
         }
+        metrics
     }
 
     pub(crate) fn called(&self, lane: Lane, result: &str, took: Duration) {
