@@ -9,7 +9,7 @@ DENY_HOME := $(HOME)/.cache/saltern/tools/cargo-deny
 
 .PHONY: help
 help: ## Print this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the optimised binary, target/release/saltern
@@ -70,6 +70,18 @@ e2e: stock ## Run the end-to-end tests against stock Salt
 bench: stock build ## Measure our master and stock 3008.3 side by side; writes tests/bench/results.*
 	tests/bench/run.py
 	tests/bench/storm.py
+
+.PHONY: grafana
+grafana: build ## Start the demo with Prometheus (and Grafana where it is installed) on loopback
+	grafana/run.sh start
+
+.PHONY: grafana-stop
+grafana-stop: ## Stop what `make grafana` started
+	grafana/run.sh stop
+
+.PHONY: grafana-check
+grafana-check: ## Check dashboards and alerts, also against what `make grafana` started, if it runs
+	grafana/check.py
 
 .PHONY: soak
 soak: build ## Watch our master under a steady load for half an hour; fails when it grows

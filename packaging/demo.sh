@@ -72,11 +72,13 @@ configure() {
     mkdir -p "$demo/conf" "$demo/log" "$demo/run"
     publish_port=$(free_port 24505)
     ret_port=$(free_port 24506)
+    metrics_port=$(free_port 24507)
     cat >"$demo/conf/master" <<END
 # The demo's master. An ordinary Salt master configuration.
 interface: 127.0.0.1
 publish_port: $publish_port
 ret_port: $ret_port
+saltern_metrics_address: 127.0.0.1:$metrics_port
 user: $(id -un)
 root_dir: $demo
 pki_dir: $demo/pki

@@ -5,6 +5,7 @@
 #   tests/install-stock.sh            everything; does nothing where it is already there
 #   tests/install-stock.sh --system   only the system packages
 #   tests/install-stock.sh --python   the same, and prints the Python the releases are given
+#   tests/install-stock.sh --prometheus   only Prometheus; prints the directory of its programs
 #   tests/install-stock.sh 3008.3     only this release
 #
 # The releases live in ~/.cache/saltern/stock/VERSION, one Python environment each, installed by the
@@ -72,6 +73,26 @@ install_release() {
     say "Salt $version: ready after $((SECONDS - started)) s"
 }
 
+# Debian's package, unpacked and not installed: that would start a service on this machine.
+install_prometheus() {
+    local home="$HOME/.cache/saltern/tools/prometheus" work
+    if [ ! -x "$home/usr/bin/promtool" ]; then
+        command -v apt-get >/dev/null || die "this machine has no apt-get: put the programs" \
+            "prometheus and promtool into $home/usr/bin"
+        work=$(mktemp -d)
+        (
+            cd "$work"
+            apt-get download -q prometheus >/dev/null 2>&1 ||
+                { apt-get update -q && apt-get download -q prometheus; } >/dev/null
+            dpkg-deb -x prometheus_*.deb unpacked
+        ) || die "Debian's package prometheus cannot be downloaded"
+        mkdir -p "$home/usr/bin"
+        mv "$work"/unpacked/usr/bin/{prometheus,promtool} "$home/usr/bin"
+        rm -rf "$work"
+    fi
+    echo "$home/usr/bin"
+}
+
 verify() {
     "$root/$1/bin/python" - "$1" <<'PYTHON'
 import sys
@@ -86,12 +107,16 @@ flock 9
 
 install_system
 [ "${1:-}" != --system ] || exit 0
+if [ "${1:-}" = --prometheus ]; then
+    install_prometheus
+    exit 0
+fi
 python=$(find_python) || die "no usable Python 3.9 to 3.13 with venv was found"
 if [ "${1:-}" = --python ]; then
     echo "$python"
     exit 0
 fi
-[ $# = 0 ] || releases=("$@")
+if [ $# = 0 ]; then install_prometheus >/dev/null; else releases=("$@"); fi
 
 # Two at a time: pip is busy with one core each.
 failed=0

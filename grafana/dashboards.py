@@ -1,0 +1,478 @@
+#!/usr/bin/env python3
+"""The dashboards as code: writes dashboards/*.json, which Grafana is given as they are.
+
+    grafana/dashboards.py            writes the files
+    grafana/dashboards.py --check    fails if a file is not what this program would write
+
+In a query `{I` stands for "of the masters chosen at the top of the page". What a panel means is
+said in its description, which Grafana shows at its title.
+"""
+
+import json
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent / "dashboards"
+WIDTH = 24
+
+
+def rate(metric, by="", more="", zero=False):
+    """How often a second, summed; with `zero` a line at 0 where nothing was counted yet."""
+    labels = f"I,{more}" if more else "I"
+    grouped = f"sum by ({by})" if by else "sum"
+    expression = f"{grouped} (rate({metric}{{{labels}}}[$__rate_interval]))"
+    return f"{expression} or vector(0)" if zero else expression
+
+
+def quantile(share, metric, by=""):
+    """The value that `share` of the observations stay below."""
+    by = f"le, {by}" if by else "le"
+    return f"histogram_quantile({share}, sum by ({by}) (rate({metric}_bucket{{I}}[$__rate_interval])))"
+
+
+def graph(title, unit, *queries, about, width=8, stacked=False):
+    """Lines over time; a query is an expression with its legend."""
+    return {
+        "type": "timeseries",
+        "title": title,
+        "about": about,
+        "unit": unit,
+        "queries": queries,
+        "size": (width, 8),
+        "stacked": stacked,
+    }
+
+
+def number(title, unit, query, *, about, bad=None, width=4):
+    """One number as it is now; red from `bad` on."""
+    return {
+        "type": "stat",
+        "title": title,
+        "about": about,
+        "unit": unit,
+        "queries": [(query, "")],
+        "size": (width, 4),
+        "bad": bad,
+    }
+
+
+BUSY = (
+    'sum by (instance) (rate(saltern_request_handling_seconds_sum{I}[$__rate_interval]))'
+    ' / on (instance) saltern_actor_up{I,actor="mworker"}'
+)
+
+OVERVIEW = {
+    "The master": [
+        number("Ready", "none", "min(saltern_check_passed{I})",
+               about="1 when every check of /readyz passes; the next panel says which one does not."),
+        number("Failed checks", "none", "sum(1 - saltern_check_passed{I})", bad=1,
+               about="Checks of /readyz that do not pass. Ask the master: curl /readyz."),
+        number("Up since", "dateTimeFromNow", "min(process_start_time_seconds{I}) * 1000",
+               about="When the master that started first was started."),
+        number("Minions connected", "none", 'sum(saltern_minions{I,standing="connected"})',
+               about="Minions with an accepted key and a connection to the publish port."),
+        number("Jobs open", "none", "sum(saltern_jobs_open{I})",
+               about="Jobs that are waited for."),
+        number("Disk left", "bytes", "min(saltern_store_room_bytes{I})",
+               about="What the job database can still take."),
+    ],
+    "What it does": [
+        graph("Requests", "reqps", (rate("saltern_requests_total", "class"), "{{class}}"),
+              about="Requests that came in. Minions ask with their session key, clients in clear; "
+                    "authentications are dear and wait apart."),
+        graph("Returns stored", "ops", (rate("saltern_returns_total"), "returns"),
+              (rate("saltern_returns_duplicate_total"), "twice"),
+              about="Returns that are on the disk, and those that came once more."),
+        graph("Jobs ended", "ops", (rate("saltern_jobs_finished_total", "verdict", zero=True), "{{verdict}}"),
+              about="Complete: every minion has returned. Expired: somebody has not, and the master "
+                    "says who and why."),
+        graph("Workers in use", "percentunit", (BUSY, "{{instance}}"),
+              about="Share of the workers' time that is spent on requests. Above 0.9 requests wait."),
+        graph("Turned away", "ops", (rate("saltern_requests_shed_total"), "requests"),
+              (rate("saltern_authentications_turned_away_total"), "authentications"),
+              (rate("saltern_requests_refused_total", zero=True), "failed a check"),
+              (rate("saltern_store_refused_total"), "not stored"),
+              about="Everything that was not served, by why."),
+        graph("Restarts of actors", "none",
+              ("sum by (actor) (increase(saltern_actor_restarts_total{I}[$__rate_interval]))", "{{actor}}"),
+              about="An actor that panicked was built again; its neighbours noticed nothing."),
+    ],
+    "What it costs": [
+        graph("Processor", "percentunit",
+              ("rate(process_cpu_seconds_total{I}[$__rate_interval])", "{{instance}}"),
+              about="Processor seconds a second: 1 is one core."),
+        graph("Memory", "bytes", ("process_resident_memory_bytes{I}", "in RAM {{instance}}"),
+              ("process_virtual_memory_bytes{I}", "address space {{instance}}"),
+              about="Memory of the process; what counts is that in RAM."),
+        graph("Files and threads", "none", ("process_open_fds{I}", "files"),
+              ("process_max_fds{I}", "files at most"), ("process_threads{I}", "threads"),
+              about="Each connection is a file. Without room for more, newcomers wait."),
+        graph("Builds", "none", ("count by (version, salt_compat) (saltern_build_info{I})",
+                                 "{{version}}, serves {{salt_compat}}"),
+              about="Which build runs on how many masters.", width=12),
+        graph("Those who watch", "ops", (rate("saltern_http_requests_total", "server, code"), "{{server}} {{code}}"),
+              (rate("saltern_http_refused_total", "reason"), "refused: {{reason}}"),
+              ("sum(saltern_http_connections{I})", "connections"),
+              (quantile(0.99, "saltern_scrape_seconds"), "seconds a scrape, p99"),
+              about="Requests over HTTP: this dashboard lives on them.", width=12),
+    ],
+}
+
+JOBS = {
+    "Jobs": [
+        graph("Open", "none", ("sum(saltern_jobs_open{I})", "open"),
+              about="Jobs that are waited for."),
+        graph("Ended", "ops", (rate("saltern_jobs_finished_total", "verdict", zero=True), "{{verdict}}"),
+              about="One that a late return completes counts once more."),
+        graph("How long they took", "s",
+              (quantile(0.5, "saltern_job_seconds", "verdict") + " or vector(0)", "{{verdict}} p50"),
+              (quantile(0.95, "saltern_job_seconds", "verdict") + " or vector(0)", "{{verdict}} p95"),
+              about="From the beginning of a job to its end. An expired one took as long as the master had patience."),
+        graph("Minions given up, or back", "ops",
+              (rate("saltern_minion_verdicts_total", "verdict", zero=True), "{{verdict}}"),
+              about="Unreachable: it has no connection. Unknown: it does not answer. Back and late amend either."),
+        graph("Published", "ops", (rate("saltern_publishes_total"), "loads"),
+              (rate("saltern_publishes_not_sent_total"), "not sent"),
+              about="Loads that went to the publish port; not sent: they could not be sealed."),
+        graph("Returns", "ops", (rate("saltern_returns_total"), "stored"),
+              (rate("saltern_returns_duplicate_total"), "stored already"),
+              (rate("saltern_leaves_refused_total"), "minions of syndics not waited for"),
+              about="Each return is stored once, however often it is sent."),
+    ],
+    "Questions about running jobs": [
+        graph("Asked", "ops", (rate("saltern_probe_rounds_total"), "silences"),
+              (rate("saltern_probes_total"), "questions published"),
+              (rate("saltern_probes_merged_total"), "were being asked already"),
+              (rate("saltern_probes_capped_total"), "had to wait"),
+              (rate("saltern_probe_strays_total"), "answered too late"),
+              about="Minions that are silent for long are asked what they run, all in one question."),
+        graph("Minions asked", "ops", (rate("saltern_probed_minions_total"), "minions"),
+              about="How many minions those questions named."),
+        graph("Answered for minions", "ops", (rate("saltern_polls_answered_total"), "questions of clients"),
+              (rate("saltern_poll_answers_total"), "answers"),
+              about="find_job rounds of clients that the master answered without asking a minion."),
+    ],
+    "Batches": [
+        graph("Batches", "none", ("sum(saltern_batches_open{I})", "open"),
+              ("sum(saltern_batch_minions_running{I})", "minions at work"),
+              about="Batches that the master drives (salt -b … --async)."),
+        graph("Parts", "ops", (rate("saltern_batch_parts_total"), "parts"),
+              (rate("saltern_batches_finished_total", "verdict", zero=True), "over: {{verdict}}"),
+              about="Parts that were sent, and batches that are over."),
+        graph("Minions that have others do something", "none",
+              ("sum(saltern_peer_errands_waiting{I})", "waiting"),
+              (rate("saltern_peer_errands_unfinished_total", "reason", zero=True), "given up: {{reason}}"),
+              about="publish.publish and publish.runner of minions."),
+    ],
+}
+
+WORKERS = {
+    "Requests": [
+        graph("Waiting, by class", "none", ("sum by (class) (saltern_requests_waiting{I})", "{{class}}"),
+              about="Requests that wait for a worker. Classes wait apart and take turns."),
+        graph("Time of a worker, p99", "s",
+              (quantile(0.99, "saltern_request_handling_seconds", "cmd"), "{{cmd}}"),
+              about="Time that a worker spends on one request; waiting for the disk is not in it."),
+        graph("Time of workers by command", "percentunit",
+              (rate("saltern_request_handling_seconds_sum", "cmd"), "{{cmd}}"), stacked=True,
+              about="What the workers are busy with, in workers."),
+        graph("Turned away", "ops", (rate("saltern_requests_shed_total", "class"), "{{class}}"),
+              about="The backlog of the class was full; minions ask again."),
+        graph("Refused", "ops", (rate("saltern_requests_refused_total", "reason", zero=True), "{{reason}}"),
+              (rate("saltern_log_lines_suppressed_total"), "log lines not written"),
+              about="Requests that failed a check, by which."),
+        graph("Workers in use", "percentunit", (BUSY, "{{instance}}"),
+              about="Share of the workers' time that is spent on requests."),
+    ],
+    "Actors": [
+        graph("Mailboxes", "none", ("sum by (actor) (saltern_actor_mailbox_depth{I})", "{{actor}}"),
+              about="Messages that wait for an actor."),
+        graph("Handling, p99", "s", (quantile(0.99, "saltern_actor_handling_seconds", "actor"), "{{actor}}"),
+              about="Time for which an actor held its thread. Renderers and runners may, the others should not."),
+        graph("Messages", "ops", (rate("saltern_actor_messages_total", "actor"), "{{actor}}"),
+              about="Messages given to a handler."),
+        graph("Running", "none", ("sum by (actor) (saltern_actor_up{I})", "{{actor}}"),
+              about="Actors that are there now."),
+        graph("Restarts", "none",
+              ("sum by (actor) (increase(saltern_actor_restarts_total{I}[$__rate_interval]))", "{{actor}}"),
+              about="Actors that were built again after a panic."),
+        graph("Checks", "none", ("min by (check) (saltern_check_passed{I})", "{{check}}"),
+              about="The checks of /readyz: 1 passes."),
+    ],
+    "Pillars, functions of the master, log-ins": [
+        graph("Waiting", "none", ("sum(saltern_renderings_waiting{I})", "pillars and files"),
+              ("sum(saltern_wheels_waiting{I})", "wheel functions"),
+              ("sum by (asker) (saltern_runs_waiting{I})", "runners: {{asker}}"),
+              ("sum(saltern_logins_waiting{I})", "log-ins"),
+              about="What waits for a thread that may take long."),
+        graph("Refused or given up", "ops", (rate("saltern_renderings_shed_total"), "pillars refused"),
+              (rate("saltern_renderings_abandoned_total"), "pillars whose minion left"),
+              (rate("saltern_wheels_shed_total"), "wheels refused"),
+              (rate("saltern_wheels_abandoned_total"), "wheels whose client left"),
+              (rate("saltern_runs_shed_total", "asker"), "runners refused: {{asker}}"),
+              (rate("saltern_logins_shed_total"), "log-ins refused"),
+              (rate("saltern_login_refusals_early_total"), "log-ins answered early"),
+              about="Queues are bounded; beyond them the asker is told at once."),
+        graph("Pillars and files, p99", "s",
+              (quantile(0.99, "saltern_rendering_seconds", "cmd") + " or vector(0)", "{{cmd}}"),
+              about="Time of one request beside the workers."),
+        graph("Functions, p99", "s",
+              (quantile(0.99, "saltern_run_seconds", "asker") + " or vector(0)", "runners: {{asker}}"),
+              (quantile(0.99, "saltern_wheel_seconds", "cmd") + " or vector(0)", "wheels: {{cmd}}"),
+              (quantile(0.99, "saltern_login_seconds") + " or vector(0)", "log-ins"),
+              about="Time that a function of the master takes."),
+        graph("Python helpers", "none", ("sum by (lane) (saltern_bridge_helpers{I})", "{{lane}}"),
+              ("sum by (lane) (saltern_bridge_waiting{I})", "waiting: {{lane}}"),
+              about="What only Python can run, runs in helper processes."),
+        graph("Python calls", "ops",
+              (rate("saltern_bridge_calls_total", "lane, result", zero=True), "{{lane}} {{result}}"),
+              (rate("saltern_bridge_starts_total", "lane"), "started: {{lane}}"),
+              (rate("saltern_bridge_lines_dropped_total", "lane"), "log lines dropped: {{lane}}"),
+              (quantile(0.99, "saltern_bridge_seconds", "lane") + " or vector(0)", "seconds, p99: {{lane}}"),
+              about="Calls of helpers by result, and the time they take."),
+    ],
+}
+
+BUS = {
+    "Events": [
+        graph("Events", "ops", (rate("saltern_bus_events_total"), "events"),
+              about="Events put on the bus."),
+        graph("Listeners", "none", ("sum(saltern_bus_subscribers{I})", "listeners"),
+              ("sum(saltern_bus_senders{I})", "senders"),
+              about="Local programs that hear events, and that fire them."),
+        graph("Longest queue", "none", ("max(saltern_bus_longest_queue{I})", "events"),
+              about="Events that wait for the slowest listener. At saltern_event_queue_length it misses some."),
+    ],
+    "Who missed something": [
+        graph("Dropped", "ops", (rate("saltern_bus_events_dropped_total"), "events"), width=12,
+              about="Events that a listener missed because its queue was full; it is told how many."),
+        graph("Cut off", "ops", (rate("saltern_bus_subscribers_cut_off_total"), "took nothing for too long"),
+              (rate("saltern_bus_connections_refused_total", "socket"), "too many: {{socket}}"), width=12,
+              about="Listeners that were disconnected, and connections that were not taken."),
+    ],
+}
+
+MINIONS = {
+    "Minions": [
+        graph("By standing", "none", ("sum by (standing) (saltern_minions{I})", "{{standing}}"), stacked=True,
+              about="Connected: tied to a connection. Stale: it was seen lately. Away: it has no connection."),
+        graph("Keys", "none", ("sum by (state) (saltern_keys{I})", "{{state}}"),
+              about="Keys on disk. Pending ones wait for somebody to accept them."),
+        graph("Connections of the publish port", "none", ("sum by (tie) (saltern_subscribers{I})", "{{tie}}"),
+              about="Whether it is known who is at the other end."),
+    ],
+    "Authentication": [
+        graph("Authentications", "ops", (rate("saltern_authentications_total", "result", zero=True), "{{result}}"),
+              about="A fleet that authenticates again and again has lost its sessions: see the runbook."),
+        graph("Turned away", "ops", (rate("saltern_authentications_turned_away_total", "reason"), "{{reason}}"),
+              about="The queue was full, or the minion had left when its turn came."),
+        graph("Who are you?", "ops", (rate("saltern_presence_questions_total"), "asked"),
+              (rate("saltern_presence_answers_total"), "answered"),
+              about="Minions that share an address are asked who they are."),
+    ],
+    "The two ports": [
+        graph("Connections", "none",
+              ("sum by (listener, transport, state) (saltern_port_connections{I})", "{{listener}} {{transport}} {{state}}"),
+              about="Open connections."),
+        graph("Taken", "ops", (rate("saltern_port_accepted_total", "listener"), "{{listener}}"),
+              (rate("saltern_port_refused_total", "listener, reason"), "{{listener}} refused: {{reason}}"),
+              about="New connections, and those over a limit."),
+        graph("Ended", "ops", (rate("saltern_port_closed_total", "reason") + " > 0 or vector(0)", "{{reason}}"),
+              about="Why connections ended. peer_closed is what it should be."),
+        graph("Traffic", "Bps", (rate("saltern_port_bytes_total", "listener, direction"), "{{listener}} {{direction}}"),
+              about="Bytes on the wire."),
+        graph("Messages", "ops", (rate("saltern_port_messages_total", "listener, direction"), "{{listener}} {{direction}}"),
+              (rate("saltern_port_unanswered_total", "listener"), "{{listener}} not handled"),
+              about="Messages on the wire; not handled: the peer was told so and asks again."),
+        graph("Deliveries", "ops", (rate("saltern_deliveries_total"), "queued"),
+              (rate("saltern_deliveries_dropped_total"), "dropped"),
+              (rate("saltern_port_dropped_total", "listener"), "{{listener}} dropped"),
+              about="Copies of loads queued for minions; dropped: the minion's queue was full."),
+        graph("Queued for minions", "bytes", ("sum(saltern_port_queued_bytes{I})", "bytes"), width=12,
+              about="Publications that are still to be read by somebody."),
+        graph("Cached data", "none", ("sum(saltern_minion_data_minions{I})", "minions with grains"),
+              (rate("saltern_minion_data_changed_outside_total"), "changed by others"),
+              (rate("saltern_minions_forgotten_total"), "forgotten"), width=12,
+              about="Grains and pillars that targets are matched against."),
+    ],
+}
+
+STORAGE = {
+    "The job database": [
+        graph("Commits, time", "s", (quantile(0.5, "saltern_store_commit_seconds"), "p50"),
+              (quantile(0.99, "saltern_store_commit_seconds"), "p99"),
+              about="One commit stores everything that waits. A return is acknowledged after it."),
+        graph("Written", "ops", (rate("saltern_store_writes_total"), "changes"),
+              (rate("saltern_store_commit_seconds_count"), "commits"),
+              about="Changes and the commits they went in."),
+        graph("Size", "bytes", ("sum by (what) (saltern_store_bytes{I})", "{{what}}"), stacked=True,
+              about="The main file: rows, and room for new ones."),
+        graph("Disk left", "bytes", ("min(saltern_store_room_bytes{I})", "left"),
+              ("min(predict_linear(saltern_store_room_bytes{I}[1h], 86400))", "in a day, as it goes now"),
+              about="What the job database can still take."),
+        graph("Not stored", "ops", (rate("saltern_store_commits_failed_total"), "commits failed"),
+              (rate("saltern_store_refused_total"), "requests refused"),
+              ("max(saltern_store_read_only{I})", "1: the disk is full"),
+              ("max(saltern_store_failing{I})", "1: the last commit failed"),
+              about="Minions keep what was refused and send it again."),
+        graph("Removed", "ops", (rate("saltern_store_rows_removed_total", "reason", zero=True), "{{reason}}"),
+              about="Rows that need not be kept any longer."),
+        graph("Folding the log", "s", (quantile(0.99, "saltern_store_fold_seconds") + " or vector(0)", "p99"),
+              about="The database's log is folded into its main file beside the commits."),
+    ],
+    "Files for stock's tools, and others'": [
+        graph("Job cache behind by", "none", ("max(saltern_mirror_lag_rows{I})", "rows"),
+              about="Jobs and returns that are stored but not yet in stock's job cache."),
+        graph("Job cache written", "ops", (rate("saltern_mirror_rows_total"), "rows"),
+              about="Jobs and returns written as job-cache files."),
+        graph("Looks over the disk", "s", (quantile(0.99, "saltern_upkeep_seconds", "what") + " or vector(0)", "{{what}}"),
+              (quantile(0.99, "saltern_remotes_seconds", "what") + " or vector(0)", "git: {{what}}"),
+              (rate("saltern_upkeep_failures_total"), "failed"),
+              about="Upkeep, and fetches of git remotes."),
+    ],
+}
+
+DASHBOARDS = {
+    "overview": ("Saltern: overview", OVERVIEW),
+    "jobs": ("Saltern: jobs", JOBS),
+    "workers": ("Saltern: workers and queues", WORKERS),
+    "bus": ("Saltern: event bus", BUS),
+    "minions": ("Saltern: minions", MINIONS),
+    "storage": ("Saltern: storage", STORAGE),
+}
+
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+def field_config(panel):
+    custom = {}
+    if panel["type"] == "timeseries":
+        custom = {
+            "lineWidth": 1,
+            "fillOpacity": 30 if panel["stacked"] else 8,
+            "showPoints": "never",
+            "stacking": {"mode": "normal" if panel["stacked"] else "none", "group": "A"},
+        }
+    steps = [{"color": "green", "value": None}]
+    if panel.get("bad") is not None:
+        steps.append({"color": "red", "value": panel["bad"]})
+    defaults = {
+        "unit": panel["unit"],
+        "min": 0 if panel["type"] == "timeseries" else None,
+        "custom": custom,
+        "thresholds": {"mode": "absolute", "steps": steps},
+    }
+    return {"defaults": {k: v for k, v in defaults.items() if v not in (None, {})}, "overrides": []}
+
+
+def options(panel):
+    if panel["type"] == "stat":
+        return {
+            "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+            "colorMode": "value",
+            "graphMode": "none",
+        }
+    return {
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    }
+
+
+def panel_json(number_of, panel, x, y):
+    width, height = panel["size"]
+    targets = []
+    for index, (expression, legend) in enumerate(panel["queries"]):
+        targets.append({
+            "refId": chr(ord("A") + index),
+            "datasource": DATASOURCE,
+            "expr": expression.replace("{I", '{instance=~"$instance"'),
+            "legendFormat": legend,
+            "range": True,
+        })
+    return {
+        "id": number_of,
+        "type": panel["type"],
+        "title": panel["title"],
+        "description": panel["about"],
+        "datasource": DATASOURCE,
+        "gridPos": {"x": x, "y": y, "w": width, "h": height},
+        "fieldConfig": field_config(panel),
+        "options": options(panel),
+        "targets": targets,
+    }
+
+
+def lay_out(rows):
+    """Panels from left to right, row by row, each row under its own heading."""
+    panels, y = [], 0
+    for title, row in rows.items():
+        heading = {"id": len(panels) + 1, "type": "row", "title": title, "collapsed": False,
+                   "gridPos": {"x": 0, "y": y, "w": WIDTH, "h": 1}, "panels": []}
+        panels.append(heading)
+        x, y, tallest = 0, y + 1, 0
+        for panel in row:
+            width, height = panel["size"]
+            if x + width > WIDTH:
+                x, y, tallest = 0, y + tallest, 0
+            panels.append(panel_json(len(panels) + 1, panel, x, y))
+            x, tallest = x + width, max(tallest, height)
+        y += tallest
+    return panels
+
+
+def variables():
+    return [
+        {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"},
+        {
+            "name": "instance",
+            "label": "Master",
+            "type": "query",
+            "datasource": DATASOURCE,
+            "query": "label_values(saltern_build_info, instance)",
+            "refresh": 2,
+            "includeAll": True,
+            "multi": True,
+            "allValue": ".*",
+            "current": {"selected": True, "text": "All", "value": "$__all"},
+        },
+    ]
+
+
+def dashboard(name, title, rows):
+    links = [{"type": "dashboards", "title": "Saltern", "tags": ["saltern"], "asDropdown": True,
+              "includeVars": True, "keepTime": True, "targetBlank": False, "icon": "", "tooltip": "",
+              "url": ""}]
+    return {
+        "uid": f"saltern-{name}",
+        "title": title,
+        "tags": ["saltern"],
+        "schemaVersion": 38,
+        "editable": False,
+        "graphTooltip": 1,
+        "refresh": "10s",
+        "time": {"from": "now-30m", "to": "now"},
+        "timezone": "browser",
+        "links": links,
+        "templating": {"list": variables()},
+        "panels": lay_out(rows),
+    }
+
+
+def main():
+    check = sys.argv[1:] == ["--check"]
+    stale = []
+    for name, (title, rows) in DASHBOARDS.items():
+        text = json.dumps(dashboard(name, title, rows), indent=1, ensure_ascii=False) + "\n"
+        path = HERE / f"{name}.json"
+        if not check:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            stale.append(path.name)
+    known = {f"{name}.json" for name in DASHBOARDS}
+    stale += [path.name for path in HERE.glob("*.json") if path.name not in known]
+    if stale:
+        sys.exit(f"run grafana/dashboards.py: {', '.join(sorted(set(stale)))} are not what it writes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# The demo with Prometheus and, where it is installed, Grafana, all on 127.0.0.1 and in .demo/.
+#
+#   grafana/run.sh start   start them, leave them running
+#   grafana/run.sh stop    stop them
+#
+# DEMO names another directory, SCRAPE another interval.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+demo=$(realpath -m "${DEMO:-.demo}")
+pids="$demo/watch-pids"
+
+die() { echo "grafana: $*" >&2; exit 1; }
+
+# The process still is the one that was started: its number may have been given away since.
+is_ours() { [ "$(readlink "/proc/$1/exe" 2>/dev/null)" = "$2" ]; }
+
+stop() {
+    [ -e "$pids" ] || return 0
+    local pid program
+    while read -r pid program; do
+        if is_ours "$pid" "$program"; then kill "$pid"; fi
+    done <"$pids"
+    while read -r pid program; do
+        for _ in {1..200}; do
+            is_ours "$pid" "$program" || break
+            sleep 0.05
+        done
+        if is_ours "$pid" "$program"; then kill -9 "$pid"; fi
+    done <"$pids"
+    rm "$pids"
+}
+
+launch() {
+    local name="$1" program
+    program=$(realpath "$(command -v "$2")")
+    shift 2
+    setsid "$program" "$@" >"$demo/log/$name" 2>&1 </dev/null &
+    echo "$! $program" >>"$pids"
+}
+
+free_port() {
+    local port="$1"
+    while (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
+        port=$((port + 1))
+    done
+    echo "$port"
+}
+
+wait_for_port() {
+    for _ in {1..400}; do
+        if (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then return 0; fi
+        sleep 0.05
+    done
+    die "waited in vain for 127.0.0.1:$1; see $demo/log"
+}
+
+start() {
+    local prometheus
+    prometheus=$(tests/install-stock.sh --prometheus)/prometheus
+    stop
+    packaging/demo.sh start
+    local address watch port grafana_port scrape=${SCRAPE:-5s}
+    address=$(sed -n 's/^saltern_metrics_address: //p' "$demo/conf/master")
+    watch="$demo/watch"
+    rm -rf "$watch"
+    mkdir -p "$watch"
+    cp grafana/alerts.yml "$watch/alerts.yml"
+    sed -e "s/127.0.0.1:4507/$address/" -e "s/15s/$scrape/" grafana/prometheus.yml >"$watch/prometheus.yml"
+    port=$(free_port 29090)
+    launch prometheus "$prometheus" --config.file="$watch/prometheus.yml" \
+        --storage.tsdb.path="$watch/prometheus" --web.listen-address="127.0.0.1:$port"
+    wait_for_port "$port"
+    echo "127.0.0.1:$port" >"$watch/address"
+    echo
+    echo "Prometheus: http://127.0.0.1:$port"
+    if command -v grafana >/dev/null; then
+        grafana_port=$(free_port 23000)
+        export SALTERN_PROMETHEUS="http://127.0.0.1:$port" SALTERN_DASHBOARDS="$PWD/grafana/dashboards"
+        GF_SERVER_HTTP_ADDR=127.0.0.1 GF_SERVER_HTTP_PORT=$grafana_port \
+            GF_PATHS_DATA="$watch/grafana" GF_PATHS_LOGS="$demo/log" \
+            GF_PATHS_PROVISIONING="$PWD/grafana/provisioning" \
+            GF_AUTH_ANONYMOUS_ENABLED=true GF_ANALYTICS_REPORTING_ENABLED=false \
+            GF_ANALYTICS_CHECK_FOR_UPDATES=false \
+            launch grafana grafana server --homepath "${GRAFANA_HOME:-/usr/share/grafana}"
+        wait_for_port "$grafana_port"
+        echo "Grafana:    http://127.0.0.1:$grafana_port/d/saltern-overview"
+    else
+        echo "Grafana is not installed: Prometheus' own pages show the same data. See grafana/README.md"
+    fi
+    echo "Stop everything with: make grafana-stop"
+}
+
+case "${1:-}" in
+start) start ;;
+stop) stop && packaging/demo.sh stop && echo "grafana: stopped" ;;
+*) die "say start or stop" ;;
+esac
