@@ -14,8 +14,8 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
             Complaint::new(finding.to_string(), advice)
         })
         .collect();
-    if let Err(error) = saltern_actors::check_tls(&patient.loaded.config) {
-        let what = format!("ssl: {}", super::chain(&error));
+    if let Err((option, error)) = saltern_actors::check_tls(&patient.loaded.config) {
+        let what = format!("{option}: {}", super::chain(&error));
         complaints.push(Complaint::new(what, "put the named files in order"));
     }
     complaints
