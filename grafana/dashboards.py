@@ -105,7 +105,7 @@ OVERVIEW = {
               ("process_virtual_memory_bytes{I}", "address space {{instance}}"),
               about="Memory of the process; what counts is that in RAM."),
         graph("Files and threads", "none", ("process_open_fds{I}", "files"),
-              ("process_max_fds{I}", "files at most"), ("process_threads{I}", "threads"),
+              ("process_max_fds{I}", "files at most"), ("saltern_open_files_limit{I}", "as asked for"), ("process_threads{I}", "threads"),
               about="Each connection is a file. Without room for more, newcomers wait."),
         graph("Builds", "none", ("count by (version, salt_compat) (saltern_build_info{I})",
                                  "{{version}}, serves {{salt_compat}}"),
@@ -198,6 +198,16 @@ WORKERS = {
               about="Actors that were built again after a panic."),
         graph("Checks", "none", ("min by (check) (saltern_check_passed{I})", "{{check}}"),
               about="The checks of /readyz: 1 passes."),
+    ],
+    "Duties that come round": [
+        graph("Runs", "ops", (rate("saltern_duty_runs_total", "duty, result", zero=True), "{{duty}} {{result}}"),
+              about="Runs of the master's duties, by what came of them."),
+        graph("Time of a run, p99", "s",
+              (quantile(0.99, "saltern_duty_duration_seconds", "duty"), "{{duty}}"),
+              about="How long a duty takes."),
+        graph("Since the last run", "s",
+              ("time() - max by (duty) (saltern_duty_last_run_timestamp_seconds{I})", "{{duty}}"),
+              about="A line that grows is a duty that is not done any more."),
     ],
     "Pillars, functions of the master, log-ins": [
         graph("Waiting", "none", ("sum(saltern_renderings_waiting{I})", "pillars and files"),
@@ -327,7 +337,6 @@ STORAGE = {
               about="Jobs and returns written as job-cache files."),
         graph("Looks over the disk", "s", (quantile(0.99, "saltern_upkeep_seconds", "what") + " or vector(0)", "{{what}}"),
               (quantile(0.99, "saltern_remotes_seconds", "what") + " or vector(0)", "git: {{what}}"),
-              (rate("saltern_upkeep_failures_total"), "failed"),
               about="Upkeep, and fetches of git remotes."),
     ],
 }
