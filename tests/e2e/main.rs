@@ -2,6 +2,7 @@
 //! both can do, against stock's own master as the oracle. The harness is `saltern_tests`.
 
 mod access;
+mod alerts;
 mod api;
 mod bad_input;
 mod batch;
@@ -16,6 +17,7 @@ mod keys;
 mod kill;
 mod maintenance;
 mod matrix;
+mod metrics;
 mod mine;
 mod minion_events;
 mod mixed;

@@ -11,7 +11,7 @@ use saltern_tests::{Config, Release, Server, Site, TestResult, frozen, logs, wai
 const OURS: Server = Server::Saltern(Release::V3008);
 
 /// How a master is kept from writing more.
-enum Lack {
+pub(crate) enum Lack {
     /// Its cache directory is a small file system.
     Room(SmallDisk),
     /// Its files may grow no longer.
@@ -23,7 +23,7 @@ const SMALL: u64 = 512 << 20;
 
 impl Lack {
     /// A small disk, or, where that may not be mounted, a limit on the length of files.
-    fn of_room(site: &mut Site) -> Result<Self> {
+    pub(crate) fn of_room(site: &mut Site) -> Result<Self> {
         match SmallDisk::mount(&site.path("cache"), SMALL) {
             Ok(disk) => Ok(Self::Room(disk)),
             Err(error) => {
@@ -33,12 +33,12 @@ impl Lack {
         }
     }
 
-    fn of_length(site: &mut Site) -> Self {
+    pub(crate) fn of_length(site: &mut Site) -> Self {
         site.start_master_by(&small_disk::SURVIVES_SHORT_FILES);
         Self::Length
     }
 
-    fn begins(&self, site: &mut Site) -> Result<()> {
+    pub(crate) fn begins(&self, site: &mut Site) -> Result<()> {
         match self {
             Self::Room(disk) => disk.fill(),
             Self::Length => {
@@ -49,7 +49,7 @@ impl Lack {
         }
     }
 
-    fn ends(&self, site: &mut Site) -> Result<()> {
+    pub(crate) fn ends(&self, site: &mut Site) -> Result<()> {
         match self {
             Self::Room(disk) => disk.make_room(),
             Self::Length => small_disk::limit_files(site.master().id(), None),

@@ -28,6 +28,7 @@ pub mod logs;
 pub mod minions;
 pub mod port;
 pub mod process;
+pub mod prometheus;
 pub mod release;
 pub mod session;
 pub mod site;

@@ -1,0 +1,207 @@
+//! A Prometheus beside a site, for which time runs sixty times as fast: it watches with our alert
+//! rules, in which every minute and every hour became a second.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::port::free_port;
+use crate::process::{Daemon, run, wait_until};
+use crate::site::SOON;
+
+/// A running Prometheus; it ends when this is dropped.
+pub struct Prometheus {
+    port: u16,
+    _daemon: Daemon,
+}
+
+impl Prometheus {
+    /// Starts one in a directory, which watches the master at `target` (address and port), and
+    /// waits until it has seen it.
+    ///
+    /// # Errors
+    /// When it does not start, or does not see the master.
+    pub fn start(directory: &Path, target: &str) -> Result<Self> {
+        std::fs::create_dir_all(directory)?;
+        let rules = repository().join("grafana/alerts.yml");
+        let rules = std::fs::read_to_string(&rules).with_context(|| rules.display().to_string())?;
+        std::fs::write(directory.join("alerts.yml"), hastened(&rules))?;
+        let config = format!(
+            "global: {{scrape_interval: 200ms, evaluation_interval: 200ms}}\n\
+             rule_files: [alerts.yml]\n\
+             scrape_configs:\n- job_name: saltern\n  static_configs:\n  - targets: ['{target}']\n"
+        );
+        let path = directory.join("prometheus.yml");
+        std::fs::write(&path, config)?;
+        let port = free_port();
+        let mut command = Command::new(program("prometheus")?);
+        command
+            .arg(format!("--config.file={}", path.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                directory.join("data").display()
+            ))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"));
+        let output = directory.join("prometheus.out");
+        let daemon = Daemon::start("prometheus", &mut command, &output)?;
+        let prometheus = Self {
+            port,
+            _daemon: daemon,
+        };
+        wait_until("Prometheus to see the master", SOON, || {
+            let seen = prometheus.ask("up%7Bjob=%22saltern%22%7D==1").ok()?;
+            (!seen.is_empty()).then_some(())
+        })?;
+        Ok(prometheus)
+    }
+
+    /// Waits until an alert fires.
+    ///
+    /// # Errors
+    /// Names those that do instead.
+    pub fn wait_firing(&self, alert: &str) -> Result<()> {
+        self.wait(alert, true)
+    }
+
+    /// Waits until an alert does not fire.
+    ///
+    /// # Errors
+    /// When it goes on.
+    pub fn wait_quiet(&self, alert: &str) -> Result<()> {
+        self.wait(alert, false)
+    }
+
+    fn wait(&self, alert: &str, firing: bool) -> Result<()> {
+        let word = if firing { "fire" } else { "clear" };
+        let mut last = BTreeSet::new();
+        let waited = wait_until(&format!("{alert} to {word}"), SOON * 2, || {
+            last = self.firing().ok()?;
+            (last.contains(alert) == firing).then_some(())
+        });
+        waited.with_context(|| format!("firing: {last:?}"))
+    }
+
+    /// The names of the alerts that fire now.
+    ///
+    /// # Errors
+    /// When Prometheus does not answer.
+    pub fn firing(&self) -> Result<BTreeSet<String>> {
+        let series = self.ask("ALERTS%7Balertstate=%22firing%22%7D")?;
+        let name = |series: &Value| series["metric"]["alertname"].as_str().map(str::to_owned);
+        Ok(series.iter().filter_map(name).collect())
+    }
+
+    /// The series that a query gives now; the query is written as in an address.
+    fn ask(&self, query: &str) -> Result<Vec<Value>> {
+        let path = format!("/api/v1/query?query={query}");
+        let answer = get(&format!("127.0.0.1:{}", self.port), &path)?;
+        let answer: Value = serde_json::from_str(&answer.body)?;
+        let result = answer["data"]["result"].as_array();
+        Ok(result.context("an answer without a result")?.clone())
+    }
+}
+
+/// What a server said over HTTP.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status, 200 for instance.
+    pub status: u16,
+    /// The headers as they came.
+    pub head: String,
+    /// What follows them.
+    pub body: String,
+}
+
+/// Asks for a page over plain HTTP.
+///
+/// # Errors
+/// No connection, or no answer of HTTP.
+pub fn get(address: &str, path: &str) -> Result<Answer> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(SOON))?;
+    get_over(stream, path)
+}
+
+/// The same over a stream that is there.
+///
+/// # Errors
+/// It breaks, or there is no answer of HTTP.
+pub fn get_over(mut stream: impl Read + Write, path: &str) -> Result<Answer> {
+    // Of the old version, so that the answer comes in one piece.
+    write!(stream, "GET {path} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .context("no answer of HTTP came")?;
+    let status = head.split(' ').nth(1).context("a status")?.parse()?;
+    Ok(Answer {
+        status,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    })
+}
+
+/// Fails unless `promtool` finds nothing to say about a page of metrics.
+///
+/// # Errors
+/// What it says.
+pub fn check_metrics(page: &str, scratch: &Path) -> Result<()> {
+    std::fs::write(scratch, page)?;
+    let mut command = Command::new(program("promtool")?);
+    command
+        .args(["check", "metrics"])
+        .stdin(std::fs::File::open(scratch)?);
+    let checked = run(&mut command, SOON)?;
+    ensure!(checked.code == Some(0), "{checked}");
+    Ok(())
+}
+
+/// A program of Prometheus, where `tests/install-stock.sh` puts it.
+fn program(name: &str) -> Result<PathBuf> {
+    let home = std::env::var_os("HOME").context("HOME is not set")?;
+    let directory = Path::new(&home).join(".cache/saltern/tools/prometheus/usr/bin");
+    let program = directory.join(name);
+    if !program.exists() {
+        bail!(
+            "\"{}\" is missing: run tests/install-stock.sh",
+            program.display()
+        );
+    }
+    Ok(program)
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The rules with seconds for minutes and hours: `[15m]` becomes `[15s]`, `for: 1h` `for: 1s`.
+fn hastened(rules: &str) -> String {
+    let mut hastened = String::with_capacity(rules.len());
+    for line in rules.lines() {
+        let mut rest = line;
+        while let Some(start) = rest.find('[') {
+            let (before, window) = rest.split_at(start);
+            let end = window.find(']').map_or(window.len(), |end| end + 1);
+            hastened.push_str(before);
+            hastened.push_str(&window[..end].replace(['m', 'h'], "s"));
+            rest = &window[end..];
+        }
+        match rest.trim_start().starts_with("for: ") {
+            true => hastened.push_str(&rest.replace(['m', 'h'], "s")),
+            false => hastened.push_str(rest),
+        }
+        hastened.push('\n');
+    }
+    hastened
+}
+
+/// Where metrics are served in a site's configuration: a free port, since the site must know it.
+pub fn metrics_address() -> String {
+    format!("127.0.0.1:{}", free_port())
+}
