@@ -98,7 +98,25 @@ def describe(results):
         f"`cp.get_dir` is of {site['small_files']:,} files of 1 to 20 KB, or of one of "
         f"{site['megabytes']:,} MB. A target is compound and means about ten minions that the "
         "master has in its cache; the time is that of the answer to `publish`."
-    )
+    ) + describe_scrapes(results["masters"]["saltern"].get("scrapes", {}))
+
+
+# Prometheus asks so often by default, in seconds.
+SCRAPE_INTERVAL = 15
+
+
+def describe_scrapes(scrapes):
+    """What Prometheus costs our master, for each number of minions."""
+    if not scrapes:
+        return ""
+    told = []
+    for minions, cost in scrapes.items():
+        share = cost["cpu_ms"] / (SCRAPE_INTERVAL * 1000)
+        told.append(
+            f"with {int(minions):,} minions {cost['cpu_ms']:.1f} ms of processor time for "
+            f"{cost['series']:,} series, {share:.3%} of a worker's"
+        )
+    return f" A scrape every {SCRAPE_INTERVAL} s costs " + "; ".join(told) + "."
 
 
 def write_markdown(results, path):
