@@ -24,7 +24,7 @@ demo-stop: ## Stop what `make demo` started
 	packaging/demo.sh stop
 
 .PHONY: test
-test: stock check e2e ## Everything CI runs: `check`, then the end-to-end tests against stock Salt
+test: stock check grafana-check e2e ## Everything CI runs: `check`, dashboards and alerts, then the end-to-end tests against stock Salt
 
 .PHONY: check
 check: fmt clippy doc deny unit ## Format, lints, documentation, licences, unit tests
@@ -80,8 +80,8 @@ grafana-stop: ## Stop what `make grafana` started
 	grafana/run.sh stop
 
 .PHONY: grafana-check
-grafana-check: ## Check dashboards and alerts, also against what `make grafana` started, if it runs
-	grafana/check.py
+grafana-check: ## Check the dashboards against Grafana's types, and what the alert rules do
+	grafana/check.py --schema
 
 .PHONY: soak
 soak: build ## Watch our master under a steady load for half an hour; fails when it grows

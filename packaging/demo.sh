@@ -72,7 +72,7 @@ configure() {
     mkdir -p "$demo/conf" "$demo/log" "$demo/run"
     publish_port=$(free_port 24505)
     ret_port=$(free_port 24506)
-    metrics_port=$(free_port 24507)
+    metrics_port=$(free_port 25507)
     cat >"$demo/conf/master" <<END
 # The demo's master. An ordinary Salt master configuration.
 interface: 127.0.0.1

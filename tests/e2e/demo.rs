@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
 use saltern_tests::process::{Run, run};
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::SOON;
@@ -16,7 +17,22 @@ fn the_demo_shows_results_and_leaves_a_running_master() -> TestResult {
     Ok(demo()?)
 }
 
+/// `make grafana`, without Grafana: every query of every dashboard has an answer from a real
+/// Prometheus, and every metric of the master is on a panel.
+#[test]
+fn no_panel_is_empty_after_a_demo() -> TestResult {
+    let _turn = ONE_AT_A_TIME.lock();
+    let directory = tempfile::Builder::new().prefix("slt-").tempdir_in("/tmp")?;
+    let demo = Demo(directory.path());
+    demo.watched("run.sh", &["start"])?.expect_code(0)?;
+    let checked = demo.watched("check.py", &["--live"])?;
+    demo.watched("run.sh", &["stop"])?.expect_code(0)?;
+    checked.expect_code(0)?.expect_text("all is well")?;
+    Ok(())
+}
+
 fn demo() -> Result<()> {
+    let _turn = ONE_AT_A_TIME.lock();
     let directory = tempfile::Builder::new().prefix("slt-").tempdir_in("/tmp")?;
     let demo = Demo(directory.path());
     let start = demo.script("start")?;
@@ -49,17 +65,29 @@ fn demo() -> Result<()> {
     Ok(())
 }
 
+/// The demo looks for free ports before it takes them: two at once may find the same.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 struct Demo<'a>(&'a Path);
 
 impl Demo<'_> {
     fn script(&self, verb: &str) -> Result<Run> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/demo.sh");
-        let mut command = Command::new(script);
+        self.run("packaging/demo.sh", &[verb])
+    }
+
+    fn watched(&self, script: &str, arguments: &[&str]) -> Result<Run> {
+        self.run(&format!("grafana/{script}"), arguments)
+    }
+
+    fn run(&self, script: &str, arguments: &[&str]) -> Result<Run> {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut command = Command::new(repository.join(script));
         command
-            .arg(verb)
+            .args(arguments)
             .env("DEMO", self.0)
+            .env("SCRAPE", "1s")
             .env("SALTERN", saltern_program());
-        run(&mut command, SOON)
+        run(&mut command, SOON * 3)
     }
 
     fn processes(&self) -> Result<Vec<String>> {
@@ -78,6 +106,9 @@ impl Demo<'_> {
 
 impl Drop for Demo<'_> {
     fn drop(&mut self) {
+        if self.0.join("watch-pids").exists() {
+            self.watched("run.sh", &["stop"]).ok();
+        }
         if self.0.join("pids").exists() {
             self.script("stop").ok();
         }
