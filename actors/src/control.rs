@@ -1,9 +1,10 @@
 //! A door for the local operator: `saltern_control.ipc` in `sock_dir`, for the master's own user.
 //!
 //! One line in, an answer out: `metrics` gives Prometheus' text format, `actors` lists the actors
-//! with their restarts, `duties` the duties with their last run, `duty NAME` has one done now, and, only in builds with the feature `fault-injection`,
-//! `panic NAME [INSTANCE]` makes an actor panic at its next poll, `points` lists the places at which
-//! the process can be made to die, and `die POINT COUNT` makes it die at one.
+//! with their restarts, `duties` the duties with their last run, `duty NAME` has one done now, and,
+//! only in builds with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor panic at
+//! its next poll, `stall NAME [INSTANCE]` makes its thread hang for ever, `points` lists the places at
+//! which the process can be made to die, and `die POINT COUNT` makes it die at one.
 
 use std::io;
 use std::path::Path;
@@ -113,9 +114,9 @@ async fn answer(control: &Control, line: &str) -> String {
         ["actors"] => control.actors(),
         ["duties"] => control.duties(),
         ["duty", name] => control.duty(name).await,
-        ["panic", name] => control.panic(name, 0),
-        ["panic", name, instance] => match instance.parse() {
-            Ok(instance) => control.panic(name, instance),
+        [fault @ ("panic" | "stall"), name] => control.break_actor(fault, name, 0),
+        [fault @ ("panic" | "stall"), name, instance] => match instance.parse() {
+            Ok(instance) => control.break_actor(fault, name, instance),
             Err(_) => not_a_number(instance),
         },
         ["points"] => points(),
@@ -169,7 +170,8 @@ fn die(_: &str, _: u32) -> String {
     WITHOUT.to_owned()
 }
 
-const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"duties\", \"duty NAME\", \"points\", \"panic NAME [INSTANCE]\" or \
+const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"duties\", \"duty NAME\", \"points\", \
+                       \"panic NAME [INSTANCE]\", \"stall NAME [INSTANCE]\" or \
                        \"die POINT COUNT\"\n";
 
 #[cfg(not(feature = "fault-injection"))]
@@ -210,9 +212,12 @@ impl Control {
 
     /// An actor of a pool may be named without its number: the first one is meant.
     #[cfg(feature = "fault-injection")]
-    fn panic(&self, name: &str, instance: u32) -> String {
-        let found = self.tree.inject_panic(name, instance)
-            || (instance == 0 && self.tree.inject_panic(name, 1));
+    fn break_actor(&self, fault: &str, name: &str, instance: u32) -> String {
+        let break_one = |instance| match fault {
+            "stall" => self.tree.inject_stall(name, instance),
+            _ => self.tree.inject_panic(name, instance),
+        };
+        let found = break_one(instance) || (instance == 0 && break_one(1));
         if found {
             "ok\n".to_owned()
         } else {
@@ -222,7 +227,7 @@ impl Control {
 
     #[cfg(not(feature = "fault-injection"))]
     #[expect(clippy::unused_self, reason = "the test build needs it")]
-    fn panic(&self, _: &str, _: u32) -> String {
+    fn break_actor(&self, _: &str, _: &str, _: u32) -> String {
         WITHOUT.to_owned()
     }
 }

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpListener};
 use saltern_base::metrics::Registry;
 use saltern_config::{MasterConfig, PeerCertificates, TlsConfig, TransportName};
 use saltern_wire::port::{
-    Heartbeat, KeepAlive, ListenOptions, PeerCertificate, PeerLimits, PubLimits, PubListener,
-    ReqLimits, ReqListener, SizeLimits, Socket, Tls, TlsError, TlsOptions, Transport, bind,
+    Heartbeat, Inherited, KeepAlive, ListenOptions, PeerCertificate, PeerLimits, PubLimits,
+    PubListener, ReqLimits, ReqListener, SizeLimits, Socket, Tls, TlsError, TlsOptions, Transport,
 };
 use tokio::net::UnixListener;
 
@@ -33,7 +33,11 @@ pub(crate) struct Doors {
 const MOST_LISTENERS: usize = 1024;
 
 impl Doors {
-    pub(crate) fn open(config: &MasterConfig, registry: &Registry) -> Result<Self, StartError> {
+    pub(crate) fn open(
+        config: &MasterConfig,
+        registry: &Registry,
+        mut inherited: Inherited,
+    ) -> Result<Self, StartError> {
         let options = ListenOptions {
             backlog: config.zmq_backlog,
             keepalive: KeepAlive {
@@ -45,10 +49,10 @@ impl Doors {
             user_timeout: config.saltern_tcp_user_timeout,
         };
         let tls = config.ssl.as_ref().map(tls).transpose()?;
-        let port = |port| -> Result<(TcpListener, SocketAddr), StartError> {
+        let mut port = |port| -> Result<(TcpListener, SocketAddr), StartError> {
             let address = SocketAddr::new(config.interface, port);
             let refused = |source| StartError::Port { address, source };
-            let listener = bind(address, &options).map_err(refused)?;
+            let listener = inherited.open(address, &options).map_err(refused)?;
             let address = listener.local_addr().map_err(refused)?;
             Ok((listener, address))
         };
@@ -64,6 +68,12 @@ impl Doors {
         for also in &config.saltern_also_listen {
             requests.push(socket(port(also.ret_port)?.0, also.transport));
             publish.push(socket(port(also.publish_port)?.0, also.transport));
+        }
+        for address in inherited.unclaimed() {
+            tracing::warn!(
+                %address,
+                "a socket of the service manager is not served: no option names its address"
+            );
         }
         // Fallible and without traces outside, so before the files.
         let requests = ReqListener::new(requests, request_limits(config), registry)?;

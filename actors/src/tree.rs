@@ -50,7 +50,9 @@ use saltern_runners::{Knowledge, Runners};
 use saltern_store::jobs::{JobDatabase, JobReader};
 use saltern_store::{BatchFiles, Checkpointer, JobFiles, Mirror, StoreError};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
-use saltern_wire::port::{ListenError, PubListener, ReqListener, SubscriberWatch, TlsError};
+use saltern_wire::port::{
+    Inherited, ListenError, PubListener, ReqListener, SubscriberWatch, TlsError,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -101,6 +103,8 @@ pub struct MasterParts {
     pub database: JobDatabase,
     /// Where metrics are registered.
     pub registry: Registry,
+    /// Listening sockets that a service manager holds for the ports of the configuration.
+    pub inherited: Inherited,
 }
 
 /// Why a master does not start.
@@ -167,10 +171,11 @@ impl Master {
     ///
     /// # Errors
     /// Whatever keeps it from starting; then nothing has been started.
-    pub fn start(parts: MasterParts) -> Result<Self, StartError> {
+    pub fn start(mut parts: MasterParts) -> Result<Self, StartError> {
         let config = parts.config.clone();
         // The ports first: who holds them is the master, and may replace the sockets.
-        let doors = Doors::open(&config, &parts.registry)?;
+        let inherited = std::mem::take(&mut parts.inherited);
+        let doors = Doors::open(&config, &parts.registry, inherited)?;
         Self::start_behind(doors, parts).inspect_err(|_| EventSockets::remove(&config.sock_dir))
     }
 
@@ -282,6 +287,12 @@ impl Master {
             .iter()
             .find(|child| child.name == name && child.instance == instance)?;
         Some(child.restarts)
+    }
+
+    /// Resolves at the next heartbeat while all actors answer that must never be silent; feed a
+    /// watchdog by it.
+    pub async fn heartbeat(&self) {
+        self.tree.heartbeat().await;
     }
 
     /// Resolves when the master has given up.
@@ -403,11 +414,17 @@ struct Back {
 }
 
 impl Plan {
-    /// A permanent child on a thread of this name.
+    /// A permanent child on a thread of this name, which must never be stuck: the watchdog would
+    /// end the process.
     fn on_thread(&self, name: &str) -> ChildSpec {
         ChildSpec::permanent()
             .on(Placement::thread(name))
             .with_shutdown(self.config.saltern_stop_timeout)
+    }
+
+    /// A permanent child on a thread of this name, which it may block for as long as it must.
+    fn on_patient_thread(&self, name: &str) -> ChildSpec {
+        self.on_thread(name).may_block()
     }
 
     /// Starts the children, sink first.
@@ -487,7 +504,7 @@ impl Plan {
             batches,
         };
         let upkeep: Addr<Upkeep> = self.root.start_child(
-            self.on_thread("upkeep"),
+            self.on_patient_thread("upkeep"),
             upkeep::Seed {
                 services: back.services.clone(),
                 duties: self.duties.clone(),
@@ -498,7 +515,7 @@ impl Plan {
             0,
         );
         let remotes: Addr<Remotes> = self.root.start_child(
-            self.on_thread("remotes"),
+            self.on_patient_thread("remotes"),
             remotes::Seed {
                 services: back.services.clone(),
                 duties: self.duties.clone(),
@@ -599,7 +616,8 @@ impl Plan {
                 store_writes: self.store_metrics.writes.clone(),
                 metrics: job_mirror::MirrorMetrics::new(&self.registry),
             };
-            self.root.start_child(self.on_thread("mirror"), seed, 0)
+            self.root
+                .start_child(self.on_patient_thread("mirror"), seed, 0)
         });
         let store_slot = Arc::new(Mutex::new(None));
         let seed = log_folder::Seed {
@@ -607,7 +625,9 @@ impl Plan {
             store: store_slot.clone(),
             metrics: log_folder::FolderMetrics::new(&self.registry),
         };
-        let folder: Addr<LogFolder> = self.root.start_child(self.on_thread("log"), seed, 0);
+        let folder: Addr<LogFolder> = self
+            .root
+            .start_child(self.on_patient_thread("log"), seed, 0);
         let tracker_slot = Arc::new(Mutex::new(None));
         let seed = job_store::Seed {
             database: Arc::new(Mutex::new(database)),
@@ -715,7 +735,7 @@ impl Plan {
             let renderers = numbers
                 .map(|number| {
                     let instance = u32::try_from(number).unwrap_or(u32::MAX);
-                    let spec = self.on_thread(&format!("{name}-{}", number - first + 1));
+                    let spec = self.on_patient_thread(&format!("{name}-{}", number - first + 1));
                     let spec = spec.with_budget(budget);
                     let renderer: Addr<Renderer> = pool.start_child(spec, seed.clone(), instance);
                     renderer.recipient()
@@ -782,7 +802,7 @@ impl Plan {
         };
         let runners = numbers
             .map(|instance| {
-                let spec = self.on_thread(&format!("run-{instance}"));
+                let spec = self.on_patient_thread(&format!("run-{instance}"));
                 let spec = spec.with_budget(budget);
                 let runner: Addr<Runner> = pool.start_child(spec, seed.clone(), instance);
                 runner.recipient()
@@ -822,7 +842,7 @@ impl Plan {
         };
         let doorkeepers = (1..=doorkeeper::THREADS)
             .map(|instance| {
-                let spec = self.on_thread(&format!("door-{instance}"));
+                let spec = self.on_patient_thread(&format!("door-{instance}"));
                 let spec = spec.with_budget(budget);
                 let doorkeeper: Addr<Doorkeeper> = pool.start_child(spec, seed.clone(), instance);
                 doorkeeper.recipient()

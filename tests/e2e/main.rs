@@ -27,6 +27,7 @@ mod presence;
 mod probe;
 mod reactor;
 mod runners;
+mod service;
 mod sessions;
 mod shortage;
 mod syndic;

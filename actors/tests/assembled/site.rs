@@ -16,6 +16,7 @@ use saltern_store::PkiTree;
 use saltern_store::files::ensure_dir;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobReader};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, decode_wire, encode};
+use saltern_wire::port::Inherited;
 use saltern_wire::zmtp::ReqClient;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
@@ -75,6 +76,7 @@ impl Site {
             clock,
             database: JobDatabase::open(path, DatabaseLimits::default()).unwrap(),
             registry: Registry::new(),
+            inherited: Inherited::default(),
         }
     }
 

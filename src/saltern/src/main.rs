@@ -8,6 +8,7 @@ mod log_format;
 mod logging;
 mod privileges;
 mod reload;
+mod service_manager;
 
 use std::path::PathBuf;
 

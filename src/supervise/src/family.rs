@@ -47,6 +47,7 @@ pub(crate) struct ChildNode {
     pub(crate) restart: Restart,
     pub(crate) record: Record,
     pub(crate) shutdown: Duration,
+    pub(crate) may_block: bool,
 }
 
 /// Whoever must be built again, and how long the first of them waits.

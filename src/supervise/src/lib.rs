@@ -25,7 +25,8 @@
 //! service manager start it anew.
 //!
 //! What supervision cannot cure is a thread stuck in synchronous code. Every actor answers a
-//! heartbeat outside its mailbox, and [`Tree::liveness`] shows the age of the last answer.
+//! heartbeat outside its mailbox, [`Tree::liveness`] shows the age of the last answer, and
+//! [`Tree::heartbeat`] resolves while all answer: a watchdog fed by it ends a stuck process.
 //!
 //! # Things to know about actix under supervision
 //!

@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Stop,
     /// Panic at the next poll, as the actor.
     Panic,
+    /// Be stuck from now on, with the whole thread.
+    Stall,
 }
 
 /// When and after whom to build.
@@ -101,6 +103,11 @@ impl Line {
 
     pub(crate) fn answered(&self) -> u64 {
         self.answered.load(Ordering::Acquire)
+    }
+
+    /// Whether the last question has been answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.answered() == self.asked.load(Ordering::Acquire)
     }
 
     pub(crate) fn state(&self) -> ChildState {

@@ -80,6 +80,9 @@ pub struct ChildSpec {
     pub shutdown: Duration,
     /// Where it runs.
     pub arbiter: Placement,
+    /// Whether its thread may be in synchronous work for however long that takes, so that its
+    /// silence tells nothing.
+    pub may_block: bool,
 }
 
 impl ChildSpec {
@@ -91,6 +94,7 @@ impl ChildSpec {
             budget: Budget::new(10, Duration::from_secs(60)),
             shutdown: Duration::from_secs(5),
             arbiter: Placement::Here,
+            may_block: false,
         }
     }
 
@@ -119,6 +123,14 @@ impl ChildSpec {
     #[must_use]
     pub fn on(mut self, arbiter: Placement) -> Self {
         self.arbiter = arbiter;
+        self
+    }
+
+    /// The same, but [`Tree::heartbeat`](crate::Tree::heartbeat) does not wait for it: it reads
+    /// disks, runs programs or renders on its thread, which nobody else may share.
+    #[must_use]
+    pub fn may_block(mut self) -> Self {
+        self.may_block = true;
         self
     }
 }

@@ -120,6 +120,9 @@ impl<A: Child> Runner<A> {
             },
             Command::Stop => self.stop(),
             Command::Panic => self.fault = true,
+            Command::Stall => loop {
+                std::thread::park();
+            },
         }
     }
 

@@ -101,6 +101,7 @@ impl Tree {
             threads: Mutex::default(),
             level: watch::Sender::new(Level::Running),
             failure: watch::Sender::new(None),
+            beat: watch::Sender::new(()),
         });
         actix_rt::spawn(ask_for_beats(Arc::downgrade(&shared)));
         Self { shared }
@@ -137,6 +138,15 @@ impl Tree {
         crate::stop::shutdown(&self.shared).await
     }
 
+    /// Resolves at the next heartbeat by which everyone has answered the one before, but for those
+    /// who [`may_block`](ChildSpec::may_block); pending for as long as a thread is stuck, and for
+    /// ever once the tree has stopped. What a watchdog is fed by.
+    pub async fn heartbeat(&self) {
+        let mut beat = self.shared.beat.subscribe();
+        // The sender lives in `self`, which is borrowed until here.
+        let _ = beat.changed().await;
+    }
+
     /// Everyone who is not gone for good, in the order of starting.
     #[must_use]
     pub fn liveness(&self) -> Vec<ChildHealth> {
@@ -160,6 +170,16 @@ impl Tree {
     /// Makes an actor panic at its next poll, for tests of what happens then. `false`: there is
     /// no such actor.
     pub fn inject_panic(&self, name: &str, instance: u32) -> bool {
+        self.command(name, instance, Command::Panic)
+    }
+
+    /// Makes the thread of an actor hang for ever, for tests of what happens then. `false`: there
+    /// is no such actor.
+    pub fn inject_stall(&self, name: &str, instance: u32) -> bool {
+        self.command(name, instance, Command::Stall)
+    }
+
+    fn command(&self, name: &str, instance: u32, command: Command) -> bool {
         let line = self
             .shared
             .family
@@ -171,7 +191,7 @@ impl Tree {
                 (actor.name == name && actor.instance == instance).then(|| Arc::clone(&child.line))
             });
         line.is_some_and(|line| {
-            line.command(Command::Panic);
+            line.command(command);
             true
         })
     }
@@ -256,6 +276,8 @@ pub(crate) struct Shared {
     threads: Mutex<HashMap<String, Arbiter>>,
     pub(crate) level: watch::Sender<Level>,
     failure: watch::Sender<Option<Failure>>,
+    /// Told of every heartbeat that nobody owes an answer to.
+    beat: watch::Sender<()>,
 }
 
 impl Shared {
@@ -273,6 +295,13 @@ impl Shared {
             .values()
             .map(|child| (Arc::clone(&child.line), child.shutdown))
             .collect()
+    }
+
+    /// Whether everyone whose silence tells something has answered the last heartbeat.
+    fn is_alive(&self) -> bool {
+        let family = self.family.lock();
+        let mut children = family.children.values();
+        children.all(|child| child.may_block || child.line.is_answered())
     }
 
     pub(crate) fn stop_threads(&self) {
@@ -297,6 +326,7 @@ impl Shared {
             restart: spec.restart,
             record: Record::new(spec.budget),
             shutdown: spec.shutdown,
+            may_block: spec.may_block,
         };
         family.children.insert(key, node);
         family.supervisors[supervisor]
@@ -392,6 +422,9 @@ async fn ask_for_beats(shared: Weak<Shared>) {
         };
         if *shared.level.borrow() == Level::Over {
             return;
+        }
+        if shared.is_alive() {
+            shared.beat.send_replace(());
         }
         let now = shared.micros();
         for (line, _) in shared.lines() {

@@ -169,3 +169,62 @@ fn a_heartbeat_tells_a_stuck_thread_from_a_full_mailbox() {
         assert!(stuck.contains(&1), "{stopped:?}");
     });
 }
+
+/// Lets a beat pass on this system's clock; actors on other threads answer in their own time.
+async fn pass_a_beat() {
+    tokio::time::advance(HEARTBEAT).await;
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whether the tree's heart beats within ten times the time that it takes.
+async fn beats(tree: &saltern_supervise::Tree) -> bool {
+    let ten_beats = async {
+        for _ in 0..10 {
+            pass_a_beat().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = tree.heartbeat() => true,
+        () = ten_beats => false,
+    }
+}
+
+#[test]
+fn the_heart_stands_still_while_a_thread_is_stuck_unless_that_may_block() {
+    paused(async {
+        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let log = Log::default();
+        let on = |name| generous().on(Placement::thread(name));
+        let blocked = Script::new(1, &log).start_with(&root, on("blocked").may_block());
+        let watched = Script::new(2, &log).start_with(&root, on("watched"));
+        let block = |probe: &actix::Addr<Probe>| {
+            let (release, gate) = mpsc::channel::<()>();
+            let (entered, inside) = mpsc::channel();
+            probe.do_send(act(move |_, _| {
+                let _ = entered.send(());
+                let _ = gate.recv();
+            }));
+            // Not awaited: an idle system would let its clock run ahead of the other threads.
+            inside.recv().expect("the handler was entered");
+            release
+        };
+
+        let release_blocked = block(&blocked);
+        while !beats(&tree).await {}
+
+        let release_watched = block(&watched);
+        // What it answered just before it was stuck counts once more.
+        for _ in 0..3 {
+            pass_a_beat().await;
+        }
+        assert!(!beats(&tree).await);
+
+        release_watched.send(()).expect("the handler waits");
+        while !beats(&tree).await {}
+        release_blocked.send(()).expect("the handler waits");
+        assert!(tree.shutdown().await.is_clean());
+    });
+}

@@ -17,15 +17,9 @@ enum Question {
     /// List the actors, with how often each was restarted.
     Actors(ConfigArgument),
     /// Make an actor panic (test builds only).
-    Panic {
-        /// Its name, as `actors` prints it.
-        actor: String,
-        /// Its number, for one of a pool.
-        #[arg(long, default_value_t = 0)]
-        instance: u32,
-        #[command(flatten)]
-        config: ConfigArgument,
-    },
+    Panic(OneActor),
+    /// Make the thread of an actor hang for ever (test builds only).
+    Stall(OneActor),
     /// List the places at which the master can be made to die.
     Points(ConfigArgument),
     /// Make the master die as by `kill -9` when it passes a place (test builds only).
@@ -40,6 +34,24 @@ enum Question {
     },
 }
 
+#[derive(clap::Args)]
+struct OneActor {
+    /// Its name, as `actors` prints it.
+    actor: String,
+    /// Its number, for one of a pool.
+    #[arg(long, default_value_t = 0)]
+    instance: u32,
+    #[command(flatten)]
+    config: ConfigArgument,
+}
+
+impl OneActor {
+    fn suffers(&self, fault: &str) -> Exit {
+        let line = format!("{fault} {} {}", self.actor, self.instance);
+        ask(&self.config, &line)
+    }
+}
+
 pub(crate) fn metrics(config: &ConfigArgument) -> Exit {
     ask(config, "metrics")
 }
@@ -47,11 +59,8 @@ pub(crate) fn metrics(config: &ConfigArgument) -> Exit {
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     match &arguments.question {
         Question::Actors(config) => ask(config, "actors"),
-        Question::Panic {
-            actor,
-            instance,
-            config,
-        } => ask(config, &format!("panic {actor} {instance}")),
+        Question::Panic(actor) => actor.suffers("panic"),
+        Question::Stall(actor) => actor.suffers("stall"),
         Question::Points(config) => ask(config, "points"),
         Question::Die {
             point,

@@ -18,11 +18,13 @@ use saltern_config::{Finding, LogLevel, MasterConfig, Severity};
 use saltern_requests::{OpenError, Stores};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
+use saltern_wire::port::Inherited;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::{chain, complain, load_config};
 use crate::reload::Reloader;
+use crate::service_manager::{self, ServiceManager};
 use crate::{ConfigArgument, logging, privileges};
 
 #[derive(clap::Args)]
@@ -42,6 +44,15 @@ fn log_level(name: &str) -> Result<LogLevel, String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
+    let inherited = match service_manager::inherited() {
+        Ok(inherited) => inherited,
+        Err(error) => {
+            complain(&format!(
+                "cannot use the sockets of the service manager: {error}"
+            ));
+            return Exit::Unavailable;
+        }
+    };
     let loaded = match load_config(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
@@ -78,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(claim) => claim,
         Err(exit) => return exit,
     };
-    match open(&config) {
+    match open(&config, inherited) {
         Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader)),
         Err(OpenError::Store(error)) => {
             complain(&format!("{}{}", chain(&error), advice(&error)));
@@ -150,7 +161,7 @@ fn make_first_directories(config: &MasterConfig) -> io::Result<()> {
     )
 }
 
-fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, OpenError> {
+fn open(config: &Arc<MasterConfig>, inherited: Inherited) -> Result<MasterParts, OpenError> {
     let clock = Clock::system();
     let stores = Stores::open(config, &clock)?;
     make_directories(config)?;
@@ -161,6 +172,7 @@ fn open(config: &Arc<MasterConfig>) -> Result<MasterParts, OpenError> {
         stores,
         database,
         registry: Registry::new(),
+        inherited,
     })
 }
 
@@ -241,14 +253,19 @@ async fn serve(parts: MasterParts, reloader: Reloader) -> Exit {
         salt_compat = %config.salt_compat,
         "the master is ready"
     );
-    let exit = wait(&master, reloader).await;
+    let manager = ServiceManager::find(&master);
+    manager.ready().await;
+    let exit = tokio::select! {
+        exit = wait(&master, reloader, &manager) => exit,
+        () = manager.feed_watchdog(&master) => Exit::Failure,
+    };
     let _ = std::fs::remove_file(&config.pidfile);
     exit
 }
 
 /// Waits for a signal or for the tree to give up. SIGHUP has the configuration read again; of the
 /// others the first one stops in order, the second at once.
-async fn wait(master: &Master, mut reloader: Reloader) -> Exit {
+async fn wait(master: &Master, mut reloader: Reloader, manager: &ServiceManager) -> Exit {
     let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
@@ -261,14 +278,20 @@ async fn wait(master: &Master, mut reloader: Reloader) -> Exit {
         tokio::select! {
             failure = master.failed() => {
                 complain(&format!("the master gives up: {failure}"));
+                manager.stopping(&format!("gave up: {failure}")).await;
                 return Exit::GaveUp;
             }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => reloader.reload(master).await,
+            _ = hangup.recv() => {
+                manager.reloading().await;
+                reloader.reload(master).await;
+                manager.ready().await;
+            }
         }
     }
     tracing::info!("stopping");
+    manager.stopping("finishing what was begun").await;
     tokio::select! {
         () = master.shutdown() => {}
         () = async {

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 /// TCP keepalive: `tcp_keepalive`, `tcp_keepalive_idle`, `_intvl`, `_cnt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,25 @@ pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     // Without it a restarted master waits for the TIME_WAIT of its old connections.
     socket.set_reuse_address(true)?;
+    set_options(&socket, options)?;
+    socket.bind(&addr.into())?;
+    socket.listen(backlog(options))?;
+    Ok(socket.into())
+}
+
+/// Gives a socket that somebody else opened the options of one of ours; it may have been listening
+/// for long.
+pub(super) fn adopt(listener: &TcpListener, options: &ListenOptions) -> io::Result<()> {
+    let socket = SockRef::from(listener);
+    set_options(&socket, options)?;
+    socket.listen(backlog(options))
+}
+
+fn backlog(options: &ListenOptions) -> i32 {
+    i32::try_from(options.backlog).unwrap_or(i32::MAX)
+}
+
+fn set_options(socket: &Socket, options: &ListenOptions) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     let keepalive = options.keepalive;
     socket.set_keepalive(keepalive.enabled)?;
@@ -105,10 +124,7 @@ pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener
     if options.user_timeout.is_some() {
         socket.set_tcp_user_timeout(options.user_timeout)?;
     }
-    socket.set_nonblocking(true)?;
-    socket.bind(&addr.into())?;
-    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
-    Ok(socket.into())
+    socket.set_nonblocking(true)
 }
 
 #[cfg(test)]

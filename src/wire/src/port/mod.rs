@@ -8,12 +8,14 @@
 //! Not here: how a transport frames what is said ([`zmtp`](crate::zmtp), [`tcp`](crate::tcp),
 //! [`ws`](crate::ws)), and any idea of what a payload means.
 //!
-//! Reading order: [`limits`], [`listen`], `framing`, `stream`, `tls`, `accept`, `link`, then the
+//! Reading order: [`limits`], [`listen`], `inherited`, `framing`, `stream`, `tls`, `accept`, `link`, then the
 //! listeners ([`req`], [`publish`]).
 
 pub mod limits;
 
 pub mod listen;
+
+mod inherited;
 
 pub mod metrics;
 
@@ -33,6 +35,7 @@ pub mod publish;
 
 pub use accept::Socket;
 pub use framing::Transport;
+pub use inherited::Inherited;
 pub use limits::{Heartbeat, PeerLimits, Progress, PubLimits, Rate, ReqLimits, SizeLimits};
 pub use listen::{KeepAlive, ListenError, ListenOptions, bind};
 pub use metrics::{Close, Refusal};

@@ -1,0 +1,101 @@
+//! Our master under a service manager: what it tells it, the sockets that it is handed, and the
+//! watchdog. The manager is `peers/service_manager.py`, so that no systemd has to run.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use rustix::process::Signal;
+use saltern_tests::process::peer;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+
+/// What the manager noted, a line each.
+const NOTES: &str = "log/notes";
+
+/// Of a busy machine much is to be borne: the limit is there to be kept, not to be measured.
+const PATIENT: &str = "600";
+
+/// Runs a scenario on a master whose manager bears `limit` seconds of silence.
+fn managed(limit: &str, scenario: impl FnOnce(&mut Site) -> Result<()>) -> TestResult {
+    Site::prepared(
+        Server::Saltern(Release::V3008),
+        |_| {},
+        |site| {
+            let python = site.server().release().program("python");
+            let manager = peer("service_manager.py");
+            let notes = site.path(NOTES);
+            let ports = format!("{},{}", site.ret_port(), site.publish_port());
+            let text = |path: &Path| path.display().to_string();
+            site.start_master_by(&[
+                &text(&python),
+                &text(&manager),
+                &text(&notes),
+                limit,
+                &ports,
+            ]);
+            site.start_master()?;
+            noted(site, "READY=1", 1)?;
+            scenario(site)
+        },
+    )
+}
+
+/// Waits until the manager has noted this so many times.
+fn noted(site: &Site, note: &str, times: usize) -> Result<()> {
+    let what = format!("note \"{note}\" number {times}");
+    wait_until(&what, SOON, || {
+        let notes = std::fs::read_to_string(site.path(NOTES)).ok()?;
+        let count = notes.lines().filter(|line| line.starts_with(note)).count();
+        (count >= times).then_some(())
+    })
+}
+
+#[test]
+fn the_manager_hears_of_a_reload_and_holds_the_ports_over_a_restart() -> TestResult {
+    managed(PATIENT, |site| {
+        site.bring_up(&[("m3006", MinionKind::Stock(Release::V3006))])?;
+        noted(site, "STATUS=serving on 127.0.0.1:", 1)?;
+
+        site.master().signal(Signal::HUP)?;
+        noted(site, "RELOADING=1", 1)?;
+        noted(site, "MONOTONIC_USEC=", 1)?;
+        noted(site, "READY=1", 2)?;
+
+        site.master().signal(Signal::USR1)?;
+        noted(site, "STOPPING=1", 1)?;
+        noted(site, "STATUS=finishing", 1)?;
+        noted(site, "exited 0", 1)?;
+        let connect = |port| TcpStream::connect(("127.0.0.1", port));
+        let early = [connect(site.ret_port())?, connect(site.publish_port())?];
+        let mut job = site.stock_command("salt", &["m3006", "test.ping", "-t", "60"]);
+        let job = std::thread::spawn(move || saltern_tests::run(&mut job, SOON * 2));
+
+        site.master().signal(Signal::USR2)?;
+        noted(site, "READY=1", 3)?;
+        for mut connection in early {
+            connection.set_read_timeout(Some(SOON))?;
+            let mut greeting = [0];
+            connection.read_exact(&mut greeting)?;
+            ensure!(greeting == [0xff], "that is no greeting: {greeting:?}");
+        }
+        let job = job.join().expect("running a command does not panic")?;
+        job.expect_code(0)?.expect_text("True")?;
+        Ok(())
+    })
+}
+
+#[test]
+fn the_watchdog_is_fed_until_an_actor_is_stuck() -> TestResult {
+    managed("10", |site| {
+        noted(site, "WATCHDOG=1", 2)?;
+        site.saltern(&["debug", "stall", "job_tracker"])?
+            .expect_code(0)?;
+        noted(site, "silent", 1)?;
+        noted(site, "exited -9", 1)?;
+        noted(site, "READY=1", 2)?;
+        noted(site, "WATCHDOG=1", 3)?;
+        Ok(())
+    })
+}
