@@ -357,24 +357,37 @@ fn places(reader: &mut Reader<'_>, config: &MasterConfig) {
             reader.error(name, message);
         }
     }
-    let log_file = Path::new(&config.log_file);
-    for (name, path) in [
-        ("pidfile", config.pidfile.as_path()),
-        ("log_file", log_file),
-        (
-            "saltern_job_database",
-            config.saltern_job_database.as_path(),
-        ),
-    ] {
-        if path == log_file && crate::paths::is_uri(&config.log_file) {
-            continue;
-        }
-        if path.is_dir() {
-            reader.error(name, format!("\"{}\" is a directory", path.display()));
-        } else if let Some(message) = path.parent().and_then(unusable) {
-            reader.error(name, message);
-        }
+    // SQLite makes files beside the database.
+    let database = &config.saltern_job_database;
+    if let Some(message) = directory(database).or_else(|| database.parent().and_then(unusable)) {
+        reader.error("saltern_job_database", message);
     }
+    let log_file = Path::new(&config.log_file);
+    if !crate::paths::is_uri(&config.log_file)
+        && let Some(message) = unwritable(log_file)
+    {
+        reader.error("log_file", message);
+    }
+    // Stock goes on without one too (`set_pidfile` in `salt/utils/process.py`), as its service
+    // does: its default lies where only root can make files.
+    if let Some(message) = unwritable(&config.pidfile) {
+        reader.find(Severity::Warning, "pidfile", message);
+    }
+}
+
+fn directory(path: &Path) -> Option<String> {
+    let is_there = path.is_dir();
+    is_there.then(|| format!("\"{}\" is a directory", path.display()))
+}
+
+/// Why a file cannot be written; `None` if it is there and writable, or can be made.
+fn unwritable(path: &Path) -> Option<String> {
+    if path.is_file() {
+        let written = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
+        let message = |problem| format!("\"{}\" cannot be written: {problem}", path.display());
+        return written.err().map(message);
+    }
+    directory(path).or_else(|| path.parent().and_then(unusable))
 }
 
 /// Why a directory cannot be used; `None` if it is there and writable, or can be made.
