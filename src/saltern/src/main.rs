@@ -47,6 +47,9 @@ enum Command {
     /// Ask PAM one question for the master, which starts this.
     #[command(name = saltern_policy::eauth::CHECK_COMMAND, hide = true)]
     PamCheck,
+    /// Write the manual pages and the shells' completions, for packages.
+    #[command(hide = true)]
+    Documents(commands::documents::Arguments),
     /// Print the metrics of the running master in Prometheus' text format.
     Metrics(ConfigArgument),
     /// Say what is wrong with the master, running or stopped, and what to do about it.
@@ -94,6 +97,9 @@ fn main() -> Exit {
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::BenchStore(arguments) => commands::bench_store::run(&arguments),
         Command::PamCheck => commands::pam_check::run(),
+        Command::Documents(arguments) => {
+            commands::documents::run(&arguments, <Arguments as clap::CommandFactory>::command())
+        }
         Command::Metrics(config) => commands::debug::metrics(&config),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Duty(arguments) => commands::duty::run(&arguments),
