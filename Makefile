@@ -15,6 +15,24 @@ help: ## Print this help
 build: ## Build the optimised binary, target/release/saltern
 	$(CARGO) build --release -p saltern
 
+# OpenSSL goes into the binary (its static library comes with libssl-dev). The C library stays
+# outside: PAM is opened at run time, and that a static program cannot do.
+.PHONY: static
+static: ## Build the binary with everything in it but the C library, target/static/release/saltern
+	OPENSSL_STATIC=1 $(CARGO) build --release -p saltern --target-dir target/static
+
+.PHONY: deb
+deb: build ## Build the Debian package into target/deb
+	packaging/deb/build.sh $${SALTERN:-target/release/saltern} target/deb
+
+.PHONY: deb-test
+deb-test: ## Install, upgrade, roll back and remove the package on a clean Debian (root; SALTERN: the binary)
+	packaging/deb/test.sh $${SALTERN:-target/release/saltern}
+
+.PHONY: image
+image: build ## Write a Containerfile into target/image; build it where podman or docker is there
+	packaging/image.sh $${SALTERN:-target/release/saltern}
+
 .PHONY: demo
 demo: build ## Start a master and three minions in .demo/, run real jobs, leave them running
 	packaging/demo.sh start

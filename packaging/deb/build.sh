@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Builds the Debian package out of a binary that is there already.
+#
+#   packaging/deb/build.sh BINARY DIRECTORY   writes DIRECTORY/saltern_VERSION_ARCHITECTURE.deb
+#
+# VERSION names another version than the binary's own, LEVEL another level of compression. Asks for dpkg-deb and dpkg-shlibdeps
+# (Debian: dpkg-dev) and for strip (binutils), and for no network.
+set -euo pipefail
+
+die() { echo "deb: $*" >&2; exit 1; }
+
+[ $# = 2 ] || die "say BINARY DIRECTORY"
+binary=$(realpath "$1")
+mkdir -p "$2"
+directory=$(realpath "$2")
+cd "$(dirname "$0")"
+for tool in dpkg-deb dpkg-shlibdeps strip; do
+    command -v "$tool" >/dev/null || die "$tool is missing: apt-get install dpkg-dev binutils"
+done
+
+version=${VERSION:-$("$binary" --version | cut -d ' ' -f 2)}
+architecture=$(dpkg --print-architecture)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$work/root
+
+# The libraries that stay dynamic, as Debian names their packages.
+depends() {
+    mkdir "$work/debian"
+    printf 'Source: saltern\n\nPackage: saltern\nArchitecture: any\n' >"$work/debian/control"
+    (cd "$work" && dpkg-shlibdeps -O root/usr/bin/saltern) | sed -n 's/^shlibs:Depends=//p'
+}
+
+install -D "$binary" "$root/usr/bin/saltern"
+strip --strip-unneeded "$root/usr/bin/saltern"
+for pair in salt:cmd salt-run:run salt-master:master; do
+    install -d "$root/usr/lib/saltern"
+    sed "s/@NAME@/${pair%:*}/; s/@COMMAND@/${pair#*:}/" command >"$root/usr/lib/saltern/${pair%:*}"
+    chmod 0755 "$root/usr/lib/saltern/${pair%:*}"
+done
+
+install -D -m 0644 -t "$root/usr/lib/systemd/system" ../systemd/saltern.{service,socket}
+install -D -m 0644 ../systemd/saltern.tmpfiles "$root/usr/lib/tmpfiles.d/saltern.conf"
+install -D -m 0644 default "$root/etc/default/saltern"
+install -D -m 0644 logrotate "$root/usr/share/saltern/logrotate"
+
+"$binary" documents "$work"
+install -D -m 0644 -t "$root/usr/share/man/man1" "$work"/man/*.1
+gzip -9n "$root"/usr/share/man/man1/*.1
+completions=$work/completions
+install -D -m 0644 "$completions/saltern.bash" \
+    "$root/usr/share/bash-completion/completions/saltern"
+install -D -m 0644 -t "$root/usr/share/fish/vendor_completions.d" "$completions/saltern.fish"
+install -D -m 0644 -t "$root/usr/share/zsh/vendor-completions" "$completions/_saltern"
+
+documents=$root/usr/share/doc/saltern
+install -D -m 0644 -t "$documents" ../../README.md ../../CHANGELOG.md
+gzip -9n "$documents/CHANGELOG.md"
+cat ../../LICENSE-MIT ../../LICENSE-APACHE >"$documents/copyright"
+
+install -d "$root/DEBIAN"
+install -m 0755 -t "$root/DEBIAN" postinst prerm postrm
+echo /etc/default/saltern >"$root/DEBIAN/conffiles"
+size=$(du -sk --exclude=DEBIAN "$root" | cut -f 1)
+sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/;
+    s/@DEPENDS@/$(depends)/" control.in >"$root/DEBIAN/control"
+(cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z |
+    xargs -0 md5sum >DEBIAN/md5sums)
+
+package=$directory/saltern_${version}_$architecture.deb
+dpkg-deb --root-owner-group -Zxz "-z${LEVEL:-6}" --build "$root" "$package" >/dev/null
+echo "$package"
