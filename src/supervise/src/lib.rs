@@ -123,6 +123,6 @@ mod tree;
 pub use child::Child;
 pub use current::{ActorId, current_actor};
 pub use line::ChildState;
-pub use policy::{Budget, ChildSpec, Placement, Restart, Strategy};
+pub use policy::{Budget, ChildSpec, Placement, Record, Restart, Strategy};
 pub use stop::Stopped;
 pub use tree::{ChildHealth, ExitReason, Failure, HEARTBEAT, Supervisor, Tree};

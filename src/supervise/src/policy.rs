@@ -141,9 +141,12 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_secs(5);
 
 /// What one child or supervisor has used of its budget, and how long it must wait.
+///
+/// Also for what an actor runs itself and starts again by the same rules, such as a process.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub struct Record {
     budget: Budget,
+    longest_delay: Duration,
     /// Restarts still inside the window; never more than `max_restarts` of them.
     recent: VecDeque<Instant>,
     /// Failures since the last quiet window.
@@ -152,17 +155,27 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(budget: Budget) -> Self {
+    /// A full budget.
+    #[must_use]
+    pub fn new(budget: Budget) -> Self {
         Self {
             budget,
+            longest_delay: LONGEST_DELAY,
             recent: VecDeque::new(),
             streak: 0,
             last: None,
         }
     }
 
+    /// The same, whose delays grow up to this one.
+    #[must_use]
+    pub fn with_longest_delay(mut self, longest: Duration) -> Self {
+        self.longest_delay = longest;
+        self
+    }
+
     /// Counts a restart. `false`: the budget does not allow it.
-    pub(crate) fn charge(&mut self, now: Instant) -> bool {
+    pub fn charge(&mut self, now: Instant) -> bool {
         while let Some(oldest) = self.recent.front() {
             if now.saturating_duration_since(*oldest) < self.budget.window {
                 break;
@@ -176,8 +189,8 @@ impl Record {
         true
     }
 
-    /// The time to wait before this restart: 0, then 100 ms x 2^n up to 5 s.
-    pub(crate) fn back_off(&mut self, now: Instant) -> Duration {
+    /// The time to wait before this restart: 0, then 100 ms x 2^n up to the longest delay.
+    pub fn back_off(&mut self, now: Instant) -> Duration {
         let quiet = self
             .last
             .is_none_or(|last| now.saturating_duration_since(last) >= self.budget.window);
@@ -189,8 +202,8 @@ impl Record {
         self.last = Some(now);
         match self.streak {
             0 => Duration::ZERO,
-            // 2^6 x 100 ms is beyond the longest delay already; the cap keeps the shift in range.
-            failures => (FIRST_DELAY * (1 << (failures - 1).min(6))).min(LONGEST_DELAY),
+            // The cap keeps the shift in range; a longest delay beyond it would be hours.
+            failures => (FIRST_DELAY * (1 << (failures - 1).min(16))).min(self.longest_delay),
         }
     }
 
