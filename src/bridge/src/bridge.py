@@ -339,6 +339,28 @@ class Helper:
             raise Refused("there is no such module")
         return tops[name](opts=work["opts"], grains=work["opts"].get("grains", {}))
 
+    # --- for as long as the master runs
+
+    def do_engine(self, work):
+        """Runs an engine until it ends (`start_engines` and `Engine.run` in salt/engines). Its
+        events go by the sockets of the master, as those of any program of the machine."""
+        import salt.loader
+
+        # What is asked to end has a chance to clear up, as in stock.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        utils = salt.loader.utils(self.opts)
+        runners = salt.loader.runner(self.opts, utils=utils)
+        functions = salt.loader.minion_mods(self.opts, utils=utils)
+        engines = salt.loader.engines(self.opts, functions, runners, utils)
+        start = work["module"] + ".start"
+        if start not in engines:
+            raise Refused("there is no such engine")
+        try:
+            engines[start](**work["options"])
+        except SystemExit:
+            # Its end, like a return.
+            pass
+
     # --- for users
 
     def do_runner(self, work):

@@ -61,7 +61,7 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Starts one, which has to [`come_up`](Self::come_up) then.
-    pub(crate) fn spawn(python: &Path, lane: Lane) -> io::Result<Self> {
+    pub(crate) fn spawn(python: &Path, lane: &str) -> io::Result<Self> {
         let mut child = Command::new(python)
             .args(["-I", "-W", "ignore::DeprecationWarning", "-c", BOOT])
             .stdin(Stdio::piped())
@@ -96,19 +96,19 @@ impl Helper {
     /// Waits until it has loaded Salt.
     pub(crate) fn come_up(
         &mut self,
-        lane: Lane,
+        forks: bool,
         settings: &Settings,
         deadline: Instant,
     ) -> Result<(), Broken> {
-        let first = opening(lane, settings).map_err(Broken::Answer)?;
+        let first = opening(forks, settings).map_err(Broken::Answer)?;
         let version = self
             .pipes
             .exchange(&first, deadline, &mut |answer| match answer {
                 Answer::Up(version) => Some(version),
                 _ => None,
             })?;
-        let pid = self.pid();
-        tracing::info!(lane = lane.name(), pid, version, "a Python helper is up");
+        let (lane, pid) = (self.pipes.relay.lane(), self.pid());
+        tracing::info!(lane, pid, version, "a Python helper is up");
         Ok(())
     }
 
@@ -193,11 +193,11 @@ impl Drop for Helper {
 }
 
 /// What every helper is given first: the program and its settings.
-pub(crate) fn opening(lane: Lane, settings: &Settings) -> Result<Vec<u8>, String> {
+pub(crate) fn opening(forks: bool, settings: &Settings) -> Result<Vec<u8>, String> {
     let settings = json!({
         "conf_file": settings.conf_file,
         "memory": settings.memory,
-        "forks": lane.forks(),
+        "forks": forks,
     });
     let mut first = frame(PROGRAM.as_bytes())?;
     first.extend(frame(settings.to_string().as_bytes())?);

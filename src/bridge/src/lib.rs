@@ -6,12 +6,16 @@
 //! pipe and comes back as a value or a [`BridgeError`] that names the module; it never gets
 //! further than one process, and is never tried twice. Calls block: who calls has threads for it.
 //!
+//! Engines of the site run for as long as the master: each has a helper of its own, in no pool
+//! ([`Bridge::run_engine`]).
+//!
 //! Nothing here knows what a pillar or a runner is, nor decides who may ask for what: native code
 //! comes first and calls here for the names that it does not have.
 //!
 //! Suggested reading order: `work`, `bridge.py`, `helper`, `lane`, `pool`.
 #![warn(clippy::indexing_slicing)]
 
+mod engine;
 mod error;
 mod exchange;
 mod helper;
@@ -23,6 +27,7 @@ mod pool;
 mod relay;
 mod work;
 
+pub use engine::{EngineCall, Leash};
 pub use error::BridgeError;
 pub use pillar_files::python_pillar_files;
 pub use pool::Bridge;

@@ -47,7 +47,7 @@ const STOPPING: Duration = Duration::from_secs(2);
 /// The way to Python. Shared by all threads.
 pub struct Bridge {
     option: PythonBridge,
-    settings: Settings,
+    pub(crate) settings: Settings,
     python: Mutex<Python>,
     pools: [Pool; 2],
     metrics: OnceLock<BridgeMetrics>,
@@ -198,11 +198,19 @@ impl Bridge {
     }
 
     fn python_for(&self, work: &Work<'_>) -> Result<PathBuf, BridgeError> {
+        self.python_that_runs(&|| work.what())
+    }
+
+    /// The Python for what is named so.
+    pub(crate) fn python_that_runs(
+        &self,
+        what: &dyn Fn() -> String,
+    ) -> Result<PathBuf, BridgeError> {
         if self.option == PythonBridge::Off {
-            return Err(BridgeError::Off { what: work.what() });
+            return Err(BridgeError::Off { what: what() });
         }
         self.python().map_err(|reason| BridgeError::NotFound {
-            what: work.what(),
+            what: what(),
             reason,
         })
     }
@@ -378,7 +386,7 @@ impl Calling<'_> {
     fn start(&self, python: &std::path::Path) -> Result<Helper, BridgeError> {
         self.may_start()?;
         let lane = self.pool.lane;
-        let mut helper = Helper::spawn(python, lane)
+        let mut helper = Helper::spawn(python, lane.name())
             .map_err(|error| self.not_up(format!("cannot be started: {error}")))?;
         if let Some(metrics) = self.bridge.metrics.get() {
             metrics.started(lane);
@@ -392,7 +400,7 @@ impl Calling<'_> {
                 return Err(self.stopped());
             }
         }
-        match helper.come_up(lane, &self.bridge.settings, self.deadline) {
+        match helper.come_up(lane.forks(), &self.bridge.settings, self.deadline) {
             Ok(()) => {
                 self.pool.state.lock().failures = None;
                 Ok(helper)

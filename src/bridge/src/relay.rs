@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::lane::Lane;
-
 /// The longest line that is kept, in bytes.
 const LONGEST: usize = 4096;
 /// Lines of one helper in [`WINDOW`].
@@ -21,7 +19,8 @@ const MARK: u8 = 1;
 
 /// The lines of one helper.
 pub(crate) struct Relay {
-    lane: Lane,
+    /// The kind of helper, or the engine.
+    lane: String,
     pid: u32,
     line: Vec<u8>,
     /// The last line that was an error.
@@ -33,9 +32,9 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    pub(crate) fn new(lane: Lane, pid: u32) -> Self {
+    pub(crate) fn new(lane: &str, pid: u32) -> Self {
         Self {
-            lane,
+            lane: lane.to_owned(),
             pid,
             line: Vec::new(),
             last_error: None,
@@ -43,6 +42,11 @@ impl Relay {
             told: 0,
             dropped: 0,
         }
+    }
+
+    /// Whose lines they are.
+    pub(crate) fn lane(&self) -> &str {
+        &self.lane
     }
 
     /// Takes what was printed.
@@ -79,7 +83,7 @@ impl Relay {
         if text.is_empty() || !self.is_in_time() {
             return;
         }
-        let (lane, pid) = (self.lane.name(), self.pid);
+        let (lane, pid) = (self.lane.as_str(), self.pid);
         match level {
             b'E' => {
                 tracing::warn!(lane, pid, "python: {text}");
@@ -114,7 +118,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn lines_beyond_the_bound_are_counted_until_the_window_is_over() {
-        let mut relay = Relay::new(Lane::Pillar, 1);
+        let mut relay = Relay::new("pillar", 1);
         for _ in 0..MOST + 5 {
             relay.take(b"a line\n");
         }
@@ -127,7 +131,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_last_error_is_known_and_lines_are_cut() {
-        let mut relay = Relay::new(Lane::Pillar, 1);
+        let mut relay = Relay::new("pillar", 1);
         relay.take(b"\x01Eit is br");
         relay.take(b"oken\n\x01Wa warning\n");
         assert_eq!(relay.last_error().as_deref(), Some("it is broken"));

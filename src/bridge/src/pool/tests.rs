@@ -42,7 +42,7 @@ fn bridge(script: &str, options: &str) -> (TempDir, Bridge) {
     let loaded = load_master(top.path());
     let config = loaded.unwrap_or_else(|errors| panic!("{errors}")).config;
     let bridge = Bridge::new(&config);
-    let first = opening(Lane::Pillar, &bridge.settings).expect("it fits");
+    let first = opening(Lane::Pillar.forks(), &bridge.settings).expect("it fits");
     let request = question(|work| work.pack()).expect("it fits");
     let script = script
         .replace("{top}", &root.to_string())
