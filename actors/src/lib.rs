@@ -16,6 +16,7 @@ pub mod control;
 mod doorkeeper;
 mod doors;
 mod duties;
+mod engine;
 mod event_publisher;
 mod event_sockets;
 mod health;

@@ -20,6 +20,7 @@
 //! | Upkeep | upkeep | permanent | it looks over the disk once more |
 //! | Remotes | remotes | permanent | a fetch is tried again |
 //! | Maintenance | main | permanent | its timers start anew |
+//! | Engine × n | engines | permanent | the engine is started again |
 //!
 //! All are restarted one for one. More restarts than the budget allows end the process with exit
 //! code 70, and systemd starts it anew. The workers, who meet everything that comes from outside,
@@ -50,6 +51,7 @@ use saltern_runners::{Knowledge, Runners};
 use saltern_store::jobs::{JobDatabase, JobReader};
 use saltern_store::{BatchFiles, Checkpointer, JobFiles, Mirror, StoreError};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
+use saltern_wire::http::HttpMetrics;
 use saltern_wire::port::{
     Inherited, ListenError, PubListener, ReqListener, SubscriberWatch, TlsError,
 };
@@ -63,6 +65,7 @@ use crate::control::{self, Control};
 use crate::doorkeeper::{self, Doorkeeper};
 use crate::doors::{Doors, is_set};
 use crate::duties::Duties;
+use crate::engine::{self, Engine, EngineMetrics};
 use crate::event_publisher::{self, EventPublisher};
 use crate::event_sockets::{EventSockets, Greeter, SocketError};
 use crate::health::{self, Health};
@@ -467,7 +470,7 @@ impl Plan {
         rotation.take_news();
         let greeter = Greeter::default();
         let departures = Departures::default();
-        let bus = self.start_bus(&services, events, &greeter);
+        let (bus, heard) = self.start_bus(&services, events, &greeter);
         let publisher = self.start_publisher(
             &services,
             (&rotation, &presence, watch),
@@ -525,6 +528,7 @@ impl Plan {
             0,
         );
         self.start_front(requests, &back);
+        let (engine_bus, engine_services) = (back.bus.clone(), back.services.clone());
         let _: Addr<Maintenance> = self.root.start_child(
             ChildSpec::permanent(),
             maintenance::Seed {
@@ -545,7 +549,32 @@ impl Plan {
             },
             0,
         );
+        self.start_engines(engine_services, &engine_bus, &heard);
         back.services
+    }
+
+    /// The engines of the site, last of all: they are clients of everything else.
+    fn start_engines(&self, services: Arc<Services>, bus: &Addr<EventPublisher>, heard: &Arc<Bus>) {
+        if self.config.engines.is_empty() {
+            return;
+        }
+        let budget = Budget::new(100, Duration::from_secs(60));
+        let pool = self.root.supervisor("engines", Strategy::OneForOne, budget);
+        let metrics = EngineMetrics::new(&self.registry);
+        let http = HttpMetrics::new(&self.registry).of("webhook");
+        for (instance, engine) in (1_u32..).zip(&self.config.engines) {
+            let seed = engine::Seed {
+                engine: Arc::new(engine.clone()),
+                services: services.clone(),
+                bus: bus.clone().recipient(),
+                heard: heard.clone(),
+                metrics: metrics.clone(),
+                http: http.clone(),
+                stop: self.stop.clone(),
+            };
+            let spec = self.on_thread("engines").with_budget(budget);
+            let _: Addr<Engine> = pool.start_child(spec, seed, instance);
+        }
     }
 
     fn start_bus(
@@ -553,7 +582,7 @@ impl Plan {
         services: &Services,
         events: EventSockets,
         greeter: &Greeter,
-    ) -> Addr<EventPublisher> {
+    ) -> (Addr<EventPublisher>, Arc<Bus>) {
         let config = &self.config;
         let queue = QueueLimits {
             frames: config.saltern_event_queue_length,
@@ -565,7 +594,7 @@ impl Plan {
             bus.tap(reactor.clone());
         }
         let seed = event_publisher::Seed {
-            bus,
+            bus: bus.clone(),
             sockets: Arc::new(Mutex::new(Some(events))),
             greeter: greeter.clone(),
             door: Arc::default(),
@@ -574,7 +603,8 @@ impl Plan {
             stop: CancellationToken::new(),
             requests_closed: self.requests_closed.clone(),
         };
-        self.root.start_child(self.on_thread("bus"), seed, 0)
+        let publisher = self.root.start_child(self.on_thread("bus"), seed, 0);
+        (publisher, bus)
     }
 
     fn start_publisher(

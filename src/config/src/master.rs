@@ -13,6 +13,7 @@ use saltern_model::Compat;
 use crate::bridge::BridgeOptions;
 use crate::check;
 use crate::doors::{self, AlsoListen, TlsConfig};
+use crate::engines::{self, EngineConfig};
 use crate::files::{self, Files};
 use crate::finding::{ConfigErrors, Finding, Severity};
 use crate::options;
@@ -254,6 +255,12 @@ pub struct MasterConfig {
     /// Whether minions are kept from tags of the master and of each other.
     pub saltern_strict_minion_events: bool,
 
+    /// What runs beside the master for as long as it does.
+    pub engines: Vec<EngineConfig>,
+    /// How often an engine is started again within the window before it is given up.
+    pub saltern_engine_restarts: u32,
+    /// The length of that window.
+    pub saltern_engine_restart_window: Duration,
     /// Python beside the master: the options `python_bridge…`.
     pub python_bridge: BridgeOptions,
 
@@ -533,6 +540,9 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_render_backlog: reader.usize("saltern_render_backlog", 1, 1 << 30),
         saltern_batch_resume_delay: reader.seconds("saltern_batch_resume_delay"),
         saltern_strict_minion_events: reader.bool("saltern_strict_minion_events"),
+        engines: engines::read(reader),
+        saltern_engine_restarts: reader.u32("saltern_engine_restarts", 0),
+        saltern_engine_restart_window: reader.seconds("saltern_engine_restart_window"),
         python_bridge: BridgeOptions::read(reader),
         settings: Mapping::default(),
         defaults: Mapping::default(),

@@ -147,7 +147,7 @@ fn renderer(reader: &mut Reader<'_>) {
 }
 
 /// A module that only Python can run: a hint, or a warning where no Python may run.
-fn needs_python(
+pub(crate) fn needs_python(
     reader: &mut Reader<'_>,
     name: &str,
     module: &str,

@@ -13,3 +13,5 @@ pub mod pillar;
 pub mod reactions;
 pub mod render;
 pub mod tops;
+
+pub use ext_pillar::words;

@@ -79,6 +79,11 @@ impl Tag {
         Self::trusted(format!("saltern/store/{state}"))
     }
 
+    /// `saltern/engine/<what>`: what became of an engine (`given_up`).
+    pub fn engine(what: &'static str) -> Self {
+        Self::trusted(format!("saltern/engine/{what}"))
+    }
+
     /// `<jid>`: who was targeted (3006 and 3007).
     pub fn bare_jid(jid: &crate::Jid) -> Self {
         Self::trusted(jid.to_string())

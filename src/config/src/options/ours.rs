@@ -124,6 +124,12 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_metrics_ssl", default: "null",
         doc: "TLS for that address, a mapping as in `ssl`; cert_reqs is CERT_NONE unless it is \
               given." },
+    OurOption { name: "saltern_engine_restarts", default: "20",
+        doc: "How often an engine that ends is started again within saltern_engine_restart_window; \
+              the pauses grow up to a minute. Then it is given up, with an event and a line in the \
+              log, and the others go on." },
+    OurOption { name: "saltern_engine_restart_window", default: "3600",
+        doc: "Seconds of that window." },
     OurOption { name: "python_bridge", default: "\"auto\"",
         doc: "The Python of a Salt installation, for what only Python can run (renderers such as \
               py, external pillars, functions, runners and wheels that are not built in): the path \

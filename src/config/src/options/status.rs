@@ -31,7 +31,7 @@ pub enum NotYet {
     Targeting,
     /// Permissions of users and of external authentication.
     Permissions,
-    /// Reactor, engines, thorium and schedule.
+    /// Reactor, thorium and schedule.
     Automation,
     /// Returners for events and jobs.
     Returners,
@@ -57,7 +57,7 @@ impl NotYet {
             NotYet::States => "rendering on the master",
             NotYet::Targeting => "this way to find minions",
             NotYet::Permissions => "access control beyond the user keys",
-            NotYet::Automation => "reactor, engines and schedule",
+            NotYet::Automation => "thorium and schedule",
             NotYet::Returners => "returners",
             NotYet::Ssh => "salt-ssh",
             NotYet::Runners => "runners on the master",
@@ -91,6 +91,8 @@ pub(super) const HONOURED: &[&str] = &[
     "unique_jid",
     // The reactor.
     "reactor", "reactor_worker_hwm", "reactor_worker_threads",
+    // What happens by itself.
+    "engines",
     // Masters above and below; what only stock's salt-syndic reads is for the one beside this master.
     "master_id", "order_masters", "syndic_event_forward_timeout", "syndic_failover",
     "syndic_jid_forward_cache_hwm", "syndic_log_file", "syndic_master", "syndic_mode",
@@ -377,7 +379,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "eauth_tokens.cache_driver", "eauth_tokens.cluster_id",
     ]),
     (NotYet::Automation, &[
-        "engines", "ext_processes", "run_schedule_jobs_in_background", "schedule",
+        "ext_processes", "run_schedule_jobs_in_background", "schedule",
         "thorium_interval", "thorium_recompile", "thorium_roots", "thorium_top", "thoriumenv",
     ]),
     (NotYet::Returners, &[

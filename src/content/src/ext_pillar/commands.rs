@@ -111,7 +111,10 @@ fn read(parsed: Result<Value, String>, command: &str) -> Value {
 }
 
 /// The words of a command, by the rules of Python's `shlex.split`.
-pub(crate) fn words(text: &str) -> Result<Vec<String>, ()> {
+///
+/// # Errors
+/// A quote is not closed, or a backslash ends the text.
+pub fn words(text: &str) -> Result<Vec<String>, ()> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut letters = text.chars();

@@ -18,7 +18,7 @@ mod python;
 mod stack;
 mod web;
 
-pub(crate) use commands::words;
+pub use commands::words;
 
 use std::cell::RefCell;
 use std::path::PathBuf;

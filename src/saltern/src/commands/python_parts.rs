@@ -12,7 +12,8 @@ use saltern_config::yaml::Node;
 use saltern_config::{Finding, MasterConfig, PythonBridge};
 
 /// The kinds of modules in `extension_modules` that a master runs.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
+    "engines",
     "modules",
     "pillar",
     "renderers",

@@ -1,0 +1,272 @@
+//! One engine of `engines:`: runs it for as long as the master runs, starts it again when it ends,
+//! and gives it up when that happens too often.
+//!
+//! An engine is the site's own and may fail as it likes, so its failures, panics included, are
+//! charged to a budget of its own and never to that of the tree: who is given up harms nobody else.
+//! Stock starts an engine that has ended again within ten seconds, for ever.
+//!
+//! What the engines do is in the files below: `script`, `listen` (stock's `test`), `webhook`, and
+//! `python` for all others. All fire through the bus and wait for it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{
+    Actor, ActorFutureExt, AsyncContext, Context, Recipient, ResponseActFuture, WrapFuture,
+};
+use futures_util::FutureExt;
+use saltern_base::metrics::{IntCounterVec, IntGaugeVec, Registry, counter_vec, gauge_vec};
+use saltern_bridge::BridgeError;
+use saltern_config::{EngineConfig, EngineKind};
+use saltern_model::Event;
+use saltern_requests::{Services, chain, engines};
+use saltern_supervise::{Budget, Child, Record};
+use saltern_wire::http::HttpMeters;
+use saltern_wire::port::TlsError;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::bus::Bus;
+use crate::messages::Fire;
+
+mod group;
+mod lines;
+mod listen;
+mod pace;
+mod python;
+mod script;
+mod webhook;
+
+/// The longest pause before an engine is started again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What an engine is built from.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    pub(crate) engine: Arc<EngineConfig>,
+    pub(crate) services: Arc<Services>,
+    pub(crate) bus: Recipient<Fire>,
+    /// For the engine that listens.
+    pub(crate) heard: Arc<Bus>,
+    pub(crate) metrics: EngineMetrics,
+    /// Those of all webhooks.
+    pub(crate) http: HttpMeters,
+    /// Cancelled when the master stops.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Seed {
+    /// Puts an event on the bus, and waits until it is there.
+    async fn fire(&self, event: Event) {
+        self.metrics.of(&self.metrics.events, &self.engine.name);
+        if self.bus.send(Fire(vec![event])).await.is_err() {
+            tracing::warn!(engine = self.engine.name, "an event of an engine was lost");
+        }
+    }
+}
+
+/// What is measured of engines, by the names that the configuration gives them.
+#[derive(Clone)]
+pub(crate) struct EngineMetrics {
+    running: IntGaugeVec,
+    failures: IntCounterVec,
+    given_up: IntCounterVec,
+    events: IntCounterVec,
+}
+
+impl EngineMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let counted = |name, help| counter_vec(registry, name, help, &["engine"]);
+        Self {
+            running: gauge_vec(
+                registry,
+                "saltern_engines_running",
+                "Engines that run, by name.",
+                &["engine"],
+            ),
+            failures: counted(
+                "saltern_engine_failures_total",
+                "Times that an engine has ended by itself.",
+            ),
+            given_up: counted(
+                "saltern_engines_given_up_total",
+                "Engines that are not started again.",
+            ),
+            events: counted("saltern_engine_events_total", "Events fired by engines."),
+        }
+    }
+
+    fn of(&self, counter: &IntCounterVec, engine: &str) {
+        counter.with_label_values(&[engine]).inc();
+    }
+}
+
+/// Why an engine has ended.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    /// The command is no command line.
+    #[error("the command cannot be split into words")]
+    Words,
+    /// The program does not start, or cannot be watched.
+    #[error("\"{program}\" cannot be run")]
+    Program {
+        /// Which one.
+        program: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Nobody can be served.
+    #[error("cannot listen on \"{address}\"")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The certificate or its key is of no use.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Python says it.
+    #[error(transparent)]
+    Python(#[from] BridgeError),
+    /// Its function came to an end, which no engine's should.
+    #[error("it returned")]
+    Returned,
+    /// A fault of ours.
+    #[error("it panicked")]
+    Panicked,
+}
+
+/// See the module.
+pub(crate) struct Engine {
+    seed: Seed,
+    record: Record,
+    /// Cancelled when the run that is under way is over.
+    run: Option<CancellationToken>,
+}
+
+impl Child for Engine {
+    type Seed = Seed;
+
+    const NAME: &'static str = "engine";
+    const MAILBOX: usize = 4;
+
+    fn build(seed: &Seed) -> Self {
+        let config = &seed.services.config;
+        let budget = Budget::new(
+            config.saltern_engine_restarts,
+            config.saltern_engine_restart_window,
+        );
+        Self {
+            seed: seed.clone(),
+            record: Record::new(budget).with_longest_delay(LONGEST_PAUSE),
+            run: None,
+        }
+    }
+
+    /// The stop of the master is a stop of every engine already; this waits for it.
+    fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        self.seed.stop.cancel();
+        let over = self.run.clone()?;
+        let gone = async move { over.cancelled().await };
+        Some(Box::pin(actix::fut::wrap_future(gone)))
+    }
+}
+
+impl Actor for Engine {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        self.begin(context);
+    }
+}
+
+impl Engine {
+    fn begin(&mut self, context: &mut Context<Self>) {
+        if self.seed.stop.is_cancelled() {
+            return;
+        }
+        let over = CancellationToken::new();
+        self.run = Some(over.clone());
+        let name = &self.seed.engine.name;
+        tracing::info!(engine = name, "an engine starts");
+        let running = Running::new(self.seed.metrics.running.with_label_values(&[name]));
+        let seed = self.seed.clone();
+        let run = AssertUnwindSafe(async move { run(&seed).await }).catch_unwind();
+        let told = run.into_actor(self).map(move |end, engine, context| {
+            drop(running);
+            over.cancel();
+            engine.run = None;
+            engine.ended(end.unwrap_or(Err(Ended::Panicked)), context);
+        });
+        context.spawn(told);
+    }
+
+    fn ended(&mut self, end: Result<(), Ended>, context: &mut Context<Self>) {
+        let engine = self.seed.engine.name.as_str();
+        if self.seed.stop.is_cancelled() {
+            return;
+        }
+        let error = chain(&end.err().unwrap_or(Ended::Returned));
+        let metrics = &self.seed.metrics;
+        metrics.of(&metrics.failures, engine);
+        let now = Instant::now();
+        if !self.record.charge(now) {
+            return self.give_up(&error, context);
+        }
+        let pause = self.record.back_off(now);
+        let pause_ms = pause.as_millis();
+        tracing::warn!(
+            engine,
+            error,
+            pause_ms,
+            "an engine has ended; it is started again"
+        );
+        context.run_later(pause, |engine, context| engine.begin(context));
+    }
+
+    fn give_up(&mut self, error: &str, context: &mut Context<Self>) {
+        let engine = self.seed.engine.name.as_str();
+        tracing::error!(
+            engine,
+            error,
+            "an engine is given up: it has ended too often"
+        );
+        let metrics = &self.seed.metrics;
+        metrics.of(&metrics.given_up, engine);
+        let event = engines::given_up(&self.seed.services, engine, error);
+        let bus = self.seed.bus.clone();
+        let told = async move {
+            // A bus that is gone has nobody who could hear it.
+            let _ = bus.send(Fire(vec![event])).await;
+        };
+        context.spawn(told.into_actor(self));
+    }
+}
+
+/// Counts an engine as running for as long as it lives.
+struct Running(saltern_base::metrics::IntGauge);
+
+impl Running {
+    fn new(gauge: saltern_base::metrics::IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Runs an engine until the master stops, or to its own end.
+async fn run(seed: &Seed) -> Result<(), Ended> {
+    match &seed.engine.kind {
+        EngineKind::Script(script) => script::run(seed, script).await,
+        EngineKind::Test => listen::run(seed).await,
+        EngineKind::Webhook(hook) => webhook::run(seed, hook).await,
+        EngineKind::Python { module, options } => python::run(seed, module, options).await,
+    }
+}

@@ -1,0 +1,155 @@
+//! A program in a process group of its own, which ends as a whole.
+//!
+//! What it starts belongs to the group unless it takes care not to (`setsid`); whatever becomes of
+//! the program, nothing of the group outlives it.
+
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use tokio::net::unix::pipe::Receiver;
+use tokio::task::spawn_blocking;
+
+/// See the module. Dropped, it is killed.
+pub(super) struct Group {
+    child: Child,
+    /// Becomes readable when the program has ended.
+    end: Arc<OwnedFd>,
+    is_over: bool,
+}
+
+impl Group {
+    /// Starts a program that reads nothing, and gives both of its outputs as one.
+    pub(super) fn spawn(program: &str, arguments: &[String]) -> io::Result<(Self, Receiver)> {
+        let (output, input) = io::pipe()?;
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(input.try_clone()?)
+            .stderr(input)
+            .process_group(0)
+            .spawn()?;
+        let mut group = Unwatched(Some(child));
+        let end = Arc::new(pidfd_open(group.pid(), PidfdFlags::empty())?);
+        let output = receiver(output)?;
+        let child = group.0.take().ok_or(io::ErrorKind::NotFound)?;
+        let is_over = false;
+        Ok((
+            Self {
+                child,
+                end,
+                is_over,
+            },
+            output,
+        ))
+    }
+
+    /// Waits for the end of the program, ends what is left of its group, and says how it ended.
+    pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.wait(None).await?;
+        self.bury()
+    }
+
+    /// Asks the group to end, and ends it when it has not within a time.
+    pub(super) async fn end(&mut self, within: Duration) {
+        // Who has gone already has done what is wanted.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
+        let _ = self.wait(Some(within)).await;
+        let _ = self.bury();
+    }
+
+    /// Waits for the end of the program, on a thread that only waits: tokio takes no descriptor of
+    /// a process without `unsafe`.
+    async fn wait(&self, within: Option<Duration>) -> io::Result<()> {
+        let end = self.end.clone();
+        let within = within.and_then(|within| Timespec::try_from(within).ok());
+        let waited = spawn_blocking(move || {
+            loop {
+                match poll(&mut [PollFd::new(&*end, PollFlags::IN)], within.as_ref()) {
+                    Err(rustix::io::Errno::INTR) => {}
+                    waited => return waited.map(drop),
+                }
+            }
+        });
+        Ok(waited.await.map_err(io::Error::other)??)
+    }
+
+    /// The group first: until the program is waited for, nobody else can have its number.
+    fn bury(&mut self) -> io::Result<ExitStatus> {
+        if !self.is_over {
+            self.is_over = true;
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
+        self.child.wait()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = self.bury();
+    }
+}
+
+/// A program that cannot be watched yet.
+struct Unwatched(Option<Child>);
+
+impl Unwatched {
+    fn pid(&self) -> Pid {
+        let child = self.0.as_ref().expect("invariant: taken last of all");
+        Pid::from_child(child)
+    }
+}
+
+impl Drop for Unwatched {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+            let _ = child.wait();
+        }
+    }
+}
+
+fn receiver(pipe: PipeReader) -> io::Result<Receiver> {
+    rustix::io::ioctl_fionbio(pipe.as_fd(), true)?;
+    Receiver::from_owned_fd(pipe.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// A shell whose child holds the output for as long as it lives.
+    fn shell(script: &str) -> (Group, Receiver) {
+        let arguments = ["-c".to_owned(), script.to_owned()];
+        Group::spawn("/bin/sh", &arguments).expect("there is a shell")
+    }
+
+    #[tokio::test]
+    async fn what_a_program_leaves_behind_ends_with_it() {
+        let (mut group, mut output) = shell("sleep 600 & echo here; echo there >&2; exit 3");
+        let status = group.ended().await.expect("it ends");
+        assert_eq!(status.code(), Some(3));
+        let mut printed = String::new();
+        output
+            .read_to_string(&mut printed)
+            .await
+            .expect("it is text");
+        assert_eq!(printed, "here\nthere\n");
+    }
+
+    #[tokio::test]
+    async fn who_does_not_want_to_end_is_ended() {
+        let (mut group, mut output) = shell("trap '' TERM; echo up; sleep 600 & wait; wait");
+        output.read_exact(&mut [0; 3]).await.expect("it is up");
+        group.end(Duration::from_millis(50)).await;
+        let mut rest = Vec::new();
+        output.read_to_end(&mut rest).await.expect("it is over");
+    }
+}

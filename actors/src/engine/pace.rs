@@ -1,0 +1,56 @@
+//! How many lines of a program are taken in a second: what comes faster waits in its pipe, and the
+//! program with it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Lines of one engine in [`WINDOW`].
+const MOST: u32 = 5_000;
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(super) struct Pace {
+    window: Instant,
+    taken: u32,
+}
+
+impl Pace {
+    pub(super) fn new() -> Self {
+        Self {
+            window: Instant::now(),
+            taken: 0,
+        }
+    }
+
+    /// Waits until another line may be taken.
+    pub(super) async fn wait(&mut self) {
+        if self.window.elapsed() >= WINDOW {
+            self.window = Instant::now();
+            self.taken = 0;
+        }
+        if self.taken >= MOST {
+            tokio::time::sleep_until(self.window + WINDOW).await;
+            self.window = Instant::now();
+            self.taken = 0;
+        }
+        self.taken += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn beyond_the_bound_the_next_second_is_waited_for() {
+        let began = Instant::now();
+        let mut pace = Pace::new();
+        for _ in 0..MOST {
+            pace.wait().await;
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        pace.wait().await;
+        assert_eq!(began.elapsed(), WINDOW);
+    }
+}

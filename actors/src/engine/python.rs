@@ -1,0 +1,44 @@
+//! An engine that Python runs, in a process of its own that ends with it.
+
+use std::sync::Arc;
+
+use saltern_bridge::Leash;
+use saltern_config::yaml::Mapping;
+use saltern_requests::engines::python_engine;
+
+use super::{Ended, Seed};
+
+/// Ends the process with whoever waits for it.
+struct Held(Arc<Leash>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+/// Runs until the master stops, or the engine ends.
+pub(super) async fn run(seed: &Seed, module: &str, options: &Mapping) -> Result<(), Ended> {
+    let engine = python_engine(&seed.engine.name, module, options);
+    let leash = Arc::new(Leash::default());
+    let held = Held(leash.clone());
+    let bridge = seed.services.bridge.clone();
+    // A thread that only waits for the process.
+    let mut running = tokio::task::spawn_blocking(move || bridge.run_engine(&engine, &leash));
+    let ended = tokio::select! {
+        ended = &mut running => ended,
+        () = seed.stop.cancelled() => {
+            held.0.ask_to_end();
+            let patience = seed.services.config.saltern_stop_timeout / 2;
+            match tokio::time::timeout(patience, &mut running).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    held.0.kill();
+                    running.await
+                }
+            }
+        }
+    };
+    ended.map_err(|_| Ended::Panicked)??;
+    Err(Ended::Returned)
+}

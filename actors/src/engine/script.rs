@@ -1,0 +1,119 @@
+//! `script`: runs a program again and again and fires what its lines say (`salt/engines/script.py`).
+//!
+//! A line that is no event ends the run, as in stock, where it ends the whole engine for a while. So
+//! does a line that is longer than an event may be.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use saltern_base::seldom::Seldom;
+use saltern_config::ScriptEngine;
+use saltern_requests::engines::{LastData, script_event, words};
+use tokio_util::codec::FramedRead;
+
+use super::group::Group;
+use super::lines::Lines;
+use super::pace::Pace;
+use super::{Ended, Seed};
+
+/// What fails in every run has a line in the log so often.
+const COMPLAINT: Duration = Duration::from_secs(60);
+
+/// What one engine keeps from run to run.
+struct Script<'a> {
+    seed: &'a Seed,
+    options: &'a ScriptEngine,
+    program: String,
+    arguments: Vec<String>,
+    last: Option<LastData>,
+    pace: Pace,
+    failures: Seldom,
+}
+
+/// Runs until the master stops.
+pub(super) async fn run(seed: &Seed, options: &ScriptEngine) -> Result<(), Ended> {
+    let mut words = words(&options.cmd).map_err(|()| Ended::Words)?.into_iter();
+    let mut script = Script {
+        seed,
+        options,
+        program: words.next().ok_or(Ended::Words)?,
+        arguments: words.collect(),
+        last: options.onchange.then(LastData::default),
+        pace: Pace::new(),
+        failures: Seldom::every(COMPLAINT),
+    };
+    while script.run_once().await?.is_continue() {
+        tokio::select! {
+            () = tokio::time::sleep(options.interval) => {}
+            () = seed.stop.cancelled() => break,
+        }
+    }
+    Ok(())
+}
+
+impl Script<'_> {
+    /// One run of the program. `Break`: the master stops.
+    async fn run_once(&mut self) -> Result<ControlFlow<()>, Ended> {
+        let (mut group, output) = self.not_run(Group::spawn(&self.program, &self.arguments))?;
+        let longest = self.seed.services.config.max_event_size;
+        let mut lines = FramedRead::new(output, Lines::new(longest));
+        loop {
+            let line = tokio::select! {
+                line = lines.next() => line,
+                () = self.seed.stop.cancelled() => return Ok(self.stopped(group).await),
+            };
+            let Some(line) = line else { break };
+            let problem = match line {
+                Ok(line) => self.take(&line).await.err(),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(problem) = problem {
+                self.complain(&format!("a line of its output is no event: {problem}"));
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+        let status = tokio::select! {
+            status = group.ended() => status,
+            () = self.seed.stop.cancelled() => return Ok(self.stopped(group).await),
+        };
+        let status = self.not_run(status)?;
+        if !status.success() {
+            self.complain(&format!("it ended with {status}"));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    async fn take(&mut self, line: &bytes::Bytes) -> Result<(), String> {
+        self.pace.wait().await;
+        let services = &self.seed.services;
+        let event = script_event(services, line, self.options.output, self.last.as_mut());
+        if let Some(event) = event.map_err(|error| error.to_string())? {
+            self.seed.fire(event).await;
+        }
+        Ok(())
+    }
+
+    /// Ends what runs within half the time that the master has to stop.
+    async fn stopped(&self, mut group: Group) -> ControlFlow<()> {
+        group
+            .end(self.seed.services.config.saltern_stop_timeout / 2)
+            .await;
+        ControlFlow::Break(())
+    }
+
+    fn complain(&self, problem: &str) {
+        if let Some(times) = self.failures.happened() {
+            let engine = self.seed.engine.name.as_str();
+            tracing::warn!(engine, problem, times, "a run of a script failed");
+        }
+    }
+
+    fn not_run<T>(&self, result: io::Result<T>) -> Result<T, Ended> {
+        result.map_err(|source| Ended::Program {
+            program: self.program.clone(),
+            source,
+        })
+    }
+}

@@ -1,0 +1,350 @@
+//! `engines`: what runs beside the master for as long as it does, entry by entry.
+//!
+//! An entry is a name, or a name with options; `engine_module` among these names the module when
+//! the entry's own name is another (`start_engines` in `salt/engines/__init__.py`). Stock starts
+//! whatever loads and says nothing of the rest. Here an entry that cannot work is left out with a
+//! warning, so that one mistake does not keep the master from starting.
+
+use std::time::Duration;
+
+use crate::finding::Severity;
+use crate::reader::{Reader, shown};
+use crate::served;
+use crate::yaml::{Mapping, Node, NodeValue};
+
+/// The name of the option.
+const OPTION: &str = "engines";
+
+/// The engines that are built in. The reactor is none here: it runs without being asked for.
+const BUILT_IN: [&str; 4] = ["reactor", "script", "test", "webhook"];
+
+/// The port of a webhook unless it is said (`salt/engines/webhook.py`).
+const HOOK_PORT: u16 = 5000;
+
+/// One engine. No `Debug`: options of engines hold passwords.
+#[derive(Clone)]
+pub struct EngineConfig {
+    /// What the entry is called.
+    pub name: String,
+    /// What runs.
+    pub kind: EngineKind,
+}
+
+/// What an engine is.
+#[derive(Clone)]
+pub enum EngineKind {
+    /// Fires what a program prints.
+    Script(ScriptEngine),
+    /// Writes every event into the log, for debugging.
+    Test,
+    /// Fires what comes by HTTP.
+    Webhook(WebhookEngine),
+    /// A module that Python runs.
+    Python {
+        /// Its name.
+        module: String,
+        /// Its options.
+        options: Mapping,
+    },
+}
+
+/// The options of `script`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptEngine {
+    /// The command as it was written; it is split by the rules of Python's `shlex`.
+    pub cmd: String,
+    /// What its lines are written in.
+    pub output: ScriptOutput,
+    /// The pause between two runs.
+    pub interval: Duration,
+    /// Whether data that was fired under its tag the last time is passed over.
+    pub onchange: bool,
+}
+
+/// The forms of lines that are read without Python.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptOutput {
+    /// `json`.
+    Json,
+    /// `yaml`.
+    Yaml,
+    /// `msgpack`.
+    Msgpack,
+}
+
+/// The options of `webhook`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookEngine {
+    /// The address to listen on; `None` for all of the machine.
+    pub address: Option<String>,
+    /// The port.
+    pub port: u16,
+    /// The certificate and its key, in PEM files, for TLS.
+    pub tls: Option<(String, String)>,
+}
+
+/// Takes the engines out of the settings.
+pub(crate) fn read(reader: &mut Reader<'_>) -> Vec<EngineConfig> {
+    let Some(node) = reader.applies(OPTION).filter(|node| node.is_truthy()) else {
+        return Vec::new();
+    };
+    let entries: Vec<Result<(String, Option<&Node>), String>> = match &node.value {
+        NodeValue::Seq(items) => items.iter().map(entry_of).collect(),
+        NodeValue::Map(map) => map
+            .iter()
+            .map(|(name, entry)| Ok((name.to_string(), Some(&entry.value))))
+            .collect(),
+        _ => {
+            let message = format!("{} is no list of engines", shown(OPTION, node));
+            reader.find(Severity::Warning, OPTION, message);
+            return Vec::new();
+        }
+    };
+    let mut engines = Vec::new();
+    for entry in entries {
+        let read = entry.and_then(|(name, options)| engine(name, options));
+        match read {
+            Ok(Some(engine)) => {
+                if let EngineKind::Python { module, .. } = &engine.kind {
+                    let without = "it is not started";
+                    served::needs_python(reader, OPTION, module, &BUILT_IN, without);
+                }
+                engines.push(engine);
+            }
+            Ok(None) => {}
+            Err(problem) => {
+                let message = format!("{problem}; it is not started");
+                reader.find(Severity::Warning, OPTION, message);
+            }
+        }
+    }
+    engines
+}
+
+/// An entry of the list: a name, or a mapping of which the first name counts.
+fn entry_of(node: &Node) -> Result<(String, Option<&Node>), String> {
+    if let Some(map) = node.as_map() {
+        let first = map.iter().next().ok_or("an engine without a name")?;
+        return Ok((first.0.to_string(), Some(&first.1.value)));
+    }
+    let name = node.as_str().ok_or("an entry is no name of an engine")?;
+    Ok((name.to_owned(), None))
+}
+
+/// `None` for the reactor, which runs anyway.
+fn engine(name: String, options: Option<&Node>) -> Result<Option<EngineConfig>, String> {
+    if name.is_empty() || name.contains(['\0', '\n']) {
+        return Err("an engine has a name that is none".to_owned());
+    }
+    let mut options = match options.filter(|node| !node.is_null()) {
+        None => Mapping::default(),
+        Some(node) => node
+            .as_map()
+            .cloned()
+            .ok_or_else(|| format!("the options of \"{name}\" are no mapping"))?,
+    };
+    let module = match options.remove("engine_module") {
+        None => name.clone(),
+        Some(entry) => entry
+            .value
+            .as_str()
+            .ok_or_else(|| format!("the engine_module of \"{name}\" is no name"))?
+            .to_owned(),
+    };
+    let problem = |problem: String| format!("\"{name}\": {problem}");
+    let kind = match module.as_str() {
+        "reactor" => return Ok(None),
+        "script" => script(options).map_err(problem)?,
+        "test" => {
+            only(&options, &[]).map_err(problem)?;
+            EngineKind::Test
+        }
+        "webhook" => EngineKind::Webhook(webhook(&options).map_err(problem)?),
+        _ => EngineKind::Python { module, options },
+    };
+    Ok(Some(EngineConfig { name, kind }))
+}
+
+/// One whose lines only Python can read is Python's altogether.
+fn script(options: Mapping) -> Result<EngineKind, String> {
+    only(&options, &["cmd", "output", "interval", "onchange"])?;
+    let output = match options.get("output").map(|node| (node.as_str(), node)) {
+        None | Some((Some("json"), _)) => ScriptOutput::Json,
+        Some((Some("yaml"), _)) => ScriptOutput::Yaml,
+        Some((Some("msgpack"), _)) => ScriptOutput::Msgpack,
+        Some((Some(_), _)) => {
+            let module = "script".to_owned();
+            return Ok(EngineKind::Python { module, options });
+        }
+        Some((None, node)) => return Err(wrong("output", node, "the name of a serializer")),
+    };
+    let cmd = options.get("cmd").ok_or("the option \"cmd\" is missing")?;
+    let interval = match options.get("interval") {
+        None => Duration::from_secs(1),
+        Some(node) => node
+            .as_f64()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .ok_or_else(|| wrong("interval", node, "a number of seconds, zero or more"))?,
+    };
+    Ok(EngineKind::Script(ScriptEngine {
+        cmd: cmd
+            .as_str()
+            .ok_or_else(|| wrong("cmd", cmd, "a command"))?
+            .to_owned(),
+        output,
+        interval,
+        onchange: options.get("onchange").is_some_and(Node::is_truthy),
+    }))
+}
+
+fn webhook(options: &Mapping) -> Result<WebhookEngine, String> {
+    only(options, &["address", "port", "ssl_crt", "ssl_key"])?;
+    let text = |name: &str| match options.get(name).filter(|node| node.is_truthy()) {
+        None => Ok(None),
+        Some(node) => match node.as_str() {
+            Some(text) => Ok(Some(text.to_owned())),
+            None => Err(wrong(name, node, "text")),
+        },
+    };
+    let port = match options.get("port") {
+        None => HOOK_PORT,
+        Some(node) => node
+            .as_i64()
+            .or_else(|| node.as_str()?.trim().parse().ok())
+            .and_then(|port| u16::try_from(port).ok())
+            .ok_or_else(|| wrong("port", node, "a port"))?,
+    };
+    Ok(WebhookEngine {
+        address: text("address")?,
+        port,
+        // Stock speaks TLS only when it has both.
+        tls: text("ssl_crt")?.zip(text("ssl_key")?),
+    })
+}
+
+/// Refuses options that there are not, as Python would.
+fn only(options: &Mapping, known: &[&str]) -> Result<(), String> {
+    let others = options.iter().map(|(key, _)| key.to_string());
+    match others
+        .into_iter()
+        .find(|name| !known.contains(&name.as_str()))
+    {
+        Some(name) => Err(format!("there is no option \"{name}\"")),
+        None => Ok(()),
+    }
+}
+
+fn wrong(name: &str, node: &Node, wanted: &str) -> String {
+    format!("{name} is {}, not {wanted}", shown(name, node))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::master::defaults;
+    use crate::yaml::{Limits, parse};
+    use saltern_model::Compat;
+
+    /// The engines of a configuration in few words, and what is said of it.
+    fn read_from(text: &str) -> (Vec<String>, Vec<String>) {
+        let node = parse(text, "master", &Limits::DEFAULT).expect("it is YAML");
+        let settings = node.as_map().expect("a mapping").clone();
+        let defaults = defaults(Compat::V3008);
+        let mut reader = Reader {
+            settings: &settings,
+            defaults: &defaults,
+            findings: Vec::new(),
+        };
+        let engines = read(&mut reader);
+        let said = reader
+            .findings
+            .iter()
+            .map(|finding| finding.message.clone());
+        (engines.iter().map(shown_engine).collect(), said.collect())
+    }
+
+    fn shown_engine(engine: &EngineConfig) -> String {
+        let name = &engine.name;
+        match &engine.kind {
+            EngineKind::Script(script) => format!("{name}: {script:?}"),
+            EngineKind::Test => format!("{name}: test"),
+            EngineKind::Webhook(hook) => format!("{name}: {hook:?}"),
+            EngineKind::Python { module, options } => format!("{name}: {module} {options:?}"),
+        }
+    }
+
+    #[test]
+    fn lists_mappings_and_modules_under_other_names() {
+        let script = "ScriptEngine { cmd: \"/bin/x -a\", output: Json, interval: 1s, \
+                      onchange: false }";
+        let table = [
+            ("engines: [test]", vec!["test: test".to_owned()]),
+            ("engines: {test: }", vec!["test: test".to_owned()]),
+            (
+                "engines: [{test: {}}, {reactor: {}}, reactor]",
+                vec!["test: test".to_owned()],
+            ),
+            ("engines: []", vec![]),
+            (
+                "engines: [{mine: {engine_module: script, cmd: /bin/x -a}}]",
+                vec![format!("mine: {script}")],
+            ),
+            (
+                "engines: {script: {cmd: x, output: msgpack, interval: 0.5, onchange: yes}}",
+                vec![
+                    "script: ScriptEngine { cmd: \"x\", output: Msgpack, interval: 500ms, \
+                     onchange: true }"
+                        .to_owned(),
+                ],
+            ),
+            (
+                "engines: [webhook: {port: '8000', ssl_crt: /c}]",
+                vec!["webhook: WebhookEngine { address: None, port: 8000, tls: None }".to_owned()],
+            ),
+        ];
+        for (text, expected) in table {
+            assert_eq!(read_from(text), (expected, vec![]), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_python_has_to_run_is_said() {
+        let (engines, said) = read_from("engines: [slack: {token: a}, script: {output: toml}]");
+        assert_eq!(engines.len(), 2);
+        assert!(
+            engines.iter().all(|engine| engine.contains(": s")),
+            "{engines:?}"
+        );
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(
+            said.iter().all(|line| line.contains("needs Python")),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_work_is_left_out_by_name() {
+        let table = [
+            ("engines: 3", "is no list"),
+            ("engines: [3]", "no name of an engine"),
+            ("engines: [{}]", "without a name"),
+            ("engines: [test: [a]]", "the options of \"test\""),
+            ("engines: [test: {a: 1}]", "no option \"a\""),
+            ("engines: [script]", "\"cmd\" is missing"),
+            (
+                "engines: [script: {cmd: a, interval: -1}]",
+                "interval is -1",
+            ),
+            ("engines: [script: {cmd: a, output: 1}]", "output is 1"),
+            ("engines: [webhook: {port: 70000}]", "port is 70000"),
+            ("engines: [webhook: {address: 1}]", "address is 1"),
+            ("engines: [x: {engine_module: 1}]", "engine_module of \"x\""),
+        ];
+        for (text, expected) in table {
+            let (engines, said) = read_from(text);
+            assert!(engines.is_empty(), "{text}");
+            assert_eq!(said.len(), 1, "{text}: {said:?}");
+            assert!(said[0].contains(expected), "{text}: {said:?}");
+        }
+    }
+}

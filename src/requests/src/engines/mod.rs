@@ -1,0 +1,34 @@
+//! What engines have to say on the bus: pure steps from what they see to an event.
+//!
+//! Nothing here runs a program or listens: the actors do (`actors/src/engine.rs`).
+
+mod script;
+mod webhook;
+
+use saltern_bridge::EngineCall;
+use saltern_config::yaml::{Mapping, Mark, Node, NodeValue};
+use saltern_content::render::data::from_yaml;
+use saltern_model::{Event, Tag};
+
+use crate::Services;
+use crate::event_data::{event, fields};
+
+pub use saltern_content::words;
+pub use script::{LastData, LineError, script_event};
+pub use webhook::{HookError, hook_event};
+
+/// An engine is not started again: it has ended too often.
+pub fn given_up(services: &Services, name: &str, reason: &str) -> Event {
+    let data = fields([("engine", name.into()), ("reason", reason.into())]);
+    event(services, Tag::engine("given_up"), data)
+}
+
+/// What Python is asked to run.
+pub fn python_engine(name: &str, module: &str, options: &Mapping) -> EngineCall {
+    let options = Node::new(NodeValue::Map(options.clone()), Mark::nowhere("engines"));
+    EngineCall {
+        name: name.to_owned(),
+        module: module.to_owned(),
+        options: from_yaml(options),
+    }
+}

@@ -1,0 +1,109 @@
+//! An HTTP request as an event (`WebHook` in `salt/engines/webhook.py`).
+
+use bytes::Bytes;
+use saltern_model::{Event, Tag, TagError};
+use saltern_wire::msgpack::Value;
+
+use crate::Services;
+use crate::event_data::{event, fields};
+
+/// Why a request is no event.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// Its path holds something else than text.
+    #[error("the path is no text")]
+    Path,
+    /// Its path cannot be the end of a tag.
+    #[error(transparent)]
+    Tag(#[from] TagError),
+}
+
+/// The event of a request to `path`, which begins with a slash.
+///
+/// # Errors
+/// [`HookError`].
+pub fn hook_event<'a>(
+    services: &Services,
+    path: &str,
+    headers: impl Iterator<Item = (&'a str, &'a [u8])>,
+    body: &Bytes,
+) -> Result<Event, HookError> {
+    let tag = Tag::parse(&format!("salt/engines/hook/{}", decoded(path)?))?;
+    let data = fields([
+        ("headers", named(headers)),
+        ("body", Value::Bin(body.clone())),
+    ]);
+    Ok(event(services, tag, data))
+}
+
+/// The path without its slash and with its percent signs resolved.
+fn decoded(path: &str) -> Result<String, HookError> {
+    let mut rest = path.strip_prefix('/').unwrap_or(path).as_bytes();
+    let mut decoded = Vec::with_capacity(rest.len());
+    while let Some((first, others)) = rest.split_first() {
+        // What is no number stays as it is, as in Python.
+        let digits = others.get(..2).filter(|_| *first == b'%');
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let byte = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        decoded.push(byte.unwrap_or(*first));
+        rest = match byte {
+            Some(_) => others.get(2..).unwrap_or_default(),
+            None => others,
+        };
+    }
+    String::from_utf8(decoded).map_err(|_| HookError::Path)
+}
+
+/// Headers as tornado gives them: words of names begin with a capital, and one that comes twice has
+/// both values in one text.
+fn named<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Value {
+    let mut named: Vec<(String, String)> = Vec::new();
+    for (name, value) in headers {
+        let words = name.split('-').map(capital);
+        let name = words.collect::<Vec<_>>().join("-");
+        // One byte is one letter there.
+        let value: String = value.iter().map(|byte| char::from(*byte)).collect();
+        match named.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = format!("{known},{value}"),
+            None => named.push((name, value)),
+        }
+    }
+    Value::map(named)
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_tags() {
+        let table = [
+            ("/", Some("")),
+            ("/a/b", Some("a/b")),
+            ("/a%20b%2Fc", Some("a b/c")),
+            ("/100%", Some("100%")),
+            ("/%zz%4", Some("%zz%4")),
+            ("/%C3%A4", Some("ä")),
+            ("/%ff", None),
+        ];
+        for (path, expected) in table {
+            assert_eq!(decoded(path).ok().as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn headers_are_those_of_tornado() {
+        let headers: [(&str, &[u8]); 3] =
+            [("content-type", b"a/b"), ("x-a", b"1"), ("x-a", b"\xe4")];
+        let expected = Value::map([("Content-Type", "a/b"), ("X-A", "1,ä")]);
+        assert_eq!(named(headers.into_iter()), expected);
+    }
+}
