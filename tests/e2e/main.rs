@@ -10,6 +10,7 @@ mod bridge;
 mod demo;
 mod differential;
 mod durability;
+mod engines;
 mod faults;
 mod files;
 mod jobs;
