@@ -273,9 +273,8 @@ impl Handler<Look> for Runner {
         self.outbox.push(context, &self.seed.take_return, message);
         let told = stored.into_actor(self).map(move |_, runner, context| {
             let bus = runner.seed.bus.clone();
-            runner
-                .outbox
-                .push(context, &bus, Fire(ran.end.into_iter().collect()));
+            let end = Fire(ran.end.into_iter().collect());
+            runner.outbox.push(context, &bus, end);
             under_way.told();
         });
         context.spawn(told);

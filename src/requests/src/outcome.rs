@@ -255,7 +255,8 @@ impl Run {
 pub struct Ran {
     /// What is kept of it.
     pub store: Option<StoreReturn>,
-    /// What is fired after that, or after it could not be kept.
+    /// What is fired after that, or after it could not be kept; nothing of a run of which nobody is
+    /// to be told.
     pub end: Option<Event>,
 }
 

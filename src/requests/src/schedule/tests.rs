@@ -1,0 +1,417 @@
+//! The clockwork under a clock that is stepped: a year of it, and clocks that jump.
+
+use jiff::civil::DateTime;
+use saltern_config::load_master;
+
+use super::*;
+
+/// Central Europe's clocks, without a database of zones.
+const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
+
+struct Clockwork {
+    schedule: Schedule,
+    now: Timestamp,
+    skipped: Vec<&'static str>,
+    drawn: u64,
+}
+
+fn read(jobs: &str, zone: &TimeZone) -> (Schedule, Vec<Finding>) {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("master");
+    let jobs = jobs.replace('\n', "\n  ");
+    let root = place.path().display();
+    std::fs::write(&file, format!("root_dir: {root}\nschedule:\n  {jobs}\n")).unwrap();
+    Schedule::read(&load_master(&file).unwrap().config, zone.clone())
+}
+
+impl Clockwork {
+    /// At a local time of a zone. None of the jobs may be wrong.
+    fn new(jobs: &str, zone: &str, start: &str) -> Self {
+        let zone = TimeZone::posix(zone).unwrap();
+        let (schedule, findings) = read(jobs, &zone);
+        assert_eq!(findings, []);
+        let start: DateTime = start.parse().unwrap();
+        Self {
+            schedule,
+            now: zone.to_timestamp(start).unwrap(),
+            skipped: Vec::new(),
+            drawn: 0,
+        }
+    }
+
+    /// One job by a line of its options.
+    fn of(timing: &str, zone: &str, start: &str) -> Self {
+        let jobs = format!("job: {{function: test.arg, run_on_start: False, {timing}}}");
+        Self::new(&jobs, zone, start)
+    }
+
+    fn look(&mut self) -> Vec<Due> {
+        let skipped = &mut self.skipped;
+        let drawn = &mut self.drawn;
+        let mut draw = |from: u64, to: u64| {
+            // Runs through everything that may be drawn.
+            *drawn += 1;
+            from + *drawn % (to - from + 1)
+        };
+        let mut skip = |_: &Job, why: Skip| skipped.push(why.word());
+        self.schedule.due(self.now, &mut draw, &mut skip)
+    }
+
+    /// Goes from turn to turn for a time, and gives the moments at which something ran.
+    fn run_for(&mut self, time: SignedDuration) -> Vec<Timestamp> {
+        let end = self.now + time;
+        let mut ran = Vec::new();
+        loop {
+            ran.extend(self.look().iter().map(|_| self.now));
+            match self.schedule.next(self.now) {
+                Some(next) if next <= end => {
+                    assert!(next > self.now, "nothing is due that was not run: {next}");
+                    self.now = next;
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
+        assert!(self.look().is_empty());
+        ran
+    }
+
+    fn local(&self, at: Timestamp) -> String {
+        self.schedule.zone.to_datetime(at).to_string()
+    }
+
+    fn run_for_hours(&mut self, hours: i64) -> Vec<String> {
+        let ran = self.run_for(SignedDuration::from_hours(hours));
+        ran.into_iter().map(|at| self.local(at)).collect()
+    }
+}
+
+fn hours(hours: i64) -> SignedDuration {
+    SignedDuration::from_hours(hours)
+}
+
+#[test]
+fn a_year_of_daily_jobs_has_a_run_for_every_day() {
+    for (timing, days) in [
+        ("cron: '30 2 * * *'", 366),
+        ("when: '2:30am'", 366),
+        ("when: ['Saturday 2:30am', 'Sunday 2:30am']", 106),
+        ("cron: '0 12 29 2 *'", 1),
+        ("when: 'Feb 29 12:00'", 1),
+        ("cron: '59 23 31 12 *'", 1),
+    ] {
+        // 2028 is a leap year, and begins on a Saturday.
+        let mut clockwork = Clockwork::of(timing, BERLIN, "2028-01-01T00:00:00");
+        let ran = clockwork.run_for(hours(366 * 24));
+        assert_eq!(ran.len(), days, "{timing}");
+        let mut dates: Vec<String> = ran
+            .iter()
+            .map(|at| clockwork.local(*at)[..10].to_owned())
+            .collect();
+        dates.dedup();
+        assert_eq!(dates.len(), days, "{timing}: twice on a day");
+    }
+}
+
+#[test]
+fn a_year_of_intervals_and_short_slots_leaves_nothing_out() {
+    let year = 366 * 24;
+    for (timing, expected, longest) in [
+        ("hours: 1", year, 3600),
+        ("minutes: 90", year * 2 / 3, 5400),
+        ("days: 1, hours: 6", year / 30, 30 * 3600),
+        ("weeks: 1", 52, 7 * 24 * 3600),
+        ("cron: '0 * * * *'", year, 3600),
+        ("cron: '*/20 * * * *'", 3 * year, 1200),
+    ] {
+        let mut clockwork = Clockwork::of(timing, BERLIN, "2028-01-01T00:00:00");
+        let mut ran = vec![clockwork.now];
+        ran.extend(clockwork.run_for(hours(year)));
+        assert_eq!(ran.len() as i64 - 1, expected, "{timing}");
+        for two in ran.windows(2) {
+            let silence = two[1].duration_since(two[0]).as_secs();
+            assert!(
+                silence > 0 && silence <= longest,
+                "{timing}: {silence} s before {}",
+                two[1]
+            );
+        }
+    }
+}
+
+#[test]
+fn a_time_that_the_clocks_skip_comes_when_they_change() {
+    let mut clockwork = Clockwork::of("cron: '30 2 * * *'", BERLIN, "2028-03-25T12:00:00");
+    let expected = ["2028-03-26T03:00:00", "2028-03-27T02:30:00"];
+    assert_eq!(clockwork.run_for_hours(47), expected);
+    let mut clockwork = Clockwork::of("cron: '*/30 * * * *'", BERLIN, "2028-03-26T01:15:00");
+    let expected = [
+        "2028-03-26T01:30:00",
+        "2028-03-26T03:00:00",
+        "2028-03-26T03:30:00",
+    ];
+    assert_eq!(clockwork.run_for_hours(1), expected[..2]);
+}
+
+#[test]
+fn a_time_that_the_clocks_show_twice_is_two_only_to_jobs_of_every_hour() {
+    let mut clockwork = Clockwork::of("cron: '30 2 * * *'", BERLIN, "2028-10-29T00:00:00");
+    let day = clockwork.run_for(hours(24));
+    assert_eq!(day.len(), 1);
+    assert_eq!(clockwork.skipped, ["repeated"]);
+    assert_eq!(day[0].to_string(), "2028-10-29T00:30:00Z");
+    let mut clockwork = Clockwork::of("cron: '30 * * * *'", BERLIN, "2028-10-29T00:00:00");
+    let expected =
+        ["00:30", "01:30", "02:30", "02:30", "03:30"].map(|time| format!("2028-10-29T{time}:00"));
+    assert_eq!(clockwork.run_for_hours(5), expected);
+}
+
+#[test]
+fn a_clock_set_back_an_hour_neither_repeats_nor_silences() {
+    let table = [
+        ("cron: '0 12 * * *'", 0),
+        ("when: '12:00'", 0),
+        ("when: '2028-06-01 12:00'", 0),
+        ("once: '2028-06-01T12:00:00'", 0),
+        ("cron: '*/10 * * * *'", 6),
+        ("minutes: 10", 6),
+        ("hours: 1", 1),
+    ];
+    for (timing, expected) in table {
+        let mut clockwork = Clockwork::of(timing, BERLIN, "2028-06-01T11:00:00");
+        let ran = clockwork.run_for(hours(1));
+        assert!(!ran.is_empty(), "{timing}");
+        clockwork.now -= hours(1);
+        assert_eq!(clockwork.run_for(hours(1)).len(), expected, "{timing}");
+    }
+}
+
+#[test]
+fn a_clock_set_back_far_leaves_an_interval_as_it_was() {
+    let mut clockwork = Clockwork::of("hours: 1", BERLIN, "2028-06-01T11:00:00");
+    clockwork.run_for(SignedDuration::from_mins(50));
+    clockwork.now -= hours(1000);
+    assert!(clockwork.run_for(SignedDuration::from_mins(9)).is_empty());
+    assert_eq!(clockwork.run_for(SignedDuration::from_mins(2)).len(), 1);
+}
+
+#[test]
+fn a_day_of_sleep_is_followed_by_one_run_at_most() {
+    let table = [
+        ("seconds: 1", 1),
+        ("hours: 5", 1),
+        ("cron: '* * * * *'", 1),
+        ("cron: '0 12 * * *'", 1),
+        ("when: '12:00'", 0),
+        ("when: ['12:00', '13:00', '14:00']", 0),
+        ("once: '2028-06-01T12:00:00'", 0),
+    ];
+    for (timing, expected) in table {
+        let mut clockwork = Clockwork::of(timing, BERLIN, "2028-06-01T11:59:59.5");
+        clockwork.look();
+        clockwork.now += hours(24) + SignedDuration::from_mins(7);
+        let late = clockwork.look();
+        assert_eq!(late.len(), expected, "{timing}");
+        assert!(late.iter().all(|due| due.late > Duration::ZERO), "{timing}");
+        drop(late);
+        assert!(clockwork.look().is_empty(), "{timing}: a burst");
+        let is_once = timing.starts_with("once");
+        assert_eq!(
+            clockwork.run_for(hours(24)).is_empty(),
+            is_once,
+            "{timing}: silence"
+        );
+    }
+}
+
+#[test]
+fn a_splay_stays_within_its_bounds_and_every_slot_has_one_run() {
+    for (splay, from, to) in [
+        ("300", 1, 300),
+        ("{start: 20, end: 40}", 20, 40),
+        ("{start: 0, end: 3599}", 0, 3599),
+    ] {
+        let timing = format!("cron: '0 * * * *', splay: {splay}");
+        let mut clockwork = Clockwork::of(&timing, BERLIN, "2028-01-01T00:30:00");
+        let ran = clockwork.run_for(hours(24 * 300));
+        let mut slots = Vec::new();
+        for at in ran {
+            let after = at.as_second().rem_euclid(3600);
+            assert!((from..=to).contains(&after), "{splay}: {after}");
+            slots.push(at.as_second().div_euclid(3600));
+        }
+        assert!(slots.len() > 24 * 150, "{splay}: {}", slots.len());
+        assert!(
+            slots.is_sorted_by(|a, b| a < b),
+            "{splay}: twice within an hour"
+        );
+    }
+}
+
+#[test]
+fn only_as_many_runs_as_allowed_are_under_way() {
+    let mut clockwork = Clockwork::of("seconds: 1, maxrunning: 2", BERLIN, "2028-01-01T00:00:00");
+    let mut under_way = Vec::new();
+    for _ in 0..6 {
+        under_way.extend(clockwork.look());
+        clockwork.now += SignedDuration::from_secs(1);
+    }
+    assert_eq!((under_way.len(), clockwork.skipped.len()), (2, 3));
+    under_way.pop();
+    assert_eq!(clockwork.look().len(), 1);
+    let mut free = Clockwork::of(
+        "seconds: 1, jid_include: False",
+        BERLIN,
+        "2028-01-01T00:00:00",
+    );
+    let mut under_way = Vec::new();
+    for _ in 0..6 {
+        under_way.extend(free.look());
+        free.now += SignedDuration::from_secs(1);
+    }
+    assert_eq!(under_way.len(), 5);
+}
+
+#[test]
+fn a_job_that_is_the_same_keeps_its_turn() {
+    let zone = TimeZone::posix(BERLIN).unwrap();
+    let same = "same: {function: test.arg, hours: 1}";
+    let mut clockwork = Clockwork::new(same, BERLIN, "2028-01-01T00:00:00");
+    assert_eq!(clockwork.look().len(), 1);
+    clockwork.now += SignedDuration::from_mins(59);
+    assert!(clockwork.look().is_empty());
+    let with_other = format!("{same}\nother: {{function: test.arg, hours: 1}}");
+    clockwork.schedule.become_like(read(&with_other, &zone).0);
+    assert!(
+        clockwork.look().is_empty(),
+        "a new job took this for a start"
+    );
+    clockwork.now += SignedDuration::from_mins(1);
+    let names: Vec<String> = clockwork
+        .look()
+        .iter()
+        .map(|due| due.job.name.clone())
+        .collect();
+    assert_eq!(names, ["same"]);
+    let changed = same.replace("hours: 1", "hours: 2");
+    clockwork.schedule.become_like(read(&changed, &zone).0);
+    assert_eq!(clockwork.run_for_hours(2), ["2028-01-01T03:00:00"]);
+}
+
+#[test]
+fn what_is_wrong_is_named_and_nobody_else_suffers() {
+    let table = [
+        ("5", "is no mapping of options, but an integer"),
+        ("{seconds: 5}", "names no function"),
+        ("{function: test.arg}", "has no time at which it would run"),
+        (
+            "{function: test.arg, seconds: 0}",
+            "has an interval of 0 seconds",
+        ),
+        (
+            "{function: test.arg, seconds: x}",
+            "seconds is text, not a whole number",
+        ),
+        (
+            "{function: test.arg, cron: 'x y'}",
+            "cron \"x y\" is no cron expression",
+        ),
+        (
+            "{function: test.arg, cron: '0 0 30 2 *'}",
+            "means a day that never comes",
+        ),
+        (
+            "{function: test.arg, when: tomorrow}",
+            "when \"tomorrow\" is no date or time",
+        ),
+        (
+            "{function: test.arg, when: 17:00}",
+            "needs quotes around it",
+        ),
+        ("{function: test.arg, when: []}", "when is an empty list"),
+        (
+            "{function: test.arg, once: 5pm}",
+            "once \"5pm\" is no date of the form",
+        ),
+        (
+            "{function: test.arg, when: 5pm, cron: '* * * * *'}",
+            "has both \"when\" and \"cron\"",
+        ),
+        (
+            "{function: test.arg, seconds: 1, until: x}",
+            "until \"x\" is no date or time",
+        ),
+        (
+            "{function: test.arg, seconds: 1, args: x}",
+            "\"args\" is no list",
+        ),
+        (
+            "{function: test.arg, seconds: 1, kwargs: x}",
+            "\"kwargs\" is no mapping",
+        ),
+        (
+            "{function: test.arg, seconds: 1, maxrunning: x}",
+            "maxrunning is text",
+        ),
+        (
+            "{function: test.arg, seconds: 1, splay: -1}",
+            "splay is less than zero",
+        ),
+        (
+            "{function: test.arg, seconds: 1, range: 5}",
+            "range is no mapping",
+        ),
+        (
+            "{function: test.arg, seconds: 1, range: {start: 5pm}}",
+            "range has no \"end\"",
+        ),
+        (
+            "{function: test.arg, seconds: 1, range: {start: 5pm, end: 4pm}}",
+            "ends before it starts",
+        ),
+    ];
+    for (job, expected) in table {
+        let jobs = format!("good: {{function: test.arg, seconds: 1}}\nbad: {job}");
+        let (schedule, findings) = read(&jobs, &TimeZone::UTC);
+        let [finding] = findings.as_slice() else {
+            panic!("{job}: {findings:?}");
+        };
+        let text = finding.to_string();
+        assert!(
+            text.contains(expected) && text.contains("job \"bad\""),
+            "{job}: {text}"
+        );
+        assert_eq!(
+            (schedule.jobs.len(), finding.severity),
+            (1, Severity::Warning),
+            "{job}"
+        );
+        assert_eq!(finding.line, 4, "{job}");
+    }
+}
+
+#[test]
+fn what_is_not_done_as_asked_is_named_and_the_job_runs() {
+    let table = [
+        ("seconds: 1, when: 5pm", "\"when\" has no effect"),
+        (
+            "seconds: 1, returner: mysql",
+            "returner \"mysql\" is not called",
+        ),
+        ("seconds: 1, metadata: x", "\"metadata\" is no mapping"),
+        (
+            "seconds: 1, splay: {start: 5, end: 4}",
+            "splay ends before it starts",
+        ),
+    ];
+    for (options, expected) in table {
+        let job = format!("job: {{function: test.arg, {options}}}");
+        let (schedule, findings) = read(&job, &TimeZone::UTC);
+        assert_eq!((schedule.jobs.len(), findings.len()), (1, 1), "{options}");
+        assert!(
+            findings[0].to_string().contains(expected),
+            "{}",
+            findings[0]
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! When a job's turn comes: after a while, or at slots of local time.
+//!
+//! A slot is a time as a clock on the wall shows it, and knows no zone. Which moment that is, once,
+//! twice or never on the days on which the clocks change, is decided in `local_time.rs`.
+
+use croner::Cron;
+use croner::parser::CronParser;
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
+
+use super::moment::Moment;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Timing {
+    /// `seconds`, `minutes`, … together.
+    Every(SignedDuration),
+    /// `once`.
+    Once(DateTime),
+    /// `when`: the next of these.
+    When(Vec<Moment>),
+    /// `cron`.
+    Cron(Box<CronSlots>),
+}
+
+impl Timing {
+    /// The first slot after a local time, or at it. Nothing when none comes, and for an interval.
+    pub(super) fn slot_after(&self, at: DateTime, inclusive: bool) -> Option<DateTime> {
+        match self {
+            Self::Every(_) => None,
+            Self::Once(once) => Some(*once).filter(|once| *once > at || (inclusive && *once == at)),
+            Self::When(moments) => {
+                let next = |moment: &Moment| moment.next(at, inclusive);
+                moments.iter().filter_map(next).min()
+            }
+            Self::Cron(cron) => cron.cron.find_next_occurrence(&at, inclusive).ok(),
+        }
+    }
+
+    /// The last slot before a local time.
+    pub(super) fn slot_before(&self, at: DateTime) -> Option<DateTime> {
+        match self {
+            Self::Every(_) => None,
+            Self::Once(once) => Some(*once).filter(|once| *once < at),
+            Self::When(moments) => {
+                let before = |moment: &Moment| moment.before(at);
+                moments.iter().filter_map(before).max()
+            }
+            Self::Cron(cron) => cron.cron.find_previous_occurrence(&at, false).ok(),
+        }
+    }
+
+    /// Whether a slot that has gone by is gone for good: stock catches up with a cron job, however
+    /// late, and with no other slot (`_handle_when`, `_handle_once` in `salt/utils/schedule.py`).
+    pub(super) fn can_be_missed(&self) -> bool {
+        matches!(self, Self::Once(_) | Self::When(_))
+    }
+}
+
+/// A cron expression.
+#[derive(Clone, Debug)]
+pub(super) struct CronSlots {
+    text: String,
+    cron: Cron,
+}
+
+impl PartialEq for CronSlots {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl CronSlots {
+    /// Reads an expression of stock's `croniter`: five fields, a sixth for seconds, a seventh for
+    /// years, or a name such as `@daily`.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let mut fields: Vec<&str> = text.split_whitespace().collect();
+        // Seconds stand in front here.
+        if matches!(fields.len(), 6 | 7) {
+            let seconds = fields.remove(5);
+            fields.insert(0, seconds);
+        }
+        let cron = CronParser::new()
+            .parse(&fields.join(" "))
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            text: text.to_owned(),
+            cron,
+        })
+    }
+}

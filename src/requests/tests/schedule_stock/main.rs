@@ -1,0 +1,129 @@
+//! The schedule beside stock's scheduler, both under the same stepped clock.
+//!
+//! Stock is the interpreter named by `SALTERN_STOCK_PYTHON`, else that of the environment which
+//! `make test` installs. Both look at every tick of a case, and must run the same jobs at each.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod cases;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use saltern_config::load_master;
+use saltern_requests::Schedule;
+use serde_json::{Value as Json, json};
+
+use cases::{CASES, Case, DIFFERENT};
+
+fn stock_python() -> PathBuf {
+    let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
+        Some(python) => PathBuf::from(python),
+        None => PathBuf::from(std::env::var_os("HOME").expect("HOME is set"))
+            .join(".cache/saltern/stock/3008.3/bin/python"),
+    };
+    assert!(
+        python.exists(),
+        "stock Salt is needed: {} is missing; set SALTERN_STOCK_PYTHON to the interpreter of an \
+         environment with Salt",
+        python.display()
+    );
+    python
+}
+
+/// Ticks at which a job ran.
+type Ran = Vec<(usize, String)>;
+
+fn stock(cases: &[&Case]) -> Vec<Ran> {
+    let cases: Vec<Json> = cases
+        .iter()
+        .map(|case| {
+            json!({
+                "schedule": case.schedule, "start": case.start,
+                "tick": case.tick, "ticks": case.ticks,
+            })
+        })
+        .collect();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedule_stock/stock.py");
+    let mut child = Command::new(stock_python())
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input
+        .write_all(json!(cases).to_string().as_bytes())
+        .unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "stock's side failed");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The ticks of a case, in UTC as in local time.
+fn ticks(case: &Case) -> impl Iterator<Item = Timestamp> {
+    let start: DateTime = case.start.parse().unwrap();
+    let start = TimeZone::UTC.to_timestamp(start).unwrap();
+    let tick = SignedDuration::from_secs(i64::try_from(case.tick).unwrap());
+    (0..case.ticks).map(move |number| start + tick * i32::try_from(number).unwrap())
+}
+
+fn ours(case: &Case) -> Ran {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("master");
+    let schedule = case.schedule.replace('\n', "\n  ");
+    let root = place.path().display();
+    let text = format!(
+        "root_dir: {root}\nloop_interval: {}\nschedule:\n  {schedule}\n",
+        case.tick
+    );
+    std::fs::write(&file, text).unwrap();
+    let config = load_master(&file).unwrap().config;
+    let (mut schedule, _) = Schedule::read(&config, TimeZone::UTC);
+    let mut ran = Ran::new();
+    for (tick, now) in ticks(case).enumerate() {
+        for due in schedule.due(now, &mut |from, _| from, &mut |_, _| ()) {
+            let name = match due.function.as_str() {
+                "test.arg" => due.job.name.clone(),
+                other => format!("{} by {other}", due.job.name),
+            };
+            ran.push((tick, name));
+        }
+    }
+    ran
+}
+
+#[test]
+fn the_same_jobs_run_at_the_same_ticks() {
+    let cases: Vec<&Case> = CASES.iter().collect();
+    let mut wrong = Vec::new();
+    for (case, stock) in cases.iter().zip(stock(&cases)) {
+        let ours = ours(case);
+        if ours != stock || stock.is_empty() != case.never {
+            wrong.push(format!("{case:?}\n  stock {stock:?}\n  ours  {ours:?}"));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} differ\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn what_is_known_to_differ_does_so() {
+    let cases: Vec<&Case> = DIFFERENT.iter().map(|(case, ..)| case).collect();
+    for ((case, expected, why), stock) in DIFFERENT.iter().zip(stock(&cases)) {
+        let ours = ours(case);
+        let ticks: Vec<usize> = ours.iter().map(|(tick, _)| *tick).collect();
+        assert_eq!(ticks, *expected, "{case:?}");
+        assert_ne!(ours, stock, "stock does the same: {why}");
+    }
+}
