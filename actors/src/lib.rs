@@ -43,6 +43,7 @@ mod renderer;
 mod req_router;
 mod rotation;
 mod runner;
+mod scheduler;
 mod send;
 mod status_port;
 #[cfg(test)]

@@ -19,6 +19,7 @@
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |
 //! | Upkeep | upkeep | permanent | it looks over the disk once more |
 //! | Remotes | remotes | permanent | a fetch is tried again |
+//! | Scheduler | main | permanent | it looks at the clock again; no job starts anew |
 //! | Maintenance | main | permanent | its timers start anew |
 //! | Engine × n | engines | permanent | the engine is started again |
 //!
@@ -46,7 +47,7 @@ use saltern_base::metrics::Registry;
 use saltern_bridge::Bridge;
 use saltern_config::{LocalCacheMirror, MasterConfig};
 use saltern_requests::reactor::LimitError;
-use saltern_requests::{MasterFleet, Services, Stores};
+use saltern_requests::{MasterFleet, Schedule, Services, Stores};
 use saltern_runners::{Knowledge, Runners};
 use saltern_store::jobs::{JobDatabase, JobReader};
 use saltern_store::{BatchFiles, Checkpointer, JobFiles, Mirror, StoreError};
@@ -91,6 +92,7 @@ use crate::renderer::{self, Renderer};
 use crate::req_router::{self, ReqRouter};
 use crate::rotation::Rotation;
 use crate::runner::{self, RunMetrics, RunQueue, Runner};
+use crate::scheduler::{self, ScheduleMetrics, Scheduler};
 use crate::upkeep::{self, Upkeep, UpkeepMetrics};
 use crate::window::Windows;
 
@@ -527,7 +529,8 @@ impl Plan {
             },
             0,
         );
-        self.start_front(requests, &back);
+        let runs = self.start_front(requests, &back);
+        self.start_scheduler(&back, runs);
         let (engine_bus, engine_services) = (back.bus.clone(), back.services.clone());
         let _: Addr<Maintenance> = self.root.start_child(
             ChildSpec::permanent(),
@@ -699,8 +702,9 @@ impl Plan {
         batches
     }
 
-    /// The workers and, last of all, the router, which opens the request port.
-    fn start_front(&self, requests: ReqListener, back: &Back) {
+    /// The workers and, last of all, the router, which opens the request port. Gives the queue of
+    /// those who run functions.
+    fn start_front(&self, requests: ReqListener, back: &Back) -> Arc<RunQueue> {
         let count = self.config.worker_threads;
         let budget = Budget::new(100, Duration::from_secs(60));
         let (renderings, wheels) = self.start_renderers(back, budget);
@@ -720,6 +724,7 @@ impl Plan {
             logins: Logins::new(&self.registry),
         };
         self.start_doorkeepers(&sinks, budget);
+        let runs = sinks.runs.clone();
         let pool = self.root.supervisor("workers", Strategy::OneForOne, budget);
         let seed = mworker::Seed {
             services: back.services.clone(),
@@ -748,6 +753,19 @@ impl Plan {
             stop: self.stop.clone(),
         };
         let _: Addr<ReqRouter> = self.root.start_child(self.on_thread("requests"), seed, 0);
+        runs
+    }
+
+    fn start_scheduler(&self, back: &Back, runs: Arc<RunQueue>) {
+        // What is wrong with it was told with the configuration.
+        let (schedule, _) = Schedule::of_site(&self.config);
+        let seed = scheduler::Seed {
+            services: back.services.clone(),
+            schedule: Arc::new(Mutex::new(schedule)),
+            runs,
+            metrics: ScheduleMetrics::new(&self.registry),
+        };
+        let _: Addr<Scheduler> = self.root.start_child(ChildSpec::permanent(), seed, 0);
     }
 
     /// Those who find answers that take long, with a budget like the workers': they too meet what

@@ -10,6 +10,7 @@ mod batches;
 mod faults;
 mod jobs;
 mod remotes;
+mod schedules;
 mod site;
 mod sockets;
 mod status;

@@ -117,7 +117,7 @@ fn what_is_not_built_is_said() {
     assert_eq!(
         shown,
         [
-            "Warning thorium_interval not honoured yet (thorium and schedule)",
+            "Warning thorium_interval not honoured yet (thorium and ext_processes)",
             "Info cython_enable has no effect: no Python runs here",
         ]
     );

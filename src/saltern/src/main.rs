@@ -50,6 +50,8 @@ enum Command {
     /// Write the manual pages and the shells' completions, for packages.
     #[command(hide = true)]
     Documents(commands::documents::Arguments),
+    /// List the jobs of the option schedule, when each runs next, and what is wrong with it.
+    Schedule(ConfigArgument),
     /// Print the metrics of the running master in Prometheus' text format.
     Metrics(ConfigArgument),
     /// Say what is wrong with the master, running or stopped, and what to do about it.
@@ -100,6 +102,7 @@ fn main() -> Exit {
         Command::Documents(arguments) => {
             commands::documents::run(&arguments, <Arguments as clap::CommandFactory>::command())
         }
+        Command::Schedule(config) => commands::schedule::run(&config),
         Command::Metrics(config) => commands::debug::metrics(&config),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Duty(arguments) => commands::duty::run(&arguments),

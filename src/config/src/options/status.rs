@@ -31,7 +31,7 @@ pub enum NotYet {
     Targeting,
     /// Permissions of users and of external authentication.
     Permissions,
-    /// Reactor, thorium and schedule.
+    /// Thorium and processes of the site.
     Automation,
     /// Returners for events and jobs.
     Returners,
@@ -57,7 +57,7 @@ impl NotYet {
             NotYet::States => "rendering on the master",
             NotYet::Targeting => "this way to find minions",
             NotYet::Permissions => "access control beyond the user keys",
-            NotYet::Automation => "thorium and schedule",
+            NotYet::Automation => "thorium and ext_processes",
             NotYet::Returners => "returners",
             NotYet::Ssh => "salt-ssh",
             NotYet::Runners => "runners on the master",
@@ -89,10 +89,8 @@ pub(super) const HONOURED: &[&str] = &[
     "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
     "keep_jobs_seconds", "max_event_size", "presence_events", "runner_returns", "timeout",
     "unique_jid",
-    // The reactor.
-    "reactor", "reactor_worker_hwm", "reactor_worker_threads",
     // What happens by itself.
-    "engines",
+    "engines", "reactor", "reactor_worker_hwm", "reactor_worker_threads", "schedule",
     // Masters above and below; what only stock's salt-syndic reads is for the one beside this master.
     "master_id", "order_masters", "syndic_event_forward_timeout", "syndic_failover",
     "syndic_jid_forward_cache_hwm", "syndic_log_file", "syndic_master", "syndic_mode",
@@ -309,6 +307,10 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ("rest_cherrypy", SALT_API),
     ("rest_timeout", SALT_API),
     ("rest_tornado", SALT_API),
+    (
+        "run_schedule_jobs_in_background",
+        "scheduled jobs always run beside everything else",
+    ),
     ("search", RETIRED),
     ("sock_pool_size", THREADS),
     ("tcp_master_pub_port", PORTS),
@@ -379,8 +381,8 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "eauth_tokens.cache_driver", "eauth_tokens.cluster_id",
     ]),
     (NotYet::Automation, &[
-        "ext_processes", "run_schedule_jobs_in_background", "schedule",
-        "thorium_interval", "thorium_recompile", "thorium_roots", "thorium_top", "thoriumenv",
+        "ext_processes", "thorium_interval", "thorium_recompile", "thorium_roots", "thorium_top",
+        "thoriumenv",
     ]),
     (NotYet::Returners, &[
         "event_return", "event_return_blacklist", "event_return_queue",

@@ -3,6 +3,7 @@
 
 use saltern_base::exit::Exit;
 use saltern_config::{Finding, MasterConfig, Severity, render_findings};
+use saltern_requests::Schedule;
 
 use super::{chain, load_config, python_parts, say};
 use crate::ConfigArgument;
@@ -20,6 +21,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Err(exit) => return exit,
     };
     loaded.findings.extend(tls(&loaded.config));
+    loaded.findings.extend(Schedule::of_site(&loaded.config).1);
     let found = render_findings(&loaded.findings);
     if found.is_empty() {
         say("The configuration is in order; everything in it is honoured.\n");

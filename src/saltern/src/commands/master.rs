@@ -15,7 +15,7 @@ use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_base::metrics::Registry;
 use saltern_config::{Finding, LogLevel, MasterConfig, Severity};
-use saltern_requests::{OpenError, Stores};
+use saltern_requests::{OpenError, Schedule, Stores};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
 use saltern_wire::port::Inherited;
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             return Exit::Unavailable;
         }
     };
-    let loaded = match load_config(&arguments.config) {
+    let mut loaded = match load_config(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -76,6 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             return Exit::CannotCreate;
         }
     };
+    loaded.findings.extend(Schedule::of_site(&loaded.config).1);
     log_findings(&loaded.findings);
     let config = Arc::new(loaded.config);
     let reloader = Reloader::new(

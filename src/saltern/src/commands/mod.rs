@@ -14,6 +14,7 @@ pub(crate) mod minion;
 pub(crate) mod pam_check;
 mod python_parts;
 pub(crate) mod run;
+pub(crate) mod schedule;
 pub(crate) mod swarm;
 
 use saltern_base::exit::Exit;
