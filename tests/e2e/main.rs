@@ -28,6 +28,7 @@ mod presence;
 mod probe;
 mod reactor;
 mod runners;
+mod schedule;
 mod service;
 mod sessions;
 mod shortage;

@@ -1,0 +1,161 @@
+//! The master's `schedule`: the same jobs by our master and by stock's, told in the same words and
+//! kept in the same way. When jobs run is compared under a stepped clock
+//! (`src/requests/tests/schedule_stock`).
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use saltern_tests::site::SOON;
+use saltern_tests::{Config, Event, Release, Server, Site, TestResult, wait_until};
+use serde_json::{Value, json};
+
+#[test]
+fn jobs_of_3006_run_as_with_stock() -> TestResult {
+    compare(Release::V3006)
+}
+
+#[test]
+fn jobs_of_3007_run_as_with_stock() -> TestResult {
+    compare(Release::V3007)
+}
+
+#[test]
+fn jobs_of_3008_run_as_with_stock() -> TestResult {
+    compare(Release::V3008)
+}
+
+/// The event at the end of a run.
+const TAG: &str = "__schedule_return";
+
+/// Jobs by their names in events, and their options.
+const JOBS: [(&str, &str); 8] = [
+    (
+        "plain",
+        "{function: test.arg, seconds: 1, args: [1, two], kwargs: {x: 3}}",
+    ),
+    (
+        "metadata",
+        "{function: test.arg, seconds: 1, metadata: {who: me}}",
+    ),
+    (
+        "uncached",
+        "{function: test.arg, seconds: 1, return_job: nocache}",
+    ),
+    ("missing", "{function: no.such, seconds: 1}"),
+    ("wrong", "{function: test.sleep, seconds: 1}"),
+    (
+        "other name",
+        "{function: test.arg, seconds: 1, name: other name}",
+    ),
+    ("by cron", "{function: test.arg, cron: '* * * * * *'}"),
+    (
+        "kept",
+        "{function: test.arg, seconds: 1, args: [kept], returner: local_cache}",
+    ),
+];
+
+/// Jobs of which nothing is heard, or that never run.
+const SILENT: [(&str, &str); 3] = [
+    (
+        "silent",
+        "{function: test.arg, seconds: 1, return_job: False}",
+    ),
+    (
+        "disabled",
+        "{function: test.arg, seconds: 1, enabled: False}",
+    ),
+    ("past", "{function: test.arg, once: '2020-01-01T00:00:00'}"),
+];
+
+fn configure(config: &mut Config) {
+    let jobs = JOBS.iter().chain(&SILENT).enumerate();
+    let jobs = jobs.map(|(number, (name, options))| match *name {
+        "other name" => format!("\n  job{number}: {options}"),
+        _ => format!("\n  {name}: {options}"),
+    });
+    config.set("schedule", jobs.collect::<String>());
+}
+
+/// What is told of each job, without what cannot be equal; and what is kept.
+type Told = BTreeMap<&'static str, Value>;
+
+fn compare(release: Release) -> TestResult {
+    let mut told = Vec::new();
+    for server in [Server::Stock(release), Server::Saltern(release)] {
+        let mut here = Told::new();
+        Site::run(server, configure, |site| {
+            // Two of the jobs fail.
+            site.announce("a scheduled job failed");
+            here = listen(site)?;
+            Ok(())
+        })?;
+        told.push(here);
+    }
+    let (stock, ours) = (told.remove(0), told.remove(0));
+    for (name, told) in &stock {
+        if ours.get(name) != Some(told) {
+            let ours = ours.get(name);
+            return Err(anyhow!("{name:?}\n  stock {told}\n  ours  {ours:?}").into());
+        }
+    }
+    Ok(())
+}
+
+fn listen(site: &Site) -> Result<Told> {
+    let mut told = Told::new();
+    for (name, _) in JOBS {
+        let pick = |event: &Event| {
+            let is_meant = event.tag == TAG && event.data["schedule"] == name;
+            is_meant.then(|| event.data.clone())
+        };
+        let what = format!("a run of {name:?}");
+        site.events().find(&what, SOON, pick)?;
+        // It goes on.
+        let mark = site.events().mark();
+        let data = site.events().find_since(mark, &what, SOON, pick)?;
+        if name == "kept" {
+            told.insert("in the job cache", looked_up(site, &data)?);
+        }
+        told.insert(name, normal(data)?);
+    }
+    for event in site.events().since(0) {
+        let name = event.data["schedule"].as_str().unwrap_or_default();
+        let is_silent = SILENT.iter().any(|(silent, _)| *silent == name);
+        ensure!(!is_silent, "{name:?} is told: {event:?}");
+        ensure!(!event.tag.starts_with("salt/run/"), "{event:?}");
+    }
+    Ok(told)
+}
+
+/// What the job cache has of a run; stock writes no job, only its return.
+fn looked_up(site: &Site, data: &Value) -> Result<Value> {
+    let jid = data["jid"].as_str().context("the jid is text")?;
+    wait_until("the run is in the job cache", SOON, || {
+        let run = site.salt_run(&["jobs.list_job", jid, "--out=json"]).ok()?;
+        let found: Value = serde_json::from_str(&run.stdout).ok()?;
+        let returned = found["Result"].as_object()?;
+        (!returned.is_empty()).then(|| found["Result"].clone())
+    })
+}
+
+/// The data of an event, without what differs from run to run.
+fn normal(mut data: Value) -> Result<Value> {
+    let fields = data.as_object_mut().context("the data are a mapping")?;
+    ensure!(
+        fields
+            .remove("_stamp")
+            .is_some_and(|stamp| stamp.is_string())
+    );
+    ensure!(fields.remove("pid").is_some_and(|pid| pid.is_u64()));
+    if fields["jid"].as_str().is_some_and(|jid| jid.len() == 20) {
+        fields.insert("jid".to_owned(), json!("a jid"));
+    }
+    if let Some(metadata) = fields.get_mut("metadata") {
+        for time in ["_TS", "_TT"] {
+            let text = metadata[time].as_str().context("a time is text")?;
+            let words: Vec<usize> = text.split_whitespace().map(str::len).collect();
+            metadata[time] = json!(words);
+        }
+    }
+    Ok(data)
+}
