@@ -18,6 +18,7 @@ mod doors;
 mod duties;
 mod engine;
 mod event_publisher;
+mod event_return;
 mod event_sockets;
 mod health;
 mod job_ends;

@@ -294,6 +294,7 @@ impl Maintenance {
         let _ = self.seed.store.try_send(ExpireJobs(Retention {
             before: keep.map(before),
             most_jobs: bound(services.config.saltern_keep_jobs_count),
+            most_events: bound(services.config.saltern_keep_events_count),
             most_bytes: bound(services.config.saltern_keep_jobs_size),
         }));
     }

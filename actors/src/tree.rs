@@ -4,6 +4,7 @@
 //! | child | thread | policy | what its death means |
 //! |---|---|---|---|
 //! | EventPublisher | bus | permanent | events in its mailbox wait; subscribers notice nothing |
+//! | EventReturn × n | events-n | permanent | events wait in the queue of its returner |
 //! | Publisher | publish | permanent | loads wait; minions stay connected |
 //! | JobMirror | mirror | permanent | job-cache files lag |
 //! | LogFolder | log | permanent | the next commit asks for it again |
@@ -45,7 +46,7 @@ use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_bridge::Bridge;
-use saltern_config::{LocalCacheMirror, MasterConfig};
+use saltern_config::{LocalCacheMirror, MasterConfig, OWN_EVENTS, PythonBridge};
 use saltern_requests::reactor::LimitError;
 use saltern_requests::{MasterFleet, Schedule, Services, Stores};
 use saltern_runners::{Knowledge, Runners};
@@ -68,6 +69,7 @@ use crate::doors::{Doors, is_set};
 use crate::duties::Duties;
 use crate::engine::{self, Engine, EngineMetrics};
 use crate::event_publisher::{self, EventPublisher};
+use crate::event_return::{self, EventReturn, EventReturnMetrics, EventTable, PythonReturner};
 use crate::event_sockets::{EventSockets, Greeter, SocketError};
 use crate::health::{self, Health};
 use crate::job_ends::JobEnds;
@@ -473,6 +475,8 @@ impl Plan {
         let greeter = Greeter::default();
         let departures = Departures::default();
         let (bus, heard) = self.start_bus(&services, events, &greeter);
+        let event_returns = EventReturnMetrics::new(&self.registry);
+        self.start_event_returns(&services, (&bus, &heard), &event_returns);
         let publisher = self.start_publisher(
             &services,
             (&rotation, &presence, watch),
@@ -483,6 +487,7 @@ impl Plan {
         let ends = (&bus, &publisher);
         let (mirror, store, tracker) =
             self.start_store(parts.database, stored.jobs, &services, ends);
+        self.start_event_table((&bus, &heard), &store, event_returns);
         // Nobody else sets it.
         let _ = greeter.set(tracker.clone().recipient());
         *departures.lock() = Some(tracker.clone().recipient());
@@ -608,6 +613,52 @@ impl Plan {
         };
         let publisher = self.root.start_child(self.on_thread("bus"), seed, 0);
         (publisher, bus)
+    }
+
+    /// Those who hand events to returners in Python. They hear what everybody else has to tell, to
+    /// the end.
+    fn start_event_returns(
+        &self,
+        services: &Services,
+        (publisher, bus): (&Addr<EventPublisher>, &Arc<Bus>),
+        metrics: &EventReturnMetrics,
+    ) {
+        let (config, bridge) = (&self.config, &services.bridge);
+        for (instance, name) in (1..).zip(config.returners.events_in_python()) {
+            let returner = PythonReturner::new(name, bridge);
+            if let Some(error) = returner.refusal() {
+                tracing::error!(%error, "event_return: events cannot be returned");
+                if config.python_bridge.python == PythonBridge::Off {
+                    continue;
+                }
+            }
+            let bus = (bus, publisher.clone().recipient());
+            let (sink, metrics) = (Box::new(returner), metrics.clone());
+            let seed = event_return::Seed::new(name, sink, config, bus, metrics);
+            let spec = self.on_thread(&format!("events-{instance}"));
+            let _: Addr<EventReturn> = self.root.start_child(spec, seed, instance);
+        }
+    }
+
+    /// Who keeps events in the job database. Ends before the database does.
+    fn start_event_table(
+        &self,
+        (publisher, bus): (&Addr<EventPublisher>, &Arc<Bus>),
+        store: &Addr<JobStore>,
+        metrics: EventReturnMetrics,
+    ) {
+        let config = &self.config;
+        if config
+            .returners
+            .events
+            .iter()
+            .any(|name| name == OWN_EVENTS)
+        {
+            let table = EventTable::new(store.clone().recipient(), self.clock.clone());
+            let bus = (bus, publisher.clone().recipient());
+            let seed = event_return::Seed::new(OWN_EVENTS, Box::new(table), config, bus, metrics);
+            let _: Addr<EventReturn> = self.root.start_child(self.on_thread("events-0"), seed, 0);
+        }
     }
 
     fn start_publisher(

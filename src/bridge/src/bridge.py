@@ -191,6 +191,7 @@ class Helper:
         self.pipes = pipes
         self.opts = salt.config.master_config(settings["conf_file"])
         self.subject = None
+        self.minion = None
         self.pid = os.getpid()
         self.progress = None
         self.loads = salt.payload.loads
@@ -338,6 +339,85 @@ class Helper:
         if name not in tops:
             raise Refused("there is no such module")
         return tops[name](opts=work["opts"], grains=work["opts"].get("grains", {}))
+
+    # --- for log-ins
+
+    def do_log_in(self, work):
+        """Whether a module knows somebody, and what it and the configuration let such a user do."""
+        import salt.auth
+
+        name = work["eauth"]
+        load = {key: work[key] for key in ("eauth", "username", "password")}
+        loaded = salt.auth.LoadAuth(self.opts_for(name, work["username"]))
+        if f"{name}.auth" not in loaded.auth:
+            raise Refused("there is no such module")
+        # The master itself answers late who is not known.
+        loaded.max_fail = 0.0
+        if not loaded.time_auth(load):
+            return {"known": False}
+        rights = loaded.get_auth_list(load)
+        return {
+            "known": True,
+            "groups": [str(group) for group in loaded.get_groups(load) or []],
+            "auth_list": rights if rights is None else list(rights),
+        }
+
+    def opts_for(self, eauth, user):
+        """The options with the rules that may hold for a user. Stock takes the name of a user for a
+        pattern over those in the configuration, so that of the others none must be there."""
+        everybody = [] if self.opts.get("permissive_acl") else ["*"]
+        entries = self.opts["external_auth"][eauth] or {}
+        kept = {
+            name: rules
+            for name, rules in entries.items()
+            if name in [user, *everybody] or name.endswith("%") or name.startswith("^")
+        }
+        auth = dict(self.opts["external_auth"], **{eauth: kept})
+        return dict(self.opts, external_auth=auth)
+
+    # --- for returners
+
+    def returners(self):
+        if self.minion is None:
+            import salt.minion
+
+            # As stock's master makes it for events and jobs: what it needs no states for.
+            opts = dict(copy.deepcopy(self.opts), file_client="local")
+            self.minion = salt.minion.MasterMinion(opts, states=False, rend=False)
+        return self.minion.returners
+
+    def do_returner(self, work):
+        """Calls functions of a returner. What fails is told and does not keep the others from being
+        tried, unless too many fail one after the other."""
+        returners = self.returners()
+        name = work["name"]
+        if f"{name}.{work['needs']}" not in returners:
+            raise Refused(f"there is no such returner with a function \"{work['needs']}\"")
+        told = []
+        failures = 0
+        for step in work["steps"]:
+            told.append(self.returner_step(returners, name, step))
+            failures = failures + 1 if told[-1] else 0
+            if failures >= work["patience"]:
+                break
+        return told
+
+    def returner_step(self, returners, name, step):
+        problem = None
+        for call in step:
+            function = f"{name}.{call['fun']}"
+            try:
+                if function in returners:
+                    returners[function](*call["args"], **call["kwargs"])
+                elif call["decides"]:
+                    problem = f"it has no function \"{call['fun']}\""
+            except Exception as error:
+                say("D", traceback.format_exc())
+                if call["decides"]:
+                    problem = reason_of(error)
+                else:
+                    say("W", f"{function}: {reason_of(error)}")
+        return problem
 
     # --- for as long as the master runs
 

@@ -1,4 +1,4 @@
-//! The two kinds of helpers.
+//! The kinds of helpers.
 
 use std::time::Duration;
 
@@ -7,20 +7,26 @@ use saltern_config::MasterConfig;
 /// A kind of work with helpers of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
+    /// Who somebody is.
+    LogIn,
     /// What pillars and top files wait for. A helper does one thing after the other itself.
     Pillar,
+    /// What is handed to returners. Each consumer has one call under way at a time, and so a helper.
+    Returner,
     /// What users run. Each call has a process of its own, as in stock: what it loads and changes
     /// ends with it.
     Runner,
 }
 
 impl Lane {
-    pub(crate) const ALL: [Self; 2] = [Self::Pillar, Self::Runner];
+    pub(crate) const ALL: [Self; 4] = [Self::LogIn, Self::Pillar, Self::Returner, Self::Runner];
 
     /// Its name in metrics and logs.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::LogIn => "log_in",
             Self::Pillar => "pillar",
+            Self::Returner => "returner",
             Self::Runner => "runner",
         }
     }
@@ -28,7 +34,12 @@ impl Lane {
     /// Most helpers at a time.
     pub(crate) fn processes(self, config: &MasterConfig) -> usize {
         match self {
-            Self::Pillar => config.python_bridge.processes,
+            Self::LogIn | Self::Pillar => config.python_bridge.processes,
+            Self::Returner => {
+                let returners = &config.returners;
+                let caches = returners.job_cache.iter().chain(&returners.ext_job_cache);
+                (returners.events_in_python().count() + caches.count()).max(1)
+            }
             Self::Runner => config.python_bridge.runners,
         }
     }
@@ -36,7 +47,7 @@ impl Lane {
     /// The longest time of a call, waiting and the start of a helper included.
     pub(crate) fn time(self, config: &MasterConfig) -> Duration {
         match self {
-            Self::Pillar => config.python_bridge.timeout,
+            Self::LogIn | Self::Pillar | Self::Returner => config.python_bridge.timeout,
             Self::Runner => config.python_bridge.runner_timeout,
         }
     }

@@ -1,8 +1,8 @@
 //! What only Python can run, run by the site's own Salt installation beside the master.
 //!
-//! A [`Bridge`] is two pools of helper processes (`Lane`): one for what pillars wait for
-//! (renderers, external pillars, functions, tops), one for functions of the master that users run,
-//! which may take hours and must not hold up the others. A piece of [`Work`] goes to a helper over a
+//! A [`Bridge`] is a pool of helper processes for each `Lane`: what pillars wait for (renderers,
+//! external pillars, functions, tops), functions of the master that users run, which may take hours,
+//! returners, and log-ins. None holds up the others. A piece of [`Work`] goes to a helper over a
 //! pipe and comes back as a value or a [`BridgeError`] that names the module; it never gets
 //! further than one process, and is never tried twice. Calls block: who calls has threads for it.
 //!
@@ -25,10 +25,12 @@ mod metrics;
 mod pillar_files;
 mod pool;
 mod relay;
+mod returner;
 mod work;
 
 pub use engine::{EngineCall, Leash};
 pub use error::BridgeError;
 pub use pillar_files::python_pillar_files;
 pub use pool::Bridge;
+pub use returner::{ReturnerCall, Step};
 pub use work::{Call, Subject, Work};

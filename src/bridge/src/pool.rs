@@ -1,4 +1,4 @@
-//! The helpers of both lanes, and whose turn it is.
+//! The helpers of all lanes, and whose turn it is.
 //!
 //! Nothing runs here by itself: whoever calls waits for his turn, starts a helper if none is idle,
 //! serves its pipes, and puts it back. First come, first served: each caller is a thread of the
@@ -49,7 +49,7 @@ pub struct Bridge {
     option: PythonBridge,
     pub(crate) settings: Settings,
     python: Mutex<Python>,
-    pools: [Pool; 2],
+    pools: [Pool; Lane::ALL.len()],
     metrics: OnceLock<BridgeMetrics>,
 }
 
@@ -190,11 +190,9 @@ impl Bridge {
     }
 
     fn pool(&self, lane: Lane) -> &Pool {
-        let [pillar, runner] = &self.pools;
-        match lane {
-            Lane::Pillar => pillar,
-            Lane::Runner => runner,
-        }
+        let mut pools = self.pools.iter();
+        let pool = pools.find(|pool| pool.lane == lane);
+        pool.expect("invariant: every lane has a pool")
     }
 
     fn python_for(&self, work: &Work<'_>) -> Result<PathBuf, BridgeError> {

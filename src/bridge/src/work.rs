@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::exchange::{self, LENGTH};
 use crate::lane::Lane;
+use crate::returner::Step;
 
 /// The minion whose pillar is compiled, as the loaders of Python need it. One is made for each
 /// compilation: helpers keep the loaders of the last one they met.
@@ -131,6 +132,27 @@ pub enum Work<'a> {
         /// The options of the minion that asks, with its grains.
         opts: &'a Value,
     },
+    /// A module of `external_auth`; gives `known`, and of who is known `groups` and `auth_list`.
+    LogIn {
+        /// The module.
+        eauth: &'a str,
+        /// Who says to be who.
+        username: &'a str,
+        /// The proof of it; it is wiped with what is packed.
+        password: &'a str,
+    },
+    /// Calls of a returner; gives for each step nothing, or the text of the exception that decided.
+    /// Those behind too many failures in a row are not tried, and have no entry.
+    Returner {
+        /// The module.
+        name: &'a str,
+        /// What it must be able to do, or nothing is tried.
+        needs: &'a str,
+        /// The calls.
+        steps: &'a [Step<'a>],
+        /// How many failures in a row are too many.
+        patience: usize,
+    },
     /// A runner function; gives `return`, `success` and perhaps `retcode`.
     Runner(&'a Call),
     /// A wheel function; gives the same.
@@ -150,6 +172,8 @@ impl Work<'_> {
                 format!("the function \"{name}\"")
             }
             Self::Tops { name, .. } => format!("the master_tops module \"{name}\""),
+            Self::LogIn { eauth, .. } => format!("the external_auth module \"{eauth}\""),
+            Self::Returner { name, .. } => format!("the returner \"{name}\""),
             Self::Runner(call) => format!("the runner \"{}\"", call.fun),
             Self::Wheel(call) => format!("the wheel function \"{}\"", call.fun),
             Self::Caller(call) => format!("the function \"{}\" of a minion", call.fun),
@@ -164,6 +188,8 @@ impl Work<'_> {
             | Self::Has { .. }
             | Self::Function { .. }
             | Self::Tops { .. } => Lane::Pillar,
+            Self::LogIn { .. } => Lane::LogIn,
+            Self::Returner { .. } => Lane::Returner,
             Self::Runner(_) | Self::Wheel(_) | Self::Caller(_) => Lane::Runner,
         }
     }
@@ -175,7 +201,12 @@ impl Work<'_> {
             | Self::ExtPillar { subject, .. }
             | Self::Has { subject, .. }
             | Self::Function { subject, .. } => Some(subject.token),
-            Self::Tops { .. } | Self::Runner(_) | Self::Wheel(_) | Self::Caller(_) => None,
+            Self::Tops { .. }
+            | Self::LogIn { .. }
+            | Self::Returner { .. }
+            | Self::Runner(_)
+            | Self::Wheel(_)
+            | Self::Caller(_) => None,
         }
     }
 
@@ -236,6 +267,32 @@ impl Work<'_> {
                 out.map(3).str("do").str("tops");
                 out.str("name").str(name);
                 out.str("opts").value(opts);
+            }
+            Self::LogIn {
+                eauth,
+                username,
+                password,
+            } => {
+                out.map(4).str("do").str("log_in").str("eauth").str(eauth);
+                out.str("username").str(username);
+                out.str("password").str(password);
+            }
+            Self::Returner {
+                name,
+                needs,
+                steps,
+                patience,
+            } => {
+                out.map(5).str("do").str("returner").str("name").str(name);
+                out.str("needs").str(needs);
+                out.str("patience").uint(*patience as u64);
+                out.str("steps").array(steps.len());
+                for step in *steps {
+                    out.array(step.len());
+                    for call in step {
+                        call.pack(&mut out);
+                    }
+                }
             }
             Self::Runner(call) => call.pack(out.map(7).str("do").str("runner")),
             Self::Wheel(call) => call.pack(out.map(7).str("do").str("wheel")),

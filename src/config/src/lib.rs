@@ -21,6 +21,7 @@ pub mod options;
 mod paths;
 mod places;
 mod reader;
+mod returners;
 mod served;
 mod values;
 pub mod yaml;
@@ -33,5 +34,6 @@ pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookE
 pub use finding::{ConfigErrors, Finding, Severity};
 pub use master::{Loaded, MasterConfig, load_master};
 pub use reader::is_secret;
+pub use returners::{OWN_EVENTS, ReturnerOptions};
 pub use served::is_built_in_renderer;
 pub use values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm, TransportName};

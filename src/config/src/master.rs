@@ -20,6 +20,7 @@ use crate::options;
 use crate::paths::absolute;
 use crate::places::{Places, take_id, take_user};
 use crate::reader::{Reader, is_secret};
+use crate::returners::ReturnerOptions;
 use crate::served;
 use crate::values::{
     HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm, TransportName,
@@ -209,6 +210,8 @@ pub struct MasterConfig {
     pub saltern_disk_low: usize,
     /// Of more jobs than this the oldest are removed; 0 for no such bound.
     pub saltern_keep_jobs_count: usize,
+    /// Of more kept events than this the oldest are removed; 0 for no such bound.
+    pub saltern_keep_events_count: usize,
     /// While the rows of the job database take more bytes, the oldest jobs are removed; 0 for no
     /// such bound.
     pub saltern_keep_jobs_size: usize,
@@ -263,6 +266,8 @@ pub struct MasterConfig {
     pub saltern_engine_restart_window: Duration,
     /// Python beside the master: the options `python_bridge…`.
     pub python_bridge: BridgeOptions,
+    /// Who gets events and jobs.
+    pub returners: ReturnerOptions,
 
     settings: Mapping,
     defaults: Mapping,
@@ -515,6 +520,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         )),
         saltern_disk_low: reader.bytes("saltern_disk_low", 0),
         saltern_keep_jobs_count: reader.usize("saltern_keep_jobs_count", 0, i64::MAX),
+        saltern_keep_events_count: reader.usize("saltern_keep_events_count", 0, i64::MAX),
         saltern_keep_jobs_size: reader.bytes("saltern_keep_jobs_size", 0),
         saltern_max_message_size: reader.bytes("saltern_max_message_size", 1 << 16),
         saltern_max_unauthenticated_size: reader.bytes("saltern_max_unauthenticated_size", 1 << 14),
@@ -544,6 +550,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_engine_restarts: reader.u32("saltern_engine_restarts", 0),
         saltern_engine_restart_window: reader.seconds("saltern_engine_restart_window"),
         python_bridge: BridgeOptions::read(reader),
+        returners: ReturnerOptions::read(reader),
         settings: Mapping::default(),
         defaults: Mapping::default(),
     }

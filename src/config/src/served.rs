@@ -8,6 +8,7 @@ use regex::Regex;
 
 use crate::finding::{Finding, Severity};
 use crate::reader::{Reader, shown};
+use crate::returners::OWN_EVENTS;
 use crate::yaml::{Node, NodeValue};
 
 /// The modules of `ext_pillar` that are built in.
@@ -22,7 +23,7 @@ const EXT_PILLARS: [&str; 8] = [
     "stack",
 ];
 
-/// The modules of `external_auth` that are built in; no others are asked, by Python either.
+/// The modules of `external_auth` that are built in.
 const EXTERNAL_AUTH: [&str; 4] = ["pam", "file", "sharedsecret", "auto"];
 
 /// The modules of `master_tops` that are built in.
@@ -42,6 +43,7 @@ const STRATEGIES: [&str; 6] = ["smart", "aggregate", "recurse", "overwrite", "li
 /// Looks at the values.
 pub(crate) fn values(reader: &mut Reader<'_>) {
     external_auth(reader);
+    returners(reader);
     master_tops(reader);
     ext_pillar(reader);
     renderer(reader);
@@ -67,13 +69,27 @@ fn external_auth(reader: &mut Reader<'_>) {
     let modules: Vec<String> = modules.map(|(key, _)| key.to_string()).collect();
     for module in modules {
         if !EXTERNAL_AUTH.contains(&module.as_str()) {
-            let built_in = EXTERNAL_AUTH.join(", ");
-            let message = format!(
-                "nobody can log in by \"{module}\": only {built_in} are built in, and modules in \
-                 Python are not asked yet"
+            needs_python(
+                reader,
+                name,
+                &module,
+                &EXTERNAL_AUTH,
+                "nobody can log in by it",
             );
-            warn(reader, name, message);
         }
+    }
+}
+
+fn returners(reader: &mut Reader<'_>) {
+    let name = "event_return";
+    let Some(node) = written(reader, name) else {
+        return;
+    };
+    let listed = node.as_seq().unwrap_or(std::slice::from_ref(node));
+    let listed = listed.iter().filter_map(Node::as_str);
+    let others = listed.filter(|name| !name.is_empty() && *name != OWN_EVENTS);
+    for module in others {
+        needs_python(reader, name, module, &[OWN_EVENTS], "it gets no events");
     }
 }
 

@@ -412,16 +412,32 @@ fn findings_about_python_are_told_apart() {
 }
 
 #[test]
-fn modules_of_external_auth_that_nobody_can_log_in_by_are_named() {
-    let text = "external_auth: {pam: {ann: ['.*']}, ldap: {bob: ['.*']}}\n";
-    let findings = loaded(text).findings;
-    let [finding] = findings.as_slice() else {
-        panic!("{findings:?}")
-    };
-    assert_eq!(
-        (finding.severity, finding.option.as_str()),
-        (Severity::Warning, "external_auth")
-    );
-    let expected = "nobody can log in by \"ldap\"";
-    assert!(finding.message.starts_with(expected), "{finding}");
+fn modules_that_only_python_can_run_are_named() {
+    for (text, option, module) in [
+        (
+            "external_auth: {pam: {ann: ['.*']}, ldap: {bob: ['.*']}}\n",
+            "external_auth",
+            "ldap",
+        ),
+        ("event_return: [saltern, mysql]\n", "event_return", "mysql"),
+        ("event_return: mysql\n", "event_return", "mysql"),
+    ] {
+        for (off, severity) in [
+            ("", Severity::Info),
+            ("python_bridge: false\n", Severity::Warning),
+        ] {
+            let findings = loaded(&format!("{text}{off}")).findings;
+            let [finding] = findings.as_slice() else {
+                panic!("{findings:?}")
+            };
+            assert_eq!(
+                (finding.severity, finding.option.as_str()),
+                (severity, option)
+            );
+            assert!(
+                finding.needs_python && finding.message.contains(module),
+                "{finding}"
+            );
+        }
+    }
 }

@@ -35,6 +35,8 @@ enum Command {
     Run(commands::run::Arguments),
     /// Follow a batch that the master drives.
     Batch(commands::batch::Arguments),
+    /// Print events that the master has kept (event_return: saltern).
+    Events(commands::events::Arguments),
     /// Run the small native minion.
     Minion(commands::minion::Arguments),
     /// Run many native minions in one process.
@@ -94,6 +96,7 @@ fn main() -> Exit {
         Command::Cmd(arguments) => commands::cmd::run(arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Batch(arguments) => commands::batch::run(&arguments),
+        Command::Events(arguments) => commands::events::run(&arguments),
         Command::Minion(arguments) => commands::minion::run(&arguments),
         Command::Swarm(arguments) => commands::swarm::run(arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),

@@ -27,9 +27,9 @@ pub mod user_keys;
 pub use dropfile::Dropfile;
 pub use error::{Result, StoreError};
 pub use jobs::{
-    BatchReturn, Checkpointer, DatabaseLimits, Folded, JobDatabase, JobReader, JobState, OpenJob,
-    Reason, Recovered, Removed, Retention, Room, Size, StoredBatch, StoredJob, StoredReturn, Write,
-    Written, set_aside,
+    BatchReturn, Checkpointer, DatabaseLimits, EventsPage, Folded, JobDatabase, JobReader,
+    JobState, KeptEvent, OpenJob, Reason, Recovered, Removed, Retention, Room, Size, StoredBatch,
+    StoredJob, StoredReturn, Write, Written, set_aside,
 };
 pub use master_keys::MasterKeys;
 pub use minion_data::MinionDataStore;

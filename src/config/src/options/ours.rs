@@ -27,6 +27,9 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_keep_jobs_count", default: "0",
         doc: "Of more jobs than this the oldest are removed, whatever their age, but none that is \
               waited for; 0 for no such bound." },
+    OurOption { name: "saltern_keep_events_count", default: "100000",
+        doc: "Of more events that \"event_return: saltern\" keeps in the job database the oldest \
+              are removed; 0 for no such bound. They are also removed with the jobs of their age." },
     OurOption { name: "saltern_keep_jobs_size", default: "0",
         doc: "While the rows of the job database take more bytes than this (or text such as \
               \"10 GiB\"), the oldest jobs are removed, as above. The file does not shrink, it is \

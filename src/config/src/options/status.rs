@@ -86,9 +86,10 @@ pub(super) const HONOURED: &[&str] = &[
     "log_datefmt", "log_datefmt_logfile", "log_dir", "log_file", "log_fmt_console",
     "log_fmt_logfile", "log_level", "log_level_logfile",
     // Jobs and events.
-    "auth_events", "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs",
-    "keep_jobs_seconds", "max_event_size", "presence_events", "runner_returns", "timeout",
-    "unique_jid",
+    "auth_events", "event_return", "event_return_blacklist", "event_return_queue",
+    "event_return_queue_max_seconds", "event_return_whitelist", "gather_job_timeout", "job_cache",
+    "job_cache_store_endtime", "keep_jobs", "keep_jobs_seconds", "max_event_size",
+    "presence_events", "returner_dirs", "runner_returns", "timeout", "unique_jid",
     // What happens by itself.
     "engines", "reactor", "reactor_worker_hwm", "reactor_worker_threads", "schedule",
     // Masters above and below; what only stock's salt-syndic reads is for the one beside this master.
@@ -384,10 +385,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "ext_processes", "thorium_interval", "thorium_recompile", "thorium_roots", "thorium_top",
         "thoriumenv",
     ]),
-    (NotYet::Returners, &[
-        "event_return", "event_return_blacklist", "event_return_queue",
-        "event_return_queue_max_seconds", "event_return_whitelist", "return",
-    ]),
+    (NotYet::Returners, &["return"]),
     (NotYet::Ssh, &[
         "enable_ssh_minions", "min_extra_mods", "regen_thin", "roster", "ssh_config_file",
         "ssh_ext_alternatives", "ssh_identities_only", "ssh_keepalive", "ssh_keepalive_count_max",

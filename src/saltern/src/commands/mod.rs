@@ -9,6 +9,7 @@ pub(crate) mod debug;
 pub(crate) mod doctor;
 pub(crate) mod documents;
 pub(crate) mod duty;
+pub(crate) mod events;
 pub(crate) mod master;
 pub(crate) mod minion;
 pub(crate) mod pam_check;

@@ -8,10 +8,10 @@ use saltern_base::fail_point::FailPoint;
 use saltern_base::seldom::Seldom;
 use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
 
-use super::batches;
 use super::checkpoint::{self, Checkpointer, Folded};
 use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobReader, JobState, Write, Written};
+use super::{batches, events};
 use crate::error::{Result, StoreError};
 
 /// The only writer of the job database.
@@ -204,6 +204,7 @@ fn apply(
             reason,
         } => batches::give_up(transaction, jid, minions, reason),
         Write::BatchOver { jid, halted } => batches::end(transaction, jid, halted.as_deref()),
+        Write::Events(kept) => events::insert(transaction, kept),
         Write::DeleteJob { jid } => {
             let rows = delete_job(transaction, jid.as_str(), i64::MAX)?.rows;
             remember_next_ids(transaction, *next)?;
@@ -219,6 +220,7 @@ fn pages_of(write: &Write) -> u64 {
         Write::Job(record) | Write::JobPart(record) | Write::ClosedJob(record) => {
             record.load.as_ref().len()
         }
+        Write::Events(kept) => kept.iter().map(|event| event.data.len()).sum(),
         _ => 0,
     };
     1 + u64::try_from(bytes).unwrap_or(0) / schema::PAGE_BYTES

@@ -10,6 +10,7 @@
 mod batches;
 mod checkpoint;
 mod database;
+mod events;
 mod listing;
 mod reader;
 mod recover;
@@ -21,6 +22,7 @@ mod scrub;
 pub use batches::{BatchReturn, StoredBatch};
 pub use checkpoint::{Checkpointer, Folded};
 pub use database::JobDatabase;
+pub use events::{EventsPage, KeptEvent};
 pub use listing::{JobHead, JobsPage, ReturnsPage};
 pub use reader::{JobReader, OpenJob, StoredJob, StoredReturn};
 pub use recover::Recovered;
@@ -166,6 +168,8 @@ pub enum Write {
         /// Why it ended before its time.
         halted: Option<String>,
     },
+    /// Events of the bus, behind those that are there.
+    Events(Vec<KeptEvent>),
     /// A job and everything that belongs to it.
     DeleteJob {
         /// The job.

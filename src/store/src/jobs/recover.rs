@@ -43,7 +43,7 @@ const BATCH: usize = 1_000;
 
 /// The tables in the order of their worth, with the columns of the first layout. Later ones are
 /// copied if the damaged database has them.
-const TABLES: [Table; 5] = [
+const TABLES: [Table; 6] = [
     Table {
         name: "jobs",
         columns: &[
@@ -72,6 +72,11 @@ const TABLES: [Table; 5] = [
     Table {
         name: "batch_failed",
         columns: &["id", "jid", "reason", "minions"],
+        later: &[],
+    },
+    Table {
+        name: "events",
+        columns: &["id", "received", "tag", "data"],
         later: &[],
     },
 ];

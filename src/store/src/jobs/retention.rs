@@ -20,7 +20,10 @@ pub struct Retention {
     pub before: Option<i64>,
     /// Of more jobs than this the oldest go; a job that is waited for stays.
     pub most_jobs: Option<u64>,
-    /// While rows take more bytes than this, the oldest jobs go; as above.
+    /// Of more kept events than this the oldest go.
+    pub most_events: Option<u64>,
+    /// While rows take more bytes than this, the oldest events go, and then the oldest jobs; as
+    /// above.
     pub most_bytes: Option<u64>,
 }
 
@@ -84,16 +87,20 @@ impl JobDatabase {
                 }));
             }
         }
+        let size = self.size()?;
+        let used = size.file.saturating_sub(size.free);
+        let is_too_large = retention.most_bytes.is_some_and(|most| used > most);
+        if let Some(removed) = self.remove_events(retention, slice, is_too_large)? {
+            return Ok(Some(removed));
+        }
         if let Some(most) = retention.most_jobs
             && self.excess == 0
         {
             self.excess = self.count_above(most)?;
         }
-        let size = self.size()?;
-        let used = size.file.saturating_sub(size.free);
         let (reason, most_jobs) = if self.excess > 0 {
             (Reason::Count, self.excess)
-        } else if retention.most_bytes.is_some_and(|most| used > most) {
+        } else if is_too_large {
             (Reason::Size, u64::MAX)
         } else {
             return Ok(None);
@@ -130,7 +137,7 @@ impl JobDatabase {
         size().map_err(|error| wrap(&self.path, "measure", error))
     }
 
-    fn remove(
+    pub(super) fn remove(
         &mut self,
         rows: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<usize>,
     ) -> Result<usize> {

@@ -6,12 +6,19 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::{DatabaseLimits, batches};
+use super::{DatabaseLimits, batches, events};
 use crate::error::{Result, StoreError};
 
 /// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
 /// never changed once a release had it: the next one changes what it made.
-const STEPS: [&str; 5] = [LAYOUT, VERDICTS, LISTINGS, batches::LAYOUT, PUBLISHERS];
+const STEPS: [&str; 6] = [
+    LAYOUT,
+    VERDICTS,
+    LISTINGS,
+    batches::LAYOUT,
+    PUBLISHERS,
+    events::LAYOUT,
+];
 
 /// The layout's number (`user_version`).
 const VERSION: i64 = STEPS.len() as i64;

@@ -1,0 +1,480 @@
+//! Hands the events of the bus to a returner (`event_return`), one actor for each of them.
+//!
+//! A returner may be slow, fail or hang: it costs nothing but its own queue, which is bounded; what
+//! finds no room is counted and told to the returner itself as a gap, where it belongs in the order.
+//! Calls are made one after the other by a thread beside the actor. A batch whose call failed is
+//! counted and not tried again, because part of it may have been stored; one that never got as far
+//! as the returner waits until there is a Python to run it.
+//!
+//! The queue and the place on the bus outlive the actor. When the master stops, this is the last but
+//! the bus itself: what all others had to tell is returned before the end, within the time that a
+//! stop may take.
+
+mod database;
+mod filter;
+mod python;
+mod queue;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use actix::{
+    Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, Recipient,
+    ResponseActFuture, SpawnHandle, WrapFuture,
+};
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use saltern_base::metrics::{
+    HistogramVec, IntCounterVec, IntGaugeVec, Registry, SECONDS, counter_vec, gauge_vec,
+    histogram_vec,
+};
+use saltern_base::seldom::Seldom;
+use saltern_config::MasterConfig;
+use saltern_supervise::Child;
+use saltern_wire::ipc::{PullDecoder, split_body};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::codec::Decoder as _;
+
+use crate::bus::{Bus, Subscription};
+use crate::messages::Fire;
+pub(crate) use database::EventTable;
+use filter::Filter;
+pub(crate) use python::PythonReturner;
+pub(crate) use queue::Told;
+use queue::{Due, Queue, Wishes};
+
+/// Frames taken from the bus at once.
+const FRAMES: usize = 256;
+
+/// How long to wait before a batch is tried that nobody could run.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// What goes on for longer has a line in the log so often.
+const COMPLAINT: Duration = Duration::from_secs(60);
+
+/// What an event return is built from.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    returner: Arc<Returner>,
+    bus: Recipient<Fire>,
+    metrics: EventReturnMetrics,
+}
+
+/// A returner with its queue; outlives its actor.
+struct Returner {
+    name: String,
+    sink: Box<dyn Sink>,
+    filter: Filter,
+    bus: Arc<Bus>,
+    /// The place on the bus, until the master stops.
+    subscription: Mutex<Option<Arc<Subscription>>>,
+    state: Mutex<State>,
+    /// Told when a master that stops has nothing left to return.
+    idle: Arc<Notify>,
+    failures: Seldom,
+    drops: Seldom,
+}
+
+struct State {
+    queue: Queue,
+    /// A batch is on its way.
+    in_flight: bool,
+    /// Events that found no room since the returner was told of a gap.
+    missed: u64,
+    /// The master stops.
+    is_last: bool,
+    /// Nothing is tried before.
+    paused_until: Option<Instant>,
+}
+
+/// What is measured of all returners.
+#[derive(Clone)]
+pub(crate) struct EventReturnMetrics {
+    events: IntCounterVec,
+    waiting: IntGaugeVec,
+    seconds: HistogramVec,
+}
+
+impl EventReturnMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            events: counter_vec(
+                registry,
+                "saltern_event_return_events_total",
+                "Events for returners, by returner and what became of them: returned, failed, or \
+                 dropped because too many waited.",
+                &["returner", "result"],
+            ),
+            waiting: gauge_vec(
+                registry,
+                "saltern_event_return_waiting",
+                "Events that wait for a returner.",
+                &["returner"],
+            ),
+            seconds: histogram_vec(
+                registry,
+                "saltern_event_return_seconds",
+                "Time of one call of a returner with events.",
+                &["returner"],
+                SECONDS,
+            ),
+        }
+    }
+
+    fn count(&self, returner: &str, result: &str, events: u64) {
+        let counter = self.events.with_label_values(&[returner, result]);
+        counter.inc_by(events);
+    }
+}
+
+impl Seed {
+    /// What is needed for the returner `name`, which hears the bus from now on.
+    pub(crate) fn new(
+        name: &str,
+        sink: Box<dyn Sink>,
+        config: &MasterConfig,
+        (bus, fire): (&Arc<Bus>, Recipient<Fire>),
+        metrics: EventReturnMetrics,
+    ) -> Self {
+        let options = &config.returners;
+        let queue = Queue::new(Wishes {
+            together: options.queue,
+            patience: options.patience,
+            most: config.saltern_event_queue_length,
+            most_bytes: config.saltern_subscriber_queue_size,
+        });
+        let returner = Returner {
+            name: name.to_owned(),
+            sink,
+            filter: Filter::new(options),
+            bus: bus.clone(),
+            subscription: Mutex::new(Some(Arc::new(bus.subscribe()))),
+            state: Mutex::new(State {
+                queue,
+                in_flight: false,
+                missed: 0,
+                is_last: false,
+                paused_until: None,
+            }),
+            idle: Arc::default(),
+            failures: Seldom::every(COMPLAINT),
+            drops: Seldom::every(COMPLAINT),
+        };
+        Self {
+            returner: Arc::new(returner),
+            bus: fire,
+            metrics,
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct EventReturn {
+    seed: Seed,
+    /// Takes the next events from the bus.
+    listening: Option<SpawnHandle>,
+    /// Looks again when something is due.
+    timer: Option<SpawnHandle>,
+}
+
+impl Child for EventReturn {
+    type Seed = Seed;
+
+    const NAME: &'static str = "event_return";
+    const MAILBOX: usize = 4;
+
+    fn build(seed: &Seed) -> Self {
+        Self {
+            seed: seed.clone(),
+            listening: None,
+            timer: None,
+        }
+    }
+
+    fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        let bus = self.seed.bus.clone();
+        // When this has been handled, everything that was fired before is on the bus.
+        let fired = async move { bus.send(Fire(Vec::new())).await };
+        let finished = fired.into_actor(self).then(|_, actor, context| {
+            actor.finish(context);
+            let idle = actor.seed.returner.idle.clone();
+            async move { idle.notified().await }.into_actor(actor)
+        });
+        Some(Box::pin(finished))
+    }
+}
+
+impl Actor for EventReturn {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        self.listen(context);
+        let is_first = {
+            let mut state = self.seed.returner.state.lock();
+            !std::mem::replace(&mut state.in_flight, true)
+        };
+        if is_first {
+            // Whether there is such a returner at all is found out now, not with the first event.
+            self.give(Vec::new(), context);
+        }
+    }
+}
+
+/// A batch is on its way no more.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Landed {
+    events: u64,
+    end: End,
+    took: Duration,
+}
+
+/// Where events go.
+pub(crate) trait Sink: Send + Sync {
+    /// Takes a batch, and with an empty one sees whether it could. Blocks.
+    fn give(&self, batch: Vec<Told>) -> End;
+}
+
+/// What became of a batch.
+pub(crate) enum End {
+    /// It is where it belongs.
+    Returned,
+    /// Why it is not, or not known to be.
+    Failed(String),
+    /// Why nobody was there to take it.
+    NotTried(String, Vec<Told>),
+}
+
+impl Handler<Landed> for EventReturn {
+    type Result = ();
+
+    fn handle(&mut self, landed: Landed, context: &mut Self::Context) {
+        let Seed {
+            returner, metrics, ..
+        } = &self.seed;
+        let name = returner.name.as_str();
+        let seconds = metrics.seconds.with_label_values(&[name]);
+        seconds.observe(landed.took.as_secs_f64());
+        let now = Instant::now();
+        let mut state = returner.state.lock();
+        state.in_flight = false;
+        match landed.end {
+            End::Returned => metrics.count(name, "returned", landed.events),
+            End::Failed(error) => {
+                metrics.count(name, "failed", landed.events);
+                returner.complain(&error, landed.events);
+            }
+            End::NotTried(error, batch) => {
+                returner.complain(&error, landed.events);
+                if state.is_last {
+                    metrics.count(name, "failed", landed.events);
+                } else {
+                    state.queue.put_back(batch, now);
+                }
+                state.paused_until = Some(now + RETRY);
+            }
+        }
+        drop(state);
+        self.look(context);
+    }
+}
+
+impl EventReturn {
+    fn listen(&mut self, context: &mut Context<Self>) {
+        let Some(subscription) = self.seed.returner.subscription.lock().clone() else {
+            return;
+        };
+        let taken = async move {
+            // However many come, others have their turn on this thread.
+            tokio::task::yield_now().await;
+            subscription.take(FRAMES).await
+        };
+        let kept = taken.into_actor(self).map(|taken, actor, context| {
+            actor.keep(taken);
+            actor.look(context);
+            actor.listen(context);
+        });
+        self.listening = Some(context.spawn(kept));
+    }
+
+    /// Queues what is to be returned.
+    fn keep(&self, (frames, missed): (Vec<Bytes>, u64)) {
+        let Seed {
+            returner, metrics, ..
+        } = &self.seed;
+        let now = Instant::now();
+        let mut state = returner.state.lock();
+        let mut dropped = 0;
+        for frame in frames {
+            let told = opened(frame).filter(|(tag, _)| returner.filter.lets_through(tag));
+            if let Some(told) = told
+                && !state.push(told, &returner.bus, now)
+            {
+                dropped += 1;
+            }
+        }
+        // Behind those that were taken: the bus itself had no room for them.
+        state.missed += missed;
+        dropped += missed;
+        if dropped > 0 {
+            metrics.count(&returner.name, "dropped", dropped);
+            if let Some(times) = returner.drops.happened() {
+                let (name, waiting) = (&returner.name, state.queue.len());
+                tracing::warn!(
+                    returner = name,
+                    waiting,
+                    dropped,
+                    times,
+                    "event_return: the returner is too slow; events are not returned"
+                );
+            }
+        }
+    }
+
+    /// Sends the next batch off, or comes back when there is one.
+    fn look(&mut self, context: &mut Context<Self>) {
+        if let Some(timer) = self.timer.take() {
+            context.cancel_future(timer);
+        }
+        let returner = self.seed.returner.clone();
+        let mut state = returner.state.lock();
+        let waiting = self
+            .seed
+            .metrics
+            .waiting
+            .with_label_values(&[&returner.name]);
+        waiting.set(i64::try_from(state.queue.len()).unwrap_or(i64::MAX));
+        if state.in_flight {
+            return;
+        }
+        let now = Instant::now();
+        let paused_until = state.paused_until.filter(|end| *end > now);
+        if state.is_last && (state.queue.is_empty() || paused_until.is_some()) {
+            // What nobody can run now is not run before the end.
+            let lost = state.queue.len() as u64;
+            self.seed.metrics.count(&returner.name, "failed", lost);
+            returner.idle.notify_one();
+            return;
+        }
+        let due = match paused_until {
+            Some(end) => Due::At(end),
+            None => state.queue.due(now),
+        };
+        match due {
+            Due::Now => {
+                let batch = state.queue.take();
+                state.in_flight = true;
+                drop(state);
+                self.give(batch, context);
+            }
+            Due::At(end) => {
+                let later = end.saturating_duration_since(now);
+                let look = |actor: &mut Self, context: &mut Context<Self>| actor.look(context);
+                self.timer = Some(context.run_later(later, look));
+            }
+            Due::Later => {}
+        }
+    }
+
+    /// Has a batch returned by a thread.
+    fn give(&self, batch: Vec<Told>, context: &Context<Self>) {
+        let returner = self.seed.returner.clone();
+        let flight = Flight {
+            address: context.address(),
+            events: batch.len() as u64,
+            began: Instant::now(),
+            end: None,
+        };
+        let started = thread::Builder::new()
+            .name("event-return".to_owned())
+            .spawn(move || {
+                let mut flight = flight;
+                flight.end = Some(returner.sink.give(batch));
+            });
+        if let Err(error) = started {
+            tracing::error!(%error, "no thread for returning events");
+        }
+    }
+
+    /// The master stops: what is on the bus by now is the last.
+    fn finish(&mut self, context: &mut Context<Self>) {
+        if let Some(listening) = self.listening.take() {
+            context.cancel_future(listening);
+        }
+        let subscription = self.seed.returner.subscription.lock().take();
+        if let Some(subscription) = subscription {
+            while let Some(taken) = subscription.take_now(FRAMES) {
+                self.keep(taken);
+            }
+        }
+        {
+            let mut state = self.seed.returner.state.lock();
+            state.is_last = true;
+            state.queue.finish();
+        }
+        self.look(context);
+    }
+}
+
+impl Returner {
+    fn complain(&self, error: &str, events: u64) {
+        if let Some(times) = self.failures.happened() {
+            let returner = self.name.as_str();
+            tracing::error!(
+                returner,
+                error,
+                events,
+                times,
+                "event_return: events cannot be returned"
+            );
+        }
+    }
+}
+
+impl State {
+    /// Queues an event, and before it what tells of those that were not; `false`: there is no room.
+    fn push(&mut self, told: Told, bus: &Bus, now: Instant) -> bool {
+        if self.missed > 0 {
+            let gap = opened(bus.gap(self.missed));
+            if gap.is_some_and(|gap| self.queue.push(gap, now)) {
+                self.missed = 0;
+            }
+        }
+        let is_in = self.missed == 0 && self.queue.push(told, now);
+        self.missed += u64::from(!is_in);
+        is_in
+    }
+}
+
+/// Tells the actor of the end of a flight, also if the thread panics.
+struct Flight {
+    address: Addr<EventReturn>,
+    events: u64,
+    began: Instant,
+    end: Option<End>,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let end = self.end.take();
+        // Bounded: there is one flight at a time.
+        self.address.do_send(Landed {
+            events: self.events,
+            end: end.unwrap_or_else(|| End::Failed("the call was not made".to_owned())),
+            took: self.began.elapsed(),
+        });
+    }
+}
+
+/// The tag and the packed data of a frame of the bus.
+fn opened(frame: Bytes) -> Option<Told> {
+    let mut frame = BytesMut::from(frame);
+    let body = PullDecoder::default().decode(&mut frame).ok()??;
+    let (tag, data) = split_body(&body).ok()?;
+    Some((tag.to_owned(), body.slice_ref(data)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Events that this master keeps itself, in the job database (`event_return: saltern`).
+
+use actix::Recipient;
+use saltern_base::clock::Clock;
+use saltern_store::KeptEvent;
+use saltern_store::jobs::Write;
+
+use super::queue::Told;
+use super::{End, Sink};
+use crate::answer::Answer;
+use crate::messages::{AfterCommit, Persist};
+
+/// The job database as a returner. What cannot be stored now waits and is tried again: a disk that
+/// is full does not stay so.
+pub(crate) struct EventTable {
+    store: Recipient<Persist>,
+    clock: Clock,
+}
+
+impl EventTable {
+    pub(crate) fn new(store: Recipient<Persist>, clock: Clock) -> Self {
+        Self { store, clock }
+    }
+
+    fn store(&self, events: Vec<KeptEvent>) -> Result<(), String> {
+        let (answer, stored) = Answer::inside();
+        let then = AfterCommit {
+            answer: Some(answer),
+            ..AfterCommit::default()
+        };
+        // Bounded: there is one batch at a time.
+        self.store
+            .do_send(Persist::of(vec![Write::Events(events)], then));
+        let waiting = tokio::runtime::Builder::new_current_thread().build();
+        let waiting = waiting.map_err(|error| error.to_string())?;
+        match waiting.block_on(stored) {
+            true => Ok(()),
+            false => Err("the job database does not take them".to_owned()),
+        }
+    }
+}
+
+impl Sink for EventTable {
+    fn give(&self, batch: Vec<Told>) -> End {
+        if batch.is_empty() {
+            return End::Returned;
+        }
+        let received = self.clock.unix_micros();
+        let events = batch.iter().map(|(tag, data)| KeptEvent {
+            received,
+            tag: tag.clone(),
+            data: data.clone(),
+        });
+        match self.store(events.collect()) {
+            Ok(()) => End::Returned,
+            Err(error) => End::NotTried(error, batch),
+        }
+    }
+}

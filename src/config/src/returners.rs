@@ -1,0 +1,77 @@
+//! The options of returners: which get events (`event_return…`) and jobs (`master_job_cache`,
+//! `ext_job_cache`).
+
+use std::time::Duration;
+
+use crate::reader::Reader;
+use crate::yaml::Node;
+
+/// The name by which `event_return` means this master's own job database.
+pub const OWN_EVENTS: &str = "saltern";
+
+/// What is kept without a returner.
+const OWN_JOBS: &str = "local_cache";
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct ReturnerOptions {
+    /// `event_return`: those that get events, each once, in the order of the file. [`OWN_EVENTS`] is
+    /// this master itself, all others run in Python.
+    pub events: Vec<String>,
+    /// `event_return_queue`: so many events wait for each other before they are returned.
+    pub queue: usize,
+    /// `event_return_queue_max_seconds`: but the first of them no longer than this.
+    pub patience: Option<Duration>,
+    /// `event_return_whitelist`: wildcards of tags; without any, every event is returned.
+    pub whitelist: Vec<String>,
+    /// `event_return_blacklist`: wildcards of tags of which none is.
+    pub blacklist: Vec<String>,
+    /// `master_job_cache`, where it is not what this master does itself.
+    pub job_cache: Option<String>,
+    /// `ext_job_cache`.
+    pub ext_job_cache: Option<String>,
+}
+
+impl ReturnerOptions {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Self {
+        let mut events: Vec<String> = Vec::new();
+        for name in names(
+            reader,
+            "event_return",
+            "the name of a returner or a list of them",
+        ) {
+            if !name.is_empty() && !events.contains(&name) {
+                events.push(name);
+            }
+        }
+        let wildcards = "a list of wildcards of tags";
+        let job_cache = reader.optional_text("master_job_cache");
+        Self {
+            events,
+            queue: reader.usize("event_return_queue", 0, 1 << 20),
+            patience: Some(reader.seconds("event_return_queue_max_seconds"))
+                .filter(|patience| !patience.is_zero()),
+            whitelist: names(reader, "event_return_whitelist", wildcards),
+            blacklist: names(reader, "event_return_blacklist", wildcards),
+            job_cache: job_cache.filter(|name| name != OWN_JOBS),
+            ext_job_cache: reader.optional_text("ext_job_cache"),
+        }
+    }
+
+    /// The returners that get events and run in Python.
+    pub fn events_in_python(&self) -> impl Iterator<Item = &str> {
+        let names = self.events.iter().map(String::as_str);
+        names.filter(|name| *name != OWN_EVENTS)
+    }
+}
+
+/// A text, or a list of texts.
+fn names(reader: &mut Reader<'_>, option: &str, wanted: &str) -> Vec<String> {
+    let text = |node: &Node| node.as_str().map(str::to_owned);
+    let accept = |node: &Node| match (node.as_seq(), node.is_null()) {
+        (Some(items), _) => items.iter().map(text).collect(),
+        (None, true) => Some(Vec::new()),
+        (None, false) => text(node).map(|name| vec![name]),
+    };
+    reader.read(option, wanted, accept).unwrap_or_default()
+}
