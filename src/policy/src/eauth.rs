@@ -4,6 +4,9 @@
 //! A backend may block for seconds, so whoever asks does it on a thread that may. How failures are
 //! slowed down and how many may wait is not decided here, nor what the rules mean (`acl`).
 //!
+//! Modules in Python, of the site's own or of stock, are asked through the bridge; they may have rules
+//! of their own for whom they know, which a token carries then: nobody asks them with each request.
+//!
 //! # Where this differs from stock, and why
 //! - The user's name is text. Stock takes it for a pattern over the names in the configuration, so
 //!   that with `auto` or `sharedsecret` a user called `*` is everybody.
@@ -18,7 +21,10 @@ mod file;
 mod pam;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
+use saltern_bridge::{Bridge, BridgeError, Work};
 use saltern_crypto::{SecretString, ct_eq};
 use saltern_wire::msgpack::Value;
 
@@ -50,6 +56,17 @@ pub struct ExternalAuth {
     backends: BTreeMap<String, Enabled>,
     permissive: bool,
     acl_module: Option<String>,
+    bridge: Option<Arc<Bridge>>,
+}
+
+/// Somebody whom a backend knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// The groups; of the backends that are built in only `pam` tells any.
+    pub groups: Vec<String>,
+    /// The rules, where the backend has a say in them; else those of the configuration hold
+    /// ([`ExternalAuth::rules_of`]).
+    pub rules: Option<Rules>,
 }
 
 /// A backend that the configuration names.
@@ -65,7 +82,7 @@ enum Backend {
     SharedSecret(Option<SecretString>),
     /// Knows everybody; stock has it for tests.
     Auto,
-    /// It is written in Python, and no such backend is asked.
+    /// A module in Python.
     Other,
 }
 
@@ -75,9 +92,15 @@ pub enum EauthError {
     /// The configuration does not name it.
     #[error("external_auth does not enable \"{0}\"")]
     NotEnabled(String),
-    /// It is none of those that are built in.
-    #[error("the module \"{0}\" is written in Python; nobody is logged in by such modules")]
+    /// Rules would come from a module in Python, whoever knows the user.
+    #[error("\"eauth_acl_module\" names the module \"{0}\", which is not asked for rules")]
     NotServed(String),
+    /// Python cannot be asked.
+    #[error(transparent)]
+    Python(#[from] BridgeError),
+    /// Its answer is none.
+    #[error("the external_auth module \"{0}\" gave an answer of no use")]
+    Answer(String),
     /// PAM cannot be asked.
     #[error("pam cannot be asked")]
     Pam(#[from] PamError),
@@ -113,7 +136,15 @@ impl ExternalAuth {
             backends: backends.collect(),
             permissive: options.permissive,
             acl_module: options.acl_module.filter(|module| !module.is_empty()),
+            bridge: None,
         }
+    }
+
+    /// The same with a way to ask modules in Python; without it, they know nobody.
+    #[must_use]
+    pub fn with_bridge(mut self, bridge: Arc<Bridge>) -> Self {
+        self.bridge = Some(bridge);
+        self
     }
 
     /// Whether the configuration names the backend.
@@ -121,15 +152,30 @@ impl ExternalAuth {
         self.backends.contains_key(eauth)
     }
 
-    /// The backends that the configuration names and that cannot be asked, sorted.
-    pub fn not_served(&self) -> impl Iterator<Item = &str> {
-        let backends = self.backends.iter();
-        let others = backends.filter(|(_, enabled)| matches!(enabled.backend, Backend::Other));
-        others.map(|(name, _)| name.as_str())
+    /// Whether a backend is a module in Python.
+    pub fn is_in_python(&self, eauth: &str) -> bool {
+        let enabled = self.backends.get(eauth);
+        enabled.is_some_and(|enabled| matches!(enabled.backend, Backend::Other))
     }
 
-    /// The groups of the user if the backend knows the user by this password; only `pam` tells
-    /// any. May block for as long as the backend takes.
+    /// The backends that the configuration names and that are modules in Python, each with the reason
+    /// if it is known that it cannot be asked; sorted.
+    pub fn in_python(&self) -> impl Iterator<Item = (&str, Option<BridgeError>)> {
+        let names = self.backends.keys().map(String::as_str);
+        let others = names.filter(|name| self.is_in_python(name));
+        others.map(|eauth| {
+            let work = Work::LogIn {
+                eauth,
+                username: "",
+                password: "",
+            };
+            let refusal = |bridge: &Arc<Bridge>| bridge.refusal(&work);
+            (eauth, self.bridge.as_ref().and_then(refusal))
+        })
+    }
+
+    /// The user, if the backend knows the user by this password. May block for as long as the
+    /// backend takes.
     ///
     /// # Errors
     /// When the backend cannot be asked; then nobody knows.
@@ -138,7 +184,7 @@ impl ExternalAuth {
         eauth: &str,
         user: &str,
         password: &str,
-    ) -> Result<Option<Vec<String>>, EauthError> {
+    ) -> Result<Option<Known>, EauthError> {
         let enabled = self.backends.get(eauth);
         let enabled = enabled.ok_or_else(|| EauthError::NotEnabled(shown(eauth)))?;
         if let Some(module) = &self.acl_module
@@ -150,16 +196,58 @@ impl ExternalAuth {
             return Ok(None);
         }
         let is_known = match &enabled.backend {
-            Backend::Pam(pam) => return Ok(pam.knows(user, password)?),
+            Backend::Pam(pam) => {
+                let groups = pam.knows(user, password)?;
+                return Ok(groups.map(|groups| Known {
+                    groups,
+                    rules: None,
+                }));
+            }
             Backend::File(file) => file.knows(user, password)?,
             Backend::SharedSecret(secret) => secret.as_ref().is_some_and(|secret| {
                 !secret.expose().is_empty()
                     && ct_eq(secret.expose().as_bytes(), password.as_bytes())
             }),
             Backend::Auto => true,
-            Backend::Other => return Err(EauthError::NotServed(shown(eauth))),
+            Backend::Other => return self.ask_python(eauth, user, password),
         };
-        Ok(is_known.then(Vec::new))
+        Ok(is_known.then(|| Known {
+            groups: Vec::new(),
+            rules: None,
+        }))
+    }
+
+    fn ask_python(
+        &self,
+        eauth: &str,
+        username: &str,
+        password: &str,
+    ) -> Result<Option<Known>, EauthError> {
+        // What begins so is an option of the backend.
+        let bridge = match &self.bridge {
+            Some(bridge) if !username.starts_with('^') => bridge,
+            _ => return Ok(None),
+        };
+        let work = Work::LogIn {
+            eauth,
+            username,
+            password,
+        };
+        let said = bridge.call(&work, Duration::MAX)?;
+        match said.get("known").and_then(Value::as_bool) {
+            Some(true) => {
+                let groups = said.get("groups").and_then(Value::as_array);
+                let groups = groups.unwrap_or_default().iter();
+                Ok(Some(Known {
+                    groups: groups
+                        .filter_map(|group| group.as_str().map(str::to_owned))
+                        .collect(),
+                    rules: said.get("auth_list").map(Rules::of),
+                }))
+            }
+            Some(false) => Ok(None),
+            None => Err(EauthError::Answer(shown(eauth))),
+        }
     }
 
     /// The rules that hold for a user whom the backend knows (`fill_auth_list` in

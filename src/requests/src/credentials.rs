@@ -65,15 +65,17 @@ pub(crate) struct LoggedIn {
     pub(crate) eauth: String,
     pub(crate) name: String,
     pub(crate) groups: Vec<String>,
+    /// The rules, where the backend has a say in them.
+    rules: Option<Rules>,
 }
 
 impl LoggedIn {
     /// The rules that hold for the user.
     pub(crate) fn rules(&self, services: &Services) -> Rules {
-        let rules = services.rules();
-        rules
-            .external_auth
-            .rules_of(&self.eauth, &self.name, &self.groups)
+        let site_rules = services.rules();
+        let auth = &site_rules.external_auth;
+        let own = || auth.rules_of(&self.eauth, &self.name, &self.groups);
+        self.rules.clone().unwrap_or_else(own)
     }
 }
 
@@ -145,10 +147,11 @@ pub(crate) fn log_in(map: &Value, services: &Services) -> Result<LoggedIn, NotPr
     let (eauth, name, password) = (text("eauth")?, text("username")?, text("password")?);
     let rules = services.rules();
     match rules.external_auth.knows(eauth, name, password) {
-        Ok(Some(groups)) => Ok(LoggedIn {
+        Ok(Some(known)) => Ok(LoggedIn {
             eauth: eauth.to_owned(),
             name: name.to_owned(),
-            groups,
+            groups: known.groups,
+            rules: known.rules,
         }),
         Ok(None) => Err(NotProved::new(
             Kind::Eauth,
@@ -171,7 +174,8 @@ fn by_token(token: &Value, services: &Services) -> Result<Sender, NotProved> {
             "external_auth does not enable its backend any more",
         ));
     }
-    let carried = token.auth_list().filter(|_| site_rules.keep_acl_in_token);
+    let is_carried = site_rules.keep_acl_in_token || auth.is_in_python(token.eauth());
+    let carried = token.auth_list().filter(|_| is_carried);
     let rules = match carried {
         Some(list) => Rules::of(list),
         None => auth.rules_of(token.eauth(), token.name(), &token.groups()),

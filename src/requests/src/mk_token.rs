@@ -42,7 +42,10 @@ pub(crate) fn make(
         refuse(load, "\"token_expire\" is no number of seconds", services);
         return None;
     };
-    let auth_list = services.rules().keep_acl_in_token;
+    // A module in Python is asked for its rules here and not again with each request.
+    let site_rules = services.rules();
+    let is_in_python = site_rules.external_auth.is_in_python(&known.eauth);
+    let auth_list = site_rules.keep_acl_in_token || is_in_python;
     let auth_list = auth_list.then(|| known.rules(services).to_value());
     let made = services.tokens.create(Claims {
         auth_list,

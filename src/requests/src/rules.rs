@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
 use saltern_policy::acl::{PublisherAcl, Rules};
 use saltern_policy::autosign::{Autosign, AutosignOptions};
@@ -58,7 +59,7 @@ pub enum ExpireOverride {
 
 impl SiteRules {
     /// The rules of a configuration, with the users' keys that belong to it.
-    pub fn read(config: &MasterConfig, users: Arc<UserKeys>) -> Self {
+    pub fn read(config: &MasterConfig, users: Arc<UserKeys>, bridge: &Arc<Bridge>) -> Self {
         let autosign = Autosign::new(AutosignOptions {
             auto_accept: config.auto_accept,
             autosign_file: config.autosign_file.clone(),
@@ -73,7 +74,7 @@ impl SiteRules {
             reactor_acl: site_options::reactor_acl(config),
             users,
             sudo_is_limited: is_on("sudo_acl") && is_on("publisher_acl"),
-            external_auth: site_options::external_auth(config),
+            external_auth: site_options::external_auth(config, bridge),
             token_expire: site_options::token_expire(config),
             token_expire_override: site_options::expire_override(config),
             keep_acl_in_token: site_options::keep_acl_in_token(config),

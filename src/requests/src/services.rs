@@ -111,14 +111,13 @@ impl Services {
     ) -> Self {
         let unique_suffix = config.unique_jid.then(std::process::id);
         let site = SiteOptions::read(&config);
-        let rules = Arc::new(SiteRules::read(&config, stores.users));
+        let rules = Arc::new(SiteRules::read(&config, stores.users, &stores.bridge));
         stores.bridge.register(registry);
         Self {
             site,
             tops: tops_of(&config, &stores.bridge),
             targeting: stores.targeting,
             pillars: stores.pillars,
-            bridge: stores.bridge,
             reactions: stores.reactions,
             runners,
             jobs,
@@ -129,6 +128,7 @@ impl Services {
             master: stores.master,
             tokens: stores.tokens,
             rules: RwLock::new(rules),
+            bridge: stores.bridge,
             acl: Acl::default(),
             files: stores.files,
             minion_data: stores.minion_data,
@@ -154,7 +154,7 @@ impl Services {
     /// When a user's key cannot be kept; then the old rules stay.
     pub fn follow(&self, config: &MasterConfig) -> Result<(), StoreError> {
         let users = Arc::new(UserKeys::extend(config)?);
-        let rules = Arc::new(SiteRules::read(config, users));
+        let rules = Arc::new(SiteRules::read(config, users, &self.bridge));
         *self.rules.write() = rules;
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! The options that only requests use, read out of the configuration once; and how those are read
 //! that make the [rules](crate::SiteRules).
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
 use saltern_content::render::data::from_yaml;
@@ -99,7 +101,7 @@ impl SiteOptions {
 }
 
 /// `external_auth` and the options that belong to it.
-pub(crate) fn external_auth(config: &MasterConfig) -> ExternalAuth {
+pub(crate) fn external_auth(config: &MasterConfig, bridge: &Arc<Bridge>) -> ExternalAuth {
     let text = |name: &str| {
         let text = config.raw(name).and_then(Node::as_str);
         text.map(str::to_owned)
@@ -114,11 +116,11 @@ pub(crate) fn external_auth(config: &MasterConfig) -> ExternalAuth {
             acl_module: text("eauth_acl_module"),
         },
     );
-    for module in auth.not_served() {
-        tracing::error!(
-            module,
-            "nobody can log in by this external_auth: the module is written in Python"
-        );
+    let auth = auth.with_bridge(Arc::clone(bridge));
+    for (module, refusal) in auth.in_python() {
+        if let Some(error) = refusal {
+            tracing::error!(module, %error, "nobody can log in by this external_auth");
+        }
     }
     auth
 }

@@ -99,12 +99,31 @@ fn a_shared_secret_must_be_there_and_equal() {
 #[test]
 fn what_is_not_enabled_or_not_built_in_knows_nobody_and_is_named() {
     let auth = enabled("ldap", users());
+    assert!(auth.is_in_python("ldap") && !auth.is_in_python("auto"));
+    // Without a way to Python nobody is known; with one that is off it is said why.
+    assert!(auth.knows("ldap", "ana", "x").unwrap().is_none());
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().display();
+    let options_file = directory.path().join("master");
+    std::fs::write(
+        &options_file,
+        format!("root_dir: {root}\nid: m\npython_bridge: false\n"),
+    )
+    .unwrap();
+    let loaded = saltern_config::load_master(&options_file);
+    let config = loaded.unwrap_or_else(|errors| panic!("{errors}")).config;
+    let auth = auth.with_bridge(Arc::new(Bridge::new(&config)));
     let error = auth.knows("ldap", "ana", "x").unwrap_err().to_string();
     assert!(
-        error.contains("\"ldap\"") && error.contains("Python"),
+        error.contains("\"ldap\"") && error.contains("\"python_bridge\""),
         "{error}"
     );
-    assert_eq!(auth.not_served().collect::<Vec<_>>(), ["ldap"]);
+    let refused: Vec<_> = auth.in_python().collect();
+    assert!(matches!(
+        refused.as_slice(),
+        [("ldap", Some(BridgeError::Off { .. }))]
+    ));
+    assert!(auth.knows("ldap", "^model", "x").unwrap().is_none());
     let error = auth.knows("auto", "ana", "x").unwrap_err();
     assert!(matches!(error, EauthError::NotEnabled(_)));
     let by_module = EauthOptions {
