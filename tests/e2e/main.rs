@@ -27,6 +27,7 @@ mod pillar;
 mod presence;
 mod probe;
 mod reactor;
+mod returners;
 mod runners;
 mod schedule;
 mod service;

@@ -1,0 +1,333 @@
+//! Returners and modules of `external_auth` that are written in Python: what a site's own modules
+//! are given by our master is what stock's master gives them.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use saltern_tests::site::{Failure, MinionKind, SOON};
+use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
+use serde_json::Value;
+
+/// Modules of a site's own. The returner writes what it is given as lines of JSON.
+const MODULES: &[(&str, &str)] = &[
+    (
+        "ext/returners/site_lines.py",
+        "import json, os\n\
+         def write(*what):\n    \
+             path = os.path.join(__opts__['root_dir'], 'lines')\n    \
+             with open(path, 'a') as out:\n        \
+                 out.write(json.dumps(what) + '\\n')\n\
+         def event_return(events):\n    \
+             for event in events:\n        \
+                 write('event', event)\n",
+    ),
+    (
+        "ext/auth/site_auth.py",
+        "def auth(username, password):\n    \
+             if username == 'boom':\n        \
+                 raise ValueError('the directory is away')\n    \
+             return password == 'open ' + username\n\
+         def groups(username, **kwargs):\n    \
+             return ['ops'] if username == 'gus' else []\n",
+    ),
+    (
+        "ext/auth/own_rules.py",
+        "def auth(username, password):\n    \
+             return password == 'open ' + username\n\
+         def acl(username, **kwargs):\n    \
+             return ['test.' + username, '@jobs']\n",
+    ),
+];
+
+fn write_modules(site: &Site) -> Result<()> {
+    for (name, text) in MODULES {
+        let path = site.path(name);
+        fs::create_dir_all(path.parent().context("a file has a directory")?)?;
+        fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+/// Both masters with the same modules; ours with the Python of the release.
+fn with_modules(config: &mut Config, server: Server) {
+    let root = config.get("root_dir").unwrap_or_default().to_owned();
+    config
+        .set("extension_modules", format!("{root}/ext"))
+        .set("timeout", 15);
+    if server.is_ours() {
+        let python = server.release().program("python3");
+        config.set("python_bridge", python.display());
+    }
+}
+
+/// What the two masters made of the same scenario.
+fn of_both<T>(
+    release: Release,
+    configure: impl Fn(&mut Config, Server),
+    scenario: impl Fn(&mut Site) -> Result<T>,
+) -> Result<[T; 2]> {
+    let mut answers = Vec::new();
+    for server in [Server::Stock(release), Server::Saltern(release)] {
+        let configure = |config: &mut Config| configure(config, server);
+        Site::prepared(server, configure, |site| {
+            write_modules(site)?;
+            site.start_master()?;
+            answers.push(scenario(site)?);
+            Ok(())
+        })
+        .map_err(Failure::into_error)?;
+    }
+    <[T; 2]>::try_from(answers).map_err(|_| anyhow::anyhow!("two masters were asked"))
+}
+
+/// The lines of a file of JSON, without what differs from run to run.
+fn lines(path: &Path) -> Result<Vec<Value>> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines = text.lines().map(|line| {
+        let line = serde_json::from_str(line).with_context(|| format!("no JSON: {line}"))?;
+        Ok(plain(line))
+    });
+    lines.collect()
+}
+
+/// A value whose jids and times are all the same.
+fn plain(value: Value) -> Value {
+    match value {
+        Value::String(text) => {
+            let is_jid = |word: &str| word.len() == 20 && word.parse::<u128>().is_ok();
+            let words = text.split('/');
+            let words: Vec<&str> = words
+                .map(|word| if is_jid(word) { "JID" } else { word })
+                .collect();
+            Value::from(words.join("/"))
+        }
+        Value::Array(items) => items.into_iter().map(plain).collect(),
+        Value::Object(entries) => {
+            let entries = entries
+                .into_iter()
+                .map(|(name, value)| match name.as_str() {
+                    "_stamp" => (name, Value::from("STAMP")),
+                    _ => (name, plain(value)),
+                });
+            Value::Object(entries.collect())
+        }
+        other => other,
+    }
+}
+
+#[test]
+fn returners_of_3006_get_the_events_that_stock_gives_them() -> TestResult {
+    Ok(compare_events(Release::V3006)?)
+}
+
+#[test]
+fn returners_of_3007_get_the_events_that_stock_gives_them() -> TestResult {
+    Ok(compare_events(Release::V3007)?)
+}
+
+#[test]
+fn returners_of_3008_get_the_events_that_stock_gives_them() -> TestResult {
+    Ok(compare_events(Release::V3008)?)
+}
+
+/// Two events of a job, and three of those that are fired.
+const EVENTS: usize = 5;
+
+fn compare_events(release: Release) -> Result<()> {
+    let configure = |config: &mut Config, server: Server| {
+        with_modules(config, server);
+        let root = config.get("root_dir").unwrap_or_default().to_owned();
+        let own = if server.is_ours() { "saltern, " } else { "" };
+        config
+            .set("event_return", format!("[{own}site_lines, rawfile_json]"))
+            .set("event_return_whitelist", "['salt/job/*', 'site/*']")
+            .set("event_return_blacklist", "['*/not/?']")
+            .set("rawfile_json.filename", format!("{root}/raw"));
+    };
+    let [stock, ours] = of_both(release, configure, |site| {
+        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        site.salt(&["m1", "test.echo", "grüße"])?.expect_code(0)?;
+        for (tag, data) in [
+            ("site/1", "{n: [1, 2.5, true, null], b: !!binary aGk=}"),
+            ("site/not/2", "{}"),
+            ("other", "{}"),
+            ("site/3", "{text: 'a\n\nb'}"),
+            ("site/not/44", "{}"),
+        ] {
+            let run = site.salt_run(&["event.send", tag, &format!("data={data}")])?;
+            run.expect_code(0)?;
+        }
+        let written = ["lines", "raw"].map(|name| {
+            wait_until("the lines of a returner", SOON, || {
+                let lines = lines(&site.path(name)).ok()?;
+                (lines.len() >= EVENTS).then_some(lines)
+            })
+        });
+        let [own, raw] = written;
+        let written = [own?, raw?];
+        if site.server().is_ours() {
+            kept_by_ourselves(site, &written)?;
+        }
+        Ok(written)
+    })?;
+    ensure!(stock == ours, "--- stock\n{stock:#?}\n--- ours\n{ours:#?}");
+    Ok(())
+}
+
+/// `saltern events` tells the same events once more.
+fn kept_by_ourselves(site: &Site, [own, _]: &[Vec<Value>; 2]) -> Result<()> {
+    let kept = wait_until("the events in the job database", SOON, || {
+        let run = site.saltern(&["events"]).ok()?;
+        let lines: Vec<Value> = run
+            .stdout
+            .lines()
+            .map_while(|line| serde_json::from_str(line).ok())
+            .collect();
+        (lines.len() >= own.len()).then_some(lines)
+    })?;
+    let tags = |lines: &[Value], of: fn(&Value) -> &Value| -> Vec<Value> {
+        lines
+            .iter()
+            .map(|line| plain(of(line)["tag"].clone()))
+            .collect()
+    };
+    let (kept, own) = (tags(&kept, |line| line), tags(own, |line| &line[1]));
+    ensure!(kept == own, "--- kept\n{kept:#?}\n--- returned\n{own:#?}");
+    let some = site.saltern(&["events", "--tag", "site/*", "--limit", "1"])?;
+    let shown: Value = serde_json::from_str(&some.expect_code(0)?.stdout)?;
+    ensure!(shown["tag"] == "site/not/44", "{shown}");
+    Ok(())
+}
+
+#[test]
+fn what_waits_for_a_returner_is_returned_before_the_end() -> TestResult {
+    let server = Server::Saltern(Release::V3008);
+    let configure = |config: &mut Config| {
+        with_modules(config, server);
+        config
+            .set("event_return", "site_lines")
+            .set("event_return_whitelist", "['site/*']")
+            .set("event_return_queue", 1000);
+    };
+    Site::prepared(server, configure, |site| {
+        write_modules(site)?;
+        site.start_master()?;
+        for tag in ["site/1", "site/2"] {
+            site.salt_run(&["event.send", tag])?.expect_code(0)?;
+        }
+        ensure!(
+            lines(&site.path("lines"))?.is_empty(),
+            "they wait for others"
+        );
+        let status = site.stop_master()?;
+        ensure!(status.success(), "{status}");
+        let tags: Vec<Value> = lines(&site.path("lines"))?
+            .iter()
+            .map(|line| line[1]["tag"].clone())
+            .collect();
+        ensure!(tags == ["site/1", "site/2"], "{tags:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn without_a_python_the_returner_is_named_and_everything_else_works() -> TestResult {
+    let release = Release::V3008;
+    let configure = |config: &mut Config| {
+        config
+            .set("event_return", "[nowhere, saltern]")
+            .set("python_bridge", false);
+    };
+    Site::prepared(Server::Saltern(release), configure, |site| {
+        site.announce("event_return: \"nowhere\" is not built in");
+        site.announce("the returner \"nowhere\" can only be run by Python");
+        let check = site.saltern(&["check-config"])?;
+        check
+            .expect_text("\"nowhere\"")?
+            .expect_text("python_bridge")?;
+        site.start_master()?;
+        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        site.salt(&["m1", "test.ping"])?.expect_code(0)?;
+        let run = site.saltern(&["events", "--tag", "salt/job/*/ret/m1"])?;
+        run.expect_code(0)?.expect_text("test.ping")?;
+        Ok(())
+    })
+}
+
+/// Who logs in by which module, and what they want.
+const LOGINS: &[(&str, &str, &str, &[&str])] = &[
+    ("site_auth", "ann", "open ann", &["test.echo", "hello"]),
+    ("site_auth", "ann", "open ann", &["grains.get", "id"]),
+    ("site_auth", "ann", "wrong", &["test.echo", "hello"]),
+    ("site_auth", "gus", "open gus", &["grains.get", "id"]),
+    ("site_auth", "boom", "open boom", &["test.echo", "hello"]),
+    ("site_auth", "zoe", "open zoe", &["test.echo", "hello"]),
+    ("own_rules", "echo", "open echo", &["test.echo", "hello"]),
+    ("own_rules", "echo", "open echo", &["test.ping"]),
+    ("no_such", "ann", "open ann", &["test.echo", "hello"]),
+];
+
+#[test]
+fn modules_of_3006_log_in_whom_stock_logs_in() -> TestResult {
+    Ok(compare_logins(Release::V3006)?)
+}
+
+#[test]
+fn modules_of_3007_log_in_whom_stock_logs_in() -> TestResult {
+    Ok(compare_logins(Release::V3007)?)
+}
+
+#[test]
+fn modules_of_3008_log_in_whom_stock_logs_in() -> TestResult {
+    Ok(compare_logins(Release::V3008)?)
+}
+
+fn compare_logins(release: Release) -> Result<()> {
+    let configure = |config: &mut Config, server: Server| {
+        with_modules(config, server);
+        let rules = "{site_auth: {ann: ['test.*'], 'ops%': ['grains.*']}, own_rules: {x: []}}";
+        let root = config.get("root_dir").unwrap_or_default().to_owned();
+        config
+            .set("external_auth", rules)
+            .set("token_file", format!("{root}/token"));
+    };
+    let [stock, ours] = of_both(release, configure, |site| {
+        site.announce("request refused");
+        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        let mut told = Vec::new();
+        for (eauth, user, password, what) in LOGINS {
+            let who = [
+                "-a",
+                eauth,
+                "--username",
+                user,
+                "--password",
+                password,
+                "m1",
+            ];
+            let run = site.salt(&[who.as_slice(), what].concat())?;
+            told.push((run.code, run.stdout.trim().to_owned()));
+        }
+        // A token has the rules of the module, which is not asked again.
+        for what in ["test.echo", "test.ping"] {
+            let who = [
+                "-T",
+                "-a",
+                "own_rules",
+                "--username",
+                "echo",
+                "--password",
+                "open echo",
+            ];
+            let run = site.salt(&[who.as_slice(), &["m1", what, "x"]].concat())?;
+            told.push((run.code, run.stdout.trim().to_owned()));
+        }
+        Ok(told)
+    })?;
+    ensure!(stock == ours, "--- stock\n{stock:#?}\n--- ours\n{ours:#?}");
+    // So that refusals of everything are not taken for agreement.
+    let served = ours.iter().filter(|(code, _)| *code == Some(0));
+    ensure!(served.count() >= 4, "{ours:#?}");
+    Ok(())
+}
