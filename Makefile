@@ -88,6 +88,7 @@ e2e: stock ## Run the end-to-end tests against stock Salt
 bench: stock build ## Measure our master and stock 3008.3 side by side; writes tests/bench/results.*
 	tests/bench/run.py
 	tests/bench/storm.py
+	tests/bench/reactor.py
 
 .PHONY: grafana
 grafana: build ## Start the demo with Prometheus (and Grafana where it is installed) on loopback

@@ -63,6 +63,15 @@ FIGURES += [
     ("watch_wrong_verdicts", "… wrongly “did not return”", "", "{:,.0f}", False),
 ]
 
+# Of reactor.py: 20,000 events a second that match one rule.
+FIGURES += [
+    ("reactor_events_per_second", "Reactor storm: events taken of 20,000/s", "/s", "{:,.0f}", True),
+    ("reactor_bus_p99_ms", "… until other subscribers have them, p99", "ms", "{:,.1f}", False),
+    ("reactor_reactions_per_second", "… reactions meanwhile", "/s", "{:,.0f}", True),
+    ("reactor_pss_growth_megabytes", "… memory grown by", "MB", "{:,.0f}", False),
+    ("reactor_unaccounted", "… neither reacted to nor counted", "", "{:,.0f}", False),
+]
+
 
 def figures(results):
     """All figures that both masters have; those of the fleets are named after their sizes."""
