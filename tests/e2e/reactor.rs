@@ -7,6 +7,7 @@
 //! events. Jobs for minions have an order of their own. After each row a marker goes the same ways,
 //! so that what comes before it is all that came of the row.
 
+mod panic;
 mod reactions;
 mod rendering;
 mod row;
@@ -34,6 +35,22 @@ fn reactions_by_a_file_of_rules_under_stock() -> TestResult {
         rules::rows_of_a_file(),
         Form::File,
     )
+}
+
+#[test]
+fn reactions_under_ours() -> TestResult {
+    check_tables(Server::Saltern(Release::V3008))
+}
+
+#[test]
+fn reactions_under_ours_for_3006() -> TestResult {
+    check_tables(Server::Saltern(Release::V3006))
+}
+
+#[test]
+fn reactions_by_a_file_of_rules_under_ours() -> TestResult {
+    let server = Server::Saltern(Release::V3008);
+    check(server, rules::rows_of_a_file(), Form::File)
 }
 
 #[test]
@@ -83,28 +100,40 @@ fn check(server: Server, mut rows: Vec<Row>, form: Form) -> TestResult {
     for (number, row) in rows.iter_mut().enumerate() {
         row.number = number;
     }
-    Site::prepared(server, configure, |site| {
-        lay_out(site, &rows, form)?;
-        site.start_master()?;
-        site.bring_up(&[(MINION, MinionKind::Native)])?;
-        let mut scene = Scene {
-            site,
-            client: site.client()?,
-            minion: site.session_of(MINION)?,
-        };
-        let mut differences = Vec::new();
-        for row in &rows {
-            let name = format!("row {}: {}", row.number, row.name);
-            site.step(&name);
-            let wrong = scene.play(row).with_context(|| name.clone())?;
-            differences.extend(wrong.map(|wrong| format!("{name}\n{wrong}")));
-        }
-        ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
-        Ok(())
-    })
+    Site::prepared(
+        server,
+        |config| configure(server, config),
+        |site| {
+            lay_out(site, &rows, form)?;
+            // What is wrong with a row's files is said in the log, too.
+            site.announce("a reaction failed");
+            site.start_master()?;
+            site.bring_up(&[(MINION, MinionKind::Native)])?;
+            let user = site.config().get("user").unwrap_or_default().to_owned();
+            let mut scene = Scene {
+                site,
+                client: site.client()?,
+                minion: site.session_of(MINION)?,
+                user,
+            };
+            let mut differences = Vec::new();
+            for row in &rows {
+                let name = format!("row {}: {}", row.number, row.name);
+                site.step(&name);
+                let wrong = scene.play(row).with_context(|| name.clone())?;
+                differences.extend(wrong.map(|wrong| format!("{name}\n{wrong}")));
+            }
+            ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
+            Ok(())
+        },
+    )
 }
 
-fn configure(config: &mut Config) {
+fn configure(server: Server, config: &mut Config) {
+    if server.is_ours() {
+        let python = server.release().program("python3");
+        config.set("python_bridge", python.display());
+    }
     config
         .set("reactor_worker_threads", 1)
         // Loading its functions anew takes stock seconds, and it forgets them after a minute.
@@ -160,6 +189,8 @@ struct Scene<'a> {
     site: &'a Site,
     client: Session,
     minion: Session,
+    /// Whose jobs those of the reactor are.
+    user: String,
 }
 
 impl Scene<'_> {
@@ -215,10 +246,11 @@ impl Scene<'_> {
     /// All reactions since a mark, without those to the markers of the row.
     fn came(&self, row: &Row, mark: usize) -> Vec<String> {
         let events = self.site.events().since(mark);
-        let seen = events.iter().filter_map(row::reaction);
         let out = self.site.path(format!("{}/out", row.place()));
         let marker = row.tag("marker");
-        seen.chain(row::files(&out))
+        let seen = row::reactions(&events, &self.user);
+        seen.into_iter()
+            .chain(row::files(&out))
             .filter(|reaction| !reaction.contains(&marker))
             .collect()
     }

@@ -163,29 +163,54 @@ fn owned(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// The reaction that this event tells of; none for events that are none of the reactor's.
-pub(super) fn reaction(event: &Event) -> Option<String> {
-    let data = &event.data;
-    let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
-    let mut parts = event.tag.splitn(4, '/').skip(1);
-    match (parts.next()?, parts.nth(1)?) {
-        ("job", "new") => {
-            let (fun, tgt, kind) = (text("fun"), &data["tgt"], text("tgt_type"));
-            let tgt = tgt.as_str().map_or(tgt.to_string(), str::to_owned);
-            Some(format!("local {fun} {tgt} ({kind}) {}", data["arg"]))
+/// The reactions that events tell of, in the order in which they began. Jobs are published as by
+/// `user`: whose are not are told with their own.
+pub(super) fn reactions(events: &[Event], user: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut begun = BTreeMap::new();
+    for event in events {
+        let mut parts = event.tag.splitn(4, '/').skip(1);
+        let (kind, jid, what) = (parts.next(), parts.next(), parts.next());
+        let is_of_reactor = event.data["user"] == "Reactor";
+        match (kind, what) {
+            (Some("job"), Some("new")) => lines.push(Some(job(&event.data, user))),
+            (Some("run" | "wheel"), Some("new")) if is_of_reactor => {
+                begun.insert(jid, lines.len());
+                lines.push(None);
+            }
+            (Some("run" | "wheel"), Some("ret")) if is_of_reactor => {
+                let line = Some(call(&event.data));
+                match begun.get(&jid) {
+                    Some(place) => lines[*place] = line,
+                    None => lines.push(line),
+                }
+            }
+            _ => {}
         }
-        ("run" | "wheel", "ret") if data["user"] == "Reactor" => {
-            let (fun, arg) = (text("fun"), &data["fun_args"]);
-            let end = match data["success"] == true {
-                false => " failed".to_owned(),
-                // What these return tells of times and processes, or repeats the arguments.
-                true if fun.starts_with("runner.") => String::new(),
-                true => format!(" -> {}", data["return"]),
-            };
-            Some(format!("{fun} {arg}{end}"))
-        }
-        _ => None,
     }
+    lines.into_iter().flatten().collect()
+}
+
+fn job(data: &Value, user: &str) -> String {
+    let text = |name: &str| data[name].as_str().unwrap_or_default();
+    let (fun, tgt, kind) = (text("fun"), &data["tgt"], text("tgt_type"));
+    let tgt = tgt.as_str().map_or(tgt.to_string(), str::to_owned);
+    let other = match data["user"] == user {
+        true => String::new(),
+        false => format!(" as {}", data["user"]),
+    };
+    format!("local {fun} {tgt} ({kind}) {}{other}", data["arg"])
+}
+
+fn call(data: &Value) -> String {
+    let fun = data["fun"].as_str().unwrap_or_default();
+    let end = match data["success"] == true {
+        false => " failed".to_owned(),
+        // What these return tells of times and processes, or repeats the arguments.
+        true if fun.starts_with("runner.") => String::new(),
+        true => format!(" -> {}", data["return"]),
+    };
+    format!("{fun} {}{end}", data["fun_args"])
 }
 
 /// The files that reactions wrote.

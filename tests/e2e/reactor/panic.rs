@@ -1,0 +1,116 @@
+//! The reactor panics again and again while it has a thousand events to react to: nothing is done
+//! twice, and what is not done is named. Needs a binary built with the feature `fault-injection`.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use saltern_tests::process::run;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+
+use super::MINION;
+
+const EVENTS: usize = 1_000;
+
+/// The reactor panics after so many ends of calls.
+const PANICS: [usize; 4] = [20, 100, 300, 600];
+
+/// Two reactions to each event: a job, and a call.
+const SLS: &str = "
+job:
+  local.test.echo:
+    - tgt: m1
+    - args: {text: {{ tag }}}
+call:
+  runner.test.arg:
+    - args: {tag: {{ tag }}}
+";
+
+#[test]
+fn a_reactor_that_panics_does_nothing_twice_and_names_what_it_lost() -> TestResult {
+    let server = Server::Saltern(Release::V3008);
+    Site::prepared(server, |_| {}, scenario)
+}
+
+fn scenario(site: &mut Site) -> Result<()> {
+    let sls = site.path("react.sls");
+    std::fs::write(&sls, SLS)?;
+    let rules = format!("[{{'flood/*': {}}}]", sls.display());
+    site.config().set("reactor", rules);
+    site.write_config()?;
+    for text in ["injected fault", "restart", "reactor"] {
+        site.announce(text);
+    }
+    site.start_master()?;
+    site.bring_up(&[(MINION, MinionKind::Native)])?;
+    let mut flood = site.stock_peer("flood_events.py", &[&EVENTS.to_string(), "10"]);
+    let flood = std::thread::spawn(move || run(&mut flood, SOON));
+    let mut seen = Outcomes::default();
+    for count in PANICS {
+        wait_until("reactions before a panic", SOON, || {
+            seen.look(site);
+            (seen.called.len() >= count).then_some(())
+        })?;
+        site.saltern(&["debug", "panic", "reactor"])?
+            .expect_code(0)?;
+    }
+    let fired = flood.join().expect("running a command does not panic")?;
+    fired.expect_code(0)?;
+    // What is done twice is done before what comes after all of it.
+    site.salt_run(&["event.send", "flood/end"])?
+        .expect_code(0)?;
+    let numbers = (0..EVENTS).map(|number| number.to_string());
+    let tags = numbers.chain(["end".to_owned()]);
+    let tags: Vec<String> = tags.map(|name| format!("flood/{name}")).collect();
+    wait_until("every event to have led to something", SOON * 2, || {
+        seen.look(site);
+        tags.iter().all(|tag| seen.is_told_of(tag)).then_some(())
+    })?;
+    let restarts = site.metric("saltern_actor_restarts_total", "reactor")?;
+    ensure!(restarts == PANICS.len() as f64, "{restarts} restarts");
+    for (tag, times) in seen.called.iter().chain(&seen.published) {
+        ensure!(*times == 1, "{tag} was reacted to {times} times");
+    }
+    Ok(())
+}
+
+/// What events led to, by their tags: how often.
+#[derive(Default)]
+struct Outcomes {
+    mark: usize,
+    called: BTreeMap<String, usize>,
+    published: BTreeMap<String, usize>,
+    lost: BTreeMap<String, usize>,
+}
+
+impl Outcomes {
+    /// Takes in what the bus has told since the last look.
+    fn look(&mut self, site: &Site) {
+        let events = site.events().since(self.mark);
+        self.mark += events.len();
+        for event in &events {
+            let data = &event.data;
+            let is = |prefix: &str, suffix: &str| {
+                event.tag.starts_with(prefix) && event.tag.ends_with(suffix)
+            };
+            let (seen, tag) = if is("salt/run/", "/ret") {
+                (&mut self.called, &data["fun_args"][0]["tag"])
+            } else if is("salt/job/", "/new") {
+                (&mut self.published, &data["arg"][0]["text"])
+            } else if is("saltern/reactor/lost", "") {
+                (&mut self.lost, &data["tag"])
+            } else {
+                continue;
+            };
+            if let Some(tag) = tag.as_str().filter(|tag| tag.starts_with("flood/")) {
+                *seen.entry(tag.to_owned()).or_default() += 1;
+            }
+        }
+    }
+
+    /// Whether both reactions to an event are there, or one is told to be lost.
+    fn is_told_of(&self, tag: &str) -> bool {
+        let is_done = self.called.contains_key(tag) && self.published.contains_key(tag);
+        is_done || self.lost.contains_key(tag)
+    }
+}
