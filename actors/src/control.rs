@@ -1,18 +1,21 @@
 //! A door for the local operator: `saltern_control.ipc` in `sock_dir`, for the master's own user.
 //!
 //! One line in, an answer out: `metrics` gives Prometheus' text format, `actors` lists the actors
-//! with their restarts, `duties` the duties with their last run, `duty NAME` has one done now, and,
-//! only in builds with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor panic at
-//! its next poll, `stall NAME [INSTANCE]` makes its thread hang for ever, `points` lists the places at
-//! which the process can be made to die, and `die POINT COUNT` makes it die at one.
+//! with their restarts, `job JID` what the tracker knows of an open job, `duties` the duties with
+//! their last run, `duty NAME` has one done now, and, only in builds with the feature
+//! `fault-injection`, `panic NAME [INSTANCE]` makes an actor panic at its next poll, `stall NAME
+//! [INSTANCE]` makes its thread hang for ever, `points` lists the places at which the process can be
+//! made to die, and `die POINT COUNT` makes it die at one.
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use actix::Recipient;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::Registry;
+use saltern_model::Jid;
 use saltern_supervise::Tree;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -20,6 +23,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::duties::{Duties, Duty, Record};
+use crate::job_tracker::Account;
+use crate::messages::Explain;
 
 /// The socket's name.
 pub const SOCKET: &str = "saltern_control.ipc";
@@ -48,11 +53,32 @@ pub fn ask(sock_dir: &Path, line: &str) -> Result<String, ControlError> {
     }
 }
 
+/// What a running master knows of an open job; `None` when it is not open.
+///
+/// # Errors
+/// Nobody answers, or not in these words.
+pub fn ask_account(sock_dir: &Path, jid: &Jid) -> Result<Option<Account>, ControlError> {
+    let text = ask(sock_dir, &format!("job {jid}"))?;
+    if text == CLOSED {
+        return Ok(None);
+    }
+    let account = Account::from_text(&text);
+    let garbled = || io::Error::new(io::ErrorKind::InvalidData, "not an account of a job");
+    Ok(Some(account.ok_or_else(garbled)?))
+}
+
+/// Who gives an account of jobs, once it is there.
+pub(crate) type Accounts = Arc<OnceLock<Recipient<Explain>>>;
+
+/// The answer about a job that is not open.
+const CLOSED: &str = "closed\n";
+
 /// What the door gives access to.
 pub(crate) struct Control {
     pub(crate) tree: Tree,
     pub(crate) registry: Registry,
     pub(crate) duties: Arc<Duties>,
+    pub(crate) accounts: Accounts,
 }
 
 /// Longer lines are cut off.
@@ -119,6 +145,10 @@ async fn answer(control: &Control, line: &str) -> String {
             Ok(instance) => control.break_actor(fault, name, instance),
             Err(_) => not_a_number(instance),
         },
+        ["job", jid] => match Jid::parse(jid) {
+            Ok(jid) => control.job(jid).await,
+            Err(error) => format!("error: {error}\n"),
+        },
         ["points"] => points(),
         ["die", point, count] => match count.parse() {
             Ok(count) => die(point, count),
@@ -170,14 +200,25 @@ fn die(_: &str, _: u32) -> String {
     WITHOUT.to_owned()
 }
 
-const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"duties\", \"duty NAME\", \"points\", \
-                       \"panic NAME [INSTANCE]\", \"stall NAME [INSTANCE]\" or \
+const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"job JID\", \"duties\", \"duty NAME\", \
+                       \"points\", \"panic NAME [INSTANCE]\", \"stall NAME [INSTANCE]\" or \
                        \"die POINT COUNT\"\n";
 
 #[cfg(not(feature = "fault-injection"))]
 const WITHOUT: &str = "error: this master was built without fault injection\n";
 
 impl Control {
+    async fn job(&self, jid: Jid) -> String {
+        let Some(tracker) = self.accounts.get() else {
+            return "error: the master is just starting\n".to_owned();
+        };
+        match tracker.send(Explain(jid)).await {
+            Ok(Some(account)) => account.to_text(),
+            Ok(None) => CLOSED.to_owned(),
+            Err(error) => format!("error: {error}\n"),
+        }
+    }
+
     fn metrics(&self) -> String {
         prometheus::TextEncoder::new()
             .encode_to_string(&self.registry.gather())

@@ -7,6 +7,7 @@
 //! known of returns is known because the store said so: a commit that fails leaves nothing behind
 //! here. A restart takes the open jobs up again from the store and the notes beside them.
 
+mod account;
 mod job;
 mod jobs;
 mod known;
@@ -46,11 +47,13 @@ use crate::answer::Answer;
 use crate::batches::BatchFeed;
 use crate::job_ends::JobEnds;
 use crate::messages::{
-    AfterCommit, BatchReturn, BeginJob, Beginning, BegunJob, CloseOlderThan, Departed, Fire, Greet,
-    Persist, Publish, Report, Stored, TakeAnswer, TakeLeaves, TakeReturn, WhoIsAwaited,
+    AfterCommit, BatchReturn, BeginJob, Beginning, BegunJob, CloseOlderThan, Departed, Explain,
+    Fire, Greet, Persist, Publish, Report, Stored, TakeAnswer, TakeLeaves, TakeReturn,
+    WhoIsAwaited,
 };
 use crate::send::{Outbox, Sends};
 
+pub use self::account::{Account, Missing, given_up};
 pub(crate) use self::metrics::TrackerMetrics;
 pub(crate) use self::outside::Outside;
 
@@ -663,6 +666,14 @@ impl Handler<Greet> for JobTracker {
         let states = self.machine.overviews(MOST_STATES).into_iter();
         newcomer.tell(states.map(|overview| News::State(overview).event(&stamp)));
         self.recall(newcomer, context);
+    }
+}
+
+impl Handler<Explain> for JobTracker {
+    type Result = Option<Account>;
+
+    fn handle(&mut self, Explain(jid): Explain, _: &mut Self::Context) -> Self::Result {
+        self.machine.account(&jid, self.now())
     }
 }
 

@@ -54,4 +54,5 @@ mod upkeep;
 mod window;
 
 pub use doors::check_tls;
+pub use job_tracker::{Account, Missing, given_up};
 pub use tree::{FollowError, Master, MasterParts, StartError};

@@ -15,6 +15,7 @@ use saltern_wire::port::Incoming;
 use crate::answer::Answer;
 use crate::bus::Newcomer;
 use crate::duties::Duty;
+use crate::job_tracker::Account;
 use crate::window::Ticket;
 
 // ---- to ReqRouter ---------------------------------------------------------------------------
@@ -198,6 +199,11 @@ pub struct WhoIsAwaited {
     /// Those minions.
     pub minions: Vec<MinionId>,
 }
+
+/// What is known of an open job, for people; `None` when it is not open. From the control socket.
+#[derive(Message)]
+#[rtype(result = "Option<Account>")]
+pub struct Explain(pub Jid);
 
 // ---- to JobStore ----------------------------------------------------------------------------
 

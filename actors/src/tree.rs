@@ -63,7 +63,7 @@ use tokio_util::sync::CancellationToken;
 use crate::batches::{self, BatchFeed, BatchMetrics, Batches};
 use crate::bus::{Bus, QueueLimits};
 use crate::carry_out::Sinks;
-use crate::control::{self, Control};
+use crate::control::{self, Accounts, Control};
 use crate::doorkeeper::{self, Doorkeeper};
 use crate::doors::{Doors, is_set};
 use crate::duties::Duties;
@@ -207,9 +207,11 @@ impl Master {
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
         let duties = Duties::new(parts.clock.clone(), &parts.registry);
+        let accounts = Accounts::default();
         let control = Control {
             tree: tree.clone(),
             registry: parts.registry.clone(),
+            accounts: accounts.clone(),
             duties: duties.clone(),
         };
         control::serve(doors.control, control, stop.clone());
@@ -236,6 +238,7 @@ impl Master {
             batches,
             reactor,
             ends: Arc::default(),
+            accounts,
             stop: stop.clone(),
             requests_closed,
             store_metrics,
@@ -402,6 +405,8 @@ struct Plan {
     reactor: Option<Arc<Desk>>,
     /// What the desk of the minions hears of the tracker, who is started before it.
     ends: Arc<JobEnds>,
+    /// Whom the control socket asks of jobs.
+    accounts: Accounts,
     /// Cancelled when nothing new is to be taken.
     stop: CancellationToken,
     /// Cancelled when the last connection of the request port is gone.
@@ -490,6 +495,7 @@ impl Plan {
         self.start_event_table((&bus, &heard), &store, event_returns);
         // Nobody else sets it.
         let _ = greeter.set(tracker.clone().recipient());
+        let _ = self.accounts.set(tracker.clone().recipient());
         *departures.lock() = Some(tracker.clone().recipient());
         let batches = self.start_batches(batches::Seed {
             services: services.clone(),

@@ -72,6 +72,14 @@ pub(super) enum MinionState {
 impl MinionState {
     const KINDS: usize = 6;
 
+    /// Where a minion stands that was given up for this reason.
+    pub(super) fn lost(reason: Reason) -> Self {
+        match reason {
+            Reason::NotConnected(_) | Reason::NotSent => Self::Unreachable(reason),
+            _ => Self::Unknown(reason),
+        }
+    }
+
     fn kind(&self) -> usize {
         match self {
             Self::Expected => 0,

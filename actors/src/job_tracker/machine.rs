@@ -33,6 +33,7 @@ use saltern_model::{Jid, MinionId, Packed};
 use saltern_requests::Victims;
 use saltern_store::jobs::JobState;
 
+use super::account::Account;
 use super::job::{Job, MinionState, Reason};
 use super::jobs::Jobs;
 use super::learned::Learned;
@@ -337,6 +338,12 @@ impl Machine {
     /// How many jobs are open.
     pub(super) fn open_count(&self) -> usize {
         self.jobs.open_count()
+    }
+
+    /// What is known of an open job.
+    pub(super) fn account(&self, jid: &Jid, now: Moment) -> Option<Account> {
+        let job = self.jobs.get(jid).filter(|job| job.is_open())?;
+        Some(Account::of(job, now))
     }
 
     /// How far the youngest open jobs are, at most so many, oldest first.

@@ -45,11 +45,7 @@ impl Notes {
     /// Puts the minions of a job where they stood.
     pub(super) fn restore(self, job: &mut Job) {
         for (minion, reason) in self.lost {
-            let state = match reason {
-                Reason::NotConnected(_) | Reason::NotSent => MinionState::Unreachable(reason),
-                _ => MinionState::Unknown(reason),
-            };
-            job.put(&minion, state);
+            job.put(&minion, MinionState::lost(reason));
         }
         for minion in self.signalled {
             if let Some(entry) = job.entry_mut(&minion) {

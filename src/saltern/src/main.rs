@@ -37,6 +37,8 @@ enum Command {
     Batch(commands::batch::Arguments),
     /// Print events that the master has kept (event_return: saltern).
     Events(commands::events::Arguments),
+    /// Say where a job stands: who returned, who is missing, and why.
+    Explain(commands::explain::Arguments),
     /// Run the small native minion.
     Minion(commands::minion::Arguments),
     /// Run many native minions in one process.
@@ -97,6 +99,7 @@ fn main() -> Exit {
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Batch(arguments) => commands::batch::run(&arguments),
         Command::Events(arguments) => commands::events::run(&arguments),
+        Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::Minion(arguments) => commands::minion::run(&arguments),
         Command::Swarm(arguments) => commands::swarm::run(arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),

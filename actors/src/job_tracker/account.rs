@@ -1,0 +1,179 @@
+//! Where the minions stand that a job misses, in words: what `saltern explain` prints of a job that
+//! is open, from the tracker, or of any job, from the notes beside it.
+//!
+//! Between the master and the program it travels as lines, with tabs between their fields.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use saltern_model::MinionId;
+
+use super::job::{Entry, Job, MinionState};
+use super::moment::Moment;
+use super::notes::Notes;
+
+/// A minion that has not returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Which.
+    pub minion: MinionId,
+    /// Where it stands, in one word, as on the bus: `expected`, `delivered`, `running`,
+    /// `unreachable` or `unknown`.
+    pub state: String,
+    /// What that rests on, for people.
+    pub why: String,
+}
+
+/// Who of a job was given up and why, as its notes in the job database say
+/// ([`saltern_store::jobs::StoredJob::notes`]); nothing of what cannot be read.
+pub fn given_up(notes: &[u8]) -> Vec<Missing> {
+    let lost = Notes::unpack(notes).lost.into_iter();
+    lost.map(|(minion, reason)| {
+        let why = reason.text().to_owned();
+        let state = MinionState::lost(reason).name(true).to_owned();
+        Missing { minion, state, why }
+    })
+    .collect()
+}
+
+/// An open job as the tracker knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// How often its silent minions were asked.
+    pub rounds: u32,
+    /// The time until the tracker looks at it again, if it will before anything happens.
+    pub next_look: Option<Duration>,
+    /// Who has not returned.
+    pub missing: Vec<Missing>,
+}
+
+impl Account {
+    pub(super) fn of(job: &Job, now: Moment) -> Self {
+        Self {
+            rounds: job.rounds,
+            next_look: job.look_at.map(|at| at.since(now)),
+            missing: missing(job, now),
+        }
+    }
+
+    /// For the control socket.
+    pub(crate) fn to_text(&self) -> String {
+        let next = self.next_look.map_or(-1, |time| time.as_millis() as i64);
+        let mut text = format!("open\t{}\t{next}\n", self.rounds);
+        for one in &self.missing {
+            let why = one.why.replace(['\t', '\n'], " ");
+            let _ = writeln!(text, "{}\t{}\t{why}", one.minion, one.state);
+        }
+        text
+    }
+
+    /// What [`Account::to_text`] wrote; `None` of anything else.
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let mut head = lines.next()?.strip_prefix("open\t")?.split('\t');
+        let rounds = head.next()?.parse().ok()?;
+        let next: i64 = head.next()?.parse().ok()?;
+        let missing = lines.map(|line| {
+            let mut fields = line.splitn(3, '\t');
+            Some(Missing {
+                minion: MinionId::parse(fields.next()?).ok()?,
+                state: fields.next()?.to_owned(),
+                why: fields.next()?.to_owned(),
+            })
+        });
+        Some(Self {
+            rounds,
+            next_look: u64::try_from(next).ok().map(Duration::from_millis),
+            missing: missing.collect::<Option<_>>()?,
+        })
+    }
+}
+
+fn missing(job: &Job, now: Moment) -> Vec<Missing> {
+    let has_left = job.left.is_some();
+    let of = |(minion, entry): (&MinionId, &Entry)| Missing {
+        minion: minion.clone(),
+        state: entry.state().name(has_left).to_owned(),
+        why: why(entry, has_left, now),
+    };
+    job.missing().map(of).collect()
+}
+
+fn why(entry: &Entry, has_left: bool, now: Moment) -> String {
+    let asked = entry
+        .asked_since
+        .map(|since| format!("; it was asked {} ago", shown(now.since(since))))
+        .unwrap_or_default();
+    let said = entry
+        .said
+        .as_ref()
+        .map(|said| format!("said {} ago that", shown(now.since(said.at))));
+    match (entry.state(), said) {
+        (MinionState::Unreachable(reason) | MinionState::Unknown(reason), _) => {
+            reason.text().to_owned()
+        }
+        (MinionState::Running, Some(said)) => format!("it {said} it runs the job{asked}"),
+        (MinionState::Ending { .. }, Some(said)) => {
+            format!("it {said} it does not run the job; its return may be on its way")
+        }
+        _ if has_left => format!("the job was sent; nothing was heard of it yet{asked}"),
+        _ => "the job is on its way to the publish port".to_owned(),
+    }
+}
+
+fn shown(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use saltern_model::MinionId;
+
+    use super::*;
+    use crate::job_tracker::job::Reason;
+
+    fn id(name: &str) -> MinionId {
+        MinionId::parse(name).unwrap()
+    }
+
+    #[test]
+    fn who_has_returned_is_not_missing_and_of_the_others_it_is_said_where_they_stand() {
+        let at = |seconds| Moment::at(Duration::from_secs(seconds));
+        let mut job = Job::new("test.ping".into(), 0, at(0));
+        job.expect(["away", "back", "new", "runs"].map(id).to_vec());
+        job.put(&id("back"), MinionState::Returned { retcode: 0 });
+        let away = Reason::NotConnected(Arc::from("no\tconnection"));
+        job.put(&id("away"), MinionState::lost(away));
+        job.left = Some(at(1));
+        job.rounds = 2;
+        job.look_at = Some(at(9));
+        let account = Account::of(&job, at(5));
+        let states: Vec<_> = account
+            .missing
+            .iter()
+            .map(|one| (one.minion.as_str(), one.state.as_str()))
+            .collect();
+        let expected = [
+            ("away", "unreachable"),
+            ("new", "delivered"),
+            ("runs", "delivered"),
+        ];
+        assert_eq!(states, expected);
+        assert_eq!(account.next_look, Some(Duration::from_secs(4)));
+
+        let read = Account::from_text(&account.to_text()).unwrap();
+        assert_eq!(read.rounds, 2);
+        assert_eq!(read.next_look, account.next_look);
+        assert_eq!(read.missing[0].why, "no connection");
+        assert_eq!(read.missing[1..], account.missing[1..]);
+    }
+
+    #[test]
+    fn a_job_that_is_not_open_has_no_account() {
+        for text in ["closed\n", "", "open\tx\t1\n", "open\t1\t1\nm1\trunning\n"] {
+            assert_eq!(Account::from_text(text), None, "{text:?}");
+        }
+    }
+}

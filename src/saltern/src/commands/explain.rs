@@ -1,0 +1,268 @@
+//! `saltern explain JID`: what is known of a job, who of it is missing, and why.
+//!
+//! Read from the job database, so it works while the master is stopped; of a job that is open a
+//! running master is asked how its minions stand at this moment.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::io;
+
+use saltern_actors::control::{self, ControlError};
+use saltern_actors::{Account, Missing, given_up};
+use saltern_base::clock::civil;
+use saltern_base::exit::Exit;
+use saltern_config::MasterConfig;
+use saltern_model::{Jid, MinionId};
+use saltern_store::StoreError;
+use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, StoredJob, StoredReturn};
+
+use super::{chain, complain, load_config, say};
+use crate::ConfigArgument;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// Name every minion, however many there are.
+    #[arg(long)]
+    all: bool,
+    /// The job's id.
+    jid: String,
+}
+
+/// Minions named in each list, unless all are asked for.
+const NAMED: usize = 20;
+
+/// 0 when there is such a job.
+pub(crate) fn run(arguments: &Arguments) -> Exit {
+    let loaded = match load_config(&arguments.config) {
+        Ok(loaded) => loaded,
+        Err(exit) => return exit,
+    };
+    let jid = match Jid::parse(&arguments.jid) {
+        Ok(jid) => jid,
+        Err(error) => {
+            complain(&chain(&error));
+            return Exit::Usage;
+        }
+    };
+    let most = if arguments.all { usize::MAX } else { NAMED };
+    match explain(&loaded.config, &jid, most) {
+        Ok(Some(text)) => {
+            say(&text);
+            Exit::Ok
+        }
+        Ok(None) => {
+            complain(&format!(
+                "there is no job {jid} in {}",
+                loaded.config.saltern_job_database.display()
+            ));
+            Exit::Failure
+        }
+        Err(error) => {
+            complain(&chain(&error));
+            Exit::Failure
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ExplainError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+fn explain(config: &MasterConfig, jid: &Jid, most: usize) -> Result<Option<String>, ExplainError> {
+    let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
+    let Some(job) = reader.load(jid)? else {
+        return Ok(None);
+    };
+    let returns = reader.returns(jid)?;
+    let standing = match job.state {
+        JobState::Open => Standing::ask(config, jid)?,
+        _ => Standing::Over,
+    };
+    Ok(Some(described(&job, &returns, &standing, most)))
+}
+
+/// What is known besides what is stored.
+enum Standing {
+    /// Nothing, and nothing is missing.
+    Over,
+    /// The job is open, and no master runs that could say more.
+    Stopped,
+    /// The job has just ended, or its beginning is just being stored.
+    Unknown,
+    Open(Account),
+}
+
+impl Standing {
+    fn ask(config: &MasterConfig, jid: &Jid) -> Result<Self, ControlError> {
+        match control::ask_account(&config.sock_dir, jid) {
+            Ok(Some(account)) => Ok(Self::Open(account)),
+            Ok(None) => Ok(Self::Unknown),
+            Err(ControlError::Socket(error)) if is_nobody(&error) => Ok(Self::Stopped),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_nobody(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    [ConnectionRefused, NotFound].contains(&error.kind())
+}
+
+fn described(
+    job: &StoredJob,
+    returns: &[StoredReturn],
+    standing: &Standing,
+    most: usize,
+) -> String {
+    let mut text = head(job);
+    text += &progress(job, returns, standing);
+    let mut failed = Vec::new();
+    let mut done = Vec::new();
+    for stored in returns {
+        let record = &stored.record;
+        let after = seconds(record.received.saturating_sub(job.record.created));
+        let line = format!("after {after}, retcode {}", record.retcode);
+        let lines = if record.retcode == 0 {
+            &mut done
+        } else {
+            &mut failed
+        };
+        lines.push((record.minion.as_str(), line));
+    }
+    let missing = missing(job, returns, standing);
+    let missing = missing
+        .iter()
+        .map(|one| (one.minion.as_str(), format!("{}: {}", one.state, one.why)))
+        .collect();
+    list(&mut text, "not returned", missing, most);
+    list(&mut text, "failed", failed, most);
+    list(&mut text, "returned", done, most);
+    text
+}
+
+fn head(job: &StoredJob) -> String {
+    let record = &job.record;
+    let publisher = job.publisher.as_ref();
+    let publisher = publisher.map_or(String::new(), |minion| format!(" for the minion {minion}"));
+    let sent = match job.published {
+        Some(at) => format!("sent {} later", seconds(at.saturating_sub(record.created))),
+        None => "it is not known to have been sent".to_owned(),
+    };
+    format!(
+        "job {} of {}{publisher}: {} on {} \"{}\"\n  made {}; {sent}\n",
+        record.jid,
+        record.user,
+        record.fun,
+        record.tgt_type,
+        record.tgt,
+        moment(record.created),
+    )
+}
+
+fn progress(job: &StoredJob, returns: &[StoredReturn], standing: &Standing) -> String {
+    let state = match job.state {
+        JobState::Open => "open".to_owned(),
+        JobState::Complete => over("complete", job),
+        JobState::Expired => over("expired", job),
+        JobState::Killed => over("killed", job),
+    };
+    let mut text = format!(
+        "  {state}; {} of {} minions have returned\n",
+        returns.len(),
+        job.record.minions.len().max(returns.len())
+    );
+    match standing {
+        Standing::Over => {}
+        Standing::Stopped => {
+            text += "  no master runs here; the next one asks the minions that are missing\n";
+        }
+        Standing::Unknown => text += "  the master is just beginning or ending it\n",
+        Standing::Open(account) => {
+            let _ = write!(
+                text,
+                "  its silent minions were asked {} times",
+                account.rounds
+            );
+            let next = account.next_look;
+            let next = next.map(|time| format!("; it is looked at in {:.1} s", time.as_secs_f64()));
+            text += &next.unwrap_or_default();
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn over(word: &str, job: &StoredJob) -> String {
+    let took = |at: i64| seconds(at.saturating_sub(job.record.created));
+    let took = job.finished.map(|at| format!(" after {}", took(at)));
+    format!("{word}{}", took.unwrap_or_default())
+}
+
+/// Who has not returned: as the master says, or as the notes beside the job say.
+fn missing(job: &StoredJob, returns: &[StoredReturn], standing: &Standing) -> Vec<Missing> {
+    if let Standing::Open(account) = standing {
+        return account.missing.clone();
+    }
+    let notes = job.notes.as_deref().unwrap_or_default();
+    let mut lost: HashMap<MinionId, Missing> = match notes {
+        [] => HashMap::new(),
+        notes => given_up(notes)
+            .into_iter()
+            .map(|one| (one.minion.clone(), one))
+            .collect(),
+    };
+    let returned: HashSet<_> = returns.iter().map(|stored| &stored.record.minion).collect();
+    let minions = job
+        .record
+        .minions
+        .iter()
+        .filter(|id| !returned.contains(id));
+    minions
+        .map(|minion| lost.remove(minion).unwrap_or_else(|| unheard(minion)))
+        .collect()
+}
+
+fn unheard(minion: &MinionId) -> Missing {
+    Missing {
+        minion: minion.clone(),
+        state: "expected".to_owned(),
+        why: "nothing is written down of it".to_owned(),
+    }
+}
+
+fn list(text: &mut String, title: &str, lines: Vec<(&str, String)>, most: usize) {
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "{title} ({}):", lines.len());
+    let width = lines
+        .iter()
+        .take(most)
+        .map(|(id, _)| id.len())
+        .max()
+        .unwrap_or(0);
+    for (id, line) in lines.iter().take(most) {
+        let _ = writeln!(text, "  {id:width$}  {line}");
+    }
+    if let Some(more) = lines.len().checked_sub(most).filter(|more| *more > 0) {
+        let _ = writeln!(text, "  … and {more} more (--all)");
+    }
+}
+
+fn seconds(micros: i64) -> String {
+    format!("{:.3} s", micros as f64 / 1e6)
+}
+
+fn moment(micros: i64) -> String {
+    let t = civil(micros);
+    format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:06} UTC",
+        t.year, t.month, t.day, t.hour, t.minute, t.second, t.micros
+    )
+}
