@@ -11,6 +11,7 @@ mod demo;
 mod differential;
 mod durability;
 mod engines;
+mod explain;
 mod faults;
 mod files;
 mod jobs;
