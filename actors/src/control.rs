@@ -2,8 +2,8 @@
 //!
 //! One line in, an answer out: `metrics` gives Prometheus' text format, `actors` lists the actors
 //! with their restarts, `job JID` what the tracker knows of an open job, `duties` the duties with
-//! their last run, `duty NAME` has one done now, and, only in builds with the feature
-//! `fault-injection`, `panic NAME [INSTANCE]` makes an actor panic at its next poll, `stall NAME
+//! their last run, `duty NAME` has one done now, `replay LETTER` has a failed reaction tried again,
+//! and, only in builds with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor panic at its next poll, `stall NAME
 //! [INSTANCE]` makes its thread hang for ever, `points` lists the places at which the process can be
 //! made to die, and `die POINT COUNT` makes it die at one.
 
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::duties::{Duties, Duty, Record};
 use crate::job_tracker::Account;
 use crate::messages::Explain;
+use crate::reactor::Desk;
 
 /// The socket's name.
 pub const SOCKET: &str = "saltern_control.ipc";
@@ -75,6 +76,7 @@ const CLOSED: &str = "closed\n";
 
 /// What the door gives access to.
 pub(crate) struct Control {
+    pub(crate) reactor: Option<Arc<Desk>>,
     pub(crate) tree: Tree,
     pub(crate) registry: Registry,
     pub(crate) duties: Arc<Duties>,
@@ -138,6 +140,7 @@ async fn answer(control: &Control, line: &str) -> String {
     match words.as_slice() {
         ["metrics"] => control.metrics(),
         ["actors"] => control.actors(),
+        ["replay", letter] => control.replay(letter),
         ["duties"] => control.duties(),
         ["duty", name] => control.duty(name).await,
         [fault @ ("panic" | "stall"), name] => control.break_actor(fault, name, 0),
@@ -201,7 +204,7 @@ fn die(_: &str, _: u32) -> String {
 }
 
 const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"job JID\", \"duties\", \"duty NAME\", \
-                       \"points\", \"panic NAME [INSTANCE]\", \"stall NAME [INSTANCE]\" or \
+                       \"replay LETTER\", \"points\", \"panic NAME [INSTANCE]\", \"stall NAME [INSTANCE]\" or \
                        \"die POINT COUNT\"\n";
 
 #[cfg(not(feature = "fault-injection"))]
@@ -249,6 +252,16 @@ impl Control {
             format!("{} {} {}\n", child.name, child.instance, child.restarts)
         };
         children.iter().map(line).collect()
+    }
+
+    fn replay(&self, letter: &str) -> String {
+        let Some(reactor) = &self.reactor else {
+            return "error: this master has no reactor\n".to_owned();
+        };
+        match reactor.replay(letter) {
+            Ok(()) => "ok\n".to_owned(),
+            Err(reason) => format!("error: {reason}\n"),
+        }
     }
 
     /// An actor of a pool may be named without its number: the first one is meant.

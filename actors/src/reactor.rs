@@ -12,6 +12,8 @@
 
 mod desk;
 mod dropped;
+mod failures;
+mod letter;
 mod lines;
 mod metrics;
 mod watch;
@@ -20,14 +22,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, WrapFuture};
-use saltern_model::Event;
 use saltern_requests::Services;
 use saltern_requests::reactor::{self, Begun, End, USER};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, Value, decode};
 
 pub(crate) use self::desk::Desk;
-use self::lines::Place;
+use self::letter::Again;
+use self::lines::{Item, Kind, Place};
 use self::watch::{Lost, Subject, Watch};
 use crate::answer::Answer;
 use crate::messages::{BeginJob, Fire};
@@ -72,8 +74,9 @@ impl Child for Reactor {
     }
 
     /// Events that wait are given up and counted; jobs that have begun are waited for.
-    fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+    fn drain(&mut self, context: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         self.seed.desk.close();
+        self.tell(context);
         let desk = self.seed.desk.clone();
         Some(Box::pin(
             async move { desk.jobs_ended().await }.into_actor(self),
@@ -108,22 +111,32 @@ impl Handler<Look> for Reactor {
     type Result = ();
 
     fn handle(&mut self, _: Look, context: &mut Self::Context) {
-        let Some((event, place)) = self.seed.desk.pop() else {
+        self.tell(context);
+        let Some((item, place)) = self.seed.desk.pop() else {
             return;
         };
         // Before the work: whatever becomes of it, the next one is looked for.
         context.notify(Look);
-        self.react(&event, &Arc::new(place), context);
+        self.react(&item, &Arc::new(place), context);
     }
 }
 
 impl Reactor {
-    fn react(&mut self, event: &Event, place: &Arc<Place>, context: &mut Context<Self>) {
+    /// Fires what there is to tell of reactions that have failed.
+    fn tell(&mut self, context: &mut Context<Self>) {
+        let news = self.seed.desk.take_news();
+        if !news.is_empty() {
+            self.outbox.push(context, &self.seed.bus, Fire(news));
+        }
+    }
+
+    fn react(&mut self, item: &Item, place: &Arc<Place>, context: &mut Context<Self>) {
         let Seed { desk, services, .. } = &self.seed;
+        let event = &item.event;
         let lost = Lost::new(desk, event);
         let Ok(data) = decode(event.data.as_ref(), &Limits::WIRE) else {
             tracing::error!(tag = %event.tag, "an event cannot be read, and leads to nothing");
-            return lost.is_not();
+            return lost.settled();
         };
         if let Some(order) = reactor::order_of(event.tag.as_str()) {
             let answer = order.and_then(|order| desk.obey(order, &data, services));
@@ -131,19 +144,25 @@ impl Reactor {
                 self.outbox
                     .push(context, &self.seed.bus, Fire(vec![answer]));
             }
-            return lost.is_not();
+            return lost.settled();
         }
         if data.get("user").and_then(Value::as_str) == Some(USER) {
-            return lost.is_not();
+            return lost.settled();
         }
-        let references = desk.references(event.tag.as_str());
-        let plan = {
+        let references = match &item.kind {
+            Kind::Again(Again { sls: Some(sls), .. }) => vec![sls.clone()],
+            _ => desk.references(event.tag.as_str()),
+        };
+        let mut plan = {
             let _timer = desk.metrics.rendering.start_timer();
             let data = Arc::new(data);
             services
                 .reactions
                 .of(&references, event.tag.as_str(), &data)
         };
+        if let Kind::Again(Again { id: Some(id), .. }) = &item.kind {
+            plan.reactions.retain(|reaction| reaction.id == *id);
+        }
         let problems = plan.problems.into_iter();
         for problem in problems {
             desk.failed(&Subject::of_problem(event, &problem), problem.to_string());
@@ -155,7 +174,7 @@ impl Reactor {
             (reaction, watch)
         });
         let reactions: Vec<_> = reactions.collect();
-        lost.is_not();
+        lost.settled();
         for (reaction, watch) in reactions {
             self.begin(&reaction.deed, watch, context);
         }

@@ -209,6 +209,7 @@ impl Master {
         let duties = Duties::new(parts.clock.clone(), &parts.registry);
         let accounts = Accounts::default();
         let control = Control {
+            reactor: reactor.clone(),
             tree: tree.clone(),
             registry: parts.registry.clone(),
             accounts: accounts.clone(),

@@ -12,22 +12,23 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
-use saltern_base::seldom::Seldom;
 use saltern_config::MasterConfig;
 use saltern_model::{Compat, Event, Packed, Tag, stamp};
 use saltern_requests::Services;
-use saltern_requests::reactor::{self, LimitError, Order, ReactorOptions, Rules, USER};
+use saltern_requests::reactor::{self, Order, ReactorOptions, Rules, USER};
+use saltern_store::DeadLetters;
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
-use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::dropped::{Dropped, Reason};
-use super::lines::{Lines, Place, Taken, Why};
+use super::failures::Failures;
+use super::letter;
+use super::lines::{Item, Kind, Lines, Place, Taken, Why};
 use super::metrics::ReactorMetrics;
 use super::watch::Subject;
 use crate::bus::Tap;
-use crate::messages::Fire;
 use crate::renderer::Look;
+use crate::tree::StartError;
 
 /// See the module.
 pub(crate) struct Desk {
@@ -35,31 +36,29 @@ pub(crate) struct Desk {
     lines: Mutex<Lines>,
     /// Who reacts, once there is somebody.
     reactor: OnceLock<Recipient<Look>>,
-    bus: OnceLock<Recipient<Fire>>,
+    /// Events of the reactor's own that have not been fired yet; as many as failures are told.
+    news: Mutex<Vec<Event>>,
+    letters: DeadLetters,
     dropped: Dropped,
     /// Jobs of which it is not known yet whether they are stored.
     jobs: AtomicUsize,
     job_ended: Notify,
-    /// Failures are told one by one, unless there are too many.
-    failures: Seldom,
+    failures: Failures,
     compat: Compat,
     clock: Clock,
     pub(super) metrics: ReactorMetrics,
 }
 
-/// Between two failures that are written and fired.
-const FAILURE_PAUSE: Duration = Duration::from_millis(20);
-
 impl Desk {
     /// The desk of a configuration; nothing where no reactor is asked for.
     ///
     /// # Errors
-    /// When `saltern_reactor_limits` cannot be used.
+    /// When `saltern_reactor_limits` cannot be used, or letters cannot be kept.
     pub(crate) fn open(
         config: &MasterConfig,
         clock: &Clock,
         registry: &Registry,
-    ) -> Result<Option<Arc<Self>>, LimitError> {
+    ) -> Result<Option<Arc<Self>>, StartError> {
         let limits = reactor::limits(config)?;
         let Some(options) = ReactorOptions::read(config) else {
             return Ok(None);
@@ -68,21 +67,21 @@ impl Desk {
             rules: RwLock::new(Rules::read(config)),
             lines: Mutex::new(Lines::new(limits, options.most_waiting)),
             reactor: OnceLock::new(),
-            bus: OnceLock::new(),
+            news: Mutex::default(),
+            letters: DeadLetters::open(config, clock.clone())?,
             dropped: Dropped::default(),
             jobs: AtomicUsize::new(0),
             job_ended: Notify::new(),
-            failures: Seldom::every(FAILURE_PAUSE),
+            failures: Failures::new(),
             compat: config.salt_compat,
             clock: clock.clone(),
             metrics: ReactorMetrics::new(registry),
         })))
     }
 
-    /// Who is told of new events, and where failures are told.
-    pub(crate) fn set_ends(&self, reactor: Recipient<Look>, bus: Recipient<Fire>) {
-        // Nobody else sets them.
-        let _ = self.bus.set(bus);
+    /// Who is told of new events.
+    pub(crate) fn set_reactor(&self, reactor: Recipient<Look>) {
+        // Nobody else sets it.
         let _ = self.reactor.set(reactor);
         self.wake();
     }
@@ -95,15 +94,15 @@ impl Desk {
     }
 
     /// The next event to react to. Its reactions are under way for as long as the place lives.
-    pub(super) fn pop(self: &Arc<Self>) -> Option<(Event, Place)> {
+    pub(super) fn pop(self: &Arc<Self>) -> Option<(Item, Place)> {
         let (taken, count) = {
             let mut lines = self.lines.lock();
             (lines.pop(), lines.count())
         };
         self.metrics.waiting.set(count_of(count));
-        let (event, line) = taken?;
+        let (item, line) = taken?;
         let desk = Arc::clone(self);
-        Some((event, Place { desk, line }))
+        Some((item, Place { desk, line }))
     }
 
     /// The reactions of an event of this line have ended.
@@ -194,11 +193,47 @@ impl Desk {
         };
         let (tag, sls, id) = (&subject.event.tag, &subject.sls, &subject.id);
         tracing::error!(%tag, sls, id, times, reason, "a reaction {what}");
+        let letter = letter::letter(what, subject, &reason, self.clock.unix_micros());
+        let letter = self.letters.put(&letter);
+        let letter = letter.inspect_err(|error| {
+            tracing::warn!(%error, "a failed reaction is not kept, and cannot be replayed");
+        });
         let mut fields = subject.fields();
         fields.push(("reason", reason.into()));
         fields.push(("times", i64::try_from(times).unwrap_or(i64::MAX).into()));
-        if let Some(bus) = self.bus.get() {
-            let _ = bus.try_send(Fire(vec![self.event(what, fields)]));
+        let letter = letter.ok();
+        fields.extend(letter.map(|name| ("letter", name.into())));
+        let event = self.event(what, fields);
+        self.news.lock().push(event);
+        self.wake();
+    }
+
+    /// Events of the reactor's own that are to be fired.
+    pub(super) fn take_news(&self) -> Vec<Event> {
+        std::mem::take(&mut self.news.lock())
+    }
+
+    /// Has a failed reaction tried again. The letter is gone then; if it fails again, there is
+    /// another one.
+    pub(crate) fn replay(&self, name: &str) -> Result<(), String> {
+        let letter = self.letters.take(name).map_err(|error| error.to_string())?;
+        let letter = letter.ok_or_else(|| format!("there is no dead letter \"{name}\""))?;
+        let (event, again) = letter::read(&letter).ok_or("the letter cannot be read")?;
+        let taken = self.lines.lock().push(&event, Kind::Again(again));
+        match taken {
+            Taken::Waits(must_tell) => {
+                if must_tell {
+                    self.wake();
+                }
+                Ok(())
+            }
+            Taken::Dropped(_) => {
+                let kept = self.letters.put(&letter);
+                let kept = kept.map_err(|error| error.to_string())?;
+                Err(format!(
+                    "too many events wait; the letter is \"{kept}\" now"
+                ))
+            }
         }
     }
 
@@ -239,21 +274,21 @@ impl saltern_runners::Reactor for Desk {
 impl Tap for Desk {
     fn hear(&self, event: &Event) {
         let tag = event.tag.as_str();
-        let is_order = match reactor::order_of(tag) {
+        let kind = match reactor::order_of(tag) {
             Some(None) => return,
-            Some(Some(_)) => true,
+            Some(Some(_)) => Kind::Order,
             None => {
                 let rules = self.rules.read();
                 if !rules.is_leader || !rules.is_meant(tag) || is_own(tag, event.data.bytes()) {
                     return;
                 }
-                false
+                Kind::Event
             }
         };
         self.metrics.events.inc();
         let (taken, count) = {
             let mut lines = self.lines.lock();
-            (lines.push(event, is_order), lines.count())
+            (lines.push(event, kind), lines.count())
         };
         self.metrics.waiting.set(count_of(count));
         match taken {

@@ -11,9 +11,27 @@ use saltern_requests::reactor::Limit;
 use tokio::time::Instant;
 
 use super::desk::Desk;
+use super::letter::Again;
 
 /// The most bytes of data that may wait.
 const MOST_BYTES: usize = 64 << 20;
+
+/// What an event is to the reactor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Something to react to.
+    Event,
+    /// An order to the reactor itself. It has no limit but room.
+    Order,
+    /// Something that failed, to be tried again, whatever its limit.
+    Again(Again),
+}
+
+/// An event that waits.
+pub(super) struct Item {
+    pub(super) event: Event,
+    pub(super) kind: Kind,
+}
 
 /// Why an event leads to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +66,7 @@ pub(super) struct Lines {
 
 struct Line {
     limit: Option<Limit>,
-    waiting: VecDeque<(u64, Event)>,
+    waiting: VecDeque<(u64, Item)>,
     /// Events whose reactions have not all ended.
     under_way: usize,
     /// How many may come at once.
@@ -105,12 +123,15 @@ impl Lines {
         }
     }
 
-    /// Takes an event. An order to the reactor has no limit but room.
-    pub(super) fn push(&mut self, event: &Event, is_order: bool) -> Taken {
+    /// Takes an event.
+    pub(super) fn push(&mut self, event: &Event, kind: Kind) -> Taken {
         let size = event.data.bytes().len();
         let tag = event.tag.as_str();
         let holds = |line: &Line| line.limit.as_ref().is_some_and(|limit| limit.is_for(tag));
-        let at = self.lines.iter().position(|line| !is_order && holds(line));
+        let at = self
+            .lines
+            .iter()
+            .position(|line| kind == Kind::Event && holds(line));
         let fits = self.count == 0 || self.bytes.saturating_add(size) <= MOST_BYTES;
         let Some(line) = self.lines.get_mut(at.unwrap_or(0)) else {
             return Taken::Dropped(Why::Queue);
@@ -121,7 +142,8 @@ impl Lines {
         if self.is_closed || self.count >= self.most || !fits {
             return Taken::Dropped(Why::Queue);
         }
-        line.waiting.push_back((self.number, event.clone()));
+        let event = event.clone();
+        line.waiting.push_back((self.number, Item { event, kind }));
         self.number += 1;
         self.count += 1;
         self.bytes += size;
@@ -129,7 +151,7 @@ impl Lines {
     }
 
     /// The first event in whose line there is a place.
-    pub(super) fn pop(&mut self) -> Option<(Event, usize)> {
+    pub(super) fn pop(&mut self) -> Option<(Item, usize)> {
         let first =
             |(at, line): (usize, &Line)| line.waiting.front().map(|(number, _)| (*number, at));
         let lines = self.lines.iter().enumerate();
@@ -139,14 +161,14 @@ impl Lines {
             .min();
         let taken = next.and_then(|(_, at)| {
             let line = self.lines.get_mut(at)?;
-            let (_, event) = line.waiting.pop_front()?;
+            let (_, item) = line.waiting.pop_front()?;
             line.under_way += 1;
-            Some((event, at))
+            Some((item, at))
         });
         self.is_looking = taken.is_some();
-        if let Some((event, _)) = &taken {
+        if let Some((item, _)) = &taken {
             self.count -= 1;
-            self.bytes -= event.data.bytes().len();
+            self.bytes -= item.event.data.bytes().len();
         }
         taken
     }

@@ -26,7 +26,7 @@ fn desk(options: &str) -> Arc<Desk> {
 fn taken(desk: &Arc<Desk>) -> Vec<(String, Place)> {
     let next = || {
         desk.pop()
-            .map(|(event, place)| (event.tag.to_string(), place))
+            .map(|(item, place)| (item.event.tag.to_string(), place))
     };
     std::iter::from_fn(next).collect()
 }

@@ -130,7 +130,7 @@ impl<'a> Lost<'a> {
     }
 
     /// It is known now.
-    pub(super) fn is_not(mut self) {
+    pub(super) fn settled(mut self) {
         self.event = None;
     }
 }

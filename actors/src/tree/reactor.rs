@@ -40,6 +40,6 @@ impl Plan {
             bus: back.bus.clone().recipient(),
         };
         let reactor: Addr<Reactor> = self.root.start_child(self.on_thread("reactor"), seed, 0);
-        desk.set_ends(reactor.recipient(), back.bus.clone().recipient());
+        desk.set_reactor(reactor.recipient());
     }
 }

@@ -42,7 +42,7 @@ pub enum ReactionFileError {
         name: String,
         /// Why.
         #[source]
-        source: FilesError,
+        source: Box<FilesError>,
     },
     /// It cannot be read.
     #[error("cannot read \"{name}\"")]
@@ -51,7 +51,7 @@ pub enum ReactionFileError {
         name: String,
         /// Why.
         #[source]
-        source: saltern_store::StoreError,
+        source: Box<saltern_store::StoreError>,
     },
     /// It is no text.
     #[error("\"{0}\" is no UTF-8 text")]
@@ -63,7 +63,7 @@ pub enum ReactionFileError {
         name: String,
         /// Why.
         #[source]
-        source: RenderError,
+        source: Box<RenderError>,
     },
 }
 
@@ -173,7 +173,7 @@ impl ReactionFiles {
         render(&source, name, &self.renderers, &context).map_err(|source| {
             ReactionFileError::Render {
                 name: name.to_owned(),
-                source,
+                source: Box::new(source),
             }
         })
     }
@@ -186,7 +186,7 @@ impl ReactionFiles {
                 let content = self.files.read(path, environment, LONGEST);
                 let content = content.map_err(|source| ReactionFileError::Served {
                     name: name.to_owned(),
-                    source,
+                    source: Box::new(source),
                 })?;
                 content.ok_or_else(missing)?.to_vec()
             }
@@ -194,7 +194,7 @@ impl ReactionFiles {
                 let content = disk::read(Path::new(name), LONGEST);
                 let content = content.map_err(|source| ReactionFileError::Read {
                     name: name.to_owned(),
-                    source,
+                    source: Box::new(source),
                 })?;
                 content.ok_or_else(missing)?
             }

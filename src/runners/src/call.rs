@@ -246,7 +246,15 @@ impl Function {
         }
     }
 
-    pub(crate) fn names(&self) -> Vec<&'static str> {
+    /// The parameters that have names, and whether they have to be given.
+    pub(crate) fn named_parameters(&self) -> Vec<(&'static str, bool)> {
+        let parameters = self.parameters.iter();
+        parameters
+            .filter_map(|one| Some((one.name()?, one.is_needed())))
+            .collect()
+    }
+
+    fn names(&self) -> Vec<&'static str> {
         let parameters = self.parameters.iter();
         parameters.filter_map(Parameter::name).collect()
     }

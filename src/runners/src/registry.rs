@@ -189,9 +189,10 @@ impl Runners {
         bridge_for(Kind::Runner, &self.knowledge, fun).is_some()
     }
 
-    /// The names of a function's parameters; nothing where there is no such function here.
-    pub fn parameters(&self, fun: &str) -> Option<Vec<&'static str>> {
-        find(RUNNERS, fun).map(Function::names)
+    /// The names of a function's parameters, and which have to be given; nothing where there is no
+    /// such function here.
+    pub fn parameters(&self, fun: &str) -> Option<Vec<(&'static str, bool)>> {
+        find(RUNNERS, fun).map(Function::named_parameters)
     }
 
     /// Why the arguments of a call do not fit its function, if that is here.
@@ -228,9 +229,10 @@ impl Wheels<'_> {
         bridge_for(Kind::Wheel, self.knowledge, fun).is_some()
     }
 
-    /// The names of a function's parameters; nothing where there is no such function here.
-    pub fn parameters(&self, fun: &str) -> Option<Vec<&'static str>> {
-        find(WHEELS, fun).map(Function::names)
+    /// The names of a function's parameters, and which have to be given; nothing where there is no
+    /// such function here.
+    pub fn parameters(&self, fun: &str) -> Option<Vec<(&'static str, bool)>> {
+        find(WHEELS, fun).map(Function::named_parameters)
     }
 
     /// Why the arguments of a call do not fit its function, if that is here.

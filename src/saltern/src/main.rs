@@ -33,6 +33,8 @@ enum Command {
     Cmd(commands::cmd::Arguments),
     /// Run a function of the master, such as jobs.list_jobs, and print what it returns.
     Run(commands::run::Arguments),
+    /// Say what an event would lead to, or what reactions failed.
+    Reactor(commands::reactor::Arguments),
     /// Follow a batch that the master drives.
     Batch(commands::batch::Arguments),
     /// Print events that the master has kept (event_return: saltern).
@@ -97,6 +99,7 @@ fn main() -> Exit {
         Command::CheckConfig(arguments) => commands::check_config::run(&arguments),
         Command::Cmd(arguments) => commands::cmd::run(arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Reactor(arguments) => commands::reactor::run(&arguments),
         Command::Batch(arguments) => commands::batch::run(&arguments),
         Command::Events(arguments) => commands::events::run(&arguments),
         Command::Explain(arguments) => commands::explain::run(&arguments),

@@ -8,6 +8,7 @@
 //! Suggested reading order: [`files`] (how a file is written), [`pki`], [`sessions`],
 //! [`shared_key`], then [`jobs`] and what is derived from it, [`mirror`].
 
+pub mod dead_letters;
 pub mod dropfile;
 pub mod error;
 pub mod files;
@@ -24,6 +25,7 @@ pub mod syndics;
 pub mod tokens;
 pub mod user_keys;
 
+pub use dead_letters::{DeadLetters, dead_letters};
 pub use dropfile::Dropfile;
 pub use error::{Result, StoreError};
 pub use jobs::{

@@ -169,12 +169,24 @@ fn allow(form: Form, call: &Call, services: &Services) -> Result<(), NotBegun> {
     }
 }
 
-/// The call, with those of the compiler's words that the function has parameters for.
-fn call(function: &Function, parameters: &[&str], services: &Services) -> Call {
+/// The call. In the old form it gets those of the compiler's words that the function has parameters
+/// for, and parameters that have to be given are given by position, as stock's `format_call` does.
+fn call(function: &Function, parameters: &[(&str, bool)], services: &Services) -> Call {
     let mut arguments = function.arguments.clone();
+    let is_parameter = |name: &str| parameters.iter().any(|(known, _)| *known == name);
     let taken = function.if_taken.iter();
-    let taken = taken.filter(|(name, _)| parameters.contains(&name.as_str()));
+    let taken = taken.filter(|(name, _)| is_parameter(name));
     arguments.named.extend(taken.cloned());
+    if function.is_flat && arguments.positional.is_empty() {
+        for (name, _) in parameters.iter().take_while(|(_, is_needed)| *is_needed) {
+            let at = arguments.named.iter().position(|(known, _)| known == name);
+            let Some(at) = at else {
+                break;
+            };
+            let (_, value) = arguments.named.remove(at);
+            arguments.positional.push(value);
+        }
+    }
     Call {
         jid: services.minter.mint(),
         fun: function.fun.clone(),

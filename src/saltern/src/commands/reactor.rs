@@ -1,0 +1,164 @@
+//! `saltern reactor`: what an event would lead to, and what failed.
+
+use std::sync::Arc;
+
+use saltern_actors::control;
+use saltern_base::clock::Clock;
+use saltern_base::exit::Exit;
+use saltern_config::MasterConfig;
+use saltern_content::render::data::from_yaml;
+use saltern_output::{Outputter, Style, json, render};
+use saltern_requests::reactor::{Deed, Plan, Reaction, Reactions, Rules};
+use saltern_store::dead_letters;
+use saltern_wire::msgpack::Value;
+
+use super::{chain, complain, load_config, say};
+use crate::{ConfigArgument, logging};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    question: Question,
+}
+
+#[derive(clap::Subcommand)]
+enum Question {
+    /// Render the reactions to an event and print what would be done, without doing it. The
+    /// programs that templates run are run. Needs no running master.
+    Test {
+        /// The tag of the event.
+        tag: String,
+        /// Its data, a mapping in YAML or JSON; of a minion's event the whole load, with id and data.
+        #[arg(default_value = "{}")]
+        data: String,
+        #[command(flatten)]
+        config: ConfigArgument,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List reactions that failed, oldest first.
+    Dead(ConfigArgument),
+    /// Have a failed reaction tried again by the running master, with its file as it is now.
+    Replay {
+        /// The letter, as `dead` prints it.
+        letter: String,
+        #[command(flatten)]
+        config: ConfigArgument,
+    },
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Exit {
+    logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
+    let config = match &arguments.question {
+        Question::Dead(config)
+        | Question::Test { config, .. }
+        | Question::Replay { config, .. } => config,
+    };
+    let config = match load_config(config) {
+        Ok(loaded) => loaded.config,
+        Err(exit) => return exit,
+    };
+    match &arguments.question {
+        Question::Test {
+            tag, data, json, ..
+        } => test(&config, tag, data, *json),
+        Question::Dead(_) => dead(&config),
+        Question::Replay { letter, .. } => replay(&config, letter),
+    }
+}
+
+fn test(config: &MasterConfig, tag: &str, data: &str, as_json: bool) -> Exit {
+    let limits = saltern_config::yaml::Limits::DEFAULT;
+    let data = match saltern_config::yaml::parse(data, "DATA", &limits) {
+        Ok(node) => from_yaml(node),
+        Err(error) => {
+            complain(&error.to_string());
+            return Exit::Usage;
+        }
+    };
+    if data.as_map().is_none() {
+        complain("the data of an event have to be a mapping");
+        return Exit::Usage;
+    }
+    let reactions = match Reactions::alone(config, &Clock::system()) {
+        Ok(reactions) => reactions,
+        Err(error) => {
+            complain(&chain(&error));
+            return Exit::Usage;
+        }
+    };
+    let references = Rules::read(config).references(tag);
+    let plan = reactions.of(&references, tag, &Arc::new(data));
+    for problem in &plan.problems {
+        complain(&problem.to_string());
+    }
+    if references.is_empty() {
+        complain("no rule of the option \"reactor\" is for this tag");
+    }
+    let shown = shown(&plan);
+    say(&match as_json {
+        true => json(&shown) + "\n",
+        false => render(&shown, Outputter::for_name(None), &Style::new(false)) + "\n",
+    });
+    match plan.problems.is_empty() {
+        true => Exit::Ok,
+        false => Exit::Failure,
+    }
+}
+
+fn shown(plan: &Plan) -> Value {
+    let reactions = plan.reactions.iter().map(shown_reaction);
+    Value::Array(reactions.collect())
+}
+
+fn shown_reaction(reaction: &Reaction) -> Value {
+    let mut fields = vec![
+        ("id", Value::from(reaction.id.as_str())),
+        ("sls", reaction.sls.as_str().into()),
+        ("type", reaction.deed.kind().into()),
+        ("fun", reaction.deed.fun().into()),
+    ];
+    match &reaction.deed {
+        Deed::Local(load) => {
+            for name in ["tgt", "tgt_type", "arg", "ret"] {
+                fields.extend(load.get(name).map(|value| (name, value.clone())));
+            }
+        }
+        Deed::Runner(function) | Deed::Wheel(function) | Deed::Caller(function) => {
+            fields.push(("arg", function.arguments.to_value()));
+        }
+    }
+    Value::map(fields)
+}
+
+fn dead(config: &MasterConfig) -> Exit {
+    let letters = match dead_letters(config) {
+        Ok(letters) => letters,
+        Err(error) => {
+            complain(&chain(&error));
+            return Exit::Failure;
+        }
+    };
+    for (name, letter) in letters {
+        let text = |field| letter.get(field).and_then(Value::as_str).unwrap_or("-");
+        let (what, tag, sls, id) = (text("what"), text("tag"), text("sls"), text("id"));
+        let reason = text("reason").replace('\n', " ");
+        say(&format!("{name} {what} {tag} {sls} {id}: {reason}\n"));
+    }
+    Exit::Ok
+}
+
+fn replay(config: &MasterConfig, letter: &str) -> Exit {
+    match control::ask(&config.sock_dir, &format!("replay {letter}")) {
+        Ok(_) => Exit::Ok,
+        Err(error @ control::ControlError::Socket(_)) => {
+            complain(&chain(&error));
+            Exit::Unavailable
+        }
+        Err(error) => {
+            complain(&chain(&error));
+            Exit::Failure
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Reactions that failed, kept so that somebody can look at them and have them tried again.
+//!
+//! One file a letter, named by the time it was written, readable by the master's user only: events
+//! may hold secrets. There are so many and no more; the oldest makes room. They are no durable
+//! promise, so nothing waits for the disk. What a letter says is known above this crate.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use saltern_base::clock::Clock;
+use saltern_config::MasterConfig;
+use saltern_wire::msgpack::{Dialect, Limits, Value, decode_wire, encode};
+
+use crate::error::{Result, StoreError};
+use crate::files::{self, Create};
+
+/// The most letters that are kept.
+pub const MOST_LETTERS: usize = 1_000;
+
+/// The largest letter, in bytes.
+const LETTER_BYTES: usize = 2 << 20;
+
+/// Digits of a name: microseconds since 1970 and a number.
+const DIGITS: usize = 20;
+
+/// See the module.
+pub struct DeadLetters {
+    dir: PathBuf,
+    clock: Clock,
+    /// The names of all letters, oldest first.
+    names: Mutex<VecDeque<String>>,
+}
+
+impl DeadLetters {
+    /// The letters of a master, below its cache directory, which is made if it is not there.
+    pub fn open(config: &MasterConfig, clock: Clock) -> Result<Self> {
+        let dir = directory(config);
+        files::ensure_dir(&dir, 0o700)?;
+        let names = names(&dir)?.into();
+        Ok(Self {
+            dir,
+            clock,
+            names: Mutex::new(names),
+        })
+    }
+
+    /// Keeps a letter; gives its name. The oldest one goes if there are too many.
+    ///
+    /// # Errors
+    /// When it is too large, or cannot be written.
+    pub fn put(&self, letter: &Value) -> Result<String> {
+        let packed = encode(letter, Dialect::Bin);
+        if packed.len() > LETTER_BYTES {
+            return Err(StoreError::TooLarge {
+                path: self.dir.clone(),
+                limit: LETTER_BYTES,
+            });
+        }
+        let mut names = self.names.lock();
+        let mut number = u128::try_from(self.clock.unix_micros()).unwrap_or(0) * 10_000;
+        let last = names.back().and_then(|name| name.parse::<u128>().ok());
+        if let Some(last) = last {
+            number = number.max(last + 1);
+        }
+        let name = format!("{number:0DIGITS$}");
+        files::write_atomic(
+            &files::child(&self.dir, &name)?,
+            &packed,
+            Create::PRIVATE.derived(),
+        )?;
+        names.push_back(name.clone());
+        while names.len() > MOST_LETTERS {
+            if let Some(oldest) = names.pop_front() {
+                files::remove(&files::child(&self.dir, &oldest)?)?;
+            }
+        }
+        Ok(name)
+    }
+
+    /// Takes a letter out: it is not there any more. `None` when there is none of that name.
+    ///
+    /// # Errors
+    /// When it cannot be read or removed.
+    pub fn take(&self, name: &str) -> Result<Option<Value>> {
+        if !is_name(name) {
+            return Ok(None);
+        }
+        let mut names = self.names.lock();
+        let path = files::child(&self.dir, name)?;
+        let letter = read(&path)?;
+        files::remove(&path)?;
+        names.retain(|known| known != name);
+        Ok(letter)
+    }
+}
+
+/// The letters of a configuration with their names, oldest first; what cannot be read is left out.
+/// For who only looks: nothing is made or changed.
+///
+/// # Errors
+/// When the directory cannot be listed.
+pub fn dead_letters(config: &MasterConfig) -> Result<Vec<(String, Value)>> {
+    let dir = directory(config);
+    let mut letters = Vec::new();
+    for name in names(&dir)? {
+        if let Some(letter) = read(&files::child(&dir, &name)?)? {
+            letters.push((name, letter));
+        }
+    }
+    Ok(letters)
+}
+
+fn directory(config: &MasterConfig) -> PathBuf {
+    config.cachedir.join("saltern").join("dead_letters")
+}
+
+fn names(dir: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    files::each_entry(dir, |name, _| {
+        if is_name(name) {
+            names.push(name.to_owned());
+        }
+    })?;
+    names.sort();
+    Ok(names)
+}
+
+fn read(path: &Path) -> Result<Option<Value>> {
+    let Some(packed) = files::read(path, LETTER_BYTES)? else {
+        return Ok(None);
+    };
+    Ok(decode_wire(&packed, &Limits::WIRE).ok())
+}
+
+/// Whether this may name a letter: digits, so that it names one file and no other place.
+fn is_name(name: &str) -> bool {
+    name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn letters() -> (tempfile::TempDir, DeadLetters) {
+        let dir = tempfile::tempdir().unwrap();
+        let letters = DeadLetters {
+            dir: dir.path().to_owned(),
+            clock: Clock::system(),
+            names: Mutex::default(),
+        };
+        (dir, letters)
+    }
+
+    #[test]
+    fn what_is_kept_can_be_taken_once() {
+        let (_dir, letters) = letters();
+        let letter = Value::map([("tag", "a/b")]);
+        let name = letters.put(&letter).unwrap();
+        assert_eq!(letters.take(&name).unwrap(), Some(letter));
+        assert_eq!(letters.take(&name).unwrap(), None);
+        for wrong in [
+            "",
+            "../x",
+            "1",
+            "../../../../etc/passwd",
+            "aaaaaaaaaaaaaaaaaaaa",
+        ] {
+            assert_eq!(letters.take(wrong).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn the_oldest_makes_room_and_nobody_else_reads() {
+        let (dir, letters) = letters();
+        let put = |number: usize| {
+            let number = i64::try_from(number).unwrap();
+            letters.put(&Value::map([("n", number)])).unwrap()
+        };
+        let written: Vec<String> = (0..MOST_LETTERS + 2).map(put).collect();
+        let kept = names(dir.path()).unwrap();
+        assert_eq!(kept, written[2..]);
+        let mode = std::fs::metadata(dir.path().join(&kept[0])).unwrap();
+        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused() {
+        let (dir, letters) = letters();
+        let large = Value::from("x".repeat(LETTER_BYTES));
+        assert!(letters.put(&large).is_err());
+        assert!(names(dir.path()).unwrap().is_empty());
+    }
+}
