@@ -3,9 +3,9 @@
 //! One line in, an answer out: `metrics` gives Prometheus' text format, `actors` lists the actors
 //! with their restarts, `job JID` what the tracker knows of an open job, `duties` the duties with
 //! their last run, `duty NAME` has one done now, `replay LETTER` has a failed reaction tried again,
-//! and, only in builds with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor panic at its next poll, `stall NAME
-//! [INSTANCE]` makes its thread hang for ever, `points` lists the places at which the process can be
-//! made to die, and `die POINT COUNT` makes it die at one.
+//! and, only in builds with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor
+//! panic at its next poll, `stall NAME [INSTANCE]` makes its thread hang for ever, `points` lists the
+//! places at which the process can be made to die, and `die POINT COUNT` makes it die at one.
 
 use std::io;
 use std::path::Path;
@@ -204,8 +204,8 @@ fn die(_: &str, _: u32) -> String {
 }
 
 const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"job JID\", \"duties\", \"duty NAME\", \
-                       \"replay LETTER\", \"points\", \"panic NAME [INSTANCE]\", \"stall NAME [INSTANCE]\" or \
-                       \"die POINT COUNT\"\n";
+                       \"replay LETTER\", \"points\", \"panic NAME [INSTANCE]\", \"stall NAME \
+                       [INSTANCE]\" or \"die POINT COUNT\"\n";
 
 #[cfg(not(feature = "fault-injection"))]
 const WITHOUT: &str = "error: this master was built without fault injection\n";
