@@ -4,8 +4,8 @@
 //! with their restarts, `job JID` what the tracker knows of an open job, `duties` the duties with
 //! their last run, `duty NAME` has one done now, `replay LETTER` has a failed reaction tried again,
 //! and, only in builds with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor
-//! panic at its next poll, `stall NAME [INSTANCE]` makes its thread hang for ever, `points` lists the
-//! places at which the process can be made to die, and `die POINT COUNT` makes it die at one.
+//! panic at its next poll, `stall NAME [INSTANCE]` makes its thread hang for ever, `points` lists
+//! the places at which the process can be made to die, and `die POINT COUNT` makes it die at one.
 
 use std::io;
 use std::path::Path;

@@ -14,7 +14,7 @@
 //! | Renderer × n | render-n, wheel-n | permanent | the request at hand is answered as not handled |
 //! | Doorkeeper × n | door-n | permanent | the log-in at hand is answered as not handled |
 //! | Runner × n | run-n | permanent | the call at hand is told to be lost |
-//! | Reactor | reactor | permanent | reactions not yet begun of the event at hand are told to be lost |
+//! | Reactor | reactor | permanent | what of the event at hand has not begun is told to be lost |
 //! | PeerDesk | peers | permanent | minions that wait are answered as not handled |
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |

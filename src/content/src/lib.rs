@@ -3,7 +3,8 @@
 //! [`files`] is the file server. [`render`] turns SLS files into data: Salt's pipeline of
 //! renderers, Jinja with Python's values, YAML 1.1, JSON and PGP. [`pillar`] makes a minion's pillar
 //! of them. [`ext_pillar`] has the sources of pillar data beside the SLS files; those that ask a
-//! server are the only ones here that open a socket. [`tops`] adds states to top files, [`reactions`] renders the files of the reactor.
+//! server are the only ones here that open a socket. [`tops`] adds states to top files,
+//! [`reactions`] renders the files of the reactor.
 //! `DIFFERENCES.md` lists what differs from stock.
 
 pub mod ext_pillar;

@@ -28,7 +28,8 @@ enum Question {
     Test {
         /// The tag of the event.
         tag: String,
-        /// Its data, a mapping in YAML or JSON; of a minion's event the whole load, with id and data.
+        /// Its data, a mapping in YAML or JSON; of a minion's event the whole load, with `id` and
+        /// `data`.
         #[arg(default_value = "{}")]
         data: String,
         #[command(flatten)]
