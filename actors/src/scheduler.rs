@@ -1,8 +1,8 @@
 //! Gives the clockwork of `schedule` (`requests/schedule.rs`) a clock, and what is due to those who
 //! run functions.
 //!
-//! It sleeps until something is due, but never long: the time of day may be set meanwhile, and
-//! nothing says so. A job waits for a thread behind the calls of users and takes none from them; a
+//! It sleeps until something is due, but never long: the time of day may be set meanwhile, or the
+//! schedule replaced, and nothing says so. A job waits for a thread behind the calls of users and takes none from them; a
 //! run that finds no room is skipped and counted, as nobody waits for it.
 //!
 //! The clockwork outlives the actor, so that no job starts twice because of a panic.
@@ -120,11 +120,12 @@ impl Handler<Look> for Scheduler {
     fn handle(&mut self, _: Look, context: &mut Self::Context) {
         self.run_what_is_due();
         let now = self.now();
-        if let Some(next) = self.seed.schedule.lock().next(now) {
+        let next = self.seed.schedule.lock().next(now);
+        let wait = next.map_or(LONGEST_SLEEP, |next| {
             // What is due already is due at once.
-            let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default();
-            context.notify_later(Look, wait.min(LONGEST_SLEEP));
-        }
+            Duration::try_from(next.duration_since(now)).unwrap_or_default()
+        });
+        context.notify_later(Look, wait.min(LONGEST_SLEEP));
     }
 }
 

@@ -164,6 +164,7 @@ pub struct Master {
     stop: CancellationToken,
     bridge: Arc<Bridge>,
     services: Arc<Services>,
+    schedule: Arc<Mutex<Schedule>>,
     requests: SocketAddr,
     publish: SocketAddr,
     status: Option<SocketAddr>,
@@ -230,12 +231,16 @@ impl Master {
             store: store_metrics.health(),
         });
         health::register(&parts.registry, &health);
+        // What is wrong with it was told with the rest of the configuration.
+        let (schedule, _) = Schedule::of_site(&parts.config);
+        let schedule = Arc::new(Mutex::new(schedule));
         let plan = Plan {
             root: tree.root(),
             config: parts.config.clone(),
             clock: parts.clock.clone(),
             registry: parts.registry.clone(),
             duties,
+            schedule: schedule.clone(),
             batches,
             reactor,
             ends: Arc::default(),
@@ -262,6 +267,7 @@ impl Master {
             stop,
             bridge,
             services,
+            schedule,
             requests,
             publish,
             status,
@@ -332,15 +338,21 @@ impl Master {
 }
 
 impl Master {
-    /// Takes the rules of another reading of the configuration, all or none; the options that are
-    /// followed are those of [`saltern_config::reload_of`].
+    /// Takes the rules and the schedule of another reading of the configuration, all or none; the
+    /// options that are followed are those of [`saltern_config::reload_of`].
     ///
     /// # Errors
     /// When they cannot be taken; then the old ones stay.
     pub async fn follow(&self, config: Arc<MasterConfig>) -> Result<(), FollowError> {
         let services = self.services.clone();
-        let followed = tokio::task::spawn_blocking(move || services.follow(&config)).await;
-        Ok(followed.map_err(|_| FollowError::Panicked)??)
+        let read = move || {
+            services.follow(&config)?;
+            Ok::<_, StoreError>(Schedule::of_site(&config).0)
+        };
+        let followed = tokio::task::spawn_blocking(read).await;
+        let schedule = followed.map_err(|_| FollowError::Panicked)??;
+        self.schedule.lock().become_like(schedule);
+        Ok(())
     }
 
     /// Does something to the bridge that waits for processes, on a thread that may wait.
@@ -400,6 +412,7 @@ struct Plan {
     clock: Clock,
     registry: Registry,
     duties: Arc<Duties>,
+    schedule: Arc<Mutex<Schedule>>,
     /// What Batches hears of those who are started before it.
     batches: Arc<BatchFeed>,
     /// What the reactor is asked, if there is one.
@@ -815,11 +828,9 @@ impl Plan {
     }
 
     fn start_scheduler(&self, back: &Back, runs: Arc<RunQueue>) {
-        // What is wrong with it was told with the configuration.
-        let (schedule, _) = Schedule::of_site(&self.config);
         let seed = scheduler::Seed {
             services: back.services.clone(),
-            schedule: Arc::new(Mutex::new(schedule)),
+            schedule: self.schedule.clone(),
             runs,
             metrics: ScheduleMetrics::new(&self.registry),
         };

@@ -35,6 +35,7 @@ const FOLLOWED: &[&str] = &[
     "publisher_acl",
     "publisher_acl_blacklist",
     "saltern_reactor_acl",
+    "schedule",
     "sharedsecret",
     "sudo_acl",
     "token_expire",

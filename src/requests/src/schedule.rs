@@ -171,8 +171,8 @@ impl Schedule {
         self.jobs.is_empty()
     }
 
-    /// Becomes another schedule. A job that is the same in both keeps its turn and its last run;
-    /// one that is new does not count this as a start.
+    /// Takes the jobs and the zone of another schedule. A job that is the same in both keeps its turn
+    /// and its last run; one that is new does not count this as a start.
     pub fn become_like(&mut self, other: Self) {
         let old = std::mem::take(&mut self.jobs);
         let is_same_zone = self.zone == other.zone;
@@ -185,7 +185,6 @@ impl Schedule {
             })
             .collect();
         self.zone = other.zone;
-        self.grace = other.grace;
     }
 
     /// The moment at which something may be due; nothing when nothing ever is.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use saltern_actors::Master;
 use saltern_config::{Loaded, MasterConfig, Reload, load_master, reload_of};
+use saltern_requests::Schedule;
 
 use crate::commands::chain;
 use crate::commands::master::log_findings;
@@ -77,6 +78,7 @@ impl Reloader {
             return;
         }
         log_findings(&loaded.findings);
+        log_findings(&Schedule::of_site(&config).1);
         self.set_levels(&config);
         for option in self.current.changed(&config) {
             match reload_of(&option) {

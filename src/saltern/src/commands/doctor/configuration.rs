@@ -2,11 +2,13 @@
 //! them beside what is only good to know.
 
 use saltern_config::Severity;
+use saltern_requests::Schedule;
 
 use super::{Complaint, Patient};
 
 pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
-    let findings = patient.loaded.findings.iter();
+    let (_, of_schedule) = Schedule::of_site(&patient.loaded.config);
+    let findings = patient.loaded.findings.iter().chain(&of_schedule);
     let wrong = findings.filter(|finding| finding.severity != Severity::Info);
     let mut complaints: Vec<Complaint> = wrong
         .map(|finding| {
