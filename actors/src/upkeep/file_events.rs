@@ -89,3 +89,23 @@ impl FileEvents {
 pub(crate) fn are_wanted(config: &MasterConfig) -> bool {
     config.raw("fileserver_events").is_some_and(Node::is_truthy)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_is_due_when_the_interval_has_passed() {
+        let mut events = FileEvents {
+            interval: Duration::from_secs(60),
+            last: None,
+        };
+        assert!(events.is_due(), "there was none yet");
+        events.last = Some(Instant::now());
+        assert!(!events.is_due());
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert!(!events.is_due());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(events.is_due());
+    }
+}

@@ -9,7 +9,7 @@ use std::process::Command;
 use rustix::fs::{FlockOperation, flock};
 use saltern_wire::msgpack::Value;
 
-use crate::site::Site;
+use crate::site::{Listener, Site};
 use crate::{in_system, until};
 
 fn git(directory: &Path, args: &[&str]) {
@@ -85,4 +85,35 @@ fn a_remote_that_never_answers_holds_up_neither_the_others_nor_the_end() {
             flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
         }
     });
+}
+
+#[test]
+fn each_fetch_of_the_file_server_is_told_with_whether_it_brought_something() {
+    in_system(async {
+        let top = tempfile::tempdir().unwrap();
+        let remote = top.path().join("remote");
+        repository(&remote);
+        let options = format!(
+            "fileserver_backend: [gitfs]\ngitfs_remotes: ['file://{}']\nloop_interval: 1\n\
+             gitfs_update_interval: 1\nfileserver_events: True\n",
+            remote.display()
+        );
+        let site = Site::new(Box::leak(options.into_boxed_str()));
+        let running = site.start();
+        let mut events = Listener::connect(&site.socket("master_event_pub.ipc"))
+            .await
+            .unwrap();
+        // The first fetch may have been told before anybody listened.
+        while told(&mut events).await {}
+        git(&remote, &["branch", "another"]);
+        while !told(&mut events).await {}
+        running.master.shutdown().await;
+    });
+}
+
+/// What the next event says: whether anything is different.
+async fn told(events: &mut Listener) -> bool {
+    let data = events.wait_for("salt/fileserver/gitfs/update").await;
+    assert_eq!(data.get("backend").and_then(Value::as_str), Some("gitfs"));
+    data.get("changed").and_then(Value::as_bool).unwrap()
 }

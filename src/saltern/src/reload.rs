@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use saltern_actors::Master;
+use saltern_config::yaml::Node;
 use saltern_config::{Loaded, MasterConfig, Reload, load_master, reload_of};
 use saltern_requests::Schedule;
 
@@ -93,6 +94,9 @@ impl Reloader {
                 tracing::warn!("{option}: needs a restart");
             }
         }
+        if admits_users(&config) && !admits_users(&self.started) {
+            tracing::warn!("the event sockets are opened to other users by a restart only");
+        }
         tracing::info!("the configuration was read again");
         self.current = config;
     }
@@ -110,4 +114,10 @@ impl Reloader {
             tracing::warn!("log_level_logfile: needs a restart, for no log file is open");
         }
     }
+}
+
+/// Whether users of this machine other than the master's may do something.
+fn admits_users(config: &MasterConfig) -> bool {
+    let is_set = |option: &str| config.raw(option).is_some_and(Node::is_truthy);
+    is_set("publisher_acl") || is_set("external_auth")
 }
