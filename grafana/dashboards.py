@@ -209,6 +209,16 @@ WORKERS = {
               ("time() - max by (duty) (saltern_duty_last_run_timestamp_seconds{I})", "{{duty}}"),
               about="A line that grows is a duty that is not done any more."),
     ],
+    "Engines": [
+        graph("Running", "none", ("sum by (engine) (saltern_engines_running{I})", "{{engine}}"),
+              about="Entries of engines that run now."),
+        graph("Events", "ops", (rate("saltern_engine_events_total", "engine"), "{{engine}}"),
+              about="Events fired by engines that are built in; the others fire like any local program."),
+        graph("Ends", "none",
+              ("sum by (engine) (increase(saltern_engine_failures_total{I}[$__rate_interval]))", "{{engine}}"),
+              ("sum by (engine) (saltern_engines_given_up_total{I})", "given up: {{engine}}"),
+              about="Engines that ended by themselves. One that is given up is not started again."),
+    ],
     "Pillars, functions of the master, log-ins": [
         graph("Waiting", "none", ("sum(saltern_renderings_waiting{I})", "pillars and files"),
               ("sum(saltern_wheels_waiting{I})", "wheel functions"),

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use saltern_base::metrics::Registry;
 use saltern_config::{MasterConfig, PeerCertificates, TlsConfig, TransportName};
+use saltern_wire::http::HttpMetrics;
 use saltern_wire::port::{
     Heartbeat, Inherited, KeepAlive, ListenOptions, PeerCertificate, PeerLimits, PubLimits,
     PubListener, ReqLimits, ReqListener, SizeLimits, Socket, Tls, TlsError, TlsOptions, Transport,
@@ -24,6 +25,8 @@ pub(crate) struct Doors {
     pub(crate) control: UnixListener,
     /// For those who watch the master, if there is room for it.
     pub(crate) status: Option<StatusPort>,
+    /// What is counted of all that is served by HTTP.
+    pub(crate) http: HttpMetrics,
     /// Of `ret_port` and of `publish_port`.
     pub(crate) addresses: (SocketAddr, SocketAddr),
 }
@@ -78,7 +81,8 @@ impl Doors {
         // Fallible and without traces outside, so before the files.
         let requests = ReqListener::new(requests, request_limits(config), registry)?;
         let publish = PubListener::new(publish, publish_limits(config), registry)?;
-        let status = StatusPort::open(config, registry)?;
+        let http = HttpMetrics::new(registry);
+        let status = StatusPort::open(config, registry, &http)?;
         EventSockets::refuse_if_served(&config.sock_dir)?;
         let (events, control) = Self::open_sockets(config, registry)
             .inspect_err(|_| EventSockets::remove(&config.sock_dir))?;
@@ -88,6 +92,7 @@ impl Doors {
             events,
             control,
             status,
+            http,
             addresses: (request_address, publish_address),
         })
     }

@@ -35,6 +35,7 @@ impl StatusPort {
     pub(crate) fn open(
         config: &MasterConfig,
         registry: &Registry,
+        http: &HttpMetrics,
     ) -> Result<Option<Self>, StartError> {
         let Some(address) = config.saltern_metrics_address else {
             return Ok(None);
@@ -52,7 +53,7 @@ impl StatusPort {
             ),
             turn: tokio::sync::Mutex::default(),
         });
-        let meters = HttpMetrics::new(registry).of("status");
+        let meters = http.of("status");
         let limits = HttpLimits::default();
         match HttpServer::bind(address, tls, limits, pages.clone(), meters) {
             Ok(server) => Ok(Some(Self { server, pages })),

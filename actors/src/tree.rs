@@ -248,6 +248,7 @@ impl Master {
             stop: stop.clone(),
             requests_closed,
             store_metrics,
+            http: doors.http,
         };
         let services = plan.start(
             parts,
@@ -426,6 +427,7 @@ struct Plan {
     /// Cancelled when the last connection of the request port is gone.
     requests_closed: CancellationToken,
     store_metrics: job_store::StoreMetrics,
+    http: HttpMetrics,
 }
 
 /// Everything behind the workers.
@@ -589,7 +591,7 @@ impl Plan {
         let budget = Budget::new(100, Duration::from_secs(60));
         let pool = self.root.supervisor("engines", Strategy::OneForOne, budget);
         let metrics = EngineMetrics::new(&self.registry);
-        let http = HttpMetrics::new(&self.registry).of("webhook");
+        let http = self.http.of("webhook");
         for (instance, engine) in (1_u32..).zip(&self.config.engines) {
             let seed = engine::Seed {
                 engine: Arc::new(engine.clone()),
