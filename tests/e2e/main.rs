@@ -23,6 +23,7 @@ mod metrics;
 mod mine;
 mod minion_events;
 mod mixed;
+mod on_demand;
 mod peers;
 mod pillar;
 mod presence;

@@ -34,7 +34,7 @@ struct Script<'a> {
 
 /// Runs until the master stops.
 pub(super) async fn run(seed: &Seed, options: &ScriptEngine) -> Result<(), Ended> {
-    let mut words = words(&options.cmd).map_err(|()| Ended::Words)?.into_iter();
+    let mut words = words(&options.cmd).ok_or(Ended::Words)?.into_iter();
     let mut script = Script {
         seed,
         options,

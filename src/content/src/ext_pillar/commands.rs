@@ -56,7 +56,7 @@ impl Source for CmdJson {
     fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
         let text = command_for(&self.0, call)?;
         let words = words(&text);
-        let Ok(words) = words else {
+        let Some(words) = words else {
             return Ok(read(Err("a quote is not closed".to_owned()), &text));
         };
         let mut command = Command::new("/bin/sh");
@@ -110,11 +110,9 @@ fn read(parsed: Result<Value, String>, command: &str) -> Value {
     })
 }
 
-/// The words of a command, by the rules of Python's `shlex.split`.
-///
-/// # Errors
-/// A quote is not closed, or a backslash ends the text.
-pub fn words(text: &str) -> Result<Vec<String>, ()> {
+/// The words of a command, by the rules of Python's `shlex.split`; `None` where a quote is not
+/// closed, or a backslash ends the text.
+pub fn words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut letters = text.chars();
@@ -124,27 +122,27 @@ pub fn words(text: &str) -> Result<Vec<String>, ()> {
             '\'' => {
                 let word = word.get_or_insert_default();
                 loop {
-                    match letters.next().ok_or(())? {
+                    match letters.next()? {
                         '\'' => break,
                         other => word.push(other),
                     }
                 }
             }
             '"' => quoted(&mut letters, word.get_or_insert_default())?,
-            '\\' => word.get_or_insert_default().push(letters.next().ok_or(())?),
+            '\\' => word.get_or_insert_default().push(letters.next()?),
             other => word.get_or_insert_default().push(other),
         }
     }
     words.extend(word);
-    Ok(words)
+    Some(words)
 }
 
 /// The rest of a text in double quotes, where a backslash only counts before a quote or itself.
-fn quoted(letters: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), ()> {
+fn quoted(letters: &mut std::str::Chars<'_>, word: &mut String) -> Option<()> {
     loop {
-        match letters.next().ok_or(())? {
-            '"' => return Ok(()),
-            '\\' => match letters.next().ok_or(())? {
+        match letters.next()? {
+            '"' => return Some(()),
+            '\\' => match letters.next()? {
                 escaped @ ('"' | '\\') => word.push(escaped),
                 other => word.extend(['\\', other]),
             },
@@ -159,14 +157,14 @@ mod tests {
 
     #[test]
     fn words_are_those_of_python() {
-        let cases: [(&str, Result<&[&str], ()>); 7] = [
-            ("a  b\tc", Ok(&["a", "b", "c"])),
-            ("echo '{\"a\": 1}'", Ok(&["echo", "{\"a\": 1}"])),
-            (r#"echo "a\"b\n" c\ d"#, Ok(&["echo", "a\"b\\n", "c d"])),
-            ("a''b '' x", Ok(&["ab", "", "x"])),
-            ("a | b", Ok(&["a", "|", "b"])),
-            ("'open", Err(())),
-            ("open\\", Err(())),
+        let cases: [(&str, Option<&[&str]>); 7] = [
+            ("a  b\tc", Some(&["a", "b", "c"])),
+            ("echo '{\"a\": 1}'", Some(&["echo", "{\"a\": 1}"])),
+            (r#"echo "a\"b\n" c\ d"#, Some(&["echo", "a\"b\\n", "c d"])),
+            ("a''b '' x", Some(&["ab", "", "x"])),
+            ("a | b", Some(&["a", "|", "b"])),
+            ("'open", None),
+            ("open\\", None),
         ];
         for (text, expected) in cases {
             let expected = expected.map(|words| words.iter().map(ToString::to_string).collect());

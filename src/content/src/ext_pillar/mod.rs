@@ -116,6 +116,8 @@ type Entry = Vec<(String, Result<Box<dyn Source>, String>)>;
 /// All external pillars of the configuration. Shared by all threads that compile.
 pub struct ExtPillars {
     entries: Vec<Entry>,
+    /// `exclude_ext_pillar`.
+    excluded: Vec<String>,
     /// Says that the option has not the form that it should have; then nothing runs after it.
     malformed: bool,
     /// Those of all `git` entries.
@@ -132,19 +134,20 @@ impl ExtPillars {
     pub fn new(config: &MasterConfig) -> Result<Self, ExtPillarError> {
         let mut entries = Vec::new();
         let mut clones = None;
+        let excluded = config.raw("exclude_ext_pillar").and_then(Node::as_seq);
+        let excluded: Vec<String> = excluded
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect();
         let Some(option) = config.raw("ext_pillar").filter(|node| !node.is_null()) else {
             return Ok(Self {
                 entries,
+                excluded,
                 malformed: false,
                 clones,
             });
         };
-        let excluded = config.raw("exclude_ext_pillar").and_then(Node::as_seq);
-        let excluded: Vec<&str> = excluded
-            .into_iter()
-            .flatten()
-            .filter_map(Node::as_str)
-            .collect();
         let mut malformed = false;
         for item in option.as_seq().unwrap_or_default() {
             let Some(map) = item.as_map().filter(|map| !map.is_empty()) else {
@@ -154,7 +157,7 @@ impl ExtPillars {
             let mut entry: Entry = Vec::new();
             for (key, value) in map.iter() {
                 let name = key.to_string();
-                if entry.is_empty() && excluded.contains(&name.as_str()) {
+                if entry.is_empty() && excluded.contains(&name) {
                     break;
                 }
                 let source = source(key, &value.value, config, &mut clones)?;
@@ -164,6 +167,7 @@ impl ExtPillars {
         }
         Ok(Self {
             entries,
+            excluded,
             malformed: malformed || option.as_seq().is_none(),
             clones,
         })
@@ -206,16 +210,18 @@ impl ExtPillars {
         self.entries.is_empty() && !self.malformed
     }
 
-    /// Runs all sources in order; what each gives is merged into `pillar` by `merge`. The texts of
-    /// failures come beside it.
+    /// Runs all sources in order, at last those that the minion asks for and may; what each gives is
+    /// merged into `pillar` by `merge`. The texts of failures come beside it.
     pub fn apply(
         &self,
         mut pillar: Value,
+        on_demand: &[(String, Value)],
         input: &ExtInput<'_>,
         merge: &dyn Fn(Value, Value) -> Value,
     ) -> (Value, Vec<String>) {
         let mut errors = Vec::new();
-        for entry in &self.entries {
+        let asked = self.asked_for(on_demand);
+        for entry in self.entries.iter().chain([&asked]) {
             // Of several names in one entry, stock merges only what the last one gave.
             let mut given = None;
             for (name, source) in entry {
@@ -262,6 +268,25 @@ impl ExtPillars {
             }
         }
         (pillar, errors)
+    }
+}
+
+impl ExtPillars {
+    /// One more entry, as stock makes it of what a minion asks for; nothing after a malformed one.
+    fn asked_for(&self, on_demand: &[(String, Value)]) -> Entry {
+        let is_excluded = |(name, _): &(String, Value)| self.excluded.contains(name);
+        if self.malformed || on_demand.first().is_some_and(is_excluded) {
+            return Entry::new();
+        }
+        let sources = on_demand.iter().map(|(name, arguments)| {
+            let source: Result<Box<dyn Source>, String> = match name.as_str() {
+                // Its repositories would have to be cloned first.
+                "git" => Err("it is not available on demand".to_owned()),
+                _ => Ok(Box::new(python::Other::asked_for(name, arguments))),
+            };
+            (name.clone(), source)
+        });
+        sources.collect()
     }
 }
 

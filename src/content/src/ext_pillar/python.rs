@@ -19,6 +19,15 @@ impl Other {
             arguments: from_yaml(arguments.clone()),
         }
     }
+
+    /// One that a minion asks for. Python runs also those that are built in: their arguments come
+    /// over the wire, not from the configuration.
+    pub(super) fn asked_for(name: &str, arguments: &Value) -> Self {
+        Self {
+            name: name.to_owned(),
+            arguments: arguments.clone(),
+        }
+    }
 }
 
 impl Source for Other {
@@ -30,7 +39,7 @@ impl Source for Other {
                 python.ext_pillar(name, call.pillar, &self.arguments, limits)
             }
             None => Err(format!(
-                "\"{name}\" is not available: built in are cmd_json, cmd_yaml, file_tree, git, \
+                "\"{name}\" is not available without Python: built in are cmd_json, cmd_yaml, file_tree, git, \
                  http_json, http_yaml, nodegroups and stack"
             )),
         }

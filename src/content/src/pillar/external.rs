@@ -12,11 +12,11 @@ use super::{Limits, PillarRequest};
 use crate::ext_pillar::ExtInput;
 
 impl Compilation<'_> {
-    /// Adds the override and what external pillars give.
+    /// Adds the override and what external pillars give, those that the minion asks for at last.
     pub(super) fn external(&self, pillar: Value, errors: &mut Vec<String>) -> Value {
         let pillar = self.with_override(pillar);
-        self.refuse_on_demand(errors);
-        if self.pillars.ext.is_empty() {
+        let on_demand = self.on_demand();
+        if self.pillars.ext.is_empty() && on_demand.is_empty() {
             return pillar;
         }
         let mut context = self.context.clone();
@@ -36,31 +36,31 @@ impl Compilation<'_> {
             compile_roots: &|roots| self.compile_roots(roots),
         };
         let merge = |base, update| self.merged(base, update);
-        let (pillar, problems) = self.pillars.ext.apply(pillar, &input, &merge);
+        let (pillar, problems) = self.pillars.ext.apply(pillar, &on_demand, &input, &merge);
         errors.extend(problems);
         pillar
     }
 
-    /// External pillars that the minion asks for: stock runs those that `on_demand_ext_pillar`
-    /// lists and refuses the others in the log. Here there are none that could run.
-    fn refuse_on_demand(&self, errors: &mut Vec<String>) {
+    /// The external pillars that the minion asks for, if it may have all of them
+    /// (`__valid_on_demand_ext_pillar`); otherwise the log is told, and nobody else.
+    fn on_demand(&self) -> Vec<(String, Value)> {
         let Some(wanted) = self.request.ext.as_ref().filter(|ext| ext.is_truthy()) else {
-            return;
+            return Vec::new();
         };
-        let names: Option<Vec<&str>> = wanted
-            .as_map()
-            .map(|entries| entries.iter().filter_map(|(key, _)| key.as_str()).collect());
         let minion = &self.request.minion;
+        let named = |(key, value): &(Value, Value)| Some((key.as_str()?.to_owned(), value.clone()));
+        let Some(entries) = wanted.as_map() else {
+            tracing::error!(%minion, "on-demand ext_pillar is no dictionary");
+            return Vec::new();
+        };
         let allowed = &self.pillars.options.on_demand;
-        match names {
-            Some(names) if names.iter().all(|name| allowed.iter().any(|n| n == name)) => {
-                errors.extend(names.iter().map(|name| {
-                    format!("Failed to load ext_pillar {name}: it is not available on demand")
-                }));
-            }
-            Some(names) => tracing::error!(%minion, ?names, "on-demand ext_pillar not allowed"),
-            None => tracing::error!(%minion, "on-demand ext_pillar is no dictionary"),
+        let asked: Vec<_> = entries.iter().filter_map(named).collect();
+        if asked.len() == entries.len() && asked.iter().all(|(name, _)| allowed.contains(name)) {
+            return asked;
         }
+        let names: Vec<&String> = asked.iter().map(|(name, _)| name).collect();
+        tracing::error!(%minion, ?names, "on-demand ext_pillar not allowed");
+        Vec::new()
     }
 
     /// Compiles other directories in the place of `pillar_roots`, without external pillars and

@@ -197,7 +197,7 @@ fn ours(top: &Path, case: &Case, ext_pillar: &str) -> (Value, Vec<String>) {
         in_nodegroup: &|name| GROUPS.contains(&name),
         compile_roots: &|_| panic!("only git compiles directories"),
     };
-    sources.apply(pillar, &input, &merge)
+    sources.apply(pillar, &[], &input, &merge)
 }
 
 /// What stock needs to know of a case.

@@ -164,7 +164,7 @@ fn apply(
         in_nodegroup: &|_| false,
         compile_roots: &compile,
     };
-    sources.apply(nothing.clone(), &input, &merge)
+    sources.apply(nothing.clone(), &[], &input, &merge)
 }
 
 #[test]
