@@ -66,7 +66,7 @@ install_release() {
     say "Salt $version: installing into $home"
     rm -rf "$home"
     "$python" -m venv "$home"
-    "$home/bin/pip" install --quiet --no-input --disable-pip-version-check "salt==$version" \
+    "$home/bin/pip" install --quiet --no-input --disable-pip-version-check "salt==$version" mako \
         >"$home/pip.log" 2>&1 || { cat "$home/pip.log" >&2; die "pip cannot install salt $version"; }
     verify "$version" || die "salt $version is installed but does not start"
     touch "$home/.complete"
@@ -96,7 +96,7 @@ install_prometheus() {
 verify() {
     "$root/$1/bin/python" - "$1" <<'PYTHON'
 import sys
-import salt.version, salt.minion, salt.master, salt.cli.salt
+import mako, salt.version, salt.minion, salt.master, salt.cli.salt
 sys.exit(salt.version.__version__ != sys.argv[1])
 PYTHON
 }

@@ -3,9 +3,10 @@
 //! print and how they end is compared.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use saltern_tests::pam::{PamService, python_for_pam};
 use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::{Config, Release, Run, Server, Site, TestResult, run};
 
@@ -34,6 +35,39 @@ const PIA_WRONG: &[&str] = &["-a", "pam", "--username", "pia", "--password", "gu
 /// Whom PAM knows, and whose account it does not let in.
 const LOCKED: &[&str] = &["-a", "pam", "--username", "locked", "--password", "secret"];
 const TOKEN: &[&str] = &["-T"];
+/// For `salt-key`, whose `-a` accepts keys.
+const KEY_ANA: &[&str] = &[
+    "--eauth",
+    "file",
+    "--username",
+    "ana",
+    "--password",
+    "secret",
+];
+const KEY_WRONG: &[&str] = &[
+    "--eauth",
+    "file",
+    "--username",
+    "ana",
+    "--password",
+    "guess",
+];
+const KEY_LIM: &[&str] = &[
+    "--eauth",
+    "file",
+    "--username",
+    "lim",
+    "--password",
+    "limited",
+];
+const KEY_PIA: &[&str] = &[
+    "--eauth",
+    "pam",
+    "--username",
+    "pia",
+    "--password",
+    "secret",
+];
 
 /// The program, who asks, and for what.
 type Command = (
@@ -80,6 +114,12 @@ const COMMANDS: &[Command] = &[
         &[LIM],
         &["jobs.lookup_jid", "20200101000000000000"],
     ),
+    ("salt-key", &[KEY_ANA], &["--list", "all", "--out=json"]),
+    ("salt-key", &[KEY_ANA], &["-y", "-r", "nobody"]),
+    ("salt-key", &[KEY_ANA, TOKEN], &["-L"]),
+    ("salt-key", &[KEY_WRONG], &["-L"]),
+    ("salt-key", &[KEY_LIM], &["-L"]),
+    ("salt-key", &[KEY_PIA], &["-L"]),
 ];
 
 /// By `sudo`: the user, and for what. `publisher_acl` limits them with `sudo_acl`.
@@ -96,6 +136,7 @@ const SERVED: &[&str] = &[
     "$ salt -T -a file --username ana --password secret m1 test.ping",
     "$ salt -a pam --username pia --password secret m1 test.ping",
     "$ salt-run -a file --username ana --password secret jobs.lookup_jid",
+    "$ salt-key --eauth file --username ana --password secret --list all",
     "$ sudo of sue: salt m1 test.ping",
 ];
 
@@ -148,18 +189,6 @@ fn configure(config: &mut Config, release: Release, service: &PamService) {
         .set("auth.pam.service", &service.name)
         .set("auth.pam.python", python_for_pam(&root, release))
         .set("token_file", format!("{root}/token"));
-}
-
-/// A program that runs stock's Python with its packages: stock's master follows links, and would
-/// start the Python that the virtual environment was made from.
-fn python_for_pam(root: &str, release: Release) -> String {
-    let path = format!("{root}/python");
-    let python = release.program("python");
-    let text = format!("#!/bin/sh\nexec {} \"$@\"\n", python.display());
-    std::fs::write(&path, text).expect("the site has a directory");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
-        .expect("a file of our own");
-    path
 }
 
 /// What the commands printed and how they ended.
@@ -216,65 +245,4 @@ fn shown(run: &Run, command: &str) -> String {
         plain(&run.stdout),
         plain(&run.stderr)
     )
-}
-
-/// A service of the system's PAM that exists for this test only: it asks a program that knows `pia`
-/// and `locked`, and lets only `pia` in. PAM looks for its services in one directory, so this takes
-/// root, as the containers of CI are run by.
-struct PamService {
-    name: String,
-    file: PathBuf,
-    _program: tempfile::TempDir,
-}
-
-impl PamService {
-    fn install() -> Result<Self> {
-        let dir = tempfile::tempdir()?;
-        let program = dir.path().join("check");
-        std::fs::write(
-            &program,
-            "#!/bin/sh\n\
-             case \"$PAM_TYPE/$PAM_USER\" in\n\
-             auth/pia|auth/locked) [ \"$(tr -d '\\0')\" = secret ] ;;\n\
-             account/pia) exit 0 ;;\n\
-             *) exit 1 ;;\n\
-             esac\n",
-        )?;
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
-        let unique = dir.path().file_name().and_then(|name| name.to_str());
-        let name = format!("saltern-test{}", unique.context("a name")?.to_lowercase());
-        let file = Path::new("/etc/pam.d").join(&name);
-        let program = program.display();
-        std::fs::write(
-            &file,
-            format!(
-                "auth required pam_exec.so quiet expose_authtok {program}\n\
-                 account required pam_exec.so quiet {program}\n"
-            ),
-        )
-        .context(
-            "this test makes a service of the system's PAM, which takes root and \"/etc/pam.d\"",
-        )?;
-        Ok(Self {
-            name,
-            file,
-            _program: dir,
-        })
-    }
-}
-
-impl PamService {
-    fn remove(&self) -> Result<()> {
-        std::fs::remove_file(&self.file)
-            .with_context(|| format!("\"{}\" stays behind", self.file.display()))
-    }
-}
-
-impl Drop for PamService {
-    fn drop(&mut self) {
-        // Of a test that failed before it came to that.
-        if self.file.exists() {
-            let _ = self.remove();
-        }
-    }
 }

@@ -3,6 +3,7 @@
 //! master behind the same salt-api, and status and body of every answer are compared.
 
 use anyhow::{Context, Result, ensure};
+use saltern_tests::pam::{PamService, python_for_pam};
 use saltern_tests::port::free_port;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
@@ -33,8 +34,10 @@ enum Interface {
 const SECRET: &str = "a secret of this test";
 
 fn compare(release: Release) -> TestResult {
-    let stock = answers(Server::Stock(release))?;
-    let ours = answers(Server::Saltern(release))?;
+    let service = PamService::install()?;
+    let stock = answers(Server::Stock(release), &service)?;
+    let ours = answers(Server::Saltern(release), &service)?;
+    service.remove()?;
     let differs = |(stock, ours): &(&(String, Value), &(String, Value))| stock != ours;
     let differences: Vec<String> = stock
         .iter()
@@ -49,7 +52,7 @@ fn compare(release: Release) -> TestResult {
 }
 
 /// Every request with its answer.
-fn answers(server: Server) -> Result<Vec<(String, Value)>> {
+fn answers(server: Server, service: &PamService) -> Result<Vec<(String, Value)>> {
     let ports = [
         (Interface::CherryPy, free_port()),
         (Interface::Tornado, free_port()),
@@ -60,13 +63,21 @@ fn answers(server: Server) -> Result<Vec<(String, Value)>> {
         let everything = "['.*', '@runner', '@wheel', '@jobs', '@events']";
         let limited = "[{m1: [test.ping]}]";
         let users = format!("{{ann: {everything}, bob: {limited}}}");
+        let root = config.get("root_dir").unwrap_or_default().to_owned();
+        let known = format!("{root}/users");
+        std::fs::write(&known, "flo:of the file\n").expect("the site has a directory");
         config
+            .set("auth.pam.service", &service.name)
+            .set("auth.pam.python", python_for_pam(&root, server.release()))
             .set("rest_cherrypy", web(cherrypy))
             .set("rest_tornado", web(tornado))
             .set("netapi_enable_clients", CLIENTS)
             .set(
                 "external_auth",
-                format!("{{sharedsecret: {users}, auto: {users}}}"),
+                format!(
+                    "{{sharedsecret: {users}, auto: {users}, pam: {{pia: {limited}, locked: \
+                     {everything}}}, file: {{'^filename': {known}, flo: {limited}}}}}"
+                ),
             )
             .set("sharedsecret", SECRET)
             .set("timeout", 20);
@@ -147,6 +158,14 @@ fn requests(interface: Interface) -> Vec<Value> {
         low(json!({"client": "local", "tgt": "m1", "fun": "cmd.run", "arg": ["id"]})),
         low(json!({"client": "runner", "fun": "manage.up"})),
         low(json!({"client": "wheel", "fun": "key.list_all"})),
+        log_in(login("flo", "guess", "file")),
+        log_in(login("flo", "of the file", "file")),
+        low(json!({"client": "local", "tgt": "m1", "fun": "test.ping"})),
+        low(json!({"client": "local", "tgt": "m1", "fun": "test.version"})),
+        log_in(login("pia", "guess", "pam")),
+        log_in(login("locked", "secret", "pam")),
+        log_in(login("pia", "secret", "pam")),
+        low(json!({"client": "local", "tgt": "m1", "fun": "test.ping"})),
         log_in(login("ann", "", "auto")),
         log_in(login("ann", SECRET, "sharedsecret")),
         low(json!({"client": "local", "tgt": "*", "fun": "test.ping"})),

@@ -69,7 +69,7 @@ const TREE: &[(&str, &str)] = &[
     ),
     (
         "pillar/top.sls",
-        "base:\n  '*':\n    - by_py\n    - by_template\n    - by_objects\n",
+        "base:\n  '*':\n    - by_py\n    - by_template\n    - by_objects\n    - by_mako\n",
     ),
     (
         "pillar/by_py.sls",
@@ -84,6 +84,14 @@ const TREE: &[(&str, &str)] = &[
         "custom: {{ salt['custom.hello']('jinja', mark='?') }}\n\
          attribute: {{ salt.custom.hello('dots') }}\n\
          known: {{ 'custom.hello' in salt }} {{ 'custom.nothing' in salt }}\n",
+    ),
+    (
+        "pillar/by_mako.sls",
+        "#!mako|yaml\n\
+         by_mako:\n\
+         % for number in range(3):\n  \
+           - ${grains['id']} ${number}\n\
+         % endfor\n",
     ),
     (
         "pillar/by_objects.sls",
@@ -128,7 +136,7 @@ fn pillars_that_need_python_are_those_of_stock() -> TestResult {
                 site.bring_up(&[("m1", MinionKind::Stock(release))])?;
                 let pillar = pillar_of(site, "m1")?;
                 // What the test is about is there at all.
-                for name in ["by_py", "custom", "from_ext"] {
+                for name in ["by_py", "by_mako", "custom", "from_ext"] {
                     ensure!(pillar.get(name).is_some(), "{name} is missing: {pillar:#}");
                 }
                 let top = site.salt(&["m1", "state.show_top", "--static", "--out=json"])?;

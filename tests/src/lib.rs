@@ -26,6 +26,7 @@ pub mod fleet;
 pub mod frozen;
 pub mod logs;
 pub mod minions;
+pub mod pam;
 pub mod port;
 pub mod process;
 pub mod prometheus;
