@@ -16,7 +16,9 @@ use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Recipient, ResponseActFuture, WrapFuture,
 };
 use futures_util::FutureExt;
-use saltern_base::metrics::{IntCounterVec, IntGaugeVec, Registry, counter_vec, gauge_vec};
+use saltern_base::metrics::{
+    IntCounterVec, IntGauge, IntGaugeVec, Registry, counter_vec, gauge_vec,
+};
 use saltern_bridge::BridgeError;
 use saltern_config::{EngineConfig, EngineKind};
 use saltern_model::Event;
@@ -52,16 +54,18 @@ pub(crate) struct Seed {
     pub(crate) metrics: EngineMetrics,
     /// Those of all webhooks.
     pub(crate) http: HttpMeters,
-    /// Cancelled when the master stops.
+    /// Cancelled when the master stops; this engine's own.
     pub(crate) stop: CancellationToken,
 }
 
 impl Seed {
     /// Puts an event on the bus, and waits until it is there.
     async fn fire(&self, event: Event) {
-        self.metrics.of(&self.metrics.events, &self.engine.name);
-        if self.bus.send(Fire(vec![event])).await.is_err() {
-            tracing::warn!(engine = self.engine.name, "an event of an engine was lost");
+        match self.bus.send(Fire(vec![event])).await {
+            Ok(()) => count(&self.metrics.events, &self.engine.name),
+            Err(_) => {
+                tracing::warn!(engine = self.engine.name, "an event of an engine was lost");
+            }
         }
     }
 }
@@ -96,10 +100,10 @@ impl EngineMetrics {
             events: counted("saltern_engine_events_total", "Events fired by engines."),
         }
     }
+}
 
-    fn of(&self, counter: &IntCounterVec, engine: &str) {
-        counter.with_label_values(&[engine]).inc();
-    }
+fn count(counter: &IntCounterVec, engine: &str) {
+    counter.with_label_values(&[engine]).inc();
 }
 
 /// Why an engine has ended.
@@ -165,7 +169,8 @@ impl Child for Engine {
         }
     }
 
-    /// The stop of the master is a stop of every engine already; this waits for it.
+    /// The stop of the master is a stop of every engine already, unless the tree gives up; this
+    /// waits for it.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         self.seed.stop.cancel();
         let over = self.run.clone()?;
@@ -209,8 +214,7 @@ impl Engine {
             return;
         }
         let error = chain(&end.err().unwrap_or(Ended::Returned));
-        let metrics = &self.seed.metrics;
-        metrics.of(&metrics.failures, engine);
+        count(&self.seed.metrics.failures, engine);
         let now = Instant::now();
         if !self.record.charge(now) {
             return self.give_up(&error, context);
@@ -233,8 +237,7 @@ impl Engine {
             error,
             "an engine is given up: it has ended too often"
         );
-        let metrics = &self.seed.metrics;
-        metrics.of(&metrics.given_up, engine);
+        count(&self.seed.metrics.given_up, engine);
         let event = engines::given_up(&self.seed.services, engine, error);
         let bus = self.seed.bus.clone();
         let told = async move {
@@ -246,10 +249,10 @@ impl Engine {
 }
 
 /// Counts an engine as running for as long as it lives.
-struct Running(saltern_base::metrics::IntGauge);
+struct Running(IntGauge);
 
 impl Running {
-    fn new(gauge: saltern_base::metrics::IntGauge) -> Self {
+    fn new(gauge: IntGauge) -> Self {
         gauge.inc();
         Self(gauge)
     }

@@ -600,7 +600,7 @@ impl Plan {
                 heard: heard.clone(),
                 metrics: metrics.clone(),
                 http: http.clone(),
-                stop: self.stop.clone(),
+                stop: self.stop.child_token(),
             };
             let spec = self.on_thread("engines").with_budget(budget);
             let _: Addr<Engine> = pool.start_child(spec, seed, instance);

@@ -16,7 +16,7 @@ use saltern_requests::{Services, engines::hook_event};
 use saltern_wire::http::{Handler, HttpLimits, HttpServer, Method, Request, Response, StatusCode};
 use saltern_wire::port::{PeerCertificate, Tls, TlsOptions};
 
-use super::{Ended, EngineMetrics, Seed};
+use super::{Ended, EngineMetrics, Seed, count};
 use crate::messages::Fire;
 
 /// Connections in all; each holds up to an event in memory.
@@ -96,7 +96,7 @@ impl Handler for Door {
                     if fired.await.is_err() {
                         return bare(StatusCode::SERVICE_UNAVAILABLE);
                     }
-                    self.metrics.of(&self.metrics.events, &self.engine);
+                    count(&self.metrics.events, &self.engine);
                     bare(StatusCode::OK)
                 });
             }
