@@ -31,6 +31,7 @@ mod logins;
 mod maintenance;
 pub mod messages;
 mod mworker;
+mod other_names;
 mod peer_desk;
 mod presence;
 mod priority;

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::doors;
 use crate::health::{Check, Health};
+use crate::other_names;
 use crate::tree::StartError;
 
 /// The bound port, before there is anything to tell.
@@ -44,6 +45,7 @@ impl StatusPort {
         let tls = tls.map(doors::tls).transpose()?;
         let pages = Arc::new(Pages {
             registry: registry.clone(),
+            also_opentelemetry: config.metrics_compat.opentelemetry,
             health: OnceLock::new(),
             scrapes: histogram(
                 registry,
@@ -88,6 +90,8 @@ impl StatusPort {
 
 struct Pages {
     registry: Registry,
+    /// Whether 3008's names are told, too.
+    also_opentelemetry: bool,
     health: OnceLock<Arc<Health>>,
     scrapes: Histogram,
     /// Gathering is dear where there are many minions: one at a time, whoever asks.
@@ -119,9 +123,14 @@ impl Pages {
     async fn metrics(&self) -> Response<Bytes> {
         let _turn = self.turn.lock().await;
         let (registry, scrapes) = (self.registry.clone(), self.scrapes.clone());
+        let also_opentelemetry = self.also_opentelemetry;
         let written = tokio::task::spawn_blocking(move || {
             let _timer = scrapes.start_timer();
-            TextEncoder::new().encode_to_string(&registry.gather())
+            let mut families = registry.gather();
+            if also_opentelemetry {
+                other_names::add_opentelemetry(&mut families);
+            }
+            TextEncoder::new().encode_to_string(&families)
         });
         match written.await {
             Ok(Ok(metrics)) => page(StatusCode::OK, prometheus::TEXT_FORMAT, metrics),

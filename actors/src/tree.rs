@@ -82,6 +82,7 @@ use crate::logins::Logins;
 use crate::maintenance::{self, Maintenance};
 use crate::messages::Departed;
 use crate::mworker::{self, MWorker};
+use crate::other_names::OtherNames;
 use crate::peer_desk::{self, DeskMetrics, PeerDesk};
 use crate::presence::Presence;
 use crate::process_metrics;
@@ -622,6 +623,9 @@ impl Plan {
         let bus = Bus::new(config.salt_compat, queue, clock, &self.registry);
         if let Some(reactor) = &self.reactor {
             bus.tap(reactor.clone());
+        }
+        if let Some(names) = OtherNames::new(config.metrics_compat, &self.registry) {
+            bus.tap(Arc::new(names));
         }
         let seed = event_publisher::Seed {
             bus: bus.clone(),

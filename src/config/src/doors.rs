@@ -1,12 +1,10 @@
-//! What is spoken on which ports, and how: `transport`, `saltern_also_listen` and `ssl`; and where
-//! metrics are served.
+//! What is spoken on which ports, and how: `transport`, `saltern_also_listen` and `ssl`.
 //!
 //! `ssl` is read as stock's `_update_ssl_config` and `ssl_context` (`salt/config/__init__.py`,
 //! `salt/transport/base.py`) do. What cannot be done as it is written is an error with its line, so
 //! that nobody takes a port for safer than it is. Whether the files can be used is found out by
 //! whoever speaks TLS.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use saltern_model::Compat;
@@ -174,7 +172,7 @@ pub(crate) fn tls(reader: &mut Reader<'_>, compat: Compat) -> Option<TlsConfig> 
 }
 
 /// Reads an option with the form of `ssl`.
-fn tls_of(
+pub(crate) fn tls_of(
     reader: &mut Reader<'_>,
     name: &'static str,
     unless_told: PeerCertificates,
@@ -196,23 +194,6 @@ fn tls_of(
     let before = reader.findings.len();
     let config = Tls { reader, name, map }.read(unless_told);
     (reader.findings.len() == before).then_some(config?)
-}
-
-/// Reads `saltern_metrics_address`; `None` when it is empty, and when it is wrong.
-pub(crate) fn metrics_address(reader: &mut Reader<'_>) -> Option<SocketAddr> {
-    let name = "saltern_metrics_address";
-    let text = reader.optional_text(name).filter(|text| !text.is_empty())?;
-    let address = text.parse().ok();
-    if address.is_none() {
-        let message = format!("\"{text}\" is not an IP address and a port, as 127.0.0.1:4507 is");
-        reader.error(name, message);
-    }
-    address
-}
-
-/// Reads `saltern_metrics_ssl`, as `ssl`.
-pub(crate) fn metrics_tls(reader: &mut Reader<'_>) -> Option<TlsConfig> {
-    tls_of(reader, "saltern_metrics_ssl", PeerCertificates::NotAsked)
 }
 
 /// The entries of an option like `ssl` while they are read.

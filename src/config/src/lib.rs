@@ -24,6 +24,7 @@ mod reader;
 mod returners;
 mod served;
 mod values;
+mod watching;
 pub mod yaml;
 
 pub use bridge::{BridgeOptions, PythonBridge};
@@ -37,3 +38,4 @@ pub use reader::is_secret;
 pub use returners::{OWN_EVENTS, ReturnerOptions};
 pub use served::is_built_in_renderer;
 pub use values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm, TransportName};
+pub use watching::MetricsCompat;

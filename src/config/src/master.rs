@@ -25,6 +25,7 @@ use crate::served;
 use crate::values::{
     HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm, TransportName,
 };
+use crate::watching::{self, MetricsCompat};
 use crate::yaml::{self, Entry, Key, Limits, Mapping, Mark, Node};
 
 /// A usable configuration, and what the check has to say about it nevertheless.
@@ -63,6 +64,8 @@ pub struct MasterConfig {
     pub saltern_metrics_address: Option<SocketAddr>,
     /// TLS there.
     pub saltern_metrics_ssl: Option<TlsConfig>,
+    /// Under whose names they are told, too.
+    pub metrics_compat: MetricsCompat,
     /// How many messages may wait for one slow subscriber.
     pub pub_hwm: usize,
     /// The length of the accept queues. Unset it is 4096, not stock's 1000.
@@ -427,8 +430,9 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         transport: reader.choice("transport").unwrap_or(TransportName::ZeroMq),
         saltern_also_listen: doors::also_listen(reader),
         ssl: doors::tls(reader, compat),
-        saltern_metrics_address: doors::metrics_address(reader),
-        saltern_metrics_ssl: doors::metrics_tls(reader),
+        saltern_metrics_address: watching::address(reader),
+        saltern_metrics_ssl: watching::tls(reader),
+        metrics_compat: watching::compat(reader),
         pub_hwm: reader.usize("pub_hwm", 1, i64::from(u32::MAX)),
         zmq_backlog: match reader.written("zmq_backlog") {
             Some(_) => reader.u32("zmq_backlog", 1),

@@ -6,7 +6,7 @@
 )]
 
 use saltern_config::{
-    ConfigErrors, Loaded, PeerCertificates, Severity, TransportName, load_master,
+    ConfigErrors, Loaded, MetricsCompat, PeerCertificates, Severity, TransportName, load_master,
 };
 
 fn load(text: &str) -> Result<Loaded, ConfigErrors> {
@@ -182,4 +182,16 @@ fn metrics_have_an_address_and_tls_of_their_own() {
     let text = "saltern_metrics_ssl: {keyfile: /k.pem}\n";
     let errors = load(text).err().unwrap().to_string();
     assert!(errors.contains("saltern_metrics_ssl"), "{errors}");
+}
+
+#[test]
+fn metrics_are_told_under_the_names_that_are_asked_for() {
+    let compat = |text: &str| load(text).map(|loaded| loaded.config.metrics_compat);
+    assert_eq!(compat("").unwrap(), MetricsCompat::default());
+    let both = compat("metrics_compat: [salt-exporter, opentelemetry]\n").unwrap();
+    assert!(both.salt_exporter && both.opentelemetry);
+    let one = compat("metrics_compat: salt-exporter\n").unwrap();
+    assert!(one.salt_exporter && !one.opentelemetry);
+    let errors = compat("metrics_compat: [salt_exporter]\n").err().unwrap();
+    assert!(errors.to_string().contains("metrics_compat"), "{errors}");
 }

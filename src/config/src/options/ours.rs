@@ -133,6 +133,10 @@ pub const OURS: &[OurOption] = &[
               log, and the others go on." },
     OurOption { name: "saltern_engine_restart_window", default: "3600",
         doc: "Seconds of that window." },
+    OurOption { name: "metrics_compat", default: "[]",
+        doc: "Under whose names metrics are told, too, so that dashboards that exist go on: a list of \
+              salt-exporter (the names of that program) and opentelemetry (those of 3008's exporter \
+              as they look in Prometheus). Names with a minion in a label are not among them." },
     OurOption { name: "python_bridge", default: "\"auto\"",
         doc: "The Python of a Salt installation, for what only Python can run (renderers such as \
               py, external pillars, functions, runners and wheels that are not built in): the path \

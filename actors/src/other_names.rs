@@ -1,0 +1,432 @@
+//! What the master counts once more under the names of others (`metrics_compat`), so that dashboards
+//! that exist go on: those of salt-exporter, which reads the event bus, and those that 3008 sends
+//! by OpenTelemetry, as they look in Prometheus.
+//!
+//! Names with a minion in a label are not among them: salt-exporter's `salt_function_status`,
+//! `salt_health_last_heartbeat` and `salt_responses_last_received_response`; its
+//! `salt_responses_total` has no label `minion` here.
+
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
+use prometheus::proto::{MetricFamily, MetricType};
+use saltern_base::metrics::{Gauge, IntCounterVec, Registry, counter_vec};
+use saltern_config::MetricsCompat;
+use saltern_model::Event;
+use saltern_wire::msgpack::{Limits, MapView, RawValue};
+
+use crate::bus::Tap;
+
+/// Functions and states are words of users: what is beyond the first so many is told together.
+const MOST_NAMES: usize = 200;
+
+/// What stands for all others.
+const OTHER: &str = "other";
+
+/// Counts the events of the bus under other names.
+pub(crate) struct OtherNames {
+    exporter: Option<Exporter>,
+    otel: Option<Otel>,
+    /// The names that are labels already.
+    known: Mutex<HashSet<(String, String)>>,
+}
+
+/// salt-exporter's (`internal/metrics/registry.go`).
+struct Exporter {
+    new_jobs: IntCounterVec,
+    expected: IntCounterVec,
+    function_responses: IntCounterVec,
+    scheduled: IntCounterVec,
+    responses: IntCounterVec,
+    duration: prometheus::GaugeVec,
+}
+
+/// 3008's (`salt/master.py`, `salt/utils/event.py`).
+struct Otel {
+    published: IntCounterVec,
+    completed: IntCounterVec,
+    fired: IntCounterVec,
+}
+
+impl OtherNames {
+    /// Registers what is asked for; `None` if nothing is.
+    pub(crate) fn new(asked: MetricsCompat, registry: &Registry) -> Option<Self> {
+        (asked.salt_exporter || asked.opentelemetry).then(|| Self {
+            exporter: asked.salt_exporter.then(|| Exporter::new(registry)),
+            otel: asked.opentelemetry.then(|| Otel::new(registry)),
+            known: Mutex::default(),
+        })
+    }
+
+    fn count(&self, event: &Event) {
+        let tag = event.tag.as_str();
+        if let Some(otel) = &self.otel {
+            let (prefix, _) = self.bounded(tag_prefix(tag), "");
+            otel.fired.with_label_values(&[&prefix]).inc();
+        }
+        let mut parts = tag.split('/');
+        let (first, module, _, what) = (parts.next(), parts.next(), parts.next(), parts.next());
+        let module = match (first, module) {
+            (Some("salt"), Some(module @ ("job" | "run"))) => module,
+            _ => return,
+        };
+        // Every event was checked when it was made; one that is no map counts for nothing.
+        let Ok(data) = MapView::parse(event.data.bytes().clone(), &Limits::WIRE) else {
+            return;
+        };
+        match what {
+            Some("new") => self.begun(&data, module == "job"),
+            Some("ret") => self.returned(&data, module == "job"),
+            _ => {}
+        }
+    }
+
+    fn begun(&self, data: &MapView, is_job: bool) {
+        let (fun, state) = self.names(data);
+        if let Some(exporter) = &self.exporter {
+            let labels = [fun.as_str(), state.as_str()];
+            exporter.new_jobs.with_label_values(&labels).inc();
+            let minions = data.get("minions").and_then(RawValue::as_array);
+            let minions = minions.map_or(0, |minions| minions.len()) as u64;
+            exporter.expected.with_label_values(&labels).inc_by(minions);
+        }
+        if let Some(otel) = self.otel.as_ref().filter(|_| is_job) {
+            otel.published.with_label_values(&[&fun]).inc();
+        }
+    }
+
+    fn returned(&self, data: &MapView, is_job: bool) {
+        let (fun, state) = self.names(data);
+        let success = data.get("success").and_then(RawValue::as_bool);
+        if let Some(exporter) = &self.exporter {
+            let is_scheduled = data.str("schedule").is_some_and(|name| !name.is_empty());
+            let retcode = data.get("retcode").and_then(RawValue::as_i64);
+            let is_well = success.unwrap_or(false) && !(is_scheduled && retcode != Some(0));
+            let success = word(is_well);
+            let counter = match is_scheduled {
+                true => &exporter.scheduled,
+                false => &exporter.function_responses,
+            };
+            counter.with_label_values(&[&fun, &state, success]).inc();
+            exporter.responses.with_label_values(&[success]).inc();
+            let took = (!state.is_empty()).then(|| state_seconds(data)).flatten();
+            if let Some(took) = took {
+                let duration = exporter.duration.with_label_values(&[&fun, &state]);
+                duration.set(took);
+            }
+        }
+        if let Some(otel) = self.otel.as_ref().filter(|_| is_job) {
+            let success = word(success.unwrap_or(true));
+            otel.completed.with_label_values(&[&fun, success]).inc();
+        }
+    }
+
+    /// The labels `function` and `state` of an event.
+    fn names(&self, data: &MapView) -> (String, String) {
+        let fun = data.str("fun").unwrap_or_default();
+        self.bounded(fun, &state_of(fun, data))
+    }
+
+    fn bounded(&self, name: &str, state: &str) -> (String, String) {
+        let names = (name.to_owned(), state.to_owned());
+        let mut known = self.known.lock();
+        if known.contains(&names) || (known.len() < MOST_NAMES && known.insert(names.clone())) {
+            return names;
+        }
+        (OTHER.to_owned(), String::new())
+    }
+}
+
+impl Tap for OtherNames {
+    fn hear(&self, event: &Event) {
+        self.count(event);
+    }
+}
+
+impl Exporter {
+    fn new(registry: &Registry) -> Self {
+        let counters =
+            |name: &str, help: &str, labels: &[&str]| counter_vec(registry, name, help, labels);
+        let named = ["function", "state"];
+        let ended = ["function", "state", "success"];
+        let opts = prometheus::Opts::new(
+            "salt_job_duration_seconds",
+            "How long the states of the last such return took together.",
+        );
+        let duration = prometheus::GaugeVec::new(opts, &named).expect("a valid metric name");
+        registry
+            .register(Box::new(duration.clone()))
+            .expect("a metric name is registered once");
+        Self {
+            new_jobs: counters("salt_new_job_total", "Jobs that began.", &named),
+            expected: counters(
+                "salt_expected_responses_total",
+                "Minions that these jobs are for.",
+                &named,
+            ),
+            function_responses: counters(
+                "salt_function_responses_total",
+                "Returns of jobs.",
+                &ended,
+            ),
+            scheduled: counters(
+                "salt_scheduled_job_return_total",
+                "Returns of jobs that minions began by their schedule.",
+                &ended,
+            ),
+            responses: counters(
+                "salt_responses_total",
+                "Returns of all kinds.",
+                &["success"],
+            ),
+            duration,
+        }
+    }
+}
+
+impl Otel {
+    fn new(registry: &Registry) -> Self {
+        let counters =
+            |name: &str, help: &str, labels: &[&str]| counter_vec(registry, name, help, labels);
+        Self {
+            published: counters("salt_jobs_published_total", "Jobs that began.", &["fun"]),
+            completed: counters(
+                "salt_jobs_completed_total",
+                "Returns of jobs.",
+                &["fun", "success"],
+            ),
+            fired: counters(
+                "salt_events_fired_total",
+                "Events put on the bus, by the beginning of their tag.",
+                &["tag_prefix"],
+            ),
+        }
+    }
+}
+
+fn word(success: bool) -> &'static str {
+    if success { "true" } else { "false" }
+}
+
+/// The first part of a tag that is not "salt" (`_event_tag_prefix` in `salt/utils/event.py`).
+fn tag_prefix(tag: &str) -> &str {
+    let mut parts = tag.trim_matches('/').split('/');
+    let first = parts.next().unwrap_or_default();
+    let part = if first == "salt" {
+        parts.next().unwrap_or(first)
+    } else {
+        first
+    };
+    if part.is_empty() { OTHER } else { part }
+}
+
+/// What a job of the state modules applies (`ExtractState` in salt-exporter).
+fn state_of(fun: &str, data: &MapView) -> String {
+    let key = match fun {
+        "state.highstate" => return "highstate".to_owned(),
+        "state.sls" | "state.apply" => "mods",
+        "state.single" => "fun",
+        _ => return String::new(),
+    };
+    let arguments = ["arg", "fun_args"]
+        .into_iter()
+        .filter_map(|name| data.get(name)?.as_array())
+        .find(|arguments| !arguments.is_empty());
+    match arguments.as_deref() {
+        Some([first, ..]) => match first.as_map() {
+            Some(named) => named.str(key).unwrap_or_default().to_owned(),
+            None => first.as_str().unwrap_or_default().to_owned(),
+        },
+        _ if fun == "state.apply" => "highstate".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The durations of all states of a return together; they are told in milliseconds.
+fn state_seconds(data: &MapView) -> Option<f64> {
+    let states = data.get("return")?.as_map()?;
+    let took: Option<Vec<f64>> = states
+        .iter()
+        .map(|(_, state)| state.as_map()?.get("duration")?.as_f64())
+        .collect();
+    let took = took.filter(|took| !took.is_empty())?;
+    Some(took.iter().sum::<f64>() / 1000.0)
+}
+
+/// Which of our families have which name with 3008's exporter, where the name is all that differs.
+const RENAMED: [(&str, &str); 2] = [
+    ("saltern_authentications_total", "salt_auth_attempts_total"),
+    ("process_open_fds", "salt_process_open_fds"),
+];
+
+/// Adds those of 3008's names that can be told from what was gathered.
+pub(crate) fn add_opentelemetry(families: &mut Vec<MetricFamily>) {
+    let mut added = Vec::new();
+    for family in families.iter() {
+        let name = family.name();
+        if let Some((_, theirs)) = RENAMED.iter().find(|(ours, _)| *ours == name) {
+            let mut renamed = family.clone();
+            renamed.set_name((*theirs).to_owned());
+            added.push(renamed);
+        }
+        let value = |label: Option<&str>| -> f64 {
+            let metrics = family.get_metric().iter();
+            let labelled = metrics.filter(|metric| {
+                let mut pairs = metric.get_label().iter();
+                label.is_none_or(|label| pairs.any(|pair| pair.value() == label))
+            });
+            labelled.map(|metric| metric.get_gauge().get_value()).sum()
+        };
+        match name {
+            "saltern_minions" => added.extend(single(
+                "salt_master_connected_minions_count",
+                "Minions that are connected.",
+                value(Some("connected")),
+            )),
+            "saltern_requests_waiting" => added.extend(single(
+                "salt_master_workers_queue_depth",
+                "Requests that wait for a worker.",
+                value(None),
+            )),
+            "saltern_request_handling_seconds" => added.push(handled(family)),
+            _ => {}
+        }
+    }
+    families.extend(added);
+}
+
+/// A gauge without labels.
+fn single(name: &str, help: &str, value: f64) -> Vec<MetricFamily> {
+    use prometheus::core::Collector;
+    let gauge = Gauge::new(name, help).expect("a valid metric name");
+    gauge.set(value);
+    gauge.collect()
+}
+
+/// The requests that a histogram of their times has seen, by command.
+fn handled(times: &MetricFamily) -> MetricFamily {
+    let metrics = times.get_metric().iter().map(|metric| {
+        let mut count = prometheus::proto::Metric::from_label(metric.get_label().to_vec());
+        let mut counter = prometheus::proto::Counter::new();
+        counter.set_value(metric.get_histogram().get_sample_count() as f64);
+        count.set_counter(counter);
+        count
+    });
+    let metrics = metrics.collect();
+    let mut family = MetricFamily::new();
+    family.set_name("salt_master_requests_handled_total".to_owned());
+    family.set_help("Requests that workers have handled.".to_owned());
+    family.set_field_type(MetricType::COUNTER);
+    family.set_metric(metrics);
+    family
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use saltern_model::{Packed, Tag};
+    use saltern_wire::msgpack::{Dialect, Value, encode};
+
+    const BOTH: MetricsCompat = MetricsCompat {
+        salt_exporter: true,
+        opentelemetry: true,
+    };
+
+    fn fire(names: &OtherNames, tag: &str, data: Value) {
+        names.count(&Event {
+            tag: Tag::parse(tag).expect("a tag"),
+            data: Packed::new(encode(&data, Dialect::Bin)),
+        });
+    }
+
+    fn text(registry: &Registry) -> String {
+        let mut families = registry.gather();
+        add_opentelemetry(&mut families);
+        prometheus::TextEncoder::new()
+            .encode_to_string(&families)
+            .expect("text")
+    }
+
+    #[test]
+    fn jobs_are_told_as_others_tell_them() {
+        let registry = Registry::new();
+        let names = OtherNames::new(BOTH, &registry).expect("asked for");
+        let minions = Value::Array(vec!["m1".into(), "m2".into()]);
+        let arg = Value::Array(vec!["web".into()]);
+        let job = Value::map([
+            ("fun", Value::from("state.apply")),
+            ("minions", minions),
+            ("arg", arg.clone()),
+        ]);
+        fire(&names, "salt/job/20260102030405000001/new", job);
+        let state = Value::map([("duration", 250.0)]);
+        let ret = Value::map([
+            ("fun", Value::from("state.apply")),
+            ("fun_args", arg),
+            ("success", true.into()),
+            ("return", Value::map([("a", state.clone()), ("b", state)])),
+        ]);
+        fire(&names, "salt/job/20260102030405000001/ret/m1", ret);
+        fire(&names, "my/own/event", Value::map([("a", 1_i64)]));
+        let text = text(&registry);
+        for line in [
+            "salt_new_job_total{function=\"state.apply\",state=\"web\"} 1\n",
+            "salt_expected_responses_total{function=\"state.apply\",state=\"web\"} 2\n",
+            "salt_function_responses_total{function=\"state.apply\",state=\"web\",success=\"true\"} 1\n",
+            "salt_responses_total{success=\"true\"} 1\n",
+            "salt_job_duration_seconds{function=\"state.apply\",state=\"web\"} 0.5\n",
+            "salt_jobs_published_total{fun=\"state.apply\"} 1\n",
+            "salt_jobs_completed_total{fun=\"state.apply\",success=\"true\"} 1\n",
+            "salt_events_fired_total{tag_prefix=\"job\"} 2\n",
+            "salt_events_fired_total{tag_prefix=\"my\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line} {text}");
+        }
+    }
+
+    #[test]
+    fn words_of_users_make_no_more_labels_than_a_bound() {
+        let registry = Registry::new();
+        let names = OtherNames::new(BOTH, &registry).expect("asked for");
+        for number in 0..2 * MOST_NAMES {
+            let job = Value::map([("fun", format!("made.up_{number}").as_str())]);
+            fire(&names, "salt/job/20260102030405000001/new", job);
+        }
+        let text = text(&registry);
+        assert!(text.matches("salt_new_job_total{").count() <= MOST_NAMES + 1);
+        assert!(text.contains("salt_new_job_total{function=\"other\",state=\"\"} "));
+    }
+
+    #[test]
+    fn what_is_counted_already_is_told_by_the_other_name_too() {
+        let registry = Registry::new();
+        counter_vec(
+            &registry,
+            "saltern_authentications_total",
+            "A.",
+            &["result"],
+        )
+        .with_label_values(&["accept"])
+        .inc();
+        let times = saltern_base::metrics::histogram_vec(
+            &registry,
+            "saltern_request_handling_seconds",
+            "T.",
+            &["cmd"],
+            &[1.0],
+        );
+        times.with_label_values(&["_return"]).observe(0.5);
+        let text = text(&registry);
+        assert!(
+            text.contains("salt_auth_attempts_total{result=\"accept\"} 1\n"),
+            "{text}"
+        );
+        let handled = "salt_master_requests_handled_total{cmd=\"_return\"} 1\n";
+        assert!(text.contains(handled), "{text}");
+    }
+
+    #[test]
+    fn who_asks_for_nothing_gets_nothing() {
+        assert!(OtherNames::new(MetricsCompat::default(), &Registry::new()).is_none());
+    }
+}

@@ -1,0 +1,61 @@
+//! Where and how those who watch the master are served: `saltern_metrics_address`,
+//! `saltern_metrics_ssl` and `metrics_compat`.
+
+use std::net::SocketAddr;
+
+use crate::doors::{PeerCertificates, TlsConfig, tls_of};
+use crate::reader::Reader;
+use crate::yaml::{Node, NodeValue};
+
+/// Under whose names metrics are told beside our own (`metrics_compat`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetricsCompat {
+    /// Those of the program salt-exporter.
+    pub salt_exporter: bool,
+    /// Those that 3008 sends by OpenTelemetry.
+    pub opentelemetry: bool,
+}
+
+/// Reads `saltern_metrics_address`; `None` when it is empty, and when it is wrong.
+pub(crate) fn address(reader: &mut Reader<'_>) -> Option<SocketAddr> {
+    let name = "saltern_metrics_address";
+    let text = reader.optional_text(name)?;
+    let address = text.parse().ok();
+    if address.is_none() {
+        let message = format!("\"{text}\" is not an IP address and a port, as 127.0.0.1:4507 is");
+        reader.error(name, message);
+    }
+    address
+}
+
+/// Reads `saltern_metrics_ssl`, as `ssl`.
+pub(crate) fn tls(reader: &mut Reader<'_>) -> Option<TlsConfig> {
+    tls_of(reader, "saltern_metrics_ssl", PeerCertificates::NotAsked)
+}
+
+/// Reads `metrics_compat`: a list of names, or one of them.
+pub(crate) fn compat(reader: &mut Reader<'_>) -> MetricsCompat {
+    let name = "metrics_compat";
+    let mut compat = MetricsCompat::default();
+    let one;
+    let words = match reader.applies(name) {
+        None => return compat,
+        Some(node) => match &node.value {
+            NodeValue::Null | NodeValue::Bool(false) => return compat,
+            NodeValue::Seq(words) => words.as_slice(),
+            _ => {
+                one = [node.clone()];
+                &one
+            }
+        },
+    };
+    let words: Vec<Option<&str>> = words.iter().map(Node::as_str).collect();
+    for word in words {
+        match word {
+            Some("salt-exporter") => compat.salt_exporter = true,
+            Some("opentelemetry") => compat.opentelemetry = true,
+            _ => reader.error(name, "is not a list of salt-exporter and opentelemetry"),
+        }
+    }
+    compat
+}
