@@ -307,13 +307,13 @@ fn single(name: &str, help: &str, value: f64) -> Vec<MetricFamily> {
 fn handled(times: &MetricFamily) -> MetricFamily {
     let metrics = times.get_metric().iter().map(|metric| {
         let mut count = prometheus::proto::Metric::from_label(metric.get_label().to_vec());
-        let mut counter = prometheus::proto::Counter::new();
+        let mut counter = prometheus::proto::Counter::default();
         counter.set_value(metric.get_histogram().get_sample_count() as f64);
         count.set_counter(counter);
         count
     });
     let metrics = metrics.collect();
-    let mut family = MetricFamily::new();
+    let mut family = MetricFamily::default();
     family.set_name("salt_master_requests_handled_total".to_owned());
     family.set_help("Requests that workers have handled.".to_owned());
     family.set_field_type(MetricType::COUNTER);

@@ -92,3 +92,17 @@ fn an_address_that_was_written_must_be_free() {
         running.master.shutdown().await;
     });
 }
+
+/// Both count into the same families.
+#[test]
+fn a_master_with_engines_is_watched_as_any_other() {
+    in_system(async {
+        let site = Site::new("engines: [test: {}]\n");
+        let running = site.start();
+        let address = running.master.status_address().unwrap();
+        let metrics = get(address, "/metrics", "").await;
+        let line = "saltern_http_connections{server=\"webhook\"} 0\n";
+        assert!(metrics.contains(line), "{metrics}");
+        running.master.shutdown().await;
+    });
+}
