@@ -26,7 +26,7 @@ deb: build ## Build the Debian package into target/deb
 	packaging/deb/build.sh $${SALTERN:-target/release/saltern} target/deb
 
 .PHONY: deb-test
-deb-test: ## Install, upgrade, roll back and remove the package on a clean Debian (root; SALTERN: the binary)
+deb-test: ## Boot a clean Debian: install, switch from stock and back, upgrade, purge (root; SALTERN=binary)
 	packaging/deb/test.sh $${SALTERN:-target/release/saltern}
 
 .PHONY: image

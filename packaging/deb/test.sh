@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests the Debian package on a clean Debian with a systemd of its own: installed, upgraded, beside a
-# stock master, in its place, back to it, removed, purged. What is checked stands in `scenario.sh`.
+# stock master, in its place, back to it, removed, purged. What is checked stands in `scenario.sh` and,
+# for stock's own master and minions where tests/install-stock.sh has put them, in `switch.sh`.
 #
 #   packaging/deb/test.sh BINARY
 #
@@ -54,13 +55,16 @@ export LEVEL=0
 VERSION=0.1.0 ./build.sh "$binary" "$root/test"
 VERSION=0.1.1 ./build.sh "$binary" "$root/test"
 ./stock-like.sh "$root/test"
-install -m 0755 scenario.sh "$root/test/scenario.sh"
+install -m 0755 -t "$root/test" scenario.sh switch.sh
+printf '%s\n' '#!/bin/sh -e' /test/scenario.sh '[ ! -d /opt/stock ] || /test/switch.sh' \
+    >"$root/test/all.sh"
+chmod 0755 "$root/test/all.sh"
 cat >"$root/etc/systemd/system/scenario.service" <<'UNIT'
 [Unit]
 After=multi-user.target
 [Service]
 Type=oneshot
-ExecStart=-/bin/sh -c '/test/scenario.sh >/test/output 2>&1; echo $? >/test/code'
+ExecStart=-/bin/sh -c '/test/all.sh >/test/output 2>&1; echo $? >/test/code'
 ExecStopPost=systemctl poweroff
 UNIT
 mkdir "$root/etc/systemd/system/default.target.wants"
