@@ -39,7 +39,8 @@ impl Plan {
             runs,
             bus: back.bus.clone().recipient(),
         };
-        let reactor: Addr<Reactor> = self.root.start_child(self.on_thread("reactor"), seed, 0);
+        let thread = self.on_patient_thread("reactor");
+        let reactor: Addr<Reactor> = self.root.start_child(thread, seed, 0);
         desk.set_reactor(reactor.recipient());
     }
 }
