@@ -35,8 +35,8 @@ use tokio::time::Instant;
 use crate::duties::{Duties, Running};
 use crate::health::StoreHealth;
 use crate::messages::{
-    AfterCommit, Beginning, FinishFolding, Fire, FoldLog, FollowUp, Persist, Publish,
-    RemoveJobFiles, Stored, StoredReturn,
+    AfterCommit, AnswerWhenGiven, Beginning, FinishFolding, Fire, FoldLog, FollowUp, Persist,
+    Publish, RemoveJobFiles, Stored, StoredReturn,
 };
 use crate::send::{Outbox, Sends};
 pub(crate) use disk::RoomOf;
@@ -51,8 +51,11 @@ pub(crate) struct Seed {
     pub(crate) job_files: Option<Arc<JobFileWriter>>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) publisher: Recipient<Publish>,
-    pub(crate) mirror: Option<Recipient<FollowUp>>,
-    /// The same mirror.
+    /// Who is told of each commit.
+    pub(crate) followers: Vec<Recipient<FollowUp>>,
+    /// Who answers clients that publish a job, where their tools ask a returner for it.
+    pub(crate) job_cache: Option<Recipient<AnswerWhenGiven>>,
+    /// The mirror.
     pub(crate) cleaner: Option<Recipient<RemoveJobFiles>>,
     pub(crate) folder: Recipient<FoldLog>,
     /// The tracker is built after the store, and is asked only at run time.
@@ -364,8 +367,9 @@ impl JobStore {
         // Each publish with the events that come before it; at last the events after all of them.
         let (mut publishes, mut events) = (Vec::new(), Vec::new());
         let mut answers = Vec::with_capacity(follow.len());
+        let mut given = Vec::new();
         let mut end = 0;
-        for (count, then) in follow {
+        for (count, mut then) in follow {
             end += count;
             let own = written.get(end - count..end).unwrap_or_default();
             stored.leaves.extend(self.known_leaves(then.leaves, own));
@@ -385,6 +389,12 @@ impl JobStore {
                     minions: begun.job.minions.clone(),
                     publication: begun.publication,
                 };
+                if let (Some(_), Some(answer)) = (&self.seed.job_cache, then.answer.take()) {
+                    given.push(AnswerWhenGiven {
+                        jid: begun.job.jid.clone(),
+                        answer,
+                    });
+                }
                 publishes.push((std::mem::take(&mut events), publish));
                 stored.jobs.push(begun.job);
             }
@@ -407,9 +417,14 @@ impl JobStore {
                 FailPoint::AnswerBetween.pass();
             }
         });
-        if let Some(mirror) = &self.seed.mirror {
+        if let Some(job_cache) = &self.seed.job_cache {
+            for message in given {
+                self.outbox.push(context, job_cache, message);
+            }
+        }
+        for follower in &self.seed.followers {
             // One waiting message is enough, so a full mailbox is no loss.
-            let _ = mirror.try_send(FollowUp);
+            let _ = follower.try_send(FollowUp);
         }
     }
 

@@ -21,6 +21,7 @@ mod event_publisher;
 mod event_return;
 mod event_sockets;
 mod health;
+mod job_cache;
 mod job_ends;
 mod job_mirror;
 mod job_store;

@@ -332,9 +332,22 @@ pub enum BatchCall {
     Over,
 }
 
+// ---- to JobCache ----------------------------------------------------------------------------
+
+/// Give this answer when the returner has the job, or when it took too long. From JobStore, after
+/// the commit.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct AnswerWhenGiven {
+    /// The job.
+    pub jid: Jid,
+    /// The answer to the client that published it.
+    pub answer: Answer,
+}
+
 // ---- to JobMirror ---------------------------------------------------------------------------
 
-/// There is something new in the job database. From JobStore.
+/// There is something new in the job database. To JobCache too. From JobStore.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct FollowUp;

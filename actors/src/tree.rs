@@ -7,6 +7,7 @@
 //! | EventReturn × n | events-n | permanent | events wait in the queue of its returner |
 //! | Publisher | publish | permanent | loads wait; minions stay connected |
 //! | JobMirror | mirror | permanent | job-cache files lag |
+//! | JobCache × n | jobs-n | permanent | its returner lags |
 //! | LogFolder | log | permanent | the next commit asks for it again |
 //! | JobStore | jobs | permanent | the batch at hand is refused; its peers send again |
 //! | JobTracker | jobs | permanent | open jobs are read from the store again |
@@ -51,7 +52,7 @@ use saltern_requests::reactor::LimitError;
 use saltern_requests::{MasterFleet, Schedule, Services, Stores};
 use saltern_runners::{Knowledge, Runners};
 use saltern_store::jobs::{JobDatabase, JobReader};
-use saltern_store::{BatchFiles, Checkpointer, JobFiles, Mirror, StoreError};
+use saltern_store::{BatchFiles, Checkpointer, JobFiles, JobFollower, Mirror, StoreError};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
 use saltern_wire::http::HttpMetrics;
 use saltern_wire::port::{
@@ -72,6 +73,7 @@ use crate::event_publisher::{self, EventPublisher};
 use crate::event_return::{self, EventReturn, EventReturnMetrics, EventTable, PythonReturner};
 use crate::event_sockets::{EventSockets, Greeter, SocketError};
 use crate::health::{self, Health};
+use crate::job_cache::{self, JobCache, JobCacheMetrics, Purpose};
 use crate::job_ends::JobEnds;
 use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
@@ -378,6 +380,7 @@ struct StoredJobs {
     checkpointer: Checkpointer,
     job_files: Option<Arc<JobFiles>>,
     mirror: Option<Mirror>,
+    followers: Vec<(Purpose, String, JobFollower)>,
 }
 
 impl Stored {
@@ -396,12 +399,31 @@ impl Stored {
                 checkpointer: parts.database.checkpointer()?,
                 job_files,
                 mirror,
+                followers: followers(parts)?,
             },
             requests: parts.database.reader()?,
             upkeep: parts.database.reader()?,
             batches: (parts.database.reader()?, BatchFiles::open(config)?),
         })
     }
+}
+
+/// What follows the database for returners, by their options and names.
+fn followers(parts: &MasterParts) -> Result<Vec<(Purpose, String, JobFollower)>, StoreError> {
+    let options = &parts.config.returners;
+    let wanted = [
+        (Purpose::Master, &options.job_cache),
+        (Purpose::External, &options.ext_job_cache),
+    ];
+    let wanted = wanted
+        .into_iter()
+        .filter_map(|(purpose, name)| Some((purpose, name.as_ref()?)));
+    let followers = wanted.map(|(purpose, name)| {
+        let owner = (purpose.option(), name.as_str());
+        let follower = JobFollower::open(&parts.config, owner, parts.database.reader()?)?;
+        Ok((purpose, name.clone(), follower))
+    });
+    followers.collect()
 }
 
 /// Where the publisher finds the tracker, which is built after it.
@@ -729,6 +751,12 @@ impl Plan {
             self.root
                 .start_child(self.on_patient_thread("mirror"), seed, 0)
         });
+        let caches = self.start_job_caches(stored.followers, services);
+        let mut followers: Vec<_> = mirror.iter().cloned().map(Addr::recipient).collect();
+        followers.extend(caches.iter().map(|(_, cache)| cache.clone().recipient()));
+        let asked = caches
+            .into_iter()
+            .find(|(purpose, _)| *purpose == Purpose::Master);
         let store_slot = Arc::new(Mutex::new(None));
         let seed = log_folder::Seed {
             checkpointer: Arc::new(stored.checkpointer),
@@ -744,7 +772,8 @@ impl Plan {
             job_files: stored.job_files,
             bus: bus.clone().recipient(),
             publisher: publisher.clone().recipient(),
-            mirror: mirror.clone().map(Addr::recipient),
+            followers,
+            job_cache: asked.map(|(_, cache)| cache.recipient()),
             cleaner: mirror.clone().map(Addr::recipient),
             folder: folder.recipient(),
             tracker: tracker_slot.clone(),
@@ -770,6 +799,37 @@ impl Plan {
         let tracker: Addr<JobTracker> = self.root.start_child(self.on_thread("jobs"), seed, 0);
         *tracker_slot.lock() = Some(tracker.clone().recipient());
         (mirror, store, tracker)
+    }
+
+    /// Those who give jobs to returners, as far as there is a Python for them.
+    fn start_job_caches(
+        &self,
+        followers: Vec<(Purpose, String, JobFollower)>,
+        services: &Services,
+    ) -> Vec<(Purpose, Addr<JobCache>)> {
+        let metrics = JobCacheMetrics::new(&self.registry);
+        let caches = (1..).zip(followers).filter_map(|(instance, follower)| {
+            let (purpose, name, follower) = follower;
+            let seed = job_cache::Seed {
+                purpose,
+                name,
+                bridge: services.bridge.clone(),
+                follower: Arc::new(Mutex::new(follower)),
+                stores_endtime: self.config.job_cache_store_endtime,
+                state: Arc::default(),
+                metrics: metrics.clone(),
+            };
+            if let Some(error) = seed.refusal() {
+                let option = purpose.option();
+                tracing::error!(option, %error, "the returner gets no jobs");
+                if self.config.python_bridge.python == PythonBridge::Off {
+                    return None;
+                }
+            }
+            let spec = self.on_thread(&format!("jobs-{instance}"));
+            Some((purpose, self.root.start_child(spec, seed, instance)))
+        });
+        caches.collect()
     }
 
     fn start_batches(&self, seed: batches::Seed) -> Addr<Batches> {

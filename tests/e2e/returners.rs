@@ -23,6 +23,44 @@ const MODULES: &[(&str, &str)] = &[
                  write('event', event)\n",
     ),
     (
+        "ext/returners/site_jobs.py",
+        "import json, os, time\n\
+         import salt.utils.jid\n\
+         def path(name):\n    \
+             return os.path.join(__opts__['root_dir'], name)\n\
+         def write(*what):\n    \
+             with open(path('lines'), 'a') as out:\n        \
+                 out.write(json.dumps(what) + '\\n')\n\
+         def keep(name, what):\n    \
+             with open(path(name), 'w') as out:\n        \
+                 json.dump(what, out)\n\
+         def kept(name):\n    \
+             try:\n        \
+                 with open(path(name)) as what:\n            \
+                     return json.load(what)\n    \
+             except OSError:\n        \
+                 return {}\n\
+         def prep_jid(nocache=False, passed_jid=None):\n    \
+             write('prep_jid', nocache)\n    \
+             return passed_jid or salt.utils.jid.gen_jid(__opts__)\n\
+         def save_load(jid, clear_load, minions=None):\n    \
+             if os.path.exists(path('hang')):\n        \
+                 keep('pid', os.getpid())\n        \
+                 time.sleep(600)\n    \
+             write('save_load', jid, clear_load, minions)\n    \
+             if minions is not None:\n        \
+                 keep('load_' + jid, clear_load)\n\
+         def get_load(jid):\n    \
+             return kept('load_' + jid)\n\
+         def returner(load):\n    \
+             write('returner', load)\n    \
+             keep('job_' + load['jid'], {load['id']: {'return': load['return']}})\n\
+         def get_jid(jid):\n    \
+             return kept('job_' + jid)\n\
+         def update_endtime(jid, time):\n    \
+             write('update_endtime', jid, len(time))\n",
+    ),
+    (
         "ext/auth/site_auth.py",
         "def auth(username, password):\n    \
              if username == 'boom':\n        \
@@ -107,7 +145,7 @@ fn plain(value: Value) -> Value {
             let entries = entries
                 .into_iter()
                 .map(|(name, value)| match name.as_str() {
-                    "_stamp" => (name, Value::from("STAMP")),
+                    "_stamp" | "ts" => (name, Value::from("TIME")),
                     _ => (name, plain(value)),
                 });
             Value::Object(entries.collect())
@@ -330,4 +368,95 @@ fn compare_logins(release: Release) -> Result<()> {
     let served = ours.iter().filter(|(code, _)| *code == Some(0));
     ensure!(served.count() >= 4, "{ours:#?}");
     Ok(())
+}
+
+#[test]
+fn a_job_cache_of_3006_is_given_what_stock_gives_it_and_stock_finds_jobs_there() -> TestResult {
+    Ok(compare_jobs(Release::V3006)?)
+}
+
+#[test]
+fn a_job_cache_of_3007_is_given_what_stock_gives_it_and_stock_finds_jobs_there() -> TestResult {
+    Ok(compare_jobs(Release::V3007)?)
+}
+
+#[test]
+fn a_job_cache_of_3008_is_given_what_stock_gives_it_and_stock_finds_jobs_there() -> TestResult {
+    Ok(compare_jobs(Release::V3008)?)
+}
+
+fn compare_jobs(release: Release) -> Result<()> {
+    let configure = |config: &mut Config, server: Server| {
+        with_modules(config, server);
+        config
+            .set("master_job_cache", "site_jobs")
+            .set("job_cache_store_endtime", true);
+    };
+    let [stock, ours] = of_both(release, configure, |site| {
+        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        let before = lines(&site.path("lines"))?.len();
+        let run = site.salt(&["m1", "test.echo", "grüße", "--show-jid"])?;
+        run.expect_code(0)?.expect_text("grüße")?;
+        let jid = run.stdout.split(|c: char| !c.is_ascii_digit());
+        let jid = jid.into_iter().find(|part| part.len() == 20);
+        let jid = jid.context("the command shows its jid")?.to_owned();
+        let given = wait_until("the calls of the job cache", SOON, || {
+            let lines = lines(&site.path("lines")).ok()?.split_off(before);
+            let is_last = |line: &Value| line[0] == "update_endtime";
+            lines.iter().any(is_last).then_some(lines)
+        })?;
+        let found = site.salt_run(&["jobs.lookup_jid", &jid, "--out=json"])?;
+        let found: Value = serde_json::from_str(&found.expect_code(0)?.stdout)?;
+        ensure!(found["m1"] == "grüße", "{found}");
+        Ok((given, found))
+    })?;
+    ensure!(stock == ours, "--- stock\n{stock:#?}\n--- ours\n{ours:#?}");
+    Ok(())
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_python_of_a_job_cache_is_killed() -> TestResult {
+    let release = Release::V3008;
+    let server = Server::Saltern(release);
+    let configure = |config: &mut Config| {
+        with_modules(config, server);
+        config.set("master_job_cache", "site_jobs");
+    };
+    Site::prepared(server, configure, |site| {
+        write_modules(site)?;
+        site.start_master()?;
+        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        site.announce("the returner does not take jobs");
+        fs::write(site.path("hang"), "")?;
+        let mark = site.events().mark();
+        for text in ["one", "two", "three"] {
+            site.salt(&["m1", "test.echo", text, "--async"])?
+                .expect_code(0)?;
+        }
+        for text in ["one", "two", "three"] {
+            site.events().find_since(mark, "a return", SOON, |event| {
+                let is_it = event.tag.ends_with("/ret/m1") && event.data["return"] == text;
+                is_it.then_some(())
+            })?;
+        }
+        let pid = wait_until("the returner to hang", SOON, || {
+            let text = fs::read_to_string(site.path("pid")).ok()?;
+            text.trim().parse::<i32>().ok()
+        })?;
+        // The master too: what it acknowledged it finds again in its database.
+        fs::remove_file(site.path("hang"))?;
+        let pid = rustix::process::Pid::from_raw(pid).context("a process")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+        site.kill_master();
+        site.start_master()?;
+        let returns = wait_until("all three at the returner", SOON, || {
+            let lines = lines(&site.path("lines")).ok()?;
+            let returns = lines.iter().filter(|line| line[0] == "returner");
+            let returns = returns.filter(|line| line[1]["fun"] == "test.echo");
+            let texts: Vec<Value> = returns.map(|line| line[1]["return"].clone()).collect();
+            (texts.len() >= 3).then_some(texts)
+        })?;
+        ensure!(returns == ["one", "two", "three"], "{returns:?}");
+        Ok(())
+    })
 }

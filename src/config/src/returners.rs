@@ -10,7 +10,7 @@ use crate::yaml::Node;
 pub const OWN_EVENTS: &str = "saltern";
 
 /// What is kept without a returner.
-const OWN_JOBS: &str = "local_cache";
+pub(crate) const OWN_JOBS: &str = "local_cache";
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +54,9 @@ impl ReturnerOptions {
             whitelist: names(reader, "event_return_whitelist", wildcards),
             blacklist: names(reader, "event_return_blacklist", wildcards),
             job_cache: job_cache.filter(|name| name != OWN_JOBS),
-            ext_job_cache: reader.optional_text("ext_job_cache"),
+            ext_job_cache: reader
+                .optional_text("ext_job_cache")
+                .filter(|name| name != OWN_JOBS),
         }
     }
 

@@ -8,7 +8,7 @@ use regex::Regex;
 
 use crate::finding::{Finding, Severity};
 use crate::reader::{Reader, shown};
-use crate::returners::OWN_EVENTS;
+use crate::returners::{OWN_EVENTS, OWN_JOBS};
 use crate::yaml::{Node, NodeValue};
 
 /// The modules of `ext_pillar` that are built in.
@@ -81,15 +81,19 @@ fn external_auth(reader: &mut Reader<'_>) {
 }
 
 fn returners(reader: &mut Reader<'_>) {
-    let name = "event_return";
-    let Some(node) = written(reader, name) else {
-        return;
-    };
-    let listed = node.as_seq().unwrap_or(std::slice::from_ref(node));
-    let listed = listed.iter().filter_map(Node::as_str);
-    let others = listed.filter(|name| !name.is_empty() && *name != OWN_EVENTS);
-    for module in others {
-        needs_python(reader, name, module, &[OWN_EVENTS], "it gets no events");
+    for (name, built_in, without) in [
+        ("event_return", OWN_EVENTS, "it gets no events"),
+        ("master_job_cache", OWN_JOBS, "it gets no jobs"),
+        ("ext_job_cache", OWN_JOBS, "it gets no jobs"),
+    ] {
+        let Some(node) = written(reader, name) else {
+            continue;
+        };
+        let listed = node.as_seq().unwrap_or(std::slice::from_ref(node));
+        let listed = listed.iter().filter_map(Node::as_str);
+        for module in listed.filter(|name| !name.is_empty() && *name != built_in) {
+            needs_python(reader, name, module, &[built_in], without);
+        }
     }
 }
 

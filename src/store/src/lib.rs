@@ -12,6 +12,7 @@ pub mod dead_letters;
 pub mod dropfile;
 pub mod error;
 pub mod files;
+mod follower;
 pub mod jobs;
 pub mod master_keys;
 pub mod minion_data;
@@ -28,6 +29,7 @@ pub mod user_keys;
 pub use dead_letters::{DeadLetters, dead_letters};
 pub use dropfile::Dropfile;
 pub use error::{Result, StoreError};
+pub use follower::{Followed, JobFollower};
 pub use jobs::{
     BatchReturn, Checkpointer, DatabaseLimits, EventsPage, Folded, JobDatabase, JobReader,
     JobState, KeptEvent, OpenJob, Reason, Recovered, Removed, Retention, Room, Size, StoredBatch,
@@ -35,7 +37,7 @@ pub use jobs::{
 };
 pub use master_keys::MasterKeys;
 pub use minion_data::MinionDataStore;
-pub use mirror::{BatchFiles, JobFiles, Mirror, MirrorLag};
+pub use mirror::{BatchFiles, JobFiles, Mirror, MirrorLag, endtime_text};
 pub use options::{MirrorMode, StoreOptions};
 pub use pki::{AcceptedIds, AcceptedKey, PkiTree};
 pub use resources::{Registered, ResourceStore};

@@ -21,7 +21,7 @@ use saltern_model::{Jid, Packed};
 use saltern_wire::msgpack::{Limits, MapView};
 
 pub use batch_files::BatchFiles;
-pub use job_files::{JobDir, JobFiles, ReturnParts};
+pub use job_files::{JobDir, JobFiles, ReturnParts, endtime_text};
 
 use crate::error::Result;
 use crate::files::{self, Create};

@@ -87,9 +87,10 @@ pub(super) const HONOURED: &[&str] = &[
     "log_fmt_logfile", "log_level", "log_level_logfile",
     // Jobs and events.
     "auth_events", "event_return", "event_return_blacklist", "event_return_queue",
-    "event_return_queue_max_seconds", "event_return_whitelist", "gather_job_timeout", "job_cache",
-    "job_cache_store_endtime", "keep_jobs", "keep_jobs_seconds", "max_event_size",
-    "presence_events", "returner_dirs", "runner_returns", "timeout", "unique_jid",
+    "event_return_queue_max_seconds", "event_return_whitelist", "ext_job_cache",
+    "gather_job_timeout", "job_cache", "job_cache_store_endtime", "keep_jobs", "keep_jobs_seconds",
+    "master_job_cache", "max_event_size", "presence_events", "returner_dirs", "runner_returns",
+    "timeout", "unique_jid",
     // What happens by itself.
     "engines", "reactor", "reactor_worker_hwm", "reactor_worker_threads", "schedule",
     // Masters above and below; what only stock's salt-syndic reads is for the one beside this master.
@@ -146,14 +147,6 @@ const PASSPHRASE: &str =
 
 /// Options of which only the default can be used.
 pub(super) const REFUSED: &[(&str, &str)] = &[
-    (
-        "ext_job_cache",
-        "returns are kept in this master's own database; take the option out",
-    ),
-    (
-        "master_job_cache",
-        "only \"local_cache\" is kept; other job caches are not built yet",
-    ),
     (
         "disable_aes_with_tls",
         "loads are encrypted inside TLS too; minions must expect it",

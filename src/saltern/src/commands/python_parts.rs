@@ -12,11 +12,13 @@ use saltern_config::yaml::Node;
 use saltern_config::{Finding, MasterConfig, PythonBridge};
 
 /// The kinds of modules in `extension_modules` that a master runs.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 11] = [
+    "auth",
     "engines",
     "modules",
     "pillar",
     "renderers",
+    "returners",
     "runners",
     "tops",
     "utils",

@@ -339,7 +339,7 @@ impl JobFiles {
 }
 
 /// `2026, Nov 21 07:06:22.637714`: stock's `jid_to_time`.
-fn endtime_text(unix_micros: i64) -> String {
+pub fn endtime_text(unix_micros: i64) -> String {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];

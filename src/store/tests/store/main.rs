@@ -2,7 +2,9 @@
 
 mod batches;
 mod common;
+mod events;
 mod files;
+mod follower;
 mod jobs;
 mod keys;
 mod mirror;

@@ -1,0 +1,580 @@
+//! Gives every job and every return to a returner in Python (`master_job_cache`, `ext_job_cache`),
+//! after they are in the job database.
+//!
+//! The returner is behind the database and never in the way of an acknowledgement; its place is
+//! durable. What fails is tried again, with pauses that grow, until something behind it succeeds:
+//! then the returner works, and the fault is in what failed, which is told, counted and passed over.
+//!
+//! Stock's command line asks the returner for a job before it waits for it, so the client that
+//! published one is answered when the returner has it, or at the end of a patience.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use saltern_base::metrics::{IntCounterVec, IntGaugeVec, Registry, counter_vec, gauge_vec};
+use saltern_base::seldom::Seldom;
+use saltern_bridge::{Bridge, BridgeError, ReturnerCall, Step, Work};
+use saltern_model::{Jid, MinionId};
+use saltern_store::{Followed, JobFollower, StoreError, endtime_text};
+use saltern_supervise::Child;
+use saltern_wire::msgpack::{Limits, MapView, Value};
+use tokio::time::Instant;
+
+use crate::answer::Answer;
+use crate::messages::{AnswerWhenGiven, FollowUp};
+use crate::priority::give_way;
+
+/// Rows given at once. The number doubles with each attempt of which nothing came, a few times: so
+/// many that fail one after the other do not hide from each other that the returner works.
+const ROWS: usize = 50;
+const MOST_DOUBLINGS: u32 = 4;
+
+/// Failures in a row after which the rest of them is not tried, at first.
+const PATIENCE: usize = 5;
+
+/// How often a row alone may end the Python that it is given to, before it is passed over.
+const MOST_KILLS: u32 = 3;
+
+/// The pauses after attempts of which nothing came.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a client waits at most for the returner to have its job; stock's gives a publish 15 s.
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
+
+/// Clients that wait at most; further ones are answered at once.
+const MOST_WAITING: usize = 1024;
+
+/// What goes on for longer has a line in the log so often.
+const COMPLAINT: Duration = Duration::from_secs(60);
+
+/// Nobody waits for long: returns are served first.
+const NICENESS: i32 = 5;
+
+/// For what a returner is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Jobs and returns: `master_job_cache`.
+    Master,
+    /// Jobs alone, minions bring their returns themselves: `ext_job_cache`.
+    External,
+}
+
+impl Purpose {
+    /// The option.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Self::Master => "master_job_cache",
+            Self::External => "ext_job_cache",
+        }
+    }
+}
+
+/// What a job cache is built from.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    pub(crate) purpose: Purpose,
+    pub(crate) name: String,
+    pub(crate) bridge: Arc<Bridge>,
+    pub(crate) follower: Arc<Mutex<JobFollower>>,
+    pub(crate) stores_endtime: bool,
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) metrics: JobCacheMetrics,
+}
+
+/// What outlives the actor.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Rows are on their way.
+    in_flight: bool,
+    /// There may be more.
+    is_behind: bool,
+    /// Attempts in a row of which nothing came.
+    failures: u32,
+    /// Those of them that ended the Python that made them.
+    kills: u32,
+    /// Nothing is tried before.
+    paused_until: Option<Instant>,
+    /// The clients that wait for the returner to have their jobs.
+    waiting: HashMap<Jid, Answer>,
+}
+
+/// What is measured of all of them.
+#[derive(Clone)]
+pub(crate) struct JobCacheMetrics {
+    rows: IntCounterVec,
+    lag: IntGaugeVec,
+}
+
+impl JobCacheMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            rows: counter_vec(
+                registry,
+                "saltern_job_cache_rows_total",
+                "Jobs and returns for the returners of master_job_cache and ext_job_cache, by option \
+                 and what became of them: given, or passed over because the returner failed of them \
+                 alone.",
+                &["option", "result"],
+            ),
+            lag: gauge_vec(
+                registry,
+                "saltern_job_cache_lag_rows",
+                "Jobs and returns that are stored and not yet given to the returner.",
+                &["option"],
+            ),
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct JobCache {
+    seed: Seed,
+    failures: Arc<Seldom>,
+}
+
+impl Child for JobCache {
+    type Seed = Seed;
+
+    const NAME: &'static str = "job_cache";
+    const MAILBOX: usize = 256;
+
+    fn build(seed: &Seed) -> Self {
+        Self {
+            seed: seed.clone(),
+            failures: Arc::new(Seldom::every(COMPLAINT)),
+        }
+    }
+}
+
+impl Actor for JobCache {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        give_way(NICENESS);
+        let waiting: Vec<Jid> = self.seed.state.lock().waiting.keys().cloned().collect();
+        for jid in waiting {
+            self.limit_wait(jid, context);
+        }
+        context.notify(FollowUp);
+    }
+}
+
+impl Handler<FollowUp> for JobCache {
+    type Result = ();
+
+    fn handle(&mut self, _: FollowUp, context: &mut Self::Context) {
+        self.seed.state.lock().is_behind = true;
+        self.look(context);
+    }
+}
+
+impl Handler<AnswerWhenGiven> for JobCache {
+    type Result = ();
+
+    fn handle(&mut self, message: AnswerWhenGiven, context: &mut Self::Context) {
+        let AnswerWhenGiven { jid, answer } = message;
+        {
+            let mut state = self.seed.state.lock();
+            if state.waiting.len() >= MOST_WAITING || state.failures > 0 {
+                drop(state);
+                return answer.done();
+            }
+            state.waiting.insert(jid.clone(), answer);
+        }
+        // It may have been given before this message came.
+        match self.seed.follower.lock().has_passed(&jid) {
+            Ok(false) => {}
+            Ok(true) => return self.answer(&jid),
+            Err(error) => tracing::error!(%error, "the job database cannot be read"),
+        }
+        self.limit_wait(jid, context);
+    }
+}
+
+/// Rows are on their way no more.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Landed(Option<Result<Given, Refused>>);
+
+/// Why nothing was given.
+struct Refused {
+    problem: String,
+    /// Python did not come back from it.
+    is_kill: bool,
+}
+
+impl From<String> for Refused {
+    fn from(problem: String) -> Self {
+        Self {
+            problem,
+            is_kill: false,
+        }
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        error.to_string().into()
+    }
+}
+
+/// What became of rows.
+#[derive(Default)]
+struct Given {
+    /// Jobs that the returner has, or will never have.
+    jobs: Vec<Jid>,
+    given: u64,
+    passed_over: u64,
+    /// What the last one was that failed, and why.
+    problem: Option<String>,
+}
+
+impl Handler<Landed> for JobCache {
+    type Result = ();
+
+    fn handle(&mut self, Landed(landed): Landed, context: &mut Self::Context) {
+        let lost = || Err(Refused::from("they were not given".to_owned()));
+        let (given, problem, is_kill) = match landed.unwrap_or_else(lost) {
+            Ok(mut given) => {
+                let problem = given.problem.take();
+                (given, problem, false)
+            }
+            Err(refused) => (Given::default(), Some(refused.problem), refused.is_kill),
+        };
+        self.measure(&given);
+        let is_nothing = given.given + given.passed_over == 0;
+        self.seed
+            .state
+            .lock()
+            .land(problem.is_some(), is_nothing, is_kill);
+        if let Some(problem) = problem {
+            self.complain(&problem, given.passed_over);
+        }
+        given.jobs.iter().for_each(|jid| self.answer(jid));
+        self.look(context);
+    }
+}
+
+impl State {
+    fn land(&mut self, has_failed: bool, is_nothing: bool, is_kill: bool) {
+        self.in_flight = false;
+        self.is_behind = has_failed || !is_nothing;
+        if has_failed && is_nothing {
+            self.failures = self.failures.saturating_add(1);
+            self.kills += u32::from(is_kill);
+            let doubled = self.failures.saturating_sub(1).min(8);
+            let pause = FIRST_PAUSE.saturating_mul(1 << doubled).min(LONGEST_PAUSE);
+            self.paused_until = Some(Instant::now() + pause);
+        } else {
+            (self.failures, self.kills, self.paused_until) = (0, 0, None);
+        }
+    }
+
+    /// How many rows are given next, and after how many failures in a row the rest is left.
+    fn portion(&self) -> (usize, usize) {
+        if self.kills > 0 {
+            // One of them is at fault.
+            return (1, 1);
+        }
+        let rows = ROWS << self.failures.min(MOST_DOUBLINGS);
+        let patience = if self.failures < MOST_DOUBLINGS {
+            PATIENCE
+        } else {
+            rows
+        };
+        (rows, patience)
+    }
+}
+
+impl JobCache {
+    /// Gives the next rows, or comes back for them.
+    fn look(&mut self, context: &mut Context<Self>) {
+        let mut state = self.seed.state.lock();
+        if state.in_flight || !state.is_behind {
+            return;
+        }
+        let now = Instant::now();
+        if let Some(end) = state.paused_until.filter(|end| *end > now) {
+            let later = end.saturating_duration_since(now);
+            context.run_later(later, |cache, context| cache.look(context));
+            return;
+        }
+        state.in_flight = true;
+        let (portion, is_last_try) = (state.portion(), state.kills > MOST_KILLS);
+        drop(state);
+        let flight = Flight {
+            address: context.address(),
+            landed: None,
+        };
+        let seed = self.seed.clone();
+        let started = thread::Builder::new()
+            .name("job-cache".to_owned())
+            .spawn(move || {
+                let mut flight = flight;
+                flight.landed = Some(seed.give(portion, is_last_try));
+            });
+        if let Err(error) = started {
+            tracing::error!(%error, "no thread for giving jobs to a returner");
+        }
+    }
+
+    fn limit_wait(&self, jid: Jid, context: &mut Context<Self>) {
+        context.run_later(LONGEST_WAIT, move |cache, _| cache.answer(&jid));
+    }
+
+    /// Answers the client that published a job, if it still waits.
+    fn answer(&self, jid: &Jid) {
+        let answer = self.seed.state.lock().waiting.remove(jid);
+        if let Some(answer) = answer {
+            answer.done();
+        }
+    }
+
+    fn complain(&self, problem: &str, passed_over: u64) {
+        if let Some(times) = self.failures.happened() {
+            let (option, returner) = (self.seed.purpose.option(), self.seed.name.as_str());
+            tracing::error!(
+                option,
+                returner,
+                problem,
+                passed_over,
+                times,
+                "the returner does not take jobs"
+            );
+        }
+    }
+
+    fn measure(&self, given: &Given) {
+        let (metrics, option) = (&self.seed.metrics, self.seed.purpose.option());
+        for (result, rows) in [("given", given.given), ("passed_over", given.passed_over)] {
+            metrics
+                .rows
+                .with_label_values(&[option, result])
+                .inc_by(rows);
+        }
+        if let Ok(lag) = self.seed.follower.lock().lag() {
+            let gauge = metrics.lag.with_label_values(&[option]);
+            gauge.set(i64::try_from(lag).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+impl Seed {
+    /// Why the returner cannot be called, if that is known without asking Python.
+    pub(crate) fn refusal(&self) -> Option<BridgeError> {
+        self.bridge.refusal(&self.work(&[], 1))
+    }
+
+    fn work<'a>(&'a self, steps: &'a [Step<'a>], patience: usize) -> Work<'a> {
+        Work::Returner {
+            name: &self.name,
+            needs: "save_load",
+            steps,
+            patience,
+        }
+    }
+
+    /// Gives the returner what comes next; blocks. On the last try a row that ends Python is passed
+    /// over.
+    fn give(&self, (limit, patience): (usize, usize), is_last_try: bool) -> Result<Given, Refused> {
+        let rows = self.follower.lock().next(limit)?;
+        let loads: Vec<Load<'_>> = rows.iter().map(Load::of).collect();
+        let steps: Vec<Step<'_>> = loads.iter().map(|load| self.step(load)).collect();
+        let called = match self.call(&steps, patience) {
+            Err(refused) if refused.is_kill && is_last_try => {
+                return self.pass_over(&rows, refused);
+            }
+            called => called?,
+        };
+        // What failed behind the last success is tried again: perhaps nothing works now.
+        let passed = called.iter().rposition(Option::is_none);
+        let passed = passed.map_or(0, |last| last + 1);
+        let mut given = Given {
+            problem: called.iter().flatten().last().cloned(),
+            ..Given::default()
+        };
+        for (row, problem) in rows.iter().zip(&called).take(passed) {
+            match problem {
+                None => given.given += 1,
+                Some(_) => given.passed_over += 1,
+            }
+            if let Followed::Job(job) = row {
+                given.jobs.push(job.record.jid.clone());
+            }
+        }
+        self.pass(rows.iter().take(passed))?;
+        Ok(given)
+    }
+
+    fn pass_over(&self, rows: &[Followed], refused: Refused) -> Result<Given, Refused> {
+        self.pass(rows.iter())?;
+        Ok(Given {
+            passed_over: rows.len() as u64,
+            problem: Some(refused.problem),
+            ..Given::default()
+        })
+    }
+
+    fn pass<'a>(&self, rows: impl Iterator<Item = &'a Followed>) -> Result<(), StoreError> {
+        let mut rows = rows.peekable();
+        if rows.peek().is_none() {
+            return Ok(());
+        }
+        let mut follower = self.follower.lock();
+        rows.for_each(|row| follower.pass(row));
+        follower.save()
+    }
+
+    /// What became of each step: nothing, or a problem. Those behind too many problems have no entry.
+    fn call(&self, steps: &[Step<'_>], patience: usize) -> Result<Vec<Option<String>>, Refused> {
+        if steps.iter().all(Vec::is_empty) {
+            return Ok(vec![None; steps.len()]);
+        }
+        let work = self.work(steps, patience);
+        let told = self.bridge.call(&work, Duration::MAX);
+        let told = told.map_err(|error| Refused {
+            is_kill: matches!(error, BridgeError::Died { .. }),
+            problem: error.to_string(),
+        })?;
+        let told = told.as_array().unwrap_or_default().iter().take(steps.len());
+        let problem = |said: &Value| said.as_str().map(str::to_owned);
+        Ok(told.map(problem).collect())
+    }
+
+    /// What stock calls for a row (`_send_pub` and its kin in `salt/master.py`, `_store_job` in
+    /// `salt/utils/job.py`).
+    fn step<'a>(&self, load: &'a Load<'_>) -> Step<'a> {
+        let is_master = self.purpose == Purpose::Master;
+        let jid = load.jid.as_str();
+        let packed = load.packed.as_ref();
+        match &load.minions {
+            // Of a job that comes with its return, stock knows only that.
+            Some(_) if load.has_return => Vec::new(),
+            Some(minions) => {
+                let mut step = Vec::new();
+                if is_master {
+                    let nocache = load.nocache;
+                    step.push(ReturnerCall::PrepJid { jid, nocache });
+                }
+                step.push(ReturnerCall::SaveLoad {
+                    jid,
+                    load: packed,
+                    minions: Some(minions.iter().map(MinionId::as_str).collect()),
+                });
+                step
+            }
+            None if is_master => {
+                let nocache = false;
+                let mut step = vec![
+                    ReturnerCall::PrepJid { jid, nocache },
+                    ReturnerCall::SaveLoad {
+                        jid,
+                        load: packed,
+                        minions: None,
+                    },
+                    ReturnerCall::Returner(packed),
+                ];
+                if self.stores_endtime {
+                    let endtime = endtime_text(load.received);
+                    step.push(ReturnerCall::UpdateEndtime { jid, endtime });
+                }
+                step
+            }
+            None => Vec::new(),
+        }
+    }
+}
+
+/// A row as it is given.
+struct Load<'a> {
+    jid: &'a Jid,
+    /// With the types that Python reads.
+    packed: Bytes,
+    /// Of a job.
+    minions: Option<&'a [MinionId]>,
+    nocache: bool,
+    has_return: bool,
+    received: i64,
+}
+
+impl<'a> Load<'a> {
+    fn of(row: &'a Followed) -> Self {
+        let (record_jid, packed) = match row {
+            Followed::Job(job) => (&job.record.jid, &job.record.load),
+            Followed::Return(row) => (&row.record.jid, &row.record.load),
+        };
+        let load = MapView::parse(packed.bytes().clone(), &Limits::WIRE).ok();
+        let load = Self {
+            jid: record_jid,
+            has_return: load.as_ref().is_some_and(|load| load.contains("return")),
+            packed: load.map_or_else(|| packed.bytes().clone(), |load| load.pack_bin_dialect()),
+            minions: None,
+            nocache: false,
+            received: 0,
+        };
+        match row {
+            Followed::Job(job) => Self {
+                minions: Some(&job.record.minions),
+                nocache: job.record.nocache,
+                ..load
+            },
+            Followed::Return(row) => Self {
+                received: row.record.received,
+                ..load
+            },
+        }
+    }
+}
+
+/// Tells the actor of the end of a flight, also if the thread panics.
+struct Flight {
+    address: Addr<JobCache>,
+    landed: Option<Result<Given, Refused>>,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        // Bounded: there is one flight at a time.
+        self.address.do_send(Landed(self.landed.take()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_returner_that_is_away_is_asked_less_often_and_with_more_at_once() {
+        let mut state = State::default();
+        assert_eq!(state.portion(), (ROWS, PATIENCE));
+        let mut portions = Vec::new();
+        for _ in 0..6 {
+            state.land(true, true, false);
+            assert!(state.is_behind && state.paused_until.is_some());
+            portions.push(state.portion());
+        }
+        assert_eq!(portions.first(), Some(&(ROWS * 2, PATIENCE)));
+        assert_eq!(portions.last(), Some(&(ROWS * 16, ROWS * 16)));
+        // One success and it is as before.
+        state.land(true, false, false);
+        assert_eq!(state.portion(), (ROWS, PATIENCE));
+        assert!(state.is_behind && state.paused_until.is_none());
+        state.land(false, true, false);
+        assert!(!state.is_behind);
+    }
+
+    #[test]
+    fn after_what_ended_python_rows_are_given_one_by_one() {
+        let mut state = State::default();
+        state.land(true, true, true);
+        assert_eq!((state.portion(), state.kills), ((1, 1), 1));
+        state.land(false, false, false);
+        assert_eq!((state.portion(), state.kills), ((ROWS, PATIENCE), 0));
+    }
+}

@@ -1,0 +1,133 @@
+//! Follows the job database for a returner that is given every job (`master_job_cache`,
+//! `ext_job_cache`).
+//!
+//! As with the mirror, the database is the truth, and how far the returner is behind it is on the
+//! disk: what was acknowledged reaches the returner however long that, or the Python that runs it,
+//! is away, unless the database need not keep it any longer. A returner begins with what comes after
+//! it was configured.
+
+use std::path::PathBuf;
+
+use saltern_config::MasterConfig;
+use saltern_model::Jid;
+
+use crate::error::Result;
+use crate::files::{self, Create};
+use crate::jobs::{JobReader, StoredJob, StoredReturn};
+use crate::options::StoreOptions;
+
+/// The first word of the file with the place; a change of the format changes it.
+const HEADING: &str = "saltern-returner-1";
+
+/// See the module.
+pub struct JobFollower {
+    reader: JobReader,
+    path: PathBuf,
+    /// What stands in front of the place: the database and the returner that it belongs to.
+    owner: String,
+    place: Place,
+}
+
+/// Up to where the returner has everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    jobs: i64,
+    returns: i64,
+}
+
+/// What is next.
+pub enum Followed {
+    /// A job.
+    Job(Box<StoredJob>),
+    /// A return.
+    Return(Box<StoredReturn>),
+}
+
+impl JobFollower {
+    /// Takes up the work for the returner `name` where it was saved last. `purpose` is the option
+    /// that names it. `reader` should not be shared.
+    pub fn open(config: &MasterConfig, owner: (&str, &str), reader: JobReader) -> Result<Self> {
+        Self::with_options(&StoreOptions::from(config), owner, reader)
+    }
+
+    /// The same with this crate's options.
+    pub fn with_options(
+        options: &StoreOptions,
+        (purpose, name): (&str, &str),
+        reader: JobReader,
+    ) -> Result<Self> {
+        files::ensure_dir(&options.private_dir(), 0o700)?;
+        let path = options.private_dir().join(format!("{purpose}_place"));
+        let owner = format!("{HEADING} {} {name:?}", reader.identity()?);
+        let saved = files::read_text(&path, 1 << 12)?;
+        let saved = saved.and_then(|text| parse(text.strip_prefix(&owner)?));
+        let mut follower = Self {
+            place: saved.unwrap_or(Place {
+                jobs: 0,
+                returns: 0,
+            }),
+            reader,
+            path,
+            owner,
+        };
+        if saved.is_none() {
+            let (jobs, returns) = follower.reader.last_ids()?;
+            follower.place = Place { jobs, returns };
+            follower.save()?;
+        }
+        Ok(follower)
+    }
+
+    /// At most `limit` of what comes next; jobs before returns.
+    pub fn next(&self, limit: usize) -> Result<Vec<Followed>> {
+        let jobs = self.reader.jobs_after(self.place.jobs, limit)?;
+        let room = limit.saturating_sub(jobs.len());
+        let jobs = jobs.into_iter().map(|job| Followed::Job(Box::new(job)));
+        let mut next: Vec<Followed> = jobs.collect();
+        if room > 0 {
+            let returns = self.reader.returns_after(self.place.returns, room)?;
+            next.extend(
+                returns
+                    .into_iter()
+                    .map(|row| Followed::Return(Box::new(row))),
+            );
+        }
+        Ok(next)
+    }
+
+    /// The returner has this, or is not to have it.
+    pub fn pass(&mut self, followed: &Followed) {
+        match followed {
+            Followed::Job(job) => self.place.jobs = job.id,
+            Followed::Return(row) => self.place.returns = row.id,
+        }
+    }
+
+    /// Whether the returner has this job.
+    pub fn has_passed(&self, jid: &Jid) -> Result<bool> {
+        let job = self.reader.load(jid)?;
+        Ok(job.is_none_or(|job| job.id <= self.place.jobs))
+    }
+
+    /// Brings the place to the disk.
+    pub fn save(&self) -> Result<()> {
+        let Place { jobs, returns } = self.place;
+        let text = format!("{} {jobs} {returns}\n", self.owner);
+        files::write_atomic(&self.path, text.as_bytes(), Create::PRIVATE)
+    }
+
+    /// How many rows the returner is behind.
+    pub fn lag(&self) -> Result<u64> {
+        let (jobs, returns) = self.reader.last_ids()?;
+        let behind = |last: i64, at: i64| u64::try_from(last - at).unwrap_or(0);
+        Ok(behind(jobs, self.place.jobs) + behind(returns, self.place.returns))
+    }
+}
+
+fn parse(numbers: &str) -> Option<Place> {
+    let mut words = numbers.split_whitespace();
+    Some(Place {
+        jobs: words.next()?.parse().ok()?,
+        returns: words.next()?.parse().ok()?,
+    })
+}

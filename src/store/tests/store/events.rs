@@ -1,0 +1,130 @@
+//! Events of the bus in the job database: told in their order, and the oldest go first.
+
+use std::fs;
+
+use bytes::Bytes;
+use saltern_model::Compat;
+use saltern_store::{DatabaseLimits, EventsPage, JobDatabase, KeptEvent, Reason, Retention, Write};
+use tempfile::TempDir;
+
+use crate::common::{job, place};
+
+/// A database with ten events, one a microsecond.
+fn ten_events(bytes: usize) -> (TempDir, JobDatabase) {
+    let (dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
+    let mut database = database.expect("a database");
+    let events = (0..10_i64).map(|number| KeptEvent {
+        received: number,
+        tag: format!(
+            "t/{}/{number}",
+            if number % 2 == 0 { "even" } else { "odd" }
+        ),
+        data: Bytes::from(vec![b'x'; bytes]),
+    });
+    let events: Vec<KeptEvent> = events.collect();
+    let (first, rest) = events.split_at(4);
+    for events in [first, rest] {
+        let write = Write::Events(events.to_vec());
+        database.commit(&[write]).expect("committed");
+    }
+    (dir, database)
+}
+
+fn received(database: &JobDatabase, page: &EventsPage<'_>) -> Vec<i64> {
+    let reader = database.reader().expect("a reader");
+    let events = reader.events(page).expect("read");
+    events.iter().map(|event| event.received).collect()
+}
+
+fn all() -> EventsPage<'static> {
+    EventsPage {
+        limit: 100,
+        ..EventsPage::default()
+    }
+}
+
+#[test]
+fn the_newest_events_of_a_kind_are_told_in_their_order() {
+    let (_dir, database) = ten_events(1);
+    for (page, expected) in [
+        (all(), vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
+        (EventsPage { limit: 2, ..all() }, vec![8, 9]),
+        (
+            EventsPage {
+                tag: Some("t/odd/*"),
+                limit: 3,
+                since: None,
+            },
+            vec![5, 7, 9],
+        ),
+        (
+            EventsPage {
+                since: Some(8),
+                ..all()
+            },
+            vec![8, 9],
+        ),
+    ] {
+        assert_eq!(received(&database, &page), expected, "{page:?}");
+    }
+}
+
+#[test]
+fn the_oldest_events_go_by_age_count_and_size_and_before_any_job_of_that_size() {
+    let small = Retention::default();
+    for (retention, reason, left) in [
+        (
+            Retention {
+                before: Some(4),
+                ..small
+            },
+            Some(Reason::Age),
+            6,
+        ),
+        (
+            Retention {
+                most_events: Some(3),
+                ..small
+            },
+            Some(Reason::Count),
+            3,
+        ),
+        (
+            Retention {
+                most_events: Some(10),
+                ..small
+            },
+            None,
+            10,
+        ),
+        (
+            Retention {
+                most_bytes: Some(1),
+                ..small
+            },
+            Some(Reason::Size),
+            0,
+        ),
+    ] {
+        let (_dir, mut database) = ten_events(1);
+        database
+            .commit(&[Write::Job(job(1, &["a"]))])
+            .expect("committed");
+        let mut reasons = Vec::new();
+        while let Some(removed) = database.remove_slice(&retention, 2).expect("removed") {
+            reasons.push(removed.reason);
+        }
+        assert!(
+            reasons.iter().all(|it| Some(*it) == reason),
+            "{retention:?}"
+        );
+        assert_eq!(reasons.is_empty(), reason.is_none(), "{retention:?}");
+        let kept = received(&database, &all());
+        assert_eq!(kept.len(), left, "{retention:?}");
+        assert!(kept.last().is_none_or(|newest| *newest == 9));
+        let reader = database.reader().expect("a reader");
+        assert_eq!(reader.counts().expect("counted").0, 1);
+    }
+}

@@ -1,0 +1,62 @@
+//! What a returner is given of the job database: everything that came after it was configured, once
+//! its place is saved not again.
+
+use std::fs;
+
+use saltern_model::Compat;
+use saltern_store::{DatabaseLimits, Followed, JobDatabase, JobFollower, StoreOptions, Write};
+use saltern_wire::msgpack::Value;
+
+use crate::common::{jid, job, place, ret};
+
+fn follower(database: &JobDatabase, options: &StoreOptions, name: &str) -> JobFollower {
+    let reader = database.reader().expect("a reader");
+    JobFollower::with_options(options, ("master_job_cache", name), reader).expect("a follower")
+}
+
+fn told(rows: &[Followed]) -> Vec<String> {
+    let rows = rows.iter().map(|row| match row {
+        Followed::Job(job) => format!("job {}", job.id),
+        Followed::Return(row) => format!("return {} of {}", row.id, row.record.minion),
+    });
+    rows.collect()
+}
+
+#[test]
+fn a_returner_gets_what_comes_after_it_in_order_and_goes_on_where_its_place_was_saved() {
+    let (_dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
+    let mut database = database.expect("a database");
+    let done = || Value::from(true);
+    let mut commit = |database: &mut JobDatabase, number: u32| {
+        let writes = [
+            Write::Job(job(number, &["a"])),
+            Write::Return(ret(number, "a", done())),
+        ];
+        database.commit(&writes).expect("committed");
+    };
+    commit(&mut database, 1);
+    let mut first = follower(&database, &options, "it");
+    assert!(first.next(10).expect("read").is_empty());
+    commit(&mut database, 2);
+    commit(&mut database, 3);
+    let rows = first.next(3).expect("read");
+    assert_eq!(told(&rows), ["job 2", "job 3", "return 2 of a"]);
+    assert_eq!(first.lag().expect("read"), 4);
+    assert!(!first.has_passed(&jid(2)).expect("read"));
+    for row in &rows {
+        first.pass(row);
+    }
+    assert!(first.has_passed(&jid(3)).expect("read"));
+    // What is not saved is given again; what is saved is not.
+    assert_eq!(follower(&database, &options, "it").lag().expect("read"), 4);
+    first.save().expect("saved");
+    let again = follower(&database, &options, "it");
+    assert_eq!(told(&again.next(10).expect("read")), ["return 3 of a"]);
+    // Another returner is another matter.
+    assert_eq!(
+        follower(&database, &options, "other").lag().expect("read"),
+        0
+    );
+}
