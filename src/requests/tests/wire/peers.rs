@@ -368,7 +368,7 @@ fn functions_of_the_master_run_for_whom_the_rules_name() {
         let mut fired = Vec::new();
         let (ran, reply) = (run.work)(&mut |event| fired.push(event.tag.to_string()));
         assert_eq!(minion.open(&reply, 3), expected, "{fun}");
-        assert!(ran.end.tag.to_string().ends_with("/ret"));
+        assert!(ran.end.unwrap().tag.to_string().ends_with("/ret"));
     }
 }
 

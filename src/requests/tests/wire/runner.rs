@@ -59,11 +59,14 @@ fn a_function_is_told_of_before_and_after_and_kept() {
         .set("user", "root")
         .set("fun_args", Value::Array(Vec::new()));
     assert_eq!(data(new), expected.clone().value());
-    assert_eq!(ran.end.tag.to_string(), format!("{tag}/ret"));
+    assert_eq!(
+        ran.end.as_ref().unwrap().tag.to_string(),
+        format!("{tag}/ret")
+    );
     let expected = expected
         .set("return", Value::Map(Vec::new()))
         .set("success", true);
-    assert_eq!(data(&ran.end), expected.value());
+    assert_eq!(data(ran.end.as_ref().unwrap()), expected.value());
 
     let kept = ran.store.unwrap();
     assert_eq!(kept.record.minion.as_str(), "host_master");
@@ -90,7 +93,7 @@ fn an_unknown_function_is_told_as_a_failure() {
     let site = Site::new("");
     let (_, fired, ran) = run(&site, load(&site, "no.such", &["one"]));
     assert!(fired.is_empty());
-    let end = data(&ran.end);
+    let end = data(ran.end.as_ref().unwrap());
     let returned = text(&end, "return").unwrap();
     assert!(
         returned.contains("'no.such' is not available"),
@@ -175,13 +178,13 @@ fn a_user_logs_in_by_a_function_and_his_password_stays_unseen() {
         run(&site, load(&site, "auth.mk_token", &[]).set("kwarg", kwarg))
     };
     let (_, fired, ran) = log_in("open sesame");
-    let end = data(&ran.end);
+    let end = data(ran.end.as_ref().unwrap());
     let token = end.get("return").and_then(|token| text(token, "token"));
     let found = site.services.tokens.find(token.unwrap()).unwrap();
     assert_eq!(found.unwrap().name(), "ana");
     let told = [
         &fired[0].data,
-        &ran.end.data,
+        &ran.end.as_ref().unwrap().data,
         &ran.store.unwrap().record.load,
     ];
     for packed in told {
@@ -189,7 +192,10 @@ fn a_user_logs_in_by_a_function_and_his_password_stays_unseen() {
         assert!(seen.contains("ana") && !seen.contains("sesame"));
     }
     let (_, _, ran) = log_in("open barley");
-    assert_eq!(data(&ran.end).get("return"), Some(&Value::from("")));
+    assert_eq!(
+        data(ran.end.as_ref().unwrap()).get("return"),
+        Some(&Value::from(""))
+    );
 }
 
 /// What asks a backend waits where all log-ins wait, and a wrong password counts there.

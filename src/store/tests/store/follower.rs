@@ -29,7 +29,7 @@ fn a_returner_gets_what_comes_after_it_in_order_and_goes_on_where_its_place_was_
     let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
     let mut database = database.expect("a database");
     let done = || Value::from(true);
-    let mut commit = |database: &mut JobDatabase, number: u32| {
+    let commit = |database: &mut JobDatabase, number: u32| {
         let writes = [
             Write::Job(job(number, &["a"])),
             Write::Return(ret(number, "a", done())),
