@@ -187,10 +187,10 @@ fn compare_events(release: Release) -> Result<()> {
         site.bring_up(&[("m1", MinionKind::Stock(release))])?;
         site.salt(&["m1", "test.echo", "grüße"])?.expect_code(0)?;
         for (tag, data) in [
-            ("site/1", "{n: [1, 2.5, true, null], b: !!binary aGk=}"),
+            ("site/1", "{n: [1, 2.5, true, null]}"),
             ("site/not/2", "{}"),
             ("other", "{}"),
-            ("site/3", "{text: 'a\n\nb'}"),
+            ("site/3", "{text: größe}"),
             ("site/not/44", "{}"),
         ] {
             let run = site.salt_run(&["event.send", tag, &format!("data={data}")])?;
@@ -420,7 +420,10 @@ fn nothing_acknowledged_is_lost_when_the_python_of_a_job_cache_is_killed() -> Te
     let server = Server::Saltern(release);
     let configure = |config: &mut Config| {
         with_modules(config, server);
-        config.set("master_job_cache", "site_jobs");
+        // Nothing but the test ends a call.
+        config
+            .set("master_job_cache", "site_jobs")
+            .set("python_bridge_timeout", 600);
     };
     Site::prepared(server, configure, |site| {
         write_modules(site)?;
