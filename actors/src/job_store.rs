@@ -389,7 +389,9 @@ impl JobStore {
                     minions: begun.job.minions.clone(),
                     publication: begun.publication,
                 };
-                if let (Some(_), Some(answer)) = (&self.seed.job_cache, then.answer.take()) {
+                if self.seed.job_cache.is_some()
+                    && let Some(answer) = then.answer.take()
+                {
                     given.push(AnswerWhenGiven {
                         jid: begun.job.jid.clone(),
                         answer,
