@@ -118,6 +118,9 @@ pub(crate) struct Record {
     pub(crate) failures: u64,
 }
 
+/// Why a run failed whose actor panicked or was stopped.
+const CUT_OFF: &str = "it was cut off";
+
 /// See the module; shared by all who have a duty.
 pub(crate) struct Duties {
     clock: Clock,
@@ -260,6 +263,8 @@ impl Record {
             (Some(before), Err(reason)) if before == reason => {
                 tracing::debug!(duty, reason, "a duty fails still");
             }
+            // A panic is in the log, and at a stop nobody need know.
+            (_, Err(reason)) if reason == CUT_OFF => tracing::debug!(duty, "a duty was cut off"),
             (_, Err(reason)) => tracing::error!(duty, reason, "a duty failed"),
             (Some(_), Ok(())) => tracing::info!(duty, "a duty is done again"),
             (None, Ok(())) => {}
@@ -290,7 +295,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.tell(Err("it was cut off".to_owned()));
+            self.tell(Err(CUT_OFF.to_owned()));
         }
     }
 }
@@ -358,7 +363,7 @@ mod tests {
         duties.run(Duty::Tokens, || panic!("boom"));
         assert!(only(&duties).failed.unwrap().contains("panicked"));
         drop(duties.begin(Duty::Tokens));
-        assert_eq!(only(&duties).failed.as_deref(), Some("it was cut off"));
+        assert_eq!(only(&duties).failed.as_deref(), Some(CUT_OFF));
         assert_eq!(only(&duties).failures, 2);
     }
 

@@ -168,6 +168,7 @@ pub struct Master {
     bridge: Arc<Bridge>,
     services: Arc<Services>,
     schedule: Arc<Mutex<Schedule>>,
+    reactor: Option<Arc<Desk>>,
     requests: SocketAddr,
     publish: SocketAddr,
     status: Option<SocketAddr>,
@@ -245,7 +246,7 @@ impl Master {
             duties,
             schedule: schedule.clone(),
             batches,
-            reactor,
+            reactor: reactor.clone(),
             ends: Arc::default(),
             accounts,
             stop: stop.clone(),
@@ -272,6 +273,7 @@ impl Master {
             bridge,
             services,
             schedule,
+            reactor,
             requests,
             publish,
             status,
@@ -357,6 +359,15 @@ impl Master {
         let schedule = followed.map_err(|_| FollowError::Panicked)??;
         self.schedule.lock().become_like(schedule);
         Ok(())
+    }
+
+    /// Takes the rules of the reactor of another reading of the configuration; `false` for a master
+    /// that was started without a reactor.
+    pub fn follow_reactor(&self, config: &MasterConfig) -> bool {
+        if let Some(reactor) = &self.reactor {
+            reactor.follow(config);
+        }
+        self.reactor.is_some()
     }
 
     /// Does something to the bridge that waits for processes, on a thread that may wait.

@@ -342,6 +342,29 @@ fn log_line(site: &Site, line: &str) -> Result<()> {
 }
 
 #[test]
+fn the_reactor_follows_its_rules() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |config| {
+            config
+                .set("log_level", "info")
+                .set("reactor", "[{before/*: [/nowhere/before.sls]}]");
+        },
+        |site| {
+            site.saltern(&["run", "reactor.list"])?
+                .expect_text("before/*")?;
+            site.config()
+                .set("reactor", "[{after/*: [/nowhere/after.sls]}]");
+            reread(site, "reactor: now in effect")?;
+            let rules = site.saltern(&["run", "reactor.list"])?;
+            rules.expect_text("after/*")?;
+            ensure!(!rules.stdout.contains("before/*"), "{rules}");
+            Ok(())
+        },
+    )
+}
+
+#[test]
 fn a_job_that_is_under_way_outlives_an_orderly_stop() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),

@@ -79,6 +79,12 @@ impl Desk {
         })))
     }
 
+    /// Takes the rules of another reading of the configuration; those that were added by calls are
+    /// gone, as after a restart.
+    pub(crate) fn follow(&self, config: &MasterConfig) {
+        *self.rules.write() = Rules::read(config);
+    }
+
     /// Who is told of new events.
     pub(crate) fn set_reactor(&self, reactor: Recipient<Look>) {
         // Nobody else sets it.

@@ -34,6 +34,7 @@ const FOLLOWED: &[&str] = &[
     "permissive_pki_access",
     "publisher_acl",
     "publisher_acl_blacklist",
+    "reactor",
     "saltern_reactor_acl",
     "schedule",
     "sharedsecret",

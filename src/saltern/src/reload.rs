@@ -81,8 +81,13 @@ impl Reloader {
         log_findings(&loaded.findings);
         log_findings(&Schedule::of_site(&config).1);
         self.set_levels(&config);
-        for option in self.current.changed(&config) {
+        let changed = self.current.changed(&config);
+        let is_new_reactor = |option: &str| option == "reactor" && !master.follow_reactor(&config);
+        for option in changed {
             match reload_of(&option) {
+                Reload::InEffect if is_new_reactor(&option) => {
+                    tracing::warn!("{option}: needs a restart, for there was no reactor");
+                }
                 Reload::InEffect => tracing::info!("{option}: now in effect"),
                 Reload::NoEffect => tracing::info!("{option}: changed, and has no effect here"),
                 Reload::NeedsRestart => {}
