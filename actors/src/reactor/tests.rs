@@ -8,18 +8,20 @@ use super::*;
 use crate::bus::Tap;
 use crate::testing::event;
 
-fn config(options: &str) -> MasterConfig {
+fn config(options: &str) -> (tempfile::TempDir, MasterConfig) {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().display();
     let text = format!("root_dir: {root}\nuser: root\n{options}");
     std::fs::write(dir.path().join("master"), text).unwrap();
     let loaded = load_master(dir.path());
-    loaded.map_err(|errors| errors.to_string()).unwrap().config
+    let loaded = loaded.map_err(|errors| errors.to_string()).unwrap();
+    (dir, loaded.config)
 }
 
-fn desk(options: &str) -> Arc<Desk> {
-    let desk = Desk::open(&config(options), &Clock::system(), &Registry::new());
-    desk.unwrap().expect("a reactor is asked for")
+fn desk(options: &str) -> (tempfile::TempDir, Arc<Desk>) {
+    let (dir, config) = config(options);
+    let desk = Desk::open(&config, &Clock::system(), &Registry::new());
+    (dir, desk.unwrap().expect("a reactor is asked for"))
 }
 
 /// The tags of the events that can be taken now, with their places.
@@ -51,7 +53,8 @@ const RULES: &str = "reactor: [{'a/*': /nowhere.sls}, {'b/*': /nowhere.sls}]\n";
 #[test]
 fn without_rules_and_without_an_engine_there_is_no_reactor() {
     let opened = |options| {
-        let desk = Desk::open(&config(options), &Clock::system(), &Registry::new());
+        let (_dir, config) = config(options);
+        let desk = Desk::open(&config, &Clock::system(), &Registry::new());
         desk.unwrap().is_some()
     };
     assert!(!opened("reactor: []\n"));
@@ -63,7 +66,7 @@ fn without_rules_and_without_an_engine_there_is_no_reactor() {
 
 #[tokio::test]
 async fn only_events_that_match_wait_in_their_order() {
-    let desk = desk(RULES);
+    let (_dir, desk) = desk(RULES);
     for tag in [
         "a/1",
         "c/1",
@@ -83,7 +86,7 @@ async fn only_events_that_match_wait_in_their_order() {
 
 #[tokio::test]
 async fn what_finds_no_room_is_counted_exactly_and_told_once() {
-    let desk = desk(&format!("{RULES}reactor_worker_hwm: 3\n"));
+    let (_dir, desk) = desk(&format!("{RULES}reactor_worker_hwm: 3\n"));
     for number in 0..10 {
         desk.hear(&event(&format!("a/{number}")));
     }
@@ -100,7 +103,7 @@ async fn what_finds_no_room_is_counted_exactly_and_told_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rate_holds_for_its_tags_alone() {
-    let desk = desk(&format!(
+    let (_dir, desk) = desk(&format!(
         "{RULES}saltern_reactor_limits: {{'a/*': {{rate: 2}}}}\n"
     ));
     for _ in 0..5 {
@@ -117,7 +120,7 @@ async fn a_rate_holds_for_its_tags_alone() {
 
 #[tokio::test]
 async fn beyond_its_concurrency_an_event_waits_while_others_pass() {
-    let desk = desk(&format!(
+    let (_dir, desk) = desk(&format!(
         "{RULES}saltern_reactor_limits: {{'a/*': {{concurrency: 1}}}}\n"
     ));
     for tag in ["a/1", "a/2", "b/1"] {
@@ -132,6 +135,100 @@ async fn beyond_its_concurrency_an_event_waits_while_others_pass() {
 
 #[test]
 fn limits_that_cannot_be_used_are_refused() {
-    let wrong = config(&format!("{RULES}saltern_reactor_limits: [1]\n"));
+    let (_dir, wrong) = config(&format!("{RULES}saltern_reactor_limits: [1]\n"));
     assert!(Desk::open(&wrong, &Clock::system(), &Registry::new()).is_err());
+}
+
+/// What the desk tells of reactions that have failed: the end of the tag and the data.
+fn told(desk: &Desk) -> Vec<(String, Value)> {
+    let news = desk.take_news().into_iter();
+    let news = news.map(|event| {
+        let data = decode(event.data.as_ref(), &Limits::WIRE).unwrap();
+        (event.tag.to_string(), data)
+    });
+    news.collect()
+}
+
+fn reaction() -> reactor::Reaction {
+    reactor::Reaction {
+        id: "r".to_owned(),
+        sls: "/a.sls".to_owned(),
+        deed: reactor::Deed::Local(Value::map([("fun", "test.ping")])),
+    }
+}
+
+#[tokio::test]
+async fn a_reaction_whose_watch_is_dropped_is_named_and_can_be_tried_again() {
+    let (_dir, desk) = desk(RULES);
+    desk.hear(&event("a/1"));
+    let (item, place) = desk.pop().unwrap();
+    let watch = Watch::new(&desk, &item.event, &reaction(), &Arc::new(place));
+    drop(watch);
+    let told = told(&desk);
+    let [(tag, data)] = told.as_slice() else {
+        panic!("{told:?} is not one event");
+    };
+    assert_eq!(tag, "saltern/reactor/lost");
+    let text = |name| data.get(name).and_then(Value::as_str);
+    assert_eq!(text("tag"), Some("a/1"));
+    assert_eq!((text("sls"), text("id")), (Some("/a.sls"), Some("r")));
+    assert_eq!(text("user"), Some(USER));
+    let letter = text("letter").unwrap();
+    assert!(desk.replay("00000000000000000000").is_err());
+    desk.replay(letter).unwrap();
+    assert!(desk.replay(letter).is_err());
+    let (item, _place) = desk.pop().unwrap();
+    assert_eq!(item.event.tag.as_str(), "a/1");
+    let again = Again {
+        sls: Some("/a.sls".to_owned()),
+        id: Some("r".to_owned()),
+    };
+    assert_eq!(item.kind, Kind::Again(again));
+}
+
+#[tokio::test]
+async fn what_ended_well_is_no_news() {
+    let (_dir, desk) = desk(RULES);
+    desk.hear(&event("a/1"));
+    let (item, place) = desk.pop().unwrap();
+    let place = Arc::new(place);
+    let watch = || Watch::new(&desk, &item.event, &reaction(), &place);
+    watch().settle(End::Done);
+    watch().meant_nobody();
+    watch().dropped();
+    assert!(told(&desk).is_empty());
+    watch().settle(End::Failed("no".to_owned()));
+    let told = told(&desk);
+    assert_eq!(told[0].0, "saltern/reactor/failed");
+    assert_eq!(told[0].1.get("reason"), Some(&"no".into()));
+    assert_eq!(dropped(&desk), Some(Value::map([("calls", count(1, 1))])));
+}
+
+#[tokio::test]
+async fn an_event_of_which_nobody_knows_what_it_leads_to_is_lost_as_a_whole() {
+    let (_dir, desk) = desk(RULES);
+    let event = event("a/1");
+    Lost::new(&desk, &event).settled();
+    assert!(told(&desk).is_empty());
+    drop(Lost::new(&desk, &event));
+    let told = told(&desk);
+    assert_eq!(told[0].0, "saltern/reactor/lost");
+    assert!(told[0].1.get("sls").is_none());
+}
+
+#[tokio::test]
+async fn the_runners_change_the_rules() {
+    use saltern_runners::Reactor;
+    let (_dir, desk) = desk(RULES);
+    let files = Value::Array(vec!["/c.sls".into()]);
+    let added = desk.add("c/*", &files);
+    assert_eq!(added.get("status"), Some(&true.into()));
+    assert_eq!(desk.add("c/*", &files).get("status"), Some(&false.into()));
+    desk.hear(&event("c/1"));
+    assert_eq!(tags(&taken(&desk)), ["c/1"]);
+    assert_eq!(desk.delete("c/*").get("status"), Some(&true.into()));
+    assert_eq!(desk.delete("c/*").get("status"), Some(&false.into()));
+    desk.set_leader(false);
+    desk.hear(&event("a/1"));
+    assert!(taken(&desk).is_empty() && !desk.is_leader());
 }

@@ -47,7 +47,7 @@ pub struct Plan {
 
 /// What is wrong with a file of reactions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text}{}{}", place(" of the reaction", id.as_deref()), place(" in", Some(sls)))]
+#[error("{text}{}{}", place("; reaction", id.as_deref()), place("; in", Some(sls)))]
 pub struct Problem {
     /// The file, or the reference that names none.
     pub sls: String,
