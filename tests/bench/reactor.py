@@ -165,7 +165,7 @@ DROPPED = "saltern_reactor_dropped_total"
 
 
 def react_once(master, bus):
-    """Fires single events until the reactor, which starts late, has reacted; then waits for rest."""
+    """Fires single events until the reactor, which starts late, has reacted to what there is."""
     pull = connected(master.dir / "run/master_event_pull.ipc")
     asked = 0.0
 

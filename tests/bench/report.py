@@ -69,7 +69,7 @@ FIGURES += [
     ("reactor_bus_p99_ms", "… until other subscribers have them, p99", "ms", "{:,.1f}", False),
     ("reactor_reactions_per_second", "… reactions meanwhile", "/s", "{:,.0f}", True),
     ("reactor_pss_growth_megabytes", "… memory grown by", "MB", "{:,.0f}", False),
-    ("reactor_unaccounted", "… neither reacted to nor counted", "", "{:,.0f}", False),
+    ("reactor_unaccounted", "… a minute later neither done nor counted", "", "{:,.0f}", False),
 ]
 
 

@@ -39,20 +39,33 @@ job:
         three: [3]
 ",
             )
-            .gives(&[
-                r#"local test.arg m1 (glob) ["one",2,{"__kwarg__":true,"three":[3]}]"#,
-            ]),
+            .gives(&[r#"local test.arg m1 (glob) ["one",2,{"__kwarg__":true,"three":[3]}]"#]),
         Row::new("a job for a list of minions, some of whom there are not")
             .sls("job:\n  local.test.ping:\n    - tgt: [m1, m2]\n    - tgt_type: list\n")
             .gives(&[r#"local test.ping ["m1","m2"] (list) []"#]),
         Row::new("a job by a compound target")
-            .sls("job:\n  local.test.ping:\n    - tgt: 'm* and not L@m2'\n    - tgt_type: compound\n")
+            .sls(
+                "
+job:
+  local.test.ping:
+    - tgt: 'm* and not L@m2'
+    - tgt_type: compound
+",
+            )
             .gives(&[r#"local test.ping m* and not L@m2 (compound) []"#]),
         Row::new("a job by a regular expression")
             .sls("job:\n  local.test.ping:\n    - tgt: 'm[0-9]'\n    - tgt_type: pcre\n")
             .gives(&[r#"local test.ping m[0-9] (pcre) []"#]),
         Row::new("a job with a returner and metadata")
-            .sls("job:\n  local.test.ping:\n    - tgt: m1\n    - ret: local\n    - metadata: {a: 1}\n")
+            .sls(
+                "
+job:
+  local.test.ping:
+    - tgt: m1
+    - ret: local
+    - metadata: {a: 1}
+",
+            )
             .gives(&[r#"local test.ping m1 (glob) []"#]),
         Row::new("a single argument that is no list is one for each of its letters")
             .sls("job:\n  local.test.echo:\n    - tgt: m1\n    - arg: text\n")
@@ -92,7 +105,15 @@ fn functions() -> Vec<Row> {
             // Of the old form our events tell what was given, without the defaults.
             .ours(&["runner.test.metasyntactic []"]),
         Row::new("newer arguments count before older ones")
-            .sls("call:\n  runner.test.arg:\n    - args: {a: 1}\n    - arg: [2]\n    - kwarg: {b: 3}\n")
+            .sls(
+                "
+call:
+  runner.test.arg:
+    - args: {a: 1}
+    - arg: [2]
+    - kwarg: {b: 3}
+",
+            )
             .gives(&[r#"runner.test.arg [{"a":1}]"#]),
         Row::new("a name of its own is passed over")
             .sls("call:\n  runner.test.arg:\n    - name: named\n    - args: {a: 1}\n")
@@ -118,11 +139,25 @@ accept:
 ",
             )
             .file("$ROOT/pki/minions_pre/new-1", include_str!("key.pem"))
-            .fire("salt/auth", json!({"act": "accept", "id": "new-1", "result": true}))
-            .fire("salt/auth", json!({"act": "pend", "id": "new-1", "result": true}))
+            .fire(
+                "salt/auth",
+                json!({"act": "accept", "id": "new-1", "result": true}),
+            )
+            .fire(
+                "salt/auth",
+                json!({"act": "pend", "id": "new-1", "result": true}),
+            )
             .gives(&[r#"wheel.key.accept [{"match":"new-1"}] -> {"minions":["new-1"]}"#]),
         Row::new("a function of the machine, with keyword arguments")
-            .sls("write:\n  caller.file.write:\n    - args:\n      - path: $DIR/out/new\n      - args: {{ tag }}\n")
+            .sls(
+                "
+write:
+  caller.file.write:
+    - args:
+      - path: $DIR/out/new
+      - args: {{ tag }}
+",
+            )
             .gives(&["file new: $TAG"]),
         Row::new("a function of the machine, with the older form of arguments")
             .sls("write:\n  caller.file.write:\n    - args: [$DIR/out/old, {{ tag }}, more]\n")
@@ -151,8 +186,23 @@ both:
                 r#"runner.test.metasyntactic [{"locality":"uk"}]"#,
             ]),
         Row::new("an orchestration that is given the event")
-            .file("$ROOT/files/orch.sls", "done:\n  test.succeed_without_changes:\n    - name: {{ pillar['tag'] }}\n")
-            .sls("run:\n  runner.state.orchestrate:\n    - args:\n      - mods: orch\n      - pillar: {tag: {{ tag }}}\n")
+            .file(
+                "$ROOT/files/orch.sls",
+                "
+done:
+  test.succeed_without_changes:
+    - name: {{ pillar['tag'] }}
+",
+            )
+            .sls(
+                "
+run:
+  runner.state.orchestrate:
+    - args:
+      - mods: orch
+      - pillar: {tag: {{ tag }}}
+",
+            )
             .gives(&[r#"runner.state.orchestrate [{"mods":"orch","pillar":{"tag":"$TAG"}}]"#]),
     ]
 }
@@ -293,7 +343,15 @@ b:
                 r#"runner.test.arg [{"id":"b"}]"#,
             ]),
         Row::new("a requisite that nothing fulfils silences the event in 3008")
-            .sls("a:\n  runner.test.arg:\n    - args: {id: a}\n    - require:\n      - runner: none\n")
+            .sls(
+                "
+a:
+  runner.test.arg:
+    - args: {id: a}
+    - require:
+      - runner: none
+",
+            )
             .gives(&[])
             .older(&[r#"runner.test.arg [{"id":"a"}]"#]),
         Row::new("requisites in a circle silence the event in 3008")
