@@ -13,6 +13,8 @@ mod rendering;
 mod row;
 mod rules;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -105,8 +107,14 @@ fn check(server: Server, mut rows: Vec<Row>, form: Form) -> TestResult {
         |config| configure(server, config),
         |site| {
             lay_out(site, &rows, form)?;
-            // What is wrong with a row's files is said in the log, too.
-            site.announce("a reaction failed");
+            // What is wrong with rows is said in the log, too.
+            for text in [
+                "a reaction failed",
+                "is passed over",
+                "without the master's key",
+            ] {
+                site.announce(text);
+            }
             if !server.is_ours() {
                 // On a busy machine stock takes its time.
                 site.announce("a return was not taken");
@@ -162,6 +170,10 @@ fn lay_out(site: &mut Site, rows: &[Row], form: Form) -> Result<()> {
             rules += "\n  - ";
             rules += &row.filled(rule, root);
         }
+    }
+    let pki = format!("{root}/pki");
+    if Path::new(&pki).exists() {
+        std::fs::set_permissions(&pki, Permissions::from_mode(0o700))?;
     }
     let rules = match form {
         Form::List => rules,
