@@ -123,9 +123,7 @@ call:
             .gives(&[r#"wheel.key.name_match [{"match":"m1"}] -> {"minions":["m1"]}"#]),
         Row::new("a wheel function with flat arguments")
             .sls("call:\n  wheel.key.name_match:\n    - match: m1\n")
-            .gives(&[r#"wheel.key.name_match ["m1"] -> {"minions":["m1"]}"#])
-            // And as it was given.
-            .ours(&[r#"wheel.key.name_match [{"match":"m1"}] -> {"minions":["m1"]}"#]),
+            .gives(&[r#"wheel.key.name_match ["m1"] -> {"minions":["m1"]}"#]),
         Row::new("a key is accepted as its minion asks to be let in")
             .rule("salt/auth: [$DIR/a.sls]")
             .sls(
