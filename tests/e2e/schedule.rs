@@ -103,6 +103,7 @@ fn compare(release: Release) -> TestResult {
 
 fn listen(site: &Site) -> Result<Told> {
     let mut told = Told::new();
+    let mut kept = Value::Null;
     for (name, _) in JOBS {
         let pick = |event: &Event| {
             let is_meant = event.tag == TAG && event.data["schedule"] == name;
@@ -113,9 +114,8 @@ fn listen(site: &Site) -> Result<Told> {
         // It goes on.
         let mark = site.events().mark();
         let data = site.events().find_since(mark, &what, SOON, pick)?;
-        // Stock's own cleaning takes away what it keeps: there is no job to it.
-        if name == "kept" && matches!(site.server(), Server::Saltern(_)) {
-            is_kept(site, &data)?;
+        if name == "kept" {
+            kept = data.clone();
         }
         told.insert(name, normal(data)?);
     }
@@ -124,6 +124,10 @@ fn listen(site: &Site) -> Result<Told> {
         let is_silent = SILENT.iter().any(|(silent, _)| *silent == name);
         ensure!(!is_silent, "{name:?} is told: {event:?}");
         ensure!(!event.tag.starts_with("salt/run/"), "{event:?}");
+    }
+    // Stock's own cleaning takes away what it keeps: there is no job to it.
+    if matches!(site.server(), Server::Saltern(_)) {
+        is_kept(site, &kept)?;
     }
     Ok(told)
 }

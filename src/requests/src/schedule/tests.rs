@@ -1,5 +1,7 @@
 //! The clockwork under a clock that is stepped: a year of it, and clocks that jump.
 
+#![allow(clippy::indexing_slicing, reason = "tests; a failure shows where")]
+
 use jiff::civil::DateTime;
 use saltern_config::load_master;
 
