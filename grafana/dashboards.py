@@ -317,6 +317,31 @@ MINIONS = {
     ],
 }
 
+REACTOR = {
+    "The reactor": [
+        graph("Events", "ops", (rate("saltern_reactor_events_total", zero=True), "matched a rule"),
+              about="Events that matched a rule. A site without a reactor has a line at 0."),
+        graph("Waiting", "none", ("sum(saltern_reactor_waiting{I}) or vector(0)", "events"),
+              about="Events that wait for the reactor."),
+        graph("Dropped", "ops", (rate("saltern_reactor_dropped_total", "reason", zero=True), "{{reason}}"),
+              about="Events and calls that lead to nothing, by reason."),
+        graph("Reactions", "ops", (rate("saltern_reactor_reactions_total", "type, result", zero=True), "{{type}} {{result}}"),
+              about="Reactions that have ended, by what came of them.", width=12),
+        graph("Rendering", "s", (quantile(0.99, "saltern_reactor_rendering_seconds") + " or vector(0)", "p99"),
+              about="Time that rendering the files of one event takes.", width=12),
+    ],
+    "Engines": [
+        graph("Running", "none", ("sum by (engine) (saltern_engines_running{I}) or vector(0)", "{{engine}}"),
+              about="Engines that run, by their name in the configuration."),
+        graph("Events of engines", "ops", (rate("saltern_engine_events_total", "engine", zero=True), "{{engine}}"),
+              about="Events that engines fired."),
+        graph("Ends", "none",
+              ("sum by (engine) (increase(saltern_engine_failures_total{I}[$__rate_interval])) or vector(0)", "ended: {{engine}}"),
+              ("sum by (engine) (saltern_engines_given_up_total{I}) or vector(0)", "given up: {{engine}}"),
+              about="Engines that ended by themselves, and those that are not started again."),
+    ],
+}
+
 STORAGE = {
     "The job database": [
         graph("Commits, time", "s", (quantile(0.5, "saltern_store_commit_seconds"), "p50"),
@@ -357,6 +382,7 @@ DASHBOARDS = {
     "workers": ("Saltern: workers and queues", WORKERS),
     "bus": ("Saltern: event bus", BUS),
     "minions": ("Saltern: minions", MINIONS),
+    "reactor": ("Saltern: reactor and engines", REACTOR),
     "storage": ("Saltern: storage", STORAGE),
 }
 

@@ -106,3 +106,27 @@ fn a_master_with_engines_is_watched_as_any_other() {
         running.master.shutdown().await;
     });
 }
+
+#[test]
+fn metrics_have_the_names_of_others_too_when_they_are_asked_for() {
+    in_system(async {
+        let site = Site::new("metrics_compat: [salt-exporter, opentelemetry]\n");
+        let running = site.start();
+        let address = running.master.status_address().unwrap();
+        let metrics = get(address, "/metrics", "").await;
+        for name in [
+            "salt_process_open_fds",
+            "salt_master_connected_minions_count",
+            "salt_master_workers_queue_depth",
+        ] {
+            assert!(metrics.contains(&format!("\n{name} ")), "{metrics}");
+        }
+        running.master.shutdown().await;
+        let site = Site::new("");
+        let running = site.start();
+        let address = running.master.status_address().unwrap();
+        let metrics = get(address, "/metrics", "").await;
+        assert!(!metrics.contains("\nsalt_"), "{metrics}");
+        running.master.shutdown().await;
+    });
+}
