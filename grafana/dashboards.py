@@ -209,15 +209,15 @@ WORKERS = {
               ("time() - max by (duty) (saltern_duty_last_run_timestamp_seconds{I})", "{{duty}}"),
               about="A line that grows is a duty that is not done any more."),
     ],
-    "Engines": [
-        graph("Running", "none", ("sum by (engine) (saltern_engines_running{I})", "{{engine}}"),
-              about="Entries of engines that run now."),
-        graph("Events", "ops", (rate("saltern_engine_events_total", "engine"), "{{engine}}"),
-              about="Events fired by engines that are built in; the others fire like any local program."),
-        graph("Ends", "none",
-              ("sum by (engine) (increase(saltern_engine_failures_total{I}[$__rate_interval]))", "{{engine}}"),
-              ("sum by (engine) (saltern_engines_given_up_total{I})", "given up: {{engine}}"),
-              about="Engines that ended by themselves. One that is given up is not started again."),
+    "Schedules of the master": [
+        graph("Runs", "ops", (rate("saltern_schedule_runs_total", zero=True), "begun"),
+              (rate("saltern_schedule_skipped_total", "reason", zero=True), "skipped: {{reason}}"),
+              about="Scheduled jobs of the master that were begun, and turns that brought no run."),
+        graph("Late by", "s", (quantile(0.99, "saltern_schedule_late_seconds") + " or vector(0)", "p99"),
+              about="Time between the turn of a scheduled job and its run."),
+        graph("Since the last run", "s",
+              ("time() - max(saltern_schedule_last_run_timestamp_seconds{I} > 0) or vector(0)", "any job"),
+              about="How long ago a scheduled job was begun."),
     ],
     "Pillars, functions of the master, log-ins": [
         graph("Waiting", "none", ("sum(saltern_renderings_waiting{I})", "pillars and files"),
@@ -375,6 +375,20 @@ STORAGE = {
               about="Upkeep, and fetches of git remotes."),
     ],
 }
+
+STORAGE["Returners"] = [
+    graph("Events for returners", "ops",
+          (rate("saltern_event_return_events_total", "returner, result", zero=True), "{{returner}} {{result}}"),
+          ("sum by (returner) (saltern_event_return_waiting{I}) or vector(0)", "waiting: {{returner}}"),
+          about="event_return: events by what became of them, and those that wait."),
+    graph("Job caches elsewhere", "ops",
+          (rate("saltern_job_cache_rows_total", "option, result", zero=True), "{{option}} {{result}}"),
+          ("sum by (option) (saltern_job_cache_lag_rows{I}) or vector(0)", "behind by: {{option}}"),
+          about="Jobs and returns for master_job_cache and ext_job_cache, and those not given yet."),
+    graph("Time of a call", "s",
+          (quantile(0.99, "saltern_event_return_seconds", "returner") + " or vector(0)", "{{returner}}"),
+          about="One call of a returner with events, p99."),
+]
 
 DASHBOARDS = {
     "overview": ("Saltern: overview", OVERVIEW),
