@@ -12,8 +12,11 @@ use crate::testing::{event, in_system, recorder, tree};
 /// A returner that shows each batch to the test and does with it what the test says.
 struct Shown {
     batches: UnboundedSender<Vec<Told>>,
-    ends: Mutex<mpsc::Receiver<fn(Vec<Told>) -> End>>,
+    ends: Mutex<mpsc::Receiver<Ending>>,
 }
+
+/// What becomes of a batch.
+type Ending = fn(Vec<Told>) -> End;
 
 impl Sink for Shown {
     fn give(&self, batch: Vec<Told>) -> End {
@@ -39,7 +42,7 @@ struct Bench {
     bus: Arc<Bus>,
     tree: Tree,
     batches: UnboundedReceiver<Vec<Told>>,
-    ends: mpsc::Sender<fn(Vec<Told>) -> End>,
+    ends: mpsc::Sender<Ending>,
     metrics: EventReturnMetrics,
     _fire: UnboundedReceiver<Fire>,
 }

@@ -1,5 +1,7 @@
 //! What files mean: orders, forms of arguments, mistakes.
 
+#![allow(clippy::indexing_slicing, reason = "tests; a failure shows where")]
+
 use std::fs;
 
 use saltern_runners::Arguments;
