@@ -39,7 +39,7 @@ pub enum ReturnerCall<'a> {
 }
 
 /// Calls that belong together, in their order. They have failed if one has that
-/// [decides](ReturnerCall::decides); the others are tried whatever becomes of them.
+/// decides; the others are tried whatever becomes of them.
 pub type Step<'a> = Vec<ReturnerCall<'a>>;
 
 impl ReturnerCall<'_> {
