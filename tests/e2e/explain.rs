@@ -1,4 +1,4 @@
-//! `saltern explain`: what is said of a job while it runs, when it is over, and without a master.
+//! `saltern explain`: what is said of a job while it runs, of its returns, and without a master.
 
 use anyhow::Result;
 use saltern_tests::site::{MinionKind, SOON};
@@ -7,7 +7,7 @@ use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 const NATIVE: MinionKind = MinionKind::Native;
 
 #[test]
-fn a_job_is_explained_while_it_runs_when_it_is_over_and_without_a_master() -> TestResult {
+fn a_job_is_explained_while_it_runs_with_its_returns_and_without_a_master() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
         |_| {},
@@ -19,7 +19,7 @@ fn a_job_is_explained_while_it_runs_when_it_is_over_and_without_a_master() -> Te
                 let run = site.saltern(&["run", "manage.down", "--out=json"]).ok()?;
                 run.stdout.contains("m2").then_some(())
             })?;
-            let published = site.salt(&["*", "test.sleep", "4", "--async"])?;
+            let published = site.salt(&["*", "test.sleep", "15", "--async"])?;
             let jid = published
                 .stdout
                 .trim()
@@ -40,8 +40,8 @@ fn a_job_is_explained_while_it_runs_when_it_is_over_and_without_a_master() -> Te
                 (open && words.iter().all(|word| run.stdout.contains(word))).then_some(())
             })?;
 
-            site.step("it is over");
-            wait_until("the job to end", SOON, || {
+            site.step("one has returned");
+            wait_until("the return to be told", SOON, || {
                 let run = site.saltern(&["explain", &jid]).ok()?;
                 let words = [
                     "expired after",
