@@ -4,6 +4,7 @@
 //! Stock lets the last of them that is written overrule the others; here all of them have to allow
 //! a run.
 
+use jiff::ToSpan;
 use jiff::civil::{DateTime, Time};
 
 use super::Skip;
@@ -48,9 +49,13 @@ impl Window {
         (start < end).then_some((start, end))
     }
 
-    /// The end as it is meant on the day of a local time.
-    pub(super) fn end(&self, now: DateTime) -> Option<DateTime> {
-        self.end.on(now.date())
+    /// The first time after a local time at which this, which kept a job from running, may be over.
+    fn may_be_over(&self, now: DateTime) -> Option<DateTime> {
+        match self.bounds(now) {
+            Some((_, end)) if end >= now => end.checked_add(1.second()).ok(),
+            // A weekend on its last days, whose start is already that of the next one.
+            _ => self.next_change(now),
+        }
     }
 
     /// The first time after a local time at which this may be another window, or one is inside of
@@ -100,5 +105,10 @@ impl Conditions {
     /// When a job that was not in its range is worth another look.
     pub(super) fn range_changes(&self, now: DateTime) -> Option<DateTime> {
         self.range.as_ref()?.window.next_change(now)
+    }
+
+    /// When a job that `skip_during_range` kept from running is worth another look.
+    pub(super) fn skip_changes(&self, now: DateTime) -> Option<DateTime> {
+        self.skip_during.as_ref()?.may_be_over(now)
     }
 }

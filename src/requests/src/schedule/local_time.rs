@@ -32,6 +32,19 @@ pub(super) fn turn_after(
     Some((slot.at, Some(slot)))
 }
 
+/// The first moment after another one at which the clock shows a later local time, or at which it
+/// changes, so that it may never do so, or not then.
+pub(super) fn shown_after(zone: &TimeZone, local: DateTime, after: Timestamp) -> Option<Timestamp> {
+    let shown = zone.to_offset(after).to_timestamp(local).ok();
+    let change = zone.following(after).next();
+    let change = change.map(|change| change.timestamp());
+    [shown, change]
+        .into_iter()
+        .flatten()
+        .filter(|at| *at > after)
+        .min()
+}
+
 /// The first slot of a timing that comes after a moment.
 fn slot_after(timing: &Timing, zone: &TimeZone, after: Timestamp) -> Option<Slot> {
     let mut from = after;

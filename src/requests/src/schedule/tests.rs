@@ -169,6 +169,66 @@ fn a_time_that_the_clocks_show_twice_is_two_only_to_jobs_of_every_hour() {
 }
 
 #[test]
+fn a_range_that_begins_in_the_doubled_hour_begins_twice() {
+    let timing = "minutes: 15, range: {start: '2:30am', end: 5am}";
+    let mut clockwork = Clockwork::of(timing, BERLIN, "2028-10-29T02:05:00");
+    // 03:00 is 02:00 once more, and outside.
+    let ran = clockwork.run_for(SignedDuration::from_mins(100));
+    let ran: Vec<String> = ran.iter().map(Timestamp::to_string).collect();
+    let expected =
+        ["00:30", "00:45", "01:30", "01:45"].map(|time| format!("2028-10-29T{time}:00Z"));
+    assert_eq!(ran, expected);
+    assert_eq!(clockwork.skipped, ["not_in_range", "not_in_range"]);
+}
+
+#[test]
+fn a_run_is_made_up_for_when_a_skipped_time_is_over() {
+    for (window, start, ran_at) in [
+        (
+            "{start: 1am, end: 5am}",
+            "2028-06-01T00:30:00",
+            "2028-06-01T03:00:01Z",
+        ),
+        // The end is shown twice, and the first time is over already.
+        (
+            "{start: 1am, end: '2:30am'}",
+            "2028-10-29T02:45:00",
+            "2028-10-29T01:30:01Z",
+        ),
+        // The end is skipped.
+        (
+            "{start: 1am, end: '2:30am'}",
+            "2028-03-26T00:30:00",
+            "2028-03-26T01:00:00Z",
+        ),
+    ] {
+        let timing =
+            format!("minutes: 40, run_after_skip_range: True, skip_during_range: {window}");
+        let mut clockwork = Clockwork::of(&timing, BERLIN, start);
+        let ran = clockwork.run_for(hours(6));
+        assert_eq!(ran[0].to_string(), ran_at, "{window} from {start}");
+        assert!(clockwork.skipped.len() < 10, "{:?}", clockwork.skipped);
+    }
+}
+
+#[test]
+fn a_skipped_weekend_is_over_when_the_next_one_is_meant() {
+    let timing = "hours: 1, run_after_skip_range: True, \
+                  skip_during_range: {start: Friday 10pm, end: Monday 6am}";
+    // A Friday.
+    let mut clockwork = Clockwork::of(timing, BERLIN, "2028-06-02T19:30:00");
+    let ran = clockwork.run_for_hours(24 * 4);
+    let expected = [
+        "2028-06-02T20:30:00",
+        "2028-06-02T21:30:00",
+        "2028-06-06T00:00:00",
+        "2028-06-06T01:00:00",
+    ];
+    assert_eq!(ran[..4], expected);
+    assert!(clockwork.skipped.len() < 90, "{}", clockwork.skipped.len());
+}
+
+#[test]
 fn a_clock_set_back_an_hour_neither_repeats_nor_silences() {
     let table = [
         ("cron: '0 12 * * *'", 0),

@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::job::Job;
-use super::local_time::{Slot, turn_after};
+use super::local_time::{Slot, shown_after, turn_after};
 use super::timing::Timing;
 use super::{Due, Skip};
 
@@ -140,15 +140,13 @@ impl Turn {
             _ => refused.filter(|why| !(why.is_range() && job.skip_function.is_some())),
         };
         if why == Some(Skip::InSkipRange) && job.run_after_skip_range {
-            self.extra = job.conditions.skip_during.as_ref().and_then(|window| {
-                let end = look.zone.to_timestamp(window.end(local)?).ok()?;
-                end.checked_add(SignedDuration::from_secs(1)).ok()
-            });
+            let change = job.conditions.skip_changes(local);
+            self.extra = change.and_then(|change| shown_after(look.zone, change, look.now));
         }
         if why == Some(Skip::NotInRange) && matches!(job.timing, Timing::Every(_)) {
             // Stock leaves it due, so that it runs as soon as its range begins.
             let change = job.conditions.range_changes(local);
-            let change = change.and_then(|change| look.zone.to_timestamp(change).ok());
+            let change = change.and_then(|change| shown_after(look.zone, change, look.now));
             self.next = change.map_or(Next::Never, Next::Held);
             skip(Skip::NotInRange);
             return None;
