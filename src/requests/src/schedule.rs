@@ -207,7 +207,7 @@ impl Schedule {
         if let Some(seen) = self.seen.replace(now).filter(|seen| *seen > now) {
             let by = seen.duration_since(now);
             for (job, turn) in &mut self.jobs {
-                turn.set_back(by, job);
+                turn.set_back(seen, by, job);
             }
         }
         let mut look = Look {

@@ -249,6 +249,30 @@ fn a_clock_set_back_an_hour_neither_repeats_nor_silences() {
 }
 
 #[test]
+fn a_slot_that_waits_for_its_splay_has_its_run_though_the_clock_is_set_back() {
+    for slot in [
+        "cron: '0 12 * * *'",
+        "when: '12:00'",
+        "once: '2028-06-01T12:00:00'",
+    ] {
+        for by in [SignedDuration::from_micros(1), hours(30)] {
+            let timing = format!("{slot}, splay: {{start: 300, end: 300}}");
+            let mut clockwork = Clockwork::of(&timing, BERLIN, "2028-06-01T11:00:00");
+            assert!(clockwork.run_for(SignedDuration::from_mins(62)).is_empty());
+            clockwork.now -= by;
+            let set_back = clockwork.now;
+            let [ran] = *clockwork.run_for(hours(1)) else {
+                panic!("{slot}, set back by {by}");
+            };
+            let rest = SignedDuration::from_mins(3);
+            assert_eq!(ran.duration_since(set_back), rest, "{slot}");
+            // Not the same slot again.
+            assert!(clockwork.run_for(hours(11)).is_empty(), "{slot}");
+        }
+    }
+}
+
+#[test]
 fn a_clock_set_back_far_leaves_an_interval_as_it_was() {
     let mut clockwork = Clockwork::of("hours: 1", BERLIN, "2028-06-01T11:00:00");
     clockwork.run_for(SignedDuration::from_mins(50));

@@ -96,14 +96,25 @@ impl Turn {
         [next, start, self.extra].into_iter().flatten().min()
     }
 
-    /// The clock was set back.
-    pub(super) fn set_back(&mut self, by: SignedDuration, job: &Job) {
+    /// The clock was set back, from what it showed last. A slot that had come by then and waits for
+    /// its splay has come all the same.
+    pub(super) fn set_back(&mut self, from: Timestamp, by: SignedDuration, job: &Job) {
         let earlier = |at: Timestamp| at.checked_sub(by).unwrap_or(Timestamp::MIN);
         if let Some(slot) = &mut self.last_slot {
             slot.at = earlier(slot.at);
         }
         self.next = match (&self.next, &job.timing) {
-            (Next::At(at, slot), Timing::Every(_)) => Next::At(earlier(*at), *slot),
+            (Next::At(at, None), _) => Next::At(earlier(*at), None),
+            (Next::At(at, Some(slot)), _) if slot.at <= from => {
+                let at_slot = earlier(slot.at);
+                Next::At(
+                    earlier(*at),
+                    Some(Slot {
+                        at: at_slot,
+                        ..*slot
+                    }),
+                )
+            }
             (Next::Held(_), Timing::Every(_)) => Next::Held(Timestamp::MIN),
             _ => Next::Open,
         };
