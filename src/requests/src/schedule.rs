@@ -24,7 +24,7 @@ use saltern_model::Compat;
 
 use job::{Common, Fault};
 use local_time::turn_after;
-use turn::{Look, Turn};
+use turn::{Change, Look, Turn};
 
 pub use job::Job;
 pub use turn::Running;
@@ -171,19 +171,24 @@ impl Schedule {
         self.jobs.is_empty()
     }
 
-    /// Takes the jobs and the zone of another schedule. A job that is the same in both keeps its turn
-    /// and its last run; one that is new does not count this as a start.
+    /// Takes the jobs and the zone of another schedule. A job whose name is in both goes on: it
+    /// knows what runs and what ran, and keeps its turn unless the time of it is another. One that
+    /// is new does not count this as a start.
     pub fn become_like(&mut self, other: Self) {
-        let old = std::mem::take(&mut self.jobs);
-        let is_same_zone = self.zone == other.zone;
-        let kept = |job: &Job| old.iter().find(|(known, _)| **known == *job);
-        let jobs = other.jobs.into_iter();
-        self.jobs = jobs
-            .map(|(job, turn)| match kept(&job).filter(|_| is_same_zone) {
-                Some((_, turn)) => (job, turn.clone()),
-                None => (job, turn.without_start()),
-            })
-            .collect();
+        let mut old = std::mem::take(&mut self.jobs);
+        let change = Change {
+            is_same_zone: self.zone == other.zone,
+            seen: self.seen,
+        };
+        for (job, turn) in other.jobs {
+            // Two jobs may bear one name, and a turn is of one of them.
+            let known = old.iter().position(|(known, _)| known.name == job.name);
+            let turn = match known.map(|place| old.remove(place)) {
+                Some((known, turn)) => turn.of_edited(&known, &job, &change),
+                None => turn.without_start(),
+            };
+            self.jobs.push((job, turn));
+        }
         self.zone = other.zone;
     }
 

@@ -7,6 +7,8 @@ use saltern_config::load_master;
 
 use super::*;
 
+mod edited;
+
 /// Central Europe's clocks, without a database of zones.
 const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
 
@@ -356,32 +358,6 @@ fn only_as_many_runs_as_allowed_are_under_way() {
         free.now += SignedDuration::from_secs(1);
     }
     assert_eq!(under_way.len(), 5);
-}
-
-#[test]
-fn a_job_that_is_the_same_keeps_its_turn() {
-    let zone = TimeZone::posix(BERLIN).unwrap();
-    let same = "same: {function: test.arg, hours: 1}";
-    let mut clockwork = Clockwork::new(same, BERLIN, "2028-01-01T00:00:00");
-    assert_eq!(clockwork.look().len(), 1);
-    clockwork.now += SignedDuration::from_mins(59);
-    assert!(clockwork.look().is_empty());
-    let with_other = format!("{same}\nother: {{function: test.arg, hours: 1}}");
-    clockwork.schedule.become_like(read(&with_other, &zone).0);
-    assert!(
-        clockwork.look().is_empty(),
-        "a new job took this for a start"
-    );
-    clockwork.now += SignedDuration::from_mins(1);
-    let names: Vec<String> = clockwork
-        .look()
-        .iter()
-        .map(|due| due.job.name.clone())
-        .collect();
-    assert_eq!(names, ["same"]);
-    let changed = same.replace("hours: 1", "hours: 2");
-    clockwork.schedule.become_like(read(&changed, &zone).0);
-    assert_eq!(clockwork.run_for_hours(2), ["2028-01-01T03:00:00"]);
 }
 
 #[test]

@@ -28,8 +28,15 @@ pub(super) struct Look<'l> {
     pub(super) draw: &'l mut dyn FnMut(u64, u64) -> u64,
 }
 
+/// How a schedule differs from the one before it, beside its jobs.
+pub(super) struct Change {
+    pub(super) is_same_zone: bool,
+    /// When somebody looked last.
+    pub(super) seen: Option<Timestamp>,
+}
+
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Turn {
     next: Next,
     on_start: bool,
@@ -42,8 +49,10 @@ pub(super) struct Turn {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Next {
-    /// To be reckoned.
+    /// To be reckoned, and a slot that has just gone by counts.
     Open,
+    /// To be reckoned from now.
+    Anew,
     /// With its delay. The slot is without, and an interval has none.
     At(Timestamp, Option<Slot>),
     /// Due, and waiting until its range may have begun.
@@ -77,8 +86,40 @@ impl Turn {
     /// A job that is new to a master that runs.
     pub(super) fn without_start(self) -> Self {
         Self {
+            next: Next::Anew,
             on_start: false,
             ..self
+        }
+    }
+
+    /// The turn of a job after the job was edited.
+    pub(super) fn of_edited(self, old: &Job, new: &Job, change: &Change) -> Self {
+        let is_same_time = old.timing == new.timing;
+        let is_turn = is_same_time && old.splay == new.splay && change.is_same_zone && old.enabled;
+        let next = match self.next {
+            Next::Held(_) if is_turn && old.conditions != new.conditions => {
+                Next::Held(Timestamp::MIN)
+            }
+            next if is_turn => next,
+            // Its splay is drawn already.
+            Next::At(at, Some(slot))
+                if is_same_time
+                    && old.enabled
+                    && change.seen.is_some_and(|seen| slot.at <= seen) =>
+            {
+                Next::At(at, Some(slot))
+            }
+            _ => Next::Anew,
+        };
+        Self {
+            next,
+            on_start: self.on_start && new.run_on_start,
+            extra: self
+                .extra
+                .filter(|_| new.run_after_skip_range && old.enabled),
+            // Of another time it would keep the first slot from running.
+            last_slot: self.last_slot.filter(|_| is_same_time),
+            running: self.running,
         }
     }
 
@@ -88,7 +129,7 @@ impl Turn {
             return None;
         }
         let next = match self.next {
-            Next::Open => Some(now),
+            Next::Open | Next::Anew => Some(now),
             Next::At(at, _) | Next::Held(at) => Some(at),
             Next::Never => None,
         };
@@ -116,6 +157,7 @@ impl Turn {
                 )
             }
             (Next::Held(_), Timing::Every(_)) => Next::Held(Timestamp::MIN),
+            (Next::Anew, _) => Next::Anew,
             _ => Next::Open,
         };
     }
@@ -130,8 +172,10 @@ impl Turn {
         if !job.enabled {
             return None;
         }
-        if self.next == Next::Open {
-            self.next = first(job, look);
+        match self.next {
+            Next::Open => self.next = first(job, look),
+            Next::Anew => self.next = after(job, look),
+            Next::At(..) | Next::Held(_) | Next::Never => (),
         }
         let cause = self.cause(look.now)?;
         let local = look.zone.to_datetime(look.now);
