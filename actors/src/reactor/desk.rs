@@ -4,7 +4,7 @@
 //! Events come to it on the bus's own thread: a tag is looked at by the compiled rules, and what
 //! matches is queued or counted. Nothing here renders or waits.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix::Recipient;
@@ -15,7 +15,7 @@ use saltern_base::metrics::Registry;
 use saltern_config::MasterConfig;
 use saltern_model::{Compat, Event, Packed, Tag, stamp};
 use saltern_requests::Services;
-use saltern_requests::reactor::{self, Order, ReactorOptions, Rules, USER};
+use saltern_requests::reactor::{self, Order, ReactorOptions, Reading, Rules, USER};
 use saltern_store::DeadLetters;
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
 use tokio::sync::Notify;
@@ -33,6 +33,9 @@ use crate::tree::StartError;
 /// See the module.
 pub(crate) struct Desk {
     rules: RwLock<Rules>,
+    /// `reactor.set_leader`: whether events lead to reactions. No reading of rules changes it, or
+    /// two masters would react.
+    is_leader: AtomicBool,
     lines: Mutex<Lines>,
     /// Who reacts, once there is somebody.
     reactor: OnceLock<Recipient<Look>>,
@@ -65,6 +68,7 @@ impl Desk {
         };
         Ok(Some(Arc::new(Self {
             rules: RwLock::new(Rules::read(config)),
+            is_leader: AtomicBool::new(true),
             lines: Mutex::new(Lines::new(limits, options.most_waiting)),
             reactor: OnceLock::new(),
             news: Mutex::default(),
@@ -80,9 +84,10 @@ impl Desk {
     }
 
     /// Takes the rules of another reading of the configuration; those that were added by calls are
-    /// gone, as after a restart.
+    /// gone, as after a restart. If their file cannot be read, the rules stay as they are.
     pub(crate) fn follow(&self, config: &MasterConfig) {
-        *self.rules.write() = Rules::read(config);
+        let reading = Reading::of(config);
+        self.rules.write().take(reading);
     }
 
     /// Who is told of new events.
@@ -126,14 +131,15 @@ impl Desk {
 
     /// Obeys an order; gives the event that answers it.
     pub(super) fn obey(&self, order: Order, data: &Value, services: &Services) -> Option<Event> {
-        reactor::answer(order, data, &mut self.rules.write(), services)
+        let mut rules = self.rules.write();
+        reactor::answer(order, data, &mut rules, &self.is_leader, services)
     }
 
     /// Reads a file of rules again if it has changed.
     pub(super) fn refresh_rules(&self) {
-        let fresh = self.rules.read().refreshed();
-        if let Some(fresh) = fresh {
-            *self.rules.write() = fresh;
+        let reading = self.rules.read().changed();
+        if let Some(reading) = reading {
+            self.rules.write().take(reading);
         }
     }
 
@@ -269,11 +275,11 @@ impl saltern_runners::Reactor for Desk {
     }
 
     fn is_leader(&self) -> bool {
-        self.rules.read().is_leader
+        self.is_leader.load(Ordering::Relaxed)
     }
 
     fn set_leader(&self, is_leader: bool) {
-        self.rules.write().is_leader = is_leader;
+        self.is_leader.store(is_leader, Ordering::Relaxed);
     }
 }
 
@@ -284,8 +290,9 @@ impl Tap for Desk {
             Some(None) => return,
             Some(Some(_)) => Kind::Order,
             None => {
-                let rules = self.rules.read();
-                if !rules.is_leader || !rules.is_meant(tag) || is_own(tag, event.data.bytes()) {
+                let is_leader = self.is_leader.load(Ordering::Relaxed);
+                let is_meant = is_leader && self.rules.read().is_meant(tag);
+                if !is_meant || is_own(tag, event.data.bytes()) {
                     return;
                 }
                 Kind::Event

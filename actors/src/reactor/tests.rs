@@ -232,3 +232,41 @@ async fn the_runners_change_the_rules() {
     desk.hear(&event("a/1"));
     assert!(taken(&desk).is_empty() && !desk.is_leader());
 }
+
+#[tokio::test]
+async fn a_reload_changes_the_rules_but_makes_no_leader() {
+    use saltern_runners::Reactor;
+    let (_dir, desk) = desk(RULES);
+    desk.set_leader(false);
+    let (_other, fresh) = config("reactor: [{'c/*': /nowhere.sls}]\n");
+    desk.follow(&fresh);
+    desk.refresh_rules();
+    assert!(!desk.is_leader());
+    desk.hear(&event("c/1"));
+    assert!(taken(&desk).is_empty());
+    desk.set_leader(true);
+    desk.hear(&event("a/1"));
+    desk.hear(&event("c/1"));
+    assert_eq!(tags(&taken(&desk)), ["c/1"]);
+}
+
+#[tokio::test]
+async fn a_file_of_rules_that_cannot_be_read_leaves_them_as_they_are_until_it_can() {
+    let (dir, desk) = desk(RULES);
+    let path = dir.path().join("rules");
+    let (_other, fresh) = config(&format!("reactor: {}\n", path.display()));
+    let meant = |tags: &[&str]| {
+        tags.iter().for_each(|tag| desk.hear(&event(tag)));
+        taken(&desk)
+            .into_iter()
+            .map(|(tag, _)| tag)
+            .collect::<Vec<_>>()
+    };
+    desk.follow(&fresh);
+    assert_eq!(meant(&["a/1", "c/1"]), ["a/1"]);
+    for (text, expected) in [("[", "a/1"), ("[{'c/*': /nowhere.sls}]", "c/1")] {
+        std::fs::write(&path, text).unwrap();
+        desk.refresh_rules();
+        assert_eq!(meant(&["a/1", "c/1"]), [expected]);
+    }
+}

@@ -3,6 +3,8 @@
 //!
 //! They count only with the key of the master's user, and are answered by events.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use saltern_model::{Event, Tag};
 use saltern_wire::msgpack::Value;
 
@@ -45,8 +47,14 @@ pub fn order_of(tag: &str) -> Option<Option<Order>> {
     tag.contains(MANAGE).then_some(None)
 }
 
-/// Obeys an order; gives the event that answers it, nothing for one that proves nobody.
-pub fn answer(order: Order, data: &Value, rules: &mut Rules, services: &Services) -> Option<Event> {
+/// Obeys an order, on the rules and on whether events lead to reactions at all; gives the event that answers it, nothing for one that proves nobody.
+pub fn answer(
+    order: Order,
+    data: &Value,
+    rules: &mut Rules,
+    is_leader: &AtomicBool,
+    services: &Services,
+) -> Option<Event> {
     let key = data.get("key").and_then(Value::as_str);
     if !key.is_some_and(|key| services.rules().users.is_of(&services.config.user, key)) {
         tracing::error!(
@@ -66,9 +74,13 @@ pub fn answer(order: Order, data: &Value, rules: &mut Rules, services: &Services
         Order::IsLeader | Order::SetLeader => {
             // Only what is said of this master counts: its name stands there.
             if order == Order::SetLeader && text("id") == services.config.id {
-                rules.is_leader = data.get("value").is_some_and(Value::is_truthy);
+                let value = data.get("value").is_some_and(Value::is_truthy);
+                is_leader.store(value, Ordering::Relaxed);
             }
-            ("leader/value", Some(rules.is_leader.into()))
+            (
+                "leader/value",
+                Some(is_leader.load(Ordering::Relaxed).into()),
+            )
         }
     };
     let mut data = fields([]);

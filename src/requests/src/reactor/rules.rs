@@ -3,7 +3,7 @@
 //! Whether an event means any is asked of every event on the bus, so patterns are compiled once,
 //! and most tags fail at the first letters.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use saltern_config::MasterConfig;
 use saltern_config::yaml::{self, Limits, Node};
@@ -77,95 +77,125 @@ struct Rule {
 }
 
 /// Where the rules come from.
+#[derive(Default)]
 enum Source {
     /// The configuration; `reactor.add` and `reactor.delete` change them until the next start.
+    #[default]
     Option,
     /// A file, as it was when it was read.
     File(PathBuf, Option<Version>),
 }
 
 /// See the module.
+#[derive(Default)]
 pub struct Rules {
     source: Source,
     rules: Vec<Rule>,
-    /// `reactor.set_leader`: whether events lead to reactions at all.
-    pub is_leader: bool,
+}
+
+/// What a reading of the rules came to. Reading may take long, so nobody who needs the rules waits
+/// for it: they are read first, and [taken](Rules::take) then.
+pub struct Reading {
+    source: Source,
+    /// Nothing where the file cannot be read.
+    rules: Option<Vec<Rule>>,
+}
+
+impl Reading {
+    /// Reads the rules of a configuration. Entries that mean nothing are named in the log and
+    /// passed over.
+    pub fn of(config: &MasterConfig) -> Self {
+        let option = config.raw("reactor");
+        if let Some(path) = option
+            .and_then(Node::as_str)
+            .filter(|path| !path.is_empty())
+        {
+            return Self::of_file(path.into(), version(Path::new(path)));
+        }
+        let list = option.cloned().map_or(Value::Nil, from_yaml);
+        Self {
+            source: Source::Option,
+            rules: Some(rules(list.as_array().unwrap_or_default())),
+        }
+    }
+
+    /// Reads a file that had this version before: a change in between is found the next time.
+    fn of_file(path: PathBuf, version: Option<Version>) -> Self {
+        Self {
+            rules: read_file(&path),
+            source: Source::File(path, version),
+        }
+    }
+}
+
+fn version(path: &Path) -> Option<Version> {
+    let stat = Version::of(path, true);
+    stat.ok().flatten().map(|stat: Stat| stat.version)
+}
+
+fn read_file(path: &Path) -> Option<Vec<Rule>> {
+    let name = path.display().to_string();
+    let text = match files::read_text(path, LONGEST) {
+        Ok(Some(text)) => text,
+        Ok(None) => {
+            tracing::error!(name, "the file of the option \"reactor\" is not there");
+            return None;
+        }
+        Err(error) => {
+            tracing::error!(%error, "the file of the option \"reactor\" cannot be read");
+            return None;
+        }
+    };
+    match yaml::parse(&text, &name, &Limits::DEFAULT) {
+        Ok(node) => Some(rules(from_yaml(node).as_array().unwrap_or_default())),
+        Err(error) => {
+            tracing::error!(name, %error, "the file of the option \"reactor\" is no YAML");
+            None
+        }
+    }
+}
+
+fn rules(list: &[Value]) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for entry in list {
+        match rule(entry) {
+            Ok(rule) if rules.len() < MOST => rules.push(rule),
+            Ok(_) => {
+                tracing::error!(most = MOST, "there are too many rules in \"reactor\"");
+                break;
+            }
+            Err(problem) => {
+                tracing::error!(problem, "an entry of the option \"reactor\" is passed over");
+            }
+        }
+    }
+    rules
 }
 
 impl Rules {
-    /// The rules of a configuration. Entries that mean nothing are named in the log and passed over.
+    /// The rules of a configuration; none where their file cannot be read.
     pub fn read(config: &MasterConfig) -> Self {
-        let option = config.raw("reactor");
-        let mut rules = Self {
-            source: match option.and_then(Node::as_str) {
-                Some(path) if !path.is_empty() => Source::File(path.into(), None),
-                _ => Source::Option,
-            },
-            rules: Vec::new(),
-            is_leader: true,
-        };
-        match &rules.source {
-            Source::File(..) => rules.refreshed().unwrap_or(rules),
-            Source::Option => {
-                let list = option.cloned().map_or(Value::Nil, from_yaml);
-                rules.take(list.as_array().unwrap_or_default());
-                rules
-            }
+        let mut rules = Self::default();
+        rules.take(Reading::of(config));
+        rules
+    }
+
+    /// Has what was read for rules. Where nothing could be, the rules stay, and are those of the
+    /// file as soon as it can be read.
+    pub fn take(&mut self, reading: Reading) {
+        self.source = reading.source;
+        if let Some(rules) = reading.rules {
+            self.rules = rules;
         }
     }
 
-    /// The rules anew, if they come from a file that has changed. One that cannot be read changes
-    /// nothing.
-    pub fn refreshed(&self) -> Option<Self> {
+    /// The rules read anew, if they come from a file that has changed.
+    pub fn changed(&self) -> Option<Reading> {
         let Source::File(path, known) = &self.source else {
             return None;
         };
-        let stat = Version::of(path, true);
-        let version = stat.ok().flatten().map(|stat: Stat| stat.version);
-        if version.is_some() && version == *known {
-            return None;
-        }
-        let mut rules = Self {
-            // As it was before it is read: a change in between is found the next time.
-            source: Source::File(path.clone(), version),
-            rules: Vec::new(),
-            is_leader: self.is_leader,
-        };
-        let name = path.display().to_string();
-        let text = match files::read_text(path, LONGEST) {
-            Ok(Some(text)) => text,
-            Ok(None) => {
-                tracing::error!(name, "the file of the option \"reactor\" is not there");
-                return None;
-            }
-            Err(error) => {
-                tracing::error!(%error, "the file of the option \"reactor\" cannot be read");
-                return None;
-            }
-        };
-        match yaml::parse(&text, &name, &Limits::DEFAULT) {
-            Ok(node) => rules.take(from_yaml(node).as_array().unwrap_or_default()),
-            Err(error) => {
-                tracing::error!(name, %error, "the file of the option \"reactor\" is no YAML");
-                return None;
-            }
-        }
-        Some(rules)
-    }
-
-    fn take(&mut self, list: &[Value]) {
-        for entry in list {
-            match rule(entry) {
-                Ok(rule) if self.rules.len() < MOST => self.rules.push(rule),
-                Ok(_) => {
-                    tracing::error!(most = MOST, "there are too many rules in \"reactor\"");
-                    return;
-                }
-                Err(problem) => {
-                    tracing::error!(problem, "an entry of the option \"reactor\" is passed over");
-                }
-            }
-        }
+        let version = version(path);
+        (version.is_none() || version != *known).then(|| Reading::of_file(path.clone(), version))
     }
 
     /// Whether an event of this tag means any file.
