@@ -89,8 +89,8 @@ const MAX_LINE: u64 = 1024;
 /// A question must be asked and its answer taken in this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A duty that takes longer goes on, but nobody waits for it. Shorter than [`PATIENCE`], so that
-/// who waits is told.
+/// A duty, or a replay, that takes longer goes on, but nobody waits for it. Shorter than
+/// [`PATIENCE`], so that who waits is told.
 const DUTY_TIME: Duration = Duration::from_secs(9);
 
 /// Questions at a time.
@@ -140,7 +140,7 @@ async fn answer(control: &Control, line: &str) -> String {
     match words.as_slice() {
         ["metrics"] => control.metrics(),
         ["actors"] => control.actors(),
-        ["replay", letter] => control.replay(letter),
+        ["replay", letter] => control.replay(letter).await,
         ["duties"] => control.duties(),
         ["duty", name] => control.duty(name).await,
         [fault @ ("panic" | "stall"), name] => control.break_actor(fault, name, 0),
@@ -254,13 +254,19 @@ impl Control {
         children.iter().map(line).collect()
     }
 
-    fn replay(&self, letter: &str) -> String {
+    async fn replay(&self, letter: &str) -> String {
         let Some(reactor) = &self.reactor else {
             return "error: this master has no reactor\n".to_owned();
         };
-        match reactor.replay(letter) {
-            Ok(()) => "ok\n".to_owned(),
-            Err(reason) => format!("error: {reason}\n"),
+        let begun = match reactor.replay(letter) {
+            Ok(answer) => tokio::time::timeout(DUTY_TIME, answer).await,
+            Err(reason) => return format!("error: {reason}\n"),
+        };
+        match begun {
+            Ok(Ok(Ok(()))) => "ok\n".to_owned(),
+            Ok(Ok(Err(reason))) => format!("error: {}\n", reason.replace('\n', " ")),
+            Ok(Err(_)) => "error: the reactor ended before it was begun\n".to_owned(),
+            Err(_) => format!("error: \"{letter}\" waits behind other events\n"),
         }
     }
 

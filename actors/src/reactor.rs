@@ -22,8 +22,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, WrapFuture};
+use saltern_model::Event;
 use saltern_requests::Services;
-use saltern_requests::reactor::{self, Begun, End, USER};
+use saltern_requests::reactor::{self, Begun, End, Plan, Reaction, USER};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, Value, decode};
 
@@ -117,7 +118,7 @@ impl Handler<Look> for Reactor {
         };
         // Before the work: whatever becomes of it, the next one is looked for.
         context.notify(Look);
-        self.react(&item, &Arc::new(place), context);
+        self.react(item, &Arc::new(place), context);
     }
 }
 
@@ -130,9 +131,17 @@ impl Reactor {
         }
     }
 
-    fn react(&mut self, item: &Item, place: &Arc<Place>, context: &mut Context<Self>) {
+    fn react(&mut self, item: Item, place: &Arc<Place>, context: &mut Context<Self>) {
         let Seed { desk, services, .. } = &self.seed;
         let event = &item.event;
+        if let Kind::Again(again) = &item.kind {
+            let begun = self.react_again(event, again, place, context);
+            if let Some(asker) = item.asker {
+                // Who asked may have gone.
+                let _ = asker.send(begun);
+            }
+            return;
+        }
         let lost = Lost::new(desk, event);
         let Ok(data) = decode(event.data.as_ref(), &Limits::WIRE) else {
             tracing::error!(tag = %event.tag, "an event cannot be read, and leads to nothing");
@@ -149,35 +158,56 @@ impl Reactor {
         if data.get("user").and_then(Value::as_str) == Some(USER) {
             return lost.settled();
         }
-        let references = match &item.kind {
-            Kind::Again(Again { sls: Some(sls), .. }) => vec![sls.clone()],
-            _ => desk.references(event.tag.as_str()),
-        };
-        let mut plan = {
-            let _timer = desk.metrics.rendering.start_timer();
-            let data = Arc::new(data);
-            services
-                .reactions
-                .of(&references, event.tag.as_str(), &data)
-        };
-        if let Kind::Again(Again { id: Some(id), .. }) = &item.kind {
-            plan.reactions.retain(|reaction| reaction.id == *id);
-        }
-        let problems = plan.problems.into_iter();
-        for problem in problems {
-            desk.failed(&Subject::of_problem(event, &problem), problem.to_string());
-        }
-        // Each has its watch before the first is begun: what a panic keeps from being begun is
-        // named, too.
-        let reactions = plan.reactions.into_iter().map(|reaction| {
-            let watch = Watch::new(desk, event, &reaction, place);
-            (reaction, watch)
-        });
-        let reactions: Vec<_> = reactions.collect();
+        let reactions = self.watched(self.plan(event, data), event, place);
         lost.settled();
         for (reaction, watch) in reactions {
             self.begin(&reaction.deed, watch, context);
         }
+    }
+
+    /// Begins what a letter asks for. All files of the event are rendered, as they were the first
+    /// time: they may need each other. The letter goes before the first reaction is begun, and
+    /// stays when none is.
+    fn react_again(
+        &mut self,
+        event: &Event,
+        again: &Again,
+        place: &Arc<Place>,
+        context: &mut Context<Self>,
+    ) -> Result<(), String> {
+        let data = decode(event.data.as_ref(), &Limits::WIRE);
+        let data = data.map_err(|error| format!("its event cannot be read: {error}"))?;
+        let Seed { desk, services, .. } = &self.seed;
+        let files = again.sls.as_ref().map(|sls| services.reactions.files(sls));
+        let plan = again.of(self.plan(event, data), &files.unwrap_or_default())?;
+        desk.remove_letter(&again.letter)?;
+        for (reaction, watch) in self.watched(plan, event, place) {
+            self.begin(&reaction.deed, watch, context);
+        }
+        Ok(())
+    }
+
+    /// What an event leads to.
+    fn plan(&self, event: &Event, data: Value) -> Plan {
+        let Seed { desk, services, .. } = &self.seed;
+        let tag = event.tag.as_str();
+        let references = desk.references(tag);
+        let _timer = desk.metrics.rendering.start_timer();
+        services.reactions.of(&references, tag, &Arc::new(data))
+    }
+
+    /// Tells of the problems of a plan. Each of its reactions has its watch before the first is
+    /// begun: what a panic keeps from being begun is named, too.
+    fn watched(&self, plan: Plan, event: &Event, place: &Arc<Place>) -> Vec<(Reaction, Watch)> {
+        let desk = &self.seed.desk;
+        for problem in plan.problems {
+            desk.failed(&Subject::of_problem(event, &problem), problem.to_string());
+        }
+        let reactions = plan.reactions.into_iter().map(|reaction| {
+            let watch = Watch::new(desk, event, &reaction, place);
+            (reaction, watch)
+        });
+        reactions.collect()
     }
 
     fn begin(&mut self, deed: &reactor::Deed, watch: Watch, context: &mut Context<Self>) {

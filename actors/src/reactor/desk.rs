@@ -18,7 +18,7 @@ use saltern_requests::Services;
 use saltern_requests::reactor::{self, Order, ReactorOptions, Reading, Rules, USER};
 use saltern_store::DeadLetters;
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::dropped::{Dropped, Reason};
 use super::failures::Failures;
@@ -225,27 +225,41 @@ impl Desk {
         std::mem::take(&mut self.news.lock())
     }
 
-    /// Has a failed reaction tried again. The letter is gone then; if it fails again, there is
-    /// another one.
-    pub(crate) fn replay(&self, name: &str) -> Result<(), String> {
-        let letter = self.letters.take(name).map_err(|error| error.to_string())?;
-        let letter = letter.ok_or_else(|| format!("there is no dead letter \"{name}\""))?;
-        let (event, again) = letter::read(&letter).ok_or("the letter cannot be read")?;
-        let taken = self.lines.lock().push(&event, Kind::Again(again));
+    /// Has a failed reaction tried again; gives what tells whether it was begun. Then the letter is
+    /// gone; if it fails again, there is another one.
+    pub(crate) fn replay(
+        &self,
+        name: &str,
+    ) -> Result<oneshot::Receiver<Result<(), String>>, String> {
+        let letter = self.letters.get(name).map_err(|error| error.to_string())?;
+        let letter = letter.ok_or_else(|| {
+            format!("there is no dead letter \"{name}\", or it cannot be understood")
+        })?;
+        let read = letter::read(name, &letter);
+        let (event, again) = read.ok_or("the letter cannot be understood")?;
+        let (asker, answer) = oneshot::channel();
+        let kind = Kind::Again(again);
+        let taken = self.lines.lock().push(&event, kind, Some(asker));
         match taken {
             Taken::Waits(must_tell) => {
                 if must_tell {
                     self.wake();
                 }
-                Ok(())
+                Ok(answer)
             }
-            Taken::Dropped(_) => {
-                let kept = self.letters.put(&letter);
-                let kept = kept.map_err(|error| error.to_string())?;
-                Err(format!(
-                    "too many events wait; the letter is \"{kept}\" now"
-                ))
-            }
+            Taken::Dropped(_) => Err("too many events wait; the letter is kept".to_owned()),
+        }
+    }
+
+    /// Removes the letter of what is begun now.
+    ///
+    /// # Errors
+    /// When somebody else has done so, or it cannot be removed: nothing must be begun then.
+    pub(super) fn remove_letter(&self, name: &str) -> Result<(), String> {
+        match self.letters.remove(name) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!("there is no dead letter \"{name}\" any more")),
+            Err(error) => Err(error.to_string()),
         }
     }
 
@@ -301,7 +315,7 @@ impl Tap for Desk {
         self.metrics.events.inc();
         let (taken, count) = {
             let mut lines = self.lines.lock();
-            (lines.push(event, kind), lines.count())
+            (lines.push(event, kind, None), lines.count())
         };
         self.metrics.waiting.set(count_of(count));
         match taken {

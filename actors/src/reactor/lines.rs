@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use saltern_model::Event;
 use saltern_requests::reactor::Limit;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::desk::Desk;
@@ -27,10 +28,14 @@ pub(super) enum Kind {
     Again(Again),
 }
 
+/// Who waits to hear whether what failed was begun again. Dropped, nothing was.
+pub(super) type Asker = oneshot::Sender<Result<(), String>>;
+
 /// An event that waits.
 pub(super) struct Item {
     pub(super) event: Event,
     pub(super) kind: Kind,
+    pub(super) asker: Option<Asker>,
 }
 
 /// Why an event leads to nothing.
@@ -124,7 +129,7 @@ impl Lines {
     }
 
     /// Takes an event.
-    pub(super) fn push(&mut self, event: &Event, kind: Kind) -> Taken {
+    pub(super) fn push(&mut self, event: &Event, kind: Kind, asker: Option<Asker>) -> Taken {
         let size = event.data.bytes().len();
         let tag = event.tag.as_str();
         let holds = |line: &Line| line.limit.as_ref().is_some_and(|limit| limit.is_for(tag));
@@ -143,7 +148,8 @@ impl Lines {
             return Taken::Dropped(Why::Queue);
         }
         let event = event.clone();
-        line.waiting.push_back((self.number, Item { event, kind }));
+        let item = Item { event, kind, asker };
+        line.waiting.push_back((self.number, item));
         self.number += 1;
         self.count += 1;
         self.bytes += size;

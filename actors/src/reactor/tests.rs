@@ -149,10 +149,19 @@ fn told(desk: &Desk) -> Vec<(String, Value)> {
     news.collect()
 }
 
+fn spot(number: u32) -> reactor::Spot {
+    reactor::Spot {
+        state: "local".to_owned(),
+        number,
+        name: "n".to_owned(),
+    }
+}
+
 fn reaction() -> reactor::Reaction {
     reactor::Reaction {
         id: "r".to_owned(),
         sls: "/a.sls".to_owned(),
+        spot: spot(2),
         deed: reactor::Deed::Local(Value::map([("fun", "test.ping")])),
     }
 }
@@ -175,15 +184,19 @@ async fn a_reaction_whose_watch_is_dropped_is_named_and_can_be_tried_again() {
     assert_eq!(text("user"), Some(USER));
     let letter = text("letter").unwrap();
     assert!(desk.replay("00000000000000000000").is_err());
-    desk.replay(letter).unwrap();
-    assert!(desk.replay(letter).is_err());
+    let _asked = desk.replay(letter).unwrap();
     let (item, _place) = desk.pop().unwrap();
     assert_eq!(item.event.tag.as_str(), "a/1");
     let again = Again {
+        letter: letter.to_owned(),
         sls: Some("/a.sls".to_owned()),
         id: Some("r".to_owned()),
+        spot: Some(spot(2)),
     };
     assert_eq!(item.kind, Kind::Again(again));
+    desk.remove_letter(letter).unwrap();
+    assert!(desk.remove_letter(letter).is_err());
+    assert!(desk.replay(letter).is_err());
 }
 
 #[tokio::test]
@@ -269,4 +282,37 @@ async fn a_file_of_rules_that_cannot_be_read_leaves_them_as_they_are_until_it_ca
         desk.refresh_rules();
         assert_eq!(meant(&["a/1", "c/1"]), [expected]);
     }
+}
+
+#[test]
+fn a_letter_means_its_own_reaction_and_nothing_is_a_failure() {
+    let plan = || {
+        let of = |sls: &str, number| reactor::Reaction {
+            sls: sls.to_owned(),
+            spot: spot(number),
+            ..reaction()
+        };
+        reactor::Plan {
+            reactions: vec![of("/a.sls", 1), of("/a.sls", 2), of("/b.sls", 2)],
+            problems: Vec::new(),
+        }
+    };
+    let again = |sls: &str, spot| Again {
+        sls: Some(sls.to_owned()),
+        id: Some("r".to_owned()),
+        spot,
+        ..Again::default()
+    };
+    let left = |again: &Again, files: &[String]| {
+        let reactions = again.of(plan(), files)?.reactions.into_iter();
+        let left = reactions.map(|reaction| (reaction.sls, reaction.spot.number));
+        Ok::<Vec<_>, String>(left.collect())
+    };
+    let one = left(&again("/a.sls", Some(spot(2))), &[]).unwrap();
+    assert_eq!(one, [("/a.sls".to_owned(), 2)]);
+    let pattern = left(&again("/b*", Some(spot(2))), &["/b.sls".to_owned()]).unwrap();
+    assert_eq!(pattern, [("/b.sls".to_owned(), 2)]);
+    assert_eq!(left(&Again::default(), &[]).unwrap().len(), 3);
+    assert!(left(&again("/a.sls", Some(spot(3))), &[]).is_err());
+    assert!(left(&again("/c.sls", None), &[]).is_err());
 }

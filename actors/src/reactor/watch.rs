@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use saltern_model::Event;
-use saltern_requests::reactor::{Deed, End, Problem, Reaction};
+use saltern_requests::reactor::{Deed, End, Problem, Reaction, Spot};
 use saltern_wire::msgpack::Value;
 
 use super::desk::Desk;
@@ -19,6 +19,8 @@ pub(super) struct Subject {
     pub(super) sls: Option<String>,
     /// The id of the reaction.
     pub(super) id: Option<String>,
+    /// Which reaction of the id.
+    pub(super) spot: Option<Spot>,
     /// The reaction, if it came to one.
     pub(super) deed: Option<Deed>,
 }
@@ -29,6 +31,7 @@ impl Subject {
             event: event.clone(),
             sls: Some(problem.sls.clone()),
             id: problem.id.clone(),
+            spot: problem.spot.clone(),
             deed: None,
         }
     }
@@ -73,6 +76,7 @@ impl Watch {
                 event: event.clone(),
                 sls: Some(reaction.sls.clone()),
                 id: Some(reaction.id.clone()),
+                spot: Some(reaction.spot.clone()),
                 deed: Some(reaction.deed.clone()),
             }),
             _place: Arc::clone(place),
@@ -142,6 +146,7 @@ impl Drop for Lost<'_> {
                 event: event.clone(),
                 sls: None,
                 id: None,
+                spot: None,
                 deed: None,
             });
         }

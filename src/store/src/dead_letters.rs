@@ -78,20 +78,30 @@ impl DeadLetters {
         Ok(name)
     }
 
-    /// Takes a letter out: it is not there any more. `None` when there is none of that name.
+    /// A letter; `None` when there is none of that name, or none that can be understood.
     ///
     /// # Errors
-    /// When it cannot be read or removed.
-    pub fn take(&self, name: &str) -> Result<Option<Value>> {
-        if !is_name(name) {
-            return Ok(None);
+    /// When it cannot be read.
+    pub fn get(&self, name: &str) -> Result<Option<Value>> {
+        match is_name(name) {
+            true => read(&files::child(&self.dir, name)?),
+            false => Ok(None),
         }
+    }
+
+    /// Removes a letter; `false` when it was not there any more: of several who remove it, one is
+    /// told `true`.
+    ///
+    /// # Errors
+    /// When it cannot be removed; then it is still there.
+    pub fn remove(&self, name: &str) -> Result<bool> {
         let mut names = self.names.lock();
-        let path = files::child(&self.dir, name)?;
-        let letter = read(&path)?;
-        files::remove(&path)?;
-        names.retain(|known| known != name);
-        Ok(letter)
+        let Some(at) = names.iter().position(|known| known == name) else {
+            return Ok(false);
+        };
+        let was_there = files::remove(&files::child(&self.dir, name)?)?;
+        names.remove(at);
+        Ok(was_there)
     }
 }
 
@@ -155,12 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_can_be_taken_once() {
+    fn what_is_kept_can_be_read_and_removed_once() {
         let (_dir, letters) = letters();
         let letter = Value::map([("tag", "a/b")]);
         let name = letters.put(&letter).unwrap();
-        assert_eq!(letters.take(&name).unwrap(), Some(letter));
-        assert_eq!(letters.take(&name).unwrap(), None);
+        assert_eq!(letters.get(&name).unwrap(), Some(letter));
+        assert!(letters.remove(&name).unwrap());
+        assert!(!letters.remove(&name).unwrap());
+        assert_eq!(letters.get(&name).unwrap(), None);
         for wrong in [
             "",
             "../x",
@@ -168,7 +180,8 @@ mod tests {
             "../../../../etc/passwd",
             "aaaaaaaaaaaaaaaaaaaa",
         ] {
-            assert_eq!(letters.take(wrong).unwrap(), None);
+            assert_eq!(letters.get(wrong).unwrap(), None);
+            assert!(!letters.remove(wrong).unwrap());
         }
     }
 

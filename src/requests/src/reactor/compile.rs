@@ -3,13 +3,14 @@
 //!
 //! Where stock drops all files of an event because of a mistake in one, only that one is dropped.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use saltern_model::Compat;
 use saltern_wire::msgpack::Value;
 
-use super::Problem;
 use super::order::{REQUISITES, in_order};
+use super::{Problem, Spot};
+use crate::python_text;
 
 /// The most reactions of one event.
 const MOST: usize = 10_000;
@@ -29,6 +30,20 @@ pub(super) struct Chunk {
     pub(super) entries: Entries,
     /// Its place among the `names` of its reaction, from 1; 0 without.
     pub(super) name_order: u32,
+}
+
+impl Chunk {
+    pub(super) fn spot(&self) -> Spot {
+        let name = match self.name_order {
+            0 => None,
+            _ => self.entries.get("name").and_then(python_text::str),
+        };
+        Spot {
+            state: self.state.clone(),
+            number: self.name_order,
+            name: name.unwrap_or_default(),
+        }
+    }
 }
 
 /// A mapping with Python's way to put something in: what is there keeps its place.
@@ -84,14 +99,19 @@ pub(super) fn chunks(
             Err(problem) => problems.push(problem),
         }
     }
-    let mut wrong = BTreeSet::new();
+    // One problem for a file: who has it done again does so once.
+    let mut wrong: BTreeMap<String, Problem> = BTreeMap::new();
     for one in &declared {
         for text in mistakes(one) {
-            wrong.insert(one.sls.clone());
-            problems.push(Problem::new(&one.sls, Some(&one.id), text));
+            let problem = Problem::of_file(&one.sls, &one.id, &text);
+            match wrong.get_mut(&one.sls) {
+                Some(known) => known.text.push_str(&format!("; {}", problem.text)),
+                None => drop(wrong.insert(one.sls.clone(), problem)),
+            }
         }
     }
-    declared.retain(|one| !wrong.contains(&one.sls));
+    declared.retain(|one| !wrong.contains_key(&one.sls));
+    problems.extend(wrong.into_values());
     let mut chunks = Vec::new();
     for one in &declared {
         if chunks.len() > MOST {
@@ -115,7 +135,12 @@ fn merge(declared: &mut Vec<Declared>, one: Declared) {
 
 /// The reactions of a file, with dotted names taken apart (`pad_funcs`).
 fn read(sls: &str, high: Value) -> Result<Vec<Declared>, Problem> {
-    let wrong = |id: Option<&str>, text: &str| Err(Problem::new(sls, id, text));
+    let wrong = |id: Option<&str>, text: &str| {
+        Err(match id {
+            Some(id) => Problem::of_file(sls, id, text),
+            None => Problem::new(sls, None, text),
+        })
+    };
     if !high.is_truthy() {
         return Ok(Vec::new());
     }
@@ -264,7 +289,14 @@ fn compile(one: &Declared, chunks: &mut Vec<Chunk>, problems: &mut Vec<Problem>)
         let items = run.as_array().unwrap_or_default();
         let Some(fun) = items.iter().find_map(Value::as_str) else {
             let text = format!("\"{state}\" is passed over: its type has another function already");
-            problems.push(Problem::new(&one.sls, Some(&one.id), text));
+            problems.push(Problem {
+                spot: Some(Spot {
+                    state: state.clone(),
+                    number: 0,
+                    name: String::new(),
+                }),
+                ..Problem::new(&one.sls, Some(&one.id), text)
+            });
             continue;
         };
         let mut chunk = Chunk {

@@ -27,9 +27,10 @@ use saltern_wire::msgpack::Value;
 pub use begin::{Begun, End, NotBegun, Settle, begin};
 pub use limits::{Limit, LimitError, limits};
 pub use orders::{Order, answer, order_of};
-pub use reaction::{Deed, Function, Reaction};
+pub use reaction::{Deed, Function, Reaction, Spot};
 pub use rules::{ReactorOptions, Reading, Rules};
 
+use self::compile::Chunk;
 use crate::OpenError;
 
 /// The user of reactions. Events that bear this name lead to no reactions, or one could lead to
@@ -51,8 +52,11 @@ pub struct Plan {
 pub struct Problem {
     /// The file, or the reference that names none.
     pub sls: String,
-    /// The id of the reaction, if it is one that is wrong.
+    /// The id of the reaction, if it is one that is wrong; nothing where nothing of the file is
+    /// done.
     pub id: Option<String>,
+    /// Which reaction of the id, where the others are done.
+    pub spot: Option<Spot>,
     /// What is wrong.
     pub text: String,
 }
@@ -62,8 +66,21 @@ impl Problem {
         Self {
             sls: sls.to_owned(),
             id: id.map(str::to_owned),
+            spot: None,
             text: text.into(),
         }
+    }
+
+    fn of_chunk(chunk: &Chunk, text: impl Into<String>) -> Self {
+        Self {
+            spot: Some(chunk.spot()),
+            ..Self::new(&chunk.sls, Some(&chunk.id), text)
+        }
+    }
+
+    /// A mistake in a reaction that keeps all of its file from being done.
+    fn of_file(sls: &str, id: &str, text: &str) -> Self {
+        Self::new(sls, None, format!("reaction \"{id}\": {text}"))
     }
 }
 
@@ -98,6 +115,11 @@ impl Reactions {
             bridge: Some(Arc::new(saltern_bridge::Bridge::new(config))),
         };
         Self::new(config, parts)
+    }
+
+    /// The files that a reference means at this moment.
+    pub fn files(&self, reference: &str) -> Vec<String> {
+        self.files.find(reference).unwrap_or_default()
     }
 
     /// What the files of these references mean for an event with this tag and these data. Blocks

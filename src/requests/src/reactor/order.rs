@@ -164,7 +164,7 @@ fn requisites(chunks: &[Chunk]) -> Result<Vec<Arrow>, Problem> {
                 let found = meant(requisite, chunks).ok_or_else(|| {
                     let shown = python_text::repr(requisite);
                     let text = format!("what \"{name}\" names does not exist: {shown}");
-                    Problem::new(&chunk.sls, Some(&chunk.id), text)
+                    Problem::of_file(&chunk.sls, &chunk.id, &text)
                 })?;
                 for from in found {
                     let (from, to) = if *name == PREREQ {
@@ -269,7 +269,7 @@ fn topological(
     for number in waiting {
         if let Some(chunk) = chunks.get(number) {
             let text = "its requisites wait for each other";
-            problems.push(Problem::new(&chunk.sls, Some(&chunk.id), text));
+            problems.push(Problem::of_chunk(chunk, text));
         }
     }
     sorted

@@ -16,8 +16,22 @@ pub struct Reaction {
     pub id: String,
     /// Its file.
     pub sls: String,
+    /// Which reaction of its id it is.
+    pub spot: Spot,
     /// What is done.
     pub deed: Deed,
+}
+
+/// Which of the reactions of an id: there may be one of each type, and of each of these one for
+/// each of its `names`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// `local`, `runner` and the like, as it was written.
+    pub state: String,
+    /// Its place among the `names`, from 1; 0 without.
+    pub number: u32,
+    /// Its name there; empty without.
+    pub name: String,
 }
 
 /// See [`Reaction`].
@@ -74,7 +88,7 @@ const INTERNAL: [&str; 7] = ["__id__", "__sls__", "name", "order", "fun", "key",
 
 impl Reaction {
     pub(super) fn of(chunk: &Chunk) -> Result<Self, Problem> {
-        let wrong = |text: String| Problem::new(&chunk.sls, Some(&chunk.id), text);
+        let wrong = |text: String| Problem::of_chunk(chunk, text);
         let low = low(chunk);
         if let Some((name, _)) = low.0.iter().find(|(name, _)| name.as_str().is_none()) {
             return Err(wrong(format!(
@@ -93,6 +107,7 @@ impl Reaction {
         Ok(Self {
             id: chunk.id.clone(),
             sls: chunk.sls.clone(),
+            spot: chunk.spot(),
             deed: deed.map_err(wrong)?,
         })
     }

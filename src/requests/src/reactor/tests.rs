@@ -272,3 +272,32 @@ fn a_short_reaction_has_its_function_in_its_body() {
     let deed = one("a: runner.manage.up");
     assert_eq!((deed.kind(), deed.fun()), ("runner", "manage.up"));
 }
+
+#[test]
+fn a_reaction_says_which_of_its_id_it_is_and_a_problem_of_a_file_names_no_id() {
+    let text = "r:\n  local.test.ping: [{tgt: m1}, {names: [b, a]}]\n  runner.x.y: []\n";
+    let spots = plan(text).reactions.into_iter().map(|reaction| {
+        let Spot {
+            state,
+            number,
+            name,
+        } = reaction.spot;
+        format!("{state} {number} {name}")
+    });
+    let spots: std::collections::BTreeSet<String> = spots.collect();
+    let expected = ["local 1 b", "local 2 a", "runner 0 "].map(str::to_owned);
+    assert_eq!(spots, expected.into());
+    for whole in [
+        "a: {local.test.ping: 1}\nb: {local.test.ping: 2}",
+        "a: {local.test.ping: [{tgt: m1}, {require: [x]}]}",
+        "a: 1",
+    ] {
+        let problems = plan(whole).problems;
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!((&problems[0].id, &problems[0].spot), (&None, &None));
+        assert!(problems[0].to_string().contains("\"a\""), "{problems:?}");
+    }
+    let one = plan("a: {local.test.ping: []}\nb: {runner.x.y: []}").problems;
+    assert_eq!(one[0].id.as_deref(), Some("a"));
+    assert!(one[0].spot.is_some());
+}

@@ -40,7 +40,8 @@ enum Question {
     },
     /// List reactions that failed, oldest first.
     Dead(ConfigArgument),
-    /// Have a failed reaction tried again by the running master, with its file as it is now.
+    /// Have a failed reaction tried again by the running master, with the rules and files of its
+    /// event as they are now. If they do not lead to it any more, the letter stays.
     Replay {
         /// The letter, as `dead` prints it.
         letter: String,
