@@ -137,9 +137,12 @@ impl Desk {
 
     /// Reads a file of rules again if it has changed.
     pub(super) fn refresh_rules(&self) {
-        let reading = self.rules.read().changed();
-        if let Some(reading) = reading {
-            self.rules.write().take(reading);
+        let file = self.rules.read().file();
+        let Some(file) = file else {
+            return;
+        };
+        if let Some(reading) = file.changed() {
+            self.rules.write().take_of(&file, reading);
         }
     }
 
@@ -173,7 +176,7 @@ impl Desk {
         }
     }
 
-    /// Takes no more events. What waits is lost, and counted.
+    /// Takes no more events. What waits is lost, counted, and told with the last news.
     pub(super) fn close(&self) {
         let waiting = self.lines.lock().close();
         self.metrics.waiting.set(0);
@@ -184,6 +187,8 @@ impl Desk {
                 "the reactor stops; these events lead to nothing"
             );
         }
+        let dropped = self.tell_dropped();
+        self.news.lock().extend(dropped);
     }
 
     /// A reaction, or a whole file, has failed.

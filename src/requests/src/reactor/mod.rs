@@ -28,7 +28,7 @@ pub use begin::{Begun, End, NotBegun, Settle, begin};
 pub use limits::{Limit, LimitError, limits};
 pub use orders::{Order, answer, order_of};
 pub use reaction::{Deed, Function, Reaction, Spot};
-pub use rules::{ReactorOptions, Reading, Rules};
+pub use rules::{ReactorOptions, Reading, Rules, RulesFile};
 
 use self::compile::Chunk;
 use crate::OpenError;

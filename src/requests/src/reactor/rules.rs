@@ -82,8 +82,24 @@ enum Source {
     /// The configuration; `reactor.add` and `reactor.delete` change them until the next start.
     #[default]
     Option,
-    /// A file, as it was when it was read.
-    File(PathBuf, Option<Version>),
+    File(RulesFile),
+}
+
+/// A file of rules, as it was when it was last looked at, whatever came of that: one that cannot be
+/// used is read, and complained of, once.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RulesFile {
+    path: PathBuf,
+    /// Nothing where it was not there.
+    seen: Option<Version>,
+}
+
+impl RulesFile {
+    /// Reads the file again if it has changed.
+    pub fn changed(&self) -> Option<Reading> {
+        let version = version(&self.path);
+        (version != self.seen).then(|| Reading::of_file(self.path.clone(), version))
+    }
 }
 
 /// See the module.
@@ -123,7 +139,10 @@ impl Reading {
     fn of_file(path: PathBuf, version: Option<Version>) -> Self {
         Self {
             rules: read_file(&path),
-            source: Source::File(path, version),
+            source: Source::File(RulesFile {
+                path,
+                seen: version,
+            }),
         }
     }
 }
@@ -189,13 +208,19 @@ impl Rules {
         }
     }
 
-    /// The rules read anew, if they come from a file that has changed.
-    pub fn changed(&self) -> Option<Reading> {
-        let Source::File(path, known) = &self.source else {
-            return None;
-        };
-        let version = version(path);
-        (version.is_none() || version != *known).then(|| Reading::of_file(path.clone(), version))
+    /// The file that the rules come from, to be looked at while others use the rules.
+    pub fn file(&self) -> Option<RulesFile> {
+        match &self.source {
+            Source::File(file) => Some(file.clone()),
+            Source::Option => None,
+        }
+    }
+
+    /// [Takes](Self::take) what was read of this file, unless the rules come from elsewhere by now.
+    pub fn take_of(&mut self, file: &RulesFile, reading: Reading) {
+        if matches!(&self.source, Source::File(own) if own == file) {
+            self.take(reading);
+        }
     }
 
     /// Whether an event of this tag means any file.
@@ -216,10 +241,10 @@ impl Rules {
 
     /// Adds a rule; in stock's words.
     pub fn add(&mut self, tags: &str, references: &Value) -> Value {
-        if let Source::File(path, _) = &self.source {
+        if let Source::File(file) = &self.source {
             return result(
                 false,
-                &format!("Reactors are read from {}.", path.display()),
+                &format!("Reactors are read from {}.", file.path.display()),
             );
         }
         if self.position(tags).is_some() {
@@ -239,10 +264,10 @@ impl Rules {
 
     /// Removes a rule; in stock's words.
     pub fn delete(&mut self, tags: &str) -> Value {
-        if let Source::File(path, _) = &self.source {
+        if let Source::File(file) = &self.source {
             return result(
                 false,
-                &format!("Reactors are read from {}.", path.display()),
+                &format!("Reactors are read from {}.", file.path.display()),
             );
         }
         match self.position(tags) {

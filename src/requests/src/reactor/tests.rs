@@ -301,3 +301,34 @@ fn a_reaction_says_which_of_its_id_it_is_and_a_problem_of_a_file_names_no_id() {
     assert_eq!(one[0].id.as_deref(), Some("a"));
     assert!(one[0].spot.is_some());
 }
+
+#[test]
+fn a_file_of_rules_is_read_once_whatever_came_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules");
+    let options = format!(
+        "root_dir: {}\nuser: root\nreactor: {}\n",
+        dir.path().display(),
+        path.display()
+    );
+    fs::write(dir.path().join("master"), options).unwrap();
+    let loaded = saltern_config::load_master(&dir.path().join("master"));
+    let config = loaded.map_err(|errors| errors.to_string()).unwrap().config;
+    let mut rules = Rules::read(&config);
+    let mut reads = || {
+        let file = rules.file().unwrap();
+        let reading = file.changed();
+        let has_read = reading.is_some();
+        if let Some(reading) = reading {
+            rules.take_of(&file, reading);
+        }
+        (has_read, rules.is_meant("a/1"))
+    };
+    assert_eq!(reads(), (false, false));
+    fs::write(&path, "[{'a/*': /nowhere.sls}]").unwrap();
+    assert_eq!([reads(), reads()], [(true, true), (false, true)]);
+    fs::write(&path, "[").unwrap();
+    assert_eq!([reads(), reads()], [(true, true), (false, true)]);
+    fs::remove_file(&path).unwrap();
+    assert_eq!([reads(), reads()], [(true, true), (false, true)]);
+}
