@@ -233,7 +233,13 @@ impl Reactor {
                 if !runs.has_room(call.is_python()) {
                     return watch.dropped();
                 }
-                let run = call.run(Box::new(move |end| watch.settle(end)));
+                let Some(held) = self.seed.desk.hold(watch.size()) else {
+                    return watch.dropped();
+                };
+                let run = call.run(Box::new(move |end| {
+                    watch.settle(end);
+                    drop(held);
+                }));
                 // There was room, and nobody else puts anything in.
                 drop(runs.push(run));
             }

@@ -30,6 +30,9 @@ use crate::bus::Tap;
 use crate::renderer::Look;
 use crate::tree::StartError;
 
+/// The most bytes that calls hold together, of their events and arguments: beside what waits.
+const MOST_HELD: usize = 64 << 20;
+
 /// See the module.
 pub(crate) struct Desk {
     rules: RwLock<Rules>,
@@ -46,6 +49,8 @@ pub(crate) struct Desk {
     /// Jobs of which it is not known yet whether they are stored.
     jobs: AtomicUsize,
     job_ended: Notify,
+    /// Bytes that calls hold which have not ended.
+    held: AtomicUsize,
     failures: Failures,
     compat: Compat,
     clock: Clock,
@@ -76,6 +81,7 @@ impl Desk {
             dropped: Dropped::default(),
             jobs: AtomicUsize::new(0),
             job_ended: Notify::new(),
+            held: AtomicUsize::new(0),
             failures: Failures::new(),
             compat: config.salt_compat,
             clock: clock.clone(),
@@ -163,6 +169,22 @@ impl Desk {
     pub(super) fn begin_job(self: &Arc<Self>) -> JobBegun {
         self.jobs.fetch_add(1, Ordering::SeqCst);
         JobBegun(Arc::clone(self))
+    }
+
+    /// Room for a call that holds so many bytes until it ends; nothing if there is none. One that
+    /// is alone always has room.
+    pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        let more = |held: usize| {
+            let sum = held.checked_add(bytes)?;
+            (held == 0 || sum <= MOST_HELD).then_some(sum)
+        };
+        let held = self
+            .held
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+        held.ok().map(|_| Held {
+            desk: Arc::clone(self),
+            bytes,
+        })
     }
 
     /// Resolves when no job is being handed over.
@@ -343,6 +365,18 @@ fn is_own(tag: &str, data: &Bytes) -> bool {
 
 fn count_of(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// See [`Desk::hold`].
+pub(super) struct Held {
+    desk: Arc<Desk>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.desk.held.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
 }
 
 /// See [`Desk::begin_job`].

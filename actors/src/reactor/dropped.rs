@@ -27,7 +27,7 @@ pub(super) enum Reason {
     Queue,
     /// Events: their limit lets no more through.
     Rate,
-    /// Calls of functions: too many wait.
+    /// Calls of functions: too many wait, or they hold too many bytes.
     Calls,
     /// Events: the master stops.
     Stop,

@@ -31,7 +31,7 @@ impl ReactorMetrics {
             dropped: counter_vec(
                 registry,
                 "saltern_reactor_dropped_total",
-                "Events (queue, rate, stop) and calls (calls) that lead to nothing, by reason.",
+                "Events (queue, rate, stop) and calls (calls: too many, or too many bytes) that lead to nothing, by reason.",
                 &["reason"],
             ),
             reactions: counter_vec(

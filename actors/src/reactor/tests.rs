@@ -321,3 +321,15 @@ fn a_letter_means_its_own_reaction_and_nothing_is_a_failure() {
     assert!(left(&again("/a.sls", Some(spot(3))), &[]).is_err());
     assert!(left(&again("/c.sls", None), &[]).is_err());
 }
+
+#[tokio::test]
+async fn calls_hold_so_many_bytes_and_no_more() {
+    let (_dir, desk) = desk(RULES);
+    let large = desk.hold(1 << 30).unwrap();
+    assert!(desk.hold(1).is_none());
+    drop(large);
+    let held: Vec<_> = std::iter::from_fn(|| desk.hold(1 << 20)).collect();
+    assert_eq!(held.len(), 64);
+    drop(held);
+    assert!(desk.hold(1).is_some());
+}

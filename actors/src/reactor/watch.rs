@@ -83,6 +83,15 @@ impl Watch {
         }
     }
 
+    /// About how many bytes its call holds: those of the event, and the arguments here and there.
+    pub(super) fn size(&self) -> usize {
+        self.subject.as_ref().map_or(0, |subject| {
+            let deed = subject.deed.as_ref().map_or(0, Deed::size);
+            let event = subject.event.data.bytes().len();
+            event.saturating_add(deed.saturating_mul(2))
+        })
+    }
+
     pub(super) fn settle(mut self, end: End) {
         let Some(subject) = self.subject.take() else {
             return;

@@ -72,6 +72,19 @@ impl Deed {
         }
     }
 
+    /// About how many bytes of memory it takes.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Local(load) => size(load),
+            Self::Runner(function) | Self::Wheel(function) | Self::Caller(function) => {
+                let Arguments { positional, named } = &function.arguments;
+                let named = named.iter().chain(&function.if_taken);
+                let named = named.map(|(name, value)| name.len() + size(value));
+                positional.iter().map(size).sum::<usize>() + named.sum::<usize>()
+            }
+        }
+    }
+
     /// The function that is called.
     pub fn fun(&self) -> &str {
         match self {
@@ -81,6 +94,21 @@ impl Deed {
             }
         }
     }
+}
+
+/// About how many bytes of memory a value takes; values are no deeper than their decoders let them.
+fn size(value: &Value) -> usize {
+    let inside = match value {
+        Value::Str(text) => text.len(),
+        Value::Bin(bytes) => bytes.len(),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Map(entries) => entries
+            .iter()
+            .map(|(key, value)| size(key) + size(value))
+            .sum(),
+        _ => 0,
+    };
+    inside + size_of::<Value>()
 }
 
 /// Words of the compiler that stand among the arguments of the old form (`REACTOR_INTERNAL_KEYWORDS`).

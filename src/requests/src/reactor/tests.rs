@@ -332,3 +332,18 @@ fn a_file_of_rules_is_read_once_whatever_came_of_it() {
     fs::remove_file(&path).unwrap();
     assert_eq!([reads(), reads()], [(true, true), (false, true)]);
 }
+
+#[test]
+fn the_size_of_a_reaction_is_that_of_its_arguments() {
+    let sizes = ["runner.m.f", "wheel.m.f", "caller.m.f"].map(|fun| {
+        let text = "x".repeat(10_000);
+        one(&format!(
+            "r:\n  {fun}:\n    - args: {{a: [{text}, {{b: {text}}}]}}\n"
+        ))
+        .size()
+    });
+    assert!(
+        sizes.iter().all(|size| (20_000..21_000).contains(size)),
+        "{sizes:?}"
+    );
+}
