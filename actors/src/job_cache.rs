@@ -8,6 +8,8 @@
 //! Stock's command line asks the returner for a job before it waits for it, so the client that
 //! published one is answered when the returner has it, or at the end of a patience.
 
+mod pace;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
@@ -25,24 +27,10 @@ use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, MapView, Value};
 use tokio::time::Instant;
 
+use self::pace::{Attempt, Landing, Next, Pace};
 use crate::answer::Answer;
 use crate::messages::{AnswerWhenGiven, FollowUp};
 use crate::priority::give_way;
-
-/// Rows given at once. The number doubles with each attempt of which nothing came, a few times: so
-/// many that fail one after the other do not hide from each other that the returner works.
-const ROWS: usize = 50;
-const MOST_DOUBLINGS: u32 = 4;
-
-/// Failures in a row after which the rest of them is not tried, at first.
-const PATIENCE: usize = 5;
-
-/// How often a row alone may end the Python that it is given to, before it is passed over.
-const MOST_KILLS: u32 = 3;
-
-/// The pauses after attempts of which nothing came.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long a client waits at most for the returner to have its job; stock's gives a publish 15 s.
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
@@ -90,16 +78,7 @@ pub(crate) struct Seed {
 /// What outlives the actor.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Rows are on their way.
-    in_flight: bool,
-    /// There may be more.
-    is_behind: bool,
-    /// Attempts in a row of which nothing came.
-    failures: u32,
-    /// Those of them that ended the Python that made them.
-    kills: u32,
-    /// Nothing is tried before.
-    paused_until: Option<Instant>,
+    pace: Pace,
     /// The clients that wait for the returner to have their jobs.
     waiting: HashMap<Jid, Answer>,
 }
@@ -169,7 +148,7 @@ impl Handler<FollowUp> for JobCache {
     type Result = ();
 
     fn handle(&mut self, _: FollowUp, context: &mut Self::Context) {
-        self.seed.state.lock().is_behind = true;
+        self.seed.state.lock().pace.wake();
         self.look(context);
     }
 }
@@ -181,7 +160,7 @@ impl Handler<AnswerWhenGiven> for JobCache {
         let AnswerWhenGiven { jid, answer } = message;
         {
             let mut state = self.seed.state.lock();
-            if state.waiting.len() >= MOST_WAITING || state.failures > 0 {
+            if state.waiting.len() >= MOST_WAITING || state.pace.is_failing() {
                 drop(state);
                 return answer.done();
             }
@@ -248,11 +227,13 @@ impl Handler<Landed> for JobCache {
             Err(refused) => (Given::default(), Some(refused.problem), refused.is_kill),
         };
         self.measure(&given);
-        let is_nothing = given.given + given.passed_over == 0;
-        self.seed
-            .state
-            .lock()
-            .land(problem.is_some(), is_nothing, is_kill);
+        let landing = match &problem {
+            _ if given.given + given.passed_over > 0 => Landing::Moved,
+            None => Landing::Empty,
+            Some(_) if is_kill => Landing::Killed,
+            Some(_) => Landing::Failed,
+        };
+        self.seed.state.lock().pace.land(landing, Instant::now());
         if let Some(problem) = problem {
             self.complain(&problem, given.passed_over);
         }
@@ -261,53 +242,18 @@ impl Handler<Landed> for JobCache {
     }
 }
 
-impl State {
-    fn land(&mut self, has_failed: bool, is_nothing: bool, is_kill: bool) {
-        self.in_flight = false;
-        self.is_behind = has_failed || !is_nothing;
-        if has_failed && is_nothing {
-            self.failures = self.failures.saturating_add(1);
-            self.kills += u32::from(is_kill);
-            let doubled = self.failures.saturating_sub(1).min(8);
-            let pause = FIRST_PAUSE.saturating_mul(1 << doubled).min(LONGEST_PAUSE);
-            self.paused_until = Some(Instant::now() + pause);
-        } else {
-            (self.failures, self.kills, self.paused_until) = (0, 0, None);
-        }
-    }
-
-    /// How many rows are given next, and after how many failures in a row the rest is left.
-    fn portion(&self) -> (usize, usize) {
-        if self.kills > 0 {
-            // One of them is at fault.
-            return (1, 1);
-        }
-        let rows = ROWS << self.failures.min(MOST_DOUBLINGS);
-        let patience = if self.failures < MOST_DOUBLINGS {
-            PATIENCE
-        } else {
-            rows
-        };
-        (rows, patience)
-    }
-}
-
 impl JobCache {
     /// Gives the next rows, or comes back for them.
     fn look(&mut self, context: &mut Context<Self>) {
-        let mut state = self.seed.state.lock();
-        if state.in_flight || !state.is_behind {
-            return;
-        }
-        let now = Instant::now();
-        if let Some(end) = state.paused_until.filter(|end| *end > now) {
-            let later = end.saturating_duration_since(now);
-            context.run_later(later, |cache, context| cache.look(context));
-            return;
-        }
-        state.in_flight = true;
-        let (portion, is_last_try) = (state.portion(), state.kills > MOST_KILLS);
-        drop(state);
+        let next = self.seed.state.lock().pace.next(Instant::now());
+        let attempt = match next {
+            Next::Nothing => return,
+            Next::Pause(time) => {
+                context.run_later(time, |cache, context| cache.look(context));
+                return;
+            }
+            Next::Give(attempt) => attempt,
+        };
         let flight = Flight {
             address: context.address(),
             landed: None,
@@ -317,7 +263,7 @@ impl JobCache {
             .name("job-cache".to_owned())
             .spawn(move || {
                 let mut flight = flight;
-                flight.landed = Some(seed.give(portion, is_last_try));
+                flight.landed = Some(seed.give(attempt));
             });
         if let Err(error) = started {
             tracing::error!(%error, "no thread for giving jobs to a returner");
@@ -382,12 +328,12 @@ impl Seed {
 
     /// Gives the returner what comes next; blocks. On the last try a row that ends Python is passed
     /// over.
-    fn give(&self, (limit, patience): (usize, usize), is_last_try: bool) -> Result<Given, Refused> {
-        let rows = self.follower.lock().next(limit)?;
+    fn give(&self, attempt: Attempt) -> Result<Given, Refused> {
+        let rows = self.follower.lock().next(attempt.rows)?;
         let loads: Vec<Load<'_>> = rows.iter().map(Load::of).collect();
         let steps: Vec<Step<'_>> = loads.iter().map(|load| self.step(load)).collect();
-        let called = match self.call(&steps, patience) {
-            Err(refused) if refused.is_kill && is_last_try => {
+        let called = match self.call(&steps, attempt.patience) {
+            Err(refused) if refused.is_kill && attempt.is_last_try => {
                 return self.pass_over(&rows, refused);
             }
             called => called?,
@@ -542,39 +488,5 @@ impl Drop for Flight {
     fn drop(&mut self) {
         // Bounded: there is one flight at a time.
         self.address.do_send(Landed(self.landed.take()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_returner_that_is_away_is_asked_less_often_and_with_more_at_once() {
-        let mut state = State::default();
-        assert_eq!(state.portion(), (ROWS, PATIENCE));
-        let mut portions = Vec::new();
-        for _ in 0..6 {
-            state.land(true, true, false);
-            assert!(state.is_behind && state.paused_until.is_some());
-            portions.push(state.portion());
-        }
-        assert_eq!(portions.first(), Some(&(ROWS * 2, PATIENCE)));
-        assert_eq!(portions.last(), Some(&(ROWS * 16, ROWS * 16)));
-        // One success and it is as before.
-        state.land(true, false, false);
-        assert_eq!(state.portion(), (ROWS, PATIENCE));
-        assert!(state.is_behind && state.paused_until.is_none());
-        state.land(false, true, false);
-        assert!(!state.is_behind);
-    }
-
-    #[test]
-    fn after_what_ended_python_rows_are_given_one_by_one() {
-        let mut state = State::default();
-        state.land(true, true, true);
-        assert_eq!((state.portion(), state.kills), ((1, 1), 1));
-        state.land(false, false, false);
-        assert_eq!((state.portion(), state.kills), ((ROWS, PATIENCE), 0));
     }
 }

@@ -1,0 +1,63 @@
+use super::*;
+
+/// An attempt that comes to this end; what was to be done for it.
+fn one(pace: &mut Pace, landing: Landing) -> Attempt {
+    pace.wake();
+    let now = pace.paused_until.unwrap_or_else(Instant::now);
+    let Next::Give(attempt) = pace.next(now) else {
+        panic!("nothing is in its way");
+    };
+    pace.land(landing, now);
+    attempt
+}
+
+fn sizes(attempt: Attempt) -> (usize, usize) {
+    (attempt.rows, attempt.patience)
+}
+
+#[test]
+fn a_returner_that_is_away_is_asked_less_often_and_with_more_at_once() {
+    let mut pace = Pace::default();
+    let mut asked = Vec::new();
+    for _ in 0..6 {
+        asked.push(sizes(one(&mut pace, Landing::Failed)));
+        assert!(pace.is_behind && pace.paused_until.is_some());
+    }
+    let expected = [
+        (ROWS, PATIENCE),
+        (ROWS * 2, PATIENCE),
+        (ROWS * 4, PATIENCE),
+        (ROWS * 8, PATIENCE),
+        (ROWS * 16, ROWS * 16),
+        (ROWS * 16, ROWS * 16),
+    ];
+    assert_eq!(asked, expected);
+    // One success and it is as before.
+    one(&mut pace, Landing::Moved);
+    assert!(pace.is_behind && pace.paused_until.is_none());
+    assert_eq!(sizes(one(&mut pace, Landing::Empty)), (ROWS, PATIENCE));
+    assert!(!pace.is_behind);
+}
+
+#[test]
+fn after_what_ended_python_rows_are_given_one_by_one() {
+    let mut pace = Pace::default();
+    one(&mut pace, Landing::Killed);
+    assert_eq!(sizes(one(&mut pace, Landing::Moved)), (1, 1));
+    assert_eq!(sizes(one(&mut pace, Landing::Empty)), (ROWS, PATIENCE));
+}
+
+#[test]
+fn rows_that_come_during_an_attempt_are_not_forgotten() {
+    let now = Instant::now();
+    let mut pace = Pace::default();
+    pace.wake();
+    assert!(matches!(pace.next(now), Next::Give(_)));
+    // The attempt has looked already, and saw nothing.
+    pace.wake();
+    assert_eq!(pace.next(now), Next::Nothing);
+    pace.land(Landing::Empty, now);
+    assert!(matches!(pace.next(now), Next::Give(_)));
+    pace.land(Landing::Empty, now);
+    assert_eq!(pace.next(now), Next::Nothing);
+}
