@@ -4,10 +4,13 @@
 //! The returner is behind the database and never in the way of an acknowledgement; its place is
 //! durable. What fails is tried again, with pauses that grow, until something behind it succeeds:
 //! then the returner works, and the fault is in what failed, which is told, counted and passed over.
+//! Python tells of each row as it is stored, so that one that ends it, or takes all its time, costs
+//! none of those before it; such a row is passed over after a few attempts.
 //!
 //! Stock's command line asks the returner for a job before it waits for it, so the client that
 //! published one is answered when the returner has it, or at the end of a patience.
 
+mod called;
 mod pace;
 
 use std::collections::HashMap;
@@ -27,6 +30,7 @@ use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, MapView, Value};
 use tokio::time::Instant;
 
+use self::called::{Called, End, Fault};
 use self::pace::{Attempt, Landing, Next, Pace};
 use crate::answer::Answer;
 use crate::messages::{AnswerWhenGiven, FollowUp};
@@ -326,45 +330,34 @@ impl Seed {
         }
     }
 
-    /// Gives the returner what comes next; blocks. On the last try a row that ends Python is passed
-    /// over.
+    /// Gives the returner what comes next; blocks.
     fn give(&self, attempt: Attempt) -> Result<Given, Refused> {
         let rows = self.follower.lock().next(attempt.rows)?;
         let loads: Vec<Load<'_>> = rows.iter().map(Load::of).collect();
         let steps: Vec<Step<'_>> = loads.iter().map(|load| self.step(load)).collect();
-        let called = match self.call(&steps, attempt.patience) {
-            Err(refused) if refused.is_kill && attempt.is_last_try => {
-                return self.pass_over(&rows, refused);
-            }
-            called => called?,
-        };
-        // What failed behind the last success is tried again: perhaps nothing works now.
-        let passed = called.iter().rposition(Option::is_none);
-        let passed = passed.map_or(0, |last| last + 1);
+        let called = self.call(&steps, attempt.patience);
+        let done = called.done(attempt.is_last_try);
+        if let (0, Some(End { problem, fault })) = (done, &called.end) {
+            return Err(Refused {
+                problem: problem.clone(),
+                is_kill: *fault == Fault::Row,
+            });
+        }
         let mut given = Given {
-            problem: called.iter().flatten().last().cloned(),
+            problem: called.problem().map(str::to_owned),
             ..Given::default()
         };
-        for (row, problem) in rows.iter().zip(&called).take(passed) {
-            match problem {
-                None => given.given += 1,
-                Some(_) => given.passed_over += 1,
+        for (number, row) in rows.iter().take(done).enumerate() {
+            match called.told.get(number) {
+                Some(None) => given.given += 1,
+                Some(Some(_)) | None => given.passed_over += 1,
             }
             if let Followed::Job(job) = row {
                 given.jobs.push(job.record.jid.clone());
             }
         }
-        self.pass(rows.iter().take(passed))?;
+        self.pass(rows.iter().take(done))?;
         Ok(given)
-    }
-
-    fn pass_over(&self, rows: &[Followed], refused: Refused) -> Result<Given, Refused> {
-        self.pass(rows.iter())?;
-        Ok(Given {
-            passed_over: rows.len() as u64,
-            problem: Some(refused.problem),
-            ..Given::default()
-        })
     }
 
     fn pass<'a>(&self, rows: impl Iterator<Item = &'a Followed>) -> Result<(), StoreError> {
@@ -377,20 +370,21 @@ impl Seed {
         follower.save()
     }
 
-    /// What became of each step: nothing, or a problem. Those behind too many problems have no entry.
-    fn call(&self, steps: &[Step<'_>], patience: usize) -> Result<Vec<Option<String>>, Refused> {
+    fn call(&self, steps: &[Step<'_>], patience: usize) -> Called {
         if steps.iter().all(Vec::is_empty) {
-            return Ok(vec![None; steps.len()]);
+            let told = vec![None; steps.len()];
+            return Called { told, end: None };
         }
+        let mut told = Vec::new();
+        let mut take = |_: &str, said: Value| {
+            if told.len() < steps.len() {
+                told.push(said.as_str().map(str::to_owned));
+            }
+        };
         let work = self.work(steps, patience);
-        let told = self.bridge.call(&work, Duration::MAX);
-        let told = told.map_err(|error| Refused {
-            is_kill: matches!(error, BridgeError::Died { .. }),
-            problem: error.to_string(),
-        })?;
-        let told = told.as_array().unwrap_or_default().iter().take(steps.len());
-        let problem = |said: &Value| said.as_str().map(str::to_owned);
-        Ok(told.map(problem).collect())
+        let called = self.bridge.call_and_tell(&work, Duration::MAX, &mut take);
+        let end = called.err().map(|error| End::of(&error, told.is_empty()));
+        Called { told, end }
     }
 
     /// What stock calls for a row (`_send_pub` and its kin in `salt/master.py`, `_store_job` in

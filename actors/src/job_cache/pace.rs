@@ -14,7 +14,8 @@ const MOST_DOUBLINGS: u32 = 4;
 /// Failures in a row after which the rest of them is not tried, at first.
 const PATIENCE: usize = 5;
 
-/// How often a row may end the Python that it is given to, before it is passed over.
+/// How often a row may end the Python that it is given to, or take all its time, before the next
+/// time is the last.
 const MOST_KILLS: u32 = 3;
 
 /// The pauses after attempts of which nothing came.
@@ -30,7 +31,7 @@ pub(super) struct Pace {
     is_behind: bool,
     /// Attempts in a row of which nothing came.
     failures: u32,
-    /// Those of them that ended the Python that made them.
+    /// Those of them that Python did not come back from.
     kills: u32,
     /// Nothing is tried before.
     paused_until: Option<Instant>,
@@ -54,7 +55,7 @@ pub(super) struct Attempt {
     pub(super) rows: usize,
     /// After how many failures in a row the rest is left.
     pub(super) patience: usize,
-    /// A row that ends Python is passed over.
+    /// A row that Python does not come back from is passed over.
     pub(super) is_last_try: bool,
 }
 
@@ -112,15 +113,6 @@ impl Pace {
     }
 
     fn attempt(&self) -> Attempt {
-        let is_last_try = self.kills > MOST_KILLS;
-        if self.kills > 0 {
-            // One of them is at fault.
-            return Attempt {
-                rows: 1,
-                patience: 1,
-                is_last_try,
-            };
-        }
         let rows = ROWS << self.failures.min(MOST_DOUBLINGS);
         let patience = if self.failures < MOST_DOUBLINGS {
             PATIENCE
@@ -130,7 +122,7 @@ impl Pace {
         Attempt {
             rows,
             patience,
-            is_last_try,
+            is_last_try: self.kills >= MOST_KILLS,
         }
     }
 }

@@ -388,7 +388,8 @@ class Helper:
 
     def do_returner(self, work):
         """Calls functions of a returner. What fails is told and does not keep the others from being
-        tried, unless too many fail one after the other."""
+        tried, unless too many fail one after the other. What becomes of a step is told at once:
+        the master knows it even if a later one ends this process."""
         returners = self.returners()
         name = work["name"]
         if f"{name}.{work['needs']}" not in returners:
@@ -397,6 +398,10 @@ class Helper:
         failures = 0
         for step in work["steps"]:
             told.append(self.returner_step(returners, name, step))
+            if os.getpid() != self.pid:
+                # What was called has forked and returned twice; the rest is for one of them.
+                os._exit(0)
+            self.reply({"event": "step", "data": told[-1]})
             failures = failures + 1 if told[-1] else 0
             if failures >= work["patience"]:
                 break

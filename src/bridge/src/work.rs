@@ -142,7 +142,8 @@ pub enum Work<'a> {
         password: &'a str,
     },
     /// Calls of a returner; gives for each step nothing, or the text of the exception that decided.
-    /// Those behind too many failures in a row are not tried, and have no entry.
+    /// Those behind too many failures in a row are not tried, and have no entry. Each entry is also
+    /// told as it comes, as an event `step`: of a call that does not come back, those are known.
     Returner {
         /// The module.
         name: &'a str,

@@ -40,11 +40,23 @@ fn a_returner_that_is_away_is_asked_less_often_and_with_more_at_once() {
 }
 
 #[test]
-fn after_what_ended_python_rows_are_given_one_by_one() {
+fn what_python_does_not_come_back_from_has_a_last_try() {
     let mut pace = Pace::default();
-    one(&mut pace, Landing::Killed);
-    assert_eq!(sizes(one(&mut pace, Landing::Moved)), (1, 1));
-    assert_eq!(sizes(one(&mut pace, Landing::Empty)), (ROWS, PATIENCE));
+    let tries = |pace: &mut Pace, landings: &[Landing]| -> Vec<bool> {
+        let one = |landing: &Landing| one(pace, *landing).is_last_try;
+        landings.iter().map(one).collect()
+    };
+    // Other failures in between change nothing.
+    let landings = [
+        Landing::Killed,
+        Landing::Killed,
+        Landing::Failed,
+        Landing::Killed,
+        Landing::Moved,
+        Landing::Killed,
+    ];
+    let expected = [false, false, false, false, true, false];
+    assert_eq!(tries(&mut pace, &landings), expected);
 }
 
 #[test]

@@ -1,6 +1,8 @@
-"""As much of Salt as the program of the helpers needs to run a runner function, for tests."""
+"""As much of Salt as the program of the helpers needs to run a runner function or a returner, for
+tests."""
 
 import os
+import re
 import signal
 import sys
 import types
@@ -29,6 +31,8 @@ def pack(value, **_options):
     if isinstance(value, str):
         text = value.encode()
         return b"\xdb" + len(text).to_bytes(4, "big") + text
+    if isinstance(value, list):
+        return b"\xdd" + len(value).to_bytes(4, "big") + b"".join(map(pack, value))
     if isinstance(value, dict):
         entries = (pack(part) for entry in value.items() for part in entry)
         return b"\xdf" + len(value).to_bytes(4, "big") + b"".join(entries)
@@ -36,6 +40,17 @@ def pack(value, **_options):
 
 
 def unpack(packed, **_options):
+    if b"fake_returner" in packed:
+        return {
+            "do": "returner",
+            "name": "fake_returner",
+            "needs": "save_load",
+            "patience": 9,
+            "steps": [
+                [{"fun": "save_load", "args": [jid.decode()], "kwargs": {}, "decides": True}]
+                for jid in re.findall(rb"kept|raised|forked|died", packed)
+            ],
+        }
     names = [name for name in RunnerClient.functions if name.encode() in packed]
     return {
         "do": "runner",
@@ -99,6 +114,22 @@ def die_after_its_answer():
     return "said"
 
 
+def save_load(jid):
+    if jid == "raised":
+        raise ValueError(jid)
+    if jid == "forked" and os.fork():
+        os.wait()
+    if jid == "died":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class MasterMinion:
+    returners = {"fake_returner.save_load": save_load}
+
+    def __init__(self, _opts, **_without):
+        pass
+
+
 class RunnerClient:
     functions = {
         f"fake.{function.__name__}": function
@@ -127,6 +158,7 @@ module("salt")
 module("salt.config", master_config=lambda _path: {})
 module("salt.payload", loads=unpack, dumps=pack)
 module("salt.version", __version__="0")
+module("salt.minion", MasterMinion=MasterMinion)
 module("salt.runner", RunnerClient=RunnerClient)
 module("salt.client")
 module("salt.utils")

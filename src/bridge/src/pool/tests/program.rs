@@ -2,6 +2,7 @@
 //! process of a call ends, its caller is answered once.
 
 use super::*;
+use crate::{ReturnerCall, Step};
 
 const FAKE_SALT: &str = include_str!("fake_salt.py");
 
@@ -68,4 +69,40 @@ fn half_an_answer_is_the_end_of_the_helper_and_of_no_other_call() {
         )
     );
     assert_eq!(run(&bridge, "split"), Ok("one".into()));
+}
+
+/// What a returner makes of steps with such jids: what was told of them, and the end of the call.
+fn store(bridge: &Bridge, jids: &[&'static str]) -> (Vec<Value>, Result<Value, BridgeError>) {
+    let save = |jid: &&'static str| {
+        vec![ReturnerCall::SaveLoad {
+            jid,
+            load: b"\x80",
+            minions: Some(Vec::new()),
+        }]
+    };
+    let steps: Vec<Step<'_>> = jids.iter().map(save).collect();
+    let work = Work::Returner {
+        name: "fake_returner",
+        needs: "save_load",
+        steps: &steps,
+        patience: 9,
+    };
+    let mut told = Vec::new();
+    let end = bridge.call_and_tell(&work, LONG, &mut |what, said| {
+        assert_eq!(what, "step");
+        told.push(said);
+    });
+    (told, end)
+}
+
+#[test]
+fn what_a_returner_has_stored_is_told_before_a_later_row_ends_python() {
+    let (_top, bridge) = bridge_to_python();
+    let (told, end) = store(&bridge, &["kept", "raised", "forked", "kept"]);
+    let all = vec![Value::Nil, "raised".into(), Value::Nil, Value::Nil];
+    assert_eq!(told, all);
+    assert_eq!(end.ok(), Some(Value::Array(all)));
+    let (told, end) = store(&bridge, &["kept", "raised", "died", "kept"]);
+    assert_eq!(told, [Value::Nil, "raised".into()]);
+    assert!(matches!(end, Err(BridgeError::Died { .. })));
 }
