@@ -334,8 +334,12 @@ impl Seed {
     fn give(&self, attempt: Attempt) -> Result<Given, Refused> {
         let rows = self.follower.lock().next(attempt.rows)?;
         let loads: Vec<Load<'_>> = rows.iter().map(Load::of).collect();
-        let steps: Vec<Step<'_>> = loads.iter().map(|load| self.step(load)).collect();
-        let called = self.call(&steps, attempt.patience);
+        let mut steps: Vec<Step<'_>> = loads.iter().map(|load| self.step(load)).collect();
+        let mut called = self.call(&steps, attempt.patience);
+        while called.is_too_large() && steps.len() > 1 {
+            steps.truncate(steps.len() / 2);
+            called = self.call(&steps, attempt.patience);
+        }
         let done = called.done(attempt.is_last_try);
         if let (0, Some(End { problem, fault })) = (done, &called.end) {
             return Err(Refused {

@@ -21,6 +21,8 @@ pub(super) struct End {
 pub(super) enum Fault {
     /// That of the row behind those that were told: Python did not come back from it.
     Row,
+    /// Together they are too large for the pipe; nothing was tried.
+    Size,
     /// That of no row.
     Other,
 }
@@ -32,6 +34,7 @@ impl End {
             BridgeError::Died { .. } => Fault::Row,
             // Others may have used up the time.
             BridgeError::Timeout { .. } if is_first_row => Fault::Row,
+            BridgeError::Unfit { .. } => Fault::Size,
             _ => Fault::Other,
         };
         Self {
@@ -43,15 +46,26 @@ impl End {
 
 impl Called {
     /// With how many of the first rows the returner is done. What failed behind the last success is
-    /// tried again: perhaps nothing works now. On the last try that ends with the row at fault.
+    /// tried again: perhaps nothing works now. On the last try that ends with the row at fault; one
+    /// that is too large has no other.
     pub(super) fn done(&self, is_last_try: bool) -> usize {
         let last = self.told.iter().rposition(Option::is_none);
-        let is_over = |end: &End| is_last_try && end.fault == Fault::Row;
+        let is_over = |end: &End| match end.fault {
+            Fault::Row => is_last_try,
+            Fault::Size => true,
+            Fault::Other => false,
+        };
         match last {
             Some(last) => last + 1,
             None if self.end.as_ref().is_some_and(is_over) => self.told.len() + 1,
             None => 0,
         }
+    }
+
+    /// Whether fewer rows might do.
+    pub(super) fn is_too_large(&self) -> bool {
+        let end = self.end.as_ref();
+        end.is_some_and(|end| end.fault == Fault::Size)
     }
 
     /// Why the last one failed of those that did.
@@ -115,6 +129,18 @@ mod tests {
         assert_eq!(done(&called(&[FAILED, FAILED], died())), (0, 3));
         // Rows that failed had their share of the time.
         assert_eq!(done(&called(&[FAILED, FAILED], late())), (0, 0));
+    }
+
+    #[test]
+    fn a_row_that_is_too_large_alone_is_passed_over_at_once() {
+        let unfit = BridgeError::Unfit {
+            what: "it".to_owned(),
+            problem: "its arguments have too many bytes".to_owned(),
+        };
+        let called = called(&[], Some(unfit));
+        assert!(called.is_too_large());
+        assert_eq!(done(&called), (1, 1));
+        assert!(called.problem().is_some_and(|text| text.contains("bytes")));
     }
 
     #[test]

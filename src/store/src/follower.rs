@@ -19,6 +19,10 @@ use crate::options::StoreOptions;
 /// The first word of the file with the place; a change of the format changes it.
 const HEADING: &str = "saltern-returner-1";
 
+/// About how many bytes the rows have that are taken at once: a return goes to Python twice, and the
+/// pipe takes no more than 64 MiB.
+const BATCH_BYTES: usize = 16 << 20;
+
 /// See the module.
 pub struct JobFollower {
     reader: JobReader,
@@ -78,14 +82,19 @@ impl JobFollower {
         Ok(follower)
     }
 
-    /// At most `limit` of what comes next; jobs before returns.
+    /// At most `limit` of what comes next, and no more than 16 MiB unless a single one is larger;
+    /// jobs before returns.
+    ///
+    /// # Errors
+    /// The database cannot be read.
     pub fn next(&self, limit: usize) -> Result<Vec<Followed>> {
-        let jobs = self.reader.jobs_after(self.place.jobs, limit)?;
+        let reader = &self.reader;
+        let (jobs, left) = reader.jobs_within(self.place.jobs, limit, BATCH_BYTES)?;
         let room = limit.saturating_sub(jobs.len());
         let jobs = jobs.into_iter().map(|job| Followed::Job(Box::new(job)));
         let mut next: Vec<Followed> = jobs.collect();
-        if room > 0 {
-            let returns = self.reader.returns_after(self.place.returns, room)?;
+        if room > 0 && left > 0 {
+            let returns = self.reader.returns_within(self.place.returns, room, left)?;
             next.extend(
                 returns
                     .into_iter()

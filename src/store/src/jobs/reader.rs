@@ -166,24 +166,50 @@ impl JobReader {
 
     /// The jobs numbered above `cursor`, lowest first, at most `limit`: for followers.
     pub fn jobs_after(&self, cursor: i64, limit: usize) -> Result<Vec<StoredJob>> {
+        Ok(self.jobs_within(cursor, limit, usize::MAX)?.0)
+    }
+
+    /// As [`Self::jobs_after`], but at least one and otherwise no more than have so many bytes
+    /// together; with how many bytes are left, none if others were left out.
+    pub(crate) fn jobs_within(
+        &self,
+        cursor: i64,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<(Vec<StoredJob>, usize)> {
         self.read("read jobs of", |connection| {
             let mut statement =
                 connection.prepare_cached(&select_jobs("WHERE id > ?1 ORDER BY id LIMIT ?2"))?;
             let rows = statement.query_map((cursor, clamp(limit)), job_of)?;
-            kept(rows)?
-                .into_iter()
-                .map(|job| with_expected(connection, job))
-                .collect()
+            let rows = rows.filter_map(rusqlite::Result::transpose);
+            let jobs = rows.map(|job| with_expected(connection, job?));
+            within(jobs, bytes, |job| {
+                let minions = job.record.minions.iter();
+                let minions: usize = minions.map(|minion| minion.as_str().len()).sum();
+                job.record.load.bytes().len() + minions
+            })
         })
     }
 
     /// The returns numbered above `cursor`, lowest first, at most `limit`: for followers.
     pub fn returns_after(&self, cursor: i64, limit: usize) -> Result<Vec<StoredReturn>> {
+        self.returns_within(cursor, limit, usize::MAX)
+    }
+
+    /// As [`Self::returns_after`], but at least one and otherwise no more than have so many bytes
+    /// together.
+    pub(crate) fn returns_within(
+        &self,
+        cursor: i64,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<StoredReturn>> {
         self.read("read returns of", |connection| {
             let mut statement =
                 connection.prepare_cached(&select_returns("WHERE id > ?1 ORDER BY id LIMIT ?2"))?;
             let rows = statement.query_map((cursor, clamp(limit)), return_of)?;
-            kept(rows)
+            let rows = rows.filter_map(rusqlite::Result::transpose);
+            Ok(within(rows, bytes, |row| row.record.load.bytes().len())?.0)
         })
     }
 
@@ -344,6 +370,26 @@ pub(super) fn kept<T>(
     rows: impl Iterator<Item = rusqlite::Result<Option<T>>>,
 ) -> rusqlite::Result<Vec<T>> {
     rows.filter_map(rusqlite::Result::transpose).collect()
+}
+
+/// The first rows, at least one and otherwise no more than have so many bytes together; with how many
+/// bytes are left, none if others were left out. No more rows are read.
+fn within<T>(
+    rows: impl Iterator<Item = rusqlite::Result<T>>,
+    bytes: usize,
+    size: impl Fn(&T) -> usize,
+) -> rusqlite::Result<(Vec<T>, usize)> {
+    let (mut taken, mut left) = (Vec::new(), bytes);
+    for row in rows {
+        let row = row?;
+        let size = size(&row);
+        if size > left && !taken.is_empty() {
+            return Ok((taken, 0));
+        }
+        left = left.saturating_sub(size);
+        taken.push(row);
+    }
+    Ok((taken, left))
 }
 
 pub(super) fn jid_of(value: rusqlite::types::ValueRef<'_>) -> Option<Jid> {

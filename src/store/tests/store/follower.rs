@@ -60,3 +60,42 @@ fn a_returner_gets_what_comes_after_it_in_order_and_goes_on_where_its_place_was_
         0
     );
 }
+
+#[test]
+fn large_rows_are_taken_in_portions_and_no_return_before_its_job() {
+    let (_dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
+    let mut database = database.expect("a database");
+    let mut follower = follower(&database, &options, "it");
+    let large = || Value::from("x".repeat(7 << 20));
+    let writes = [
+        Write::Job(job(1, &["a", "b", "c"])),
+        Write::Return(ret(1, "a", large())),
+        Write::Return(ret(1, "b", large())),
+        Write::Return(ret(1, "c", Value::from("x".repeat(20 << 20)))),
+        Write::Return(ret(1, "d", Value::from(true))),
+    ];
+    database.commit(&writes).expect("committed");
+    for expected in [
+        &["job 1", "return 1 of a", "return 2 of b"][..],
+        &["return 3 of c"],
+        &["return 4 of d"],
+        &[],
+    ] {
+        let rows = follower.next(50).expect("read");
+        assert_eq!(told(&rows), expected);
+        rows.iter().for_each(|row| follower.pass(row));
+    }
+    let mut many = job(2, &[]);
+    many.load = saltern_model::Packed::new(vec![0xc0; 10 << 20]);
+    let mut more = many.clone();
+    more.jid = jid(3);
+    let writes = [
+        Write::Job(many),
+        Write::Job(more),
+        Write::Return(ret(3, "a", Value::from(true))),
+    ];
+    database.commit(&writes).expect("committed");
+    assert_eq!(told(&follower.next(50).expect("read")), ["job 2"]);
+}
