@@ -429,6 +429,24 @@ fn kept_pillars_live_for_their_time() {
     }
 }
 
+/// Neither is it given what was kept without them, nor is what it gets given to others.
+#[test]
+fn external_pillars_on_demand_pass_the_kept_pillars_by() {
+    let master = Master::new(&[TOP, ("base/all.sls", "a: 1\n")]);
+    let pillars = master.open("pillar_cache: true\n").unwrap();
+    let on_demand = || PillarRequest {
+        ext: Some(data(r#"{"custom": {"of": "the minion"}}"#)),
+        ..request()
+    };
+    let ask = |request: PillarRequest| pillars.compile(&request).get("a").cloned();
+    assert_eq!(ask(on_demand()), Some(Value::Int(1)));
+    master.write("base/all.sls", "a: 22\n");
+    assert_eq!(ask(request()), Some(Value::Int(22)), "nothing was kept");
+    master.write("base/all.sls", "a: 333\n");
+    assert_eq!(ask(on_demand()), Some(Value::Int(333)), "made anew");
+    assert_eq!(ask(request()), Some(Value::Int(22)), "what was kept stays");
+}
+
 #[test]
 fn a_pillar_with_errors_is_not_kept() {
     let master = Master::new(&[TOP]);

@@ -42,11 +42,11 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         };
         let event = request.and_then(|request| {
             let (minion, grains) = (&sealed.minion, &request.grains);
-            let kept = match (&request.pillar_override, &request.pillarenv) {
-                // What a minion brings along makes no pillar that targets may look at.
-                (Some(_), _) => Kept::Grains,
-                (None, Some(environment)) => Kept::PillarOf(environment, &pillar),
-                (None, None) => Kept::Pillar(&pillar),
+            let kept = match &request.pillarenv {
+                // What a minion chooses itself makes no pillar that targets may look at.
+                _ if request.is_particular() => Kept::Grains,
+                Some(environment) => Kept::PillarOf(environment, &pillar),
+                None => Kept::Pillar(&pillar),
             };
             data_cache::remember(&services, minion, grains, kept)
         });

@@ -107,6 +107,13 @@ impl PillarRequest {
             clean_cache: false,
         }
     }
+
+    /// Whether the minion has a say in what it gets, by data that it brings along or by external
+    /// pillars whose arguments it chooses: then it is the answer to this request alone, and nobody
+    /// may take it for the pillar that the site keeps for the minion.
+    pub fn is_particular(&self) -> bool {
+        self.pillar_override.is_some() || self.ext.is_some()
+    }
 }
 
 /// Bounds on one compilation.
@@ -193,15 +200,19 @@ impl Pillars {
             && !roots.any(|root| root.contains(options::ANY_ENVIRONMENT) || is_directory(root))
     }
 
-    /// Makes the pillar of a minion, or gives one that was kept (`pillar_cache`). Blocks, within
-    /// [`Limits::DEFAULT`]. Failures are texts in `_errors`, as in stock.
+    /// Makes the pillar of a minion, or gives one that was kept (`pillar_cache`); with external
+    /// pillars on demand it is always made, and not kept. Blocks, within [`Limits::DEFAULT`].
+    /// Failures are texts in `_errors`, as in stock.
     pub fn compile(&self, request: &PillarRequest) -> Value {
         let Some(cache) = &self.cache else {
-            return Compilation::new(self, request, &Limits::DEFAULT, None).run();
+            return self.compile_anew(request);
         };
         let (minion, pillarenv) = (&request.minion, pillarenv(&self.options, request));
         if request.clean_cache {
             cache.forget(minion);
+        }
+        if request.ext.is_some() {
+            return self.compile_anew(request);
         }
         let own = PillarRequest {
             pillar_override: None,

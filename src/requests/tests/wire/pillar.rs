@@ -138,6 +138,29 @@ fn an_override_is_answered_and_not_kept() {
     assert_eq!(kept.as_deref(), Some(&own));
 }
 
+/// A minion chooses the arguments of what it has on demand, and so would choose what targets see.
+#[test]
+fn a_pillar_with_parts_on_demand_is_answered_and_not_kept() {
+    let site = Site::new("salt_compat: '3008'\npillar_version: 1\n");
+    site.write("pillar/top.sls", "base:\n  '*':\n    - role\n");
+    site.write("pillar/role.sls", "role: web\n");
+    let m1 = Minion::signed_in(&site, "m1");
+    let ask = |load: Load| m1.open(&site.ask(m1.sealed(load.without("ver"), 3)).reply, 3);
+    let pillar_of = |role: &str| Value::map([("role", role)]);
+    assert_eq!(ask(pillar_load(&m1)), pillar_of("web"));
+    site.write("pillar/role.sls", "role: database\n");
+    let on_demand = || {
+        let chosen = Load::new().set("role", "admin");
+        pillar_load(&m1).set("ext", Load::new().set("custom", chosen))
+    };
+    assert_eq!(ask(on_demand()), pillar_of("database"));
+    ask(on_demand().set("pillarenv", "base"));
+    let id = MinionId::parse("m1").unwrap();
+    let kept = site.services.minion_data.pillar(&id).unwrap();
+    assert_eq!(kept, Some(pillar_of("web").into()));
+    assert!(!site.path("cache/pillar/m1:base.p").exists());
+}
+
 /// Nor is it kept under an environment, where the minion's next request would find it.
 #[test]
 fn an_override_for_an_environment_leaves_every_pillar_as_it_is() {
