@@ -57,6 +57,8 @@ pub(crate) struct Helper {
     calls: u32,
     /// The compilation whose loaders it holds.
     pub(crate) token: Option<u64>,
+    /// Which reading of the configuration it was started with, as its pool counts them.
+    pub(crate) reading: u64,
 }
 
 impl Helper {
@@ -84,6 +86,7 @@ impl Helper {
                 buried: None,
                 calls: 0,
                 token: None,
+                reading: 0,
             }),
             Err(error) => {
                 let _ = child.kill();

@@ -81,6 +81,8 @@ struct State {
     /// How many in a row did not come up, with the last one's time and reason.
     failures: Option<(u32, Instant, String)>,
     is_stopped: bool,
+    /// How often the configuration has changed for those who run; each is told at its start.
+    reading: u64,
 }
 
 impl Bridge {
@@ -182,6 +184,19 @@ impl Bridge {
         self.pool(Lane::Runner).stop();
     }
 
+    /// Ends the helpers that know who somebody is and what he may do, who is at work as soon as he
+    /// has answered: from now on, nobody is asked who has read an older configuration.
+    pub fn retire_log_ins(&self) {
+        let idle = self.pool(Lane::LogIn).retire();
+        if let Some(metrics) = self.metrics.get() {
+            idle.iter().for_each(|_| metrics.ended(Lane::LogIn));
+        }
+        tracing::debug!(
+            helpers = idle.len(),
+            "Python helpers for log-ins are replaced"
+        );
+    }
+
     /// Ends all helpers, and waits for those who used them. Calls from now on are refused.
     pub fn stop(&self) {
         for pool in &self.pools {
@@ -221,6 +236,17 @@ impl Drop for Bridge {
 }
 
 impl Pool {
+    /// Makes all helpers worn, and gives the idle ones, to be ended without the lock.
+    fn retire(&self) -> Vec<Helper> {
+        let mut state = self.state.lock();
+        state.reading += 1;
+        let idle = std::mem::take(&mut state.idle);
+        for helper in &idle {
+            state.pids.remove(&helper.pid());
+        }
+        idle
+    }
+
     fn stop(&self) {
         let mut state = self.state.lock();
         state.is_stopped = true;
@@ -384,8 +410,11 @@ impl Calling<'_> {
     fn start(&self, python: &std::path::Path) -> Result<Helper, BridgeError> {
         self.may_start()?;
         let lane = self.pool.lane;
+        // Before it reads the configuration, never after.
+        let reading = self.pool.state.lock().reading;
         let mut helper = Helper::spawn(python, lane.name())
             .map_err(|error| self.not_up(format!("cannot be started: {error}")))?;
+        helper.reading = reading;
         if let Some(metrics) = self.bridge.metrics.get() {
             metrics.started(lane);
         }
@@ -457,19 +486,16 @@ impl Calling<'_> {
     }
 
     fn put_back(&self, helper: Helper) {
-        if helper.is_worn(self.pool.lane, &self.bridge.settings) {
-            let pid = helper.pid();
-            tracing::debug!(pid, "a Python helper has served long enough");
-            self.end(helper, &Broken::Time, false);
+        let is_worn = helper.is_worn(self.pool.lane, &self.bridge.settings);
+        let mut state = self.pool.state.lock();
+        if !is_worn && !state.is_stopped && helper.reading == state.reading {
+            state.idle.push(helper);
             return;
         }
-        let mut state = self.pool.state.lock();
-        if state.is_stopped {
-            drop(state);
-            self.end(helper, &Broken::Time, false);
-        } else {
-            state.idle.push(helper);
-        }
+        drop(state);
+        let pid = helper.pid();
+        tracing::debug!(pid, "a Python helper has served long enough");
+        self.end(helper, &Broken::Time, false);
     }
 
     /// Ends a helper. Says how it ended, and whether the bridge was stopped.

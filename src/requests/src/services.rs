@@ -155,6 +155,8 @@ impl Services {
     pub fn follow(&self, config: &MasterConfig) -> Result<(), StoreError> {
         let users = Arc::new(UserKeys::extend(config)?);
         let rules = Arc::new(SiteRules::read(config, users, &self.bridge));
+        // Before the new rules: nobody who comes with these is told of rights in the old ones.
+        self.bridge.retire_log_ins();
         *self.rules.write() = rules;
         Ok(())
     }

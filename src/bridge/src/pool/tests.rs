@@ -5,6 +5,7 @@
 mod program;
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::mpsc;
 use std::thread;
@@ -68,6 +69,19 @@ fn question<T>(ask: impl FnOnce(&Work<'_>) -> T) -> T {
 
 fn ask(bridge: &Bridge, within: Duration) -> Result<Value, BridgeError> {
     question(|work| bridge.call(work, within))
+}
+
+/// A log-in of somebody.
+const LOG_IN: Work<'_> = Work::LogIn {
+    eauth: "custom",
+    username: "fred",
+    password: "secret",
+};
+
+/// Reads a log-in.
+fn read_log_in() -> String {
+    let request = LOG_IN.pack().expect("it fits");
+    format!("head -c {} >/dev/null", request.len())
 }
 
 fn lines(top: &TempDir, name: &str) -> usize {
@@ -246,6 +260,38 @@ fn users_functions_have_helpers_of_their_own() {
         "{error:?}"
     );
     assert_eq!(ask(&bridge, LONG), Ok(Value::Bool(true)));
+}
+
+#[test]
+fn helpers_for_log_ins_do_not_outlive_the_configuration_that_they_have_read() {
+    let read = read_log_in();
+    let script = format!("echo >>{{top}}/starts; {UP}; while :; do {read}; {OK}; done");
+    let (top, bridge) = bridge(&script, "");
+    for starts in 1..=2 {
+        for _ in 0..2 {
+            assert_eq!(bridge.call(&LOG_IN, LONG), Ok(Value::Bool(true)));
+        }
+        assert_eq!(lines(&top, "starts"), starts);
+        bridge.retire_log_ins();
+    }
+}
+
+#[test]
+fn a_helper_that_is_at_work_is_retired_when_it_has_answered() {
+    let read = read_log_in();
+    let work = format!("{read}; echo >{{top}}/asked; read line <{{top}}/go; {OK}");
+    let script = format!("echo >>{{top}}/starts; {UP}; while :; do {work}; done");
+    let (top, bridge) = bridge(&script, "");
+    let (asked, go) = (Named::new(&top, "asked"), Named::new(&top, "go"));
+    thread::scope(|scope| {
+        let first = scope.spawn(|| bridge.call(&LOG_IN, LONG));
+        asked.wait();
+        bridge.retire_log_ins();
+        (&go.held).write_all(b"1\n2\n").expect("there is room");
+        assert_eq!(first.join().expect("no panic"), Ok(Value::Bool(true)));
+    });
+    assert_eq!(bridge.call(&LOG_IN, LONG), Ok(Value::Bool(true)));
+    assert_eq!(lines(&top, "starts"), 2);
 }
 
 #[test]
