@@ -14,18 +14,6 @@ use tokio_util::sync::CancellationToken;
 /// An actor that has not answered for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Those whose work may hold their thread for long, as it should: they wait for templates, for
-/// Python, for other machines, for disks. Whether their work gets done shows in their queues.
-const MAY_TAKE_LONG: [&str; 7] = [
-    "doorkeeper",
-    "job_mirror",
-    "log_folder",
-    "remotes",
-    "renderer",
-    "runner",
-    "upkeep",
-];
-
 /// What is looked at.
 pub(crate) struct Health {
     pub(crate) tree: Tree,
@@ -162,12 +150,12 @@ fn workers(children: &[ChildHealth], wanted: usize) -> Result<String, String> {
     if running == 0 { Err(told) } else { Ok(told) }
 }
 
-/// Whether all actors answer that should, and if not, which do not.
+/// Whether all actors answer that should, and if not, which do not. Those who may block wait for
+/// templates, for Python, for other machines, for disks: whether their work gets done shows in their
+/// queues.
 fn answering(children: &[ChildHealth]) -> Result<String, String> {
     let is_stuck = |child: &&ChildHealth| {
-        child.state == ChildState::Running
-            && child.last_beat_age > PATIENCE
-            && !MAY_TAKE_LONG.contains(&child.name)
+        child.state == ChildState::Running && child.last_beat_age > PATIENCE && !child.may_block
     };
     let stuck: Vec<String> = children
         .iter()
@@ -195,6 +183,7 @@ mod tests {
             state,
             restarts: 0,
             last_beat_age: Duration::from_secs(silence),
+            may_block: false,
             mailbox_len: 0,
         }
     }
@@ -203,7 +192,10 @@ mod tests {
     fn who_is_silent_for_too_long_is_named_unless_it_may_be() {
         let well = [
             child("job_store", ChildState::Running, 1),
-            child("renderer", ChildState::Running, 3600),
+            ChildHealth {
+                may_block: true,
+                ..child("reactor", ChildState::Running, 3600)
+            },
             child("mworker", ChildState::Waiting, 60),
         ];
         assert_eq!(answering(&well), Ok("3 actors answer".to_owned()));

@@ -76,6 +76,8 @@ pub struct ChildHealth {
     /// Time since the last beat that it answered. Up to [`HEARTBEAT`] when all is well; growing
     /// means that its thread is stuck in synchronous code.
     pub last_beat_age: Duration,
+    /// Whether its silence tells nothing: [`ChildSpec::may_block`].
+    pub may_block: bool,
     /// Messages waiting when it was last polled; [`Child::MAILBOX`] means "that many or more".
     pub mailbox_len: usize,
 }
@@ -162,6 +164,7 @@ impl Tree {
                 state: child.line.state(),
                 restarts: child.line.restarts.load(Ordering::Relaxed),
                 last_beat_age: Duration::from_micros(now.saturating_sub(child.line.answered())),
+                may_block: child.may_block,
                 mailbox_len: child.line.mailbox.load(Ordering::Relaxed),
             })
             .collect()

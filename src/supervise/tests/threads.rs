@@ -212,6 +212,13 @@ fn the_heart_stands_still_while_a_thread_is_stuck_unless_that_may_block() {
             release
         };
 
+        let told: Vec<bool> = tree
+            .liveness()
+            .iter()
+            .map(|child| child.may_block)
+            .collect();
+        assert_eq!(told, [true, false]);
+
         let release_blocked = block(&blocked);
         while !beats(&tree).await {}
 
