@@ -636,7 +636,9 @@ impl Plan {
                 http: http.clone(),
                 stop: self.stop.child_token(),
             };
-            let spec = self.on_thread("engines").with_budget(budget);
+            // It starts programs, and waits for those that it ends.
+            let spec = self.on_patient_thread(&format!("engine-{instance}"));
+            let spec = spec.with_budget(budget);
             let _: Addr<Engine> = pool.start_child(spec, seed, instance);
         }
     }
@@ -837,7 +839,8 @@ impl Plan {
                     return None;
                 }
             }
-            let spec = self.on_thread(&format!("jobs-{instance}"));
+            // It reads the database, and waits for who reads there for it.
+            let spec = self.on_patient_thread(&format!("jobs-{instance}"));
             Some((purpose, self.root.start_child(spec, seed, instance)))
         });
         caches.collect()
