@@ -93,9 +93,11 @@ impl Actor for Reactor {
         context.run_interval(TICK, |reactor, context| {
             let desk = &reactor.seed.desk;
             desk.refresh_rules();
-            if let Some(event) = desk.tell_dropped() {
+            let news = desk.tell_dropped().into_iter().chain(desk.tell_untold());
+            let news: Vec<Event> = news.collect();
+            if !news.is_empty() {
                 let bus = &reactor.seed.bus;
-                reactor.outbox.push(context, bus, Fire(vec![event]));
+                reactor.outbox.push(context, bus, Fire(news));
             }
         });
         context.notify(Look);

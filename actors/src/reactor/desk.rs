@@ -216,31 +216,45 @@ impl Desk {
     /// A reaction, or a whole file, has failed.
     pub(super) fn failed(&self, subject: &Subject, reason: String) {
         self.metrics.ended(subject.kind(), "failed");
-        self.tell("failed", subject, reason);
+        if let Some(times) = self.failures.happened() {
+            self.tell("failed", subject, reason, times);
+        }
     }
 
     /// A reaction, or all of an event, was lost: nobody knows how far it came.
     pub(super) fn lost(&self, subject: &Subject) {
         self.metrics.ended(subject.kind(), "lost");
         let reason = "it was lost on the way, and was not tried again".to_owned();
-        self.tell("lost", subject, reason);
+        // Each one: they are no more than what is under way.
+        self.tell("lost", subject, reason, 1);
     }
 
-    fn tell(&self, what: &'static str, subject: &Subject, reason: String) {
-        let Some(times) = self.failures.happened() else {
-            return;
-        };
+    /// `saltern/reactor/failed` for failures that were too many to be told one by one.
+    pub(super) fn tell_untold(&self) -> Option<Event> {
+        let times = self.failures.rest()?;
+        tracing::error!(times, "reactions failed that are not named");
+        let times = i64::try_from(times).unwrap_or(i64::MAX);
+        let reason = "too many failed to name each".into();
+        let fields = vec![("reason", reason), ("times", times.into())];
+        Some(self.event("failed", fields))
+    }
+
+    fn tell(&self, what: &'static str, subject: &Subject, reason: String, times: u64) {
         let (tag, sls, id) = (&subject.event.tag, &subject.sls, &subject.id);
         tracing::error!(%tag, sls, id, times, reason, "a reaction {what}");
         let letter = letter::letter(what, subject, &reason, self.clock.unix_micros());
         let letter = self.letters.put(&letter);
         let letter = letter.inspect_err(|error| {
+            self.metrics.letters_gone.inc();
             tracing::warn!(%error, "a failed reaction is not kept, and cannot be replayed");
+        });
+        let letter = letter.ok().map(|kept| {
+            self.metrics.letters_gone.inc_by(kept.evicted);
+            kept.name
         });
         let mut fields = subject.fields();
         fields.push(("reason", reason.into()));
         fields.push(("times", i64::try_from(times).unwrap_or(i64::MAX).into()));
-        let letter = letter.ok();
         fields.extend(letter.map(|name| ("letter", name.into())));
         let event = self.event(what, fields);
         self.news.lock().push(event);

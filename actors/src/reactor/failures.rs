@@ -1,5 +1,6 @@
 //! How many failures are told one by one and kept: all of an outburst, a few a second of a stream.
-//! The others are counted, and the next one that is told says how many they were.
+//! The others are counted: the next one that is told says how many they were, or, once a second,
+//! an event of its own.
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -43,6 +44,12 @@ impl Failures {
         state.allowance -= 1.0;
         Some(std::mem::take(&mut state.untold))
     }
+
+    /// How many have not been told, which are told now; nothing where all have been.
+    pub(super) fn rest(&self) -> Option<u64> {
+        let untold = std::mem::take(&mut self.0.lock().untold);
+        (untold > 0).then_some(untold)
+    }
 }
 
 #[cfg(test)]
@@ -59,5 +66,7 @@ mod tests {
         tokio::time::advance(Duration::from_millis(50)).await;
         assert_eq!(failures.happened(), Some(501));
         assert_eq!(failures.happened(), None);
+        assert_eq!(failures.rest(), Some(1));
+        assert_eq!(failures.rest(), None);
     }
 }

@@ -12,6 +12,7 @@ pub(super) struct ReactorMetrics {
     pub(super) waiting: IntGauge,
     dropped: IntCounterVec,
     reactions: IntCounterVec,
+    pub(super) letters_gone: IntCounter,
     pub(super) rendering: Histogram,
 }
 
@@ -39,6 +40,11 @@ impl ReactorMetrics {
                 "saltern_reactor_reactions_total",
                 "Reactions that have ended, by type and result; of \"file\" only failures are.",
                 &["type", "result"],
+            ),
+            letters_gone: counter(
+                registry,
+                "saltern_reactor_letters_gone_total",
+                "Dead letters that could not be written, or made room for newer ones.",
             ),
             rendering: histogram(
                 registry,

@@ -333,3 +333,28 @@ async fn calls_hold_so_many_bytes_and_no_more() {
     drop(held);
     assert!(desk.hold(1).is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_an_outburst_what_is_lost_is_named_and_the_rest_is_counted() {
+    let (_dir, desk) = desk(RULES);
+    let event = event("a/1");
+    let subject = || Subject {
+        event: event.clone(),
+        sls: None,
+        id: None,
+        spot: None,
+        deed: None,
+    };
+    for _ in 0..1_003 {
+        desk.failed(&subject(), "no".to_owned());
+    }
+    desk.lost(&subject());
+    let told = told(&desk);
+    assert_eq!(told.len(), 1_001);
+    assert_eq!(told[1_000].0, "saltern/reactor/lost");
+    assert!(told[1_000].1.get("letter").is_some());
+    let rest = desk.tell_untold().unwrap();
+    let rest = decode(rest.data.as_ref(), &Limits::WIRE).unwrap();
+    assert_eq!(rest.get("times"), Some(&3.into()));
+    assert!(desk.tell_untold().is_none());
+}

@@ -24,6 +24,15 @@ const LETTER_BYTES: usize = 2 << 20;
 /// Digits of a name: microseconds since 1970 and a number.
 const DIGITS: usize = 20;
 
+/// What became of a letter that was put.
+#[derive(Debug)]
+pub struct Kept {
+    /// Its name.
+    pub name: String,
+    /// How many older ones made room for it.
+    pub evicted: u64,
+}
+
 /// See the module.
 pub struct DeadLetters {
     dir: PathBuf,
@@ -45,11 +54,11 @@ impl DeadLetters {
         })
     }
 
-    /// Keeps a letter; gives its name. The oldest one goes if there are too many.
+    /// Keeps a letter. The oldest one goes if there are too many.
     ///
     /// # Errors
     /// When it is too large, or cannot be written.
-    pub fn put(&self, letter: &Value) -> Result<String> {
+    pub fn put(&self, letter: &Value) -> Result<Kept> {
         let packed = encode(letter, Dialect::Bin);
         if packed.len() > LETTER_BYTES {
             return Err(StoreError::TooLarge {
@@ -70,12 +79,14 @@ impl DeadLetters {
             Create::PRIVATE.derived(),
         )?;
         names.push_back(name.clone());
+        let mut evicted = 0;
         while names.len() > MOST_LETTERS {
             if let Some(oldest) = names.pop_front() {
                 files::remove(&files::child(&self.dir, &oldest)?)?;
+                evicted += 1;
             }
         }
-        Ok(name)
+        Ok(Kept { name, evicted })
     }
 
     /// A letter; `None` when there is none of that name, or none that can be understood.
@@ -168,7 +179,7 @@ mod tests {
     fn what_is_kept_can_be_read_and_removed_once() {
         let (_dir, letters) = letters();
         let letter = Value::map([("tag", "a/b")]);
-        let name = letters.put(&letter).unwrap();
+        let name = letters.put(&letter).unwrap().name;
         assert_eq!(letters.get(&name).unwrap(), Some(letter));
         assert!(letters.remove(&name).unwrap());
         assert!(!letters.remove(&name).unwrap());
@@ -192,7 +203,9 @@ mod tests {
             let number = i64::try_from(number).unwrap();
             letters.put(&Value::map([("n", number)])).unwrap()
         };
-        let written: Vec<String> = (0..MOST_LETTERS + 2).map(put).collect();
+        let written: Vec<Kept> = (0..MOST_LETTERS + 2).map(put).collect();
+        assert_eq!(written.iter().map(|kept| kept.evicted).sum::<u64>(), 2);
+        let written: Vec<String> = written.into_iter().map(|kept| kept.name).collect();
         let kept = names(dir.path()).unwrap();
         assert_eq!(kept, written[2..]);
         let mode = std::fs::metadata(dir.path().join(&kept[0])).unwrap();
