@@ -40,7 +40,7 @@ impl Again {
             return Err(problem.unwrap_or_else(|| NOTHING.to_owned()));
         }
         plan.problems
-            .retain(|problem| is_it(problem.id.as_ref(), problem.spot.as_ref()));
+            .retain(|problem| is_it(problem.id.as_ref(), problem.spot.as_deref()));
         Ok(plan)
     }
 }

@@ -31,7 +31,7 @@ impl Subject {
             event: event.clone(),
             sls: Some(problem.sls.clone()),
             id: problem.id.clone(),
-            spot: problem.spot.clone(),
+            spot: problem.spot.as_deref().cloned(),
             deed: None,
         }
     }

@@ -290,11 +290,11 @@ fn compile(one: &Declared, chunks: &mut Vec<Chunk>, problems: &mut Vec<Problem>)
         let Some(fun) = items.iter().find_map(Value::as_str) else {
             let text = format!("\"{state}\" is passed over: its type has another function already");
             problems.push(Problem {
-                spot: Some(Spot {
+                spot: Some(Box::new(Spot {
                     state: state.clone(),
                     number: 0,
                     name: String::new(),
-                }),
+                })),
                 ..Problem::new(&one.sls, Some(&one.id), text)
             });
             continue;

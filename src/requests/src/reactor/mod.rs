@@ -56,7 +56,7 @@ pub struct Problem {
     /// done.
     pub id: Option<String>,
     /// Which reaction of the id, where the others are done.
-    pub spot: Option<Spot>,
+    pub spot: Option<Box<Spot>>,
     /// What is wrong.
     pub text: String,
 }
@@ -73,7 +73,7 @@ impl Problem {
 
     fn of_chunk(chunk: &Chunk, text: impl Into<String>) -> Self {
         Self {
-            spot: Some(chunk.spot()),
+            spot: Some(Box::new(chunk.spot())),
             ..Self::new(&chunk.sls, Some(&chunk.id), text)
         }
     }
