@@ -67,7 +67,8 @@ fn pages_in_the_middle_cost_the_rows_on_them() {
     }
     let before = fs::read(&path).expect("the file");
     let (mut database, recovered) = recover(&path);
-    assert!(recovered.jobs >= 380, "{recovered:?}");
+    // A page has some 30 jobs, or as many returns.
+    assert!(recovered.jobs >= 350, "{recovered:?}");
     assert!((350..400).contains(&recovered.returns), "{recovered:?}");
     assert!(!recovered.is_cut_short);
     assert!(recovered.set_aside.ends_with("jobs.sqlite.damaged-77"));
@@ -179,7 +180,8 @@ fn every_table_of_the_layout_is_recovered() {
     let raw = rusqlite::Connection::open(&path).expect("sqlite");
     raw.execute_batch(
         "INSERT INTO batches (jid, is_open, plan) VALUES ('1', 1, x'80');
-         INSERT INTO batch_failed (jid, reason, minions) VALUES ('1', 'timeout', '[]');",
+         INSERT INTO batch_failed (jid, reason, minions) VALUES ('1', 'timeout', '[]');
+         INSERT INTO events (received, tag, data) VALUES (1, 'a/tag', x'80');",
     )
     .expect("a batch");
     let tables = |connection: &rusqlite::Connection| -> Vec<(String, i64)> {
