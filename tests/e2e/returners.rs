@@ -184,6 +184,9 @@ fn compare_events(release: Release) -> Result<()> {
             .set("rawfile_json.filename", format!("{root}/raw"));
     };
     let [stock, ours] = of_both(release, configure, |site| {
+        if site.server().is_ours() {
+            site.announce("rawfile_json.filename: no such option");
+        }
         site.bring_up(&[("m1", MinionKind::Stock(release))])?;
         site.salt(&["m1", "test.echo", "grüße"])?.expect_code(0)?;
         for (tag, data) in [
