@@ -139,6 +139,8 @@ fn without_descriptors_those_who_are_connected_are_served() -> TestResult {
                 .set("saltern_handshake_timeout", 600);
         },
         |site| {
+            // Whatever looks at files meanwhile cannot, and says so.
+            site.announce("a duty failed");
             let limit = format!("ulimit -Sn {DESCRIPTORS}; exec \"$0\" \"$@\"");
             site.start_master_by(&["sh", "-c", &limit]);
             site.start_master_only()?;
