@@ -139,13 +139,17 @@ fn without_descriptors_those_who_are_connected_are_served() -> TestResult {
                 .set("saltern_handshake_timeout", 600);
         },
         |site| {
-            // Whatever looks at files meanwhile cannot, and says so.
-            site.announce("a duty failed");
             let limit = format!("ulimit -Sn {DESCRIPTORS}; exec \"$0\" \"$@\"");
             site.start_master_by(&["sh", "-c", &limit]);
             site.start_master_only()?;
-            // Duties that must open files are put off.
-            for text in ["auto_accept", "max_open_files", COMPLAINT, "cannot be"] {
+            // Duties that must open files fail, say so, and are done later.
+            for text in [
+                "auto_accept",
+                "max_open_files",
+                COMPLAINT,
+                "cannot be",
+                "a duty failed",
+            ] {
                 site.announce(text);
             }
             let mut fleet = site.start_fleet("few", 20, &["--returns", "10"])?;
