@@ -300,18 +300,6 @@ impl Drop for Running {
     }
 }
 
-/// An error and its causes in one line, as the reason of a failure.
-pub(crate) fn reason(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;

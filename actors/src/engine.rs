@@ -16,13 +16,14 @@ use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Recipient, ResponseActFuture, WrapFuture,
 };
 use futures_util::FutureExt;
+use saltern_base::chain;
 use saltern_base::metrics::{
     IntCounterVec, IntGauge, IntGaugeVec, Registry, counter_vec, gauge_vec,
 };
 use saltern_bridge::BridgeError;
 use saltern_config::{EngineConfig, EngineKind};
 use saltern_model::Event;
-use saltern_requests::{Services, chain, engines};
+use saltern_requests::{Services, engines};
 use saltern_supervise::{Budget, Child, Record};
 use saltern_wire::http::HttpMeters;
 use saltern_wire::port::TlsError;

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message};
 use parking_lot::Mutex;
+use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_store::Mirror;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::duties::{Duties, Duty, Running, reason};
+use crate::duties::{Duties, Duty, Running};
 use crate::messages::{CleanJobFiles, FollowUp, RemoveJobFiles};
 use crate::priority::give_way;
 
@@ -239,7 +240,7 @@ impl JobMirror {
         };
         let now = self.seed.clock.unix();
         let cleaned = self.seed.mirror.lock().files().clean_part(part, keep, now);
-        cleaned.map(|_| ()).map_err(|error| reason(&error))
+        cleaned.map(|_| ()).map_err(|error| chain(&error))
     }
 
     fn clean_publishers(&self) -> Result<(), String> {
@@ -248,7 +249,7 @@ impl JobMirror {
         };
         let now = self.seed.clock.unix();
         let cleaned = self.seed.mirror.lock().files().clean_publishers(keep, now);
-        cleaned.map(|_| ()).map_err(|error| reason(&error))
+        cleaned.map(|_| ()).map_err(|error| chain(&error))
     }
 
     fn save(&self) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture};
+use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_crypto::public_random;
 use saltern_model::{Event, Jid, JidMinter, MinionId, Tag};
@@ -19,7 +20,7 @@ use saltern_wire::msgpack::{Dialect, Encoder, Value};
 use saltern_wire::port::PubHandle;
 
 use crate::answer::Answer;
-use crate::duties::{Duties, Duty, reason};
+use crate::duties::{Duties, Duty};
 use crate::messages::{
     Ask, BeginJob, CleanJobFiles, CloseOlderThan, DoDuty, ExpireJobs, FetchRemotes, Fire, Look,
     LookOver,
@@ -166,7 +167,7 @@ impl Maintenance {
             }
             rotation
                 .look_at_age(&services)
-                .map_err(|error| reason(&error))
+                .map_err(|error| chain(&error))
         });
         if !self.seed.rotation.take_news() {
             return;
@@ -214,7 +215,7 @@ impl Maintenance {
         let services = self.seed.services.clone();
         let seed = &self.seed;
         seed.duties.run(Duty::Subscribers, || {
-            let accepted = services.pki.accepted().map_err(|error| reason(&error))?;
+            let accepted = services.pki.accepted().map_err(|error| chain(&error))?;
             for connection in seed.presence.accept(&accepted) {
                 seed.subscribers.dismiss(connection);
                 tracing::info!(connection, "a subscriber has no accepted key any more");

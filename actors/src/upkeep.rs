@@ -18,12 +18,13 @@ mod open_files;
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient};
+use saltern_base::chain;
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_requests::Services;
 use saltern_store::jobs::JobReader;
 use saltern_supervise::Child;
 
-use crate::duties::{Duties, Duty, reason};
+use crate::duties::{Duties, Duty};
 use crate::maintenance::round;
 use crate::messages::{Fire, Look, LookOver};
 use crate::priority::give_way;
@@ -137,19 +138,19 @@ impl Handler<LookOver> for Upkeep {
         if is_meant(Duty::Tokens) {
             self.simple(Duty::Tokens, |services| {
                 let swept = services.tokens.sweep();
-                swept.map(|_| ()).map_err(|error| reason(&error))
+                swept.map(|_| ()).map_err(|error| chain(&error))
             });
         }
         if is_meant(Duty::FileLists) {
             self.simple(Duty::FileLists, |services| {
                 let listed = services.files.refresh_lists();
-                listed.map_err(|error| reason(&error))
+                listed.map_err(|error| chain(&error))
             });
         }
         if is_meant(Duty::KeyCache) && writes_key_cache(&self.seed.services) {
             self.simple(Duty::KeyCache, |services| {
                 let written = services.pki.write_key_cache();
-                written.map(|_| ()).map_err(|error| reason(&error))
+                written.map(|_| ()).map_err(|error| chain(&error))
             });
         }
         if is_meant(Duty::FileEvents) {
@@ -208,7 +209,7 @@ impl Upkeep {
             let looked = looked.and_then(|changed| Ok((changed, data.known()?)));
             // Also after a failure: what could be read is read.
             services.targeting.refresh();
-            let (changed, known) = looked.map_err(|error| reason(&error))?;
+            let (changed, known) = looked.map_err(|error| chain(&error))?;
             metrics.changed.inc_by(changed as u64);
             metrics.known.set(known.len() as i64);
             Ok(())
@@ -223,7 +224,7 @@ impl Upkeep {
         self.seed.duties.run(Duty::FormerMinions, || {
             let forgotten = former.forget(services);
             *kept = former;
-            let forgotten = forgotten.map_err(|error| reason(&error))?;
+            let forgotten = forgotten.map_err(|error| chain(&error))?;
             metrics.forgotten.inc_by(forgotten as u64);
             Ok(())
         });
@@ -249,7 +250,7 @@ impl Upkeep {
         let open_files = &mut self.open_files;
         self.seed.duties.run(Duty::OpenFiles, || {
             let accepted = services.pki.accepted();
-            let accepted = accepted.map_err(|error| reason(&error))?.len() as u64;
+            let accepted = accepted.map_err(|error| chain(&error))?.len() as u64;
             let limit = open_files::limit();
             gauge.set(i64::try_from(limit.soft).unwrap_or(i64::MAX));
             open_files.look(accepted, limit, services.config.max_open_files);

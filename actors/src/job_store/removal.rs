@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use actix::dev::SendError;
 use actix::{AsyncContext, Handler, Message};
+use saltern_base::chain;
 use tokio::time::Instant;
 
 use super::JobStore;
-use crate::duties::{Duty, reason};
+use crate::duties::Duty;
 use crate::messages::{ExpireJobs, RemoveJobFiles};
 
 /// Rows deleted in one transaction when old jobs expire: short, because returns wait meanwhile.
@@ -67,7 +68,7 @@ impl Handler<ExpireSlice> for JobStore {
                 context.notify_later(ExpireSlice, began.elapsed());
             }
             Err(error) => {
-                self.expiry_ended(Err(reason(&error)));
+                self.expiry_ended(Err(chain(&error)));
             }
         }
     }

@@ -1,9 +1,8 @@
 //! Reads a slice of the job database in each round, and remembers the damage that it met until a
 //! whole reading has met none.
 
+use saltern_base::chain;
 use saltern_store::jobs::{JobReader, Scrub, ScrubSlice};
-
-use crate::duties::reason;
 
 /// What one round reads: a tenth of a second of a slow disk.
 const SLICE: ScrubSlice = ScrubSlice {
@@ -27,7 +26,7 @@ impl DatabaseCheck {
         match jobs.scrub(&mut self.scrub, SLICE) {
             Ok(true) => self.before = self.met.take(),
             Ok(false) => {}
-            Err(error) => self.met = Some(reason(&error)),
+            Err(error) => self.met = Some(chain(&error)),
         }
         let known = self.met.as_ref().or(self.before.as_ref());
         known.map_or(Ok(()), |damage| Err(damage.clone()))

@@ -5,14 +5,13 @@
 
 use std::time::Duration;
 
+use saltern_base::chain;
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
 use saltern_model::{Event, Tag};
 use saltern_requests::{Services, master_event};
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
-
-use crate::duties::reason;
 
 /// Stock's default (`DEFAULT_INTERVAL` in `salt/config/__init__.py`), also for an interval of zero.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
@@ -59,7 +58,7 @@ impl FileEvents {
     /// Looks, and gives what is to be told; `None` if `roots` is no backend.
     pub(super) fn look(&mut self, services: &Services) -> Result<Option<Event>, String> {
         self.last = Some(Instant::now());
-        let changes = services.files.changes().map_err(|error| reason(&error))?;
+        let changes = services.files.changes().map_err(|error| chain(&error))?;
         let Some(changes) = changes else {
             return Ok(None);
         };

@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use saltern_base::chain;
+
 /// What ends a minion.
 #[derive(Debug, thiserror::Error)]
 pub enum MinionError {
@@ -56,16 +58,4 @@ impl FileError {
             source,
         }
     }
-}
-
-/// An error with its causes, since transports say only at the end of the chain what happened.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }

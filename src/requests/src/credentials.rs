@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use saltern_base::chain;
 use saltern_policy::acl::{AskedJob, CallArguments, Form, Rules, Verdict, Whom};
 use saltern_runners::Arguments;
 use saltern_store::KeyProof;
@@ -317,15 +318,4 @@ impl Sender {
         };
         services.acl.allows_call(rules, form, function, &arguments)
     }
-}
-
-/// An error with its causes.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }

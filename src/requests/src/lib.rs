@@ -76,7 +76,6 @@ mod wheel;
 pub use batch_part::{BatchPart, PartRefused, batch_part};
 pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, StateError, time};
 pub use complaints::Complaints;
-pub use credentials::chain;
 pub use data_cache::forget_minion;
 pub use event_data::master_event;
 pub use fleet::MasterFleet;

@@ -207,11 +207,7 @@ fn kept(
     services: &Services,
 ) -> Option<StoreReturn> {
     let id = services.config.id.as_str();
-    let minion = MinionId::parse(id)
-        .inspect_err(|error| tracing::error!(%error, jid = %call.jid, "a call is not kept"))
-        .ok()?;
     let fun = format!("runner.{}", call.fun);
-    let received = services.clock.unix_micros();
     data.push(("_stamp".into(), event_data::now(services).into()));
     let load = Value::map([
         ("id", Value::from(id)),
@@ -222,6 +218,22 @@ fn kept(
         ("user", call.user.as_str().into()),
     ]);
     let load = Packed::new(encode(&load, Dialect::Bin));
+    of_the_master(call, fun, load, (retcode, success), services)
+}
+
+/// The return of a function that ran on the master, with the job that it is of; nobody awaits it.
+pub(crate) fn of_the_master(
+    call: &Call,
+    fun: String,
+    load: Packed,
+    (retcode, success): (i64, bool),
+    services: &Services,
+) -> Option<StoreReturn> {
+    let id = services.config.id.as_str();
+    let minion = MinionId::parse(id)
+        .inspect_err(|error| tracing::error!(%error, jid = %call.jid, "a call is not kept"))
+        .ok()?;
+    let received = services.clock.unix_micros();
     Some(StoreReturn {
         record: ReturnRecord {
             jid: call.jid.clone(),

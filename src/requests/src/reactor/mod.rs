@@ -15,6 +15,7 @@ mod rules;
 
 use std::sync::Arc;
 
+use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_config::MasterConfig;
 use saltern_content::files::FileServer;
@@ -152,16 +153,6 @@ impl Reactions {
             problems,
         }
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }
 
 /// No minions to ask about.

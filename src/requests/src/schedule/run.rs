@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, ReturnRecord, Tag};
+use saltern_model::{Event, Packed, Tag};
 use saltern_runners::{Call, Notice, Notices};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -18,6 +18,7 @@ use super::Due;
 use super::job::Job;
 use crate::event_data::{self, Fields, fields};
 use crate::outcome::{Ran, Run};
+use crate::runner::of_the_master;
 use crate::{Services, StoreReturn, data_cache};
 
 /// The tag of the event at the end.
@@ -186,44 +187,14 @@ fn kept(
     call: &Call,
     beginning: &Fields,
     end: &Fields,
-    (retcode, success): (i64, bool),
+    ended: (i64, bool),
     services: &Services,
 ) -> Option<StoreReturn> {
     let id = services.config.id.as_str();
-    let minion = MinionId::parse(id)
-        .inspect_err(|error| tracing::error!(%error, jid = %call.jid, "a run is not kept"))
-        .ok()?;
     let is_load = |entry: &&(Value, Value)| entry.0.as_str() != Some("cmd");
     let load = beginning.iter().filter(is_load).chain(end).cloned();
     let target = fields([("tgt", id.into()), ("user", call.user.as_str().into())]);
     let load = Value::Map(load.chain(target).collect());
     let load = Packed::new(encode(&load, Dialect::Bin));
-    let received = services.clock.unix_micros();
-    let jid: &Jid = &call.jid;
-    Some(StoreReturn {
-        record: ReturnRecord {
-            jid: jid.clone(),
-            minion,
-            received,
-            fun: call.fun.clone(),
-            retcode,
-            success,
-            load: load.clone(),
-        },
-        job: JobRecord {
-            jid: jid.clone(),
-            created: received,
-            user: call.user.clone(),
-            fun: call.fun.clone(),
-            tgt: id.to_owned(),
-            tgt_type: "list".to_owned(),
-            load,
-            minions: Vec::new(),
-            nocache: false,
-        },
-        standalone: true,
-        forwarded: false,
-        events: Vec::new(),
-        keep: true,
-    })
+    of_the_master(call, call.fun.clone(), load, ended, services)
 }
