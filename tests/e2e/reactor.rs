@@ -248,15 +248,28 @@ impl Scene<'_> {
                 write(&filled(name), &filled(text))?;
             }
             Step::Ask(low, answer) => {
-                let low: Value = serde_json::from_str(&filled(&low.to_string()))?;
                 let answer: Value = serde_json::from_str(&filled(&answer.to_string()))?;
-                let told = self.client.call(&json!({ "own_runner": low }))?;
+                let told = self.ask(&filled(&low.to_string()))?;
                 if told != answer {
                     return Ok(Some(format!("{low} answered {told}, not {answer}")));
                 }
             }
+            Step::Await(low, answer) => {
+                let answer: Value = serde_json::from_str(&filled(&answer.to_string()))?;
+                let low = filled(&low.to_string());
+                wait_until(&format!("the answer {answer} to {low}"), SOON, || {
+                    let told = self.ask(&low);
+                    told.is_ok_and(|told| told == answer).then_some(())
+                })?;
+            }
         }
         Ok(None)
+    }
+
+    /// Calls a function of the master as `salt-run` does.
+    fn ask(&mut self, low: &str) -> Result<Value> {
+        let low: Value = serde_json::from_str(low)?;
+        self.client.call(&json!({ "own_runner": low }))
     }
 
     /// All reactions since a mark, without those to the markers of the row.

@@ -37,6 +37,8 @@ pub(super) enum Step {
     Write(String, String),
     /// Stock's `salt-run` calls a function, which returns this.
     Ask(Value, Value),
+    /// Stock's `salt-run` calls a function again and again until it returns this.
+    Await(Value, Value),
 }
 
 impl Row {
@@ -93,6 +95,14 @@ impl Row {
     pub(super) fn ask(mut self, fun: &str, kwarg: Value, answer: Value) -> Self {
         let low = json!({"fun": fun, "arg": [], "kwarg": kwarg});
         self.steps.push(Step::Ask(low, answer));
+        self
+    }
+
+    /// Asks a function of the master until it answers this: our master looks at files once a
+    /// second, where stock reads them for every event.
+    pub(super) fn wait_for(mut self, fun: &str, kwarg: Value, answer: Value) -> Self {
+        let low = json!({"fun": fun, "arg": [], "kwarg": kwarg});
+        self.steps.push(Step::Await(low, answer));
         self
     }
 

@@ -348,7 +348,7 @@ pub(super) fn rows_of_a_file() -> Vec<Row> {
                 "$ROOT/rules.yml",
                 "- 'marker/*': $ROOT/marker.sls\n- $TAG: $DIR/a.sls\n",
             )
-            .ask(
+            .wait_for(
                 "reactor.list",
                 json!({}),
                 json!([{"marker/*": "$ROOT/marker.sls"}, {"$TAG": "$DIR/a.sls"}]),
