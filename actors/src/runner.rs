@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use actix::dev::SendError;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Recipient, ResponseActFuture, WrapFuture,
 };
@@ -72,13 +73,20 @@ impl RunMetrics {
     }
 }
 
+/// The calls that wait for a runner, and the runners that wait for a call: there are never both for
+/// long.
+#[derive(Default)]
+struct Lines {
+    calls: VecDeque<Run>,
+    idle: Vec<Recipient<Look>>,
+}
+
 /// See the module.
 pub(crate) struct RunQueue {
     /// Where what Python runs waits, if not here.
     python: Option<Arc<RunQueue>>,
-    waiting: Mutex<VecDeque<Run>>,
+    lines: Mutex<Lines>,
     most: usize,
-    runners: Mutex<Vec<Recipient<Look>>>,
     depth: IntGauge,
     shed: IntCounter,
     taking: Histogram,
@@ -110,17 +118,11 @@ impl RunQueue {
         Self {
             python,
             most,
-            waiting: Mutex::default(),
-            runners: Mutex::default(),
+            lines: Mutex::default(),
             depth: metrics.depth.with_label_values(&[asker]),
             shed: metrics.shed.with_label_values(&[asker]),
             taking: metrics.taking.with_label_values(&[asker]),
         }
-    }
-
-    /// Who is told of new calls.
-    pub(crate) fn set_runners(&self, runners: Vec<Recipient<Look>>) {
-        *self.runners.lock() = runners;
     }
 
     /// Takes a call, or gives it back if there is no room.
@@ -129,33 +131,57 @@ impl RunQueue {
             return python.push(run);
         }
         {
-            let mut waiting = self.waiting.lock();
-            if waiting.len() >= self.most {
+            let mut lines = self.lines.lock();
+            if lines.calls.len() >= self.most {
                 self.shed.inc();
                 return Err(run);
             }
-            waiting.push_back(run);
+            lines.calls.push_back(run);
             self.depth.inc();
         }
-        for runner in self.runners.lock().iter() {
-            // A full mailbox holds a look that is still to come, which sees this call too.
-            let _ = runner.try_send(Look);
-        }
+        self.wake_one();
         Ok(())
+    }
+
+    /// Tells one runner that has nothing to do. Whoever is at work looks afterwards anyway; waking
+    /// everybody for each call would cost more than many a call does.
+    fn wake_one(&self) {
+        loop {
+            let Some(runner) = self.lines.lock().idle.pop() else {
+                return;
+            };
+            match runner.try_send(Look) {
+                // A full mailbox holds a look that is still to come, which sees this call too.
+                Ok(()) | Err(SendError::Full(_)) => return,
+                Err(SendError::Closed(_)) => {}
+            }
+        }
     }
 
     /// Whether a call finds room at this moment.
     pub(crate) fn has_room(&self, is_python: bool) -> bool {
         match self.python.as_ref().filter(|_| is_python) {
             Some(python) => python.has_room(false),
-            None => self.waiting.lock().len() < self.most,
+            None => self.lines.lock().calls.len() < self.most,
         }
     }
 
     pub(crate) fn pop(&self) -> Option<Run> {
-        let run = self.waiting.lock().pop_front()?;
+        let run = self.lines.lock().calls.pop_front()?;
         self.depth.dec();
         Some(run)
+    }
+
+    /// The next call; if there is none, this runner is told of the next one.
+    fn pop_or_rest(&self, runner: Recipient<Look>) -> Option<Run> {
+        let mut lines = self.lines.lock();
+        let run = lines.calls.pop_front();
+        if run.is_some() {
+            self.depth.dec();
+        } else if !lines.idle.contains(&runner) {
+            lines.idle.push(runner);
+        }
+        run
     }
 }
 
@@ -243,7 +269,8 @@ impl Handler<Look> for Runner {
     type Result = ();
 
     fn handle(&mut self, _: Look, context: &mut Self::Context) {
-        let Some(run) = self.seed.queue.pop() else {
+        let me = context.address().recipient();
+        let Some(run) = self.seed.queue.pop_or_rest(me) else {
             return;
         };
         // Before the work: whatever becomes of it, the next one is looked for.

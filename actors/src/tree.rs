@@ -997,15 +997,11 @@ impl Plan {
             bus: back.bus.clone().recipient(),
             take_return: back.tracker.clone().recipient(),
         };
-        let runners = numbers
-            .map(|instance| {
-                let spec = self.on_patient_thread(&format!("run-{instance}"));
-                let spec = spec.with_budget(budget);
-                let runner: Addr<Runner> = pool.start_child(spec, seed.clone(), instance);
-                runner.recipient()
-            })
-            .collect();
-        queue.set_runners(runners);
+        for instance in numbers {
+            let spec = self.on_patient_thread(&format!("run-{instance}"));
+            let _: Addr<Runner> =
+                pool.start_child(spec.with_budget(budget), seed.clone(), instance);
+        }
     }
 
     fn start_peer_desk(

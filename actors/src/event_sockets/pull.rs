@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use saltern_base::metrics::{IntCounter, IntGauge};
 use saltern_base::seldom::Seldom;
 use saltern_model::{Event, Packed, Tag};
-use saltern_wire::ipc::{PullDecoder, split_body};
+use saltern_wire::ipc::{FrameError, PullDecoder, split_body};
 use saltern_wire::msgpack::{Limits, RawValue};
 use tokio::net::UnixStream;
 use tokio_util::codec::FramedRead;
@@ -17,6 +17,9 @@ use tokio_util::sync::CancellationToken;
 use crate::batches::BatchFeed;
 use crate::event_publisher::EventPublisher;
 use crate::messages::Fire;
+
+/// Events of one program that are handed to the bus together at most.
+const EVENTS_AT_ONCE: usize = 64;
 
 /// The door.
 pub(super) struct PullDoor {
@@ -67,31 +70,44 @@ impl PullDoor {
     }
 }
 
+/// Takes in what a local program fires. What has come with one reading of the socket goes to the
+/// bus at once: a program that fires many events wakes everybody once for many.
 async fn take_in(
     stream: UnixStream,
     publisher: &Addr<EventPublisher>,
     batches: &BatchFeed,
     max_event: usize,
 ) {
-    let mut frames = FramedRead::new(stream, PullDecoder::new(max_event));
-    while let Some(frame) = frames.next().await {
-        let event = match frame {
-            Ok(body) => read_event(&body),
-            Err(error) => {
-                tracing::warn!(%error, "a local program fired something that is no event");
-                return;
-            }
-        };
-        match event {
-            Some(event) => {
-                if publisher.send(Fire(vec![event.clone()])).await.is_err() {
-                    tracing::warn!("an event of a local program was lost");
-                }
-                batches.overhear(&event).await;
-            }
-            None => tracing::warn!("a local program fired an event without a tag or a map"),
+    let frames = FramedRead::new(stream, PullDecoder::new(max_event));
+    let mut frames = frames.ready_chunks(EVENTS_AT_ONCE);
+    while let Some(come) = frames.next().await {
+        let (events, end) = read_events(come);
+        if !events.is_empty() && publisher.send(Fire(events.clone())).await.is_err() {
+            tracing::warn!(events = events.len(), "events of a local program were lost");
+        }
+        for event in &events {
+            batches.overhear(event).await;
+        }
+        if let Some(error) = end {
+            tracing::warn!(%error, "a local program fired something that is no event");
+            return;
         }
     }
+}
+
+/// The events among what has come, and what was wrong with the last of it.
+fn read_events(come: Vec<Result<Bytes, FrameError>>) -> (Vec<Event>, Option<FrameError>) {
+    let mut events = Vec::with_capacity(come.len());
+    for frame in come {
+        match frame {
+            Ok(body) => match read_event(&body) {
+                Some(event) => events.push(event),
+                None => tracing::warn!("a local program fired an event without a tag or a map"),
+            },
+            Err(error) => return (events, Some(error)),
+        }
+    }
+    (events, None)
 }
 
 fn read_event(body: &Bytes) -> Option<Event> {

@@ -26,8 +26,7 @@ impl Place {
             take_return,
         };
         let spec = ChildSpec::permanent().on(Placement::thread("run"));
-        let runner = tree.root().start_child::<Runner>(spec, seed, 0);
-        queue.set_runners(vec![runner.recipient()]);
+        tree.root().start_child::<Runner>(spec, seed, 0);
         Self {
             queue,
             tree,
@@ -119,6 +118,28 @@ fn a_call_that_panics_is_told_to_be_lost_and_the_next_is_made() {
             assert_eq!(place.tag().await, tag);
         }
         assert!(place.tree.shutdown().await.is_clean());
+    });
+}
+
+#[test]
+fn each_call_is_told_to_one_who_is_idle() {
+    in_system(async {
+        let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&Registry::new()));
+        let ((one, mut looks_of_one), (other, mut looks_of_other)) = (recorder(), recorder());
+        for runner in [&one, &other, &one] {
+            assert!(queue.pop_or_rest(runner.clone()).is_none());
+        }
+        for _ in 0..3 {
+            queue.push(ends("end")).ok().unwrap();
+        }
+        // Both were told once, and for the third call nobody was left to tell.
+        looks_of_one.recv().await.unwrap();
+        looks_of_other.recv().await.unwrap();
+        assert!(queue.lines.lock().idle.is_empty());
+        for _ in 0..3 {
+            assert!(queue.pop_or_rest(one.clone()).is_some());
+        }
+        assert_eq!(queue.depth.get(), 0);
     });
 }
 
