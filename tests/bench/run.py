@@ -106,7 +106,9 @@ class Master:
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,
+                # A group, not a session: Linux schedules each session as one (autogroup), so that a
+                # master that is busy would keep its clients, another session, from their CPU.
+                process_group=0,
             )
 
     def kill(self):
@@ -134,12 +136,12 @@ class Master:
         self.kill()
 
     def processes(self):
-        """The ids of all processes of the master: it leads a session of its own."""
+        """The ids of all processes of the master: it leads a group of its own."""
         found = []
         for entry in os.listdir("/proc"):
             if entry.isdigit():
                 with contextlib.suppress(OSError):
-                    if os.getsid(int(entry)) == self.process.pid:
+                    if os.getpgid(int(entry)) == self.process.pid:
                         found.append(int(entry))
         return found
 
