@@ -35,10 +35,12 @@
 //! what is queued, and last the bus does so and waits until the last answer has left. What users
 //! run in Python is ended first of all; the other helpers of the bridge, when nobody asks any more.
 
+mod events;
+mod front;
+mod jobs;
 mod reactor;
 
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,12 +49,12 @@ use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_bridge::Bridge;
-use saltern_config::{LocalCacheMirror, MasterConfig, OWN_EVENTS, PythonBridge};
+use saltern_config::{LocalCacheMirror, MasterConfig};
 use saltern_requests::reactor::LimitError;
 use saltern_requests::{MasterFleet, Schedule, Services, Stores};
 use saltern_runners::{Knowledge, Runners};
-use saltern_store::jobs::{JobDatabase, JobReader};
-use saltern_store::{BatchFiles, Checkpointer, JobFiles, JobFollower, Mirror, StoreError};
+use saltern_store::StoreError;
+use saltern_store::jobs::JobDatabase;
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
 use saltern_wire::http::HttpMetrics;
 use saltern_wire::port::{
@@ -61,45 +63,30 @@ use saltern_wire::port::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::jobs::Stored;
 use crate::batches::{self, BatchFeed, BatchMetrics, Batches};
-use crate::bus::{Bus, QueueLimits};
-use crate::carry_out::Sinks;
 use crate::control::{self, Accounts, Control};
-use crate::doorkeeper::{self, Doorkeeper};
 use crate::doors::{Doors, is_set};
 use crate::duties::Duties;
-use crate::engine::{self, Engine, EngineMetrics};
-use crate::event_publisher::{self, EventPublisher};
-use crate::event_return::{self, EventReturn, EventReturnMetrics, EventTable, PythonReturner};
+use crate::event_publisher::EventPublisher;
+use crate::event_return::EventReturnMetrics;
 use crate::event_sockets::{EventSockets, Greeter, SocketError};
 use crate::health::{self, Health};
-use crate::job_cache::{self, JobCache, JobCacheMetrics, Purpose};
 use crate::job_ends::JobEnds;
-use crate::job_mirror::{self, JobMirror};
+use crate::job_mirror::JobMirror;
 use crate::job_store::{self, JobStore};
-use crate::job_tracker::{self, JobTracker};
+use crate::job_tracker::JobTracker;
 use crate::key_metrics;
-use crate::log_folder::{self, LogFolder};
-use crate::logins::Logins;
 use crate::maintenance::{self, Maintenance};
 use crate::messages::Departed;
-use crate::mworker::{self, MWorker};
-use crate::other_names::OtherNames;
-use crate::peer_desk::{self, DeskMetrics, PeerDesk};
 use crate::presence::Presence;
 use crate::process_metrics;
 use crate::publisher::{self, Publisher};
 use crate::reactor::Desk;
 use crate::registrar::Registrar;
 use crate::remotes::{self, Remotes, RemotesMetrics};
-use crate::render_queue::RenderQueue;
-use crate::renderer::{self, Renderer};
-use crate::req_router::{self, ReqRouter};
 use crate::rotation::Rotation;
-use crate::runner::{self, RunMetrics, RunQueue, Runner};
-use crate::scheduler::{self, ScheduleMetrics, Scheduler};
 use crate::upkeep::{self, Upkeep, UpkeepMetrics};
-use crate::window::Windows;
 
 /// What a master is made of, opened and checked by the binary.
 pub struct MasterParts {
@@ -378,65 +365,6 @@ impl Master {
     }
 }
 
-/// The ends of the stores that the actors hold.
-struct Stored {
-    jobs: StoredJobs,
-    requests: JobReader,
-    upkeep: JobReader,
-    batches: (JobReader, BatchFiles),
-}
-
-struct StoredJobs {
-    reader: JobReader,
-    checkpointer: Checkpointer,
-    job_files: Option<Arc<JobFiles>>,
-    mirror: Option<Mirror>,
-    followers: Vec<(Purpose, String, JobFollower)>,
-}
-
-impl Stored {
-    fn open(parts: &MasterParts) -> Result<Self, StoreError> {
-        let config = &parts.config;
-        let (job_files, mirror) = match config.local_cache_mirror {
-            LocalCacheMirror::Off => (None, None),
-            LocalCacheMirror::Full | LocalCacheMirror::Loads => (
-                Some(Arc::new(JobFiles::open(config)?)),
-                Some(Mirror::open(config, parts.database.reader()?)?),
-            ),
-        };
-        Ok(Self {
-            jobs: StoredJobs {
-                reader: parts.database.reader()?,
-                checkpointer: parts.database.checkpointer()?,
-                job_files,
-                mirror,
-                followers: followers(parts)?,
-            },
-            requests: parts.database.reader()?,
-            upkeep: parts.database.reader()?,
-            batches: (parts.database.reader()?, BatchFiles::open(config)?),
-        })
-    }
-}
-
-/// What follows the database for returners, by their options and names.
-fn followers(parts: &MasterParts) -> Result<Vec<(Purpose, String, JobFollower)>, StoreError> {
-    let options = &parts.config.returners;
-    let wanted = [
-        (Purpose::Master, &options.job_cache),
-        (Purpose::External, &options.ext_job_cache),
-    ];
-    let wanted = wanted
-        .into_iter()
-        .filter_map(|(purpose, name)| Some((purpose, name.as_ref()?)));
-    let followers = wanted.map(|(purpose, name)| {
-        let owner = (purpose.option(), name.as_str());
-        let follower = JobFollower::open(&parts.config, owner, parts.database.reader()?)?;
-        Ok((purpose, name.clone(), follower))
-    });
-    followers.collect()
-}
-
 /// Where the publisher finds the tracker, which is built after it.
 type Departures = Arc<Mutex<Option<Recipient<Departed>>>>;
 
@@ -617,111 +545,6 @@ impl Plan {
         back.services
     }
 
-    /// The engines of the site, last of all: they are clients of everything else.
-    fn start_engines(&self, services: Arc<Services>, bus: &Addr<EventPublisher>, heard: &Arc<Bus>) {
-        if self.config.engines.is_empty() {
-            return;
-        }
-        let budget = Budget::new(100, Duration::from_secs(60));
-        let pool = self.root.supervisor("engines", Strategy::OneForOne, budget);
-        let metrics = EngineMetrics::new(&self.registry);
-        let http = self.http.of("webhook");
-        for (instance, engine) in (1_u32..).zip(&self.config.engines) {
-            let seed = engine::Seed {
-                engine: Arc::new(engine.clone()),
-                services: services.clone(),
-                bus: bus.clone().recipient(),
-                heard: heard.clone(),
-                metrics: metrics.clone(),
-                http: http.clone(),
-                stop: self.stop.child_token(),
-            };
-            // It starts programs, and waits for those that it ends.
-            let spec = self.on_patient_thread(&format!("engine-{instance}"));
-            let spec = spec.with_budget(budget);
-            let _: Addr<Engine> = pool.start_child(spec, seed, instance);
-        }
-    }
-
-    fn start_bus(
-        &self,
-        services: &Services,
-        events: EventSockets,
-        greeter: &Greeter,
-    ) -> (Addr<EventPublisher>, Arc<Bus>) {
-        let config = &self.config;
-        let queue = QueueLimits {
-            frames: config.saltern_event_queue_length,
-            bytes: config.saltern_subscriber_queue_size,
-        };
-        let clock = services.clock.clone();
-        let bus = Bus::new(config.salt_compat, queue, clock, &self.registry);
-        if let Some(reactor) = &self.reactor {
-            bus.tap(reactor.clone());
-        }
-        if let Some(names) = OtherNames::new(config.metrics_compat, &self.registry) {
-            bus.tap(Arc::new(names));
-        }
-        let seed = event_publisher::Seed {
-            bus: bus.clone(),
-            sockets: Arc::new(Mutex::new(Some(events))),
-            greeter: greeter.clone(),
-            door: Arc::default(),
-            batches: self.batches.clone(),
-            stop_taking: self.stop.clone(),
-            stop: CancellationToken::new(),
-            requests_closed: self.requests_closed.clone(),
-        };
-        let publisher = self.root.start_child(self.on_thread("bus"), seed, 0);
-        (publisher, bus)
-    }
-
-    /// Those who hand events to returners in Python. They hear what everybody else has to tell, to
-    /// the end.
-    fn start_event_returns(
-        &self,
-        services: &Services,
-        (publisher, bus): (&Addr<EventPublisher>, &Arc<Bus>),
-        metrics: &EventReturnMetrics,
-    ) {
-        let (config, bridge) = (&self.config, &services.bridge);
-        for (instance, name) in (1..).zip(config.returners.events_in_python()) {
-            let returner = PythonReturner::new(name, bridge);
-            if let Some(error) = returner.refusal() {
-                tracing::error!(%error, "event_return: events cannot be returned");
-                if config.python_bridge.python == PythonBridge::Off {
-                    continue;
-                }
-            }
-            let bus = (bus, publisher.clone().recipient());
-            let (sink, metrics) = (Box::new(returner), metrics.clone());
-            let seed = event_return::Seed::new(name, sink, config, bus, metrics);
-            let spec = self.on_thread(&format!("events-{instance}"));
-            let _: Addr<EventReturn> = self.root.start_child(spec, seed, instance);
-        }
-    }
-
-    /// Who keeps events in the job database. Ends before the database does.
-    fn start_event_table(
-        &self,
-        (publisher, bus): (&Addr<EventPublisher>, &Arc<Bus>),
-        store: &Addr<JobStore>,
-        metrics: EventReturnMetrics,
-    ) {
-        let config = &self.config;
-        if config
-            .returners
-            .events
-            .iter()
-            .any(|name| name == OWN_EVENTS)
-        {
-            let table = EventTable::new(store.clone().recipient(), self.clock.clone());
-            let bus = (bus, publisher.clone().recipient());
-            let seed = event_return::Seed::new(OWN_EVENTS, Box::new(table), config, bus, metrics);
-            let _: Addr<EventReturn> = self.root.start_child(self.on_thread("events-0"), seed, 0);
-        }
-    }
-
     fn start_publisher(
         &self,
         services: &Arc<Services>,
@@ -743,304 +566,5 @@ impl Plan {
             tracker: departures.clone(),
         };
         self.root.start_child(self.on_thread("publish"), seed, 0)
-    }
-
-    fn start_store(
-        &self,
-        database: JobDatabase,
-        stored: StoredJobs,
-        services: &Arc<Services>,
-        (bus, publisher): (&Addr<EventPublisher>, &Addr<Publisher>),
-    ) -> (Option<Addr<JobMirror>>, Addr<JobStore>, Addr<JobTracker>) {
-        let mirror = stored.mirror.map(|mirror| {
-            let seed = job_mirror::Seed {
-                mirror: Arc::new(Mutex::new(mirror)),
-                keep: self.config.keep_jobs,
-                clock: self.clock.clone(),
-                duties: self.duties.clone(),
-                store_writes: self.store_metrics.writes.clone(),
-                metrics: job_mirror::MirrorMetrics::new(&self.registry),
-            };
-            self.root
-                .start_child(self.on_patient_thread("mirror"), seed, 0)
-        });
-        let caches = self.start_job_caches(stored.followers, services);
-        let mut followers: Vec<_> = mirror.iter().cloned().map(Addr::recipient).collect();
-        followers.extend(caches.iter().map(|(_, cache)| cache.clone().recipient()));
-        let asked = caches
-            .into_iter()
-            .find(|(purpose, _)| *purpose == Purpose::Master);
-        let store_slot = Arc::new(Mutex::new(None));
-        let seed = log_folder::Seed {
-            checkpointer: Arc::new(stored.checkpointer),
-            store: store_slot.clone(),
-            metrics: log_folder::FolderMetrics::new(&self.registry),
-        };
-        let folder: Addr<LogFolder> = self
-            .root
-            .start_child(self.on_patient_thread("log"), seed, 0);
-        let tracker_slot = Arc::new(Mutex::new(None));
-        let seed = job_store::Seed {
-            database: Arc::new(Mutex::new(database)),
-            job_files: stored.job_files,
-            bus: bus.clone().recipient(),
-            publisher: publisher.clone().recipient(),
-            followers,
-            job_cache: asked.map(|(_, cache)| cache.recipient()),
-            cleaner: mirror.clone().map(Addr::recipient),
-            folder: folder.recipient(),
-            tracker: tracker_slot.clone(),
-            room_of: JobDatabase::room,
-            disk_low: self.config.saltern_disk_low as u64,
-            compat: self.config.salt_compat,
-            clock: self.clock.clone(),
-            duties: self.duties.clone(),
-            metrics: self.store_metrics.clone(),
-        };
-        let store: Addr<JobStore> = self.root.start_child(self.on_thread("jobs"), seed, 0);
-        *store_slot.lock() = Some(store.clone().recipient());
-        let seed = job_tracker::Seed {
-            store: store.clone().recipient(),
-            bus: bus.clone().recipient(),
-            publisher: publisher.clone().recipient(),
-            reader: Arc::new(stored.reader),
-            batches: self.batches.clone(),
-            ends: self.ends.clone(),
-            outside: services.clone(),
-            metrics: job_tracker::TrackerMetrics::new(&self.registry),
-        };
-        let tracker: Addr<JobTracker> = self.root.start_child(self.on_thread("jobs"), seed, 0);
-        *tracker_slot.lock() = Some(tracker.clone().recipient());
-        (mirror, store, tracker)
-    }
-
-    /// Those who give jobs to returners, as far as there is a Python for them.
-    fn start_job_caches(
-        &self,
-        followers: Vec<(Purpose, String, JobFollower)>,
-        services: &Services,
-    ) -> Vec<(Purpose, Addr<JobCache>)> {
-        let metrics = JobCacheMetrics::new(&self.registry);
-        let caches = (1..).zip(followers).filter_map(|(instance, follower)| {
-            let (purpose, name, follower) = follower;
-            let seed = job_cache::Seed {
-                purpose,
-                name,
-                bridge: services.bridge.clone(),
-                follower: Arc::new(Mutex::new(follower)),
-                stores_endtime: self.config.job_cache_store_endtime,
-                state: Arc::default(),
-                metrics: metrics.clone(),
-            };
-            if let Some(error) = seed.refusal() {
-                let option = purpose.option();
-                tracing::error!(option, %error, "the returner gets no jobs");
-                if self.config.python_bridge.python == PythonBridge::Off {
-                    return None;
-                }
-            }
-            // It reads the database, and waits for who reads there for it.
-            let spec = self.on_patient_thread(&format!("jobs-{instance}"));
-            Some((purpose, self.root.start_child(spec, seed, instance)))
-        });
-        caches.collect()
-    }
-
-    fn start_batches(&self, seed: batches::Seed) -> Addr<Batches> {
-        let batches: Addr<Batches> = self.root.start_child(self.on_thread("batches"), seed, 0);
-        let (returns, calls) = (batches.clone().recipient(), batches.clone().recipient());
-        self.batches.listen(returns, calls);
-        batches
-    }
-
-    /// The workers and, last of all, the router, which opens the request port. Gives the queue of
-    /// those who run functions.
-    fn start_front(&self, requests: ReqListener, back: &Back) -> Arc<RunQueue> {
-        let count = self.config.worker_threads;
-        let budget = Budget::new(100, Duration::from_secs(60));
-        let (renderings, wheels) = self.start_renderers(back, budget);
-        let (runs, peer_runs) = self.start_runners(back, budget);
-        let peer_desk = self.start_peer_desk(back, peer_runs, renderings.clone());
-        let sinks = Sinks {
-            begin_job: back.tracker.clone().recipient(),
-            begin_batch: back.batches.clone().recipient(),
-            take_return: back.tracker.clone().recipient(),
-            take_leaves: back.tracker.clone().recipient(),
-            take_answer: back.tracker.clone().recipient(),
-            bus: back.bus.clone().recipient(),
-            peer_desk: peer_desk.recipient(),
-            renderings,
-            wheels,
-            runs,
-            logins: Logins::new(&self.registry),
-        };
-        self.start_doorkeepers(&sinks, budget);
-        let runs = sinks.runs.clone();
-        let pool = self.root.supervisor("workers", Strategy::OneForOne, budget);
-        let seed = mworker::Seed {
-            services: back.services.clone(),
-            sinks,
-            metrics: mworker::WorkerMetrics::new(&self.registry),
-        };
-        let workers = (0..count)
-            .map(|number| {
-                let instance = u32::try_from(number + 1).unwrap_or(u32::MAX);
-                let spec = self.on_thread(&format!("worker-{instance}"));
-                let spec = spec.with_budget(budget);
-                let worker: Addr<MWorker> = pool.start_child(spec, seed.clone(), instance);
-                worker.recipient()
-            })
-            .collect();
-        let seed = req_router::Seed {
-            workers: Arc::new(workers),
-            windows: Windows::new(count, MWorker::WINDOW),
-            backlog: self.config.saltern_request_backlog,
-            auth_backlog: self.config.saltern_auth_backlog,
-            metrics: req_router::RouterMetrics::new(&self.registry),
-            listener: Arc::new(Mutex::new(Some((
-                requests,
-                self.requests_closed.clone().drop_guard(),
-            )))),
-            stop: self.stop.clone(),
-        };
-        let _: Addr<ReqRouter> = self.root.start_child(self.on_thread("requests"), seed, 0);
-        runs
-    }
-
-    fn start_scheduler(&self, back: &Back, runs: Arc<RunQueue>) {
-        let seed = scheduler::Seed {
-            services: back.services.clone(),
-            schedule: self.schedule.clone(),
-            runs,
-            metrics: ScheduleMetrics::new(&self.registry),
-        };
-        let _: Addr<Scheduler> = self.root.start_child(ChildSpec::permanent(), seed, 0);
-    }
-
-    /// Those who find answers that take long, with a budget like the workers': they too meet what
-    /// comes from outside.
-    fn start_renderers(&self, back: &Back, budget: Budget) -> (Arc<RenderQueue>, Arc<RenderQueue>) {
-        let pool = self
-            .root
-            .supervisor("renderers", Strategy::OneForOne, budget);
-        let start = |queue: &Arc<RenderQueue>, name: &str, numbers: Range<usize>| {
-            let seed = renderer::Seed {
-                queue: queue.clone(),
-                bus: back.bus.clone().recipient(),
-            };
-            let first = numbers.start;
-            let renderers = numbers
-                .map(|number| {
-                    let instance = u32::try_from(number).unwrap_or(u32::MAX);
-                    let spec = self.on_patient_thread(&format!("{name}-{}", number - first + 1));
-                    let spec = spec.with_budget(budget);
-                    let renderer: Addr<Renderer> = pool.start_child(spec, seed.clone(), instance);
-                    renderer.recipient()
-                })
-                .collect();
-            queue.set_renderers(renderers);
-        };
-        let renderings = RenderQueue::new(self.config.saltern_render_backlog, &self.registry);
-        let wheels = RenderQueue::of_wheels(&self.registry);
-        let first = 1 + self.config.saltern_render_threads;
-        start(&renderings, "render", 1..first);
-        start(&wheels, "wheel", first..first + renderer::WHEEL_THREADS);
-        (renderings, wheels)
-    }
-
-    /// Those who run functions of the master, for users and for minions. They meet what those ask
-    /// for, and have a budget like the workers.
-    fn start_runners(&self, back: &Back, budget: Budget) -> (Arc<RunQueue>, Arc<RunQueue>) {
-        let pool = self.supervisor_of_runners("runners", budget);
-        let metrics = RunMetrics::new(&self.registry);
-        let count = u32::try_from(self.config.python_bridge.runners).unwrap_or(u32::MAX);
-        let mut first = 1_u32;
-        let mut start = |queue: &Arc<RunQueue>, count: u32| {
-            let numbers = first..first.saturating_add(count);
-            first = numbers.end;
-            self.start_runners_of(queue, numbers, &pool, (back, budget));
-        };
-        let mut of = |asker, in_python, count| {
-            let most = runner::MOST_WAITING;
-            let python = RunQueue::new(in_python, most, &metrics);
-            let queue = RunQueue::before(&python, asker, most, &metrics);
-            start(&queue, runner::THREADS);
-            start(&python, count);
-            queue
-        };
-        // However many minions ask, some of the processes stay with users.
-        let of_minions = (count / 2).max(1);
-        let queues = (
-            of("users", "python", count),
-            of("minions", "python_minions", of_minions),
-        );
-        if let Some(desk) = &self.reactor {
-            self.start_reactor(desk, &metrics, first, (back, budget));
-        }
-        queues
-    }
-
-    fn supervisor_of_runners(&self, name: &'static str, budget: Budget) -> Supervisor {
-        self.root.supervisor(name, Strategy::OneForOne, budget)
-    }
-
-    /// The threads of one queue by their numbers.
-    fn start_runners_of(
-        &self,
-        queue: &Arc<RunQueue>,
-        numbers: Range<u32>,
-        pool: &Supervisor,
-        (back, budget): (&Back, Budget),
-    ) {
-        let seed = runner::Seed {
-            queue: queue.clone(),
-            bus: back.bus.clone().recipient(),
-            take_return: back.tracker.clone().recipient(),
-        };
-        for instance in numbers {
-            let spec = self.on_patient_thread(&format!("run-{instance}"));
-            let _: Addr<Runner> =
-                pool.start_child(spec.with_budget(budget), seed.clone(), instance);
-        }
-    }
-
-    fn start_peer_desk(
-        &self,
-        back: &Back,
-        runs: Arc<RunQueue>,
-        renderings: Arc<RenderQueue>,
-    ) -> Addr<PeerDesk> {
-        let seed = peer_desk::Seed {
-            begin_job: back.tracker.clone().recipient(),
-            ends: self.ends.clone(),
-            runs,
-            renderings,
-            numbers: Arc::default(),
-            metrics: DeskMetrics::new(&self.registry),
-        };
-        let desk: Addr<PeerDesk> = self.root.start_child(self.on_thread("peers"), seed, 0);
-        self.ends.listen(desk.clone().recipient());
-        desk
-    }
-
-    /// Those who ask backends who somebody is, with a budget like the workers': they meet what
-    /// strangers send.
-    fn start_doorkeepers(&self, sinks: &Sinks, budget: Budget) {
-        let pool = self
-            .root
-            .supervisor("doorkeepers", Strategy::OneForOne, budget);
-        let seed = doorkeeper::Seed {
-            logins: sinks.logins.clone(),
-            sinks: sinks.clone(),
-        };
-        let doorkeepers = (1..=doorkeeper::THREADS)
-            .map(|instance| {
-                let spec = self.on_patient_thread(&format!("door-{instance}"));
-                let spec = spec.with_budget(budget);
-                let doorkeeper: Addr<Doorkeeper> = pool.start_child(spec, seed.clone(), instance);
-                doorkeeper.recipient()
-            })
-            .collect();
-        sinks.logins.set_doorkeepers(doorkeepers);
     }
 }

@@ -1,0 +1,133 @@
+//! How the bus is started, and those who only listen to it or are its clients: returners of events,
+//! and engines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Addr;
+use parking_lot::Mutex;
+use saltern_config::{OWN_EVENTS, PythonBridge};
+use saltern_requests::Services;
+use saltern_supervise::{Budget, Strategy};
+use tokio_util::sync::CancellationToken;
+
+use super::Plan;
+use crate::bus::{Bus, QueueLimits};
+use crate::engine::{self, Engine, EngineMetrics};
+use crate::event_publisher::{self, EventPublisher};
+use crate::event_return::{self, EventReturn, EventReturnMetrics, EventTable, PythonReturner};
+use crate::event_sockets::{EventSockets, Greeter};
+use crate::job_store::JobStore;
+use crate::other_names::OtherNames;
+
+impl Plan {
+    pub(super) fn start_bus(
+        &self,
+        services: &Services,
+        events: EventSockets,
+        greeter: &Greeter,
+    ) -> (Addr<EventPublisher>, Arc<Bus>) {
+        let config = &self.config;
+        let queue = QueueLimits {
+            frames: config.saltern_event_queue_length,
+            bytes: config.saltern_subscriber_queue_size,
+        };
+        let clock = services.clock.clone();
+        let bus = Bus::new(config.salt_compat, queue, clock, &self.registry);
+        if let Some(reactor) = &self.reactor {
+            bus.tap(reactor.clone());
+        }
+        if let Some(names) = OtherNames::new(config.metrics_compat, &self.registry) {
+            bus.tap(Arc::new(names));
+        }
+        let seed = event_publisher::Seed {
+            bus: bus.clone(),
+            sockets: Arc::new(Mutex::new(Some(events))),
+            greeter: greeter.clone(),
+            door: Arc::default(),
+            batches: self.batches.clone(),
+            stop_taking: self.stop.clone(),
+            stop: CancellationToken::new(),
+            requests_closed: self.requests_closed.clone(),
+        };
+        let publisher = self.root.start_child(self.on_thread("bus"), seed, 0);
+        (publisher, bus)
+    }
+
+    /// Those who hand events to returners in Python. They hear what everybody else has to tell, to
+    /// the end.
+    pub(super) fn start_event_returns(
+        &self,
+        services: &Services,
+        (publisher, bus): (&Addr<EventPublisher>, &Arc<Bus>),
+        metrics: &EventReturnMetrics,
+    ) {
+        let (config, bridge) = (&self.config, &services.bridge);
+        for (instance, name) in (1..).zip(config.returners.events_in_python()) {
+            let returner = PythonReturner::new(name, bridge);
+            if let Some(error) = returner.refusal() {
+                tracing::error!(%error, "event_return: events cannot be returned");
+                if config.python_bridge.python == PythonBridge::Off {
+                    continue;
+                }
+            }
+            let bus = (bus, publisher.clone().recipient());
+            let (sink, metrics) = (Box::new(returner), metrics.clone());
+            let seed = event_return::Seed::new(name, sink, config, bus, metrics);
+            let spec = self.on_thread(&format!("events-{instance}"));
+            let _: Addr<EventReturn> = self.root.start_child(spec, seed, instance);
+        }
+    }
+
+    /// Who keeps events in the job database. Ends before the database does.
+    pub(super) fn start_event_table(
+        &self,
+        (publisher, bus): (&Addr<EventPublisher>, &Arc<Bus>),
+        store: &Addr<JobStore>,
+        metrics: EventReturnMetrics,
+    ) {
+        let config = &self.config;
+        if config
+            .returners
+            .events
+            .iter()
+            .any(|name| name == OWN_EVENTS)
+        {
+            let table = EventTable::new(store.clone().recipient(), self.clock.clone());
+            let bus = (bus, publisher.clone().recipient());
+            let seed = event_return::Seed::new(OWN_EVENTS, Box::new(table), config, bus, metrics);
+            let _: Addr<EventReturn> = self.root.start_child(self.on_thread("events-0"), seed, 0);
+        }
+    }
+
+    /// The engines of the site, last of all: they are clients of everything else.
+    pub(super) fn start_engines(
+        &self,
+        services: Arc<Services>,
+        bus: &Addr<EventPublisher>,
+        heard: &Arc<Bus>,
+    ) {
+        if self.config.engines.is_empty() {
+            return;
+        }
+        let budget = Budget::new(100, Duration::from_secs(60));
+        let pool = self.root.supervisor("engines", Strategy::OneForOne, budget);
+        let metrics = EngineMetrics::new(&self.registry);
+        let http = self.http.of("webhook");
+        for (instance, engine) in (1_u32..).zip(&self.config.engines) {
+            let seed = engine::Seed {
+                engine: Arc::new(engine.clone()),
+                services: services.clone(),
+                bus: bus.clone().recipient(),
+                heard: heard.clone(),
+                metrics: metrics.clone(),
+                http: http.clone(),
+                stop: self.stop.child_token(),
+            };
+            // It starts programs, and waits for those that it ends.
+            let spec = self.on_patient_thread(&format!("engine-{instance}"));
+            let spec = spec.with_budget(budget);
+            let _: Addr<Engine> = pool.start_child(spec, seed, instance);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! How everything is started that requests meet: the workers and the router, and those to whom
+//! workers hand what takes long.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Addr;
+use parking_lot::Mutex;
+use saltern_supervise::{Budget, ChildSpec, Strategy, Supervisor};
+use saltern_wire::port::ReqListener;
+
+use super::{Back, Plan};
+use crate::carry_out::Sinks;
+use crate::doorkeeper::{self, Doorkeeper};
+use crate::logins::Logins;
+use crate::mworker::{self, MWorker};
+use crate::peer_desk::{self, DeskMetrics, PeerDesk};
+use crate::render_queue::RenderQueue;
+use crate::renderer::{self, Renderer};
+use crate::req_router::{self, ReqRouter};
+use crate::runner::{self, RunMetrics, RunQueue, Runner};
+use crate::scheduler::{self, ScheduleMetrics, Scheduler};
+use crate::window::Windows;
+
+impl Plan {
+    /// The workers and, last of all, the router, which opens the request port. Gives the queue of
+    /// those who run functions.
+    pub(super) fn start_front(&self, requests: ReqListener, back: &Back) -> Arc<RunQueue> {
+        let count = self.config.worker_threads;
+        let budget = Budget::new(100, Duration::from_secs(60));
+        let (renderings, wheels) = self.start_renderers(back, budget);
+        let (runs, peer_runs) = self.start_runners(back, budget);
+        let peer_desk = self.start_peer_desk(back, peer_runs, renderings.clone());
+        let sinks = Sinks {
+            begin_job: back.tracker.clone().recipient(),
+            begin_batch: back.batches.clone().recipient(),
+            take_return: back.tracker.clone().recipient(),
+            take_leaves: back.tracker.clone().recipient(),
+            take_answer: back.tracker.clone().recipient(),
+            bus: back.bus.clone().recipient(),
+            peer_desk: peer_desk.recipient(),
+            renderings,
+            wheels,
+            runs,
+            logins: Logins::new(&self.registry),
+        };
+        self.start_doorkeepers(&sinks, budget);
+        let runs = sinks.runs.clone();
+        let pool = self.root.supervisor("workers", Strategy::OneForOne, budget);
+        let seed = mworker::Seed {
+            services: back.services.clone(),
+            sinks,
+            metrics: mworker::WorkerMetrics::new(&self.registry),
+        };
+        let workers = (0..count)
+            .map(|number| {
+                let instance = u32::try_from(number + 1).unwrap_or(u32::MAX);
+                let spec = self.on_thread(&format!("worker-{instance}"));
+                let spec = spec.with_budget(budget);
+                let worker: Addr<MWorker> = pool.start_child(spec, seed.clone(), instance);
+                worker.recipient()
+            })
+            .collect();
+        let seed = req_router::Seed {
+            workers: Arc::new(workers),
+            windows: Windows::new(count, MWorker::WINDOW),
+            backlog: self.config.saltern_request_backlog,
+            auth_backlog: self.config.saltern_auth_backlog,
+            metrics: req_router::RouterMetrics::new(&self.registry),
+            listener: Arc::new(Mutex::new(Some((
+                requests,
+                self.requests_closed.clone().drop_guard(),
+            )))),
+            stop: self.stop.clone(),
+        };
+        let _: Addr<ReqRouter> = self.root.start_child(self.on_thread("requests"), seed, 0);
+        runs
+    }
+
+    pub(super) fn start_scheduler(&self, back: &Back, runs: Arc<RunQueue>) {
+        let seed = scheduler::Seed {
+            services: back.services.clone(),
+            schedule: self.schedule.clone(),
+            runs,
+            metrics: ScheduleMetrics::new(&self.registry),
+        };
+        let _: Addr<Scheduler> = self.root.start_child(ChildSpec::permanent(), seed, 0);
+    }
+
+    /// Those who find answers that take long, with a budget like the workers': they too meet what
+    /// comes from outside.
+    pub(super) fn start_renderers(
+        &self,
+        back: &Back,
+        budget: Budget,
+    ) -> (Arc<RenderQueue>, Arc<RenderQueue>) {
+        let pool = self
+            .root
+            .supervisor("renderers", Strategy::OneForOne, budget);
+        let start = |queue: &Arc<RenderQueue>, name: &str, numbers: Range<usize>| {
+            let seed = renderer::Seed {
+                queue: queue.clone(),
+                bus: back.bus.clone().recipient(),
+            };
+            let first = numbers.start;
+            let renderers = numbers
+                .map(|number| {
+                    let instance = u32::try_from(number).unwrap_or(u32::MAX);
+                    let spec = self.on_patient_thread(&format!("{name}-{}", number - first + 1));
+                    let spec = spec.with_budget(budget);
+                    let renderer: Addr<Renderer> = pool.start_child(spec, seed.clone(), instance);
+                    renderer.recipient()
+                })
+                .collect();
+            queue.set_renderers(renderers);
+        };
+        let renderings = RenderQueue::new(self.config.saltern_render_backlog, &self.registry);
+        let wheels = RenderQueue::of_wheels(&self.registry);
+        let first = 1 + self.config.saltern_render_threads;
+        start(&renderings, "render", 1..first);
+        start(&wheels, "wheel", first..first + renderer::WHEEL_THREADS);
+        (renderings, wheels)
+    }
+
+    /// Those who run functions of the master, for users and for minions. They meet what those ask
+    /// for, and have a budget like the workers.
+    pub(super) fn start_runners(
+        &self,
+        back: &Back,
+        budget: Budget,
+    ) -> (Arc<RunQueue>, Arc<RunQueue>) {
+        let pool = self.supervisor_of_runners("runners", budget);
+        let metrics = RunMetrics::new(&self.registry);
+        let count = u32::try_from(self.config.python_bridge.runners).unwrap_or(u32::MAX);
+        let mut first = 1_u32;
+        let mut start = |queue: &Arc<RunQueue>, count: u32| {
+            let numbers = first..first.saturating_add(count);
+            first = numbers.end;
+            self.start_runners_of(queue, numbers, &pool, (back, budget));
+        };
+        let mut of = |asker, in_python, count| {
+            let most = runner::MOST_WAITING;
+            let python = RunQueue::new(in_python, most, &metrics);
+            let queue = RunQueue::before(&python, asker, most, &metrics);
+            start(&queue, runner::THREADS);
+            start(&python, count);
+            queue
+        };
+        // However many minions ask, some of the processes stay with users.
+        let of_minions = (count / 2).max(1);
+        let queues = (
+            of("users", "python", count),
+            of("minions", "python_minions", of_minions),
+        );
+        if let Some(desk) = &self.reactor {
+            self.start_reactor(desk, &metrics, first, (back, budget));
+        }
+        queues
+    }
+
+    pub(super) fn supervisor_of_runners(&self, name: &'static str, budget: Budget) -> Supervisor {
+        self.root.supervisor(name, Strategy::OneForOne, budget)
+    }
+
+    /// The threads of one queue by their numbers.
+    pub(super) fn start_runners_of(
+        &self,
+        queue: &Arc<RunQueue>,
+        numbers: Range<u32>,
+        pool: &Supervisor,
+        (back, budget): (&Back, Budget),
+    ) {
+        let seed = runner::Seed {
+            queue: queue.clone(),
+            bus: back.bus.clone().recipient(),
+            take_return: back.tracker.clone().recipient(),
+        };
+        for instance in numbers {
+            let spec = self.on_patient_thread(&format!("run-{instance}"));
+            let _: Addr<Runner> =
+                pool.start_child(spec.with_budget(budget), seed.clone(), instance);
+        }
+    }
+
+    pub(super) fn start_peer_desk(
+        &self,
+        back: &Back,
+        runs: Arc<RunQueue>,
+        renderings: Arc<RenderQueue>,
+    ) -> Addr<PeerDesk> {
+        let seed = peer_desk::Seed {
+            begin_job: back.tracker.clone().recipient(),
+            ends: self.ends.clone(),
+            runs,
+            renderings,
+            numbers: Arc::default(),
+            metrics: DeskMetrics::new(&self.registry),
+        };
+        let desk: Addr<PeerDesk> = self.root.start_child(self.on_thread("peers"), seed, 0);
+        self.ends.listen(desk.clone().recipient());
+        desk
+    }
+
+    /// Those who ask backends who somebody is, with a budget like the workers': they meet what
+    /// strangers send.
+    pub(super) fn start_doorkeepers(&self, sinks: &Sinks, budget: Budget) {
+        let pool = self
+            .root
+            .supervisor("doorkeepers", Strategy::OneForOne, budget);
+        let seed = doorkeeper::Seed {
+            logins: sinks.logins.clone(),
+            sinks: sinks.clone(),
+        };
+        let doorkeepers = (1..=doorkeeper::THREADS)
+            .map(|instance| {
+                let spec = self.on_patient_thread(&format!("door-{instance}"));
+                let spec = spec.with_budget(budget);
+                let doorkeeper: Addr<Doorkeeper> = pool.start_child(spec, seed.clone(), instance);
+                doorkeeper.recipient()
+            })
+            .collect();
+        sinks.logins.set_doorkeepers(doorkeepers);
+    }
+}

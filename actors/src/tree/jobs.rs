@@ -1,0 +1,189 @@
+//! How everything that keeps jobs is started: store, tracker, mirror, what follows them, batches.
+
+use std::sync::Arc;
+
+use actix::Addr;
+use parking_lot::Mutex;
+use saltern_config::{LocalCacheMirror, PythonBridge};
+use saltern_requests::Services;
+use saltern_store::jobs::{JobDatabase, JobReader};
+use saltern_store::{BatchFiles, Checkpointer, JobFiles, JobFollower, Mirror, StoreError};
+
+use super::{MasterParts, Plan};
+use crate::batches::{self, Batches};
+use crate::event_publisher::EventPublisher;
+use crate::job_cache::{self, JobCache, JobCacheMetrics, Purpose};
+use crate::job_mirror::{self, JobMirror};
+use crate::job_store::{self, JobStore};
+use crate::job_tracker::{self, JobTracker};
+use crate::log_folder::{self, LogFolder};
+use crate::publisher::Publisher;
+
+/// The ends of the stores that the actors hold.
+pub(super) struct Stored {
+    pub(super) jobs: StoredJobs,
+    pub(super) requests: JobReader,
+    pub(super) upkeep: JobReader,
+    pub(super) batches: (JobReader, BatchFiles),
+}
+
+pub(super) struct StoredJobs {
+    pub(super) reader: JobReader,
+    pub(super) checkpointer: Checkpointer,
+    pub(super) job_files: Option<Arc<JobFiles>>,
+    pub(super) mirror: Option<Mirror>,
+    pub(super) followers: Vec<(Purpose, String, JobFollower)>,
+}
+
+impl Stored {
+    pub(super) fn open(parts: &MasterParts) -> Result<Self, StoreError> {
+        let config = &parts.config;
+        let (job_files, mirror) = match config.local_cache_mirror {
+            LocalCacheMirror::Off => (None, None),
+            LocalCacheMirror::Full | LocalCacheMirror::Loads => (
+                Some(Arc::new(JobFiles::open(config)?)),
+                Some(Mirror::open(config, parts.database.reader()?)?),
+            ),
+        };
+        Ok(Self {
+            jobs: StoredJobs {
+                reader: parts.database.reader()?,
+                checkpointer: parts.database.checkpointer()?,
+                job_files,
+                mirror,
+                followers: followers(parts)?,
+            },
+            requests: parts.database.reader()?,
+            upkeep: parts.database.reader()?,
+            batches: (parts.database.reader()?, BatchFiles::open(config)?),
+        })
+    }
+}
+
+/// What follows the database for returners, by their options and names.
+fn followers(parts: &MasterParts) -> Result<Vec<(Purpose, String, JobFollower)>, StoreError> {
+    let options = &parts.config.returners;
+    let wanted = [
+        (Purpose::Master, &options.job_cache),
+        (Purpose::External, &options.ext_job_cache),
+    ];
+    let wanted = wanted
+        .into_iter()
+        .filter_map(|(purpose, name)| Some((purpose, name.as_ref()?)));
+    let followers = wanted.map(|(purpose, name)| {
+        let owner = (purpose.option(), name.as_str());
+        let follower = JobFollower::open(&parts.config, owner, parts.database.reader()?)?;
+        Ok((purpose, name.clone(), follower))
+    });
+    followers.collect()
+}
+
+impl Plan {
+    pub(super) fn start_store(
+        &self,
+        database: JobDatabase,
+        stored: StoredJobs,
+        services: &Arc<Services>,
+        (bus, publisher): (&Addr<EventPublisher>, &Addr<Publisher>),
+    ) -> (Option<Addr<JobMirror>>, Addr<JobStore>, Addr<JobTracker>) {
+        let mirror = stored.mirror.map(|mirror| {
+            let seed = job_mirror::Seed {
+                mirror: Arc::new(Mutex::new(mirror)),
+                keep: self.config.keep_jobs,
+                clock: self.clock.clone(),
+                duties: self.duties.clone(),
+                store_writes: self.store_metrics.writes.clone(),
+                metrics: job_mirror::MirrorMetrics::new(&self.registry),
+            };
+            self.root
+                .start_child(self.on_patient_thread("mirror"), seed, 0)
+        });
+        let caches = self.start_job_caches(stored.followers, services);
+        let mut followers: Vec<_> = mirror.iter().cloned().map(Addr::recipient).collect();
+        followers.extend(caches.iter().map(|(_, cache)| cache.clone().recipient()));
+        let asked = caches
+            .into_iter()
+            .find(|(purpose, _)| *purpose == Purpose::Master);
+        let store_slot = Arc::new(Mutex::new(None));
+        let seed = log_folder::Seed {
+            checkpointer: Arc::new(stored.checkpointer),
+            store: store_slot.clone(),
+            metrics: log_folder::FolderMetrics::new(&self.registry),
+        };
+        let folder: Addr<LogFolder> = self
+            .root
+            .start_child(self.on_patient_thread("log"), seed, 0);
+        let tracker_slot = Arc::new(Mutex::new(None));
+        let seed = job_store::Seed {
+            database: Arc::new(Mutex::new(database)),
+            job_files: stored.job_files,
+            bus: bus.clone().recipient(),
+            publisher: publisher.clone().recipient(),
+            followers,
+            job_cache: asked.map(|(_, cache)| cache.recipient()),
+            cleaner: mirror.clone().map(Addr::recipient),
+            folder: folder.recipient(),
+            tracker: tracker_slot.clone(),
+            room_of: JobDatabase::room,
+            disk_low: self.config.saltern_disk_low as u64,
+            compat: self.config.salt_compat,
+            clock: self.clock.clone(),
+            duties: self.duties.clone(),
+            metrics: self.store_metrics.clone(),
+        };
+        let store: Addr<JobStore> = self.root.start_child(self.on_thread("jobs"), seed, 0);
+        *store_slot.lock() = Some(store.clone().recipient());
+        let seed = job_tracker::Seed {
+            store: store.clone().recipient(),
+            bus: bus.clone().recipient(),
+            publisher: publisher.clone().recipient(),
+            reader: Arc::new(stored.reader),
+            batches: self.batches.clone(),
+            ends: self.ends.clone(),
+            outside: services.clone(),
+            metrics: job_tracker::TrackerMetrics::new(&self.registry),
+        };
+        let tracker: Addr<JobTracker> = self.root.start_child(self.on_thread("jobs"), seed, 0);
+        *tracker_slot.lock() = Some(tracker.clone().recipient());
+        (mirror, store, tracker)
+    }
+
+    /// Those who give jobs to returners, as far as there is a Python for them.
+    pub(super) fn start_job_caches(
+        &self,
+        followers: Vec<(Purpose, String, JobFollower)>,
+        services: &Services,
+    ) -> Vec<(Purpose, Addr<JobCache>)> {
+        let metrics = JobCacheMetrics::new(&self.registry);
+        let caches = (1..).zip(followers).filter_map(|(instance, follower)| {
+            let (purpose, name, follower) = follower;
+            let seed = job_cache::Seed {
+                purpose,
+                name,
+                bridge: services.bridge.clone(),
+                follower: Arc::new(Mutex::new(follower)),
+                stores_endtime: self.config.job_cache_store_endtime,
+                state: Arc::default(),
+                metrics: metrics.clone(),
+            };
+            if let Some(error) = seed.refusal() {
+                let option = purpose.option();
+                tracing::error!(option, %error, "the returner gets no jobs");
+                if self.config.python_bridge.python == PythonBridge::Off {
+                    return None;
+                }
+            }
+            // It reads the database, and waits for who reads there for it.
+            let spec = self.on_patient_thread(&format!("jobs-{instance}"));
+            Some((purpose, self.root.start_child(spec, seed, instance)))
+        });
+        caches.collect()
+    }
+
+    pub(super) fn start_batches(&self, seed: batches::Seed) -> Addr<Batches> {
+        let batches: Addr<Batches> = self.root.start_child(self.on_thread("batches"), seed, 0);
+        let (returns, calls) = (batches.clone().recipient(), batches.clone().recipient());
+        self.batches.listen(returns, calls);
+        batches
+    }
+}
