@@ -41,19 +41,7 @@ impl Release {
     /// # Panics
     /// When the release is not installed.
     pub fn program(self, name: &str) -> PathBuf {
-        let root = std::env::var_os("SALTERN_STOCK")
-            .map(PathBuf::from)
-            .unwrap_or_else(|| {
-                let home = std::env::var_os("HOME").expect("HOME is set");
-                PathBuf::from(home).join(".cache/saltern/stock")
-            });
-        let program = root.join(self.version()).join("bin").join(name);
-        assert!(
-            program.exists(),
-            "{} is missing: run tests/install-stock.sh first",
-            program.display()
-        );
-        program
+        saltern_stock::program(self.version(), name)
     }
 }
 

@@ -1,8 +1,7 @@
 //! Loads the same configurations with stock's `salt.config.master_config` and with ours, and
 //! compares every option that is honoured.
 //!
-//! Stock is the interpreter named by `SALTERN_STOCK_PYTHON`, else that of the environment which
-//! the end-to-end tests install. `salt_compat` follows the version found there.
+//! `salt_compat` follows the version found there.
 
 #![allow(
     clippy::unwrap_used,
@@ -161,25 +160,10 @@ const RAW: &[&str] = &[
     "engines",
 ];
 
-fn stock_python() -> PathBuf {
-    let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
-        Some(python) => PathBuf::from(python),
-        None => PathBuf::from(std::env::var_os("HOME").expect("HOME is set"))
-            .join(".cache/saltern/stock/3008.3/bin/python"),
-    };
-    assert!(
-        python.exists(),
-        "stock Salt is needed: {} is missing; set SALTERN_STOCK_PYTHON to the interpreter of an \
-         environment with Salt",
-        python.display()
-    );
-    python
-}
-
 fn ask_stock(arguments: &[String]) -> String {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/options_master.py");
-    let output = Command::new(stock_python())
+    let output = Command::new(saltern_stock::python(saltern_stock::NEWEST))
         .arg(script)
         .args(arguments)
         .output()

@@ -2,10 +2,9 @@
 //!
 //! `tests/vectors/make_functions.py` renders the templates of `function_snippets.py` with stock, in
 //! a directory of this test; then they are rendered here, over the same tree and on the same
-//! machine. Stock is the interpreter named by `SALTERN_STOCK_PYTHON`, else that of the environment
-//! which `make test` installs. Templates that differ stand in [`KNOWN`], with the reason.
+//! machine. Templates that differ stand in [`KNOWN`], with the reason.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,26 +29,11 @@ const KNOWN: &[(&str, &str)] = &[(
 /// Filters of stock that are not here: two reach the network, one is a language of its own.
 const NO_FILTERS: [&str; 3] = ["dns_check", "http_query", "json_query"];
 
-fn stock_python() -> PathBuf {
-    let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
-        Some(python) => PathBuf::from(python),
-        None => PathBuf::from(std::env::var_os("HOME").expect("HOME is set"))
-            .join(".cache/saltern/stock/3008.3/bin/python"),
-    };
-    assert!(
-        python.exists(),
-        "stock Salt is needed: {} is missing; set SALTERN_STOCK_PYTHON to the interpreter of an \
-         environment with Salt",
-        python.display()
-    );
-    python
-}
-
 /// What stock makes of all templates, as its script prints it.
 fn ask_stock(root: &Path) -> Value {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/make_functions.py");
-    let output = Command::new(stock_python())
+    let output = Command::new(saltern_stock::python(saltern_stock::NEWEST))
         .arg(script)
         .arg(root)
         .output()

@@ -186,16 +186,8 @@ struct Site {
 
 impl Site {
     fn new(version: &str) -> Self {
-        let home = || {
-            Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(".cache/saltern/stock")
-        };
-        let root = std::env::var_os("SALTERN_STOCK").map_or_else(home, PathBuf::from);
-        let programs = root.join(version).join("bin");
-        assert!(
-            programs.join("salt-master").exists(),
-            "stock Salt {version} is not in {}: run tests/install-stock.sh",
-            programs.display()
-        );
+        let master = saltern_stock::program(version, "salt-master");
+        let programs = master.parent().expect("a directory").to_owned();
         let directory = tempfile::Builder::new()
             .prefix("stk")
             .tempdir()

@@ -1,7 +1,5 @@
 //! The external pillars beside stock's, over the same files and the same configuration.
-//!
-//! Stock is the interpreter named by `SALTERN_STOCK_PYTHON`, else that of the environment which
-//! `make test` installs; the sources that 3008 has no longer are compared with 3007.
+//! The sources that 3008 has no longer are compared with 3007.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -10,10 +8,8 @@ mod http;
 mod tls;
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::sync::Arc;
 
 use saltern_base::clock::Clock;
@@ -34,41 +30,13 @@ const MINION: &str = "web1";
 /// The node groups that it is in; stock works that out from its target.
 const GROUPS: &[&str] = &["web", "all"];
 
-fn stock_python(version: &str) -> PathBuf {
-    let newest = version == "3008.3";
-    let python = match std::env::var_os("SALTERN_STOCK_PYTHON").filter(|_| newest) {
-        Some(python) => PathBuf::from(python),
-        None => {
-            let root = std::env::var_os("SALTERN_STOCK").map_or_else(
-                || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/saltern/stock"),
-                PathBuf::from,
-            );
-            root.join(version).join("bin/python")
-        }
-    };
-    assert!(
-        python.exists(),
-        "stock Salt {version} is needed: {} is missing; run tests/install-stock.sh, or set \
-         SALTERN_STOCK to the directory of its environments",
-        python.display()
-    );
-    python
-}
-
 fn ask_stock(version: &str, asked: &Json) -> Vec<Json> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ext_pillar_stock/stock.py");
-    let mut child = Command::new(stock_python(version))
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    input.write_all(asked.to_string().as_bytes()).unwrap();
-    drop(input);
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "stock's side failed");
-    serde_json::from_slice(&output.stdout).unwrap()
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/ext_pillar_stock/stock.py"
+    );
+    let answer = saltern_stock::answer(version, script, &asked.to_string());
+    serde_json::from_slice(&answer).unwrap()
 }
 
 /// A directory with the files of the cases and the configuration that both sides read.

@@ -1,8 +1,6 @@
 //! The file server beside stock's, over the same trees and the same configuration.
 //!
-//! Stock is the interpreter named by `SALTERN_STOCK_PYTHON`, else that of the environment which
-//! `make test` installs. Both read the same configuration file, so the options are compared too.
-//! What is known to differ is left out of the cases here, and stands at [`known_differences`] and
+//! Both read the same configuration file, so the options are compared too. What is known to differ is left out of the cases here, and stands at [`known_differences`] and
 //! in `files_attacks.rs`.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -11,10 +9,9 @@ mod cases;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use flate2::read::GzDecoder;
@@ -27,35 +24,10 @@ use serde_json::{Value as Json, json};
 
 use cases::{CASES, Case, What};
 
-fn stock_python() -> PathBuf {
-    let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
-        Some(python) => PathBuf::from(python),
-        None => PathBuf::from(std::env::var_os("HOME").expect("HOME is set"))
-            .join(".cache/saltern/stock/3008.3/bin/python"),
-    };
-    assert!(
-        python.exists(),
-        "stock Salt is needed: {} is missing; set SALTERN_STOCK_PYTHON to the interpreter of an \
-         environment with Salt",
-        python.display()
-    );
-    python
-}
-
 fn ask_stock(cases: &Json) -> Vec<Vec<Json>> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files_stock/stock.py");
-    let mut child = Command::new(stock_python())
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    input.write_all(cases.to_string().as_bytes()).unwrap();
-    drop(input);
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "stock's side failed");
-    serde_json::from_slice(&output.stdout).unwrap()
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/files_stock/stock.py");
+    let answer = saltern_stock::answer(saltern_stock::NEWEST, script, &cases.to_string());
+    serde_json::from_slice(&answer).unwrap()
 }
 
 fn build(top: &Path, tree: &[(&str, What)]) {

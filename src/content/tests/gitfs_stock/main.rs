@@ -1,8 +1,6 @@
 //! gitfs and the external pillar `git` beside stock's, which use GitPython, over the same
 //! repositories and the same configuration.
-//!
-//! Stock is the interpreter named by `SALTERN_STOCK_PYTHON`, else that of the environment which
-//! `make test` installs. What is known to differ stands in the `DIFFERENCES.md` of the two parts.
+//! What is known to differ stands in the `DIFFERENCES.md` of the two parts.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -11,9 +9,8 @@ mod remotes;
 mod repository;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use flate2::read::GzDecoder;
 use saltern_base::clock::Clock;
@@ -24,38 +21,10 @@ use serde_json::{Value as Json, json};
 
 use repository::{Repository, What};
 
-fn stock_python() -> PathBuf {
-    let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
-        Some(python) => PathBuf::from(python),
-        None => PathBuf::from(std::env::var_os("HOME").expect("HOME is set"))
-            .join(".cache/saltern/stock/3008.3/bin/python"),
-    };
-    assert!(
-        python.exists(),
-        "stock Salt is needed: {} is missing; set SALTERN_STOCK_PYTHON to the interpreter of an \
-         environment with Salt and GitPython",
-        python.display()
-    );
-    python
-}
-
 fn ask_stock(steps: &Json) -> Vec<Vec<Json>> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gitfs_stock/stock.py");
-    let mut child = Command::new(stock_python())
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    input.write_all(steps.to_string().as_bytes()).unwrap();
-    drop(input);
-    let output = child.wait_with_output().unwrap();
-    assert!(
-        output.status.success(),
-        "stock's side failed; it needs GitPython beside Salt"
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gitfs_stock/stock.py");
+    let answer = saltern_stock::answer(saltern_stock::NEWEST, script, &steps.to_string());
+    serde_json::from_slice(&answer).unwrap()
 }
 
 /// Writes the configuration of a master that lives in `top`.

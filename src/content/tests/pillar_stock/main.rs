@@ -1,18 +1,15 @@
 //! The pillar compiler beside stock's, over the same trees and the same configuration.
 //!
-//! Stock is the interpreter named by `SALTERN_STOCK_PYTHON`, else that of the environment which
-//! `make test` installs. Values, their types and the order of keys must be equal; errors must be
-//! of the same kind: the same number, with the same first lines. Cases in which stock raises an
-//! exception are marked, and need an error here.
+//! Values, their types and the order of keys must be equal; errors must be of the same kind: the
+//! same number, with the same first lines. Cases in which stock raises an exception are marked,
+//! and need an error here.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod cases;
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use saltern_base::clock::Clock;
@@ -29,35 +26,10 @@ use serde_json::{Value as Json, json};
 
 use cases::{Case, cases};
 
-fn stock_python() -> PathBuf {
-    let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
-        Some(python) => PathBuf::from(python),
-        None => PathBuf::from(std::env::var_os("HOME").expect("HOME is set"))
-            .join(".cache/saltern/stock/3008.3/bin/python"),
-    };
-    assert!(
-        python.exists(),
-        "stock Salt is needed: {} is missing; set SALTERN_STOCK_PYTHON to the interpreter of an \
-         environment with Salt",
-        python.display()
-    );
-    python
-}
-
 fn ask_stock(cases: &Json) -> Vec<Json> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pillar_stock/stock.py");
-    let mut child = Command::new(stock_python())
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    input.write_all(cases.to_string().as_bytes()).unwrap();
-    drop(input);
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "stock's side failed");
-    serde_json::from_slice(&output.stdout).unwrap()
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pillar_stock/stock.py");
+    let answer = saltern_stock::answer(saltern_stock::NEWEST, script, &cases.to_string());
+    serde_json::from_slice(&answer).unwrap()
 }
 
 /// Writes the tree and the configuration of a case; the configuration is that of a master which

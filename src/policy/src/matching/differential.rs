@@ -2,7 +2,7 @@
 //!
 //! `tests/vectors/targets.json` holds stock's answers for fixed seeds, made by
 //! `tests/vectors/make_targets.py`. The second test asks the stock Salt of this machine afresh
-//! (`SALTERN_STOCK_PYTHON`, or what `tests/install-stock.sh` installed) with other seeds, in all
+//! (what `tests/install-stock.sh` installed) with other seeds, in all
 //! three versions. `SALTERN_TARGETS_JSON` names another file of answers for the first, for a longer
 //! run with more seeds. The script leaves out what the documentation of [`crate::matching`] lists as
 //! different; there is no other exception here.
@@ -180,21 +180,7 @@ fn the_recorded_answers_of_stock_are_ours() {
 #[test]
 fn stock_of_three_versions_answers_as_we_do() {
     for (seed, version) in [(101, "3006.28"), (102, "3007.15"), (103, "3008.3")] {
-        let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
-            Some(python) => PathBuf::from(python),
-            None => {
-                let home = std::env::var_os("HOME").expect("HOME is set");
-                let stock = format!(".cache/saltern/stock/{version}/bin/python");
-                Path::new(&home).join(stock)
-            }
-        };
-        assert!(
-            python.exists(),
-            "stock Salt is needed: {} is missing; run tests/install-stock.sh, or set \
-             SALTERN_STOCK_PYTHON to the interpreter of an environment with Salt in it",
-            python.display()
-        );
-        let answers = Command::new(&python)
+        let answers = Command::new(saltern_stock::python(version))
             .arg(vectors().join("make_targets.py"))
             .args([
                 "--out",

@@ -1,15 +1,10 @@
 //! The schedule beside stock's scheduler, both under the same stepped clock.
 //!
-//! Stock is the interpreter named by `SALTERN_STOCK_PYTHON`, else that of the environment which
-//! `make test` installs. Both look at every tick of a case, and must run the same jobs at each.
+//! Both look at every tick of a case, and must run the same jobs at each.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod cases;
-
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -19,21 +14,6 @@ use saltern_requests::Schedule;
 use serde_json::{Value as Json, json};
 
 use cases::{CASES, Case, DIFFERENT};
-
-fn stock_python() -> PathBuf {
-    let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
-        Some(python) => PathBuf::from(python),
-        None => PathBuf::from(std::env::var_os("HOME").expect("HOME is set"))
-            .join(".cache/saltern/stock/3008.3/bin/python"),
-    };
-    assert!(
-        python.exists(),
-        "stock Salt is needed: {} is missing; set SALTERN_STOCK_PYTHON to the interpreter of an \
-         environment with Salt",
-        python.display()
-    );
-    python
-}
 
 /// Ticks at which a job ran.
 type Ran = Vec<(usize, String)>;
@@ -48,22 +28,9 @@ fn stock(cases: &[&Case]) -> Vec<Ran> {
             })
         })
         .collect();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedule_stock/stock.py");
-    let mut child = Command::new(stock_python())
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    input
-        .write_all(json!(cases).to_string().as_bytes())
-        .unwrap();
-    drop(input);
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "stock's side failed");
-    serde_json::from_slice(&output.stdout).unwrap()
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schedule_stock/stock.py");
+    let answer = saltern_stock::answer(saltern_stock::NEWEST, script, &json!(cases).to_string());
+    serde_json::from_slice(&answer).unwrap()
 }
 
 /// The ticks of a case, in UTC as in local time.

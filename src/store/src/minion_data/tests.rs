@@ -257,23 +257,6 @@ fn a_damaged_file_is_an_error_that_names_it() {
     assert!(error.contains("grains/web1.p"), "{error}");
 }
 
-/// The stock Salt of one version, which the tests need: `tests/install-stock.sh` installs it.
-fn python(version: &str) -> PathBuf {
-    let path = std::env::var_os("SALTERN_STOCK_PYTHON").map_or_else(
-        || {
-            let home = std::env::var_os("HOME").unwrap_or_default();
-            PathBuf::from(home).join(format!(".cache/saltern/stock/{version}/bin/python"))
-        },
-        PathBuf::from,
-    );
-    assert!(
-        path.exists(),
-        "\"{}\" does not exist; run tests/install-stock.sh or set SALTERN_STOCK_PYTHON",
-        path.display()
-    );
-    path
-}
-
 #[test]
 fn a_mine_has_a_bound_and_what_cannot_be_read_again_is_not_written() {
     let (_dir, _, store) = place(Compat::V3008);
@@ -356,7 +339,7 @@ print(json.dumps(answer))
             .unwrap();
         let mine = Value::map([("net.ips", vec![Value::from("10.0.0.1")])]);
         store.mine_update(&id("web1"), &mine, false).unwrap();
-        let output = Command::new(python(version))
+        let output = Command::new(saltern_stock::python(version))
             .args(["-W", "ignore", "-c", SCRIPT])
             .arg(&cachedir)
             .arg(version)

@@ -1,11 +1,7 @@
 //! Stock Salt reads what this crate wrote: its own `local_cache` the job files, its own key class
 //! and key driver the PKI tree and the master's keys, its own crypticle the session key.
-//!
-//! The Python is `SALTERN_STOCK_PYTHON`, or `~/.cache/saltern/stock/3008.3/bin/python`. The tests
-//! do not pass over a missing one; any virtual environment with `salt==3008.3` will do.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use saltern_base::clock::Clock;
@@ -17,23 +13,6 @@ use saltern_store::{
 use saltern_wire::msgpack::Value;
 
 use crate::common::{admit, id, jid, job, pem, place, ret};
-
-fn python() -> PathBuf {
-    let path = std::env::var_os("SALTERN_STOCK_PYTHON").map_or_else(
-        || {
-            let home = std::env::var_os("HOME").unwrap_or_default();
-            PathBuf::from(home).join(".cache/saltern/stock/3008.3/bin/python")
-        },
-        PathBuf::from,
-    );
-    assert!(
-        path.exists(),
-        "\"{}\" does not exist: these tests compare with stock Salt 3008.3; set \
-         SALTERN_STOCK_PYTHON to the python of a virtual environment that has it",
-        path.display()
-    );
-    path
-}
 
 /// Runs a script with stock's master options for this site; its last line is one JSON value.
 fn ask(options: &StoreOptions, script: &str) -> serde_json::Value {
@@ -54,7 +33,7 @@ fn ask(options: &StoreOptions, script: &str) -> serde_json::Value {
          print(json.dumps(answer))\n",
         config.display().to_string()
     );
-    let output = Command::new(python())
+    let output = Command::new(saltern_stock::python(saltern_stock::NEWEST))
         .args(["-W", "ignore", "-c", &script])
         .output()
         .expect("stock's python starts");

@@ -1,11 +1,8 @@
 //! Against libzmq itself, through pyzmq in the Python environment of stock Salt: what stock
 //! minions and the stock command line are made of.
-//!
-//! Needs a python with pyzmq: `SALTERN_STOCK_PYTHON`, or the one that `make test` installs.
-//! Without one these tests fail, because a skipped proof proves nothing.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,21 +18,6 @@ use crate::common::{
     socket, soon,
 };
 
-fn stock_python() -> PathBuf {
-    let python = match std::env::var_os("SALTERN_STOCK_PYTHON") {
-        Some(path) => PathBuf::from(path),
-        None => PathBuf::from(std::env::var_os("HOME").unwrap_or_default())
-            .join(".cache/saltern/stock/3008.3/bin/python"),
-    };
-    assert!(
-        python.is_file(),
-        "no libzmq to talk to: \"{}\" does not exist; run \"make test\", which installs it, or \
-         set SALTERN_STOCK_PYTHON to a python that has pyzmq",
-        python.display()
-    );
-    python
-}
-
 /// A python peer and its two pipes. Killed when dropped.
 struct Peer {
     child: Child,
@@ -48,7 +30,7 @@ impl Peer {
         let script = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/peers")
             .join(script);
-        let mut child = Command::new(stock_python())
+        let mut child = Command::new(saltern_stock::python(saltern_stock::NEWEST))
             .arg(script)
             .args(arguments)
             .stdin(Stdio::piped())
