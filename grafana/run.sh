@@ -13,47 +13,18 @@ pids="$demo/watch-pids"
 
 die() { echo "grafana: $*" >&2; exit 1; }
 
-# The process still is the one that was started: its number may have been given away since.
-is_ours() { [ "$(readlink "/proc/$1/exe" 2>/dev/null)" = "$2" ]; }
+# shellcheck source=packaging/processes.sh
+. packaging/processes.sh
 
-stop() {
-    [ -e "$pids" ] || return 0
-    local pid program
-    while read -r pid program; do
-        if is_ours "$pid" "$program"; then kill "$pid"; fi
-    done <"$pids"
-    while read -r pid program; do
-        for _ in {1..200}; do
-            is_ours "$pid" "$program" || break
-            sleep 0.05
-        done
-        if is_ours "$pid" "$program"; then kill -9 "$pid"; fi
-    done <"$pids"
-    rm "$pids"
-}
+stop() { if [ -e "$pids" ]; then stop_all "$pids"; fi; }
 
-launch() {
-    local name="$1" program
-    program=$(realpath "$(command -v "$2")")
+# begin NAME PORT PROGRAM [ARGUMENTS]: starts what then listens on the port.
+begin() {
+    local name="$1" port="$2"
     shift 2
-    setsid "$program" "$@" >"$demo/log/$name" 2>&1 </dev/null &
-    echo "$! $program" >>"$pids"
-}
-
-free_port() {
-    local port="$1"
-    while (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
-        port=$((port + 1))
-    done
-    echo "$port"
-}
-
-wait_for_port() {
-    for _ in {1..400}; do
-        if (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then return 0; fi
-        sleep 0.05
-    done
-    die "waited in vain for 127.0.0.1:$1; see $demo/log"
+    launch "$pids" "$demo/log/$name" "$@"
+    wait_until 400 takes_connections "$port" ||
+        die "waited in vain for 127.0.0.1:$port; see $demo/log/$name"
 }
 
 start() {
@@ -68,23 +39,21 @@ start() {
     mkdir -p "$watch"
     cp grafana/alerts.yml "$watch/alerts.yml"
     sed -e "s/127.0.0.1:4507/$address/" -e "s/15s/$scrape/" grafana/prometheus.yml >"$watch/prometheus.yml"
-    port=$(free_port 29090)
-    launch prometheus "$prometheus" --config.file="$watch/prometheus.yml" \
+    port=$(free_port 29090 1)
+    begin prometheus "$port" "$prometheus" --config.file="$watch/prometheus.yml" \
         --storage.tsdb.path="$watch/prometheus" --web.listen-address="127.0.0.1:$port"
-    wait_for_port "$port"
     echo "127.0.0.1:$port" >"$watch/address"
     echo
     echo "Prometheus: http://127.0.0.1:$port"
     if command -v grafana >/dev/null; then
-        grafana_port=$(free_port 23000)
+        grafana_port=$(free_port 23000 1)
         export SALTERN_PROMETHEUS="http://127.0.0.1:$port" SALTERN_DASHBOARDS="$PWD/grafana/dashboards"
         GF_SERVER_HTTP_ADDR=127.0.0.1 GF_SERVER_HTTP_PORT=$grafana_port \
             GF_PATHS_DATA="$watch/grafana" GF_PATHS_LOGS="$demo/log" \
             GF_PATHS_PROVISIONING="$PWD/grafana/provisioning" \
             GF_AUTH_ANONYMOUS_ENABLED=true GF_ANALYTICS_REPORTING_ENABLED=false \
             GF_ANALYTICS_CHECK_FOR_UPDATES=false \
-            launch grafana grafana server --homepath "${GRAFANA_HOME:-/usr/share/grafana}"
-        wait_for_port "$grafana_port"
+            begin grafana "$grafana_port" grafana server --homepath "${GRAFANA_HOME:-/usr/share/grafana}"
         echo "Grafana:    http://127.0.0.1:$grafana_port/d/saltern-overview"
     else
         echo "Grafana is not installed: Prometheus' own pages show the same data. See grafana/README.md"

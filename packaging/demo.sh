@@ -14,6 +14,8 @@ demo=$(realpath -m "${DEMO:-.demo}")
 minions=(alfa bravo charlie)
 
 die() { echo "demo: $*" >&2; exit 1; }
+# shellcheck source=packaging/processes.sh
+. packaging/processes.sh
 
 # Runs a command and shows it the way one would type it.
 show() {
@@ -29,50 +31,24 @@ show() {
     "$saltern" cmd -c "$demo/conf" "$@"
 }
 
-# The process still is the one that was started: its number may have been given away since.
-is_ours() {
-    [ "$(readlink "/proc/$1/exe" 2>/dev/null)" = "$2" ]
-}
-
 stop() {
     [ -e "$demo/pids" ] || die "nothing is running in $demo"
-    local pid program
-    while read -r pid program; do
-        if is_ours "$pid" "$program"; then kill "$pid"; fi
-    done <"$demo/pids"
-    while read -r pid program; do
-        for _ in {1..100}; do
-            is_ours "$pid" "$program" || break
-            sleep 0.05
-        done
-        if is_ours "$pid" "$program"; then kill -9 "$pid"; fi
-    done <"$demo/pids"
-    rm "$demo/pids"
+    stop_all "$demo/pids"
 }
 
-# Starts a program in the background; it is stopped again by the file of process ids.
-launch() {
+# Starts our program in the background under a name.
+begin() {
     local name="$1"
     shift
-    # In a session of its own, so that Ctrl-C in this terminal does not reach it.
-    setsid "$saltern" "$@" >"$demo/log/$name" 2>&1 </dev/null &
-    echo "$! $saltern" >>"$demo/pids"
-}
-
-free_port() {
-    local port="$1"
-    while (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
-        port=$((port + 2))
-    done
-    echo "$port"
+    launch "$demo/pids" "$demo/log/$name" "$saltern" "$@"
 }
 
 configure() {
     rm -rf "$demo"
     mkdir -p "$demo/conf" "$demo/log" "$demo/run"
-    publish_port=$(free_port 24505)
-    ret_port=$(free_port 24506)
-    metrics_port=$(free_port 25507)
+    publish_port=$(free_port 24505 2)
+    ret_port=$(free_port 24506 2)
+    metrics_port=$(free_port 25507 2)
     cat >"$demo/conf/master" <<END
 # The demo's master. An ordinary Salt master configuration.
 interface: 127.0.0.1
@@ -108,20 +84,17 @@ END
     done
 }
 
-# Looks at short intervals until the condition holds.
+# Ends the demo with its logs on screen when the condition does not come to hold.
 wait_for() {
     local what="$1"
     shift
-    for _ in {1..200}; do
-        if "$@" >/dev/null 2>&1; then return 0; fi
-        sleep 0.05
-    done
+    if wait_until 200 "$@"; then return 0; fi
     tail -n 20 "$demo"/log/* >&2
     stop
     die "waited in vain for $what"
 }
 
-serves() { [ -S "$demo/run/master_event_pub.ipc" ] && (: <"/dev/tcp/127.0.0.1/$ret_port"); }
+serves() { [ -S "$demo/run/master_event_pub.ipc" ] && takes_connections "$ret_port"; }
 # Asking earlier would wait for the answer of a minion that has not subscribed yet.
 all_connected() {
     "$saltern" metrics -c "$demo/conf" |
@@ -137,17 +110,18 @@ start() {
 
     local began=$SECONDS
     echo "Starting a master on 127.0.0.1:$publish_port and :$ret_port, and ${#minions[@]} minions"
-    launch master master -c "$demo/conf"
+    begin master master -c "$demo/conf"
     wait_for "the master to serve" serves
     local id
     for id in "${minions[@]}"; do
-        launch "$id" minion -c "$demo/minions/$id"
+        begin "$id" minion -c "$demo/minions/$id"
     done
     wait_for "all minions to connect" all_connected
     wait_for "all minions to answer" all_answer
 
     show '*' test.ping
     show alfa cmd.run 'uname -srm; uptime -p'
+    # shellcheck disable=SC2016  # the minions' shells put their own names in
     show -L alfa,charlie cmd.run 'sleep 1; echo "done on $(hostname)"'
     show '*' grains.get role
 
