@@ -5,7 +5,9 @@
 #   packaging/image.sh BINARY
 set -euo pipefail
 
-[ $# = 1 ] || { echo "image: say BINARY" >&2; exit 1; }
+die() { echo "image: $*" >&2; exit 1; }
+
+[ $# = 1 ] || die "say BINARY"
 binary=$(realpath "$1")
 cd "$(dirname "$0")/.."
 context=target/image
@@ -17,9 +19,12 @@ echo "$context/Containerfile"
 
 # shellcheck source=/dev/null
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-for tool in podman docker; do
-    if command -v "$tool" >/dev/null && "$tool" info >/dev/null 2>&1; then
-        exec "$tool" build --build-arg "SUITE=$suite" -t saltern -f "$context/Containerfile" "$context"
-    fi
-done
-echo "image: neither podman nor a running docker is here; only the Containerfile was written" >&2
+arguments=(--build-arg "SUITE=$suite" -t saltern -f "$context/Containerfile" "$context")
+if podman info >/dev/null 2>&1; then
+    # The other format has no health checks.
+    exec podman build --format docker "${arguments[@]}"
+elif docker info >/dev/null 2>&1; then
+    exec docker build "${arguments[@]}"
+fi
+echo "image: neither podman nor a docker whose daemon answers is here, so that no image was built. By" \
+    "hand: docker build ${arguments[*]}" >&2
