@@ -2,7 +2,7 @@
 //! files of a master may grow.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,6 +15,7 @@ use crate::site::SOON;
 /// A mounted tmpfs; it is gone when this is dropped.
 pub struct SmallDisk {
     path: PathBuf,
+    bytes: u64,
 }
 
 impl SmallDisk {
@@ -36,7 +37,21 @@ impl SmallDisk {
         run(&mut command, SOON)?.expect_code(0)?;
         Ok(Self {
             path: path.to_owned(),
+            bytes,
         })
+    }
+
+    /// Takes this share of all the room, what was taken before included.
+    ///
+    /// # Errors
+    /// When there is not as much.
+    pub fn take(&self, share: f64) -> Result<()> {
+        let wanted = (self.bytes as f64 * share) as u64;
+        let mut ballast = self.open_ballast()?;
+        let taken = ballast.metadata()?.len();
+        let mut more = std::io::repeat(0).take(wanted.saturating_sub(taken));
+        std::io::copy(&mut more, &mut ballast).context("the ballast")?;
+        Ok(())
     }
 
     /// Takes all the room there is.
@@ -44,7 +59,7 @@ impl SmallDisk {
     /// # Errors
     /// When the ballast cannot be written for another reason than that there is no more room.
     pub fn fill(&self) -> Result<()> {
-        let mut ballast = File::create(self.ballast())?;
+        let mut ballast = self.open_ballast()?;
         let mut piece = vec![0; 1 << 16];
         while !piece.is_empty() {
             match ballast.write_all(&piece) {
@@ -64,6 +79,12 @@ impl SmallDisk {
     /// When the ballast is not there.
     pub fn make_room(&self) -> Result<()> {
         Ok(std::fs::remove_file(self.ballast())?)
+    }
+
+    fn open_ballast(&self) -> Result<File> {
+        let mut options = File::options();
+        let ballast = options.create(true).append(true).open(self.ballast());
+        ballast.context("the ballast")
     }
 
     fn ballast(&self) -> PathBuf {

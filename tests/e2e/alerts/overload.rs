@@ -1,0 +1,90 @@
+//! Alerts about more work than can be done, by the disk and by the workers.
+
+use std::process::Command;
+
+use anyhow::Result;
+use saltern_tests::process::{Daemon, peer};
+use saltern_tests::release::saltern_program;
+use saltern_tests::{Config, Release, Site, TestResult};
+
+use super::{OURS, Watch};
+
+/// So many minions return at a time: more than one worker has in hand and this site lets wait.
+const MINIONS: usize = 400;
+const RETURNS: &str = "400";
+const BACKLOG: usize = 50;
+
+/// Seconds for which another program keeps the job database: well below the master's patience.
+const HELD: &str = "1.5";
+
+#[test]
+fn more_work_than_can_be_done() -> TestResult {
+    Site::run(OURS, configure, |site| {
+        for text in ["auto_accept", "job-cache files", "a duty failed"] {
+            site.announce(text);
+        }
+        let mut watch = Watch::start(site, "more_work_than_can_be_done")?;
+        site.step("stock's job cache cannot be written while minions return");
+        let (cache, aside) = (site.path("cache/jobs"), site.path("cache/aside"));
+        std::fs::rename(&cache, &aside)?;
+        std::fs::write(&cache, "in the way")?;
+        let mut fleet = site.start_fleet("busy", MINIONS, &["--returns", RETURNS])?;
+        fleet.wait_for_more(2000)?;
+
+        site.step("another program keeps the job database for itself");
+        let holder = hold_database(site)?;
+        watch.fires("SalternRequestsTurnedAway")?;
+        watch.fires("SalternCommitsSlow")?;
+        watch.fires("SalternJobCacheLags")?;
+        drop(holder);
+        fleet.stop()?;
+        std::fs::remove_file(&cache)?;
+        std::fs::rename(&aside, &cache)?;
+
+        site.step("minions authenticate again and again");
+        let storm = authenticate(site)?;
+        watch.fires("SalternAuthenticationStorm")?;
+        watch.fires("SalternWorkersBusy")?;
+        drop(storm);
+
+        for alert in [
+            "SalternRequestsTurnedAway",
+            "SalternCommitsSlow",
+            "SalternJobCacheLags",
+            "SalternAuthenticationStorm",
+            "SalternWorkersBusy",
+        ] {
+            watch.clears(alert)?;
+        }
+        watch.has_shown_all()
+    })
+}
+
+fn configure(config: &mut Config) {
+    super::configure(config);
+    config
+        .set("auto_accept", true)
+        // One can be busy without taking the whole machine.
+        .set("worker_threads", 1)
+        .set("saltern_request_backlog", BACKLOG);
+}
+
+fn hold_database(site: &Site) -> Result<Daemon> {
+    let mut command = Command::new(Release::V3008.program("python"));
+    command
+        .arg(peer("hold_database.py"))
+        .arg(site.job_database())
+        .arg(HELD);
+    Daemon::start("holder", &mut command, &site.path("log/holder.out"))
+}
+
+/// A few minions that do nothing else for as long as they live.
+fn authenticate(site: &Site) -> Result<Daemon> {
+    let mut command = Command::new(saltern_program());
+    command
+        .args(["bench", "--minions", "16", "--phases", "auth"])
+        .args(["--seconds", "3600"])
+        .arg("-c")
+        .arg(site.path("conf"));
+    Daemon::start("storm", &mut command, &site.path("log/storm.out"))
+}

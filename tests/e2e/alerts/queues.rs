@@ -1,0 +1,106 @@
+//! Alerts about queues that are full: of minions and listeners that do not read, of the reactor, of
+//! pillars; and about descriptors, of which every connection takes one.
+
+use std::process::Command;
+
+use saltern_tests::process::run;
+use saltern_tests::release::saltern_program;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Config, Site, TestResult, frozen};
+
+use super::{OURS, Watch};
+
+/// Files that the master may open: about twice what it needs for itself.
+const FILES: usize = 400;
+
+/// Of these, subscribers take so many that more than four fifths are open, and not all.
+const FROZEN_SHARE: f64 = 0.9;
+
+/// Events that may wait for a listener; the flood has more, and more than fit into a socket.
+const EVENTS: usize = 100;
+const FLOOD: &[&str] = &["3000", "1000"];
+
+#[test]
+fn queues_that_are_full() -> TestResult {
+    Site::prepared(OURS, configure, |site| {
+        std::fs::write(
+            site.path("react.sls"),
+            "call:\n  runner.test.arg:\n    - args: {a: 1}\n",
+        )?;
+        let limit = format!("ulimit -Sn {FILES}; exec \"$0\" \"$@\"");
+        site.start_master_by(&["sh", "-c", &limit]);
+        site.start_master()?;
+        for text in [
+            "auto_accept",
+            "max_open_files",
+            "the reactor could not follow",
+            "took no events for too long",
+        ] {
+            site.announce(text);
+        }
+        site.start_minion("m1", MinionKind::Native)?;
+        site.wait_started("m1")?;
+        let mut watch = Watch::start(site, "queues_that_are_full")?;
+
+        site.step("many minions ask for a pillar that takes long");
+        let mut pillars = ask_for_pillars(site);
+        let pillars = std::thread::spawn(move || run(&mut pillars, SOON));
+        watch.fires("SalternWorkRefused")?;
+
+        site.step("a listener and many subscribers do not read");
+        let open = site.metric("process_open_fds", "")?;
+        let count = (FILES as f64 * FROZEN_SHARE - open) as usize;
+        let subscribers = frozen::subscribers(site.publish_port(), count)?;
+        let listeners = frozen::listeners(&site.path("run/master_event_pub.ipc"), 1)?;
+        run(&mut site.stock_peer("flood_events.py", FLOOD), SOON)?.expect_code(0)?;
+        watch.fires("SalternEventsDropped")?;
+        watch.fires("SalternReactorDrops")?;
+        let long = "x".repeat(20_000);
+        watch.fires_while("SalternDeliveriesDropped", || {
+            site.saltern_cmd(&["--async", "m1", "test.echo", &long])?
+                .expect_code(0)?;
+            Ok(())
+        })?;
+        watch.fires("SalternFilesRunOut")?;
+
+        site.step("they are gone");
+        drop((subscribers, listeners));
+        pillars.join().expect("running a command does not panic")?;
+        for alert in [
+            "SalternWorkRefused",
+            "SalternEventsDropped",
+            "SalternReactorDrops",
+            "SalternDeliveriesDropped",
+            "SalternFilesRunOut",
+        ] {
+            watch.clears(alert)?;
+        }
+        watch.has_shown_all()
+    })
+}
+
+fn configure(config: &mut Config) {
+    super::configure(config);
+    let root = config.get("root_dir").unwrap_or_default().to_owned();
+    config
+        .set("auto_accept", true)
+        .set("max_open_files", FILES)
+        .set("saltern_render_threads", 1)
+        .set("saltern_render_backlog", 1)
+        .set("ext_pillar", "[{cmd_yaml: \"sleep 1; echo '{}'\"}]")
+        .set("pub_hwm", 10)
+        .set("saltern_event_queue_length", EVENTS)
+        .set("reactor", format!("[{{'flood/*': {root}/react.sls}}]"))
+        .set("saltern_reactor_limits", "{'flood/*': {rate: 1/m}}");
+}
+
+/// All at once, over and over; what they are answered does not matter here.
+fn ask_for_pillars(site: &Site) -> Command {
+    let mut command = Command::new(saltern_program());
+    command
+        .args(["bench", "--minions", "16", "--phases", "pillar"])
+        .args(["--seconds", "1"])
+        .arg("-c")
+        .arg(site.path("conf"));
+    command
+}

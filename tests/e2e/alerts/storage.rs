@@ -1,0 +1,83 @@
+//! Alerts about what the job database needs: room on its disk, and files that can grow.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Site, TestResult, wait_until};
+
+use super::{OURS, Watch, configure};
+use crate::shortage::Lack;
+
+/// A disk that fills up as slowly as this is full within a day, as days are here.
+const FILLED: Duration = Duration::from_secs(90);
+
+#[test]
+fn a_disk_that_fills_up() -> TestResult {
+    Site::prepared(OURS, configure, |site| {
+        let lack = Lack::of_room(site)?;
+        let Lack::Room(disk) = &lack else {
+            site.step("alerts about a disk are not shown: that needs the right to mount one");
+            return Ok(());
+        };
+        bring_up(site)?;
+        let mut watch = Watch::start(site, "a_disk_that_fills_up")?;
+        site.step("the disk is going to be full");
+        let began = Instant::now();
+        watch.fires_while("SalternDiskFillsUp", || {
+            disk.take(began.elapsed().div_duration_f64(FILLED))
+        })?;
+        site.step("it is full");
+        lack.begins(site)?;
+        watch.fires("SalternStoreReadOnly")?;
+        watch.clears("SalternDiskFillsUp")?;
+        nothing_is_stored_until_it_ends(site, &mut watch, "SalternStoreReadOnly", &lack)
+    })
+}
+
+#[test]
+fn a_file_that_cannot_grow() -> TestResult {
+    Site::prepared(OURS, configure, |site| {
+        let lack = Lack::of_length(site);
+        bring_up(site)?;
+        let mut watch = Watch::start(site, "a_file_that_cannot_grow")?;
+        lack.begins(site)?;
+        nothing_is_stored_until_it_ends(site, &mut watch, "SalternCommitsFail", &lack)
+    })
+}
+
+fn bring_up(site: &mut Site) -> Result<()> {
+    site.start_master()?;
+    for text in ["no space", "nothing was stored", "job database"] {
+        site.announce(text);
+    }
+    site.bring_up(&[("m1", MinionKind::Native)])
+}
+
+fn nothing_is_stored_until_it_ends(
+    site: &mut Site,
+    watch: &mut Watch,
+    alert: &str,
+    lack: &Lack,
+) -> Result<()> {
+    wait_until("a job to be refused", SOON, || {
+        (!takes_a_job(site).ok()?).then_some(())
+    })?;
+    watch.fires(alert)?;
+    watch.fires("SalternCheckFailed")?;
+    lack.ends(site)?;
+    wait_until("a job to be taken", SOON, || {
+        takes_a_job(site).ok()?.then_some(())
+    })?;
+    watch.clears(alert)?;
+    watch.clears("SalternCheckFailed")?;
+    // Before the disk is taken away from under the master.
+    site.kill_minion("m1");
+    site.stop_master()?;
+    watch.has_shown_all()
+}
+
+fn takes_a_job(site: &Site) -> Result<bool> {
+    let job = site.saltern_cmd(&["--async", "m1", "test.ping"])?;
+    Ok(job.code == Some(0))
+}
