@@ -15,11 +15,17 @@ help: ## Print this help
 build: ## Build the optimised binary, target/release/saltern
 	$(CARGO) build --release -p saltern
 
-# OpenSSL goes into the binary (its static library comes with libssl-dev). The C library stays
-# outside: PAM is opened at run time, and that a static program cannot do.
+# OpenSSL goes into the binary (its static library comes with libssl-dev), for which its place has to
+# be said: what pkg-config finds in the system's own directories, it has linked dynamically. The C
+# library stays outside: PAM is opened at run time, and that a static program cannot do.
 .PHONY: static
 static: ## Build the binary with everything in it but the C library, target/static/release/saltern
-	OPENSSL_STATIC=1 $(CARGO) build --release -p saltern --target-dir target/static
+	OPENSSL_STATIC=1 OPENSSL_LIB_DIR=$$(pkg-config --variable=libdir openssl) \
+		OPENSSL_INCLUDE_DIR=$$(pkg-config --variable=includedir openssl) \
+		$(CARGO) build --release -p saltern --target-dir target/static
+	@ldd target/static/release/saltern
+	@if ldd target/static/release/saltern | grep -q 'lib\(ssl\|crypto\)'; then \
+		echo "static: OpenSSL is not in the binary" >&2; exit 1; fi
 
 .PHONY: deb
 deb: build ## Build the Debian package into target/deb
@@ -101,6 +107,13 @@ grafana-stop: ## Stop what `make grafana` started
 .PHONY: grafana-check
 grafana-check: ## Check the dashboards against Grafana's types, and what the alert rules do
 	grafana/check.py --schema
+
+# With a binary of its own, because no other lets an actor be killed.
+.PHONY: story
+story: ## Kill each actor of a master under load, fail if a job does; draws it into grafana/pictures
+	tests/install-stock.sh 3008.3
+	$(CARGO) build --release -p saltern --features fault-injection --target-dir target/story
+	grafana/story.py
 
 .PHONY: soak
 soak: build ## Watch our master under a steady load for half an hour; fails when it grows

@@ -10,15 +10,14 @@ Prometheus comes from tests/install-stock.sh --prometheus.
 """
 
 import argparse
-import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import time
-import urllib.parse
-import urllib.request
+
+import boards
 
 HERE = pathlib.Path(__file__).resolve().parent
 SDK = pathlib.Path.home() / ".cache/saltern/tools/grafana-sdk"
@@ -47,13 +46,9 @@ def promtool(*arguments, **more):
     return run(f"{tools}/promtool", *arguments, **more)
 
 
-def dashboards():
-    return {path.stem: json.loads(path.read_text()) for path in sorted(HERE.glob("dashboards/*.json"))}
-
-
 def queries():
     """Each query with the dashboard, the panel and its place."""
-    for name, board in dashboards().items():
+    for name, board in boards.dashboards().items():
         for panel in board["panels"]:
             for target in panel.get("targets", []):
                 yield f"{name}: {panel['title']}: {target['refId']}", target["expr"]
@@ -93,25 +88,17 @@ def check_schema():
     return complaints_of("schema", run(str(python), "schema.py"))
 
 
-def fetch(url):
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        return answer.read().decode()
-
-
-def answers(prometheus, expression):
-    """How many series a query gives over the last minutes."""
-    expression = expression.replace("$instance", ".*").replace("$__rate_interval", "1m")
+def has_answer(prometheus, expression):
+    """Over the last minutes."""
     now = time.time()
-    query = {"query": expression, "start": now - 300, "end": now, "step": 5}
-    url = f"http://{prometheus}/api/v1/query_range?{urllib.parse.urlencode(query)}"
-    return len(json.loads(fetch(url))["data"]["result"])
+    return bool(boards.answers(prometheus, expression, now - 300, now, 5))
 
 
 def check_live(demo):
     prometheus = (demo / "watch/address").read_text().strip()
     config = (demo / "conf/master").read_text()
     master = re.search(r"^saltern_metrics_address: (\S+)", config, re.MULTILINE)[1]
-    scraped = fetch(f"http://{master}/metrics")
+    scraped = boards.fetch(f"http://{master}/metrics")
     # A name for the whole that ends in _count, _sum and the like is a mistake that only it finds.
     found = complaints_of("check metrics", promtool("check", "metrics", input=scraped))
     families = set(re.findall(r"^# TYPE (\S+) ", scraped, re.MULTILINE))
@@ -140,7 +127,7 @@ def empty_panels(prometheus):
     missing = dict(queries())
     until = time.time() + PATIENCE
     while missing and time.time() < until:
-        missing = {place: query for place, query in missing.items() if not answers(prometheus, query)}
+        missing = {place: query for place, query in missing.items() if not has_answer(prometheus, query)}
         if missing:
             time.sleep(2)
     return [f"{place} is empty: {query}" for place, query in missing.items()]
@@ -162,7 +149,7 @@ def main():
     if found:
         sys.exit(1)
     count = sum(1 for _ in queries())
-    print(f"{len(dashboards())} dashboards with {count} queries, "
+    print(f"{len(boards.dashboards())} dashboards with {count} queries, "
           f"{len(alert_names((HERE / 'alerts.yml').read_text()))} alerts: all is well")
 
 
