@@ -112,12 +112,13 @@ def graph(panel, box, span, marks):
     shade = 0.3 if panel["stacked"] else 0.07 if len(lines) <= FEW else 0
     for index, (name, points) in reversed(list(enumerate(lines))):
         colour = COLOURS[index % len(COLOURS)]
-        corners = [place(*point) for point in points]
         if panel["kind"] == "dots":
-            out.append(dots(corners, colour))
-        else:
-            floor = [place(*point) for point in lowest.get(name, [])]
-            out += area(corners, floor, plot, colour, shade)
+            out.append(dots([place(*point) for point in points], colour))
+            continue
+        below = lowest.get(name, [(time, 0) for time, _ in points])
+        for piece in pieces(list(zip(points, below))):
+            corners, floor = ([place(*point) for point in side] for side in zip(*piece))
+            out += area(corners, floor, colour, shade) if len(piece) > 1 else [dots(corners, colour)]
     return out + key([name for name, _ in lines], box, plot)
 
 
@@ -156,12 +157,22 @@ def thinned(corners):
             or not corners[index - 1][1] == corner[1] == corners[index + 1][1]]
 
 
-def area(corners, floor, plot, colour, shade):
+def pieces(points):
+    """The stretches of a line without gaps: where nothing was measured, nothing is drawn."""
+    times = [time for (time, _), _ in points]
+    step = min((after - before for before, after in zip(times, times[1:])), default=0)
+    found = [[]]
+    for time, point in zip(times, points):
+        if found[-1] and time - found[-1][-1][0][0] > 1.5 * step:
+            found.append([])
+        found[-1].append(point)
+    return found
+
+
+def area(corners, floor, colour, shade):
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in thinned(corners))
     out = [f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.4"/>']
     if shade:
-        base = plot[1] + plot[3]
-        floor = floor or [(corners[0][0], base), (corners[-1][0], base)]
         under = " ".join(f"{x:.1f},{y:.1f}" for x, y in reversed(thinned(floor)))
         out.append(f'<polygon points="{line} {under}" fill="{colour}" fill-opacity="{shade}"/>')
     return out
