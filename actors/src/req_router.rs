@@ -67,7 +67,8 @@ impl RouterMetrics {
         let shed = counter_vec(
             registry,
             "saltern_requests_shed_total",
-            "Requests turned away because the backlog of their class was full.",
+            "Requests turned away because the backlog of their class was full; for authentications \
+             see saltern_authentications_turned_away_total.",
             &class,
         );
         let waiting = gauge_vec(
