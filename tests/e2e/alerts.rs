@@ -83,7 +83,9 @@ fn every_alert_is_shown_by_a_test() -> TestResult {
     let alerts = prometheus::alerts()?;
     let differ: Vec<_> = alerts.symmetric_difference(&shown).collect();
     if !differ.is_empty() {
-        Err(anyhow::anyhow!("without a test, or without a rule: {differ:?}"))?;
+        Err(anyhow::anyhow!(
+            "without a test, or without a rule: {differ:?}"
+        ))?;
     }
     Ok(())
 }
@@ -135,13 +137,16 @@ impl Watch {
         Ok(())
     }
 
-    /// Fails unless the test has shown what the table says.
-    fn has_shown_all(&self) -> Result<()> {
-        let (to_fire, to_clear) = (&self.to_fire, &self.to_clear);
+    /// Waits until all that has fired is over. Fails unless the test has shown what the table says.
+    fn has_shown_all(mut self) -> Result<()> {
         ensure!(
-            to_fire.is_empty() && to_clear.is_empty(),
-            "not shown: that {to_fire:?} fire and that {to_clear:?} clear"
+            self.to_fire.is_empty(),
+            "these have not fired: {:?}",
+            self.to_fire
         );
+        for alert in std::mem::take(&mut self.to_clear) {
+            self.clears(alert)?;
+        }
         Ok(())
     }
 }

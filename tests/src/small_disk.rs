@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -41,17 +42,13 @@ impl SmallDisk {
         })
     }
 
-    /// Takes this share of all the room, what was taken before included.
-    ///
-    /// # Errors
-    /// When there is not as much.
-    pub fn take(&self, share: f64) -> Result<()> {
-        let wanted = (self.bytes as f64 * share) as u64;
-        let mut ballast = self.open_ballast()?;
-        let taken = ballast.metadata()?.len();
-        let mut more = std::io::repeat(0).take(wanted.saturating_sub(taken));
-        std::io::copy(&mut more, &mut ballast).context("the ballast")?;
-        Ok(())
+    /// Begins to take its room evenly, so that all is taken after this time.
+    pub fn begin_to_fill(&self, full_after: Duration) -> Filling<'_> {
+        Filling {
+            disk: self,
+            began: Instant::now(),
+            full_after,
+        }
     }
 
     /// Takes all the room there is.
@@ -89,6 +86,29 @@ impl SmallDisk {
 
     fn ballast(&self) -> PathBuf {
         self.path.join("ballast")
+    }
+}
+
+/// A disk that fills up.
+pub struct Filling<'a> {
+    disk: &'a SmallDisk,
+    began: Instant,
+    full_after: Duration,
+}
+
+impl Filling<'_> {
+    /// Takes as much as should be taken by now.
+    ///
+    /// # Errors
+    /// When there is not as much.
+    pub fn go_on(&self) -> Result<()> {
+        let share = self.began.elapsed().div_duration_f64(self.full_after);
+        let wanted = (self.disk.bytes as f64 * share) as u64;
+        let mut ballast = self.disk.open_ballast()?;
+        let taken = ballast.metadata()?.len();
+        let mut more = std::io::repeat(0).take(wanted.saturating_sub(taken));
+        std::io::copy(&mut more, &mut ballast).context("the ballast")?;
+        Ok(())
     }
 }
 
