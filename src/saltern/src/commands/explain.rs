@@ -14,7 +14,7 @@ use saltern_base::exit::Exit;
 use saltern_config::MasterConfig;
 use saltern_model::{Jid, MinionId};
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, StoredJob, StoredReturn};
+use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, ReturnHead, StoredJob};
 
 use super::{chain, complain, load_config, say};
 use crate::ConfigArgument;
@@ -67,19 +67,25 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum ExplainError {
+pub(super) enum ExplainError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Control(#[from] ControlError),
 }
 
-fn explain(config: &MasterConfig, jid: &Jid, most: usize) -> Result<Option<String>, ExplainError> {
+/// The account of a job that is printed, `most` minions named in each list; none when there is no
+/// such job.
+pub(super) fn explain(
+    config: &MasterConfig,
+    jid: &Jid,
+    most: usize,
+) -> Result<Option<String>, ExplainError> {
     let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
     let Some(job) = reader.load(jid)? else {
         return Ok(None);
     };
-    let returns = reader.returns(jid)?;
+    let returns = reader.return_heads(jid)?;
     let standing = match job.state {
         JobState::Open => Standing::ask(config, jid)?,
         _ => Standing::Over,
@@ -114,18 +120,12 @@ fn is_nobody(error: &io::Error) -> bool {
     [ConnectionRefused, NotFound].contains(&error.kind())
 }
 
-fn described(
-    job: &StoredJob,
-    returns: &[StoredReturn],
-    standing: &Standing,
-    most: usize,
-) -> String {
+fn described(job: &StoredJob, returns: &[ReturnHead], standing: &Standing, most: usize) -> String {
     let mut text = head(job);
     text += &progress(job, returns, standing);
     let mut failed = Vec::new();
     let mut done = Vec::new();
-    for stored in returns {
-        let record = &stored.record;
+    for record in returns {
         let after = seconds(record.received.saturating_sub(job.record.created));
         let line = format!("after {after}, retcode {}", record.retcode);
         let lines = if record.retcode == 0 {
@@ -165,7 +165,7 @@ fn head(job: &StoredJob) -> String {
     )
 }
 
-fn progress(job: &StoredJob, returns: &[StoredReturn], standing: &Standing) -> String {
+fn progress(job: &StoredJob, returns: &[ReturnHead], standing: &Standing) -> String {
     let state = match job.state {
         JobState::Open => "open".to_owned(),
         JobState::Complete => over("complete", job),
@@ -205,7 +205,7 @@ fn over(word: &str, job: &StoredJob) -> String {
 }
 
 /// Who has not returned: as the master says, or as the notes beside the job say.
-fn missing(job: &StoredJob, returns: &[StoredReturn], standing: &Standing) -> Vec<Missing> {
+fn missing(job: &StoredJob, returns: &[ReturnHead], standing: &Standing) -> Vec<Missing> {
     if let Standing::Open(account) = standing {
         return account.missing.clone();
     }
@@ -217,7 +217,7 @@ fn missing(job: &StoredJob, returns: &[StoredReturn], standing: &Standing) -> Ve
             .map(|one| (one.minion.clone(), one))
             .collect(),
     };
-    let returned: HashSet<_> = returns.iter().map(|stored| &stored.record.minion).collect();
+    let returned: HashSet<_> = returns.iter().map(|one| &one.minion).collect();
     let minions = job
         .record
         .minions

@@ -18,6 +18,7 @@ mod retention;
 mod room;
 mod schema;
 mod scrub;
+mod summary;
 
 pub use batches::{BatchReturn, StoredBatch};
 pub use checkpoint::{Checkpointer, Folded};
@@ -30,6 +31,7 @@ pub use retention::{Reason, Removed, Retention, Size};
 pub use room::Room;
 pub use schema::set_aside;
 pub use scrub::{Scrub, ScrubSlice};
+pub use summary::{JobSummary, ReturnHead};
 
 use bytes::Bytes;
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};

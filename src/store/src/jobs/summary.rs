@@ -1,0 +1,104 @@
+//! Jobs and returns in short, for people who look on: what a line of a list shows, without the
+//! loads, which may be large.
+
+use saltern_model::{Jid, MinionId};
+
+use super::JobState;
+use super::reader::{JobReader, clamp, jid_of, kept, minion_of};
+use crate::error::Result;
+
+/// A job in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSummary {
+    /// Its id.
+    pub jid: Jid,
+    /// When it was made, in microseconds since 1970.
+    pub created: i64,
+    /// When it ended, in microseconds since 1970; none while it is open.
+    pub finished: Option<i64>,
+    /// Who published it.
+    pub user: String,
+    /// The function, or the functions of a compound command joined by commas.
+    pub fun: String,
+    /// The target as text.
+    pub tgt: String,
+    /// What became of it.
+    pub state: JobState,
+    /// How many minions are expected.
+    pub expected: usize,
+    /// How many returned.
+    pub returned: usize,
+    /// How many of these with a return code other than 0.
+    pub failed: usize,
+}
+
+/// A return without its load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReturnHead {
+    /// Whose.
+    pub minion: MinionId,
+    /// When it came, in microseconds since 1970.
+    pub received: i64,
+    /// Its return code.
+    pub retcode: i64,
+}
+
+impl JobReader {
+    /// The latest jobs, newest first. Counts the returns of each: not for every second.
+    pub fn latest_jobs(&self, limit: usize) -> Result<Vec<JobSummary>> {
+        self.read("list the jobs of", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT jid, created, finished, user, fun, tgt, state,
+                        (SELECT coalesce(sum(json_array_length(minions)), 0)
+                           FROM expected_part WHERE expected_part.jid = jobs.jid),
+                        (SELECT count(*) FROM returns WHERE returns.jid = jobs.jid),
+                        (SELECT count(*) FROM returns
+                          WHERE returns.jid = jobs.jid AND retcode <> 0)
+                   FROM jobs ORDER BY jid DESC LIMIT ?1",
+            )?;
+            let rows = statement.query_map([clamp(limit)], |row| {
+                let Some(jid) = jid_of(row.get_ref(0)?) else {
+                    return Ok(None);
+                };
+                let count = |column| row.get::<_, i64>(column).map(counted);
+                Ok(Some(JobSummary {
+                    jid,
+                    created: row.get(1)?,
+                    finished: row.get(2)?,
+                    user: row.get(3)?,
+                    fun: row.get(4)?,
+                    tgt: row.get(5)?,
+                    state: JobState::from_code(row.get(6)?),
+                    expected: count(7)?,
+                    returned: count(8)?,
+                    failed: count(9)?,
+                }))
+            })?;
+            kept(rows)
+        })
+    }
+
+    /// All returns of a job, without their loads, in the order of their arrival.
+    pub fn return_heads(&self, jid: &Jid) -> Result<Vec<ReturnHead>> {
+        self.read("read returns of", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT minion, received, retcode FROM returns WHERE jid = ?1 ORDER BY id",
+            )?;
+            let rows = statement.query_map([jid.as_str()], |row| {
+                let Some(minion) = minion_of(row.get_ref(0)?) else {
+                    return Ok(None);
+                };
+                Ok(Some(ReturnHead {
+                    minion,
+                    received: row.get(1)?,
+                    retcode: row.get(2)?,
+                }))
+            })?;
+            kept(rows)
+        })
+    }
+}
+
+fn counted(count: i64) -> usize {
+    usize::try_from(count).unwrap_or_default()
+}
