@@ -1,11 +1,13 @@
 //! A door for the local operator: `saltern_control.ipc` in `sock_dir`, for the master's own user.
 //!
 //! One line in, an answer out: `metrics` gives Prometheus' text format, `actors` lists the actors
-//! with their restarts, `job JID` what the tracker knows of an open job, `duties` the duties with
-//! their last run, `duty NAME` has one done now, `replay LETTER` has a failed reaction tried again,
+//! with their restarts, `minions` the accepted minions and where they stand, `job JID` what the
+//! tracker knows of an open job, `duties` the duties with their last run, `duty NAME` has one done now, `replay LETTER` has a failed reaction tried again,
 //! and, only in builds with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor
 //! panic at its next poll, `stall NAME [INSTANCE]` makes its thread hang for ever, `points` lists
 //! the places at which the process can be made to die, and `die POINT COUNT` makes it die at one.
+
+mod minions;
 
 use std::io;
 use std::path::Path;
@@ -26,6 +28,9 @@ use crate::duties::{Duties, Duty, Record};
 use crate::job_tracker::Account;
 use crate::messages::Explain;
 use crate::reactor::Desk;
+
+pub(crate) use self::minions::SeenMinions;
+pub use self::minions::{SeenMinion, ask_minions};
 
 /// The socket's name.
 pub const SOCKET: &str = "saltern_control.ipc";
@@ -64,8 +69,13 @@ pub fn ask_account(sock_dir: &Path, jid: &Jid) -> Result<Option<Account>, Contro
         return Ok(None);
     }
     let account = Account::from_text(&text);
-    let garbled = || io::Error::new(io::ErrorKind::InvalidData, "not an account of a job");
-    Ok(Some(account.ok_or_else(garbled)?))
+    Ok(Some(
+        account.ok_or_else(|| garbled("not an account of a job"))?,
+    ))
+}
+
+fn garbled(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 /// Who gives an account of jobs, once it is there.
@@ -74,6 +84,9 @@ pub(crate) type Accounts = Arc<OnceLock<Recipient<Explain>>>;
 /// The answer about a job that is not open.
 const CLOSED: &str = "closed\n";
 
+/// The answer of a master whose actors are not all there.
+const STARTING: &str = "error: the master is just starting\n";
+
 /// What the door gives access to.
 pub(crate) struct Control {
     pub(crate) reactor: Option<Arc<Desk>>,
@@ -81,6 +94,7 @@ pub(crate) struct Control {
     pub(crate) registry: Registry,
     pub(crate) duties: Arc<Duties>,
     pub(crate) accounts: Accounts,
+    pub(crate) minions: SeenMinions,
 }
 
 /// Longer lines are cut off.
@@ -142,6 +156,7 @@ async fn answer(control: &Control, line: &str) -> String {
         ["actors"] => control.actors(),
         ["replay", letter] => control.replay(letter).await,
         ["duties"] => control.duties(),
+        ["minions"] => minions::answer(&control.minions),
         ["duty", name] => control.duty(name).await,
         [fault @ ("panic" | "stall"), name] => control.break_actor(fault, name, 0),
         [fault @ ("panic" | "stall"), name, instance] => match instance.parse() {
@@ -203,8 +218,8 @@ fn die(_: &str, _: u32) -> String {
     WITHOUT.to_owned()
 }
 
-const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"job JID\", \"duties\", \"duty NAME\", \
-                       \"replay LETTER\", \"points\", \"panic NAME [INSTANCE]\", \"stall NAME \
+const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"minions\", \"job JID\", \"duties\", \
+                       \"duty NAME\", \"replay LETTER\", \"points\", \"panic NAME [INSTANCE]\", \"stall NAME \
                        [INSTANCE]\" or \"die POINT COUNT\"\n";
 
 #[cfg(not(feature = "fault-injection"))]
@@ -213,7 +228,7 @@ const WITHOUT: &str = "error: this master was built without fault injection\n";
 impl Control {
     async fn job(&self, jid: Jid) -> String {
         let Some(tracker) = self.accounts.get() else {
-            return "error: the master is just starting\n".to_owned();
+            return STARTING.to_owned();
         };
         match tracker.send(Explain(jid)).await {
             Ok(Some(account)) => account.to_text(),

@@ -65,7 +65,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::jobs::Stored;
 use crate::batches::{self, BatchFeed, BatchMetrics, Batches};
-use crate::control::{self, Accounts, Control};
+use crate::control::{self, Accounts, Control, SeenMinions};
 use crate::doors::{Doors, is_set};
 use crate::duties::Duties;
 use crate::event_publisher::EventPublisher;
@@ -200,11 +200,13 @@ impl Master {
         let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
         let duties = Duties::new(parts.clock.clone(), &parts.registry);
         let accounts = Accounts::default();
+        let minions = SeenMinions::default();
         let control = Control {
             reactor: reactor.clone(),
             tree: tree.clone(),
             registry: parts.registry.clone(),
             accounts: accounts.clone(),
+            minions: minions.clone(),
             duties: duties.clone(),
         };
         control::serve(doors.control, control, stop.clone());
@@ -236,6 +238,7 @@ impl Master {
             reactor: reactor.clone(),
             ends: Arc::default(),
             accounts,
+            minions,
             stop: stop.clone(),
             requests_closed,
             store_metrics,
@@ -384,6 +387,8 @@ struct Plan {
     ends: Arc<JobEnds>,
     /// Whom the control socket asks of jobs.
     accounts: Accounts,
+    /// Whom it asks of minions.
+    minions: SeenMinions,
     /// Cancelled when nothing new is to be taken.
     stop: CancellationToken,
     /// Cancelled when the last connection of the request port is gone.
@@ -427,8 +432,10 @@ impl Plan {
     ) -> Arc<Services> {
         let subscribers = publish.handle();
         let presence = Presence::new(&parts.config, parts.clock.clone(), &parts.registry);
-        let fleet = MasterFleet::new(&parts.stores, presence.clone());
-        let known = known.with_fleet(Arc::new(fleet));
+        let fleet = Arc::new(MasterFleet::new(&parts.stores, presence.clone()));
+        // Nobody else sets it.
+        let _ = self.minions.set(fleet.clone());
+        let known = known.with_fleet(fleet);
         let known = known
             .with_master(parts.stores.for_functions())
             .with_bridge(parts.stores.bridge.clone());
