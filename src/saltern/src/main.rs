@@ -41,6 +41,8 @@ enum Command {
     Events(commands::events::Arguments),
     /// Say where a job stands: who returned, who is missing, and why.
     Explain(commands::explain::Arguments),
+    /// Watch jobs, minions, workers, queues and events of the running master, live.
+    Top(commands::top::Arguments),
     /// Run the small native minion.
     Minion(commands::minion::Arguments),
     /// Run many native minions in one process.
@@ -103,6 +105,7 @@ fn main() -> Exit {
         Command::Batch(arguments) => commands::batch::run(&arguments),
         Command::Events(arguments) => commands::events::run(&arguments),
         Command::Explain(arguments) => commands::explain::run(&arguments),
+        Command::Top(arguments) => commands::top::run(&arguments),
         Command::Minion(arguments) => commands::minion::run(&arguments),
         Command::Swarm(arguments) => commands::swarm::run(arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments),

@@ -19,6 +19,7 @@ pub(crate) mod reactor;
 pub(crate) mod run;
 pub(crate) mod schedule;
 pub(crate) mod swarm;
+pub(crate) mod top;
 
 use saltern_base::exit::Exit;
 use saltern_config::{Loaded, load_master};

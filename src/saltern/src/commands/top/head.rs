@@ -1,0 +1,99 @@
+//! The lines at the top: which master this is, and its figures as a whole.
+
+use saltern_base::clock::civil;
+
+use super::numbers::Numbers;
+use super::plain::plain;
+use super::state::State;
+use super::units::{amount, number, rate, share, span};
+
+/// Characters of a label that is shown.
+const LONGEST: usize = 40;
+
+/// Four lines; `now` in microseconds since 1970.
+pub(super) fn lines(state: &State, now: i64) -> [String; 4] {
+    let at = civil(now);
+    let clock = format!("{:02}:{:02}:{:02} UTC", at.hour, at.minute, at.second);
+    let numbers = &state.numbers;
+    if !state.has_master() {
+        let why = state.numbers_away.as_deref().unwrap_or("it is asked");
+        return [
+            format!("saltern top   {clock}"),
+            "no master answers; waiting for one".to_owned(),
+            why.to_owned(),
+            String::new(),
+        ];
+    }
+    let label = |name| {
+        let label = numbers.label("saltern_build_info", name);
+        plain(label.unwrap_or("?"), LONGEST)
+    };
+    let started = numbers.get("process_start_time_seconds");
+    let up = started.map_or(0, |started| now.saturating_sub((started * 1e6) as i64));
+    let [jobs, load] = figures(numbers);
+    [
+        format!(
+            "saltern top   master {} for Salt {}, up {}   {clock}",
+            label("version"),
+            label("salt_compat"),
+            span(up.max(0))
+        ),
+        jobs,
+        load,
+        trouble(state),
+    ]
+}
+
+fn figures(numbers: &Numbers) -> [String; 2] {
+    let standing =
+        |word: &str| number(numbers.get(&format!("saltern_minions{{standing=\"{word}\"}}")));
+    let keys = |word: &str| number(numbers.get(&format!("saltern_keys{{state=\"{word}\"}}")));
+    let jobs = format!(
+        "jobs {} open, {} a second done   minions {} connected, {} in doubt, {} away   keys {} \
+         accepted, {} pending",
+        number(numbers.get("saltern_jobs_open")),
+        rate(numbers.rate_of_all("saltern_jobs_finished_total")),
+        standing("connected"),
+        standing("stale"),
+        standing("away"),
+        keys("accepted"),
+        keys("pending"),
+    );
+    let load = format!(
+        "a second: {} requests, {} returns, {} events   CPU {}   memory {}   files {} of {}   \
+         room {}",
+        rate(numbers.rate_of_all("saltern_requests_total")),
+        rate(numbers.rate("saltern_returns_total")),
+        rate(numbers.rate("saltern_bus_events_total")),
+        share(numbers.rate("process_cpu_seconds_total")),
+        amount(numbers.get("process_resident_memory_bytes")),
+        number(numbers.get("process_open_fds")),
+        number(numbers.get("process_max_fds")),
+        amount(numbers.get("saltern_store_room_bytes")),
+    );
+    [jobs, load]
+}
+
+/// What is not as it should be, in one line; empty when all is well.
+fn trouble(state: &State) -> String {
+    let mut troubles = Vec::new();
+    if let Some(why) = &state.bus_away {
+        troubles.push(format!("no events: {why}"));
+    }
+    let failed = state.numbers.family("saltern_check_passed");
+    let failed = failed.filter(|(_, passed)| *passed == 0.0);
+    let failed: Vec<String> = failed
+        .filter_map(|(labels, _)| labels.split('"').nth(1))
+        .map(|check| plain(check, LONGEST))
+        .collect();
+    if !failed.is_empty() {
+        troubles.push(format!("not in order: {}", failed.join(", ")));
+    }
+    let lost = state.events.lost();
+    if lost > 0 {
+        troubles.push(format!(
+            "{lost} events were dropped: this program is too slow"
+        ));
+    }
+    troubles.join("   ")
+}

@@ -1,0 +1,87 @@
+//! Ends a job: as stock's operators do by hand, `saltutil.term_job` or `saltutil.kill_job` is
+//! published to those of its minions that have not returned.
+
+use std::sync::Arc;
+
+use saltern_base::chain;
+use saltern_client::{ClientConfig, ClientError, LocalClient, PublishRequest};
+use saltern_config::MasterConfig;
+use saltern_model::{Jid, MinionId};
+use saltern_store::StoreError;
+use saltern_store::jobs::{DatabaseLimits, JobReader};
+use saltern_wire::msgpack::Value;
+
+/// How a job is ended on its minions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// `SIGTERM`.
+    Terminate,
+    /// `SIGKILL`.
+    Kill,
+}
+
+impl Signal {
+    /// The function that sends it.
+    pub(super) const fn function(self) -> &'static str {
+        match self {
+            Self::Terminate => "saltutil.term_job",
+            Self::Kill => "saltutil.kill_job",
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum KillError {
+    #[error("job {0} has nobody left to be told")]
+    Nobody(Jid),
+    #[error("the minions of the job cannot be read")]
+    Store(#[from] StoreError),
+    #[error("the minions of the job were not told")]
+    Client(#[from] ClientError),
+    #[error("reading the minions of the job was broken off")]
+    Broken,
+}
+
+/// Has the job ended; gives what the operator is told of it.
+pub(super) async fn end(config: Arc<MasterConfig>, jid: Jid, signal: Signal) -> String {
+    match told(config, &jid, signal).await {
+        Ok(text) => text,
+        Err(error) => chain(&error),
+    }
+}
+
+async fn told(config: Arc<MasterConfig>, jid: &Jid, signal: Signal) -> Result<String, KillError> {
+    let client = LocalClient::new(ClientConfig::from(&*config));
+    let job = jid.clone();
+    let missing = tokio::task::spawn_blocking(move || missing(&config, &job));
+    let missing = missing.await.map_err(|_| KillError::Broken)??;
+    if missing.is_empty() {
+        return Err(KillError::Nobody(jid.clone()));
+    }
+    let count = missing.len();
+    let ids = missing.iter().map(|id| Value::from(id.as_str()));
+    let request = PublishRequest::new(
+        Value::Array(ids.collect()),
+        "list",
+        signal.function(),
+        vec![Value::from(jid.as_str())],
+    );
+    let published = client.publish(&request).await?;
+    Ok(format!(
+        "{} {jid} was sent to {count} minions as job {}",
+        signal.function(),
+        published.jid
+    ))
+}
+
+/// The minions of a job that have not returned; nobody when there is no such job.
+fn missing(config: &MasterConfig, jid: &Jid) -> Result<Vec<MinionId>, StoreError> {
+    let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
+    let Some(job) = reader.load(jid)? else {
+        return Ok(Vec::new());
+    };
+    let returned = reader.returned_minions(jid)?;
+    let mut minions = job.record.minions;
+    minions.retain(|minion| returned.binary_search(minion).is_err());
+    Ok(minions)
+}

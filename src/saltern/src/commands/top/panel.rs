@@ -1,0 +1,83 @@
+//! What is open over a list, as lines: a job with what is missing of it and its events, one event
+//! with its data, or the help.
+
+use super::state::State;
+use super::table::time_of_day;
+use super::view::Panel;
+
+/// A title and the lines below it.
+pub(super) struct Text {
+    pub(super) title: String,
+    pub(super) lines: Vec<String>,
+}
+
+/// Events of a job that are shown below it, and characters of their data.
+const EVENTS: usize = 50;
+const LONGEST_DATA: usize = 200;
+
+const HELP: &str = "\
+1-5, Tab, ← →   the view: jobs, minions, workers, queues, events
+↑ ↓ PgUp PgDn   choose a row; it stays chosen while others come and go
+End, Home       the last row; the first one, whichever it is
+Enter           a job: where it stands, who is missing and why, its events
+                a minion: the events that name it
+                an event: its data
+/               show only what holds every word: in jobs the jid, function, target,
+                user and state; in minions the id and standing; in events the tag
+Esc             close what is open, or clear the filter
+k               end a job: asks first, then sends saltutil.term_job or kill_job
+                to its minions that have not returned
+p               hold the events, or let them go on
+Ctrl-L          draw the screen anew
+q, Ctrl-C       quit
+
+LOST of a job: minions that are unreachable, or that did not say what became of it.
+BUSY of an actor: the share of its time; of a command: that of one worker.
+LOST of a queue: what found no room since the master started.";
+
+/// The text of a panel.
+pub(super) fn of(panel: &Panel, state: &State) -> Text {
+    match panel {
+        Panel::Help => Text {
+            title: " Keys ".to_owned(),
+            lines: HELP.lines().map(str::to_owned).collect(),
+        },
+        Panel::Job(jid) => {
+            let explained = state.explained.as_ref();
+            let known = explained.filter(|(known, _)| known == jid);
+            let asking = || vec!["asking …".to_owned()];
+            let mut lines = known.map_or_else(asking, |(_, lines)| lines.clone());
+            lines.extend(events_of(jid.as_str(), state));
+            Text {
+                title: format!(" Job {jid} "),
+                lines,
+            }
+        }
+        Panel::Event(number) => match state.events.get(*number) {
+            Some(heard) => Text {
+                title: format!(" {} ", heard.tag),
+                lines: heard.lines(),
+            },
+            None => Text {
+                title: " Event ".to_owned(),
+                lines: vec!["it has left the ring of the latest events".to_owned()],
+            },
+        },
+    }
+}
+
+/// The latest events of a job, newest first, with a title.
+fn events_of(jid: &str, state: &State) -> Vec<String> {
+    let events = state.events.newest_first();
+    let events = events.filter(|heard| heard.tag.contains(jid)).take(EVENTS);
+    let mut lines: Vec<String> = events
+        .map(|heard| {
+            let data = heard.line(LONGEST_DATA);
+            format!("  {}  {}  {data}", time_of_day(heard.at), heard.tag)
+        })
+        .collect();
+    if !lines.is_empty() {
+        lines.insert(0, "latest events:".to_owned());
+    }
+    lines
+}

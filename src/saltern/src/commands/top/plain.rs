@@ -1,0 +1,78 @@
+//! Text from outside, made fit for a terminal.
+//!
+//! Ids, tags, arguments and event data come from minions and users. Whatever steers a terminal, or
+//! hides or turns around what stands beside it, is shown as its code instead; everything that the
+//! screen holds has come through here.
+
+/// The text in one line, at most `most` characters wide, an ellipsis where something is left out.
+pub(super) fn plain(text: &str, most: usize) -> String {
+    let mut out = String::new();
+    let mut left = most;
+    for c in text.chars() {
+        let steers = c.is_control() || is_invisible(c);
+        let width = if steers {
+            c.escape_default().count()
+        } else {
+            1
+        };
+        if width > left {
+            // The ellipsis needs a place, too.
+            if left == 0 {
+                out.pop();
+            }
+            out.push('…');
+            return out;
+        }
+        left -= width;
+        if steers {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// The lines of a text, each made plain; at most so many.
+pub(super) fn plain_lines(text: &str, most_lines: usize, most: usize) -> Vec<String> {
+    let lines = text.lines().take(most_lines);
+    lines.map(|line| plain(line, most)).collect()
+}
+
+/// Characters without a width, and those that change the direction of writing.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_shown_as_its_code() {
+        let cases = [
+            ("web1", "web1"),
+            ("größe → 3", "größe → 3"),
+            ("\x1b]0;owned\x07", "\\u{1b}]0;owned\\u{7}"),
+            ("a\nb\rc\td", "a\\nb\\rc\\td"),
+            ("\u{9b}2J", "\\u{9b}2J"),
+            ("safe\u{202e}exe.txt", "safe\\u{202e}exe.txt"),
+            ("ze\u{200b}ro", "ze\\u{200b}ro"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(plain(text, 100), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_where_it_says_so() {
+        assert_eq!(plain("abcdef", 6), "abcdef");
+        assert_eq!(plain("abcdefg", 6), "abcde…");
+        assert_eq!(plain("abc\x1bdef", 6), "abc…");
+        assert_eq!(plain("a\nb\u{1b}", 100), "a\\nb\\u{1b}");
+        assert_eq!(plain_lines("a\nb\x07\nc", 2, 10), ["a", "b\\u{7}"]);
+    }
+}

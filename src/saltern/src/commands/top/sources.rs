@@ -1,0 +1,209 @@
+//! Where the screen has its knowledge from: the event bus, the control socket and the job database,
+//! as every other command.
+//!
+//! Questions are asked by one thread, one after the other, since they block; a master that does not
+//! answer holds up this thread and nothing else. Whoever is behind is made to wait, so that the
+//! master sees a slow listener and says how much it has dropped, and nothing piles up here.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use saltern_actors::control;
+use saltern_base::chain;
+use saltern_client::{ClientError, EventListener};
+use saltern_config::MasterConfig;
+use saltern_model::Jid;
+use saltern_store::StoreError;
+use saltern_store::jobs::{DatabaseLimits, JobReader};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::numbers::Sample;
+use super::state::Update;
+use super::view::Sight;
+use crate::commands::explain;
+
+/// How often the master is asked.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Jobs of the database that are shown at the start.
+const JOBS: usize = 200;
+
+/// Minions that an explanation names in each list.
+const NAMED: usize = 1_000;
+
+/// What the asking thread is told.
+enum Ask {
+    /// This is looked at from now on.
+    Look(Sight),
+    /// A bus is there: the jobs of its master are wanted.
+    Jobs,
+}
+
+/// The asking thread and the task that listens; they end with the channel of the updates.
+pub(super) struct Sources {
+    asks: Sender<Ask>,
+    asker: JoinHandle<()>,
+    listener: actix_rt::task::JoinHandle<()>,
+    sight: Sight,
+}
+
+impl Sources {
+    /// Starts them, on the runtime of the caller.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(super) fn start(
+        config: Arc<MasterConfig>,
+        updates: mpsc::Sender<Update>,
+    ) -> io::Result<Self> {
+        let (asks, asked) = channel();
+        let asker = Asker {
+            config: config.clone(),
+            updates: updates.clone(),
+        };
+        let asker = std::thread::Builder::new()
+            .name("top-asker".to_owned())
+            .spawn(move || asker.run(&asked))?;
+        let listener = actix_rt::spawn(listen(config, asks.clone(), updates));
+        Ok(Self {
+            asks,
+            asker,
+            listener,
+            sight: Sight::default(),
+        })
+    }
+
+    /// Has what is looked at asked for.
+    pub(super) fn look(&mut self, sight: Sight) {
+        if self.sight != sight {
+            self.sight = sight.clone();
+            // Nobody hears it when the thread has ended, which is noticed elsewhere.
+            let _ = self.asks.send(Ask::Look(sight));
+        }
+    }
+
+    /// Whether both still work; they end before their time only by a panic.
+    pub(super) fn are_well(&self) -> bool {
+        !self.asker.is_finished() && !self.listener.is_finished()
+    }
+}
+
+/// Hears the bus, and waits for one when there is none.
+async fn listen(config: Arc<MasterConfig>, asks: Sender<Ask>, updates: mpsc::Sender<Update>) {
+    loop {
+        let away = match EventListener::connect(&config.sock_dir).await {
+            Ok(mut events) => {
+                // Asked for after the subscription: so no job falls in between.
+                let _ = asks.send(Ask::Jobs);
+                if updates.send(Update::BusThere).await.is_err() {
+                    return;
+                }
+                match forward(&mut events, &updates).await {
+                    Ok(()) => "the master has closed the event bus".to_owned(),
+                    Err(error) => chain(&error),
+                }
+            }
+            Err(error) => chain(&error),
+        };
+        if updates.send(Update::BusAway(away)).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+async fn forward(
+    events: &mut EventListener,
+    updates: &mpsc::Sender<Update>,
+) -> Result<(), ClientError> {
+    while let Some(event) = events.next().await? {
+        if updates.send(Update::Event(event)).await.is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+struct Asker {
+    config: Arc<MasterConfig>,
+    updates: mpsc::Sender<Update>,
+}
+
+impl Asker {
+    fn run(&self, asked: &Receiver<Ask>) {
+        let mut sight = Sight::default();
+        let mut next = Instant::now();
+        loop {
+            let wait = next.saturating_duration_since(Instant::now());
+            let updates = match asked.recv_timeout(wait) {
+                Ok(Ask::Look(new)) => {
+                    sight = new;
+                    self.of_sight(&sight)
+                }
+                Ok(Ask::Jobs) => vec![self.jobs()],
+                Err(RecvTimeoutError::Timeout) => {
+                    next = Instant::now() + EVERY;
+                    let mut updates = vec![self.numbers()];
+                    updates.extend(self.of_sight(&sight));
+                    updates
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            for update in updates {
+                if self.updates.blocking_send(update).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn numbers(&self) -> Update {
+        match control::ask(&self.config.sock_dir, "metrics") {
+            Ok(text) if text.is_empty() => {
+                Update::NoNumbers("the master is busy with other questions".to_owned())
+            }
+            Ok(text) => Update::Numbers(Sample::parse(&text, Instant::now())),
+            Err(error) => Update::NoNumbers(chain(&error)),
+        }
+    }
+
+    fn of_sight(&self, sight: &Sight) -> Vec<Update> {
+        let mut updates = Vec::new();
+        if sight.minions {
+            // That nobody answers is said of the numbers.
+            updates.extend(
+                control::ask_minions(&self.config.sock_dir)
+                    .ok()
+                    .map(Update::Minions),
+            );
+        }
+        updates.extend(sight.job.as_ref().map(|jid| self.explanation(jid)));
+        updates
+    }
+
+    fn explanation(&self, jid: &Jid) -> Update {
+        let text = match explain::explain(&self.config, jid, NAMED) {
+            Ok(Some(text)) => text,
+            Ok(None) => "the job is not in the database (yet)".to_owned(),
+            Err(error) => chain(&error),
+        };
+        Update::Explained(jid.clone(), text)
+    }
+
+    fn jobs(&self) -> Update {
+        match self.latest_jobs() {
+            Ok(update) => update,
+            Err(error) => Update::Said(chain(&error)),
+        }
+    }
+
+    fn latest_jobs(&self) -> Result<Update, StoreError> {
+        let path = &self.config.saltern_job_database;
+        let reader = JobReader::open(path, DatabaseLimits::default())?;
+        Ok(Update::Jobs(reader.latest_jobs(JOBS)?))
+    }
+}

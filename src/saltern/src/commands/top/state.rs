@@ -1,0 +1,144 @@
+//! Everything that the screen knows, and what changes it. Draws nothing and asks nobody.
+//!
+//! All of it is bounded: jobs, events and minions by number, their texts in length. All text has
+//! been made plain, so whoever draws it need not think of that.
+
+use saltern_actors::control::SeenMinion;
+use saltern_client::ReceivedEvent;
+use saltern_model::Jid;
+use saltern_store::jobs::JobSummary;
+
+use super::events::Events;
+use super::jobs::Jobs;
+use super::numbers::{Numbers, Sample};
+use super::plain::{plain, plain_lines};
+
+/// What the sources tell.
+pub(super) enum Update {
+    /// The event bus is there.
+    BusThere,
+    /// It is not, for this reason.
+    BusAway(String),
+    Event(ReceivedEvent),
+    /// The control socket has given the metrics.
+    Numbers(Sample),
+    /// It has not, for this reason.
+    NoNumbers(String),
+    Minions(Vec<SeenMinion>),
+    /// The latest jobs of the database.
+    Jobs(Vec<JobSummary>),
+    /// Where a job stands, as `saltern explain` says it.
+    Explained(Jid, String),
+    /// Something that the operator is told, once.
+    Said(String),
+}
+
+/// Minions that are kept, the first of the list.
+pub(super) const MOST_MINIONS: usize = 20_000;
+
+/// Lines of an explanation that are kept, and characters of each.
+const MOST_LINES: usize = 5_000;
+const LONGEST_LINE: usize = 500;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) jobs: Jobs,
+    pub(super) events: Events,
+    pub(super) numbers: Numbers,
+    pub(super) minions: Vec<SeenMinion>,
+    /// Why the bus is not there; nothing while it is.
+    pub(super) bus_away: Option<String>,
+    /// Why the last question for metrics was not answered; nothing when it was.
+    pub(super) numbers_away: Option<String>,
+    /// The job that is followed, and what is known of it.
+    pub(super) explained: Option<(Jid, Vec<String>)>,
+    /// What the operator is told until the next key.
+    pub(super) said: String,
+}
+
+impl State {
+    /// `now` is the wall clock in microseconds since 1970.
+    pub(super) fn apply(&mut self, update: Update, now: i64) {
+        match update {
+            Update::BusThere => self.bus_away = None,
+            Update::BusAway(reason) => self.bus_away = Some(plain(&reason, LONGEST_LINE)),
+            Update::Event(event) => {
+                self.jobs.hear(&event.tag, || event.value().ok(), now);
+                self.events.add(&event, now);
+            }
+            Update::Numbers(sample) => {
+                self.numbers_away = None;
+                self.numbers.take(sample);
+            }
+            Update::NoNumbers(reason) => {
+                self.numbers_away = Some(plain(&reason, LONGEST_LINE));
+                self.numbers.forget();
+            }
+            Update::Minions(minions) => self.see(minions),
+            Update::Jobs(jobs) => self.jobs.recall(jobs),
+            Update::Explained(jid, text) => {
+                let lines = plain_lines(&text, MOST_LINES, LONGEST_LINE);
+                self.explained = Some((jid, lines));
+            }
+            Update::Said(text) => self.said = plain(&text, LONGEST_LINE),
+        }
+    }
+
+    /// Whether a master answers.
+    pub(super) fn has_master(&self) -> bool {
+        self.numbers.is_known()
+    }
+
+    fn see(&mut self, mut minions: Vec<SeenMinion>) {
+        minions.truncate(MOST_MINIONS);
+        for minion in &mut minions {
+            minion.standing = plain(&minion.standing, LONGEST_LINE);
+        }
+        // Those that are away are looked for; each group stays in the order of the ids.
+        minions.sort_by_key(|minion| minion.is_present);
+        self.minions = minions;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use saltern_model::MinionId;
+
+    use super::*;
+
+    fn minion(id: &str, is_present: bool) -> SeenMinion {
+        SeenMinion {
+            id: MinionId::parse(id).unwrap(),
+            is_present,
+            last_heard: None,
+            address: None,
+            standing: "away:\tgone".to_owned(),
+        }
+    }
+
+    #[test]
+    fn minions_that_are_away_come_first_and_there_are_not_too_many() {
+        let mut state = State::default();
+        let mut minions = vec![minion("a", true), minion("b", false), minion("c", true)];
+        state.apply(Update::Minions(minions.clone()), 0);
+        let ids: Vec<_> = state.minions.iter().map(|one| one.id.as_str()).collect();
+        assert_eq!(ids, ["b", "a", "c"]);
+        assert_eq!(state.minions[0].standing, "away:\\tgone");
+        minions.resize(MOST_MINIONS + 1, minion("d", true));
+        state.apply(Update::Minions(minions), 0);
+        assert_eq!(state.minions.len(), MOST_MINIONS);
+    }
+
+    #[test]
+    fn a_master_is_there_while_it_gives_numbers() {
+        let mut state = State::default();
+        assert!(!state.has_master());
+        let sample = Sample::parse("saltern_jobs_open 1\n", tokio::time::Instant::now());
+        state.apply(Update::Numbers(sample), 0);
+        assert!(state.has_master());
+        state.apply(Update::NoNumbers("refused\x1b".to_owned()), 0);
+        assert!(!state.has_master());
+        assert_eq!(state.numbers_away.as_deref(), Some("refused\\u{1b}"));
+    }
+}

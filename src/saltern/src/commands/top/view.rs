@@ -1,0 +1,331 @@
+//! What the operator looks at: the view, the filter, the chosen row, what is open over it. Keys
+//! change it; what they ask of others is a [`Wish`].
+
+use std::cell::Cell;
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use saltern_model::Jid;
+
+use super::kill::Signal;
+use super::state::State;
+use super::table::{Entry, entries};
+
+/// One of the five views.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tab {
+    Jobs,
+    Minions,
+    Workers,
+    Queues,
+    Events,
+}
+
+impl Tab {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Jobs,
+        Self::Minions,
+        Self::Workers,
+        Self::Queues,
+        Self::Events,
+    ];
+
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::Jobs => "Jobs",
+            Self::Minions => "Minions",
+            Self::Workers => "Workers",
+            Self::Queues => "Queues",
+            Self::Events => "Events",
+        }
+    }
+
+    /// The one `by` further on, in a circle.
+    fn turned(self, by: usize) -> Self {
+        let at = Self::ALL.iter().position(|tab| *tab == self);
+        let next = (at.unwrap_or_default() + by) % Self::ALL.len();
+        Self::ALL.get(next).copied().unwrap_or(self)
+    }
+}
+
+/// What is open over the view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Panel {
+    Job(Jid),
+    /// By its number.
+    Event(u64),
+    Help,
+}
+
+/// A job that is to be ended, if the operator says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) jid: Jid,
+    pub(super) fun: String,
+    pub(super) missing: usize,
+}
+
+/// What a key asks of others.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Quit,
+    /// The screen is to be drawn from scratch.
+    Redraw,
+    Kill(Jid, Signal),
+}
+
+/// What is looked at, and so has to be asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sight {
+    pub(super) minions: bool,
+    pub(super) job: Option<Jid>,
+}
+
+/// Where a list stands.
+#[derive(Default)]
+struct Place {
+    /// The key of the chosen row; without one the first row is, whichever it is.
+    chosen: Option<String>,
+    /// The first row on the screen; whoever draws moves it after the chosen one.
+    first: Cell<usize>,
+}
+
+/// See the module.
+pub(super) struct View {
+    pub(super) tab: Tab,
+    pub(super) filter: String,
+    /// Keys go into the filter.
+    pub(super) is_typing: bool,
+    pub(super) panel: Option<Panel>,
+    /// The first line that the panel shows.
+    scroll: Cell<usize>,
+    pub(super) question: Option<Question>,
+    places: [Place; Tab::ALL.len()],
+    /// Rows of the list or lines of the panel on the screen, as last drawn.
+    page: Cell<usize>,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self {
+            tab: Tab::Jobs,
+            filter: String::new(),
+            is_typing: false,
+            panel: None,
+            scroll: Cell::default(),
+            question: None,
+            places: Default::default(),
+            page: Cell::new(1),
+        }
+    }
+}
+
+/// Characters of the filter.
+const LONGEST_FILTER: usize = 100;
+
+impl View {
+    pub(super) fn sight(&self) -> Sight {
+        Sight {
+            minions: self.tab == Tab::Minions,
+            job: match &self.panel {
+                Some(Panel::Job(jid)) => Some(jid.clone()),
+                _ => None,
+            },
+        }
+    }
+
+    /// Which row is chosen, and which rows are on a screen that has room for `room`.
+    pub(super) fn window(&self, entries: &[Entry<'_>], room: usize) -> (usize, usize) {
+        let room = room.max(1);
+        self.page.set(room);
+        let place = self.place();
+        let chosen = self.chosen(entries);
+        let latest = entries.len().saturating_sub(room);
+        let first = place.first.get().min(latest);
+        let first = first.clamp((chosen + 1).saturating_sub(room), chosen);
+        place.first.set(first);
+        (chosen, first)
+    }
+
+    /// The first of `lines` lines of the panel on a screen that has room for `room`.
+    pub(super) fn panel_window(&self, lines: usize, room: usize) -> usize {
+        self.page.set(room.max(1));
+        let first = self.scroll.get().min(lines.saturating_sub(room));
+        self.scroll.set(first);
+        first
+    }
+
+    /// Takes a key.
+    pub(super) fn key(&mut self, key: KeyEvent, state: &mut State) -> Option<Wish> {
+        if key.kind == KeyEventKind::Release {
+            return None;
+        }
+        state.said.clear();
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Some(Wish::Quit),
+                KeyCode::Char('l') => Some(Wish::Redraw),
+                _ => None,
+            };
+        }
+        if let Some(question) = self.question.take() {
+            return match key.code {
+                KeyCode::Char('t') => Some(Wish::Kill(question.jid, Signal::Terminate)),
+                KeyCode::Char('k') => Some(Wish::Kill(question.jid, Signal::Kill)),
+                _ => None,
+            };
+        }
+        if self.is_typing {
+            self.type_filter(key.code, state);
+            return None;
+        }
+        if self.panel.is_some() {
+            self.key_of_panel(key.code, state);
+            return None;
+        }
+        self.key_of_list(key.code, state)
+    }
+
+    fn type_filter(&mut self, code: KeyCode, state: &State) {
+        match code {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.is_typing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(c) if !c.is_control() && self.filter.len() < LONGEST_FILTER => {
+                self.filter.push(c);
+            }
+            other => self.travel(other, state),
+        }
+    }
+
+    fn key_of_panel(&mut self, code: KeyCode, state: &State) {
+        let (line, page) = (self.scroll.get(), self.page.get());
+        let to = match code {
+            KeyCode::Up => line.saturating_sub(1),
+            KeyCode::Down => line.saturating_add(1),
+            KeyCode::PageUp => line.saturating_sub(page),
+            KeyCode::PageDown | KeyCode::Char(' ') => line.saturating_add(page),
+            KeyCode::Home => 0,
+            KeyCode::End => usize::MAX,
+            KeyCode::Esc | KeyCode::Char('q') | KeyCode::Enter => {
+                self.panel = None;
+                0
+            }
+            KeyCode::Char('k') => {
+                if let Some(Panel::Job(jid)) = self.panel.clone() {
+                    self.ask_to_kill(&jid, state);
+                }
+                line
+            }
+            _ => line,
+        };
+        self.scroll.set(to);
+    }
+
+    fn key_of_list(&mut self, code: KeyCode, state: &mut State) -> Option<Wish> {
+        match code {
+            KeyCode::Char('q') => return Some(Wish::Quit),
+            KeyCode::Char(digit @ '1'..='5') => {
+                let at = digit.to_digit(10).unwrap_or(1) as usize - 1;
+                self.tab = Tab::ALL.get(at).copied().unwrap_or(self.tab);
+            }
+            KeyCode::Tab | KeyCode::Right => self.tab = self.tab.turned(1),
+            KeyCode::BackTab | KeyCode::Left => self.tab = self.tab.turned(Tab::ALL.len() - 1),
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Char('?' | 'h') => self.open(Panel::Help),
+            KeyCode::Char('p') => state.events.is_paused = !state.events.is_paused,
+            KeyCode::Enter => self.open_chosen(state),
+            KeyCode::Char('k') => {
+                let entries = entries(state, self.tab, &self.filter);
+                if let Some(Entry::Job(jid, _)) = entries.get(self.chosen(&entries)) {
+                    self.ask_to_kill(jid, state);
+                }
+            }
+            other => self.travel(other, state),
+        }
+        None
+    }
+
+    /// Moves through the list.
+    fn travel(&mut self, code: KeyCode, state: &State) {
+        let entries = entries(state, self.tab, &self.filter);
+        let (at, page) = (self.chosen(&entries), self.page.get());
+        let to = match code {
+            KeyCode::Up => at.saturating_sub(1),
+            KeyCode::Down => at + 1,
+            KeyCode::PageUp => at.saturating_sub(page),
+            KeyCode::PageDown => at + page,
+            KeyCode::End => usize::MAX,
+            KeyCode::Home => {
+                self.place_mut().chosen = None;
+                return;
+            }
+            _ => return,
+        };
+        let to = to.min(entries.len().saturating_sub(1));
+        let chosen = entries.get(to).map(|entry| entry.key().into_owned());
+        self.place_mut().chosen = chosen;
+    }
+
+    fn open_chosen(&mut self, state: &State) {
+        let entries = entries(state, self.tab, &self.filter);
+        match entries.get(self.chosen(&entries)) {
+            Some(Entry::Job(jid, _)) => self.open(Panel::Job((*jid).clone())),
+            Some(Entry::Event(heard)) => self.open(Panel::Event(heard.number)),
+            Some(Entry::Minion(minion)) => {
+                // What is heard of it.
+                self.filter = minion.id.to_string();
+                self.tab = Tab::Events;
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, panel: Panel) {
+        self.scroll.set(0);
+        self.panel = Some(panel);
+    }
+
+    fn ask_to_kill(&mut self, jid: &Jid, state: &State) {
+        let job = state.jobs.get(jid).filter(|job| job.is_open());
+        self.question = job.map(|job| Question {
+            jid: jid.clone(),
+            fun: job.fun.clone(),
+            missing: job.missing(),
+        });
+    }
+
+    /// The place of the chosen row among these; the first when it is gone.
+    fn chosen(&self, entries: &[Entry<'_>]) -> usize {
+        let chosen = self.place().chosen.as_deref();
+        let at = chosen.and_then(|key| entries.iter().position(|entry| entry.key() == key));
+        at.unwrap_or(0)
+    }
+
+    fn place(&self) -> &Place {
+        let [jobs, minions, workers, queues, events] = &self.places;
+        match self.tab {
+            Tab::Jobs => jobs,
+            Tab::Minions => minions,
+            Tab::Workers => workers,
+            Tab::Queues => queues,
+            Tab::Events => events,
+        }
+    }
+
+    fn place_mut(&mut self) -> &mut Place {
+        let [jobs, minions, workers, queues, events] = &mut self.places;
+        match self.tab {
+            Tab::Jobs => jobs,
+            Tab::Minions => minions,
+            Tab::Workers => workers,
+            Tab::Queues => queues,
+            Tab::Events => events,
+        }
+    }
+}
