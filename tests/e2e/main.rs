@@ -37,6 +37,7 @@ mod sessions;
 mod shortage;
 mod syndic;
 mod targets;
+mod top;
 mod torn;
 mod transports;
 mod wheels;

@@ -35,6 +35,7 @@ pub mod session;
 pub mod site;
 pub mod small_disk;
 pub mod syndics;
+pub mod terminal;
 
 pub use config::Config;
 pub use events::{Event, Listener};

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write as _};
 
 use bytes::Bytes;
-use saltern_model::{Compat, MinionId};
+use saltern_model::{Compat, MinionId, ReturnRecord};
 use saltern_store::jobs::{Scrub, ScrubSlice};
 use saltern_store::{
     DatabaseLimits, JobDatabase, JobReader, JobState, Reason, Removed, Retention, StoreError,
@@ -194,6 +194,50 @@ fn open_jobs_come_back_with_who_returned() {
     assert_eq!(names(&open[0].job.record.minions), ["a", "b"]);
     assert_eq!(names(&open[0].returned), ["b"]);
     assert_eq!(open[0].retcodes, [0]);
+}
+
+#[test]
+fn jobs_and_returns_are_told_in_short() {
+    let (_dir, mut database) = open();
+    let failed = ReturnRecord {
+        retcode: 3,
+        ..ret(1, "b", Value::Nil)
+    };
+    database
+        .commit(&[
+            Write::Job(job(1, &["a", "b"])),
+            Write::Job(job(2, &["a"])),
+            Write::Expected {
+                jid: jid(1),
+                minions: vec![id("c")],
+            },
+            Write::Return(failed),
+            Write::Return(ret(1, "a", Value::Nil)),
+            Write::JobState {
+                jid: jid(2),
+                state: JobState::Expired,
+                at: 7,
+                notes: None,
+            },
+        ])
+        .expect("committed");
+    let reader = database.reader().expect("a reader");
+    let latest = reader.latest_jobs(1).expect("read");
+    assert_eq!(latest.len(), 1);
+    assert_eq!(
+        (&latest[0].jid, latest[0].state, latest[0].finished),
+        (&jid(2), JobState::Expired, Some(7))
+    );
+    let both = reader.latest_jobs(9).expect("read");
+    let first = &both[1];
+    assert_eq!((&*first.fun, &*first.tgt), ("test.ping", "*"));
+    assert_eq!((first.expected, first.returned, first.failed), (3, 2, 1));
+    let heads = reader.return_heads(&jid(1)).expect("read");
+    let heads: Vec<_> = heads
+        .iter()
+        .map(|head| (head.minion.as_str(), head.retcode))
+        .collect();
+    assert_eq!(heads, [("b", 3), ("a", 0)]);
 }
 
 #[test]

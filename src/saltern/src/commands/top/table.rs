@@ -58,10 +58,10 @@ pub(super) const fn columns(tab: Tab) -> &'static [Column] {
         rest("TARGET"),
     ];
     const MINIONS: &[Column] = &[
-        rest("MINION"),
+        column("MINION", 40),
         column("ADDRESS", 24),
         column("HEARD", 14),
-        column("STANDING", 44),
+        rest("STANDING"),
     ];
     const WORKERS: &[Column] = &[
         column("ACTOR OR COMMAND", 26),
@@ -73,7 +73,7 @@ pub(super) const fn columns(tab: Tab) -> &'static [Column] {
         column("RESTARTS", 8),
     ];
     const QUEUES: &[Column] = &[
-        rest("QUEUE"),
+        column("QUEUE", 40),
         column("WAITING", 12),
         column("LOST", 12),
         column("LOST A SECOND", 14),

@@ -4,13 +4,17 @@
 //! has it, and by a hook when there is a panic, before anything is said of that.
 
 use std::io::{self, IsTerminal};
+use std::mem::ManuallyDrop;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 use tokio::sync::mpsc;
 
 /// The terminal in its raw mode and on its other page.
-pub(super) struct Screen(DefaultTerminal);
+///
+/// Its own drop is not wanted: of a terminal that is gone it complains to standard error, which is
+/// that terminal, and panics when that fails.
+pub(super) struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
     /// Takes the terminal.
@@ -25,7 +29,7 @@ impl Screen {
             ));
         }
         match ratatui::try_init() {
-            Ok(terminal) => Ok(Self(terminal)),
+            Ok(terminal) => Ok(Self(ManuallyDrop::new(terminal))),
             Err(error) => {
                 give_back();
                 Err(error)
@@ -40,11 +44,12 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
+        // A terminal that is gone needs nothing any more.
+        let _ = self.0.show_cursor();
         give_back();
     }
 }
 
-/// A terminal that is gone needs nothing any more.
 fn give_back() {
     let _ = ratatui::try_restore();
 }
