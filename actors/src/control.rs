@@ -2,10 +2,12 @@
 //!
 //! One line in, an answer out: `metrics` gives Prometheus' text format, `actors` lists the actors
 //! with their restarts, `minions` the accepted minions and where they stand, `job JID` what the
-//! tracker knows of an open job, `duties` the duties with their last run, `duty NAME` has one done now, `replay LETTER` has a failed reaction tried again,
-//! and, only in builds with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor
-//! panic at its next poll, `stall NAME [INSTANCE]` makes its thread hang for ever, `points` lists
-//! the places at which the process can be made to die, and `die POINT COUNT` makes it die at one.
+//! tracker knows of an open job, `duties` the duties with their last run, `duty NAME` has one done
+//! now, `replay LETTER` has a failed reaction tried again, `log-level` tells the levels of the log,
+//! `log-level LEVEL [PLACE]` changes them and `log-level reset` takes that back, and, only in builds
+//! with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor panic at its next poll,
+//! `stall NAME [INSTANCE]` makes its thread hang for ever, `points` lists the places at which the
+//! process can be made to die, and `die POINT COUNT` makes it die at one.
 
 mod minions;
 
@@ -17,6 +19,7 @@ use std::time::Duration;
 use actix::Recipient;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::Registry;
+use saltern_config::LogLevel;
 use saltern_model::Jid;
 use saltern_supervise::Tree;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -78,6 +81,21 @@ fn garbled(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
+/// The levels of the log, which are told and changed here.
+pub trait LogLevels: Send + Sync {
+    /// A line each: `console LEVEL`, `file LEVEL`, and each place with a level of its own.
+    fn told(&self) -> String;
+
+    /// Logs at this level from now on: everywhere, or the lines of one place of the program.
+    ///
+    /// # Errors
+    /// Why not, in one line.
+    fn set(&self, level: LogLevel, place: Option<&str>) -> Result<(), String>;
+
+    /// Goes back to what the configuration says.
+    fn reset(&self);
+}
+
 /// Who gives an account of jobs, once it is there.
 pub(crate) type Accounts = Arc<OnceLock<Recipient<Explain>>>;
 
@@ -95,6 +113,7 @@ pub(crate) struct Control {
     pub(crate) duties: Arc<Duties>,
     pub(crate) accounts: Accounts,
     pub(crate) minions: SeenMinions,
+    pub(crate) log_levels: Option<Arc<dyn LogLevels>>,
 }
 
 /// Longer lines are cut off.
@@ -167,6 +186,13 @@ async fn answer(control: &Control, line: &str) -> String {
             Ok(jid) => control.job(jid).await,
             Err(error) => format!("error: {error}\n"),
         },
+        ["log-level"] => control.log_level(|_| Ok(())),
+        ["log-level", "reset"] => control.log_level(|levels| {
+            levels.reset();
+            Ok(())
+        }),
+        ["log-level", level] => control.set_log_level(level, None),
+        ["log-level", level, place] => control.set_log_level(level, Some(place)),
         ["points"] => points(),
         ["die", point, count] => match count.parse() {
             Ok(count) => die(point, count),
@@ -219,8 +245,8 @@ fn die(_: &str, _: u32) -> String {
 }
 
 const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"minions\", \"job JID\", \"duties\", \
-                       \"duty NAME\", \"replay LETTER\", \"points\", \"panic NAME [INSTANCE]\", \"stall NAME \
-                       [INSTANCE]\" or \"die POINT COUNT\"\n";
+                       \"duty NAME\", \"replay LETTER\", \"log-level [LEVEL [PLACE]]\", \"points\", \
+                       \"panic NAME [INSTANCE]\", \"stall NAME [INSTANCE]\" or \"die POINT COUNT\"\n";
 
 #[cfg(not(feature = "fault-injection"))]
 const WITHOUT: &str = "error: this master was built without fault injection\n";
@@ -267,6 +293,28 @@ impl Control {
             format!("{} {} {}\n", child.name, child.instance, child.restarts)
         };
         children.iter().map(line).collect()
+    }
+
+    fn set_log_level(&self, level: &str, place: Option<&str>) -> String {
+        match LogLevel::from_name(level) {
+            None => format!("error: \"{level}\" is not {}\n", LogLevel::NAMES),
+            Some(level) => self.log_level(|levels| {
+                levels.set(level, place)?;
+                tracing::info!(%level, place, "the log has another level");
+                Ok(())
+            }),
+        }
+    }
+
+    /// Does this with the levels, and tells what they are then.
+    fn log_level(&self, change: impl FnOnce(&dyn LogLevels) -> Result<(), String>) -> String {
+        let Some(levels) = &self.log_levels else {
+            return "error: the log of this master cannot be changed\n".to_owned();
+        };
+        match change(levels.as_ref()) {
+            Ok(()) => levels.told(),
+            Err(reason) => format!("error: {reason}\n"),
+        }
     }
 
     async fn replay(&self, letter: &str) -> String {

@@ -100,6 +100,12 @@ impl Handler<Work> for MWorker {
             Treatment::Handle => saltern_requests::handle(request.payload, origin, services),
             Treatment::TellToComeAgain => saltern_requests::come_again(request.payload, services),
         };
+        tracing::debug!(
+            cmd = handled.command,
+            minion = handled.minion.as_ref().map(tracing::field::display),
+            from = %origin.address,
+            "request handled"
+        );
         if handled.minion.is_some() {
             request.reply.authenticated();
         }

@@ -65,7 +65,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::jobs::Stored;
 use crate::batches::{self, BatchFeed, BatchMetrics, Batches};
-use crate::control::{self, Accounts, Control, SeenMinions};
+use crate::control::{self, Accounts, Control, LogLevels, SeenMinions};
 use crate::doors::{Doors, is_set};
 use crate::duties::Duties;
 use crate::event_publisher::EventPublisher;
@@ -102,6 +102,8 @@ pub struct MasterParts {
     pub registry: Registry,
     /// Listening sockets that a service manager holds for the ports of the configuration.
     pub inherited: Inherited,
+    /// The levels of the log, where they can be changed.
+    pub log_levels: Option<Arc<dyn LogLevels>>,
 }
 
 /// Why a master does not start.
@@ -208,6 +210,7 @@ impl Master {
             accounts: accounts.clone(),
             minions: minions.clone(),
             duties: duties.clone(),
+            log_levels: parts.log_levels.clone(),
         };
         control::serve(doors.control, control, stop.clone());
         let bridge = parts.stores.bridge.clone();

@@ -17,6 +17,7 @@ mod files;
 mod jobs;
 mod keys;
 mod kill;
+mod logs;
 mod maintenance;
 mod matrix;
 mod metrics;

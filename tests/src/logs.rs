@@ -42,11 +42,12 @@ pub fn read(log: &Path) -> String {
 }
 
 /// The level stands near the start of a line, after the time and the place: `[ERROR   ] text` on the
-/// console, `2026-11-21 11:38:25,849 [place:50 ][ERROR   ][1379] text` in a file.
+/// console, `2026-11-21 11:38:25,849 [place:50 ][ERROR   ][1379] text` in a file, `{"time":"2026-11-21T…
+/// Z","level":"ERROR",…` for programs.
 fn is_serious(line: &str) -> bool {
     line.contains("panicked at")
         || line
-            .split([' ', '[', ']', ':'])
+            .split([' ', '[', ']', ':', '{', '"', ','])
             .filter(|word| !word.is_empty())
             .take(8)
             .any(|word| matches!(word, "WARN" | "WARNING" | "ERROR" | "CRITICAL"))

@@ -77,6 +77,7 @@ impl Site {
             database: JobDatabase::open(path, DatabaseLimits::default()).unwrap(),
             registry: Registry::new(),
             inherited: Inherited::default(),
+            log_levels: None,
         }
     }
 

@@ -26,6 +26,7 @@ const FOLLOWED: &[&str] = &[
     "eauth_acl_module",
     "external_auth",
     "keep_acl_in_token",
+    "log_granular_levels",
     "log_level",
     "log_level_logfile",
     "peer",

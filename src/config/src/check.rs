@@ -362,8 +362,8 @@ fn places(reader: &mut Reader<'_>, config: &MasterConfig) {
     if let Some(message) = directory(database).or_else(|| database.parent().and_then(unusable)) {
         reader.error("saltern_job_database", message);
     }
-    let log_file = Path::new(&config.log_file);
-    if !crate::paths::is_uri(&config.log_file)
+    let log_file = Path::new(&config.log.file);
+    if !crate::paths::is_uri(&config.log.file)
         && let Some(message) = unwritable(log_file)
     {
         reader.error("log_file", message);

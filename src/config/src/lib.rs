@@ -16,6 +16,7 @@ mod files;
 mod finding;
 pub mod glob;
 mod identity;
+mod logging;
 pub mod master;
 pub mod options;
 mod paths;
@@ -33,9 +34,12 @@ pub use check::render_findings;
 pub use doors::{AlsoListen, PeerCertificates, TlsConfig};
 pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookEngine};
 pub use finding::{ConfigErrors, Finding, Severity};
+pub use logging::LogOptions;
 pub use master::{Loaded, MasterConfig, load_master};
 pub use reader::is_secret;
 pub use returners::{OWN_EVENTS, ReturnerOptions};
 pub use served::is_built_in_renderer;
-pub use values::{HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm, TransportName};
+pub use values::{
+    HashType, LocalCacheMirror, LogFormat, LogLevel, Secret, SigningAlgorithm, TransportName,
+};
 pub use watching::MetricsCompat;

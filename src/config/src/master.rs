@@ -16,15 +16,14 @@ use crate::doors::{self, AlsoListen, TlsConfig};
 use crate::engines::{self, EngineConfig};
 use crate::files::{self, Files};
 use crate::finding::{ConfigErrors, Finding, Severity};
+use crate::logging::{self, LogOptions};
 use crate::options;
 use crate::paths::absolute;
 use crate::places::{Places, take_id, take_user};
 use crate::reader::{Reader, is_secret};
 use crate::returners::ReturnerOptions;
 use crate::served;
-use crate::values::{
-    HashType, LocalCacheMirror, LogLevel, Secret, SigningAlgorithm, TransportName,
-};
+use crate::values::{HashType, LocalCacheMirror, Secret, SigningAlgorithm, TransportName};
 use crate::watching::{self, MetricsCompat};
 use crate::yaml::{self, Entry, Key, Limits, Mapping, Mark, Node};
 
@@ -109,21 +108,8 @@ pub struct MasterConfig {
     /// The syndics that are known, below `cachedir`.
     pub syndic_dir: PathBuf,
 
-    // The log.
-    /// A path, or a URI such as `file:///dev/log`.
-    pub log_file: String,
-    /// The level of the console.
-    pub log_level: LogLevel,
-    /// The level of the file.
-    pub log_level_logfile: LogLevel,
-    /// Python's format of a line on the console.
-    pub log_fmt_console: String,
-    /// Python's format of a line in the file.
-    pub log_fmt_logfile: String,
-    /// strftime's format of the time on the console.
-    pub log_datefmt: String,
-    /// strftime's format of the time in the file.
-    pub log_datefmt_logfile: String,
+    /// The log.
+    pub log: LogOptions,
 
     // Jobs and events.
     /// How long the command line waits before it asks what is still running.
@@ -408,7 +394,6 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
     let id = take_id(reader, &places.root_dir);
     let seconds_or_none = |duration: Duration| (!duration.is_zero()).then_some(duration);
     let count_or_none = |count: usize| (count > 0).then_some(count);
-    let log_level = reader.choice("log_level").unwrap_or(LogLevel::Warning);
     let keep_jobs = take_keep_jobs(reader, compat);
     let signature_file = match (reader.optional_text("master_pubkey_signature"), compat) {
         (Some(name), _) => name,
@@ -463,15 +448,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         pidfile: places.pidfile.into(),
         token_dir: places.token_dir.into(),
         syndic_dir: places.syndic_dir.into(),
-        log_file: places.log_file,
-        log_level,
-        log_level_logfile: reader
-            .optional_choice("log_level_logfile")
-            .unwrap_or(log_level),
-        log_fmt_console: reader.text("log_fmt_console"),
-        log_fmt_logfile: reader.text("log_fmt_logfile"),
-        log_datefmt: reader.text("log_datefmt"),
-        log_datefmt_logfile: reader.text("log_datefmt_logfile"),
+        log: logging::take(reader, places.log_file),
         timeout: reader.seconds("timeout"),
         gather_job_timeout: reader.seconds("gather_job_timeout"),
         keep_jobs,

@@ -124,6 +124,22 @@ choice! {
     }
 }
 
+choice! {
+    /// `saltern_log_format`: what a line of the log looks like.
+    LogFormat {
+        /// For people: as `log_fmt_console` and `log_fmt_logfile` say.
+        Text = "text",
+        /// For programs: one JSON object a line.
+        Json = "json",
+    }
+}
+
+impl LogLevel {
+    /// The names, for those who are told that theirs is none.
+    pub const NAMES: &'static str =
+        "one of all, garbage, trace, debug, profile, info, warning, error, critical, quiet";
+}
+
 /// A passphrase from the configuration. It is wiped when dropped and cannot be printed.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);

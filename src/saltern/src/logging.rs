@@ -1,83 +1,74 @@
-//! Where log lines go: to standard error at `log_level`, and to `log_file` at
-//! `log_level_logfile`, each in its own format.
+//! Where log lines go: to standard error (or the journal behind it) at `log_level`, and to
+//! `log_file` at `log_level_logfile`, each in its own form.
+//!
+//! One layer does it all, so that an event is read once and a level that changes while the master
+//! runs changes in one place.
 
-use std::fs::OpenOptions;
+mod file;
+mod journal;
+mod json;
+mod levels;
+mod line;
+mod repeats;
+mod text;
+
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use saltern_base::clock::Clock;
-use saltern_config::{LogLevel, MasterConfig};
+use saltern_base::seldom::Seldom;
+use saltern_config::{LogFormat, LogLevel, LogOptions};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::{Layer, Registry, fmt, reload};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::{Layer, Registry, fmt};
 
-use crate::log_format::PythonFormat;
+use self::file::LogFile;
+use self::journal::Journal;
+pub(crate) use self::levels::Levels;
+use self::line::Line;
+use self::repeats::Repeats;
+use self::text::PythonFormat;
 
-/// The levels of a master's log, to be changed while it runs.
-pub(crate) struct Levels {
-    console: SetLevel,
-    /// Nothing where no log file is open.
-    file: Option<SetLevel>,
-}
-
-type SetLevel = Box<dyn Fn(LevelFilter) + Send>;
-
-impl Levels {
-    /// Logs to standard error at this level from now on.
-    pub(crate) fn set_console(&self, level: LogLevel) {
-        (self.console)(filter(level));
-    }
-
-    /// Logs to the log file at this level from now on; `false` if none was opened at the start.
-    pub(crate) fn set_file(&self, level: LogLevel) -> bool {
-        if let Some(set) = &self.file {
-            set(filter(level));
-        }
-        self.file.is_some()
-    }
-}
-
-/// A filter, and what changes it.
-fn adjustable<S>(level: LevelFilter) -> (reload::Layer<LevelFilter, S>, SetLevel)
-where
-    S: tracing::Subscriber + 'static,
-{
-    let (layer, handle) = reload::Layer::new(level);
-    // Fails only when the subscriber is gone, and it lasts as long as the process.
-    let set = move |level| _ = handle.reload(level);
-    (layer, Box::new(set))
-}
-
-/// Starts logging for a master.
+/// Starts logging for a master; `level` was given as an argument.
 ///
 /// # Errors
 /// The log file cannot be opened.
-pub(crate) fn start(config: &MasterConfig, level: Option<LogLevel>) -> std::io::Result<Levels> {
-    let clock = Clock::system();
-    let console_format =
-        PythonFormat::new(&config.log_fmt_console, &config.log_datefmt, clock.clone());
-    let (console_filter, set_console) = adjustable(filter(level.unwrap_or(config.log_level)));
-    let console = fmt::layer()
-        .event_format(console_format)
-        .with_writer(std::io::stderr)
-        .with_filter(console_filter);
-    let (file_filter, set_file) = adjustable(filter(config.log_level_logfile));
-    let has_file = filter(config.log_level_logfile) != LevelFilter::OFF;
-    let file = match has_file {
-        false => None,
-        true => {
-            let format =
-                PythonFormat::new(&config.log_fmt_logfile, &config.log_datefmt_logfile, clock);
-            let file = open(Path::new(&config.log_file))?;
-            let layer = fmt::layer().event_format(format).with_ansi(false);
-            Some(layer.with_writer(Arc::new(file)).with_filter(file_filter))
-        }
+pub(crate) fn start(options: &LogOptions, level: Option<LogLevel>) -> std::io::Result<Arc<Levels>> {
+    let levels = Arc::new(Levels::new(options, level));
+    let form = |format: &str, date: &str| match options.format {
+        LogFormat::Json => Form::Json,
+        LogFormat::Text => Form::Text(PythonFormat::new(format, date, &options.jid)),
     };
-    install(Registry::default().with(console).with(file));
-    Ok(Levels {
-        console: set_console,
-        file: has_file.then_some(set_file),
-    })
+    let file = match options.file_level {
+        LogLevel::Quiet => None,
+        _ => Some((
+            form(&options.file_line, &options.file_date),
+            LogFile::open(
+                Path::new(&options.file),
+                options.rotate_at,
+                options.rotated_files,
+            )?,
+        )),
+    };
+    let journal = match options.format {
+        // Who asks for objects reads them from the stream.
+        LogFormat::Json => None,
+        LogFormat::Text => Journal::of_standard_error(),
+    };
+    install(Registry::default().with(Log {
+        levels: levels.clone(),
+        clock: Clock::system(),
+        repeats: Repeats::default(),
+        file_failures: Seldom::every(COMPLAINT),
+        journal,
+        console: form(&options.console_line, &options.console_date),
+        file,
+    }));
+    Ok(levels)
 }
 
 /// Starts plain logging for the other commands.
@@ -86,32 +77,99 @@ pub(crate) fn start_plain(level: LevelFilter) {
     install(Registry::default().with(layer));
 }
 
-fn install(subscriber: impl tracing::Subscriber + Send + Sync) {
+fn install(subscriber: impl Subscriber + Send + Sync) {
     // Fails only when called twice, and then the first one goes on.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// Log files may hold ids and addresses: others may not read them.
-fn open(path: &Path) -> std::io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o640)
-        .open(path)
+/// A log file that takes nothing is complained of so often.
+const COMPLAINT: Duration = Duration::from_secs(60);
+
+/// What a line looks like.
+enum Form {
+    Text(PythonFormat),
+    Json,
 }
 
-/// Salt's levels; `profile`, `trace` and `garbage` are finer than anything here.
-pub(crate) fn filter(level: LogLevel) -> LevelFilter {
-    match level.name() {
-        "quiet" => LevelFilter::OFF,
-        "critical" | "error" => LevelFilter::ERROR,
-        "warning" => LevelFilter::WARN,
-        "info" => LevelFilter::INFO,
-        "debug" | "profile" => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
+impl Form {
+    fn of(&self, line: &Line) -> String {
+        match self {
+            Self::Text(format) => format.form(line),
+            Self::Json => json::form(line),
+        }
     }
 }
+
+/// See the module.
+struct Log {
+    levels: Arc<Levels>,
+    clock: Clock,
+    repeats: Repeats,
+    file_failures: Seldom,
+    journal: Option<Journal>,
+    console: Form,
+    /// Nothing where no log file is asked for.
+    file: Option<(Form, LogFile)>,
+}
+
+impl Log {
+    fn is_wanted(&self, metadata: &Metadata<'_>) -> bool {
+        let takers = self.levels.takers(metadata);
+        takers.console || (takers.file && self.file.is_some())
+    }
+
+    fn to_console(&self, line: &Line) {
+        if let Some(journal) = &self.journal
+            && journal.write(line).is_ok()
+        {
+            return;
+        }
+        // There is no other place to say that this one is gone.
+        let _ = std::io::stderr().write_all(self.console.of(line).as_bytes());
+    }
+
+    /// To standard error, because a line about the log cannot go through the log.
+    fn complain(&self, error: &std::io::Error) {
+        if let Some(lines) = self.file_failures.happened() {
+            let text = format!("the log file misses {lines} lines: {error}\n");
+            let _ = std::io::stderr().write_all(text.as_bytes());
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Log {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        match self.is_wanted(metadata) {
+            true => Interest::always(),
+            false => Interest::never(),
+        }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.is_wanted(metadata)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.levels.most())
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let Some(left_out) = self.repeats.admit(event.metadata()) else {
+            return;
+        };
+        let line = Line::new(event, self.clock.unix_micros(), left_out);
+        let takers = self.levels.takers(event.metadata());
+        if takers.console {
+            self.to_console(&line);
+        }
+        if takers.file
+            && let Some((form, file)) = &self.file
+            && let Err(error) = file.write(&form.of(&line))
+        {
+            self.complain(&error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,6 @@
 
 mod allocator;
 mod commands;
-mod log_format;
 mod logging;
 mod privileges;
 mod reload;
@@ -66,6 +65,8 @@ enum Command {
     Doctor(commands::doctor::Arguments),
     /// What the running master does by itself every now and then.
     Duty(commands::duty::Arguments),
+    /// Say what the running master logs, or change it.
+    LogLevel(commands::log_level::Arguments),
     /// Look into the running master, or (test builds) break it.
     Debug(commands::debug::Arguments),
 }
@@ -118,6 +119,7 @@ fn main() -> Exit {
         Command::Metrics(config) => commands::debug::metrics(&config),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Duty(arguments) => commands::duty::run(&arguments),
+        Command::LogLevel(arguments) => commands::log_level::run(&arguments),
         Command::Debug(arguments) => commands::debug::run(&arguments),
     }
 }

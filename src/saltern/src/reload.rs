@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use saltern_actors::Master;
 use saltern_config::yaml::Node;
-use saltern_config::{Loaded, MasterConfig, Reload, load_master, reload_of};
+use saltern_config::{Loaded, LogLevel, MasterConfig, Reload, load_master, reload_of};
 use saltern_requests::Schedule;
 
 use crate::commands::chain;
@@ -23,24 +23,16 @@ pub(crate) struct Reloader {
     started: Arc<MasterConfig>,
     /// What was read last: it holds for everything else.
     current: Arc<MasterConfig>,
-    levels: Levels,
-    /// The level on standard error was given as an argument, which counts more.
-    is_level_fixed: bool,
+    levels: Arc<Levels>,
 }
 
 impl Reloader {
-    pub(crate) fn new(
-        path: PathBuf,
-        started: Arc<MasterConfig>,
-        levels: Levels,
-        is_level_fixed: bool,
-    ) -> Self {
+    pub(crate) fn new(path: PathBuf, started: Arc<MasterConfig>, levels: Arc<Levels>) -> Self {
         Self {
             path,
             current: started.clone(),
             started,
             levels,
-            is_level_fixed,
         }
     }
 
@@ -107,17 +99,14 @@ impl Reloader {
     }
 
     fn set_levels(&self, config: &MasterConfig) {
-        if self.current.log_level != config.log_level {
-            match self.is_level_fixed {
-                true => tracing::warn!("log_level: the level that was given as argument stays"),
-                false => self.levels.set_console(config.log_level),
-            }
+        let (before, after) = (&self.current.log, &config.log);
+        if before.level != after.level && self.levels.is_fixed() {
+            tracing::warn!("log_level: the level that was given as argument stays");
         }
-        if self.current.log_level_logfile != config.log_level_logfile
-            && !self.levels.set_file(config.log_level_logfile)
-        {
+        if self.started.log.file_level == LogLevel::Quiet && after.file_level != LogLevel::Quiet {
             tracing::warn!("log_level_logfile: needs a restart, for no log file is open");
         }
+        self.levels.follow(after);
     }
 }
 

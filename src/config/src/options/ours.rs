@@ -119,6 +119,10 @@ pub const OURS: &[OurOption] = &[
         doc: "Seconds after the start of the master before batches that were under way send their \
               next part: what is published while minions are still connecting again is lost. Stock \
               minions take up to recon_max, 10 seconds by default." },
+    OurOption { name: "saltern_log_format", default: "\"text\"",
+        doc: "\"text\" writes the log as log_fmt_console and log_fmt_logfile say; \"json\" writes \
+              one object a line, on the console and in the file, with \"time\", \"level\", \
+              \"target\", \"message\" and the fields of the line, such as \"jid\" and \"minion\"." },
     OurOption { name: "saltern_metrics_address", default: "\"127.0.0.1:4507\"",
         doc: "Where /metrics, /healthz and /readyz are served over HTTP: an IP address and a port; \
               empty for nowhere. They are for everybody who can connect: beyond this machine, ask \

@@ -41,8 +41,6 @@ pub enum NotYet {
     Runners,
     /// Statistics and telemetry.
     Insight,
-    /// Log rotation and levels of single modules.
-    Logging,
     /// How results are printed.
     Output,
 }
@@ -62,7 +60,6 @@ impl NotYet {
             NotYet::Ssh => "salt-ssh",
             NotYet::Runners => "runners on the master",
             NotYet::Insight => "this kind of events and statistics",
-            NotYet::Logging => "this part of logging",
             NotYet::Output => "this part of the output",
         }
     }
@@ -83,8 +80,9 @@ pub(super) const HONOURED: &[&str] = &[
     "permissive_acl", "publisher_acl", "publisher_acl_blacklist", "sharedsecret", "sudo_acl",
     "token_expire", "token_expire_user_override",
     // Log.
-    "log_datefmt", "log_datefmt_logfile", "log_dir", "log_file", "log_fmt_console",
-    "log_fmt_logfile", "log_level", "log_level_logfile",
+    "log_datefmt", "log_datefmt_logfile", "log_dir", "log_file", "log_fmt_console", "log_fmt_jid",
+    "log_fmt_logfile", "log_granular_levels", "log_level", "log_level_logfile",
+    "log_rotate_backup_count", "log_rotate_max_bytes",
     // Jobs and events.
     "auth_events", "event_return", "event_return_blacklist", "event_return_queue",
     "event_return_queue_max_seconds", "event_return_whitelist", "ext_job_cache",
@@ -402,7 +400,6 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "event_match_type", "master_stats", "master_stats_event_iter", "metrics",
         "tracing",
     ]),
-    (NotYet::Logging, &["log_fmt_jid", "log_granular_levels", "log_rotate_backup_count", "log_rotate_max_bytes"]),
     (NotYet::Output, &[
         "cli_summary", "color", "force_color", "output", "output_file", "show_jid",
         "show_timeout", "state_compress_ids", "state_output", "state_output_diff",

@@ -23,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::{chain, complain, load_config};
+use crate::logging::Levels;
 use crate::reload::Reloader;
 use crate::service_manager::{self, ServiceManager};
 use crate::{ConfigArgument, logging, privileges};
@@ -37,10 +38,7 @@ pub(crate) struct Arguments {
 }
 
 fn log_level(name: &str) -> Result<LogLevel, String> {
-    LogLevel::from_name(name).ok_or_else(|| {
-        "one of all, garbage, trace, debug, profile, info, warning, error, critical, quiet"
-            .to_owned()
-    })
+    LogLevel::from_name(name).ok_or_else(|| LogLevel::NAMES.to_owned())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
@@ -66,12 +64,12 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         complain(&chain(&error));
         return Exit::NoPermission;
     }
-    let levels = match logging::start(&loaded.config, arguments.log_level) {
+    let levels = match logging::start(&loaded.config.log, arguments.log_level) {
         Ok(levels) => levels,
         Err(error) => {
             complain(&format!(
                 "cannot open the log file \"{}\": {error}",
-                loaded.config.log_file
+                loaded.config.log.file
             ));
             return Exit::CannotCreate;
         }
@@ -82,15 +80,14 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     let reloader = Reloader::new(
         arguments.config.config.clone(),
         config.clone(),
-        levels,
-        arguments.log_level.is_some(),
+        levels.clone(),
     );
     // Held until the process ends.
     let _claim = match claim(&config.cachedir) {
         Ok(claim) => claim,
         Err(exit) => return exit,
     };
-    match open(&config, inherited) {
+    match open(&config, inherited, levels) {
         Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader)),
         Err(OpenError::Store(error)) => {
             complain(&format!("{}{}", chain(&error), advice(&error)));
@@ -148,7 +145,7 @@ fn claim(cachedir: &Path) -> Result<File, Exit> {
 /// What only root can make under `/etc` and `/var`, for the user that the master goes on as.
 fn make_first_directories(config: &MasterConfig) -> io::Result<()> {
     let parent = |path: &'_ Path| path.parent().unwrap_or(Path::new("")).to_owned();
-    let log = parent(Path::new(&config.log_file));
+    let log = parent(Path::new(&config.log.file));
     let pid = parent(&config.pidfile);
     privileges::make_directories_for(
         &config.user,
@@ -162,7 +159,11 @@ fn make_first_directories(config: &MasterConfig) -> io::Result<()> {
     )
 }
 
-fn open(config: &Arc<MasterConfig>, inherited: Inherited) -> Result<MasterParts, OpenError> {
+fn open(
+    config: &Arc<MasterConfig>,
+    inherited: Inherited,
+    levels: Arc<Levels>,
+) -> Result<MasterParts, OpenError> {
     let clock = Clock::system();
     let stores = Stores::open(config, &clock)?;
     make_directories(config)?;
@@ -174,6 +175,7 @@ fn open(config: &Arc<MasterConfig>, inherited: Inherited) -> Result<MasterParts,
         database,
         registry: Registry::new(),
         inherited,
+        log_levels: Some(levels),
     })
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod documents;
 pub(crate) mod duty;
 pub(crate) mod events;
 pub(crate) mod explain;
+pub(crate) mod log_level;
 pub(crate) mod master;
 pub(crate) mod minion;
 pub(crate) mod pam_check;

@@ -3,20 +3,18 @@
 //!
 //! Fields that only a Python process has (`thread`, `funcName`, …) print as `-`.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
-use saltern_base::clock::{Civil, Clock, civil};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
-use tracing_subscriber::registry::LookupSpan;
+use saltern_base::clock::{Civil, civil};
+
+use super::line::Line;
 
 /// A compiled format.
-pub(crate) struct PythonFormat {
+pub(super) struct PythonFormat {
     parts: Vec<Part>,
     date: String,
-    clock: Clock,
+    /// How a job is told, where a line has one.
+    jid: String,
 }
 
 enum Part {
@@ -29,18 +27,33 @@ enum Part {
 }
 
 impl PythonFormat {
-    /// Reads a format; what is no field stands for itself.
-    pub(crate) fn new(format: &str, date: &str, clock: Clock) -> Self {
+    /// Reads a format; what is no field stands for itself. `jid` is the option `log_fmt_jid`.
+    pub(super) fn new(format: &str, date: &str, jid: &str) -> Self {
         Self {
             parts: parse(format),
             date: date.to_owned(),
-            clock,
+            jid: jid.to_owned(),
         }
     }
 
-    fn value(&self, name: &str, event: &Event<'_>, now: i64, message: &str) -> String {
-        let metadata = event.metadata();
-        let time = civil(now);
+    /// The line in this form, with its end of line.
+    pub(super) fn form(&self, line: &Line) -> String {
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Field { name, flags, width } => {
+                    out.push_str(&aligned(&self.value(name, line), flags, *width));
+                }
+            }
+        }
+        out.push('\n');
+        out
+    }
+
+    fn value(&self, name: &str, line: &Line) -> String {
+        let metadata = line.metadata;
+        let time = civil(line.micros);
         match name {
             "asctime" => strftime(&self.date, &time),
             "msecs" => format!("{:03}", time.micros / 1000),
@@ -48,25 +61,18 @@ impl PythonFormat {
             "lineno" => metadata
                 .line()
                 .map_or_else(|| "-".to_owned(), |line| line.to_string()),
-            "levelname" => level_name(metadata.level()).to_owned(),
-            "colorlevel" => format!("[{:<8}]", level_name(metadata.level())),
+            "levelname" => line.level().to_owned(),
+            "colorlevel" => format!("[{:<8}]", line.level()),
             "colorname" => format!("[{}]", metadata.target()),
             "colorprocess" => format!("[{}]", std::process::id()),
-            "colormsg" | "message" => message.to_owned(),
+            "colormsg" | "message" => line.text(),
             "process" => std::process::id().to_string(),
-            "jid" => String::new(),
+            "jid" => line
+                .field("jid")
+                .map(|jid| self.jid.replace("%(jid)s", jid))
+                .unwrap_or_default(),
             _ => "-".to_owned(),
         }
-    }
-}
-
-fn level_name(level: &Level) -> &'static str {
-    match *level {
-        Level::ERROR => "ERROR",
-        Level::WARN => "WARNING",
-        Level::INFO => "INFO",
-        Level::DEBUG => "DEBUG",
-        Level::TRACE => "TRACE",
     }
 }
 
@@ -155,102 +161,6 @@ fn strftime(format: &str, t: &Civil) -> String {
     out
 }
 
-/// The message of an event, followed by its other fields as `name=value`.
-#[derive(Default)]
-struct Message {
-    text: String,
-    fields: String,
-}
-
-/// The most of a field that is printed, in characters: peers that have proved nothing yet name
-/// users and ids of any length.
-const LONGEST_FIELD: usize = 1024;
-
-impl Message {
-    /// Adds ` name=value`. Values come from outside: they must not end the line, steer a terminal
-    /// or fill the disk.
-    fn field(&mut self, field: &Field, value: &str) {
-        let _ = write!(self.fields, " {}=", field.name());
-        push_plain(&mut self.fields, value);
-    }
-}
-
-/// Whether a character would steer whoever shows it: control characters, and those of Unicode that
-/// turn the direction of a line or cannot be seen.
-fn steers(c: char) -> bool {
-    let is_invisible = matches!(
-        c,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-    );
-    c.is_control() || is_invisible
-}
-
-/// Appends `value` with the characters that steer escaped, cut after [`LONGEST_FIELD`].
-fn push_plain(out: &mut String, value: &str) {
-    let mut rest = value.chars();
-    for c in rest.by_ref().take(LONGEST_FIELD) {
-        if steers(c) {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    let cut = rest.as_str().len();
-    if cut > 0 {
-        let _ = write!(out, "… ({cut} bytes more)");
-    }
-}
-
-impl Visit for Message {
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "message" {
-            self.text.push_str(value);
-        } else {
-            self.field(field, value);
-        }
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "message" {
-            let _ = write!(self.text, "{value:?}");
-        } else {
-            self.field(field, &format!("{value:?}"));
-        }
-    }
-
-    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.field(field, &crate::commands::chain(value));
-    }
-}
-
-impl<S, N> FormatEvent<S, N> for PythonFormat
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        _: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let mut message = Message::default();
-        event.record(&mut message);
-        message.text.push_str(&message.fields);
-        let now = self.clock.unix_micros();
-        for part in &self.parts {
-            match part {
-                Part::Text(text) => writer.write_str(text)?,
-                Part::Field { name, flags, width } => {
-                    let value = self.value(name, event, now, &message.text);
-                    writer.write_str(&aligned(&value, flags, *width))?;
-                }
-            }
-        }
-        writer.write_char('\n')
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,23 +170,6 @@ mod tests {
         let t = civil(1_795_244_782_637_714);
         assert_eq!(strftime("%Y-%m-%d %H:%M:%S", &t), "2026-11-21 07:06:22");
         assert_eq!(strftime("%T %q%", &t), "07:06:22 %q%");
-    }
-
-    #[test]
-    fn a_field_from_outside_stays_on_its_line() {
-        let shown = |value: &str| {
-            let mut out = String::new();
-            push_plain(&mut out, value);
-            out
-        };
-        assert_eq!(shown("mü \"x\""), "mü \"x\"");
-        assert_eq!(
-            shown("evil\n[CRITICAL] \u{1b}[31m \u{202e}x\u{200b}"),
-            "evil\\n[CRITICAL] \\u{1b}[31m \\u{202e}x\\u{200b}"
-        );
-        let long = shown(&"ü".repeat(LONGEST_FIELD + 5));
-        assert!(long.ends_with("ü… (10 bytes more)"));
-        assert_eq!(long.chars().filter(|c| *c == 'ü').count(), LONGEST_FIELD);
     }
 
     #[test]

@@ -1,0 +1,98 @@
+//! What is logged, where, and in which form: `log_*` and `saltern_log_format`.
+//!
+//! Says what was asked for; whoever starts the log opens the file.
+
+use crate::reader::Reader;
+use crate::values::{LogFormat, LogLevel};
+use crate::yaml::{Key, Node};
+
+/// The options of the log.
+#[derive(Clone)]
+pub struct LogOptions {
+    /// `log_file`: a path, or a URI such as `file:///dev/log`.
+    pub file: String,
+    /// `log_level`: the level of the console.
+    pub level: LogLevel,
+    /// `log_level_logfile`: the level of the file.
+    pub file_level: LogLevel,
+    /// `log_granular_levels`: places of this program that have a level of their own, with it.
+    pub granular_levels: Vec<(String, LogLevel)>,
+    /// `saltern_log_format`.
+    pub format: LogFormat,
+    /// `log_fmt_console`: Python's format of a line on the console.
+    pub console_line: String,
+    /// `log_fmt_logfile`: Python's format of a line in the file.
+    pub file_line: String,
+    /// `log_datefmt`: strftime's format of the time on the console.
+    pub console_date: String,
+    /// `log_datefmt_logfile`: strftime's format of the time in the file.
+    pub file_date: String,
+    /// `log_fmt_jid`: Python's format of the field `%(jid)s`, where a line has a job.
+    pub jid: String,
+    /// `log_rotate_max_bytes`: a file that would grow longer is set aside first; 0 for never.
+    pub rotate_at: u64,
+    /// `log_rotate_backup_count`: how many files that were set aside are kept; 0 sets none aside.
+    pub rotated_files: u32,
+}
+
+/// What the names of all places in this program begin with.
+const OURS: &str = "saltern";
+
+/// The most places with a level of their own: each is looked through for every line.
+const MOST_PLACES: usize = 64;
+
+/// Reads them; `file` is where the log file is.
+pub(crate) fn take(reader: &mut Reader<'_>, file: String) -> LogOptions {
+    let level = reader.choice("log_level").unwrap_or(LogLevel::Warning);
+    LogOptions {
+        file,
+        level,
+        file_level: reader.optional_choice("log_level_logfile").unwrap_or(level),
+        granular_levels: granular_levels(reader),
+        format: reader
+            .choice("saltern_log_format")
+            .unwrap_or(LogFormat::Text),
+        console_line: reader.text("log_fmt_console"),
+        file_line: reader.text("log_fmt_logfile"),
+        console_date: reader.text("log_datefmt"),
+        file_date: reader.text("log_datefmt_logfile"),
+        jid: reader.optional_text("log_fmt_jid").unwrap_or_default(),
+        rotate_at: u64::from(reader.u32("log_rotate_max_bytes", 0)),
+        rotated_files: reader.u32("log_rotate_backup_count", 0),
+    }
+}
+
+/// The entries that name places of this program. Stock's names, such as `salt.loader`, name Python
+/// modules that do not run here.
+fn granular_levels(reader: &mut Reader<'_>) -> Vec<(String, LogLevel)> {
+    let name = "log_granular_levels";
+    let Some(node) = reader.written(name) else {
+        return Vec::new();
+    };
+    let Some(entries) = node.as_map() else {
+        reader.error(name, "is not a map of places and their levels");
+        return Vec::new();
+    };
+    let mut levels = Vec::new();
+    for (place, entry) in entries.iter() {
+        let Key::Str(place) = place else {
+            reader.error(name, "has a key that is not text");
+            continue;
+        };
+        let Some(level) = Node::as_str(&entry.value).and_then(LogLevel::from_name) else {
+            reader.error(name, format!("the level of \"{place}\" is none"));
+            continue;
+        };
+        if place.starts_with(OURS) {
+            levels.push((place.replace('.', "::"), level));
+        } else {
+            let message = format!("\"{place}\" names no place in this program");
+            reader.find(crate::Severity::Warning, name, message);
+        }
+    }
+    if levels.len() > MOST_PLACES {
+        reader.error(name, format!("has more than {MOST_PLACES} places"));
+        levels.clear();
+    }
+    levels
+}

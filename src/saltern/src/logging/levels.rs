@@ -1,0 +1,245 @@
+//! Which lines are wanted where: on the console, in the file, and from single places of the
+//! program. Can be changed while the master runs, by `saltern log-level` and by a new reading of
+//! the configuration.
+
+use parking_lot::RwLock;
+use saltern_actors::control::LogLevels;
+use saltern_config::{LogLevel, LogOptions};
+use tracing::Metadata;
+use tracing_subscriber::filter::LevelFilter;
+
+/// The levels of a master's log.
+pub(crate) struct Levels {
+    /// The level that was given as an argument, which counts more than the configuration's.
+    argument: Option<LogLevel>,
+    state: RwLock<State>,
+}
+
+struct State {
+    /// What the configuration says.
+    configured: Wanted,
+    /// What holds.
+    current: Wanted,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Wanted {
+    console: LogLevel,
+    file: LogLevel,
+    /// Places with a level of their own, on the console and in the file; the longest name first.
+    places: Vec<(String, LogLevel)>,
+}
+
+/// More places than this get no level of their own: each is looked at for every line.
+const MOST_PLACES: usize = 64;
+
+impl Wanted {
+    fn of(options: &LogOptions, argument: Option<LogLevel>) -> Self {
+        let mut wanted = Self {
+            console: argument.unwrap_or(options.level),
+            file: options.file_level,
+            places: options.granular_levels.clone(),
+        };
+        wanted.sort();
+        wanted
+    }
+
+    fn sort(&mut self) {
+        self.places
+            .sort_by_key(|(place, _)| std::cmp::Reverse(place.len()));
+    }
+
+    /// The level of the place that a line comes from, if it has one of its own.
+    fn own(&self, target: &str) -> Option<LogLevel> {
+        let mut places = self.places.iter();
+        let found = places.find(|(place, _)| target.starts_with(place.as_str()));
+        found.map(|(_, level)| *level)
+    }
+
+    fn most(&self) -> LevelFilter {
+        let places = self.places.iter().map(|(_, level)| filter(*level));
+        let both = filter(self.console).max(filter(self.file));
+        places.fold(both, LevelFilter::max)
+    }
+}
+
+/// Where a line is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Takers {
+    pub(super) console: bool,
+    pub(super) file: bool,
+}
+
+impl Levels {
+    pub(super) fn new(options: &LogOptions, argument: Option<LogLevel>) -> Self {
+        let configured = Wanted::of(options, argument);
+        Self {
+            argument,
+            state: RwLock::new(State {
+                current: configured.clone(),
+                configured,
+            }),
+        }
+    }
+
+    /// Takes over what the configuration says now; what was set while the master ran is forgotten.
+    pub(crate) fn follow(&self, options: &LogOptions) {
+        let configured = Wanted::of(options, self.argument);
+        *self.state.write() = State {
+            current: configured.clone(),
+            configured,
+        };
+        tracing::callsite::rebuild_interest_cache();
+    }
+
+    /// Whether the level was given as an argument, so that `log_level` does not count.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.argument.is_some()
+    }
+
+    pub(super) fn takers(&self, metadata: &Metadata<'_>) -> Takers {
+        let state = self.state.read();
+        let own = state.current.own(metadata.target());
+        let wants = |level: LogLevel| filter(own.unwrap_or(level)) >= *metadata.level();
+        Takers {
+            console: wants(state.current.console),
+            file: wants(state.current.file),
+        }
+    }
+
+    pub(super) fn most(&self) -> LevelFilter {
+        self.state.read().current.most()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State) -> Result<(), String>) -> Result<(), String> {
+        change(&mut self.state.write())?;
+        tracing::callsite::rebuild_interest_cache();
+        Ok(())
+    }
+}
+
+impl LogLevels for Levels {
+    fn told(&self) -> String {
+        let Wanted {
+            console,
+            file,
+            places,
+        } = self.state.read().current.clone();
+        let mut text = format!("console {console}\nfile {file}\n");
+        for (place, level) in places {
+            text.push_str(&format!("{place} {level}\n"));
+        }
+        text
+    }
+
+    fn set(&self, level: LogLevel, place: Option<&str>) -> Result<(), String> {
+        self.change(|state| {
+            let Some(place) = place else {
+                state.current.console = level;
+                state.current.file = level;
+                return Ok(());
+            };
+            let place = place.replace('.', "::");
+            if !place.starts_with("saltern") {
+                return Err(format!(
+                    "\"{place}\" names no place in this program; their names begin with \
+                     \"saltern\", as \"saltern_actors::publisher\" does"
+                ));
+            }
+            let places = &mut state.current.places;
+            places.retain(|(known, _)| *known != place);
+            if places.len() >= MOST_PLACES {
+                return Err(format!(
+                    "{MOST_PLACES} places have a level of their own already"
+                ));
+            }
+            places.push((place, level));
+            state.current.sort();
+            Ok(())
+        })
+    }
+
+    fn reset(&self) {
+        // Nothing in it fails.
+        let _ = self.change(|state| {
+            state.current = state.configured.clone();
+            Ok(())
+        });
+    }
+}
+
+/// Salt's levels; `profile` is as fine as `debug`, `garbage` and `all` as `trace`.
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Quiet => LevelFilter::OFF,
+        LogLevel::Critical | LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warning => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Profile | LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace | LogLevel::Garbage | LogLevel::All => LevelFilter::TRACE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use saltern_config::LogFormat;
+
+    use super::*;
+
+    fn options() -> LogOptions {
+        LogOptions {
+            file: String::new(),
+            level: LogLevel::Warning,
+            file_level: LogLevel::Quiet,
+            granular_levels: vec![
+                ("saltern".to_owned(), LogLevel::Error),
+                ("saltern_actors::bus".to_owned(), LogLevel::Debug),
+            ],
+            format: LogFormat::Text,
+            console_line: String::new(),
+            file_line: String::new(),
+            console_date: String::new(),
+            file_date: String::new(),
+            jid: String::new(),
+            rotate_at: 0,
+            rotated_files: 0,
+        }
+    }
+
+    #[test]
+    fn the_longest_name_of_a_place_counts() {
+        let wanted = Wanted::of(&options(), None);
+        assert_eq!(wanted.own("saltern_actors::bus"), Some(LogLevel::Debug));
+        assert_eq!(
+            wanted.own("saltern_actors::publisher"),
+            Some(LogLevel::Error)
+        );
+        assert_eq!(wanted.own("actix"), None);
+        assert_eq!(wanted.most(), LevelFilter::DEBUG);
+    }
+
+    #[test]
+    fn what_was_set_is_told_and_taken_back() {
+        let levels = Levels::new(&options(), Some(LogLevel::Info));
+        let before = levels.told();
+        assert_eq!(
+            before,
+            "console info\nfile quiet\nsaltern_actors::bus debug\nsaltern error\n"
+        );
+        levels.set(LogLevel::Trace, None).unwrap();
+        levels
+            .set(LogLevel::Quiet, Some("saltern_actors.publisher"))
+            .unwrap();
+        assert_eq!(
+            levels.told(),
+            "console trace\nfile trace\nsaltern_actors::publisher quiet\n\
+             saltern_actors::bus debug\nsaltern error\n"
+        );
+        levels.set(LogLevel::Info, Some("salt.loader")).unwrap_err();
+        levels.reset();
+        assert_eq!(levels.told(), before);
+        levels.set(LogLevel::Trace, None).unwrap();
+        levels.follow(&options());
+        assert_eq!(levels.told(), before);
+    }
+}

@@ -1,0 +1,176 @@
+//! A line of the log before it has a form: what happened, where and when, with values that neither
+//! end the line nor fill the disk, whoever sent them.
+
+use std::fmt::{self, Write as _};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata};
+
+/// One line.
+pub(super) struct Line {
+    pub(super) metadata: &'static Metadata<'static>,
+    /// Microseconds since 1970-01-01 UTC.
+    pub(super) micros: i64,
+    pub(super) message: String,
+    pub(super) fields: Vec<(&'static str, Value)>,
+}
+
+/// The value of a field.
+pub(super) enum Value {
+    /// Text, cut after [`LONGEST_FIELD`].
+    Text(String),
+    /// A number, or true or false: JSON as it is.
+    Bare(String),
+}
+
+impl Value {
+    /// As it is read by people.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Bare(text) => text,
+        }
+    }
+}
+
+/// The most of a field that is logged, in characters: peers that have proved nothing yet name users
+/// and ids of any length.
+const LONGEST_FIELD: usize = 1024;
+
+impl Line {
+    /// What an event says. `left_out` similar ones were not logged before it.
+    pub(super) fn new(event: &Event<'_>, micros: i64, left_out: u64) -> Self {
+        let mut line = Self {
+            metadata: event.metadata(),
+            micros,
+            message: String::new(),
+            fields: Vec::new(),
+        };
+        event.record(&mut line);
+        if left_out > 0 {
+            let left_out = Value::Bare(left_out.to_string());
+            line.fields.push(("left_out", left_out));
+        }
+        line
+    }
+
+    /// The value of a field.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        let found = self.fields.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.text())
+    }
+
+    /// The message, followed by the fields as `name=value`.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.message.clone();
+        for (name, value) in &self.fields {
+            let _ = write!(text, " {name}=");
+            push_plain(&mut text, value.text());
+        }
+        text
+    }
+
+    /// The level by Python's name.
+    pub(super) fn level(&self) -> &'static str {
+        match *self.metadata.level() {
+            Level::ERROR => "ERROR",
+            Level::WARN => "WARNING",
+            Level::INFO => "INFO",
+            Level::DEBUG => "DEBUG",
+            Level::TRACE => "TRACE",
+        }
+    }
+
+    fn bare(&mut self, field: &Field, value: impl fmt::Display) {
+        let value = Value::Bare(value.to_string());
+        self.fields.push((field.name(), value));
+    }
+}
+
+impl Visit for Line {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message.push_str(value);
+        } else {
+            let value = Value::Text(cut(value));
+            self.fields.push((field.name(), value));
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            let _ = write!(self.message, "{value:?}");
+        } else {
+            self.record_str(field, &format!("{value:?}"));
+        }
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.record_str(field, &saltern_base::chain(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.bare(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.bare(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.bare(field, value);
+    }
+}
+
+/// At most [`LONGEST_FIELD`] characters of a text, and how much was left out.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_FIELD) {
+        None => text.to_owned(),
+        Some((end, _)) => {
+            let (start, rest) = text.split_at(end);
+            format!("{start}… ({} bytes more)", rest.len())
+        }
+    }
+}
+
+/// Whether a character would steer whoever shows it: control characters, and those of Unicode that
+/// turn the direction of a line or cannot be seen.
+fn steers(c: char) -> bool {
+    let is_invisible = matches!(
+        c,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+    );
+    c.is_control() || is_invisible
+}
+
+/// Appends `value` with the characters that steer escaped.
+fn push_plain(out: &mut String, value: &str) {
+    for c in value.chars() {
+        if steers(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_from_outside_stays_on_its_line() {
+        let shown = |value: &str| {
+            let mut out = String::new();
+            push_plain(&mut out, &cut(value));
+            out
+        };
+        assert_eq!(shown("mü \"x\""), "mü \"x\"");
+        assert_eq!(
+            shown("evil\n[CRITICAL] \u{1b}[31m \u{202e}x\u{200b}"),
+            "evil\\n[CRITICAL] \\u{1b}[31m \\u{202e}x\\u{200b}"
+        );
+        let long = shown(&"ü".repeat(LONGEST_FIELD + 5));
+        assert!(long.ends_with("ü… (10 bytes more)"));
+        assert_eq!(long.chars().filter(|c| *c == 'ü').count(), LONGEST_FIELD);
+    }
+}

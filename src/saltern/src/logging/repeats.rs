@@ -1,0 +1,57 @@
+//! Keeps one place of the program from flooding the log, whatever happens how often: of the lines
+//! of one place a number within a few seconds is logged, the others are counted, and the next line
+//! of that place says how many there were.
+//!
+//! Lines at DEBUG and TRACE are never left out: who asks for those wants all of them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::callsite::Identifier;
+use tracing::{Level, Metadata};
+
+/// How long the lines of a place are counted together.
+const SPAN: Duration = Duration::from_secs(10);
+
+/// Lines of one place within [`SPAN`]: more than a start of a site with many mistakes in its
+/// configuration has, and fewer than anybody reads.
+const MOST: u32 = 200;
+
+/// See the module. As large as the program has places that log.
+#[derive(Default)]
+pub(super) struct Repeats(Mutex<HashMap<Identifier, Place>>);
+
+struct Place {
+    since: Instant,
+    lines: u32,
+    left_out: u64,
+}
+
+impl Repeats {
+    /// How many lines of this place were left out since the last one that was logged; `None` if
+    /// this one is left out too.
+    pub(super) fn admit(&self, metadata: &Metadata<'_>) -> Option<u64> {
+        if *metadata.level() > Level::INFO {
+            return Some(0);
+        }
+        let now = Instant::now();
+        let mut places = self.0.lock();
+        let place = places.entry(metadata.callsite()).or_insert(Place {
+            since: now,
+            lines: 0,
+            left_out: 0,
+        });
+        if now.duration_since(place.since) >= SPAN {
+            place.since = now;
+            place.lines = 0;
+        }
+        if place.lines >= MOST {
+            place.left_out += 1;
+            return None;
+        }
+        place.lines += 1;
+        Some(std::mem::take(&mut place.left_out))
+    }
+}
