@@ -144,7 +144,7 @@ fn the_journal_gets_the_console_s_lines_with_their_fields() {
     let datagram = String::from_utf8_lossy(&buffer[..length]);
     for entry in [
         "odd jid=2026\n",
-        "\u{1}\0\0\0\0\0\0\04\n",
+        "\u{1}\0\0\0\0\0\0\x004\n",
         "SALTERN_JID\n",
         "SYSLOG_IDENTIFIER\n",
     ] {
