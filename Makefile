@@ -121,6 +121,7 @@ soak: build ## Watch our master under a steady load for half an hour; fails when
 
 .PHONY: clean
 clean: ## Remove what was built, and the demo
+	if [ -e .demo/watch-pids ]; then grafana/run.sh stop; fi
 	if [ -e .demo/pids ]; then packaging/demo.sh stop; fi
 	$(CARGO) clean
-	rm -rf .demo
+	rm -rf .demo .story

@@ -69,6 +69,8 @@ def check_files():
     for what, names in (("a runbook", runbooks), ("a test", tested)):
         found += [f"the alert {name} has no {what[2:]}" for name in sorted(alerts - names)]
         found += [f"there is {what} for {name}, and no such alert" for name in sorted(names - alerts)]
+    shown = {path.stem for path in HERE.glob("pictures/*.svg")}
+    found += [f"the dashboard {name} has no picture: make story" for name in boards.dashboards() if name not in shown]
     for path in HERE.glob("runbooks/*.md"):
         linked = re.findall(r"\]\((\w+)\.md\)", path.read_text())
         found += [f"{path.name} links {name}, which is not there" for name in linked if name not in runbooks]
