@@ -170,6 +170,9 @@ WORKERS = {
     "Requests": [
         graph("Waiting, by class", "none", ("sum by (class) (saltern_requests_waiting{I})", "{{class}}"),
               about="Requests that wait for a worker. Classes wait apart and take turns."),
+        graph("Time to the answer, p99", "s", (quantile(0.99, "saltern_request_seconds", "class"), "{{class}}"),
+              about="How long those who ask wait, from the arrival of a request to its answer: for a worker, the "
+                    "worker itself, the disk. Functions of the master take as long as they take."),
         graph("Time of a worker, p99", "s",
               (quantile(0.99, "saltern_request_handling_seconds", "cmd"), "{{cmd}}"),
               about="Time that a worker spends on one request; waiting for the disk is not in it."),
@@ -264,7 +267,8 @@ BUS = {
               about="Events that wait for the slowest listener. At saltern_event_queue_length it misses some."),
     ],
     "Who missed something": [
-        graph("Dropped", "ops", (rate("saltern_bus_events_dropped_total"), "events"), width=12,
+        graph("Dropped", "ops", (rate("saltern_bus_events_dropped_total"), "events"),
+              (rate("saltern_bus_gaps_total"), "gaps told"), width=12,
               about="Events that a listener missed because its queue was full; it is told how many."),
         graph("Cut off", "ops", (rate("saltern_bus_subscribers_cut_off_total"), "took nothing for too long"),
               (rate("saltern_bus_connections_refused_total", "socket"), "too many: {{socket}}"), width=12,

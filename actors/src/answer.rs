@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use saltern_wire::port::ReplyHandle;
 use tokio::sync::oneshot;
 
+use crate::latency::Latency;
 use crate::window::Ticket;
 
 /// Bytes for the peer, to be sent when its request has been carried out. Dropped without being
@@ -17,6 +18,7 @@ pub struct Answer {
     done: Bytes,
     failed: Bytes,
     _place: Option<Ticket>,
+    _latency: Option<Latency>,
 }
 
 /// Who waits for an answer.
@@ -73,6 +75,7 @@ impl Answer {
             done: done.clone(),
             failed: failed.clone(),
             _place: None,
+            _latency: None,
         };
         std::iter::repeat_with(part).take(parts).collect()
     }
@@ -86,6 +89,7 @@ impl Answer {
             done: Bytes::new(),
             failed: Bytes::new(),
             _place: None,
+            _latency: None,
         };
         (answer, async move { ended.await.is_ok() })
     }
@@ -97,6 +101,15 @@ impl Answer {
             done: Bytes::new(),
             failed: Bytes::new(),
             _place: Some(place),
+            _latency: None,
+        }
+    }
+
+    /// The same answer, whose end is the end of what this measures.
+    pub(crate) fn timed(self, latency: Latency) -> Self {
+        Self {
+            _latency: Some(latency),
+            ..self
         }
     }
 
@@ -109,6 +122,7 @@ impl Answer {
             done: failed.clone(),
             failed,
             _place: None,
+            _latency: None,
         }
     }
 

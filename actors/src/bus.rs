@@ -47,6 +47,7 @@ pub(crate) struct Bus {
 struct BusMetrics {
     events: IntCounter,
     dropped: IntCounter,
+    gaps: IntCounter,
     subscribers: IntGauge,
 }
 
@@ -139,6 +140,11 @@ impl Bus {
                 registry,
                 "saltern_bus_events_dropped_total",
                 "Events not queued for a subscriber whose queue was full.",
+            ),
+            gaps: counter(
+                registry,
+                "saltern_bus_gaps_total",
+                "Announcements to subscribers that they have missed events.",
             ),
             subscribers: gauge(
                 registry,
@@ -245,8 +251,9 @@ impl Bus {
         }
     }
 
-    /// The event that tells a subscriber how many it missed.
+    /// The event that tells a subscriber how many it missed; it is counted as told.
     pub(crate) fn gap(&self, missed: u64) -> Bytes {
+        self.metrics.gaps.inc();
         let data = Value::map([
             (
                 "dropped",

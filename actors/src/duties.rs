@@ -118,6 +118,10 @@ pub(crate) struct Record {
     pub(crate) failures: u64,
 }
 
+/// What came of a run, as a label.
+const OK: &str = "ok";
+const FAILED: &str = "failed";
+
 /// Why a run failed whose actor panicked or was stopped.
 const CUT_OFF: &str = "it was cut off";
 
@@ -173,6 +177,11 @@ impl Duties {
     /// Says how often a duty is meant to run. Who never says it for a duty does not have it.
     pub(crate) fn expect(&self, duty: Duty, every: Duration) {
         self.records.lock().entry(duty).or_default().every = every;
+        // From 0 on: the first failure would not show as an increase otherwise.
+        for result in [OK, FAILED] {
+            let label = [duty.name(), result];
+            self.metrics.runs.with_label_values(&label).inc_by(0);
+        }
     }
 
     /// What is known of the duties that this master has, in the order of [`Duty::ALL`].
@@ -236,7 +245,7 @@ impl Duties {
     }
 
     fn end(&self, duty: Duty, took: Duration, result: Result<(), String>) {
-        let label = if result.is_ok() { "ok" } else { "failed" };
+        let label = if result.is_ok() { OK } else { FAILED };
         let runs = &self.metrics.runs;
         runs.with_label_values(&[duty.name(), label]).inc();
         let duration = &self.metrics.duration;

@@ -27,6 +27,7 @@ mod job_mirror;
 mod job_store;
 mod job_tracker;
 mod key_metrics;
+mod latency;
 mod log_folder;
 mod logins;
 mod maintenance;

@@ -16,6 +16,7 @@ use crate::answer::Answer;
 use crate::bus::Newcomer;
 use crate::duties::Duty;
 use crate::job_tracker::Account;
+use crate::latency::Latency;
 use crate::window::Ticket;
 
 // ---- to ReqRouter ---------------------------------------------------------------------------
@@ -43,6 +44,8 @@ pub struct Work {
     pub treatment: Treatment,
     /// Its place in the worker's window.
     pub ticket: Ticket,
+    /// Measures how long its sender waits.
+    pub latency: Latency,
 }
 
 /// See [`Work`].

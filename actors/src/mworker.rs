@@ -89,6 +89,7 @@ impl Handler<Work> for MWorker {
             request,
             treatment,
             ticket,
+            latency,
         } = work;
         let began = Instant::now();
         let services = &self.seed.services;
@@ -110,7 +111,7 @@ impl Handler<Work> for MWorker {
             request.reply.authenticated();
         }
         let command = handled.command;
-        let answer = Answer::new(request.reply, ticket);
+        let answer = Answer::new(request.reply, ticket).timed(latency);
         self.seed
             .sinks
             .carry_out(handled, answer, &mut self.outbox, context);

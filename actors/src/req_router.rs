@@ -15,13 +15,16 @@ use actix::{
     Actor, ActorFuture, Addr, AsyncContext, Context, Handler, Recipient, ResponseActFuture,
 };
 use parking_lot::Mutex;
-use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter_vec, gauge_vec};
+use saltern_base::metrics::{
+    Histogram, IntCounter, IntGauge, Registry, SECONDS, counter_vec, gauge_vec, histogram_vec,
+};
 use saltern_requests::{Class, peek_class};
 use saltern_supervise::Child;
 use saltern_wire::port::{Incoming, ReqListener, RequestSink};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::auth_queue::{AuthMetrics, AuthQueue};
+use crate::latency::Latency;
 use crate::messages::{Accept, PlaceFree, Treatment, Work};
 use crate::window::{Ticket, Windows};
 
@@ -53,6 +56,7 @@ struct ClassMetrics {
     requests: IntCounter,
     shed: IntCounter,
     waiting: IntGauge,
+    taking: Histogram,
 }
 
 impl RouterMetrics {
@@ -77,12 +81,21 @@ impl RouterMetrics {
             "Requests that wait for a worker, by class.",
             &class,
         );
+        let taking = histogram_vec(
+            registry,
+            "saltern_request_seconds",
+            "Time from the arrival of a request to its answer, by class; those turned away are not \
+             in it.",
+            &class,
+            SECONDS,
+        );
         let classes = Class::ALL.map(|class| {
             let label = [class.label()];
             ClassMetrics {
                 requests: requests.with_label_values(&label),
                 shed: shed.with_label_values(&label),
                 waiting: waiting.with_label_values(&label),
+                taking: taking.with_label_values(&label),
             }
         });
         let auth = AuthMetrics::new(registry);
@@ -265,7 +278,8 @@ impl Handler<Accept> for ReqRouter {
         };
         queue.metrics.requests.inc();
         if nobody_waits && let Some(place) = self.seed.windows.take(class) {
-            self.hand_over((request, Treatment::Handle), place);
+            let latency = Latency::since(request.received, &queue.metrics.taking);
+            self.hand_over((request, Treatment::Handle), place, latency);
             return;
         }
         queue.push(request);
@@ -310,7 +324,8 @@ impl ReqRouter {
                 && let Some(next) = queue.pop()
             {
                 self.turn.1 -= 1;
-                self.hand_over(next, place);
+                let latency = Latency::since(next.0.received, &queue.metrics.taking);
+                self.hand_over(next, place, latency);
                 return true;
             }
             let next = (index + 1) % self.queues.len();
@@ -319,7 +334,12 @@ impl ReqRouter {
         false
     }
 
-    fn hand_over(&self, (request, treatment): (Incoming, Treatment), ticket: Ticket) {
+    fn hand_over(
+        &self,
+        (request, treatment): (Incoming, Treatment),
+        ticket: Ticket,
+        latency: Latency,
+    ) {
         let Some(worker) = self.seed.workers.get(ticket.worker()) else {
             return;
         };
@@ -329,6 +349,7 @@ impl ReqRouter {
             request,
             treatment,
             ticket,
+            latency,
         };
         if worker.try_send(work).is_err() {
             tracing::error!("a worker does not take requests");

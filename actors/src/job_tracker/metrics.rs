@@ -4,6 +4,7 @@ use saltern_base::metrics::{
     HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
     histogram_vec,
 };
+use saltern_store::jobs::JobState;
 
 use super::machine::{Counted, Effect};
 use super::news::{News, state_word};
@@ -36,15 +37,20 @@ pub(crate) struct TrackerMetrics {
 impl TrackerMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
         let counter = |name, help| counter(registry, name, help);
+        let finished = counter_vec(
+            registry,
+            "saltern_jobs_finished_total",
+            "Jobs that are no longer waited for, by verdict; one that a late return completes \
+             counts once more.",
+            &["verdict"],
+        );
+        // From 0 on: the first of its kind would not show as an increase otherwise.
+        for state in [JobState::Complete, JobState::Expired, JobState::Killed] {
+            finished.with_label_values(&[state_word(state)]).inc_by(0);
+        }
         Self {
             open: gauge(registry, "saltern_jobs_open", "Jobs that are waited for."),
-            finished: counter_vec(
-                registry,
-                "saltern_jobs_finished_total",
-                "Jobs that are no longer waited for, by verdict; one that a late return completes \
-                 counts once more.",
-                &["verdict"],
-            ),
+            finished,
             seconds: histogram_vec(
                 registry,
                 "saltern_job_seconds",

@@ -44,6 +44,7 @@ impl RequestSink for Echo {
             peer,
             payload,
             reply,
+            ..
         } = incoming;
         self.seen
             .lock()

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFuture;
 
 use super::connection::{Connection, Registered};
@@ -205,6 +206,7 @@ impl Conversation {
         let incoming = Incoming {
             peer: self.peer.clone(),
             payload,
+            received: Instant::now(),
             reply,
         };
         if let Err(incoming) = self.sink.try_deliver(incoming) {

@@ -18,6 +18,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus::Registry;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::accept::{Admission, Door, Socket, serve};
@@ -45,6 +46,10 @@ pub trait RequestSink: Send + Sync + 'static {
     /// # Errors
     ///
     /// The request itself; [`Self::deliver`] is called with it next.
+    #[expect(
+        clippy::result_large_err,
+        reason = "it is the request that goes back, and a box for each would cost more"
+    )]
     fn try_deliver(&self, incoming: Incoming) -> Result<(), Incoming>;
 
     /// Takes the request when there is room. The connection is not read meanwhile.
@@ -57,6 +62,8 @@ pub struct Incoming {
     pub peer: Peer,
     /// What was asked: one packed value.
     pub payload: Bytes,
+    /// When it had come in.
+    pub received: Instant,
     /// The way back.
     pub reply: ReplyHandle,
 }
