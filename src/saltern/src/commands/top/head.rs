@@ -49,13 +49,14 @@ fn figures(numbers: &Numbers) -> [String; 2] {
         |word: &str| number(numbers.get(&format!("saltern_minions{{standing=\"{word}\"}}")));
     let keys = |word: &str| number(numbers.get(&format!("saltern_keys{{state=\"{word}\"}}")));
     let jobs = format!(
-        "jobs {} open, {} a second done   minions {} connected, {} in doubt, {} away   keys {} \
-         accepted, {} pending",
+        "jobs {} open, {} a second done   minions {} connected, {} in doubt, {} away, {} not heard   \
+         keys {} accepted, {} pending",
         number(numbers.get("saltern_jobs_open")),
         rate(numbers.rate_of_all("saltern_jobs_finished_total")),
         standing("connected"),
         standing("stale"),
         standing("away"),
+        standing("known"),
         keys("accepted"),
         keys("pending"),
     );

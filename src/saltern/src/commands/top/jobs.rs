@@ -17,6 +17,10 @@ pub(super) const MOST: usize = 1_000;
 /// Characters of a function, a target or a user that are kept.
 const LONGEST: usize = 200;
 
+/// Clients that wait ask with it. The master answers itself and keeps no job of it; one that it keeps
+/// all the same has news of its own.
+const POLL: &str = "saltutil.find_job";
+
 /// A job in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Job {
@@ -124,6 +128,7 @@ impl Jobs {
         match (root, what) {
             ("salt", "new") => self.begin(&jid, data(), now),
             ("saltern", "progress" | "state" | "finished") => self.advance(&jid, data(), now),
+            ("saltern", "verdict") => self.judge(&jid, data()),
             _ => return,
         }
         self.bound();
@@ -131,12 +136,35 @@ impl Jobs {
 
     fn begin(&mut self, jid: &Jid, data: Option<Value>, now: i64) {
         let Some(data) = data else { return };
+        let fun = listed(data.get("fun"));
+        if fun == POLL {
+            return;
+        }
         let job = self.entry(jid, now);
-        job.fun = listed(data.get("fun"));
+        job.fun = fun;
         job.target = listed(data.get("tgt"));
         job.user = listed(data.get("user"));
         let minions = data.get("minions").and_then(Value::as_array);
         job.expected = job.expected.max(minions.map_or(0, <[_]>::len));
+    }
+
+    /// Minions were given up, or are back; the next count says the same.
+    fn judge(&mut self, jid: &Jid, data: Option<Value>) {
+        let (Some(job), Some(data)) = (self.0.get_mut(jid), data) else {
+            return;
+        };
+        let minions = data.get("minions").and_then(Value::as_map);
+        for (_, change) in minions.unwrap_or_default() {
+            let is_lost = |name| {
+                let state = change.get(name).and_then(Value::as_str);
+                matches!(state, Some("unreachable" | "unknown"))
+            };
+            match (is_lost("was"), is_lost("is")) {
+                (false, true) => job.lost = job.lost.saturating_add(1),
+                (true, false) => job.lost = job.lost.saturating_sub(1),
+                _ => {}
+            }
+        }
     }
 
     fn advance(&mut self, jid: &Jid, data: Option<Value>, now: i64) {
@@ -266,6 +294,36 @@ mod tests {
         let over = jobs.get(&jid()).unwrap();
         assert_eq!((over.state_word(), over.lost), ("expired", 1));
         assert_eq!((over.took(9_000_000), over.failed), (4_000_000, 1));
+    }
+
+    #[test]
+    fn minions_are_lost_and_back_by_verdicts() {
+        let mut jobs = Jobs::default();
+        jobs.hear(&format!("salt/job/{JID}/new"), new, 0);
+        let verdict = |changes: &[(&str, &str)]| {
+            let changes = changes.iter().enumerate().map(|(index, (was, is))| {
+                let change = [("was", *was), ("is", *is)];
+                (format!("m{index}"), Value::map(change))
+            });
+            Some(Value::map([("minions", Value::map(changes))]))
+        };
+        let mut lost_after = |changes: &[(&str, &str)]| {
+            let tag = format!("saltern/job/{JID}/verdict");
+            jobs.hear(&tag, || verdict(changes), 0);
+            jobs.get(&jid()).unwrap().lost
+        };
+        let two = [("delivered", "unknown"), ("running", "unreachable")];
+        assert_eq!(lost_after(&two), 2);
+        assert_eq!(lost_after(&[("unknown", "unreachable")]), 2);
+        assert_eq!(lost_after(&[("unreachable", "returned")]), 1);
+    }
+
+    #[test]
+    fn questions_of_clients_that_wait_are_no_jobs() {
+        let mut jobs = Jobs::default();
+        let poll = Value::map([("fun", POLL)]);
+        jobs.hear(&format!("salt/job/{JID}/new"), || Some(poll), 0);
+        assert_eq!(jobs.newest_first().count(), 0);
     }
 
     #[test]

@@ -39,7 +39,7 @@ const NAMED: usize = 1_000;
 enum Ask {
     /// This is looked at from now on.
     Look(Sight),
-    /// A bus is there: the jobs of its master are wanted.
+    /// A bus is there, or has lost events: the jobs of its master are wanted.
     Jobs,
 }
 
@@ -102,7 +102,7 @@ async fn listen(config: Arc<MasterConfig>, asks: Sender<Ask>, updates: mpsc::Sen
                 if updates.send(Update::BusThere).await.is_err() {
                     return;
                 }
-                match forward(&mut events, &updates).await {
+                match forward(&mut events, &asks, &updates).await {
                     Ok(()) => "the master has closed the event bus".to_owned(),
                     Err(error) => chain(&error),
                 }
@@ -118,9 +118,14 @@ async fn listen(config: Arc<MasterConfig>, asks: Sender<Ask>, updates: mpsc::Sen
 
 async fn forward(
     events: &mut EventListener,
+    asks: &Sender<Ask>,
     updates: &mpsc::Sender<Update>,
 ) -> Result<(), ClientError> {
     while let Some(event) = events.next().await? {
+        if event.is_gap() {
+            // What was lost may have been the end of a job.
+            let _ = asks.send(Ask::Jobs);
+        }
         if updates.send(Update::Event(event)).await.is_err() {
             return Ok(());
         }

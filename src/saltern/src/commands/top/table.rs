@@ -219,6 +219,7 @@ impl Entry<'_> {
             Self::Job(_, job) if job.is_open() && job.lost > 0 => Tone::Warning,
             Self::Job(_, job) if job.is_open() => Tone::Good,
             Self::Job(_, job) if job.failed + job.lost > 0 => Tone::Bad,
+            Self::Minion(minion) if minion.standing.starts_with("known") => Tone::Dim,
             Self::Minion(minion) if !minion.is_present => Tone::Bad,
             Self::Minion(minion) if minion.standing != "connected" => Tone::Warning,
             Self::Worker(worker) if worker.up == Some(0.0) => Tone::Bad,
