@@ -216,7 +216,8 @@ fn a_job_is_ended_only_when_the_operator_says_so_twice() {
     let over = Value::map([("state", "complete")]);
     bench.event(&format!("saltern/job/{}/finished", jid(1)), &over);
     bench.press(KeyCode::Char('k'));
-    assert!(bench.view.question.is_none(), "it is over");
+    bench.shows(&["job 20260102030405000001 is over"]);
+    bench.shows_none(&["End job"]);
 }
 
 #[test]

@@ -202,7 +202,7 @@ impl View {
         }
     }
 
-    fn key_of_panel(&mut self, code: KeyCode, state: &State) {
+    fn key_of_panel(&mut self, code: KeyCode, state: &mut State) {
         let (line, page) = (self.scroll.get(), self.page.get());
         let to = match code {
             KeyCode::Up => line.saturating_sub(1),
@@ -243,7 +243,8 @@ impl View {
             KeyCode::Char('k') => {
                 let entries = entries(state, self.tab, &self.filter);
                 if let Some(Entry::Job(jid, _)) = entries.get(self.chosen(&entries)) {
-                    self.ask_to_kill(jid, state);
+                    let jid = (*jid).clone();
+                    self.ask_to_kill(&jid, state);
                 }
             }
             other => self.travel(other, state),
@@ -291,8 +292,11 @@ impl View {
         self.panel = Some(panel);
     }
 
-    fn ask_to_kill(&mut self, jid: &Jid, state: &State) {
+    fn ask_to_kill(&mut self, jid: &Jid, state: &mut State) {
         let job = state.jobs.get(jid).filter(|job| job.is_open());
+        if job.is_none() {
+            state.said = format!("job {jid} is over");
+        }
         self.question = job.map(|job| Question {
             jid: jid.clone(),
             fun: job.fun.clone(),
