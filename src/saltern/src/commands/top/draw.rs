@@ -9,6 +9,7 @@ use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table};
 
 use super::head;
 use super::panel;
+use super::plain::plain;
 use super::state::State;
 use super::table::{Tone, columns, entries};
 use super::view::{Panel, Question, Tab, View};
@@ -63,7 +64,9 @@ fn tabs(view: &View) -> Line<'static> {
     }
     if view.is_typing || !view.filter.is_empty() {
         let end = if view.is_typing { "_" } else { "" };
-        spans.push(Span::styled(format!("filter: {}{end}", view.filter), BOLD));
+        // An id that was chosen may stand in it.
+        let filter = plain(&view.filter, usize::MAX);
+        spans.push(Span::styled(format!("filter: {filter}{end}"), BOLD));
     }
     Line::from(spans)
 }

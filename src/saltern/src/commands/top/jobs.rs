@@ -17,8 +17,8 @@ pub(super) const MOST: usize = 1_000;
 /// Characters of a function, a target or a user that are kept.
 const LONGEST: usize = 200;
 
-/// Clients that wait ask with it. The master answers itself and keeps no job of it; one that it keeps
-/// all the same has news of its own.
+/// Clients that wait ask with it. The master answers itself and keeps no job of it; one that it
+/// keeps all the same has news of its own.
 const POLL: &str = "saltutil.find_job";
 
 /// A job in a line.

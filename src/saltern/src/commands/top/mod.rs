@@ -51,6 +51,9 @@ pub(crate) struct Arguments {
 /// The picture is renewed as often when something has changed.
 const FRAME: Duration = Duration::from_millis(100);
 
+/// What a panicking thread is given to say so before the program ends.
+const TELLING: Duration = Duration::from_secs(1);
+
 /// Updates that wait for the screen; then their sources wait.
 const WAITING: usize = 1_024;
 
@@ -110,16 +113,19 @@ async fn show(config: Arc<MasterConfig>) -> io::Result<()> {
                     Some(Wish::Kill(jid, signal)) => top.kill(jid, signal),
                     None => {}
                 }
+                // Not only with the next picture, which would be felt.
                 top.draw(&mut screen)?;
                 is_new = false;
             }
             _ = frames.tick() => {
+                if !screen.is_ours() || !top.sources.are_well() {
+                    // Whoever panicked is still telling why.
+                    tokio::time::sleep(TELLING).await;
+                    return Err(io::Error::other("a part of this program has panicked"));
+                }
                 if is_new {
                     top.draw(&mut screen)?;
                     is_new = false;
-                }
-                if !top.sources.are_well() {
-                    return Err(io::Error::other("a part of this program has ended"));
                 }
             }
             _ = hangup.recv() => return Ok(()),
@@ -160,6 +166,9 @@ impl Top {
     }
 
     fn draw(&self, screen: &mut Screen) -> io::Result<()> {
+        if !screen.is_ours() {
+            return Ok(());
+        }
         let now = self.clock.unix_micros();
         let terminal = screen.terminal();
         terminal.draw(|frame| draw::draw(frame, &self.state, &self.view, now))?;

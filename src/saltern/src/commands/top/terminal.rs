@@ -1,14 +1,24 @@
 //! The terminal while it is ours, and its keys.
 //!
-//! However the program ends, the terminal is as it was before: it is given back by the value that
-//! has it, and by a hook when there is a panic, before anything is said of that.
+//! However the program ends, the terminal is as it was before: it is given back, once, by the value
+//! that has it, or by a hook when there is a panic, before anything is said of that.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, stdout};
 use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use ratatui::DefaultTerminal;
+use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::prelude::CrosstermBackend;
+use ratatui::{DefaultTerminal, Terminal};
 use tokio::sync::mpsc;
+
+/// Whether the terminal has to be given back. Of the whole process, as the terminal is.
+static IS_OURS: AtomicBool = AtomicBool::new(false);
 
 /// The terminal in its raw mode and on its other page.
 ///
@@ -22,13 +32,22 @@ impl Screen {
     /// # Errors
     /// Standard output or standard input is none, or does not do as it is told.
     pub(super) fn take() -> io::Result<Self> {
-        if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        if !stdout().is_terminal() || !io::stdin().is_terminal() {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "this needs a terminal",
             ));
         }
-        match ratatui::try_init() {
+        let tell = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            give_back();
+            tell(info);
+        }));
+        enable_raw_mode()?;
+        IS_OURS.store(true, Ordering::SeqCst);
+        let taken = execute!(stdout(), EnterAlternateScreen)
+            .and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
+        match taken {
             Ok(terminal) => Ok(Self(ManuallyDrop::new(terminal))),
             Err(error) => {
                 give_back();
@@ -37,21 +56,30 @@ impl Screen {
         }
     }
 
+    /// The terminal to draw on.
     pub(super) fn terminal(&mut self) -> &mut DefaultTerminal {
         &mut self.0
+    }
+
+    /// Whether it has not been given back yet, because of a panic.
+    #[expect(clippy::unused_self, reason = "nobody else has to do with it")]
+    pub(super) fn is_ours(&self) -> bool {
+        IS_OURS.load(Ordering::SeqCst)
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing any more.
-        let _ = self.0.show_cursor();
         give_back();
     }
 }
 
 fn give_back() {
-    let _ = ratatui::try_restore();
+    if IS_OURS.swap(false, Ordering::SeqCst) {
+        // A terminal that is gone needs nothing any more.
+        let _ = disable_raw_mode();
+        let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+    }
 }
 
 /// Keys, and changes of the size; the thread that reads them ends with the program.
