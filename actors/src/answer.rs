@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use saltern_base::trace::{Place, Span};
 use saltern_wire::port::ReplyHandle;
 use tokio::sync::oneshot;
 
@@ -19,6 +20,8 @@ pub struct Answer {
     failed: Bytes,
     _place: Option<Ticket>,
     _latency: Option<Latency>,
+    /// The request's span, which ends with the answer.
+    span: Option<Span>,
 }
 
 /// Who waits for an answer.
@@ -76,6 +79,7 @@ impl Answer {
             failed: failed.clone(),
             _place: None,
             _latency: None,
+            span: None,
         };
         std::iter::repeat_with(part).take(parts).collect()
     }
@@ -90,6 +94,7 @@ impl Answer {
             failed: Bytes::new(),
             _place: None,
             _latency: None,
+            span: None,
         };
         (answer, async move { ended.await.is_ok() })
     }
@@ -102,6 +107,7 @@ impl Answer {
             failed: Bytes::new(),
             _place: Some(place),
             _latency: None,
+            span: None,
         }
     }
 
@@ -123,6 +129,7 @@ impl Answer {
             failed,
             _place: None,
             _latency: None,
+            span: None,
         }
     }
 
@@ -132,6 +139,19 @@ impl Answer {
             done,
             failed,
             ..self
+        }
+    }
+
+    /// The same answer to a request with this span.
+    pub(crate) fn traced(self, span: Option<Span>) -> Self {
+        Self { span, ..self }
+    }
+
+    /// Where the request is in a trace.
+    pub(crate) fn place(&self) -> Option<Place> {
+        match &self.to {
+            To::Shared(shared) => shared.whole.lock().as_ref().and_then(Self::place),
+            To::Peer(_) | To::Inside(_) => self.span.as_ref().map(|span| span.place().clone()),
         }
     }
 
@@ -171,7 +191,10 @@ impl Answer {
     }
 
     /// Tells the peer that it was not done.
-    pub(crate) fn failed(self) {
+    pub(crate) fn failed(mut self) {
+        if let Some(span) = &mut self.span {
+            span.set("error.type", "not_done");
+        }
         match self.to {
             To::Peer(reply) => reply.send(self.failed),
             To::Shared(shared) => shared.settle(false),

@@ -316,7 +316,8 @@ impl JobStore {
         }
     }
 
-    fn write(&self, writes: &[Write]) -> Result<Vec<Written>, StoreError> {
+    /// What became of each change, and how long the commit took.
+    fn write(&self, writes: &[Write]) -> Result<(Vec<Written>, Duration), StoreError> {
         FailPoint::CommitBefore.pass();
         let began = Instant::now();
         let (written, log_is_long) = {
@@ -328,13 +329,14 @@ impl JobStore {
             let _ = self.seed.folder.try_send(FoldLog);
         }
         let metrics = &self.seed.metrics;
-        metrics.commits.observe(began.elapsed().as_secs_f64());
+        let took = began.elapsed();
+        metrics.commits.observe(took.as_secs_f64());
         metrics.failing.set(i64::from(written.is_err()));
         match &written {
             Ok(written) => metrics.writes.inc_by(written.len() as u64),
             Err(_) => metrics.failed.inc(),
         }
-        written
+        written.map(|written| (written, took))
     }
 
     fn give_up(&self, follow: Vec<(usize, AfterCommit)>, error: &StoreError) {
@@ -359,7 +361,7 @@ impl JobStore {
     fn follow_up(
         &mut self,
         follow: Vec<(usize, AfterCommit)>,
-        written: &[Written],
+        (written, took): &(Vec<Written>, Duration),
         context: &mut Context<Self>,
     ) {
         FailPoint::CommitAfter.pass();
@@ -371,6 +373,7 @@ impl JobStore {
         let mut end = 0;
         for (count, mut then) in follow {
             end += count;
+            then.trace(count, *took);
             let own = written.get(end - count..end).unwrap_or_default();
             stored.leaves.extend(self.known_leaves(then.leaves, own));
             if let Some(report) = then.report {

@@ -21,6 +21,7 @@ mod outside;
 mod questions;
 mod recall;
 mod rounds;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,7 @@ use self::news::News;
 use self::notes::Notes;
 use self::outside::{Around, find_job_return};
 use self::recall::Recall;
+use self::traces::JobTraces;
 use crate::answer::Answer;
 use crate::batches::BatchFeed;
 use crate::job_ends::JobEnds;
@@ -91,6 +93,7 @@ pub(crate) struct JobTracker {
     outbox: Outbox,
     machine: Machine,
     known: KnownJobs,
+    traces: JobTraces,
     started: Instant,
     /// Jobs that have left, to be written.
     departures: Vec<Write>,
@@ -113,6 +116,7 @@ impl Child for JobTracker {
             seed: seed.clone(),
             outbox: Outbox::default(),
             known: KnownJobs::default(),
+            traces: JobTraces::default(),
             started: Instant::now(),
             departures: Vec::new(),
             recall: Recall::at_start(&seed.reader, &*seed.outside),
@@ -235,6 +239,7 @@ impl JobTracker {
                 Effect::Tell(news) => {
                     if let News::Finished(ending) = &news {
                         self.seed.ends.tell(&ending.jid);
+                        self.traces.end(&ending.jid);
                     }
                     events.push(self.told(&news, &stamp));
                 }
@@ -376,6 +381,7 @@ impl JobTracker {
             Some(About::Signal(victims)) => Some(victims),
             Some(About::Running(_)) | None => None,
         };
+        self.traces.begin(&job.jid, publication.trace.as_ref());
         let begun = Beginning {
             job: BegunJob {
                 jid: job.jid.clone(),
@@ -499,6 +505,7 @@ impl JobTracker {
     }
 
     fn returned(&mut self, report: Report, context: &mut Context<Self>) {
+        self.traces.returned(&report);
         let returned = Returned {
             jid: report.jid,
             minion: report.minion,

@@ -52,6 +52,7 @@ mod send;
 mod status_port;
 #[cfg(test)]
 mod testing;
+mod trace_exporter;
 mod tree;
 mod upkeep;
 mod window;

@@ -207,6 +207,7 @@ impl Maintenance {
             entries: entries.len(),
             packed: packed.into(),
             topics: Topics::Broadcast,
+            trace: None,
         }
     }
 

@@ -2,8 +2,10 @@
 //! to the actor's file.
 
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use actix::Message;
+use saltern_base::trace::{Attribute, Kind};
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
 use saltern_requests::{
     BatchPlan, Errand, Leaves, ProbeAnswer, Publication, StartJob, StoreReturn, Victims,
@@ -249,6 +251,17 @@ pub struct AfterCommit {
     pub leaves: Vec<Leaves>,
     /// Tell the tracker of this return. Its write is the last one of its message.
     pub report: Option<Report>,
+}
+
+impl AfterCommit {
+    /// Records a commit of so many changes in the trace of the request that waits for it.
+    pub(crate) fn trace(&self, changes: usize, took: Duration) {
+        if let Some(place) = self.answer.as_ref().and_then(Answer::place) {
+            let changes = i64::try_from(changes).unwrap_or(i64::MAX);
+            let attributes = [("salt.store.changes", Attribute::Number(changes))];
+            place.record("salt.store.commit", Kind::Internal, took, attributes);
+        }
+    }
 }
 
 /// See [`AfterCommit::begun`].

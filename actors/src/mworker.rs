@@ -97,7 +97,7 @@ impl Handler<Work> for MWorker {
             address: request.peer.address.ip(),
             publish_port: doors::publish_port(&services.config, request.reply.transport()),
         };
-        let handled = match treatment {
+        let mut handled = match treatment {
             Treatment::Handle => saltern_requests::handle(request.payload, origin, services),
             Treatment::TellToComeAgain => saltern_requests::come_again(request.payload, services),
         };
@@ -111,7 +111,9 @@ impl Handler<Work> for MWorker {
             request.reply.authenticated();
         }
         let command = handled.command;
-        let answer = Answer::new(request.reply, ticket).timed(latency);
+        let answer = Answer::new(request.reply, ticket)
+            .timed(latency)
+            .traced(handled.span.take());
         self.seed
             .sinks
             .carry_out(handled, answer, &mut self.outbox, context);

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::{IntCounter, Registry, counter};
+use saltern_base::trace::Kind;
 use saltern_crypto::SigAlgo;
 use saltern_model::{Jid, MinionId};
 use saltern_requests::{Publication, Services, Topics};
@@ -18,6 +19,7 @@ use saltern_store::StoreError;
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder};
 use saltern_wire::port::{PubHandle, PubListener, PubMessage, PublishCount, SubscriberWatch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::messages::{Ask, Departed, Publish};
@@ -133,7 +135,12 @@ impl Handler<Publish> for Publisher {
             minions,
             publication,
         } = publish;
+        let began = Instant::now();
         let has_left = self.publish(&jid, &publication);
+        if let Some(place) = &publication.trace {
+            let attributes = [("salt.pub.jid", jid.as_str().into())];
+            place.record("salt.pub.send", Kind::Producer, began.elapsed(), attributes);
+        }
         if is_job && let Some(tracker) = &*self.seed.tracker.lock() {
             // Never waits: the tracker may be waiting for this actor.
             tracker.do_send(Departed {

@@ -3,6 +3,7 @@
 //!
 //! | child | thread | policy | what its death means |
 //! |---|---|---|---|
+//! | TraceExporter | traces | permanent | spans wait; the batch at hand is lost |
 //! | EventPublisher | bus | permanent | events in its mailbox wait; subscribers notice nothing |
 //! | EventReturn × n | events-n | permanent | events wait in the queue of its returner |
 //! | Publisher | publish | permanent | loads wait; minions stay connected |
@@ -467,6 +468,7 @@ impl Plan {
         rotation.take_news();
         let greeter = Greeter::default();
         let departures = Departures::default();
+        self.start_trace_exporter(&services);
         let (bus, heard) = self.start_bus(&services, events, &greeter);
         let event_returns = EventReturnMetrics::new(&self.registry);
         self.start_event_returns(&services, (&bus, &heard), &event_returns);

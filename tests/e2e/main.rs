@@ -40,5 +40,6 @@ mod syndic;
 mod targets;
 mod top;
 mod torn;
+mod traces;
 mod transports;
 mod wheels;

@@ -33,6 +33,7 @@ fn end(reply: &'static str, is_refused: bool) -> LoginEnd {
             outcome: Outcome::reply(reply).and_fire(event("told")),
             command: "publish",
             minion: None,
+            span: None,
         },
         is_refused,
     }

@@ -177,6 +177,7 @@ fn a_job_is_stored_announced_published_and_answered() {
                 entries: 0,
                 packed: Bytes::new(),
                 topics: Topics::Broadcast,
+                trace: None,
             },
         };
         let persist = Persist {

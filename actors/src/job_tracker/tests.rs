@@ -75,6 +75,7 @@ impl Outside for Still {
             entries: 0,
             packed: Bytes::new(),
             topics: Topics::Minions(minions),
+            trace: None,
         }
     }
 

@@ -22,6 +22,7 @@ async fn push_of(
             outcome: Outcome::reply("done"),
             command: "publish",
             minion: None,
+            span: None,
         },
         is_refused: false,
     });

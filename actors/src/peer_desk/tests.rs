@@ -136,6 +136,7 @@ fn job() -> ErrandWork {
             entries: 0,
             packed: Bytes::new(),
             topics: Topics::Broadcast,
+            trace: None,
         },
         about: None,
         publisher: None,

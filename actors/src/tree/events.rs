@@ -1,5 +1,5 @@
 //! How the bus is started, and those who only listen to it or are its clients: returners of events,
-//! and engines.
+//! and engines; and who tells others of traces.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,28 @@ use crate::event_return::{self, EventReturn, EventReturnMetrics, EventTable, Pyt
 use crate::event_sockets::{EventSockets, Greeter};
 use crate::job_store::JobStore;
 use crate::other_names::OtherNames;
+use crate::trace_exporter::{self, Destination, ExporterMetrics, TraceExporter};
 
 impl Plan {
+    /// Who sends spans away, where the configuration asks for it; before everybody, so that it ends
+    /// after all spans have.
+    pub(super) fn start_trace_exporter(&self, services: &Services) {
+        let (Some(tracer), Some(options)) = (&services.tracer, &self.config.tracing) else {
+            return;
+        };
+        if !options.is_exported {
+            return;
+        }
+        let environment = |name: &str| std::env::var(name).ok();
+        let seed = trace_exporter::Seed {
+            tracer: tracer.clone(),
+            destination: Arc::new(Destination::of(&self.config, options, environment)),
+            metrics: ExporterMetrics::new(&self.registry),
+        };
+        let spec = self.on_patient_thread("traces");
+        let _: Addr<TraceExporter> = self.root.start_child(spec, seed, 0);
+    }
+
     pub(super) fn start_bus(
         &self,
         services: &Services,

@@ -1,7 +1,7 @@
 //! The ground floor: small things that every other crate may need and that know nothing of Salt.
 //!
 //! What belongs here has no opinion: the clock, byte sizes, the panic hook, process exit codes, the
-//! places where tests may end the process, lines that the log has seldom, an error's text, and the
+//! places where tests may end the process, lines that the log has seldom, traces, an error's text, and the
 //! helpers that register metrics. Anything that knows a protocol or an option lives above.
 
 pub mod bytesize;
@@ -12,5 +12,6 @@ pub mod fail_point;
 pub mod metrics;
 pub mod panic_hook;
 pub mod seldom;
+pub mod trace;
 
 pub use chain::chain;

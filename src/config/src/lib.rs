@@ -24,6 +24,7 @@ mod places;
 mod reader;
 mod returners;
 mod served;
+mod tracing;
 mod values;
 mod watching;
 pub mod yaml;
@@ -39,6 +40,7 @@ pub use master::{Loaded, MasterConfig, load_master};
 pub use reader::is_secret;
 pub use returners::{OWN_EVENTS, ReturnerOptions};
 pub use served::is_built_in_renderer;
+pub use tracing::{TraceSampler, TracingOptions};
 pub use values::{
     HashType, LocalCacheMirror, LogFormat, LogLevel, Secret, SigningAlgorithm, TransportName,
 };

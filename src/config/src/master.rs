@@ -23,6 +23,7 @@ use crate::places::{Places, take_id, take_user};
 use crate::reader::{Reader, is_secret};
 use crate::returners::ReturnerOptions;
 use crate::served;
+use crate::tracing::{self, TracingOptions};
 use crate::values::{HashType, LocalCacheMirror, Secret, SigningAlgorithm, TransportName};
 use crate::watching::{self, MetricsCompat};
 use crate::yaml::{self, Entry, Key, Limits, Mapping, Mark, Node};
@@ -110,6 +111,8 @@ pub struct MasterConfig {
 
     /// The log.
     pub log: LogOptions,
+    /// `tracing`, where it is on.
+    pub tracing: Option<TracingOptions>,
 
     // Jobs and events.
     /// How long the command line waits before it asks what is still running.
@@ -449,6 +452,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         token_dir: places.token_dir.into(),
         syndic_dir: places.syndic_dir.into(),
         log: logging::take(reader, places.log_file),
+        tracing: tracing::take(reader),
         timeout: reader.seconds("timeout"),
         gather_job_timeout: reader.seconds("gather_job_timeout"),
         keep_jobs,

@@ -5,6 +5,7 @@
 //! of them. [`ext_pillar`] has the sources of pillar data beside the SLS files; those that ask a
 //! server are the only ones here that open a socket. [`tops`] adds states to top files,
 //! [`reactions`] renders the files of the reactor.
+//! [`web`] is the client for those that ask a server.
 //! `DIFFERENCES.md` lists what differs from stock.
 
 pub mod ext_pillar;
@@ -14,5 +15,6 @@ pub mod pillar;
 pub mod reactions;
 pub mod render;
 pub mod tops;
+pub mod web;
 
 pub use ext_pillar::words;

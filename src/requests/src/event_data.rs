@@ -4,7 +4,7 @@ use bytes::Bytes;
 use saltern_model::{Event, Packed, Tag, stamp};
 use saltern_wire::msgpack::{Dialect, Encoder, MapView, RawValue, Value, encode};
 
-use crate::Services;
+use crate::{Services, traces};
 
 /// What stands in the place of a value that made its event too large (`salt/utils/dicttrim.py`).
 const TRIMMED: &str = "VALUE_TRIMMED";
@@ -21,6 +21,11 @@ pub(crate) fn fields<const N: usize>(entries: [(&str, Value); N]) -> Fields {
 pub(crate) fn event(services: &Services, tag: Tag, data: Fields) -> Event {
     let mut entries = data;
     entries.push(("_stamp".into(), now(services).into()));
+    for (name, value) in traces::entries() {
+        // A load that is told may have them already.
+        entries.retain(|(known, _)| known.as_str() != Some(name));
+        entries.push((name.into(), value.into()));
+    }
     let packed = encode(&Value::Map(entries), Dialect::Bin);
     Event {
         tag,
@@ -47,6 +52,9 @@ pub(crate) fn event_of_load(services: &Services, tag: Tag, load: &mut MapView) -
 pub(crate) fn event_and_load(services: &Services, tag: Tag, load: &mut MapView) -> (Event, Packed) {
     let stamp = RawValue::pack(&now(services).into(), Dialect::Bin);
     load.insert("_stamp", stamp);
+    for (name, value) in traces::entries() {
+        load.insert(name, RawValue::pack(&value.into(), Dialect::Bin));
+    }
     let whole = load.pack_bin_dialect();
     let event = Event {
         tag,

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use saltern_base::trace::{self, Span};
 use saltern_model::MinionId;
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, decode_wire, encode};
 
@@ -17,7 +18,7 @@ use crate::peer_publish::{self, PeerPublish};
 use crate::{
     Effect, LogIn, LoginEnd, Outcome, Services, auth, get_token, master_opts, master_tops,
     minion_event, minion_runner, mk_token, pillar, ping, pub_ret, publish, register_resources,
-    reply, return_, revoke_auth, runner, saltern_batch, syndic_return, wheel,
+    reply, return_, revoke_auth, runner, saltern_batch, syndic_return, traces, wheel,
 };
 
 /// Bounds on the load of a `mk_token`: anybody may send one, and it waits for a backend.
@@ -87,6 +88,8 @@ pub struct Handled {
     pub command: &'static str,
     /// The minion that certainly sent it, if one did.
     pub minion: Option<MinionId>,
+    /// Its span in a trace, which ends when the request is answered.
+    pub span: Option<Span>,
 }
 
 /// Handles one request that came from `origin`.
@@ -94,19 +97,32 @@ pub fn handle(payload: Bytes, origin: impl Into<Origin>, services: &Arc<Services
     let origin = origin.into();
     let from = origin.address;
     let class = peek_class(&payload);
-    match envelope::open(payload, services) {
-        Ok(Opened::Clear { load, version }) => handle_clear(load, version, class, origin, services),
-        Ok(Opened::Minion(sealed)) => handle_minion(sealed, from, services),
+    let opened = match envelope::open(payload, services) {
+        Ok(opened) => opened,
         Err(refusal) => {
             services.metrics.refuse(refusal.reason);
             tracing::debug!(%from, reason = refusal.reason, "request refused");
-            Handled {
+            return Handled {
                 outcome: Outcome::reply(refusal.reply),
                 command: "-",
                 minion: None,
-            }
+                span: None,
+            };
         }
+    };
+    let mut span = match &opened {
+        Opened::Clear { load, .. } => traces::begin(load, None, services),
+        Opened::Minion(sealed) => traces::begin(&sealed.load, Some(&sealed.minion), services),
+    };
+    let place = span.as_ref().map(|span| span.place().clone());
+    let handled = trace::within(place, || match opened {
+        Opened::Clear { load, version } => handle_clear(load, version, class, origin, services),
+        Opened::Minion(sealed) => handle_minion(sealed, from, services),
+    });
+    if let Some(span) = &mut span {
+        traces::describe(span, &handled);
     }
+    Handled { span, ..handled }
 }
 
 /// Answers an authentication that there is no room for; decides nothing and changes nothing.
@@ -121,6 +137,7 @@ pub fn come_again(payload: Bytes, services: &Services) -> Handled {
         outcome,
         command: "_auth",
         minion: None,
+        span: None,
     }
 }
 
@@ -184,6 +201,7 @@ impl ClearCommand {
             outcome,
             command: self.name(),
             minion: None,
+            span: None,
         }
     }
 }
@@ -246,6 +264,7 @@ fn handle_clear(
             outcome: Outcome::reply(reply::clear(&nothing)),
             command: "-",
             minion: None,
+            span: None,
         };
     };
     let outcome = match command {
@@ -443,6 +462,7 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
             outcome: Outcome::reply(reply::no_answer()),
             command: "-",
             minion: Some(minion),
+            span: None,
         };
     }
     let name = sealed.load.str("cmd");
@@ -452,6 +472,7 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
             outcome: Outcome::reply(sealed.answer.seal(&nothing)),
             command: "-",
             minion: Some(minion),
+            span: None,
         };
     };
     let outcome = match command {
@@ -477,6 +498,7 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
         outcome,
         command: command.name(),
         minion: Some(minion),
+        span: None,
     }
 }
 

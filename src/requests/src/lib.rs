@@ -70,6 +70,7 @@ mod sub_events;
 mod syndic_return;
 mod syndics;
 mod targets;
+mod traces;
 mod typed_arguments;
 mod wheel;
 

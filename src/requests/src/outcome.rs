@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use saltern_base::trace::{self, Place};
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 
 use crate::{BatchPlan, Handled, reply};
@@ -74,9 +75,10 @@ pub struct Later {
 impl Later {
     /// Work of nobody in particular, or of a minion.
     pub fn new(work: impl FnOnce() -> Finished + Send + 'static) -> Self {
+        let place = trace::current();
         Self {
             user: None,
-            work: Box::new(work),
+            work: Box::new(move || trace::within(place, work)),
         }
     }
 
@@ -113,10 +115,11 @@ impl LogIn {
 
     /// A log-in from an address, in the name of a user.
     pub fn new(from: IpAddr, user: &str, work: impl FnOnce() -> LoginEnd + Send + 'static) -> Self {
+        let place = trace::current();
         Self {
             from,
             user: user.chars().take(Self::NAME).collect(),
-            work: Box::new(work),
+            work: Box::new(move || trace::within(place, work)),
         }
     }
 
@@ -340,6 +343,8 @@ pub struct Publication {
     pub packed: Bytes,
     /// Whom it is for, when the publish channel filters (`zmq_filtering`).
     pub topics: Topics,
+    /// The place in a trace from which it is sent.
+    pub trace: Option<Place>,
 }
 
 /// Whom a publication is for.

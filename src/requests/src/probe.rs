@@ -46,6 +46,7 @@ pub fn publication(probe: &Jid, minions: Vec<MinionId>, user: &str) -> Publicati
         entries: entries.len(),
         packed: packed.into(),
         topics: Topics::Minions(minions),
+        trace: None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Stored first, then announced, then published, then answered: a jid that a client holds is in
 //! the store.
 
+use saltern_base::trace;
 use saltern_model::{Compat, Event, Jid, JobRecord, MinionId, Packed, Tag, Target, TargetType};
 use saltern_policy::acl::Whom;
 use saltern_policy::matching::MatchOptions;
@@ -476,5 +477,6 @@ pub(crate) fn publication(
         entries: entries.len(),
         packed: packed.into(),
         topics,
+        trace: trace::current(),
     }
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use saltern_wire::msgpack::Value;
 
-use crate::Services;
+use crate::{Services, traces};
 
 /// Entries of `kwargs` that travel on to the minion under their own names.
 const PASSED_ON: [&str; 5] = [
@@ -105,5 +105,7 @@ pub(crate) fn entries(load: &Value, jid: &str, services: &Services) -> Vec<(Valu
             kwargs.get(AUTH_LIST).cloned().unwrap_or_else(none),
         );
     }
+    let place = traces::entries().into_iter();
+    entries.extend(place.map(|(name, value)| (name.into(), value.into())));
     entries
 }

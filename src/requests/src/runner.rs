@@ -73,6 +73,7 @@ fn log_in_first(call: Call, from: IpAddr, services: &Arc<Services>) -> Outcome {
                 outcome: begin(call, Some(known), &services),
                 command: Door::Runner.command(),
                 minion: None,
+                span: None,
             },
         }
     });

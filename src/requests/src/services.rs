@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::{IntCounterVec, Registry, counter_vec};
+use saltern_base::trace::Tracer;
 use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
 use saltern_content::files::FileServer;
@@ -25,6 +26,7 @@ use crate::reactor::Reactions;
 use crate::rules::SiteRules;
 use crate::site_options::SiteOptions;
 use crate::stores::Stores;
+use crate::traces;
 
 /// What a request asks of the rest of the master, without knowing it.
 pub trait Surroundings: Send + Sync {
@@ -93,6 +95,8 @@ pub struct Services {
     pub minter: JidMinter,
     /// The rest of the master.
     pub surroundings: Arc<dyn Surroundings>,
+    /// Collects spans, where the configuration asks for it.
+    pub tracer: Option<Arc<Tracer>>,
     /// How many lines about strangers the log still takes.
     pub complaints: Complaints,
     /// What is counted.
@@ -135,6 +139,7 @@ impl Services {
             resources: stores.resources,
             syndics: stores.syndics,
             surroundings,
+            tracer: traces::tracer(&config, &clock, registry),
             complaints: Complaints::new(clock.clone(), registry),
             metrics: RequestMetrics::new(registry),
             config,

@@ -82,7 +82,7 @@ pub(super) const HONOURED: &[&str] = &[
     // Log.
     "log_datefmt", "log_datefmt_logfile", "log_dir", "log_file", "log_fmt_console", "log_fmt_jid",
     "log_fmt_logfile", "log_granular_levels", "log_level", "log_level_logfile",
-    "log_rotate_backup_count", "log_rotate_max_bytes",
+    "log_rotate_backup_count", "log_rotate_max_bytes", "tracing",
     // Jobs and events.
     "auth_events", "event_return", "event_return_blacklist", "event_return_queue",
     "event_return_queue_max_seconds", "event_return_whitelist", "ext_job_cache",
@@ -398,7 +398,6 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
     (NotYet::Insight, &[
         "auth_events_autosign_grains", "auth_events_pend_autosign_grains", "discovery",
         "event_match_type", "master_stats", "master_stats_event_iter", "metrics",
-        "tracing",
     ]),
     (NotYet::Output, &[
         "cli_summary", "color", "force_color", "output", "output_file", "show_jid",

@@ -13,12 +13,12 @@ use saltern_config::yaml::Node;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::Arguments;
-use super::web::{self, Credentials, Request};
 use super::{Call, Source, yaml};
 use crate::render::data::to_template;
 use crate::render::jinja::text_of;
 use crate::render::json;
 use crate::render::modules::traverse;
+use crate::web::{self, Credentials, Request};
 
 /// The parameters of `http_json`.
 pub(super) const JSON_PARAMETERS: &[&str] = &[
@@ -164,11 +164,12 @@ impl Source for Http {
         let Some(url) = self.url_for(call) else {
             return nothing;
         };
-        let answer = web::get(&Request {
+        let answer = web::ask(&Request {
             url: &url,
             headers: &self.headers,
             credentials: self.credentials.as_ref(),
             tls: &self.tls,
+            body: None,
             time: call.left_of(self.time),
             connect_time: self.connect_time,
             largest: self.largest,

@@ -16,7 +16,6 @@ mod http;
 mod nodegroups;
 mod python;
 mod stack;
-mod web;
 
 pub use commands::words;
 

@@ -27,4 +27,5 @@ mod saltern_batch;
 mod site;
 mod syndics;
 mod targets;
+mod traces;
 mod wheel;

@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Write as _};
 
+use saltern_base::trace;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata};
 
@@ -46,6 +47,10 @@ impl Line {
             fields: Vec::new(),
         };
         event.record(&mut line);
+        if let Some(place) = trace::current() {
+            let trace = format!("{:032x}", place.context().trace());
+            line.fields.push(("trace_id", Value::Text(trace)));
+        }
         if left_out > 0 {
             let left_out = Value::Bare(left_out.to_string());
             line.fields.push(("left_out", left_out));

@@ -1,5 +1,5 @@
-//! A small HTTP client for the sources that ask a server: one GET, its redirects, an answer with
-//! bounds.
+//! A small HTTP client for those that ask a server: one GET with its redirects, or one POST, and an
+//! answer with bounds.
 //!
 //! It is here because a client crate would bring a second TLS library: this one is on the `openssl`
 //! that the workspace has, blocks, keeps no connection and no cookies, and speaks HTTP/1.1 only.
@@ -32,63 +32,118 @@ const MOST_RESOLVING: usize = 32;
 const HEADERS: u64 = 64 << 10;
 
 /// A name and a password as they are sent. They cannot be printed.
-pub(super) struct Credentials(String);
+pub struct Credentials(String);
 
 impl Credentials {
-    pub(super) fn new(name: &str, password: &str) -> Self {
+    /// Makes them ready to be sent.
+    pub fn new(name: &str, password: &str) -> Self {
         Self(STANDARD.encode(format!("{name}:{password}")))
     }
 }
 
 /// How a server proves who it is.
-pub(super) struct Tls {
-    pub(super) verify: bool,
+pub struct Tls {
+    /// Whether it has to.
+    pub verify: bool,
     /// Certificates to trust in the place of the system's.
-    pub(super) ca_bundle: Option<PathBuf>,
+    pub ca_bundle: Option<PathBuf>,
 }
 
 /// What to ask, and the bounds.
-pub(super) struct Request<'a> {
-    pub(super) url: &'a str,
-    pub(super) headers: &'a [(String, String)],
-    pub(super) credentials: Option<&'a Credentials>,
-    pub(super) tls: &'a Tls,
+pub struct Request<'a> {
+    /// Of the form `http://host/path` or `https://host/path`.
+    pub url: &'a str,
+    /// Further headers.
+    pub headers: &'a [(String, String)],
+    /// Who asks, where that has to be said.
+    pub credentials: Option<&'a Credentials>,
+    /// See [`Tls`].
+    pub tls: &'a Tls,
+    /// What is posted; nothing for a question. It is not sent to where a server redirects.
+    pub body: Option<Body<'a>>,
     /// For everything, redirects included.
-    pub(super) time: Duration,
-    pub(super) connect_time: Duration,
+    pub time: Duration,
+    /// For each address of the server.
+    pub connect_time: Duration,
     /// Bytes of the answer, unpacked.
-    pub(super) largest: u64,
+    pub largest: u64,
+}
+
+/// What is posted.
+#[derive(Clone, Copy)]
+pub struct Body<'a> {
+    /// Its media type.
+    pub kind: &'static str,
+    /// Its bytes.
+    pub bytes: &'a [u8],
 }
 
 /// Why there is no answer. Texts have the host, but neither path nor credentials.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum WebError {
+pub enum WebError {
+    /// The URL cannot be asked.
     #[error("the URL is not of the form http://host/path")]
     Url,
+    /// A header cannot be sent.
     #[error("the header \"{0}\" has letters that a header cannot have")]
     Header(String),
+    /// The server is not found or the connection breaks.
     #[error("cannot ask \"{host}\": {error}")]
-    Io { host: String, error: io::Error },
+    Io {
+        /// Which server.
+        host: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The server does not prove who it is.
     #[error("no TLS with \"{host}\": {error}")]
-    Tls { host: String, error: String },
+    Tls {
+        /// Which server.
+        host: String,
+        /// Why.
+        error: String,
+    },
+    /// What came is no answer.
     #[error("\"{host}\" gave no HTTP answer: {problem}")]
-    Answer { host: String, problem: &'static str },
+    Answer {
+        /// Which server.
+        host: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The answer is an error.
     #[error("\"{host}\" answered with the status {status}")]
-    Status { host: String, status: u16 },
+    Status {
+        /// Which server.
+        host: String,
+        /// Its status.
+        status: u16,
+    },
+    /// Each server names another one.
     #[error("more than {REDIRECTS} redirects")]
     Redirects,
+    /// The answer is too long.
     #[error("the answer of \"{host}\" has more than {largest} bytes")]
-    TooLarge { host: String, largest: u64 },
+    TooLarge {
+        /// Which server.
+        host: String,
+        /// The bound, in bytes.
+        largest: u64,
+    },
 }
 
-/// Gets the body of a successful answer.
-pub(super) fn get(request: &Request<'_>) -> Result<Vec<u8>, WebError> {
+/// The body of a successful answer. Blocks until it is there or the time is up.
+///
+/// # Errors
+/// There is none.
+pub fn ask(request: &Request<'_>) -> Result<Vec<u8>, WebError> {
     let deadline = Instant::now() + request.time;
     let first = Url::parse(request.url).ok_or(WebError::Url)?;
     let mut url = first.clone();
     for _ in 0..=REDIRECTS {
-        match ask(request, &url, url.is_same_server(&first), deadline)? {
+        match ask_one(request, &url, url.is_same_server(&first), deadline)? {
             Answer::Body(body) => return Ok(body),
+            Answer::Moved(_) if request.body.is_some() => return Err(WebError::Redirects),
             Answer::Moved(to) => url = url.joined(&to).ok_or(WebError::Url)?,
         }
     }
@@ -150,7 +205,7 @@ impl Write for Timed {
     }
 }
 
-fn ask(
+fn ask_one(
     request: &Request<'_>,
     url: &Url,
     is_asked: bool,
@@ -250,8 +305,13 @@ fn secured(tls: &Tls, url: &Url, connection: Timed) -> Result<impl Read + Write,
 /// The text of the request. Only the server that `is_asked` by the site, and none that it redirects
 /// to, gets what may be secret: the headers of the site and its credentials. HTTP/1.0 answers without a length end with the connection.
 fn head(request: &Request<'_>, url: &Url, is_asked: bool) -> Result<String, WebError> {
+    let method = if request.body.is_some() {
+        "POST"
+    } else {
+        "GET"
+    };
     let mut head = format!(
-        "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nUser-Agent: Saltern\r\n",
+        "{method} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nUser-Agent: Saltern\r\n",
         url.path,
         url.authority()
     );
@@ -268,6 +328,12 @@ fn head(request: &Request<'_>, url: &Url, is_asked: bool) -> Result<String, WebE
     }
     if let Some(Credentials(encoded)) = credentials {
         head.push_str(&format!("Authorization: Basic {encoded}\r\n"));
+    }
+    if let Some(Body { kind, bytes }) = &request.body {
+        let length = bytes.len();
+        head.push_str(&format!(
+            "Content-Type: {kind}\r\nContent-Length: {length}\r\n"
+        ));
     }
     head.push_str("\r\n");
     Ok(head)
@@ -290,6 +356,7 @@ fn converse(
 ) -> Result<Answer, WebError> {
     connection
         .write_all(head.as_bytes())
+        .and_then(|()| connection.write_all(request.body.map_or(&[], |body| body.bytes)))
         .and_then(|()| connection.flush())
         .map_err(|error| url.failed(error))?;
     let mut reader = BufReader::new(connection);
@@ -448,6 +515,7 @@ mod tests {
             url: "https://a/x",
             headers: &headers,
             credentials: Some(&credentials),
+            body: None,
             tls: &Tls {
                 verify: true,
                 ca_bundle: None,

@@ -1,0 +1,56 @@
+//! The traces of open jobs: a span for each return, from when the job was handed on until the
+//! return was stored, in the trace of whoever asked for the job.
+//!
+//! The request by which a minion returns is in a trace too; but stock's minions begin a new one for
+//! it, because the process that sends it is another than the one that ran the job.
+
+use indexmap::IndexMap;
+use saltern_base::trace::{Attribute, Kind, Place};
+use saltern_model::Jid;
+use tokio::time::Instant;
+
+use crate::messages::Report;
+
+/// Jobs whose traces are remembered; of more the oldest are forgotten.
+const MOST: usize = 4096;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct JobTraces(IndexMap<Jid, (Place, Instant)>);
+
+impl JobTraces {
+    /// A job begins, at this place in a trace if it is traced.
+    pub(super) fn begin(&mut self, jid: &Jid, place: Option<&Place>) {
+        let Some(place) = place else {
+            return;
+        };
+        if self.0.len() >= MOST {
+            self.0.shift_remove_index(0);
+        }
+        self.0.insert(jid.clone(), (place.clone(), Instant::now()));
+    }
+
+    /// A minion has returned.
+    pub(super) fn returned(&self, report: &Report) {
+        if let Some((place, began)) = self.0.get(&report.jid) {
+            let attributes = [
+                ("salt.jid", report.jid.as_str().into()),
+                ("salt.req.minion_id", report.minion.as_str().into()),
+                ("salt.retcode", Attribute::Number(report.retcode)),
+            ];
+            place.record(
+                "salt.job.return",
+                Kind::Internal,
+                began.elapsed(),
+                attributes,
+            );
+        }
+    }
+
+    /// Nobody waits for the job any more.
+    pub(super) fn end(&mut self, jid: &Jid) {
+        if !self.0.is_empty() {
+            self.0.shift_remove(jid);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Where spans go: what the option `tracing` says, and where it says nothing the environment, by
+//! the names of OpenTelemetry (as its SDK reads them for stock).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use saltern_config::{MasterConfig, TracingOptions};
+use saltern_content::web::Tls;
+
+/// Where spans go, and what is said of this process.
+pub(crate) struct Destination {
+    pub(super) url: String,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) tls: Tls,
+    pub(super) timeout: Duration,
+    /// Attributes of the resource.
+    pub(super) resource: Vec<(String, String)>,
+}
+
+/// Where collectors listen.
+const DEFAULT: &str = "http://localhost:4318/v1/traces";
+/// A collector has so long to answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// And at most so long, whatever is asked for: a stop waits for it.
+const LONGEST: Duration = Duration::from_secs(60);
+
+impl Destination {
+    /// The destination; `environment` gives the value of a variable.
+    pub(crate) fn of(
+        config: &MasterConfig,
+        options: &TracingOptions,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Self {
+        let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
+        // The one for traces alone counts more.
+        let of_exporter = |name: &str| {
+            variable(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"))
+                .or_else(|| variable(&format!("OTEL_EXPORTER_OTLP_{name}")))
+        };
+        let url = match options.endpoint.as_str() {
+            "" => variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+                .or_else(|| {
+                    let base = variable("OTEL_EXPORTER_OTLP_ENDPOINT")?;
+                    Some(format!("{}/v1/traces", base.trim_end_matches('/')))
+                })
+                .unwrap_or_else(|| DEFAULT.to_owned()),
+            endpoint => endpoint.to_owned(),
+        };
+        let headers = match options.headers.as_slice() {
+            [] => pairs(&of_exporter("HEADERS").unwrap_or_default()),
+            given => given
+                .iter()
+                .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                .collect(),
+        };
+        let seconds = of_exporter("TIMEOUT").and_then(|text| text.trim().parse().ok());
+        let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let ca_bundle = config.raw("ca_bundle").and_then(|node| node.as_str());
+        let mut resource = pairs(&variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
+        resource.push(("service.name".to_owned(), options.service_name.clone()));
+        resource.push(("service.instance.id".to_owned(), config.id.to_string()));
+        resource.extend(options.resource_attributes.iter().cloned());
+        Self {
+            url,
+            headers,
+            tls: Tls {
+                verify: true,
+                ca_bundle: of_exporter("CERTIFICATE")
+                    .or_else(|| ca_bundle.map(str::to_owned))
+                    .map(PathBuf::from),
+            },
+            timeout: timeout.unwrap_or(TIMEOUT).min(LONGEST),
+            resource: the_last_of_each(resource),
+        }
+    }
+}
+
+/// `name=value,…` with percent signs, as in W3C Baggage.
+fn pairs(text: &str) -> Vec<(String, String)> {
+    let pair = |part: &str| {
+        let (name, value) = part.split_once('=')?;
+        let name = name.trim().to_owned();
+        (!name.is_empty()).then(|| (name, decoded(value.trim())))
+    };
+    text.split(',').filter_map(pair).collect()
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = after
+            .get(..2)
+            .and_then(|code| std::str::from_utf8(code).ok());
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        match (first, byte) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What is said twice is said by the option.
+fn the_last_of_each(pairs: Vec<(String, String)>) -> Vec<(String, String)> {
+    let mut kept: Vec<(String, String)> = Vec::with_capacity(pairs.len());
+    for (name, value) in pairs {
+        kept.retain(|(known, _)| *known != name);
+        kept.push((name, value));
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_the_environment_are_read() {
+        let expected = [("a", "1"), ("Authorization", "Basic x=y"), ("c", "%zz%")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let text = "a=1, Authorization=Basic%20x=y,nothing,=1,c=%zz%";
+        assert_eq!(pairs(text), expected);
+    }
+
+    #[test]
+    fn the_last_one_counts() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let given = vec![pair("a", "1"), pair("b", "2"), pair("a", "3")];
+        assert_eq!(the_last_of_each(given), [pair("b", "2"), pair("a", "3")]);
+    }
+}

@@ -1,0 +1,135 @@
+//! The exporter against a collector of the test's own.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread::JoinHandle;
+
+use saltern_base::clock::Clock;
+use saltern_base::trace::{Kind, Sampler};
+use saltern_content::web::Tls;
+use serde_json::Value;
+
+use super::*;
+
+/// Answers as many requests as there are statuses; gives their heads and bodies.
+fn collector(statuses: &'static [u16]) -> (String, JoinHandle<Vec<(String, Value)>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
+    let answering = std::thread::spawn(move || {
+        let answer = |status: &u16| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                assert_ne!(reader.read_line(&mut head).unwrap(), 0);
+            }
+            let length = head.split("Content-Length: ").nth(1).unwrap();
+            let length = length.split("\r\n").next().unwrap().parse().unwrap();
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            write!(
+                stream,
+                "HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\n{{}}"
+            )
+            .unwrap();
+            (head, serde_json::from_slice(&body).unwrap())
+        };
+        statuses.iter().map(answer).collect()
+    });
+    (url, answering)
+}
+
+fn exporter(url: String) -> TraceExporter {
+    let registry = Registry::new();
+    let clock = Clock::manual(std::time::UNIX_EPOCH + Duration::from_secs(1));
+    TraceExporter::build(&Seed {
+        tracer: Tracer::new(Sampler::Always, clock, &registry),
+        destination: Arc::new(Destination {
+            url,
+            headers: vec![("X-Key".to_owned(), "let me in".to_owned())],
+            tls: Tls {
+                verify: true,
+                ca_bundle: None,
+            },
+            timeout: Duration::from_secs(60),
+            resource: vec![("service.name".to_owned(), "master".to_owned())],
+        }),
+        metrics: ExporterMetrics::new(&registry),
+    })
+}
+
+#[test]
+fn spans_are_sent_as_otlp_has_them() {
+    let (url, collector) = collector(&[200]);
+    let mut exporter = exporter(url);
+    let mut span = exporter
+        .seed
+        .tracer
+        .begin("salt.req.recv", Kind::Server, None)
+        .unwrap();
+    span.set("salt.req.cmd", "publish");
+    let context = span.place().context().clone();
+    drop(span);
+    exporter.send_some(Duration::from_secs(60));
+    let requests = collector.join().unwrap();
+    let [(head, body)] = requests.as_slice() else {
+        panic!("one request");
+    };
+    assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains("X-Key: let me in\r\n"), "{head}");
+    assert!(
+        head.contains("Content-Type: application/json\r\n"),
+        "{head}"
+    );
+    let sent = &body["resourceSpans"][0];
+    let resource = &sent["resource"]["attributes"][0];
+    assert_eq!(resource["value"]["stringValue"], "master");
+    let span = &sent["scopeSpans"][0]["spans"][0];
+    let expected = serde_json::json!({
+        "traceId": format!("{:032x}", context.trace()),
+        "spanId": format!("{:016x}", context.span()),
+        "parentSpanId": "",
+        "traceState": "",
+        "name": "salt.req.recv",
+        "kind": 2,
+        "startTimeUnixNano": "1000000000",
+        "endTimeUnixNano": "1000000000",
+        "attributes": [{"key": "salt.req.cmd", "value": {"stringValue": "publish"}}],
+    });
+    assert_eq!(*span, expected);
+}
+
+#[test]
+fn what_was_not_taken_is_sent_again_and_what_is_refused_is_dropped() {
+    let (url, collector) = collector(&[503, 200, 400]);
+    let mut exporter = exporter(url);
+    let end_one = |exporter: &TraceExporter, name: &str| {
+        drop(exporter.seed.tracer.begin(name, Kind::Server, None));
+    };
+    end_one(&exporter, "first");
+    exporter.send_some(Duration::from_secs(60));
+    assert_eq!(exporter.waiting.len(), 1);
+    exporter.send_some(Duration::from_secs(60));
+    end_one(&exporter, "second");
+    exporter.send_some(Duration::from_secs(60));
+    assert!(exporter.waiting.is_empty());
+    assert_eq!(exporter.seed.metrics.0.get(), 2);
+    let names: Vec<Value> = collector
+        .join()
+        .unwrap()
+        .iter()
+        .map(|(_, body)| body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["name"].clone())
+        .collect();
+    assert_eq!(names, ["first", "first", "second"]);
+}
+
+#[test]
+fn a_collector_that_is_away_holds_up_no_stop() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", closed.local_addr().unwrap());
+    drop(closed);
+    let mut exporter = exporter(url);
+    drop(exporter.seed.tracer.begin("x", Kind::Server, None));
+    exporter.send_some(Duration::from_secs(60));
+    assert_eq!(exporter.waiting.len(), 1);
+}

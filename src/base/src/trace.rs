@@ -1,0 +1,40 @@
+//! Traces: what became of one request, over all processes that had a part in it, as a tree of
+//! spans.
+//!
+//! The place in a trace travels with what is sent, in the form of W3C Trace Context; the spans are
+//! collected here, bounded, until somebody takes them away to where they are looked at. Nobody waits
+//! for that: what has no room is counted and gone.
+//!
+//! Not made of `tracing`'s spans: those end with the scope they were begun in, and the request that
+//! is followed here goes through the mailboxes of several actors. So a span is a value that goes
+//! along, and [`Place`] is what others are begun under.
+
+mod context;
+mod tracer;
+
+pub use context::TraceContext;
+pub use tracer::{Attribute, FinishedSpan, Kind, Place, Sampler, Span, Tracer};
+
+use std::cell::RefCell;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// The place in a trace of the work that this thread does at the moment, if that is traced.
+pub fn current() -> Option<Place> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// Does work at this place: what it asks for [`current`] gets this one.
+pub fn within<T>(place: Option<Place>, work: impl FnOnce() -> T) -> T {
+    /// Puts the former place back, also when the work panics.
+    struct Restore(Option<Place>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0.take());
+        }
+    }
+    let _restore = Restore(CURRENT.replace(place));
+    work()
+}

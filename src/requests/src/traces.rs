@@ -1,0 +1,84 @@
+//! Where requests are in traces: the span of each, under the place that its load names, and the
+//! entries by which whoever is told of it goes on (`salt/utils/tracing.py` of 3008).
+//!
+//! Only with the option `tracing`; without it what others wrote into a load stays there as it came
+//! and nothing is added. A request that is not collected adds nothing either, as in stock.
+
+use saltern_base::trace::{self, Kind, Place, Sampler, Span, TraceContext, Tracer};
+use saltern_config::{MasterConfig, TraceSampler};
+use saltern_model::MinionId;
+use saltern_wire::msgpack::MapView;
+
+use crate::{Effect, Handled, Services};
+
+/// The entry of loads and events that names the place.
+const PARENT: &str = "traceparent";
+/// The entry that belongs to the other programs of the trace.
+const STATE: &str = "tracestate";
+
+/// Collects the spans of this master, where the configuration asks for it.
+pub(crate) fn tracer(
+    config: &MasterConfig,
+    clock: &saltern_base::clock::Clock,
+    registry: &saltern_base::metrics::Registry,
+) -> Option<std::sync::Arc<Tracer>> {
+    let sampler = match config.tracing.as_ref()?.sampler {
+        TraceSampler::AlwaysOn => Sampler::Always,
+        TraceSampler::AlwaysOff => Sampler::Never,
+        TraceSampler::TraceIdRatio(part) => Sampler::Ratio(part),
+        TraceSampler::ParentBased(part) => Sampler::Parent(part),
+    };
+    Some(Tracer::new(sampler, clock.clone(), registry))
+}
+
+/// Begins the span of a request. None for `_auth`, of which stock has no span.
+pub(crate) fn begin(
+    load: &MapView,
+    minion: Option<&MinionId>,
+    services: &Services,
+) -> Option<Span> {
+    let tracer = services.tracer.as_ref()?;
+    if load.str("cmd") == Some("_auth") {
+        return None;
+    }
+    let parent = load.str(PARENT);
+    let parent = parent.and_then(|parent| TraceContext::parse(parent, load.str(STATE)));
+    let mut span = tracer.begin("salt.req.recv", Kind::Server, parent.as_ref())?;
+    span.set("salt.req.minion_id", minion.map_or("", MinionId::as_str));
+    Some(span)
+}
+
+/// Says in a span what the request was: with names from the closed set of known commands, because
+/// strangers may have sent it.
+pub(crate) fn describe(span: &mut Span, handled: &Handled) {
+    span.rename(format!("salt.req.recv.{}", handled.command));
+    span.set("salt.req.cmd", handled.command);
+    let jid = handled
+        .outcome
+        .effects
+        .iter()
+        .find_map(|effect| match effect {
+            Effect::StartJob(start) => Some(&start.job.jid),
+            Effect::StoreReturn(returned) => Some(&returned.record.jid),
+            _ => None,
+        });
+    if let Some(jid) = jid {
+        span.set("salt.jid", jid.as_str());
+    }
+}
+
+/// The entries that tell others of the place at which this thread works: none where nothing is
+/// traced.
+pub(crate) fn entries() -> Vec<(&'static str, String)> {
+    let Some(place) = trace::current() else {
+        return Vec::new();
+    };
+    told(&place)
+}
+
+fn told(place: &Place) -> Vec<(&'static str, String)> {
+    let context = place.context();
+    let mut entries = vec![(PARENT, context.to_string())];
+    entries.extend(context.state().map(|state| (STATE, state.to_owned())));
+    entries
+}

@@ -1,0 +1,109 @@
+//! Where requests are in traces: what goes on to minions and events, and what is collected.
+
+use saltern_base::trace::{FinishedSpan, TraceContext};
+use saltern_requests::{Effect, Handled};
+use saltern_wire::msgpack::{Dialect, Encoder, Value};
+
+use crate::client::{Load, clear};
+use crate::site::{Site, data, decode};
+
+const ON: &str = "tracing: {enabled: true}\n";
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+const NOT_SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+
+/// A job whose load has this `traceparent`; the `traceparent` of what goes out to minions, and those
+/// of the events.
+fn published(site: &Site, parent: &str) -> (Option<String>, Vec<Option<String>>, Handled) {
+    site.accept("m1", "minion");
+    let load = Load::new()
+        .set("cmd", "publish")
+        .set("tgt", "m1")
+        .set("fun", "test.ping")
+        .set("arg", Value::Array(Vec::new()))
+        .set(
+            "key",
+            site.services.rules().users.key("root").unwrap().expose(),
+        )
+        .set("tgt_type", "glob")
+        .set("ret", "")
+        .set("jid", "20260102030405060708")
+        .set("user", "root")
+        .set("traceparent", parent)
+        .set("tracestate", "other=1");
+    let handled = site.handle(clear(load, 3));
+    let [Effect::StartJob(start)] = handled.outcome.effects.as_slice() else {
+        panic!("one job is started");
+    };
+    let publication = &start.publication;
+    let mut packed = Vec::new();
+    Encoder::new(&mut packed, Dialect::Raw)
+        .map(publication.entries)
+        .raw(&publication.packed);
+    let of = |map: &Value| {
+        let text = map.get("traceparent").and_then(Value::as_str);
+        text.map(str::to_owned)
+    };
+    let events = start.announce.iter().map(|event| of(&data(event)));
+    (of(&decode(&packed)), events.collect(), handled)
+}
+
+fn spans(site: &Site) -> Vec<FinishedSpan> {
+    site.services.tracer.as_ref().unwrap().take(usize::MAX)
+}
+
+#[test]
+fn nothing_is_added_where_the_option_is_off() {
+    let site = Site::new("");
+    let (sent, told, handled) = published(&site, PARENT);
+    assert_eq!(sent, None);
+    assert!(told.iter().all(Option::is_none), "{told:?}");
+    assert!(handled.span.is_none());
+    assert!(site.services.tracer.is_none());
+}
+
+#[test]
+fn a_job_goes_on_under_the_span_of_its_request() {
+    let site = Site::new(ON);
+    let (sent, told, handled) = published(&site, PARENT);
+    let sent = TraceContext::parse(&sent.unwrap(), None).unwrap();
+    let parent = TraceContext::parse(PARENT, None).unwrap();
+    assert_eq!(sent.trace(), parent.trace());
+    let span = handled.span.as_ref().unwrap().place().context().clone();
+    assert_eq!(sent.span(), span.span());
+    assert_eq!(span.state(), Some("other=1"));
+    assert!(!told.is_empty());
+    assert!(told.iter().all(|told| *told == Some(span.to_string())));
+    assert!(spans(&site).is_empty(), "it has not been answered yet");
+    drop(handled);
+    let ended = spans(&site);
+    assert_eq!(ended[0].name, "salt.req.recv.publish");
+    assert_eq!(ended[0].parent, Some(parent.span()));
+    let jid = ("salt.jid", "20260102030405060708".into());
+    assert!(ended[0].attributes.contains(&jid), "{:?}", ended[0]);
+}
+
+#[test]
+fn garbage_begins_a_trace_of_its_own_and_who_is_not_sampled_is_left_alone() {
+    let site = Site::new(ON);
+    let (sent, _, handled) = published(&site, "00-garbage");
+    drop(handled);
+    let ended = spans(&site);
+    assert_eq!(ended[0].parent, None);
+    assert_eq!(sent, Some(ended[0].context.to_string()));
+
+    let site = Site::new(ON);
+    let (sent, told, handled) = published(&site, NOT_SAMPLED);
+    assert!(handled.span.is_none() && sent.is_none());
+    assert!(told.iter().all(Option::is_none), "{told:?}");
+}
+
+#[test]
+fn strangers_do_not_name_spans() {
+    let site = Site::new(ON);
+    for command in ["ping", "made-up-by-somebody", "_auth"] {
+        let load = Load::new().set("cmd", command).set("traceparent", PARENT);
+        drop(site.handle(clear(load, 3)));
+    }
+    let names: Vec<String> = spans(&site).into_iter().map(|span| span.name).collect();
+    assert_eq!(names, ["salt.req.recv.ping", "salt.req.recv.-"]);
+}
