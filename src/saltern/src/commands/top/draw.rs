@@ -39,7 +39,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, view: &View, now: i64) 
     lines.push(tabs(view));
     frame.render_widget(Paragraph::new(lines), top);
     match &view.panel {
-        Some(open) => draw_panel(frame, view, panel::of(open, state), middle),
+        Some(open) => {
+            let text = panel::of(open, state, usize::from(middle.width));
+            draw_panel(frame, view, text, middle);
+        }
         None => draw_list(frame, state, view, middle, now),
     }
     frame.render_widget(foot(state, view), bottom);

@@ -35,8 +35,8 @@ LOST of a job: minions that are unreachable, or that did not say what became of 
 BUSY of an actor: the share of its time; of a command: that of one worker.
 LOST of a queue: what found no room since the master started.";
 
-/// The text of a panel.
-pub(super) fn of(panel: &Panel, state: &State) -> Text {
+/// The text of a panel on a screen that is so many characters wide.
+pub(super) fn of(panel: &Panel, state: &State, width: usize) -> Text {
     match panel {
         Panel::Help => Text {
             title: " Keys ".to_owned(),
@@ -56,7 +56,7 @@ pub(super) fn of(panel: &Panel, state: &State) -> Text {
         Panel::Event(number) => match state.events.get(*number) {
             Some(heard) => Text {
                 title: format!(" {} ", heard.tag),
-                lines: heard.lines(),
+                lines: broken(&heard.lines(), width),
             },
             None => Text {
                 title: " Event ".to_owned(),
@@ -64,6 +64,21 @@ pub(super) fn of(panel: &Panel, state: &State) -> Text {
             },
         },
     }
+}
+
+/// The lines, those that are too long broken into several.
+fn broken(lines: &[String], width: usize) -> Vec<String> {
+    let mut out = Vec::with_capacity(lines.len());
+    for line in lines {
+        let mut rest = line.as_str();
+        while let Some((end, _)) = rest.char_indices().nth(width.max(1)) {
+            let (part, left) = rest.split_at(end);
+            out.push(part.to_owned());
+            rest = left;
+        }
+        out.push(rest.to_owned());
+    }
+    out
 }
 
 /// The latest events of a job, newest first, with a title.
@@ -80,4 +95,16 @@ fn events_of(jid: &str, state: &State) -> Vec<String> {
         lines.insert(0, "latest events:".to_owned());
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_and_nothing_of_them_is_lost() {
+        let lines = ["äbcdefg".to_owned(), String::new(), "abc".to_owned()];
+        assert_eq!(broken(&lines, 3), ["äbc", "def", "g", "", "abc"]);
+        assert_eq!(broken(&["ab".to_owned()], 0), ["a", "b"]);
+    }
 }
