@@ -1,4 +1,6 @@
-"""Draws panels as one SVG, roughly as Grafana lays them out; knows nothing of Prometheus.
+"""Draws panels as one SVG, roughly as Grafana lays them out, and screens of a terminal.
+
+Knows nothing of Prometheus.
 
 A panel is a dictionary: `kind` (`timeseries`, `dots`, `stat` or `row`, a heading), `title`, `unit`
 as Grafana names units, `lines` (pairs of a legend and its points, (time, value)), `stacked`, `bad`
@@ -9,6 +11,7 @@ every graph.
 
 import html
 import math
+import operator
 
 COLUMN, ROW, EDGE = 45, 28, 12
 COLOURS = ["#1f7a5c", "#d98e04", "#2b6cb0", "#c2410c", "#7c3aed", "#0f9fb5", "#be185d", "#84942b",
@@ -18,6 +21,8 @@ INK, FAINT, GRID, MARK, BAD = "#222", "#667", "#e4e7eb", "#c2410c", "#b91c1c"
 LETTER = 6.0
 LEGEND_ROWS = 2
 FEW = 5
+# A character of a terminal: its width and the height of its line.
+CELL = (7.2, 15)
 
 
 def page(title, subtitle, panels, span, marks=()):
@@ -25,13 +30,7 @@ def page(title, subtitle, panels, span, marks=()):
     top = 58 + (76 if marks else 0)
     width = 24 * COLUMN + 2 * EDGE
     height = top + ROW * max(panel["place"]["y"] + panel["place"]["h"] for panel in panels) + EDGE
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" font-family="sans-serif" font-size="11">',
-        f'<rect width="{width}" height="{height}" fill="#f6f7f9"/>',
-        text(EDGE + 4, 26, title, size=17, bold=True),
-        text(EDGE + 4, 45, subtitle, colour=FAINT, size=12),
-    ]
+    out = start(width, height, title, subtitle)
     for panel in panels:
         place = panel["place"]
         box = (EDGE + place["x"] * COLUMN + 3, top + place["y"] * ROW + 3,
@@ -44,6 +43,34 @@ def page(title, subtitle, panels, span, marks=()):
             out.append(f'<g transform="translate({x + 3:.1f} {top - 2}) rotate(-40)">'
                        f"{text(0, 0, word, colour=MARK)}</g>")
     return "\n".join([*out, "</svg>"]) + "\n"
+
+
+def terminal(title, subtitle, screens):
+    """Screens of a terminal, each some lines of text, one below the other."""
+    columns = max(len(line) for lines in screens for line in lines)
+    width = 2 * EDGE + 20 + max(columns * CELL[0], len(subtitle) * LETTER)
+    out, y = [], 58
+    for lines in screens:
+        height = len(lines) * CELL[1] + 16
+        out.append(f'<rect x="{EDGE}" y="{y}" width="{width - 2 * EDGE:.0f}" height="{height}" rx="4" '
+                   f'fill="#1b1f24"/>')
+        for number, line in filter(operator.itemgetter(1), enumerate(lines, start=1)):
+            # The length is said, because the reader's font may be a wider one.
+            out.append(f'<text x="{EDGE + 10}" y="{y + 4 + number * CELL[1]}" fill="#e6e8eb" xml:space="preserve" '
+                       f'font-family="monospace" font-size="12" textLength="{len(line) * CELL[0]:.0f}">'
+                       f"{html.escape(line)}</text>")
+        y += height + EDGE
+    return "\n".join([*start(width, y, title, subtitle), *out, "</svg>"]) + "\n"
+
+
+def start(width, height, title, subtitle):
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
+        f'height="{height}" font-family="sans-serif" font-size="11">',
+        f'<rect width="{width:.0f}" height="{height}" fill="#f6f7f9"/>',
+        text(EDGE + 4, 26, title, size=17, bold=True),
+        text(EDGE + 4, 45, subtitle, colour=FAINT, size=12),
+    ]
 
 
 def text(x, y, words, *, colour=INK, size=11, anchor="start", bold=False):

@@ -3,7 +3,8 @@
 
     grafana/story.py    starts the demo with Prometheus in .story/, adds a swarm and a stock minion,
                         keeps jobs running, makes each actor of the master panic, one every ten
-                        seconds, draws what Prometheus saw into pictures/, and stops everything
+                        seconds, draws what Prometheus and `saltern top` saw into pictures/, and stops
+                        everything
 
 It fails when a job failed, a return is missing or an actor was not restarted. Jobs are run by
 `saltern cmd` and by stock's own `salt`. SALTERN names the binary, which must be built with the
@@ -19,6 +20,8 @@ import itertools
 import os
 import pathlib
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,6 +136,30 @@ class Site:
         return sum(int(count) for verdict, count in verdicts if verdict != "complete")
 
 
+class Top:
+    """`saltern top` in a terminal of its own, until the end of the story."""
+
+    def __init__(self, site):
+        self.tmux = ["tmux", "-f", "/dev/null", "-S", str(site.place / "run/tmux")]
+        command = shlex.join([str(site.saltern), "top", "-c", site.conf])
+        subprocess.run([*self.tmux, "new-session", "-d", "-x", "136", "-y", "24", command], check=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run([*self.tmux, "kill-server"], check=False)
+
+    def view(self, key, shows):
+        """The lines of the view of that key, once they show a word."""
+        subprocess.run([*self.tmux, "send-keys", key], check=True)
+        wait_until(f"saltern top to show {shows}", lambda: shows in self.screen())
+        return self.screen().splitlines()
+
+    def screen(self):
+        return subprocess.run([*self.tmux, "capture-pane", "-p"], check=True, text=True, capture_output=True).stdout
+
+
 class Job:
     """A job that has been run to its end: what became of it."""
 
@@ -167,7 +194,7 @@ class Load:
             self.jobs.append(site.job(client))
             self.over.wait(max(begun + pause - time.monotonic(), 0))
 
-    def end(self):
+    def close(self):
         self.over.set()
         for thread in self.threads:
             thread.join()
@@ -197,20 +224,18 @@ def kill(site, name, instance):
 
 
 def tell(site, options):
-    """The story: its jobs, its kills, and from when to when it went."""
+    """The story: its jobs, its kills, from when to when it went, and what `saltern top` showed."""
     began = time.time()
-    load = Load(site, options)
     kills = []
-    try:
+    with contextlib.closing(Load(site, options)) as load, Top(site) as top:
         for name, instance in victims(site.restarts()):
             time.sleep(max(began + options.every * (len(kills) + 1) - time.time(), 0))
             kills.append(kill(site, name, instance))
             print(f"{kills[-1][0] - began:4.0f} s: {name} was killed and restarted, {len(load.jobs)} jobs so far",
                   flush=True)
         time.sleep(options.every)
-    finally:
-        load.end()
-    return load.jobs, kills, (began, time.time())
+        screens = [top.view("1", "FUNCTION"), top.view("3", "RESTARTS")]
+    return load.jobs, kills, (began, time.time()), screens
 
 
 def waited(client, jobs, place):
@@ -229,8 +254,8 @@ def places():
         yield {"x": 0, "y": 6 * number, "w": 24, "h": 6}
 
 
-def draw(place, out, jobs, kills, span, summary):
-    """story.svg, and each dashboard as it looked at the end."""
+def draw(place, out, jobs, kills, span, screens, summary):
+    """story.svg, top.svg, and each dashboard as it looked at the end."""
     prometheus = (place / "watch/address").read_text().strip()
     everything = boards.dashboards()
     place_of = places()
@@ -242,6 +267,7 @@ def draw(place, out, jobs, kills, span, summary):
     out.mkdir(exist_ok=True)
     title = "Each actor of the master is made to panic under load, one after the other"
     (out / "story.svg").write_text(picture.page(title, summary, panels, span, kills))
+    (out / "top.svg").write_text(picture.terminal("saltern top, after the last actor was killed", summary, screens))
     for name, board in everything.items():
         panels = [boards.drawn(panel, prometheus, *span, SCRAPE) if panel["type"] != "row"
                   else {"kind": "row", "title": panel["title"], "place": panel["gridPos"]}
@@ -258,16 +284,18 @@ def main():
     options = parser.parse_args()
     place = pathlib.Path(os.environ.get("DEMO", ROOT / ".story")).resolve()
     saltern = pathlib.Path(os.environ.get("SALTERN", ROOT / "target/story/release/saltern")).resolve()
+    if shutil.which("tmux") is None:
+        sys.exit("story: tmux is missing, in which saltern top runs: apt-get install tmux")
     with Site(place, saltern) as site:
         before = site.incomplete()
-        jobs, kills, span = tell(site, options)
+        jobs, kills, span, screens = tell(site, options)
         incomplete = site.incomplete() - before
         failed = [job for job in jobs if job.failed]
         returned, expected = sum(job.returned for job in jobs), sum(job.expected for job in jobs)
         summary = (f"{len(kills)} actors killed in {span[1] - span[0]:.0f} s; {len(jobs):,} jobs, "
                    f"{len(failed)} failed; {expected:,} returns, {expected - returned} missing. {ALL} minions, one of them stock's "
                    f"{STOCK_VERSION}, clients and master on one machine of {os.cpu_count()} cores.")
-        draw(place, options.out, jobs, kills, span, summary)
+        draw(place, options.out, jobs, kills, span, screens, summary)
     print(summary)
     for job in failed:
         print(f"at {job.began - span[0]:.1f} s, exit code {job.code}, {job.returned} of {job.expected}:\n{job.output}",
