@@ -2,6 +2,8 @@
 //!
 //! Says what was asked for; whoever starts the log opens the file.
 
+use crate::finding::Severity;
+use crate::paths::is_uri;
 use crate::reader::Reader;
 use crate::values::{LogFormat, LogLevel};
 use crate::yaml::{Key, Node};
@@ -44,10 +46,20 @@ const MOST_PLACES: usize = 64;
 /// Reads them; `file` is where the log file is.
 pub(crate) fn take(reader: &mut Reader<'_>, file: String) -> LogOptions {
     let level = reader.choice("log_level").unwrap_or(LogLevel::Warning);
+    let file_level = reader.optional_choice("log_level_logfile").unwrap_or(level);
+    let is_elsewhere = is_uri(&file) && file_level != LogLevel::Quiet;
+    if is_elsewhere {
+        let message = "sending lines to syslog is not supported: the log is only on standard \
+                       error, which a service's journal keeps";
+        reader.find(Severity::Warning, "log_file", message);
+    }
     LogOptions {
         file,
         level,
-        file_level: reader.optional_choice("log_level_logfile").unwrap_or(level),
+        file_level: match is_elsewhere {
+            true => LogLevel::Quiet,
+            false => file_level,
+        },
         granular_levels: granular_levels(reader),
         format: reader
             .choice("saltern_log_format")
@@ -87,7 +99,7 @@ fn granular_levels(reader: &mut Reader<'_>) -> Vec<(String, LogLevel)> {
             levels.push((place.replace('.', "::"), level));
         } else {
             let message = format!("\"{place}\" names no place in this program");
-            reader.find(crate::Severity::Warning, name, message);
+            reader.find(Severity::Warning, name, message);
         }
     }
     if levels.len() > MOST_PLACES {

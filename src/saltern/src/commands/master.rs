@@ -147,16 +147,16 @@ fn make_first_directories(config: &MasterConfig) -> io::Result<()> {
     let parent = |path: &'_ Path| path.parent().unwrap_or(Path::new("")).to_owned();
     let log = parent(Path::new(&config.log.file));
     let pid = parent(&config.pidfile);
-    privileges::make_directories_for(
-        &config.user,
-        &[
-            (&config.pki_dir, 0o700),
-            (&config.cachedir, 0o755),
-            (&config.sock_dir, 0o755),
-            (&log, 0o755),
-            (&pid, 0o755),
-        ],
-    )
+    let mut directories = vec![
+        (config.pki_dir.as_path(), 0o700),
+        (&config.cachedir, 0o755),
+        (&config.sock_dir, 0o755),
+        (&pid, 0o755),
+    ];
+    if config.log.file_level != LogLevel::Quiet {
+        directories.push((&log, 0o755));
+    }
+    privileges::make_directories_for(&config.user, &directories)
 }
 
 fn open(
