@@ -12,7 +12,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
     let wrong = findings.filter(|finding| finding.severity != Severity::Info);
     let mut complaints: Vec<Complaint> = wrong
         .map(|finding| {
-            let advice = "change the option, or take it out; saltern check-config tells all";
+            let advice = "put that right in the configuration; saltern check-config tells all";
             Complaint::new(finding.to_string(), advice)
         })
         .collect();
