@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use actix::{Actor, ActorFuture, AsyncContext, Context, Handler, Recipient, ResponseActFuture};
 use parking_lot::Mutex;
+use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::{
@@ -265,7 +266,7 @@ impl Handler<FinishFolding> for JobStore {
 
     fn handle(&mut self, _: FinishFolding, _: &mut Self::Context) {
         if let Err(error) = self.seed.database.lock().checkpoint() {
-            tracing::error!(%error, "the log of the job database grows");
+            tracing::error!(error = chain(&error), "the log of the job database grows");
         }
     }
 }
@@ -285,9 +286,11 @@ impl JobStore {
         }
         match self.write(&writes) {
             Ok(written) => self.follow_up(follow, &written, context),
-            Err(error @ StoreError::Database { .. }) if follow.len() > 1 => {
+            // Of a database that another program holds, each would wait as long again.
+            Err(error @ StoreError::Database { .. }) if follow.len() > 1 && !error.is_busy() => {
                 // One of the changes may be at fault: the others shall not suffer for it.
-                tracing::debug!(%error, requests = follow.len(), "each is tried alone");
+                let (error, requests) = (chain(&error), follow.len());
+                tracing::debug!(error, requests, "each is tried alone");
                 self.commit_each(&writes, follow, context);
             }
             Err(error) => {
@@ -341,7 +344,8 @@ impl JobStore {
 
     fn give_up(&self, follow: Vec<(usize, AfterCommit)>, error: &StoreError) {
         if let Some(times) = self.failures.happened() {
-            tracing::error!(%error, requests = follow.len(), times, "nothing was stored");
+            let (error, requests) = (chain(error), follow.len());
+            tracing::error!(error, requests, times, "nothing was stored");
         }
         self.refuse(follow);
     }

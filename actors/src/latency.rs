@@ -42,7 +42,7 @@ mod tests {
         let came = Instant::now();
         advance(Duration::from_secs(2)).await;
         let (answer, _) = Answer::inside();
-        let answer = answer.timed(Latency::since(came, &taking));
+        let answer = answer.timed(Some(Latency::since(came, &taking)));
         let answer = answer.leaving().with(Bytes::new(), Bytes::new());
         let mut parts = answer.split(2);
         parts.remove(0).done();

@@ -46,8 +46,8 @@ pub struct Work {
     pub treatment: Treatment,
     /// Its place in the worker's window.
     pub ticket: Ticket,
-    /// Measures how long its sender waits.
-    pub latency: Latency,
+    /// Measures how long its sender waits, unless that one is turned away.
+    pub latency: Option<Latency>,
 }
 
 /// See [`Work`].

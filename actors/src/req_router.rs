@@ -279,7 +279,7 @@ impl Handler<Accept> for ReqRouter {
         queue.metrics.requests.inc();
         if nobody_waits && let Some(place) = self.seed.windows.take(class) {
             let latency = Latency::since(request.received, &queue.metrics.taking);
-            self.hand_over((request, Treatment::Handle), place, latency);
+            self.hand_over((request, Treatment::Handle), place, Some(latency));
             return;
         }
         queue.push(request);
@@ -324,7 +324,9 @@ impl ReqRouter {
                 && let Some(next) = queue.pop()
             {
                 self.turn.1 -= 1;
-                let latency = Latency::since(next.0.received, &queue.metrics.taking);
+                // Who is told to come again is turned away: quickly, whatever the others' time.
+                let latency = matches!(next.1, Treatment::Handle)
+                    .then(|| Latency::since(next.0.received, &queue.metrics.taking));
                 self.hand_over(next, place, latency);
                 return true;
             }
@@ -338,7 +340,7 @@ impl ReqRouter {
         &self,
         (request, treatment): (Incoming, Treatment),
         ticket: Ticket,
-        latency: Latency,
+        latency: Option<Latency>,
     ) {
         let Some(worker) = self.seed.workers.get(ticket.worker()) else {
             return;

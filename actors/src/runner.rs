@@ -178,10 +178,25 @@ impl RunQueue {
         let run = lines.calls.pop_front();
         if run.is_some() {
             self.depth.dec();
+            // It was woken by its start, and not as one who is idle.
+            lines.idle.retain(|idle| *idle != runner);
         } else if !lines.idle.contains(&runner) {
             lines.idle.push(runner);
         }
         run
+    }
+
+    /// A runner has died: it is not told of calls until it asks again, and what it was told of is
+    /// told to another one.
+    fn leave(&self, runner: &Recipient<Look>) {
+        let is_awaited = {
+            let mut lines = self.lines.lock();
+            lines.idle.retain(|idle| idle != runner);
+            !lines.calls.is_empty()
+        };
+        if is_awaited {
+            self.wake_one();
+        }
     }
 }
 
@@ -197,6 +212,16 @@ pub(crate) struct Seed {
 pub(crate) struct Runner {
     seed: Seed,
     outbox: Outbox,
+    /// Its own address, once it has started.
+    me: Option<Recipient<Look>>,
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if let Some(me) = &self.me {
+            self.seed.queue.leave(me);
+        }
+    }
 }
 
 impl Child for Runner {
@@ -209,6 +234,7 @@ impl Child for Runner {
         Self {
             seed: seed.clone(),
             outbox: Outbox::default(),
+            me: None,
         }
     }
 
@@ -227,6 +253,7 @@ impl Actor for Runner {
 
     fn started(&mut self, context: &mut Self::Context) {
         give_way(NICENESS);
+        self.me = Some(context.address().recipient());
         context.notify(Look);
     }
 }

@@ -144,6 +144,25 @@ fn each_call_is_told_to_one_who_is_idle() {
 }
 
 #[test]
+fn of_a_runner_that_has_died_another_takes_the_call() {
+    in_system(async {
+        let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&Registry::new()));
+        let ((one, mut looks_of_one), (other, mut looks_of_other)) = (recorder(), recorder());
+        for runner in [&one, &other] {
+            assert!(queue.pop_or_rest(runner.clone()).is_none());
+        }
+        queue.push(ends("end")).ok().unwrap();
+        looks_of_other.recv().await.unwrap();
+        queue.leave(&other);
+        looks_of_one.recv().await.unwrap();
+        // It has started again, and takes the call before the other one.
+        assert!(queue.pop_or_rest(other.clone()).is_some());
+        assert!(queue.pop_or_rest(one).is_none());
+        assert!(!queue.lines.lock().idle.contains(&other));
+    });
+}
+
+#[test]
 fn there_is_room_for_so_many_calls() {
     let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&Registry::new()));
     for _ in 0..MOST_WAITING {

@@ -153,6 +153,18 @@ impl StoreError {
         matches!(self, Self::Full { .. })
     }
 
+    /// Another program held the job database for as long as a commit waits.
+    pub fn is_busy(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+        let Self::Database { source, .. } = self else {
+            return false;
+        };
+        matches!(
+            source.sqlite_error_code(),
+            Some(DatabaseBusy | DatabaseLocked)
+        )
+    }
+
     /// The job database must be set aside before a new one can be made.
     pub fn is_corrupt(&self) -> bool {
         matches!(self, Self::Corrupt { .. })

@@ -730,3 +730,16 @@ fn readers_can_be_shared_and_the_writer_can_move() {
     shared::<JobReader>();
     moved::<JobDatabase>();
 }
+
+/// Waits the five seconds that a commit waits.
+#[test]
+fn a_database_that_another_program_holds_is_busy_and_not_damaged() {
+    let (_dir, mut database) = open();
+    let raw = rusqlite::Connection::open(database.path()).expect("sqlite");
+    raw.execute_batch("BEGIN IMMEDIATE").expect("held");
+    let job = Write::Job(job(1, &["a"]));
+    let refused = database.commit(std::slice::from_ref(&job)).unwrap_err();
+    assert!(refused.is_busy() && !refused.is_full() && !refused.is_corrupt());
+    raw.execute_batch("ROLLBACK").expect("let go");
+    database.commit(&[job]).expect("committed");
+}
