@@ -385,7 +385,25 @@ def arguments():
         "--target-cap", type=int, default=60, help="seconds to wait for the answer to one target"
     )
     parser.add_argument("--out", type=pathlib.Path, help="where results.* go")
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="put what --phases measured among the results of an earlier run",
+    )
     return parser.parse_args()
+
+
+def updated(earlier, found):
+    """The results of an earlier run with the figures that were measured again."""
+    for kind, master in found["masters"].items():
+        known = earlier["masters"].setdefault(kind, {"fleets": {}, "capped": []})
+        for name in ("phases", "scrapes"):
+            if name in master:
+                known[name] = known.get(name, {}) | master.pop(name)
+        for name in ("fleets", "capped"):
+            known[name] = master.pop(name) or known[name]
+        known.update(master)
+    return earlier | {"machine": found["machine"]}
 
 
 def main():
@@ -406,10 +424,12 @@ def main():
     with Site(options.small_files, options.megabytes, "files" in options.phases) as site:
         results["masters"] = measure(kinds, site, options)
     is_whole = not options.only and options.phases == PHASES
-    if not options.out and not is_whole:
+    out = options.out or HERE
+    if options.update:
+        results = updated(json.loads((out / "results.json").read_text()), results)
+    elif not options.out and not is_whole:
         print(json.dumps(results, indent=2))
         return
-    out = options.out or HERE
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
     if options.only:
@@ -418,7 +438,7 @@ def main():
     write_svg(results, out / "results.svg")
     table = (out / "results.md").read_text()
     if out == HERE:
-        write_readme(table, ROOT / "README.md")
+        write_readme(table, ROOT / "README.md", has_storm="storm" in results)
     print(table)
 
 
