@@ -1,8 +1,6 @@
 //! `saltern top` in a terminal: it sees a job appear, ends one by a key, waits for a master that is
 //! away, and gives the terminal back however it ends.
 
-use std::process::Command;
-
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use saltern_tests::release::saltern_program;
@@ -14,9 +12,9 @@ const ENTER: &str = "\r";
 const ESCAPE: &str = "\x1b";
 
 fn top(site: &Site) -> Result<Terminal> {
-    let mut command = Command::new(saltern_program());
-    command.arg("top").arg("-c").arg(site.path("conf"));
-    Terminal::start(&command)
+    let conf = site.path("conf");
+    let arguments = ["top".as_ref(), "-c".as_ref(), conf.as_os_str()];
+    Terminal::start(&saltern_program(), arguments)
 }
 
 #[test]

@@ -4,9 +4,11 @@
 //! Understood are moves of the cursor, clearing, and which of the two pages is shown; colours are
 //! passed over. A program that needs more than that is not for here.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
 
@@ -35,11 +37,14 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a program as the leader of a session in a new terminal.
+    /// Starts a program with its arguments as the leader of a session in a new terminal.
     ///
     /// # Errors
     /// There is no terminal to be had, or the program cannot be started.
-    pub fn start(program: &Command) -> Result<Self> {
+    pub fn start<A: AsRef<OsStr>>(
+        program: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Self> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let ours = openpt(flags)?;
         grantpt(&ours)?;
@@ -57,8 +62,8 @@ impl Terminal {
         // It becomes the program, and leads the session: so this child is the program.
         let child = Command::new("setsid")
             .arg("--ctty")
-            .arg(program.get_program())
-            .args(program.get_args())
+            .arg(program)
+            .args(arguments)
             .env("TERM", "xterm-256color")
             .stdin(copy(&theirs)?)
             .stdout(copy(&theirs)?)
