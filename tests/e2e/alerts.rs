@@ -112,21 +112,38 @@ impl Watch {
         })
     }
 
-    fn fires(&mut self, alert: &str) -> Result<()> {
-        self.fires_while(alert, || Ok(()))
+    /// Fails if one of these fires already: what follows would not be its cause.
+    fn expect_quiet(&self, alerts: &[&str]) -> Result<()> {
+        let firing = self.prometheus.firing()?;
+        let early = firing
+            .iter()
+            .find(|firing| alerts.iter().any(|alert| firing.is(alert, &[])));
+        ensure!(early.is_none(), "fires before its cause: {early:?}");
+        Ok(())
+    }
+
+    /// Waits until the alert fires with these labels.
+    fn fires(&mut self, alert: &str, labels: &[(&str, &str)]) -> Result<()> {
+        self.fires_while(alert, labels, || Ok(()))
     }
 
     /// `cause` is what brings it about, done until it fires.
-    fn fires_while(&mut self, alert: &str, mut cause: impl FnMut() -> Result<()>) -> Result<()> {
-        let mut last = BTreeSet::new();
+    fn fires_while(
+        &mut self,
+        alert: &str,
+        labels: &[(&str, &str)],
+        mut cause: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let mut last = Vec::new();
         let waited = wait_until(&format!("{alert} to fire"), 2 * SOON, || {
             if let Err(error) = cause() {
                 return Some(Err(error));
             }
             last = self.prometheus.firing().ok()?;
-            last.contains(alert).then_some(Ok(()))
+            let fires = last.iter().any(|firing| firing.is(alert, labels));
+            fires.then_some(Ok(()))
         });
-        waited.with_context(|| format!("firing: {last:?}"))??;
+        waited.with_context(|| format!("with {labels:?}; firing: {last:?}"))??;
         self.to_fire.remove(alert);
         Ok(())
     }

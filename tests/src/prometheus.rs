@@ -63,40 +63,28 @@ impl Prometheus {
         Ok(prometheus)
     }
 
-    /// Waits until an alert fires.
-    ///
-    /// # Errors
-    /// Names those that do instead.
-    pub fn wait_firing(&self, alert: &str) -> Result<()> {
-        self.wait(alert, true)
-    }
-
-    /// Waits until an alert does not fire.
+    /// Waits until an alert does not fire, whatever its labels.
     ///
     /// # Errors
     /// When it goes on.
     pub fn wait_quiet(&self, alert: &str) -> Result<()> {
-        self.wait(alert, false)
-    }
-
-    fn wait(&self, alert: &str, firing: bool) -> Result<()> {
-        let word = if firing { "fire" } else { "clear" };
-        let mut last = BTreeSet::new();
-        let waited = wait_until(&format!("{alert} to {word}"), SOON * 2, || {
+        let mut last = Vec::new();
+        let waited = wait_until(&format!("{alert} to clear"), SOON * 2, || {
             last = self.firing().ok()?;
-            (last.contains(alert) == firing).then_some(())
+            let quiet = !last.iter().any(|firing| firing.is(alert, &[]));
+            quiet.then_some(())
         });
         waited.with_context(|| format!("firing: {last:?}"))
     }
 
-    /// The names of the alerts that fire now.
+    /// The alerts that fire now.
     ///
     /// # Errors
     /// When Prometheus does not answer.
-    pub fn firing(&self) -> Result<BTreeSet<String>> {
+    pub fn firing(&self) -> Result<Vec<Firing>> {
         let series = self.ask("ALERTS%7Balertstate=%22firing%22%7D")?;
-        let name = |series: &Value| series["metric"]["alertname"].as_str().map(str::to_owned);
-        Ok(series.iter().filter_map(name).collect())
+        let labels = series.into_iter().map(|mut series| series["metric"].take());
+        Ok(labels.map(Firing).collect())
     }
 
     /// The series that a query gives now; the query is written as in an address.
@@ -106,6 +94,19 @@ impl Prometheus {
         let answer: Value = serde_json::from_str(&answer.body)?;
         let result = answer["data"]["result"].as_array();
         Ok(result.context("an answer without a result")?.clone())
+    }
+}
+
+/// An alert that fires: its labels, its name among them.
+#[derive(Debug)]
+pub struct Firing(Value);
+
+impl Firing {
+    /// Whether it is the alert of this name, and has these labels.
+    pub fn is(&self, alert: &str, labels: &[(&str, &str)]) -> bool {
+        let name = ("alertname", alert);
+        let mut wanted = std::iter::once(&name).chain(labels);
+        wanted.all(|(label, value)| self.0[*label] == *value)
     }
 }
 

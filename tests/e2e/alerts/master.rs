@@ -31,25 +31,31 @@ fn the_master_itself() -> TestResult {
             site.announce(text);
         }
         site.step("an engine without its command, and an actor that panics again and again");
+        watch.expect_quiet(&["SalternActorRestarts"])?;
         for times in 1..=4 {
             panic_for_the(times, site)?;
         }
-        watch.fires("SalternActorRestarts")?;
-        watch.fires("SalternEngineGivenUp")?;
+        watch.fires("SalternActorRestarts", &[("actor", "batches")])?;
+        watch.fires("SalternEngineGivenUp", &[("engine", "late")])?;
 
         site.step("one address has too many connections");
+        watch.expect_quiet(&["SalternConnectionsRefused"])?;
         let port = site.ret_port();
         let crowd: Vec<_> = (0..2 * PER_ADDRESS)
             .map(|_| TcpStream::connect(("127.0.0.1", port)))
             .collect();
-        watch.fires("SalternConnectionsRefused")?;
+        watch.fires(
+            "SalternConnectionsRefused",
+            &[("listener", "request"), ("reason", "per_address")],
+        )?;
         drop(crowd);
 
         site.step("the keys cannot be read, and so a duty fails");
+        watch.expect_quiet(&["SalternCheckFailed", "SalternDutyFails"])?;
         let (keys, aside) = (site.path("pki/minions"), site.path("pki/aside"));
         std::fs::rename(&keys, &aside)?;
-        watch.fires("SalternCheckFailed")?;
-        watch.fires("SalternDutyFails")?;
+        watch.fires("SalternCheckFailed", &[("check", "keys")])?;
+        watch.fires("SalternDutyFails", &[("duty", "subscribers")])?;
         std::fs::rename(&aside, &keys)?;
         watch.clears("SalternCheckFailed")?;
         watch.clears("SalternDutyFails")?;
@@ -57,8 +63,9 @@ fn the_master_itself() -> TestResult {
         watch.clears("SalternActorRestarts")?;
 
         site.step("the master is down; the engine's command is put right");
+        watch.expect_quiet(&["SalternDown"])?;
         site.stop_master()?;
-        watch.fires("SalternDown")?;
+        watch.fires("SalternDown", &[("job", "saltern")])?;
         let engine = site.path(ENGINE);
         std::fs::write(&engine, "#!/bin/sh\nexec sleep 600\n")?;
         std::fs::set_permissions(&engine, Permissions::from_mode(0o755))?;

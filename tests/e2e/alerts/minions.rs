@@ -10,21 +10,23 @@ fn minions_and_their_jobs() -> TestResult {
     Site::run(OURS, configure, |site| {
         let mut watch = Watch::start(site, "minions_and_their_jobs")?;
         site.step("a key waits to be accepted");
+        watch.expect_quiet(&["SalternKeysPending"])?;
         site.start_minion("m1", MinionKind::Native)?;
         site.wait_pending("m1")?;
-        watch.fires("SalternKeysPending")?;
+        watch.fires("SalternKeysPending", &[("state", "pending")])?;
         site.accept("m1")?;
         watch.clears("SalternKeysPending")?;
         site.wait_started("m1")?;
 
         site.step("minions are away, and jobs miss them");
+        watch.expect_quiet(&["SalternMinionsAway", "SalternJobsIncomplete"])?;
         site.kill_minion("m1");
         for _ in 0..3 {
             let silent = site.saltern_cmd(&["--timeout", "1", "m1", "test.ping"])?;
             silent.expect_text("m1")?;
         }
-        watch.fires("SalternJobsIncomplete")?;
-        watch.fires("SalternMinionsAway")?;
+        watch.fires("SalternJobsIncomplete", &[])?;
+        watch.fires("SalternMinionsAway", &[])?;
         site.start_prepared_minion("m1")?;
         watch.clears("SalternMinionsAway")?;
         watch.clears("SalternJobsIncomplete")?;

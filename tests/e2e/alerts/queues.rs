@@ -3,7 +3,8 @@
 
 use std::process::Command;
 
-use saltern_tests::process::run;
+use anyhow::Result;
+use saltern_tests::process::{Daemon, run};
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Config, Site, TestResult, frozen};
@@ -43,29 +44,34 @@ fn queues_that_are_full() -> TestResult {
         let mut watch = Watch::start(site, "queues_that_are_full")?;
 
         site.step("many minions ask for a pillar that takes long");
-        let mut pillars = ask_for_pillars(site);
-        let pillars = std::thread::spawn(move || run(&mut pillars, SOON));
-        watch.fires("SalternWorkRefused")?;
+        watch.expect_quiet(&["SalternWorkRefused"])?;
+        let pillars = ask_for_pillars(site)?;
+        watch.fires("SalternWorkRefused", &[])?;
 
         site.step("a listener and many subscribers do not read");
+        watch.expect_quiet(&[
+            "SalternDeliveriesDropped",
+            "SalternEventsDropped",
+            "SalternReactorDrops",
+            "SalternFilesRunOut",
+        ])?;
         let open = site.metric("process_open_fds", "")?;
         let count = (FILES as f64 * FROZEN_SHARE - open) as usize;
         let subscribers = frozen::subscribers(site.publish_port(), count)?;
         let listeners = frozen::listeners(&site.path("run/master_event_pub.ipc"), 1)?;
         run(&mut site.stock_peer("flood_events.py", FLOOD), SOON)?.expect_code(0)?;
-        watch.fires("SalternEventsDropped")?;
-        watch.fires("SalternReactorDrops")?;
+        watch.fires("SalternEventsDropped", &[])?;
+        watch.fires("SalternReactorDrops", &[("reason", "rate")])?;
         let long = "x".repeat(20_000);
-        watch.fires_while("SalternDeliveriesDropped", || {
+        watch.fires_while("SalternDeliveriesDropped", &[], || {
             site.saltern_cmd(&["--async", "m1", "test.echo", &long])?
                 .expect_code(0)?;
             Ok(())
         })?;
-        watch.fires("SalternFilesRunOut")?;
+        watch.fires("SalternFilesRunOut", &[])?;
 
         site.step("they are gone");
-        drop((subscribers, listeners));
-        pillars.join().expect("running a command does not panic")?;
+        drop((subscribers, listeners, pillars));
         watch.has_shown_all()
     })
 }
@@ -86,12 +92,12 @@ fn configure(config: &mut Config) {
 }
 
 /// All at once, over and over; what they are answered does not matter here.
-fn ask_for_pillars(site: &Site) -> Command {
+fn ask_for_pillars(site: &Site) -> Result<Daemon> {
     let mut command = Command::new(saltern_program());
     command
         .args(["bench", "--minions", "16", "--phases", "pillar"])
         .args(["--seconds", "1"])
         .arg("-c")
         .arg(site.path("conf"));
-    command
+    Daemon::start("pillars", &mut command, &site.path("log/pillars.out"))
 }

@@ -22,12 +22,14 @@ fn a_disk_that_fills_up() -> TestResult {
         };
         bring_up(site)?;
         let mut watch = Watch::start(site, "a_disk_that_fills_up")?;
+        watch.expect_quiet(&["SalternDiskFillsUp"])?;
         site.step("the disk is going to be full");
         let filling = disk.begin_to_fill(FILLED);
-        watch.fires_while("SalternDiskFillsUp", || filling.go_on())?;
+        watch.fires_while("SalternDiskFillsUp", &[], || filling.go_on())?;
+        watch.expect_quiet(&["SalternStoreReadOnly", "SalternCheckFailed"])?;
         site.step("it is full");
         lack.begins(site)?;
-        watch.fires("SalternStoreReadOnly")?;
+        watch.fires("SalternStoreReadOnly", &[])?;
         watch.clears("SalternDiskFillsUp")?;
         nothing_is_stored_until_it_ends(site, watch, "SalternStoreReadOnly", &lack)
     })
@@ -39,6 +41,7 @@ fn a_file_that_cannot_grow() -> TestResult {
         let lack = Lack::of_length(site);
         bring_up(site)?;
         let watch = Watch::start(site, "a_file_that_cannot_grow")?;
+        watch.expect_quiet(&["SalternCommitsFail", "SalternCheckFailed"])?;
         lack.begins(site)?;
         nothing_is_stored_until_it_ends(site, watch, "SalternCommitsFail", &lack)
     })
@@ -61,8 +64,8 @@ fn nothing_is_stored_until_it_ends(
     wait_until("a job to be refused", SOON, || {
         (!takes_a_job(site).ok()?).then_some(())
     })?;
-    watch.fires(alert)?;
-    watch.fires("SalternCheckFailed")?;
+    watch.fires(alert, &[])?;
+    watch.fires("SalternCheckFailed", &[("check", "database")])?;
     lack.ends(site)?;
     wait_until("a job to be taken", SOON, || {
         takes_a_job(site).ok()?.then_some(())
