@@ -4,7 +4,7 @@
 //! `grafana/alerts_test.yml`.
 //!
 //! Every alert can be brought about here; those of a full disk only by who may mount one, and
-//! elsewhere their test says so and shows nothing.
+//! elsewhere their test fails, unless a variable excuses it.
 
 mod master;
 mod minions;

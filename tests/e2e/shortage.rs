@@ -19,7 +19,7 @@ pub(crate) enum Lack {
 }
 
 /// Room for what the master keeps free and for some seconds of returns.
-const SMALL: u64 = 512 << 20;
+pub(crate) const SMALL: u64 = 512 << 20;
 
 impl Lack {
     /// A small disk, or, where that may not be mounted, a limit on the length of files.

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::small_disk::SmallDisk;
 use saltern_tests::{Site, TestResult, wait_until};
 
 use super::{OURS, Watch, configure};
-use crate::shortage::Lack;
+use crate::shortage::{Lack, SMALL};
 
 /// A disk that is full after this time is so within a day, as days are here.
 const FILLED: Duration = Duration::from_secs(90);
@@ -15,9 +16,8 @@ const FILLED: Duration = Duration::from_secs(90);
 #[test]
 fn a_disk_that_fills_up() -> TestResult {
     Site::prepared(OURS, configure, |site| {
-        let lack = Lack::of_room(site)?;
-        let Lack::Room(disk) = &lack else {
-            site.step("alerts about a disk are not shown: that needs the right to mount one");
+        let disk = SmallDisk::mount_unless_excused(&site.path("cache"), SMALL)?;
+        let Some(disk) = disk else {
             return Ok(());
         };
         bring_up(site)?;
@@ -26,6 +26,7 @@ fn a_disk_that_fills_up() -> TestResult {
         site.step("the disk is going to be full");
         let filling = disk.begin_to_fill(FILLED);
         watch.fires_while("SalternDiskFillsUp", &[], || filling.go_on())?;
+        let lack = Lack::Room(disk);
         watch.expect_quiet(&["SalternStoreReadOnly", "SalternCheckFailed"])?;
         site.step("it is full");
         lack.begins(site)?;
