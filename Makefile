@@ -110,7 +110,7 @@ grafana-check: ## Check the dashboards against Grafana's types, and what the ale
 
 # With a binary of its own, because no other lets an actor be killed.
 .PHONY: story
-story: ## Kill each actor of a master under load, fail if a job does; draws it into grafana/pictures
+story: ## Kill each actor of a demo while jobs run, fail if a job does; draws it into grafana/pictures
 	tests/install-stock.sh 3008.3
 	$(CARGO) build --release -p saltern --features fault-injection --target-dir target/story
 	grafana/story.py
@@ -121,7 +121,9 @@ soak: build ## Watch our master under a steady load for half an hour; fails when
 
 .PHONY: clean
 clean: ## Remove what was built, and the demo
-	if [ -e .demo/watch-pids ]; then grafana/run.sh stop; fi
-	if [ -e .demo/pids ]; then packaging/demo.sh stop; fi
+	for demo in .demo .story; do \
+		if [ -e $$demo/watch-pids ]; then DEMO=$$demo grafana/run.sh stop; fi; \
+		if [ -e $$demo/pids ]; then DEMO=$$demo packaging/demo.sh stop; fi; \
+	done
 	$(CARGO) clean
 	rm -rf .demo .story

@@ -2,19 +2,24 @@
 """A supervised-restart story: actors are killed under load, one after the other, and no job fails.
 
     grafana/story.py    starts the demo with Prometheus in .story/, adds a swarm and a stock minion,
-                        keeps jobs running, makes each actor of the master panic, one every ten
+                        keeps jobs running, makes each actor that the demo has panic, one every ten
                         seconds, draws what Prometheus and `saltern top` saw into pictures/, and stops
                         everything
 
-It fails when a job failed, a return is missing or an actor was not restarted. Jobs are run by
-`saltern cmd` and by stock's own `salt`. SALTERN names the binary, which must be built with the
-feature `fault-injection` (`make story` does); DEMO names another directory than .story.
+It fails when a job failed, a return is missing, an actor was not restarted, or a client ran no job
+after that. Jobs are `test.ping`, run by `saltern cmd` and by stock's own `salt`: actors that these do
+not need (the runners, the doorkeepers) are killed while they are idle, and those that the demo is not
+configured for (the reactor, engines, returners, the exporter of traces) are not there at all.
+
+SALTERN names the binary, which must be built with the feature `fault-injection` (`make story` does);
+DEMO names another directory than .story.
 
 The pictures show the dashboards' own queries, from dashboards/*.json, drawn by picture.py: Grafana is
 in no registry that we use. Two panels are the story's own: how long its clients waited.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import itertools
 import os
@@ -47,6 +52,9 @@ CLIENTS = {"saltern cmd": ("swarm-*", SWARM), "salt": ("*", ALL)}
 
 # Longest that a job, a restart or a start-up may take, in seconds.
 PATIENCE = 60
+
+# Signals that end the story before its time, as Ctrl-C does.
+ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 # Panels of the story, from the top: dashboard, title.
 PANELS = [
@@ -101,6 +109,15 @@ class Site:
         with (self.place / f"log/{name}").open("w") as log:
             self.started.append(subprocess.Popen([str(word) for word in command], stdout=log, stderr=log,
                                                  stdin=subprocess.DEVNULL, start_new_session=True))
+        self.note(self.started[-1].pid)
+
+    def note(self, pid):
+        """A process that `run.sh stop` ends if this program cannot any more."""
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        # The time of its start is the 22nd field; the 2nd is a name that may have blanks.
+        began = stat.rpartition(")")[2].split()[19]
+        with (self.place / "watch-pids").open("a") as ids:
+            ids.write(f"{pid} {began}\n")
 
     def stock_minion(self, port):
         """The configuration directory of a minion of stock's."""
@@ -131,9 +148,13 @@ class Site:
 
     def incomplete(self):
         """How many jobs the master itself calls ended without being complete."""
-        verdicts = re.findall(r'^saltern_jobs_finished_total\{verdict="(\w+)"\} (\d+)', self.ask("metrics") or "",
-                              re.MULTILINE)
-        return sum(int(count) for verdict, count in verdicts if verdict != "complete")
+        page = self.ask("metrics")
+        if page is None:
+            sys.exit("story: the master does not tell its metrics")
+        verdicts = dict(re.findall(r'^saltern_jobs_finished_total\{verdict="(\w+)"\} (\d+)$', page, re.MULTILINE))
+        if "complete" not in verdicts:
+            sys.exit("story: the master does not say how its jobs ended")
+        return sum(int(count) for verdict, count in verdicts.items() if verdict != "complete")
 
 
 class Top:
@@ -143,6 +164,9 @@ class Top:
         self.tmux = ["tmux", "-f", "/dev/null", "-S", str(site.place / "run/tmux")]
         command = shlex.join([str(site.saltern), "top", "-c", site.conf])
         subprocess.run([*self.tmux, "new-session", "-d", "-x", "136", "-y", "24", command], check=True)
+        server = subprocess.run([*self.tmux, "display-message", "-p", "#{pid}"], check=True, text=True,
+                                capture_output=True)
+        site.note(int(server.stdout))
 
     def __enter__(self):
         return self
@@ -184,20 +208,33 @@ class Load:
         self.jobs = []
         self.over = threading.Event()
         clients = ["salt"] + ["saltern cmd"] * options.clients
-        self.threads = [threading.Thread(target=self.run, args=(site, client, options.pause)) for client in clients]
-        for thread in self.threads:
-            thread.start()
+        # When the last job of each that has ended was begun.
+        self.latest = [0.0] * len(clients)
+        pool = concurrent.futures.ThreadPoolExecutor(len(clients))
+        self.runs = [pool.submit(self.run, site, number, client, options.pause)
+                     for number, client in enumerate(clients)]
 
-    def run(self, site, client, pause):
+    def run(self, site, number, client, pause):
         while not self.over.is_set():
             begun = time.monotonic()
-            self.jobs.append(site.job(client))
+            job = site.job(client)
+            self.jobs.append(job)
+            self.latest[number] = job.began
             self.over.wait(max(begun + pause - time.monotonic(), 0))
 
+    def goes_on_since(self, moment):
+        """Whether every client has begun and ended a job since; fails when one of them is gone."""
+        for run in self.runs:
+            if run.done():
+                run.result()
+        return min(self.latest) > moment
+
     def close(self):
+        """Fails as the client did that failed."""
         self.over.set()
-        for thread in self.threads:
-            thread.join()
+        concurrent.futures.wait(self.runs)
+        for run in self.runs:
+            run.result()
 
 
 def wait_until(what, holds):
@@ -209,8 +246,13 @@ def wait_until(what, holds):
 
 
 def victims(actors):
-    """One of each kind; of a pool the last."""
-    return dict(sorted(actors)).items()
+    """One of each kind: of a pool the first, which is one of those that serve minions or users."""
+    first = {}
+    for name, instance in sorted(actors, key=lambda actor: (actor[0], int(actor[1]))):
+        first.setdefault(name, instance)
+    if not first:
+        sys.exit("story: the master does not tell its actors")
+    return first.items()
 
 
 def kill(site, name, instance):
@@ -231,6 +273,8 @@ def tell(site, options):
         for name, instance in victims(site.restarts()):
             time.sleep(max(began + options.every * (len(kills) + 1) - time.time(), 0))
             kills.append(kill(site, name, instance))
+            restarted = time.time()
+            wait_until(f"a job of every client after {name}", lambda since=restarted: load.goes_on_since(since))
             print(f"{kills[-1][0] - began:4.0f} s: {name} was killed and restarted, {len(load.jobs)} jobs so far",
                   flush=True)
         time.sleep(options.every)
@@ -265,7 +309,7 @@ def draw(place, out, jobs, kills, span, screens, summary):
         drawn = boards.drawn(panel, prometheus, *span, SCRAPE)
         panels.append({**drawn, "title": f"{title} (dashboard “{board}”)", "place": next(place_of)})
     out.mkdir(exist_ok=True)
-    title = "Each actor of the master is made to panic under load, one after the other"
+    title = "Each actor that the demo has is made to panic while jobs run, one after the other"
     (out / "story.svg").write_text(picture.page(title, summary, panels, span, kills))
     (out / "top.svg").write_text(picture.terminal("saltern top, after the last actor was killed", summary, screens))
     for name, board in everything.items():
@@ -275,7 +319,16 @@ def draw(place, out, jobs, kills, span, screens, summary):
         (out / f"{name}.svg").write_text(picture.page(board["title"], summary, panels, span))
 
 
+def end(number, _):
+    """Lets a signal stop everything on the way out; once, so that another does not cut that short."""
+    for ending in ENDINGS:
+        signal.signal(ending, lambda *_: None)
+    sys.exit(f"story: ended by {signal.Signals(number).name}")
+
+
 def main():
+    for ending in ENDINGS:
+        signal.signal(ending, end)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--every", type=float, default=10, help="seconds between two kills")
     parser.add_argument("--clients", type=int, default=4, help="side by side, beside stock's salt")
