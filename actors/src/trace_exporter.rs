@@ -20,6 +20,7 @@ use saltern_base::seldom::Seldom;
 use saltern_base::trace::{FinishedSpan, Tracer};
 use saltern_content::web::{self, Body, Request, WebError};
 use saltern_supervise::Child;
+use tokio::time::Instant;
 
 pub(crate) use self::destination::Destination;
 
@@ -45,13 +46,12 @@ impl ExporterMetrics {
     }
 }
 
-/// How often spans are sent.
+/// How often spans are looked for, unless a whole batch has just been taken: then at once.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Spans in one request; as many as OpenTelemetry's own exporters send.
 const BATCH: usize = 512;
-/// The most requests in a row, so that a stop is heard.
-const MOST_REQUESTS: usize = 8;
-/// The end of the master waits so long for a collector.
+/// What is left at the end of the master is sent in so long, all requests together. A request that
+/// is under way then is waited for as well, by the timeout of the destination.
 const LAST_TIME: Duration = Duration::from_secs(2);
 /// Bytes of an answer: it says nothing that is needed.
 const ANSWER: u64 = 64 << 10;
@@ -81,8 +81,13 @@ impl Child for TraceExporter {
     }
 
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
-        self.send_some(LAST_TIME);
-        None
+        let end = Instant::now() + LAST_TIME;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || !self.send_some(left) {
+                return None;
+            }
+        }
     }
 }
 
@@ -90,25 +95,36 @@ impl Actor for TraceExporter {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        context.run_interval(PAUSE, |exporter, _| {
-            exporter.send_some(exporter.seed.destination.timeout);
-        });
+        context.run_later(PAUSE, Self::go_on);
     }
 }
 
 impl TraceExporter {
-    /// Sends what there is, until the collector does not take it.
-    fn send_some(&mut self, time: Duration) {
-        for _ in 0..MOST_REQUESTS {
-            if self.waiting.is_empty() {
-                self.waiting = self.seed.tracer.take(BATCH);
+    /// Sends a batch and comes again: so a stop is heard between two of them.
+    fn go_on(&mut self, context: &mut Context<Self>) {
+        let pause = match self.send_some(self.seed.destination.timeout) {
+            true => Duration::ZERO,
+            false => PAUSE,
+        };
+        context.run_later(pause, Self::go_on);
+    }
+
+    /// Sends a batch of what there is. Whether there may be more that the collector would take.
+    fn send_some(&mut self, time: Duration) -> bool {
+        let room = BATCH.saturating_sub(self.waiting.len());
+        self.waiting.extend(self.seed.tracer.take(room));
+        if self.waiting.is_empty() {
+            return false;
+        }
+        match self.send(time) {
+            Ok(()) => {
+                let is_whole = self.waiting.len() >= BATCH;
+                self.waiting.clear();
+                is_whole
             }
-            if self.waiting.is_empty() {
-                return;
-            }
-            match self.send(time) {
-                Ok(()) => self.waiting.clear(),
-                Err(error) => return self.failed(&error),
+            Err(error) => {
+                self.failed(&error);
+                false
             }
         }
     }

@@ -19,10 +19,9 @@ pub(crate) struct Destination {
 
 /// Where collectors listen.
 const DEFAULT: &str = "http://localhost:4318/v1/traces";
-/// A collector has so long to answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// And at most so long, whatever is asked for: a stop waits for it.
-const LONGEST: Duration = Duration::from_secs(60);
+/// A collector has so long to answer, and no longer whatever is asked for: a stop of the master
+/// waits for the request that is under way.
+const LONGEST: Duration = Duration::from_secs(2);
 
 impl Destination {
     /// The destination; `environment` gives the value of a variable.
@@ -69,7 +68,7 @@ impl Destination {
                     .or_else(|| ca_bundle.map(str::to_owned))
                     .map(PathBuf::from),
             },
-            timeout: timeout.unwrap_or(TIMEOUT).min(LONGEST),
+            timeout: timeout.map_or(LONGEST, |timeout| timeout.min(LONGEST)),
             resource: the_last_of_each(resource),
         }
     }

@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
+use actix::System;
 use saltern_base::clock::Clock;
 use saltern_base::trace::{Kind, Sampler};
 use saltern_content::web::Tls;
@@ -132,4 +133,38 @@ fn a_collector_that_is_away_holds_up_no_stop() {
     drop(exporter.seed.tracer.begin("x", Kind::Server, None));
     exporter.send_some(Duration::from_secs(60));
     assert_eq!(exporter.waiting.len(), 1);
+}
+
+#[test]
+fn many_spans_leave_within_one_pause() {
+    const MANY: usize = 8 * BATCH + 1;
+    let (url, collector) = collector(&[200; 9]);
+    let exporter = exporter(url);
+    let tracer = exporter.seed.tracer.clone();
+    for _ in 0..MANY {
+        drop(tracer.begin("x", Kind::Server, None));
+    }
+    System::new().block_on(async {
+        tokio::time::pause();
+        exporter.start();
+        tokio::time::sleep(PAUSE + PAUSE / 2).await;
+    });
+    assert!(tracer.take(1).is_empty(), "all have left");
+    let sent = |(_, body): &(String, Value)| {
+        let spans = &body["resourceSpans"][0]["scopeSpans"][0]["spans"];
+        spans.as_array().unwrap().len()
+    };
+    let sent: usize = collector.join().unwrap().iter().map(sent).sum();
+    assert_eq!(sent, MANY);
+}
+
+#[test]
+fn a_collector_that_does_not_answer_is_told_as_that() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    let mut exporter = exporter(url);
+    drop(exporter.seed.tracer.begin("x", Kind::Server, None));
+    exporter.waiting = exporter.seed.tracer.take(BATCH);
+    let error = exporter.send(Duration::from_millis(50)).unwrap_err();
+    assert!(chain(&error).contains("timed out"), "{error}");
 }

@@ -190,18 +190,26 @@ impl Timed {
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(buffer)
+        self.stream.read(buffer).map_err(in_time)
     }
 }
 
 impl Write for Timed {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(buffer)
+        self.stream.write(buffer).map_err(in_time)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
+    }
+}
+
+/// A socket whose time is up says that it would block, which tells nobody what has happened.
+fn in_time(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
     }
 }
 
