@@ -50,33 +50,32 @@ impl LogFile {
     /// where the last one went.
     pub(super) fn write(&self, line: &str) -> io::Result<()> {
         let mut now = self.open.lock();
-        let longer = now.length + line.len() as u64;
-        if self.rotate_at > 0 && self.rotated_files > 0 {
-            if longer > self.rotate_at && now.length > 0 {
-                match self.rotate() {
-                    Ok(fresh) => *now = fresh,
-                    // Tried again when as much has been written once more.
-                    Err(_) => now.length = 0,
-                }
-            }
-        } else if !now.is_at(&self.path)
+        if !now.is_at(&self.path)
             && let Ok(fresh) = open(&self.path)
         {
             *now = fresh;
+        }
+        let is_full = now.length > 0 && now.length + line.len() as u64 > self.rotate_at;
+        if self.rotate_at > 0 && self.rotated_files > 0 && is_full && now.is_at(&self.path) {
+            match self.rotate() {
+                Ok(fresh) => *now = fresh,
+                // Tried again when as much has been written once more.
+                Err(_) => now.length = 0,
+            }
         }
         now.length += line.len() as u64;
         (&now.file).write_all(line.as_bytes())
     }
 
     fn rotate(&self) -> io::Result<Open> {
-        for number in (1..self.rotated_files).rev() {
-            let moved = std::fs::rename(self.aside(number), self.aside(number + 1));
-            match moved {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+        // Only as far as there is no room: a log that cannot be moved, as one that is mounted, would
+        // otherwise push a file out with each try.
+        let is_free = |number: &u32| self.aside(*number).symlink_metadata().is_err();
+        let free = (1..self.rotated_files).find(is_free);
+        for number in (1..free.unwrap_or(self.rotated_files)).rev() {
+            moved(&self.aside(number), &self.aside(number + 1))?;
         }
-        std::fs::rename(&self.path, self.aside(1))?;
+        moved(&self.path, &self.aside(1))?;
         open(&self.path)
     }
 
@@ -94,6 +93,14 @@ impl Open {
             (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
             _ => false,
         }
+    }
+}
+
+/// Moves a file; one that somebody else has taken away needs no moving.
+fn moved(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
     }
 }
 
@@ -141,6 +148,40 @@ mod tests {
         assert_eq!(read(&aside(1)), "a line longer than a file\n");
         assert_eq!(read(&aside(2)), "one\ntwo\n");
         assert!(!aside(3).exists());
+    }
+
+    #[test]
+    fn a_file_that_is_deleted_is_made_again_where_files_are_set_aside() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("master");
+        let log = LogFile::open(&path, 10, 3).unwrap();
+        for line in ["one\n", "two\n", "a long line\n"] {
+            log.write(line).unwrap();
+        }
+        std::fs::remove_file(&path).unwrap();
+        log.write("three\n").unwrap();
+        assert_eq!(read(&path), "three\n");
+        assert_eq!(read(&log.aside(1)), "one\ntwo\n");
+        assert!(!log.aside(2).exists(), "nothing was there to be set aside");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_is_tried_again_and_pushes_nothing_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("master");
+        let log = LogFile::open(&path, 10, 3).unwrap();
+        log.write("one\n").unwrap();
+        // As after a move whose new file could not be opened.
+        std::fs::rename(&path, log.aside(1)).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        for line in ["a line\n", "a line\n", "a line\n"] {
+            log.write(line).unwrap();
+        }
+        assert_eq!(read(&log.aside(1)), "one\na line\na line\na line\n");
+        assert!(!log.aside(2).exists());
+        std::fs::remove_dir(&path).unwrap();
+        log.write("two\n").unwrap();
+        assert_eq!(read(&path), "two\n");
     }
 
     #[test]
