@@ -1,8 +1,8 @@
 //! The ground floor: small things that every other crate may need and that know nothing of Salt.
 //!
 //! What belongs here has no opinion: the clock, byte sizes, the panic hook, process exit codes, the
-//! places where tests may end the process, lines that the log has seldom, traces, an error's text, and the
-//! helpers that register metrics. Anything that knows a protocol or an option lives above.
+//! places where tests may end the process, lines that the log has seldom, traces, an error's text,
+//! the characters that steer a terminal, and the helpers that register metrics. Anything that knows a protocol or an option lives above.
 
 pub mod bytesize;
 mod chain;
@@ -12,6 +12,8 @@ pub mod fail_point;
 pub mod metrics;
 pub mod panic_hook;
 pub mod seldom;
+mod steers;
 pub mod trace;
 
 pub use chain::chain;
+pub use steers::steers;

@@ -18,9 +18,9 @@ fn report(info: &PanicHookInfo<'_>, actor: Option<String>) {
         actor = actor.as_deref().unwrap_or("-"),
         thread = thread.name().unwrap_or("-"),
         place,
-        "panic: {}\n{}",
+        backtrace = %Backtrace::force_capture(),
+        "panic: {}",
         message(info),
-        Backtrace::force_capture(),
     );
 }
 

@@ -86,13 +86,13 @@ impl Relay {
         let (lane, pid) = (self.lane.as_str(), self.pid);
         match level {
             b'E' => {
-                tracing::warn!(lane, pid, "python: {text}");
+                tracing::warn!(lane, pid, %text, "python");
                 self.last_error = Some(text.into_owned());
             }
-            b'W' => tracing::info!(lane, pid, "python: {text}"),
-            b'D' => tracing::debug!(lane, pid, "python: {text}"),
+            b'W' => tracing::info!(lane, pid, %text, "python"),
+            b'D' => tracing::debug!(lane, pid, %text, "python"),
             _ => {
-                tracing::info!(lane, pid, "python printed: {text}");
+                tracing::info!(lane, pid, %text, "python printed");
                 self.last_error = Some(text.into_owned());
             }
         }

@@ -154,7 +154,7 @@ fn carry_out(
         }
         Some(problem) => {
             let (fun, name) = (&call.fun, &job.name);
-            tracing::error!(job = name, fun, "a scheduled job failed: {problem}");
+            tracing::error!(job = name, fun, problem, "a scheduled job failed");
             let missing = format!("'{fun}' is not available.");
             let end = failed(match problem.starts_with(&missing) {
                 true => missing,

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write as _};
 
-use saltern_base::trace;
+use saltern_base::{steers, trace};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata};
 
@@ -18,7 +18,7 @@ pub(super) struct Line {
 
 /// The value of a field.
 pub(super) enum Value {
-    /// Text, cut after [`LONGEST_FIELD`].
+    /// Text, cut where it is too long.
     Text(String),
     /// A number, or true or false: JSON as it is.
     Bare(String),
@@ -36,6 +36,14 @@ impl Value {
 /// The most of a field that is logged, in characters: peers that have proved nothing yet name users
 /// and ids of any length.
 const LONGEST_FIELD: usize = 1024;
+/// The most of a message, which may have an error of somebody else in it.
+const LONGEST_MESSAGE: usize = 4 * 1024;
+
+/// The field with the calls that led to a panic: names and places of this program, and nothing from
+/// outside. It alone has lines of its own, which are indented and so cannot be taken for others.
+const BACKTRACE: &str = "backtrace";
+/// The most of it, in characters.
+const LONGEST_BACKTRACE: usize = 64 * 1024;
 
 impl Line {
     /// What an event says. `left_out` similar ones were not logged before it.
@@ -47,6 +55,7 @@ impl Line {
             fields: Vec::new(),
         };
         event.record(&mut line);
+        line.message = cut(&line.message, LONGEST_MESSAGE);
         if let Some(place) = trace::current() {
             let trace = format!("{:032x}", place.context().trace());
             line.fields.push(("trace_id", Value::Text(trace)));
@@ -64,12 +73,17 @@ impl Line {
         found.map(|(_, value)| value.text())
     }
 
-    /// The message, followed by the fields as `name=value`.
+    /// The message, followed by the fields as `name=value`, all of it plain, and by the calls that
+    /// led to a panic, one a line.
     pub(super) fn text(&self) -> String {
-        let mut text = self.message.clone();
+        let mut text = plain(&self.message);
         for (name, value) in &self.fields {
-            let _ = write!(text, " {name}=");
-            push_plain(&mut text, value.text());
+            if *name != BACKTRACE {
+                let _ = write!(text, " {name}={}", plain(value.text()));
+            }
+        }
+        for call in self.field(BACKTRACE).into_iter().flat_map(str::lines) {
+            let _ = write!(text, "\n    {}", plain(call));
         }
         text
     }
@@ -96,7 +110,11 @@ impl Visit for Line {
         if field.name() == "message" {
             self.message.push_str(value);
         } else {
-            let value = Value::Text(cut(value));
+            let most = match field.name() {
+                BACKTRACE => LONGEST_BACKTRACE,
+                _ => LONGEST_FIELD,
+            };
+            let value = Value::Text(cut(value, most));
             self.fields.push((field.name(), value));
         }
     }
@@ -126,9 +144,9 @@ impl Visit for Line {
     }
 }
 
-/// At most [`LONGEST_FIELD`] characters of a text, and how much was left out.
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_FIELD) {
+/// At most so many characters of a text, and how much was left out.
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
         None => text.to_owned(),
         Some((end, _)) => {
             let (start, rest) = text.split_at(end);
@@ -137,25 +155,17 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Whether a character would steer whoever shows it: control characters, and those of Unicode that
-/// turn the direction of a line or cannot be seen.
-fn steers(c: char) -> bool {
-    let is_invisible = matches!(
-        c,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-    );
-    c.is_control() || is_invisible
-}
-
-/// Appends `value` with the characters that steer escaped.
-fn push_plain(out: &mut String, value: &str) {
-    for c in value.chars() {
+/// A text with the characters that steer escaped.
+pub(super) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
         if steers(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
         }
     }
+    out
 }
 
 #[cfg(test)]
@@ -164,11 +174,7 @@ mod tests {
 
     #[test]
     fn a_field_from_outside_stays_on_its_line() {
-        let shown = |value: &str| {
-            let mut out = String::new();
-            push_plain(&mut out, &cut(value));
-            out
-        };
+        let shown = |value: &str| plain(&cut(value, LONGEST_FIELD));
         assert_eq!(shown("mü \"x\""), "mü \"x\"");
         assert_eq!(
             shown("evil\n[CRITICAL] \u{1b}[31m \u{202e}x\u{200b}"),

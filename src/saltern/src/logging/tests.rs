@@ -89,6 +89,33 @@ fn a_line_for_people_tells_its_job_as_asked() {
 }
 
 #[test]
+fn a_message_with_text_from_outside_stays_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, _) = log(directory.path(), LogFormat::Text, None);
+    tracing::subscriber::with_default(Registry::default().with(log), || {
+        tracing::info!("failed: {}", "a\n[CRITICAL] \u{1b}[31m\u{61c}");
+        tracing::info!("failed: {}", "ü".repeat(5000));
+        tracing::error!(
+            backtrace = "0: first\n1: \u{1b}second",
+            place = "x.rs:1",
+            "panic: no"
+        );
+    });
+    let lines = written(directory.path());
+    let [evil, long, panic @ ..] = lines.as_slice() else {
+        panic!("too few lines");
+    };
+    assert_eq!(evil, r"[INFO    ] failed: a\n[CRITICAL] \u{1b}[31m\u{61c}");
+    assert!(long.ends_with("ü… (1824 bytes more)"), "{long}");
+    let expected = [
+        "[ERROR   ] panic: no place=x.rs:1",
+        "    0: first",
+        r"    1: \u{1b}second",
+    ];
+    assert_eq!(panic, expected);
+}
+
+#[test]
 fn levels_change_while_it_runs() {
     let directory = tempfile::tempdir().unwrap();
     let (log, levels) = log(directory.path(), LogFormat::Text, None);

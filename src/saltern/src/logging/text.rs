@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use saltern_base::clock::{Civil, civil};
 
-use super::line::Line;
+use super::line::{Line, plain};
 
 /// A compiled format.
 pub(super) struct PythonFormat {
@@ -69,7 +69,7 @@ impl PythonFormat {
             "process" => std::process::id().to_string(),
             "jid" => line
                 .field("jid")
-                .map(|jid| self.jid.replace("%(jid)s", jid))
+                .map(|jid| self.jid.replace("%(jid)s", &plain(jid)))
                 .unwrap_or_default(),
             _ => "-".to_owned(),
         }

@@ -4,13 +4,15 @@
 //! hides or turns around what stands beside it, is shown as its code instead; everything that the
 //! screen holds has come through here.
 
+use saltern_base::steers;
+
 /// The text in one line, at most `most` characters wide, an ellipsis where something is left out.
 pub(super) fn plain(text: &str, most: usize) -> String {
     let mut out = String::new();
     let mut left = most;
     for c in text.chars() {
-        let steers = c.is_control() || is_invisible(c);
-        let width = if steers {
+        let is_steering = steers(c);
+        let width = if is_steering {
             c.escape_default().count()
         } else {
             1
@@ -24,7 +26,7 @@ pub(super) fn plain(text: &str, most: usize) -> String {
             return out;
         }
         left -= width;
-        if steers {
+        if is_steering {
             out.extend(c.escape_default());
         } else {
             out.push(c);
@@ -37,14 +39,6 @@ pub(super) fn plain(text: &str, most: usize) -> String {
 pub(super) fn plain_lines(text: &str, most_lines: usize, most: usize) -> Vec<String> {
     let lines = text.lines().take(most_lines);
     lines.map(|line| plain(line, most)).collect()
-}
-
-/// Characters without a width, and those that change the direction of writing.
-fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-        | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
