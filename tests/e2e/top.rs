@@ -10,6 +10,7 @@ use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
 const ENTER: &str = "\r";
 const ESCAPE: &str = "\x1b";
+const CTRL_L: &str = "\x0c";
 
 fn top(site: &Site) -> Result<Terminal> {
     let conf = site.path("conf");
@@ -65,6 +66,7 @@ fn a_job_is_seen_followed_and_ended_by_a_key() -> TestResult {
             top.press(ESCAPE)?;
             // Keys that come together with an escape would be one key.
             top.wait_for(&["saltutil.running"])?;
+            top.press(CTRL_L)?;
             top.press("2")?;
             top.wait_for(&["MINION", "m1", "127.0.0.1", "connected"])?;
             top.press("3")?;
@@ -97,14 +99,21 @@ fn it_waits_for_a_master_and_for_the_next_one_and_gives_the_terminal_back() -> T
             site.start_master_only()?;
             top.wait_for(&["for Salt 3008, up"])?;
 
+            site.step("it draws the screen anew");
+            top.press(CTRL_L)?;
+            top.press("?")?;
+            top.wait_for(&["draw the screen anew"])?;
+
             site.step("it is asked to end");
-            top.signal(Signal::TERM)?;
-            ensure!(top.end()?.success(), "a signal is no failure");
-            top.expect_restored()?;
+            for signal in [Signal::TERM, Signal::QUIT, Signal::INT] {
+                top.signal(signal)?;
+                ensure!(top.end()?.success(), "{signal:?} is no failure");
+                top.expect_restored()?;
+                top = self::top(site)?;
+                top.wait_for(&["for Salt 3008, up"])?;
+            }
 
             site.step("its terminal is closed");
-            let mut top = self::top(site)?;
-            top.wait_for(&["for Salt 3008, up"])?;
             top.close();
             ensure!(top.end()?.success(), "a closed terminal is no failure");
             Ok(())

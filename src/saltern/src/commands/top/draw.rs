@@ -146,7 +146,7 @@ fn draw_question(frame: &mut Frame<'_>, question: &Question) {
         )),
         Line::default(),
         Line::from("t  terminate it (saltutil.term_job)"),
-        Line::from("k  kill it (saltutil.kill_job)"),
+        Line::from("K  kill it (saltutil.kill_job)"),
         Line::from("any other key leaves it alone"),
     ];
     let title = format!(" End job {}? ", question.jid);
@@ -162,4 +162,5 @@ fn draw_question(frame: &mut Frame<'_>, question: &Question) {
     frame.render_widget(Clear, window);
     let block = Block::bordered().title(title);
     frame.render_widget(Paragraph::new(lines).block(block), window);
+    question.is_shown.set(true);
 }

@@ -96,5 +96,12 @@ fn trouble(state: &State) -> String {
             "{lost} events were dropped: this program is too slow"
         ));
     }
+    if state.minions_left_out > 0 {
+        let listed = state.minions.len();
+        troubles.push(format!(
+            "{listed} of {} minions are listed, those that are away first",
+            listed + state.minions_left_out
+        ));
+    }
     troubles.join("   ")
 }

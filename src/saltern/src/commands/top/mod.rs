@@ -81,10 +81,12 @@ async fn show(config: Arc<MasterConfig>) -> io::Result<()> {
     let mut ends = [
         signal(SignalKind::hangup())?,
         signal(SignalKind::interrupt())?,
+        signal(SignalKind::quit())?,
         signal(SignalKind::terminate())?,
     ];
     let mut screen = Screen::take()?;
     let mut keys = terminal::keys()?;
+    let mut pressed = Vec::with_capacity(terminal::MOST_KEYS);
     let mut top = Top {
         sources: Sources::start(config.clone(), updates.clone())?,
         config,
@@ -96,22 +98,25 @@ async fn show(config: Arc<MasterConfig>) -> io::Result<()> {
     let mut frames = tokio::time::interval(FRAME);
     frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_new = true;
-    let [hangup, interrupt, terminate] = &mut ends;
+    let [hangup, interrupt, quit, terminate] = &mut ends;
     loop {
         tokio::select! {
             Some(update) = inbox.recv() => {
                 top.state.apply(update, top.clock.unix_micros());
                 is_new = true;
             }
-            key = keys.recv() => {
-                let Some(event) = key.transpose()? else {
+            count = keys.recv_many(&mut pressed, terminal::MOST_KEYS) => {
+                if count == 0 {
                     return Ok(());
-                };
-                match top.take(&event) {
-                    Some(Wish::Quit) => return Ok(()),
-                    Some(Wish::Redraw) => screen.terminal().clear()?,
-                    Some(Wish::Kill(jid, signal)) => top.kill(jid, signal),
-                    None => {}
+                }
+                // All that were pressed before this picture, which they cannot be an answer to.
+                for event in pressed.drain(..) {
+                    match top.take(&event?) {
+                        Some(Wish::Quit) => return Ok(()),
+                        Some(Wish::Redraw) => screen.wipe()?,
+                        Some(Wish::Kill(jid, signal)) => top.kill(jid, signal),
+                        None => {}
+                    }
                 }
                 // Not only with the next picture, which would be felt.
                 top.draw(&mut screen)?;
@@ -130,6 +135,7 @@ async fn show(config: Arc<MasterConfig>) -> io::Result<()> {
             }
             _ = hangup.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
+            _ = quit.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
         }
     }

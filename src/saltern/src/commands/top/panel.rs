@@ -25,7 +25,7 @@ Enter           a job: where it stands, who is missing and why, its events
 /               show only what holds every word: in jobs the jid, function, target,
                 user and state; in minions the id and standing; in events the tag
 Esc             close what is open, or clear the filter
-k               end a job: asks first, then sends saltutil.term_job or kill_job
+k               end a job: asks first, then sends saltutil.term_job (t) or kill_job (K)
                 to its minions that have not returned
 p               hold the events, or let them go on
 Ctrl-L          draw the screen anew

@@ -7,10 +7,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use saltern_actors::control;
 use saltern_base::chain;
 use saltern_client::{ClientError, EventListener};
@@ -35,17 +35,44 @@ const JOBS: usize = 200;
 /// Minions that an explanation names in each list.
 const NAMED: usize = 1_000;
 
-/// What the asking thread is told.
-enum Ask {
+/// What the asking thread is told. The latest word counts, so nothing piles up.
+#[derive(Default)]
+struct Asks {
+    wanted: Mutex<Wanted>,
+    is_new: Condvar,
+}
+
+#[derive(Default)]
+struct Wanted {
     /// This is looked at from now on.
-    Look(Sight),
+    sight: Option<Sight>,
     /// A bus is there, or has lost events: the jobs of its master are wanted.
-    Jobs,
+    jobs: bool,
+}
+
+impl Asks {
+    fn look(&self, sight: Sight) {
+        self.wanted.lock().sight = Some(sight);
+        self.is_new.notify_one();
+    }
+
+    fn want_jobs(&self) {
+        self.wanted.lock().jobs = true;
+        self.is_new.notify_one();
+    }
+
+    /// What is wanted, after so long at the most.
+    fn wait(&self, longest: Duration) -> Wanted {
+        let mut wanted = self.wanted.lock();
+        let is_nothing = |wanted: &mut Wanted| wanted.sight.is_none() && !wanted.jobs;
+        self.is_new.wait_while_for(&mut wanted, is_nothing, longest);
+        std::mem::take(&mut *wanted)
+    }
 }
 
 /// The asking thread and the task that listens; they end with the channel of the updates.
 pub(super) struct Sources {
-    asks: Sender<Ask>,
+    asks: Arc<Asks>,
     asker: JoinHandle<()>,
     listener: actix_rt::task::JoinHandle<()>,
     sight: Sight,
@@ -60,14 +87,15 @@ impl Sources {
         config: Arc<MasterConfig>,
         updates: mpsc::Sender<Update>,
     ) -> io::Result<Self> {
-        let (asks, asked) = channel();
+        let asks = Arc::<Asks>::default();
         let asker = Asker {
+            asks: asks.clone(),
             config: config.clone(),
             updates: updates.clone(),
         };
         let asker = std::thread::Builder::new()
             .name("top-asker".to_owned())
-            .spawn(move || asker.run(&asked))?;
+            .spawn(move || asker.run())?;
         let listener = actix_rt::spawn(listen(config, asks.clone(), updates));
         Ok(Self {
             asks,
@@ -81,8 +109,7 @@ impl Sources {
     pub(super) fn look(&mut self, sight: Sight) {
         if self.sight != sight {
             self.sight = sight.clone();
-            // Nobody hears it when the thread has ended, which is noticed elsewhere.
-            let _ = self.asks.send(Ask::Look(sight));
+            self.asks.look(sight);
         }
     }
 
@@ -93,12 +120,12 @@ impl Sources {
 }
 
 /// Hears the bus, and waits for one when there is none.
-async fn listen(config: Arc<MasterConfig>, asks: Sender<Ask>, updates: mpsc::Sender<Update>) {
+async fn listen(config: Arc<MasterConfig>, asks: Arc<Asks>, updates: mpsc::Sender<Update>) {
     loop {
         let away = match EventListener::connect(&config.sock_dir).await {
             Ok(mut events) => {
                 // Asked for after the subscription: so no job falls in between.
-                let _ = asks.send(Ask::Jobs);
+                asks.want_jobs();
                 if updates.send(Update::BusThere).await.is_err() {
                     return;
                 }
@@ -118,13 +145,13 @@ async fn listen(config: Arc<MasterConfig>, asks: Sender<Ask>, updates: mpsc::Sen
 
 async fn forward(
     events: &mut EventListener,
-    asks: &Sender<Ask>,
+    asks: &Asks,
     updates: &mpsc::Sender<Update>,
 ) -> Result<(), ClientError> {
     while let Some(event) = events.next().await? {
         if event.is_gap() {
             // What was lost may have been the end of a job.
-            let _ = asks.send(Ask::Jobs);
+            asks.want_jobs();
         }
         if updates.send(Update::Event(event)).await.is_err() {
             return Ok(());
@@ -134,30 +161,32 @@ async fn forward(
 }
 
 struct Asker {
+    asks: Arc<Asks>,
     config: Arc<MasterConfig>,
     updates: mpsc::Sender<Update>,
 }
 
 impl Asker {
-    fn run(&self, asked: &Receiver<Ask>) {
+    fn run(&self) {
         let mut sight = Sight::default();
         let mut next = Instant::now();
         loop {
             let wait = next.saturating_duration_since(Instant::now());
-            let updates = match asked.recv_timeout(wait) {
-                Ok(Ask::Look(new)) => {
-                    sight = new;
-                    self.of_sight(&sight)
-                }
-                Ok(Ask::Jobs) => vec![self.jobs()],
-                Err(RecvTimeoutError::Timeout) => {
-                    next = Instant::now() + EVERY;
-                    let mut updates = vec![self.numbers()];
-                    updates.extend(self.of_sight(&sight));
-                    updates
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
+            let wanted = self.asks.wait(wait);
+            let is_due = Instant::now() >= next;
+            let is_moved = wanted.sight.is_some();
+            sight = wanted.sight.unwrap_or(sight);
+            let mut updates = Vec::new();
+            if wanted.jobs {
+                updates.push(self.jobs());
+            }
+            if is_due {
+                next = Instant::now() + EVERY;
+                updates.push(self.numbers());
+            }
+            if is_due || is_moved {
+                updates.extend(self.of_sight(&sight));
+            }
             for update in updates {
                 if self.updates.blocking_send(update).is_err() {
                     return;

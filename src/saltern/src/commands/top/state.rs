@@ -33,7 +33,7 @@ pub(super) enum Update {
     Said(String),
 }
 
-/// Minions that are kept, the first of the list.
+/// Minions that are kept, those that are away before the others.
 pub(super) const MOST_MINIONS: usize = 20_000;
 
 /// Lines of an explanation that are kept, and characters of each.
@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) events: Events,
     pub(super) numbers: Numbers,
     pub(super) minions: Vec<SeenMinion>,
+    /// How many more there are.
+    pub(super) minions_left_out: usize,
     /// Why the bus is not there; nothing while it is.
     pub(super) bus_away: Option<String>,
     /// Why the last question for metrics was not answered; nothing when it was.
@@ -91,12 +93,13 @@ impl State {
     }
 
     fn see(&mut self, mut minions: Vec<SeenMinion>) {
+        // Those that are away are looked for; each group stays in the order of the ids.
+        minions.sort_by_key(|minion| minion.is_present);
+        self.minions_left_out = minions.len().saturating_sub(MOST_MINIONS);
         minions.truncate(MOST_MINIONS);
         for minion in &mut minions {
             minion.standing = plain(&minion.standing, LONGEST_LINE);
         }
-        // Those that are away are looked for; each group stays in the order of the ids.
-        minions.sort_by_key(|minion| minion.is_present);
         self.minions = minions;
     }
 }
@@ -125,9 +128,13 @@ mod tests {
         let ids: Vec<_> = state.minions.iter().map(|one| one.id.as_str()).collect();
         assert_eq!(ids, ["b", "a", "c"]);
         assert_eq!(state.minions[0].standing, "away:\\tgone");
+        assert_eq!(state.minions_left_out, 0);
         minions.resize(MOST_MINIONS + 1, minion("d", true));
+        minions.push(minion("e", false));
         state.apply(Update::Minions(minions), 0);
         assert_eq!(state.minions.len(), MOST_MINIONS);
+        assert_eq!(state.minions[1].id.as_str(), "e");
+        assert_eq!(state.minions_left_out, 2);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::layout::{Position, Rect};
 use ratatui::prelude::CrosstermBackend;
 use ratatui::{DefaultTerminal, Terminal};
 use tokio::sync::mpsc;
@@ -61,6 +62,18 @@ impl Screen {
         &mut self.0
     }
 
+    /// Forgets what stands on it, so that all of it is drawn the next time.
+    ///
+    /// Not by `Terminal::clear`, which asks the terminal for the place of its cursor: the answer
+    /// would come among the keys.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub(super) fn wipe(&mut self) -> io::Result<()> {
+        let size = self.0.size()?;
+        self.0.resize(Rect::from((Position::ORIGIN, size)))
+    }
+
     /// Whether it has not been given back yet, because of a panic.
     #[expect(clippy::unused_self, reason = "nobody else has to do with it")]
     pub(super) fn is_ours(&self) -> bool {
@@ -82,9 +95,12 @@ fn give_back() {
     }
 }
 
+/// Keys that wait; further ones wait in the terminal.
+pub(super) const MOST_KEYS: usize = 64;
+
 /// Keys, and changes of the size; the thread that reads them ends with the program.
 pub(super) fn keys() -> io::Result<mpsc::Receiver<io::Result<Event>>> {
-    let (keys, pressed) = mpsc::channel(64);
+    let (keys, pressed) = mpsc::channel(MOST_KEYS);
     std::thread::Builder::new()
         .name("top-keys".to_owned())
         .spawn(move || {

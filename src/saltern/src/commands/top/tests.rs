@@ -208,9 +208,19 @@ fn a_job_is_ended_only_when_the_operator_says_so_twice() {
     assert_eq!(bench.press(KeyCode::Esc), None);
     bench.shows_none(&["End job"]);
     bench.press(KeyCode::Char('k'));
-    let wish = bench.press(KeyCode::Char('k'));
+    for early in ['K', 't', 'k'] {
+        assert_eq!(
+            bench.press(KeyCode::Char(early)),
+            None,
+            "nobody has read it"
+        );
+    }
+    bench.shows(&["End job"]);
+    assert_eq!(bench.press(KeyCode::Char('k')), None, "held down");
+    let wish = bench.press(KeyCode::Char('K'));
     assert_eq!(wish, Some(Wish::Kill(jid(1), Signal::Kill)));
     bench.press(KeyCode::Char('k'));
+    bench.shows(&["End job"]);
     let wish = bench.press(KeyCode::Char('t'));
     assert_eq!(wish, Some(Wish::Kill(jid(1), Signal::Terminate)));
     let over = Value::map([("state", "complete")]);

@@ -62,6 +62,8 @@ pub(super) struct Question {
     pub(super) jid: Jid,
     pub(super) fun: String,
     pub(super) missing: usize,
+    /// Whether it has been on the screen; whoever draws it sets this.
+    pub(super) is_shown: Cell<bool>,
 }
 
 /// What a key asks of others.
@@ -168,11 +170,7 @@ impl View {
             };
         }
         if let Some(question) = self.question.take() {
-            return match key.code {
-                KeyCode::Char('t') => Some(Wish::Kill(question.jid, Signal::Terminate)),
-                KeyCode::Char('k') => Some(Wish::Kill(question.jid, Signal::Kill)),
-                _ => None,
-            };
+            return self.answer(question, key.code);
         }
         if self.is_typing {
             self.type_filter(key.code, state);
@@ -183,6 +181,19 @@ impl View {
             return None;
         }
         self.key_of_list(key.code, state)
+    }
+
+    /// The keys that end a job are others than the one that asks, which may have been held down.
+    fn answer(&mut self, question: Question, code: KeyCode) -> Option<Wish> {
+        match code {
+            // What was typed before anybody could read the question is no answer.
+            _ if !question.is_shown.get() => self.question = Some(question),
+            KeyCode::Char('k') => self.question = Some(question),
+            KeyCode::Char('t') => return Some(Wish::Kill(question.jid, Signal::Terminate)),
+            KeyCode::Char('K') => return Some(Wish::Kill(question.jid, Signal::Kill)),
+            _ => {}
+        }
+        None
     }
 
     fn type_filter(&mut self, code: KeyCode, state: &State) {
@@ -301,6 +312,7 @@ impl View {
             jid: jid.clone(),
             fun: job.fun.clone(),
             missing: job.missing(),
+            is_shown: Cell::new(false),
         });
     }
 
