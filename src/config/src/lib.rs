@@ -35,7 +35,7 @@ pub use check::render_findings;
 pub use doors::{AlsoListen, PeerCertificates, TlsConfig};
 pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookEngine};
 pub use finding::{ConfigErrors, Finding, Severity};
-pub use logging::LogOptions;
+pub use logging::{LogOptions, is_place};
 pub use master::{Loaded, MasterConfig, load_master};
 pub use reader::is_secret;
 pub use returners::{OWN_EVENTS, ReturnerOptions};

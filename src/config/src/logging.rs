@@ -39,6 +39,24 @@ pub struct LogOptions {
 
 /// What the names of all places in this program begin with.
 const OURS: &str = "saltern";
+/// Its crates that a master runs, without that.
+const CRATES: [&str; 15] = [
+    "actors",
+    "base",
+    "bridge",
+    "client",
+    "config",
+    "content",
+    "crypto",
+    "model",
+    "output",
+    "policy",
+    "requests",
+    "runners",
+    "store",
+    "supervise",
+    "wire",
+];
 
 /// The most places with a level of their own: each is looked through for every line.
 const MOST_PLACES: usize = 64;
@@ -74,6 +92,19 @@ pub(crate) fn take(reader: &mut Reader<'_>, file: String) -> LogOptions {
     }
 }
 
+/// Whether a name such as `saltern_actors::bus` is that of this program, of one of its crates, or of
+/// something in one of these.
+pub fn is_place(name: &str) -> bool {
+    let of_program = name.split("::").next().unwrap_or_default();
+    match of_program.strip_prefix(OURS) {
+        Some("") => true,
+        Some(rest) => rest
+            .strip_prefix('_')
+            .is_some_and(|rest| CRATES.contains(&rest)),
+        None => false,
+    }
+}
+
 /// The entries that name places of this program. Stock's names, such as `salt.loader`, name Python
 /// modules that do not run here.
 fn granular_levels(reader: &mut Reader<'_>) -> Vec<(String, LogLevel)> {
@@ -95,8 +126,9 @@ fn granular_levels(reader: &mut Reader<'_>) -> Vec<(String, LogLevel)> {
             reader.error(name, format!("the level of \"{place}\" is none"));
             continue;
         };
-        if place.starts_with(OURS) {
-            levels.push((place.replace('.', "::"), level));
+        let name_here = place.replace('.', "::");
+        if is_place(&name_here) {
+            levels.push((name_here, level));
         } else {
             let message = format!("\"{place}\" names no place in this program");
             reader.find(Severity::Warning, name, message);
@@ -107,4 +139,40 @@ fn granular_levels(reader: &mut Reader<'_>) -> Vec<(String, LogLevel)> {
         levels.clear();
     }
     levels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_known_by_their_crates_and_all_crates_are_known() {
+        for place in [
+            "saltern",
+            "saltern::reload",
+            "saltern_actors",
+            "saltern_actors::bus",
+        ] {
+            assert!(is_place(place), "{place}");
+        }
+        for nowhere in [
+            "salt::loader",
+            "saltern_",
+            "saltern_actor::bus",
+            "salterns",
+            "",
+        ] {
+            assert!(!is_place(nowhere), "{nowhere}");
+        }
+        let workspace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+        let workspace = std::fs::read_to_string(workspace).unwrap();
+        let crates = workspace
+            .lines()
+            .filter_map(|line| line.strip_prefix("saltern-")?.split(' ').next());
+        let mut crates: Vec<&str> = crates
+            .filter(|name| !matches!(*name, "minion" | "stock"))
+            .collect();
+        crates.sort_unstable();
+        assert_eq!(crates, CRATES);
+    }
 }

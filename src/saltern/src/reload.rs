@@ -103,7 +103,10 @@ impl Reloader {
         if before.level != after.level && self.levels.is_fixed() {
             tracing::warn!("log_level: the level that was given as argument stays");
         }
-        if self.started.log.file_level == LogLevel::Quiet && after.file_level != LogLevel::Quiet {
+        // Told once, and not with every reading.
+        let is_newly_wanted =
+            before.file_level == LogLevel::Quiet && after.file_level != LogLevel::Quiet;
+        if is_newly_wanted && self.started.log.file_level == LogLevel::Quiet {
             tracing::warn!("log_level_logfile: needs a restart, for no log file is open");
         }
         self.levels.follow(after);

@@ -4,7 +4,7 @@
 
 use parking_lot::RwLock;
 use saltern_actors::control::LogLevels;
-use saltern_config::{LogLevel, LogOptions};
+use saltern_config::{LogLevel, LogOptions, is_place};
 use tracing::Metadata;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -12,6 +12,8 @@ use tracing_subscriber::filter::LevelFilter;
 pub(crate) struct Levels {
     /// The level that was given as an argument, which counts more than the configuration's.
     argument: Option<LogLevel>,
+    /// Whether a log file is open, which only a start of the master changes.
+    has_file: bool,
     state: RwLock<State>,
 }
 
@@ -52,7 +54,7 @@ impl Wanted {
     /// The level of the place that a line comes from, if it has one of its own.
     fn own(&self, target: &str) -> Option<LogLevel> {
         let mut places = self.places.iter();
-        let found = places.find(|(place, _)| target.starts_with(place.as_str()));
+        let found = places.find(|(place, _)| covers(place, target));
         found.map(|(_, level)| *level)
     }
 
@@ -61,6 +63,14 @@ impl Wanted {
         let both = filter(self.console).max(filter(self.file));
         places.fold(both, LevelFilter::max)
     }
+}
+
+/// Whether a place has another in it, as a crate has its modules; the name of the program stands for
+/// all of its crates.
+fn covers(place: &str, target: &str) -> bool {
+    let rest = target.strip_prefix(place);
+    let is_end = |rest: &str| rest.is_empty() || rest.starts_with("::");
+    rest.is_some_and(|rest| is_end(rest) || place == "saltern")
 }
 
 /// Where a line is wanted.
@@ -75,6 +85,7 @@ impl Levels {
         let configured = Wanted::of(options, argument);
         Self {
             argument,
+            has_file: options.file_level != LogLevel::Quiet,
             state: RwLock::new(State {
                 current: configured.clone(),
                 configured,
@@ -125,7 +136,11 @@ impl LogLevels for Levels {
             file,
             places,
         } = self.state.read().current.clone();
-        let mut text = format!("console {console}\nfile {file}\n");
+        let mut text = format!("console {console}\n");
+        text.push_str(&match self.has_file {
+            true => format!("file {file}\n"),
+            false => "file: none is open\n".to_owned(),
+        });
         for (place, level) in places {
             text.push_str(&format!("{place} {level}\n"));
         }
@@ -140,10 +155,10 @@ impl LogLevels for Levels {
                 return Ok(());
             };
             let place = place.replace('.', "::");
-            if !place.starts_with("saltern") {
+            if !is_place(&place) {
                 return Err(format!(
-                    "\"{place}\" names no place in this program; their names begin with \
-                     \"saltern\", as \"saltern_actors::publisher\" does"
+                    "\"{place}\" names no place in this program; their names begin with that of \
+                     a crate, as \"saltern_actors::publisher\" does"
                 ));
             }
             let places = &mut state.current.places;
@@ -214,6 +229,13 @@ mod tests {
             wanted.own("saltern_actors::publisher"),
             Some(LogLevel::Error)
         );
+        let similar = wanted.own("saltern_actors::bus_of_another");
+        assert_eq!(
+            similar,
+            Some(LogLevel::Error),
+            "the place ends with its name"
+        );
+        assert_eq!(wanted.own("saltern_actors::bus::x"), Some(LogLevel::Debug));
         assert_eq!(wanted.own("actix"), None);
         assert_eq!(wanted.most(), LevelFilter::DEBUG);
     }
@@ -224,7 +246,7 @@ mod tests {
         let before = levels.told();
         assert_eq!(
             before,
-            "console info\nfile quiet\nsaltern_actors::bus debug\nsaltern error\n"
+            "console info\nfile: none is open\nsaltern_actors::bus debug\nsaltern error\n"
         );
         levels.set(LogLevel::Trace, None).unwrap();
         levels
@@ -232,10 +254,12 @@ mod tests {
             .unwrap();
         assert_eq!(
             levels.told(),
-            "console trace\nfile trace\nsaltern_actors::publisher quiet\n\
+            "console trace\nfile: none is open\nsaltern_actors::publisher quiet\n\
              saltern_actors::bus debug\nsaltern error\n"
         );
-        levels.set(LogLevel::Info, Some("salt.loader")).unwrap_err();
+        for nowhere in ["salt.loader", "saltern_actor.publisher", "salternx"] {
+            levels.set(LogLevel::Info, Some(nowhere)).unwrap_err();
+        }
         levels.reset();
         assert_eq!(levels.told(), before);
         levels.set(LogLevel::Trace, None).unwrap();
