@@ -200,8 +200,9 @@ def measure_scrapes(master):
     return cost
 
 
-def put_load(master, arguments):
-    """Puts a load on a running master; a map from phase to what came of it."""
+def put_load(master, arguments, may_fail=False):
+    """Puts a load on a running master; a map from phase to what came of it. A master that may fail
+    has no figures of the phase in which it does, nor of later ones."""
     results = {}
     command = [SALTERN, "bench", "-c", master.dir / "conf", "--json", *map(str, arguments)]
     load = subprocess.Popen(
@@ -227,6 +228,9 @@ def put_load(master, arguments):
             results[phase] = message
             print(f"  {phase}: {message}", flush=True)
     if load.wait() != 0:
+        if may_fail:
+            print(f"  the load on {master.kind} failed; there are no further figures", flush=True)
+            return results
         print((master.dir / "output").read_text()[-4000:], file=sys.stderr)
         sys.exit(f"the load on {master.kind} failed")
     return results
@@ -253,7 +257,9 @@ def measure(kinds, site, options):
             print(f"{kind}: {options.minions} minions over TCP", flush=True)
             with Master(kind, site, "transport: tcp\n") as master:
                 arguments = ["--minions", options.minions, "--seconds", options.seconds]
-                over_tcp = put_load(master, [*arguments, "--phases", OVER_TCP])
+                # Over TCP, stock loses returns of a job that all minions answer at once.
+                may_fail = kind == "stock"
+                over_tcp = put_load(master, [*arguments, "--phases", OVER_TCP], may_fail)
             named = {f"tcp_{phase}": result for phase, result in over_tcp.items()}
             results[kind].update(named)
     if "targets" in options.phases:
@@ -309,6 +315,7 @@ def summarise(phases, fleets, minions):
     if "tcp_returns" in phases:
         found["tcp_returns_per_second_kept"] = phases["tcp_returns"]["per_second"]
         found["tcp_returns_per_second_fresh"] = phases["tcp_returns_fresh"]["per_second"]
+    if "tcp_jobs" in phases:
         found["tcp_publish_to_last_delivery_ms"] = phases["tcp_jobs"]["delivery_p50_ms"]
         found["tcp_job_p50_ms"] = phases["tcp_jobs"]["p50_ms"]
         found["tcp_job_p99_ms"] = phases["tcp_jobs"]["p99_ms"]
