@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use saltern_base::percent_decoded;
 use saltern_config::{MasterConfig, TracingOptions};
 use saltern_content::web::Tls;
 
@@ -85,25 +86,7 @@ fn pairs(text: &str) -> Vec<(String, String)> {
 }
 
 fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let code = after
-            .get(..2)
-            .and_then(|code| std::str::from_utf8(code).ok());
-        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        match (first, byte) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    String::from_utf8_lossy(&percent_decoded(text)).into_owned()
 }
 
 /// What is said twice is said by the option.

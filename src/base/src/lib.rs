@@ -2,7 +2,8 @@
 //!
 //! What belongs here has no opinion: the clock, byte sizes, the panic hook, process exit codes, the
 //! places where tests may end the process, lines that the log has seldom, traces, an error's text,
-//! the characters that steer a terminal, and the helpers that register metrics. Anything that knows a protocol or an option lives above.
+//! percent signs, the characters that steer a terminal, and the helpers that register metrics.
+//! Anything that knows a protocol or an option lives above.
 
 pub mod bytesize;
 mod chain;
@@ -11,9 +12,11 @@ pub mod exit;
 pub mod fail_point;
 pub mod metrics;
 pub mod panic_hook;
+mod percent;
 pub mod seldom;
 mod steers;
 pub mod trace;
 
 pub use chain::chain;
+pub use percent::percent_decoded;
 pub use steers::steers;

@@ -1,6 +1,7 @@
 //! An HTTP request as an event (`WebHook` in `salt/engines/webhook.py`).
 
 use bytes::Bytes;
+use saltern_base::percent_decoded;
 use saltern_model::{Event, Tag, TagError};
 use saltern_wire::msgpack::Value;
 
@@ -38,22 +39,8 @@ pub fn hook_event<'a>(
 
 /// The path without its slash and with its percent signs resolved.
 fn decoded(path: &str) -> Result<String, HookError> {
-    let mut rest = path.strip_prefix('/').unwrap_or(path).as_bytes();
-    let mut decoded = Vec::with_capacity(rest.len());
-    while let Some((first, others)) = rest.split_first() {
-        // What is no number stays as it is, as in Python.
-        let digits = others.get(..2).filter(|_| *first == b'%');
-        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        let byte = digits
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        decoded.push(byte.unwrap_or(*first));
-        rest = match byte {
-            Some(_) => others.get(2..).unwrap_or_default(),
-            None => others,
-        };
-    }
-    String::from_utf8(decoded).map_err(|_| HookError::Path)
+    let path = path.strip_prefix('/').unwrap_or(path);
+    String::from_utf8(percent_decoded(path)).map_err(|_| HookError::Path)
 }
 
 /// Headers as tornado gives them: words of names begin with a capital, and one that comes twice has

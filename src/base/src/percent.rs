@@ -1,0 +1,40 @@
+//! Percent signs of URLs and lists of the environment, resolved.
+
+/// The bytes that a text stands for, `%20` a space. What is no number after a percent sign stays as
+/// it is, as in Python.
+pub fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut rest = text.as_bytes();
+    let mut decoded = Vec::with_capacity(rest.len());
+    while let Some((first, others)) = rest.split_first() {
+        let digits = others.get(..2).filter(|_| *first == b'%');
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let byte = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        decoded.push(byte.unwrap_or(*first));
+        rest = match byte {
+            Some(_) => others.get(2..).unwrap_or_default(),
+            None => others,
+        };
+    }
+    decoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_resolved_and_nothing_else() {
+        let cases: [(&str, &[u8]); 5] = [
+            ("a%20b%2Fc", b"a b/c"),
+            ("%ff", b"\xff"),
+            ("100%", b"100%"),
+            ("%zz%4", b"%zz%4"),
+            ("%+5", b"%+5"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(percent_decoded(text), expected, "{text}");
+        }
+    }
+}
