@@ -44,7 +44,7 @@ fn exporter(url: String) -> TraceExporter {
     let registry = Registry::new();
     let clock = Clock::manual(std::time::UNIX_EPOCH + Duration::from_secs(1));
     TraceExporter::build(&Seed {
-        tracer: Tracer::new(Sampler::Always, clock, &registry),
+        tracer: Tracer::new(Sampler::AlwaysOn, clock, &registry),
         destination: Arc::new(Destination {
             url,
             headers: vec![("X-Key".to_owned(), "let me in".to_owned())],

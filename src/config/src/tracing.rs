@@ -1,6 +1,8 @@
 //! `tracing`: whether, how much and where the master tells of traces (3008's option; what it means
 //! is in stock's `salt/utils/tracing.py`).
 
+use saltern_base::trace::Sampler;
+
 use crate::finding::Severity;
 use crate::reader::Reader;
 use crate::values::Secret;
@@ -20,20 +22,7 @@ pub struct TracingOptions {
     /// What else is said of it.
     pub resource_attributes: Vec<(String, String)>,
     /// Which traces are collected.
-    pub sampler: TraceSampler,
-}
-
-/// `sampler`, with `sampler_arg` where that counts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum TraceSampler {
-    /// `always_on`.
-    AlwaysOn,
-    /// `always_off`.
-    AlwaysOff,
-    /// `trace_id_ratio`: this part.
-    TraceIdRatio(f64),
-    /// `parent_based`: as the parent, and of traces that begin here this part.
-    ParentBased(f64),
+    pub sampler: Sampler,
 }
 
 const NAME: &str = "tracing";
@@ -77,7 +66,7 @@ fn is_exported(reader: &mut Reader<'_>, map: &Mapping) -> bool {
     is_known
 }
 
-fn sampler(reader: &mut Reader<'_>, map: &Mapping) -> TraceSampler {
+fn sampler(reader: &mut Reader<'_>, map: &Mapping) -> Sampler {
     // A number or its text, as Python's `float` takes it; stock takes all where it is neither.
     let part = match map.get("sampler_arg") {
         None => 1.0,
@@ -88,14 +77,14 @@ fn sampler(reader: &mut Reader<'_>, map: &Mapping) -> TraceSampler {
     };
     let name = text(map, "sampler").unwrap_or_else(|| "parent_based".to_owned());
     match name.to_ascii_lowercase().as_str() {
-        "always_on" => TraceSampler::AlwaysOn,
-        "always_off" => TraceSampler::AlwaysOff,
-        "trace_id_ratio" => TraceSampler::TraceIdRatio(part),
-        "parent_based" => TraceSampler::ParentBased(part),
+        "always_on" => Sampler::AlwaysOn,
+        "always_off" => Sampler::AlwaysOff,
+        "trace_id_ratio" => Sampler::TraceIdRatio(part),
+        "parent_based" => Sampler::ParentBased(part),
         _ => {
             let message = format!("the sampler \"{name}\" is unknown: parent_based is taken");
             reader.find(Severity::Warning, NAME, message);
-            TraceSampler::ParentBased(1.0)
+            Sampler::ParentBased(1.0)
         }
     }
 }

@@ -4,8 +4,8 @@
 //! Only with the option `tracing`; without it what others wrote into a load stays there as it came
 //! and nothing is added. A request that is not collected adds nothing either, as in stock.
 
-use saltern_base::trace::{self, Kind, Place, Sampler, Span, TraceContext, Tracer};
-use saltern_config::{MasterConfig, TraceSampler};
+use saltern_base::trace::{self, Kind, Place, Span, TraceContext, Tracer};
+use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::MapView;
 
@@ -22,12 +22,7 @@ pub(crate) fn tracer(
     clock: &saltern_base::clock::Clock,
     registry: &saltern_base::metrics::Registry,
 ) -> Option<std::sync::Arc<Tracer>> {
-    let sampler = match config.tracing.as_ref()?.sampler {
-        TraceSampler::AlwaysOn => Sampler::Always,
-        TraceSampler::AlwaysOff => Sampler::Never,
-        TraceSampler::TraceIdRatio(part) => Sampler::Ratio(part),
-        TraceSampler::ParentBased(part) => Sampler::Parent(part),
-    };
+    let sampler = config.tracing.as_ref()?.sampler;
     Some(Tracer::new(sampler, clock.clone(), registry))
 }
 

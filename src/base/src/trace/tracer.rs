@@ -39,23 +39,24 @@ impl From<&str> for Attribute {
 /// Which traces are collected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sampler {
-    /// All.
-    Always,
-    /// None.
-    Never,
-    /// This part of them, by their ids: every process with the same part takes the same ones.
-    Ratio(f64),
-    /// As whoever began the trace decided; of those that begin here this part.
-    Parent(f64),
+    /// `always_on`: all.
+    AlwaysOn,
+    /// `always_off`: none.
+    AlwaysOff,
+    /// `trace_id_ratio`: this part of them, by their ids: every process with the same part takes the
+    /// same ones.
+    TraceIdRatio(f64),
+    /// `parent_based`: as whoever began the trace decided; of those that begin here this part.
+    ParentBased(f64),
 }
 
 impl Sampler {
     fn takes(self, trace: u128, parent: Option<&TraceContext>) -> bool {
         match (self, parent) {
-            (Self::Always, _) => true,
-            (Self::Never, _) => false,
-            (Self::Parent(_), Some(parent)) => parent.is_sampled(),
-            (Self::Ratio(part) | Self::Parent(part), _) => {
+            (Self::AlwaysOn, _) => true,
+            (Self::AlwaysOff, _) => false,
+            (Self::ParentBased(_), Some(parent)) => parent.is_sampled(),
+            (Self::TraceIdRatio(part) | Self::ParentBased(part), _) => {
                 // The lower half of the id, as OpenTelemetry's samplers have it.
                 let bound = (part * (1_u128 << 64) as f64) as u128;
                 trace & u128::from(u64::MAX) < bound
@@ -131,15 +132,11 @@ impl Tracer {
             return None;
         }
         Some(Span {
-            ended: FinishedSpan {
-                name: name.into(),
-                kind,
-                context: context.clone(),
-                parent: parent.map(TraceContext::span),
-                began: self.clock.unix_micros(),
-                ended: 0,
-                attributes: Vec::new(),
-            },
+            name: name.into(),
+            kind,
+            parent: parent.map(TraceContext::span),
+            began: self.clock.unix_micros(),
+            attributes: Vec::new(),
             place: Place {
                 tracer: self.clone(),
                 context,
@@ -216,7 +213,12 @@ impl Place {
 /// A span under way. It ends when it is dropped.
 pub struct Span {
     place: Place,
-    ended: FinishedSpan,
+    name: String,
+    kind: Kind,
+    parent: Option<u64>,
+    /// Microseconds since 1970.
+    began: i64,
+    attributes: Vec<(&'static str, Attribute)>,
 }
 
 impl Span {
@@ -227,21 +229,27 @@ impl Span {
 
     /// Gives it another name, now that it is known what is done.
     pub fn rename(&mut self, name: impl Into<String>) {
-        self.ended.name = name.into();
+        self.name = name.into();
     }
 
     /// Adds a detail.
     pub fn set(&mut self, name: &'static str, value: impl Into<Attribute>) {
-        self.ended.attributes.push((name, value.into()));
+        self.attributes.push((name, value.into()));
     }
 }
 
 impl Drop for Span {
     fn drop(&mut self) {
         let tracer = &self.place.tracer;
-        let mut ended = self.ended.clone();
-        ended.ended = tracer.clock.unix_micros();
-        tracer.push(ended);
+        tracer.push(FinishedSpan {
+            name: std::mem::take(&mut self.name),
+            kind: self.kind,
+            context: self.place.context.clone(),
+            parent: self.parent,
+            began: self.began,
+            ended: tracer.clock.unix_micros(),
+            attributes: std::mem::take(&mut self.attributes),
+        });
     }
 }
 
@@ -257,7 +265,7 @@ mod tests {
 
     #[test]
     fn spans_form_a_tree_and_know_their_time() {
-        let (tracer, clock) = tracer(Sampler::Parent(1.0));
+        let (tracer, clock) = tracer(Sampler::ParentBased(1.0));
         let mut request = tracer.begin("request", Kind::Server, None).unwrap();
         request.set("cmd", "publish");
         clock.advance(Duration::from_micros(50));
@@ -286,27 +294,27 @@ mod tests {
         let early = "3fffffffffffffff";
         let late = "c000000000000000";
         for (sampler, low, flag, expected) in [
-            (Sampler::Always, late, 0, true),
-            (Sampler::Never, early, 1, false),
-            (Sampler::Ratio(0.5), early, 0, true),
-            (Sampler::Ratio(0.5), late, 1, false),
-            (Sampler::Ratio(1.0), "ffffffffffffffff", 0, true),
-            (Sampler::Ratio(0.0), "0000000000000000", 1, false),
-            (Sampler::Parent(0.0), late, 1, true),
-            (Sampler::Parent(1.0), early, 0, false),
+            (Sampler::AlwaysOn, late, 0, true),
+            (Sampler::AlwaysOff, early, 1, false),
+            (Sampler::TraceIdRatio(0.5), early, 0, true),
+            (Sampler::TraceIdRatio(0.5), late, 1, false),
+            (Sampler::TraceIdRatio(1.0), "ffffffffffffffff", 0, true),
+            (Sampler::TraceIdRatio(0.0), "0000000000000000", 1, false),
+            (Sampler::ParentBased(0.0), late, 1, true),
+            (Sampler::ParentBased(1.0), early, 0, false),
         ] {
             let (tracer, _) = tracer(sampler);
             let parent = context(low, flag);
             let span = tracer.begin("x", Kind::Server, Some(&parent));
             assert_eq!(span.is_some(), expected, "{sampler:?} {low} {flag}");
         }
-        let (tracer, _) = tracer(Sampler::Parent(0.0));
+        let (tracer, _) = tracer(Sampler::ParentBased(0.0));
         assert!(tracer.begin("x", Kind::Server, None).is_none());
     }
 
     #[test]
     fn what_has_no_room_is_counted() {
-        let (tracer, _) = tracer(Sampler::Always);
+        let (tracer, _) = tracer(Sampler::AlwaysOn);
         for _ in 0..MOST_WAITING + 3 {
             drop(tracer.begin("x", Kind::Internal, None));
         }
@@ -317,7 +325,7 @@ mod tests {
 
     #[test]
     fn work_has_its_place_also_after_a_panic() {
-        let (tracer, _) = tracer(Sampler::Always);
+        let (tracer, _) = tracer(Sampler::AlwaysOn);
         let span = tracer.begin("x", Kind::Internal, None).unwrap();
         let place = Some(span.place().clone());
         let id = || current().map(|place| place.context().span());
