@@ -83,14 +83,21 @@ impl BatchFeed {
         answer.recv_timeout(STOP).ok()
     }
 
-    /// Passes on what a local program fires, if it is about a batch; waits until there is room.
-    pub(crate) async fn overhear(&self, event: &Event) {
-        let Some(called) = called(event) else { return };
+    /// What these events of a local program say of batches.
+    pub(crate) fn heard(events: &[Event]) -> Vec<BatchCalled> {
+        events.iter().filter_map(called).collect()
+    }
+
+    /// Passes on what a local program said of batches; waits until there is room.
+    pub(crate) async fn pass_on(&self, heard: Vec<BatchCalled>) {
         let Some(batches) = self.batches.get() else {
             return;
         };
-        if batches.calls.send(called).await.is_err() {
-            tracing::warn!(tag = %event.tag, "what a local program said of a batch was lost");
+        for called in heard {
+            let jid = called.jid.clone();
+            if batches.calls.send(called).await.is_err() {
+                tracing::warn!(%jid, "what a local program said of a batch was lost");
+            }
         }
     }
 }

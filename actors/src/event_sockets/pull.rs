@@ -82,12 +82,12 @@ async fn take_in(
     let mut frames = frames.ready_chunks(EVENTS_AT_ONCE);
     while let Some(come) = frames.next().await {
         let (events, end) = read_events(come);
-        if !events.is_empty() && publisher.send(Fire(events.clone())).await.is_err() {
-            tracing::warn!(events = events.len(), "events of a local program were lost");
+        let of_batches = BatchFeed::heard(&events);
+        let count = events.len();
+        if count > 0 && publisher.send(Fire(events)).await.is_err() {
+            tracing::warn!(events = count, "events of a local program were lost");
         }
-        for event in &events {
-            batches.overhear(event).await;
-        }
+        batches.pass_on(of_batches).await;
         if let Some(error) = end {
             tracing::warn!(%error, "a local program fired something that is no event");
             return;
