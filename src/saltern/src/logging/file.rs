@@ -50,13 +50,13 @@ impl LogFile {
     /// where the last one went.
     pub(super) fn write(&self, line: &str) -> io::Result<()> {
         let mut now = self.open.lock();
-        if !now.is_at(&self.path)
-            && let Ok(fresh) = open(&self.path)
-        {
+        let mut is_there = now.is_at(&self.path);
+        if !is_there && let Ok(fresh) = open(&self.path) {
             *now = fresh;
+            is_there = true;
         }
         let is_full = now.length > 0 && now.length + line.len() as u64 > self.rotate_at;
-        if self.rotate_at > 0 && self.rotated_files > 0 && is_full && now.is_at(&self.path) {
+        if self.rotate_at > 0 && self.rotated_files > 0 && is_full && is_there {
             match self.rotate() {
                 Ok(fresh) => *now = fresh,
                 // Tried again when as much has been written once more.
