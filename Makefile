@@ -84,17 +84,9 @@ unit: ## Run the tests of the crates, and the one that guards the layout
 stock: ## Install stock Salt 3006.28, 3007.15 and 3008.3 for the tests
 	tests/install-stock.sh
 
-# Most of its time a test waits for stock's processes: more of them than cores, and not many more.
 .PHONY: e2e
 e2e: stock ## Run the end-to-end tests against stock Salt
-	$(CARGO) build -p saltern --features fault-injection
-	@disk=$$(mktemp -d); \
-	if mount -t tmpfs -o size=1m tmpfs "$$disk" 2>/dev/null; then umount "$$disk"; else \
-		echo "no right to mount: what only a small disk can show is left out"; \
-		export SALTERN_TESTS_WITHOUT_DISKS=1; \
-	fi; \
-	rmdir "$$disk"; \
-	RUST_BACKTRACE=0 RUST_TEST_THREADS=$${RUST_TEST_THREADS:-3} $(CARGO) test -p saltern-tests --test e2e
+	tests/e2e.sh
 
 .PHONY: bench
 bench: stock build ## Measure our master and stock 3008.3 side by side; writes tests/bench/results.*
