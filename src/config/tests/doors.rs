@@ -5,17 +5,10 @@
     reason = "helpers of tests; a failure shows where"
 )]
 
-use saltern_config::{
-    ConfigErrors, Loaded, MetricsCompat, PeerCertificates, Severity, TransportName, load_master,
-};
+mod common;
 
-fn load(text: &str) -> Result<Loaded, ConfigErrors> {
-    let dir = tempfile::tempdir().unwrap();
-    let place = dir.path().display();
-    let text = format!("root_dir: {place}\nid: m\n{text}");
-    std::fs::write(dir.path().join("master"), text).unwrap();
-    load_master(dir.path())
-}
+use common::load;
+use saltern_config::{MetricsCompat, PeerCertificates, Severity, TransportName};
 
 #[test]
 fn several_transports_listen_beside_each_other() {

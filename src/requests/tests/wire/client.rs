@@ -10,6 +10,9 @@ use crate::site::{START, Site, decode, key_pair};
 
 pub(crate) const NONCE: &str = "0123456789abcdef0123456789abcdef";
 
+/// That of [`published_by_root`].
+pub(crate) const JID: &str = "20260102030405060708";
+
 /// Every command that a minion can send encrypted, served or not.
 pub(crate) const COMMANDS: [&str; 27] = [
     "_dir_list",
@@ -217,4 +220,21 @@ impl Minion {
 
 pub(crate) fn master_key() -> PublicKey {
     PublicKey::from_pem(key_pair("master").public).unwrap()
+}
+
+/// What stock's `LocalClient` sends for root: `test.ping` for a glob.
+pub(crate) fn published_by_root(site: &Site, tgt: &str) -> Load {
+    Load::new()
+        .set("cmd", "publish")
+        .set("tgt", tgt)
+        .set("fun", "test.ping")
+        .set("arg", Value::Array(Vec::new()))
+        .set(
+            "key",
+            site.services.rules().users.key("root").unwrap().expose(),
+        )
+        .set("tgt_type", "glob")
+        .set("ret", "")
+        .set("jid", JID)
+        .set("user", "root")
 }

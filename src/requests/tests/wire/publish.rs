@@ -2,15 +2,12 @@
 
 use bytes::Bytes;
 use saltern_model::{Jid, Packed};
-use saltern_requests::{
-    About, Effect, NO_ANSWER, Outcome, StartJob, Topics, Victims, publication_again,
-};
-use saltern_wire::msgpack::{Dialect, Encoder, Value};
+use saltern_requests::{About, NO_ANSWER, Topics, Victims, publication_again};
+use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, clear};
-use crate::site::{Site, data, decode, events, names, tags};
+use crate::client::{JID, Load, clear, published_by_root};
+use crate::site::{Site, data, decode, events, names, sent, started, tags};
 
-const JID: &str = "20260102030405060708";
 const NOT_AUTHENTICATED: (&str, &str) = ("AuthenticationError", "Authentication error occurred.");
 const NOT_AUTHORISED: (&str, &str) = ("AuthorizationError", "Authorization error occurred.");
 
@@ -24,31 +21,11 @@ fn site(options: &str) -> Site {
 
 /// What stock's `LocalClient` sends.
 fn load(site: &Site) -> Load {
-    Load::new()
-        .set("cmd", "publish")
-        .set("tgt", "m*")
-        .set("fun", "test.ping")
-        .set("arg", Value::Array(Vec::new()))
-        .set(
-            "key",
-            site.services.rules().users.key("root").unwrap().expose(),
-        )
-        .set("tgt_type", "glob")
-        .set("ret", "")
-        .set("jid", JID)
-        .set("kwargs", Value::map([("delimiter", ":")]))
-        .set("user", "root")
+    published_by_root(site, "m*").set("kwargs", Value::map([("delimiter", ":")]))
 }
 
 fn list(texts: &[&str]) -> Value {
     Value::Array(texts.iter().map(|text| Value::from(*text)).collect())
-}
-
-fn started(outcome: &Outcome) -> &StartJob {
-    match outcome.effects.as_slice() {
-        [Effect::StartJob(job)] => job,
-        _ => panic!("one job is started"),
-    }
 }
 
 fn named(error: (&str, &str)) -> Value {
@@ -99,14 +76,6 @@ fn a_job_is_stored_told_and_sent() {
         ["fun", "arg", "tgt", "jid", "ret", "tgt_type", "user"]
     );
     assert!(matches!(&start.publication.topics, Topics::Minions(ids) if ids.len() == 2));
-}
-
-/// The load as the minions get it, without the serial.
-fn sent(start: &StartJob) -> Value {
-    let mut packed = Vec::new();
-    Encoder::new(&mut packed, Dialect::Raw).map(start.publication.entries);
-    packed.extend_from_slice(&start.publication.packed);
-    decode(&packed)
 }
 
 #[test]

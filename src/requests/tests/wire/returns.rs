@@ -5,10 +5,8 @@ use saltern_crypto::SigAlgo;
 use saltern_requests::{Effect, NO_ANSWER, Outcome, StoreReturn};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use crate::client::{Load, Minion};
+use crate::client::{JID, Load, Minion};
 use crate::site::{Site, data, decode, events, names, tags};
-
-const JID: &str = "20260102030405060708";
 
 fn load(minion: &Minion) -> Load {
     minion

@@ -14,11 +14,11 @@ use saltern_bridge::Bridge;
 use saltern_config::{MasterConfig, PythonBridge, load_master};
 use saltern_model::{Event, MinionId};
 use saltern_requests::{
-    Effect, Handled, Outcome, Services, Standing, Stores, Surroundings, handle,
+    Effect, Handled, Outcome, Services, Standing, StartJob, Stores, Surroundings, handle,
 };
 use saltern_runners::{Knowledge, Runners};
 use saltern_store::{DatabaseLimits, JobDatabase, JobReader};
-use saltern_wire::msgpack::{Limits, Value, decode_wire};
+use saltern_wire::msgpack::{Dialect, Encoder, Limits, Value, decode_wire};
 
 /// The time at which every test begins.
 pub(crate) const START: u64 = 1_795_000_000;
@@ -297,4 +297,22 @@ pub(crate) fn data(event: &Event) -> Value {
 pub(crate) fn names(value: &Value) -> Vec<&str> {
     let entries = value.as_map().unwrap().iter();
     entries.map(|(name, _)| name.as_str().unwrap()).collect()
+}
+
+/// The one job that a request starts.
+pub(crate) fn started(outcome: &Outcome) -> &StartJob {
+    match outcome.effects.as_slice() {
+        [Effect::StartJob(job)] => job,
+        _ => panic!("one job is started"),
+    }
+}
+
+/// The load of a job as the minions get it, without the serial.
+pub(crate) fn sent(start: &StartJob) -> Value {
+    let publication = &start.publication;
+    let mut packed = Vec::new();
+    Encoder::new(&mut packed, Dialect::Raw)
+        .map(publication.entries)
+        .raw(&publication.packed);
+    decode(&packed)
 }

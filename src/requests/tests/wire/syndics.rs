@@ -2,13 +2,12 @@
 //! it.
 
 use saltern_model::MinionId;
-use saltern_requests::{About, Effect, Leaves, NO_ANSWER, Outcome, StartJob, StoreReturn};
-use saltern_wire::msgpack::{Dialect, Encoder, Value};
+use saltern_requests::{About, Effect, Leaves, NO_ANSWER, Outcome, StoreReturn};
+use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, Minion, clear};
-use crate::site::{Site, data, decode, events, names, tags};
+use crate::client::{JID, Load, Minion, clear, published_by_root};
+use crate::site::{Site, data, decode, events, names, sent, started, tags};
 
-const JID: &str = "20260102030405060708";
 const ABOVE: &str = "order_masters: True\n";
 
 fn list(texts: &[&str]) -> Value {
@@ -375,35 +374,7 @@ fn a_syndic_tells_of_its_minions_before_it_is_answered() {
 
 /// What stock's `LocalClient` sends above syndics.
 fn publish(site: &Site) -> Load {
-    Load::new()
-        .set("cmd", "publish")
-        .set("tgt", "*")
-        .set("fun", "test.ping")
-        .set("arg", Value::Array(Vec::new()))
-        .set(
-            "key",
-            site.services.rules().users.key("root").unwrap().expose(),
-        )
-        .set("tgt_type", "glob")
-        .set("ret", "")
-        .set("jid", JID)
-        .set("user", "root")
-        .set("to", 5_i64)
-}
-
-fn started(outcome: &Outcome) -> &StartJob {
-    match outcome.effects.as_slice() {
-        [Effect::StartJob(job)] => job,
-        _ => panic!("one job is started"),
-    }
-}
-
-/// The load as the minions get it, without the serial.
-fn sent(start: &StartJob) -> Value {
-    let mut packed = Vec::new();
-    Encoder::new(&mut packed, Dialect::Raw).map(start.publication.entries);
-    packed.extend_from_slice(&start.publication.packed);
-    decode(&packed)
+    published_by_root(site, "*").set("to", 5_i64)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use saltern_model::MinionId;
 use saltern_requests::{Effect, Topics};
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, Minion, clear};
+use crate::client::{Load, Minion, clear, published_by_root};
 use crate::site::{Site, decode, tags};
 
 const NODEGROUPS: &str = "nodegroups:\n  webs: L@web1,web2\n  nested: N@webs and not G@os:Debian\n  \
@@ -44,23 +44,9 @@ fn site(options: &str) -> Site {
 }
 
 fn publish(site: &Site, kind: &str, tgt: impl Into<Value>) -> Load {
-    let key = site
-        .services
-        .rules()
-        .users
-        .key("root")
-        .unwrap()
-        .expose()
-        .to_owned();
-    Load::new()
-        .set("cmd", "publish")
-        .set("user", "root")
-        .set("key", key.as_str())
-        .set("fun", "test.ping")
-        .set("arg", Value::Array(Vec::new()))
+    published_by_root(site, "")
         .set("tgt", tgt)
         .set("tgt_type", kind)
-        .set("ret", "")
         .set("jid", "")
 }
 

@@ -1,11 +1,11 @@
 //! Where requests are in traces: what goes on to minions and events, and what is collected.
 
 use saltern_base::trace::{FinishedSpan, TraceContext};
-use saltern_requests::{Effect, Handled};
-use saltern_wire::msgpack::{Dialect, Encoder, Value};
+use saltern_requests::Handled;
+use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, clear};
-use crate::site::{Site, data, decode};
+use crate::client::{Load, clear, published_by_root};
+use crate::site::{Site, data, sent, started};
 
 const ON: &str = "tracing: {enabled: true}\n";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -15,36 +15,17 @@ const NOT_SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-
 /// of the events.
 fn published(site: &Site, parent: &str) -> (Option<String>, Vec<Option<String>>, Handled) {
     site.accept("m1", "minion");
-    let load = Load::new()
-        .set("cmd", "publish")
-        .set("tgt", "m1")
-        .set("fun", "test.ping")
-        .set("arg", Value::Array(Vec::new()))
-        .set(
-            "key",
-            site.services.rules().users.key("root").unwrap().expose(),
-        )
-        .set("tgt_type", "glob")
-        .set("ret", "")
-        .set("jid", "20260102030405060708")
-        .set("user", "root")
+    let load = published_by_root(site, "m1")
         .set("traceparent", parent)
         .set("tracestate", "other=1");
     let handled = site.handle(clear(load, 3));
-    let [Effect::StartJob(start)] = handled.outcome.effects.as_slice() else {
-        panic!("one job is started");
-    };
-    let publication = &start.publication;
-    let mut packed = Vec::new();
-    Encoder::new(&mut packed, Dialect::Raw)
-        .map(publication.entries)
-        .raw(&publication.packed);
+    let start = started(&handled.outcome);
     let of = |map: &Value| {
         let text = map.get("traceparent").and_then(Value::as_str);
         text.map(str::to_owned)
     };
     let events = start.announce.iter().map(|event| of(&data(event)));
-    (of(&decode(&packed)), events.collect(), handled)
+    (of(&sent(start)), events.collect(), handled)
 }
 
 fn spans(site: &Site) -> Vec<FinishedSpan> {
