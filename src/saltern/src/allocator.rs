@@ -22,5 +22,5 @@ unsafe impl Sync for Settings {}
 
 // SAFETY: the name is the one that `tikv-jemalloc-sys` looks for, and its type is that of a C
 // pointer to a string that ends in a zero byte.
-#[unsafe(export_name = "_rjem_malloc_conf")]
-static SETTINGS: Settings = Settings(c"narenas:2,dirty_decay_ms:500,muzzy_decay_ms:0".as_ptr());
+#[unsafe(export_name = "malloc_conf")]
+static SETTINGS: Settings = Settings(c"narenas:2,dirty_decay_ms:250,muzzy_decay_ms:0,tcache_max:2048,tcache_nslots_small_max:20".as_ptr());

@@ -82,13 +82,14 @@ pub(crate) struct Arguments {
     /// How many seconds to wait for the answer to a target.
     #[arg(long, default_value_t = 60, hide = true)]
     target_cap: u64,
+    /// Returns that are under way at a time, at most one a minion.
+    #[arg(long, default_value_t = 512, value_name = "NUMBER")]
+    in_flight: usize,
     /// Say what was measured as JSON, one line a message.
     #[arg(long)]
     json: bool,
 }
 
-/// Returns that are under way at a time.
-const RETURNS_IN_FLIGHT: usize = 256;
 /// How many jobs are open while returns are counted.
 const OPEN_JOBS: [usize; 3] = [1, 10, 100];
 /// Authentications that are under way at a time.
@@ -311,7 +312,7 @@ impl Bench<'_> {
     fn flood(&self, fresh_connection: bool) -> ReturnFlood {
         ReturnFlood {
             total: usize::MAX,
-            in_flight: RETURNS_IN_FLIGHT,
+            in_flight: self.arguments.in_flight,
             fresh_connection,
             jid: None,
             fun: "test.ping".to_owned(),

@@ -58,7 +58,7 @@ impl Default for DatabaseLimits {
     fn default() -> Self {
         Self {
             max_bytes: None,
-            cache_bytes: 4 << 20,
+            cache_bytes: 2 << 20,
             check_bytes: 64 << 20,
             checkpoint_changes: 4_000,
             checkpoint_pages: 100_000,
