@@ -59,8 +59,9 @@ impl MirrorMetrics {
     }
 }
 
-/// Rows taken at once; between two such steps other messages are handled.
-const STEP: usize = 250;
+/// Rows taken at once; between two such steps other messages are handled. A stopping master waits
+/// for the step, which on a crowded machine, at the lowest priority, takes its time.
+const STEP: usize = 50;
 /// How often the place is made durable.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Writes a second from which on the store counts as busy.
