@@ -11,7 +11,7 @@ use super::machine::{Rules, World};
 use crate::batches::BatchFeed;
 
 /// Minions over all open jobs, and over ended ones that are remembered; a job counts as one more.
-const MOST_REMEMBERED: (usize, usize) = (2_000_000, 10_000);
+const MOST_REMEMBERED: (usize, usize) = (2_000_000, 20_000);
 
 /// See the module.
 pub(crate) trait Outside: Send + Sync {
