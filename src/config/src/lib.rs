@@ -39,7 +39,6 @@ pub use logging::{LogOptions, is_place};
 pub use master::{Loaded, MasterConfig, load_master};
 pub use reader::is_secret;
 pub use returners::{OWN_EVENTS, ReturnerOptions};
-pub use saltern_base::trace::Sampler as TraceSampler;
 pub use served::is_built_in_renderer;
 pub use tracing::TracingOptions;
 pub use values::{

@@ -9,7 +9,8 @@
 mod common;
 
 use common::load;
-use saltern_config::{Loaded, LogFormat, LogLevel, Severity, TraceSampler};
+use saltern_base::trace::Sampler;
+use saltern_config::{Loaded, LogFormat, LogLevel, Severity};
 
 /// The one warning about an option.
 fn warning(loaded: &Loaded) -> &str {
@@ -57,7 +58,7 @@ fn tracing_is_read_as_stock_reads_it() {
     let text = "tracing: {enabled: true, sampler: trace_id_ratio, sampler_arg: '0.25', \
                 endpoint: 'http://c:1/x', headers: {key: word}, resource_attributes: {zone: 3}}\n";
     let tracing = load(text).unwrap().config.tracing.clone().unwrap();
-    assert_eq!(tracing.sampler, TraceSampler::TraceIdRatio(0.25));
+    assert_eq!(tracing.sampler, Sampler::TraceIdRatio(0.25));
     assert_eq!(tracing.endpoint, "http://c:1/x");
     assert_eq!(tracing.service_name, "salt-master");
     assert_eq!(tracing.headers.first().unwrap().1.expose(), "word");
