@@ -8,7 +8,7 @@ use saltern_requests::{Effect, Outcome, StartJob};
 use saltern_wire::msgpack::Value;
 
 use crate::client::{Load, clear};
-use crate::site::{Site, decode, events};
+use crate::site::{Site, decode, events, list};
 
 const LOGIN: &str = "
 client_acl_verify: False
@@ -37,10 +37,6 @@ fn login(name: &str) -> Load {
         .set("eauth", "sharedsecret")
         .set("username", name)
         .set("password", "s3cret")
-}
-
-fn list(texts: &[&str]) -> Value {
-    Value::Array(texts.iter().map(|text| Value::from(*text)).collect())
 }
 
 /// A publish by somebody who calls himself root, with this in its `kwargs`.

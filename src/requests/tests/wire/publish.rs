@@ -6,7 +6,7 @@ use saltern_requests::{About, NO_ANSWER, Topics, Victims, publication_again};
 use saltern_wire::msgpack::Value;
 
 use crate::client::{JID, Load, clear, published_by_root};
-use crate::site::{Site, data, decode, events, names, sent, started, tags};
+use crate::site::{Site, data, decode, events, list, names, sent, started, tags};
 
 const NOT_AUTHENTICATED: (&str, &str) = ("AuthenticationError", "Authentication error occurred.");
 const NOT_AUTHORISED: (&str, &str) = ("AuthorizationError", "Authorization error occurred.");
@@ -22,10 +22,6 @@ fn site(options: &str) -> Site {
 /// What stock's `LocalClient` sends.
 fn load(site: &Site) -> Load {
     published_by_root(site, "m*").set("kwargs", Value::map([("delimiter", ":")]))
-}
-
-fn list(texts: &[&str]) -> Value {
-    Value::Array(texts.iter().map(|text| Value::from(*text)).collect())
 }
 
 fn named(error: (&str, &str)) -> Value {

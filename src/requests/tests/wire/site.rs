@@ -316,3 +316,7 @@ pub(crate) fn sent(start: &StartJob) -> Value {
         .raw(&publication.packed);
     decode(&packed)
 }
+
+pub(crate) fn list(texts: &[&str]) -> Value {
+    Value::Array(texts.iter().map(|text| Value::from(*text)).collect())
+}

@@ -6,13 +6,9 @@ use saltern_requests::{About, Effect, Leaves, NO_ANSWER, Outcome, StoreReturn};
 use saltern_wire::msgpack::Value;
 
 use crate::client::{JID, Load, Minion, clear, published_by_root};
-use crate::site::{Site, data, decode, events, names, sent, started, tags};
+use crate::site::{Site, data, decode, events, list, names, sent, started, tags};
 
 const ABOVE: &str = "order_masters: True\n";
-
-fn list(texts: &[&str]) -> Value {
-    Value::Array(texts.iter().map(|text| Value::from(*text)).collect())
-}
 
 /// What stock's syndic sends of one leaf.
 fn one(retcode: i64) -> Value {
