@@ -53,14 +53,15 @@ impl From<std::net::TcpListener> for Socket {
     }
 }
 
-/// A socket that is ready to be served.
+/// A socket that is ready to be served. It belongs to no runtime before it is: that of whoever opened
+/// it would be woken for each connection, only to wake the one that serves it.
 pub(super) struct Door {
-    listener: TcpListener,
+    listener: std::net::TcpListener,
     pub(super) gate: Arc<Gate>,
 }
 
 impl Door {
-    /// Hands the sockets of one listener to the runtime; they share its limits.
+    /// Makes the sockets of one listener ready; they share its limits.
     pub(super) fn open(
         sockets: Vec<Socket>,
         families: &Families,
@@ -76,7 +77,6 @@ impl Door {
             listener
                 .set_nonblocking(true)
                 .map_err(ListenError::Socket)?;
-            let listener = TcpListener::from_std(listener).map_err(ListenError::Socket)?;
             let gate = Arc::new(Gate {
                 metrics: Metrics::new(families, transport),
                 limits,
@@ -229,7 +229,8 @@ impl Drop for Admission {
     }
 }
 
-/// Accepts until `stop`, then ends the connections; returns when all are gone.
+/// Accepts on the runtime that polls this until `stop`, then ends the connections; returns when all
+/// are gone.
 pub(super) async fn serve(
     doors: Vec<Door>,
     side: Side,
@@ -245,16 +246,17 @@ pub(super) async fn serve(
         crowd.stop.clone().drop_guard(),
         crowd.kill.clone().drop_guard(),
     );
-    let accepting = doors.iter().map(|door| accept(door, side, &start));
+    let accepting = doors.into_iter().map(|door| accept(door, side, &start));
     stop.run_until_cancelled(futures_util::future::join_all(accepting))
         .await;
-    drop(doors);
     crowd.finish(drain).await;
 }
 
 /// Takes the connections of one socket, for ever.
-async fn accept(door: &Door, side: Side, start: &impl Fn(TcpStream, Admission)) {
+async fn accept(door: Door, side: Side, start: &impl Fn(TcpStream, Admission)) {
     let Door { listener, gate } = door;
+    let gate = &gate;
+    let listener = registered(listener, gate).await;
     // Only ZeroMQ has one, and never inside TLS.
     let hello = gate.transport.hello(side);
     loop {
@@ -264,6 +266,17 @@ async fn accept(door: &Door, side: Side, start: &impl Fn(TcpStream, Admission)) 
                     start(stream, admission);
                 }
             }
+            Err(error) => accept_failed(gate, &error).await,
+        }
+    }
+}
+
+/// Hands a socket to the runtime; without room for it there, as soon as there is some.
+async fn registered(listener: std::net::TcpListener, gate: &Gate) -> TcpListener {
+    loop {
+        let taken = listener.try_clone().and_then(TcpListener::from_std);
+        match taken {
+            Ok(taken) => return taken,
             Err(error) => accept_failed(gate, &error).await,
         }
     }

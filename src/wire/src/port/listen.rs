@@ -63,7 +63,7 @@ impl Default for ListenOptions {
 /// Why a listener could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The socket cannot be handed to the runtime.
+    /// The socket cannot be made non-blocking.
     #[error("cannot use the listening socket")]
     Socket(#[source] io::Error),
     /// The registry refused the metrics: one registry holds one listener of each kind.

@@ -10,15 +10,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use prometheus::Registry;
 use saltern_wire::client::{ClientError, Route};
 use saltern_wire::port::{
-    Heartbeat, Incoming, PeerLimits, PubLimits, PubMessage, PublishCount, ReqLimits, RequestSink,
-    SizeLimits,
+    Heartbeat, Incoming, PeerLimits, PubLimits, PubMessage, PublishCount, ReqLimits, ReqListener,
+    RequestSink, SizeLimits,
 };
 use saltern_wire::zmtp::{ReqClient, SubClient};
 use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
 
-use crate::common::{Echo, Raw, command, message, publish_listener, request_listener, soon};
+use crate::common::{
+    Echo, Raw, command, message, publish_listener, request_listener, socket, soon,
+};
 
 async fn ask(client: &mut ReqClient, payload: &'static [u8]) -> Bytes {
     let reply = soon("a reply", client.request(Bytes::from_static(payload))).await;
@@ -568,6 +572,26 @@ async fn heartbeats_go_to_peers_that_know_them_and_to_no_others() {
     let waiting = tokio::time::timeout(short * 30, client.next()).await;
     assert!(waiting.is_err(), "neither a message nor an end came");
     assert_eq!(publications.metric("closed_total", "heartbeat"), 0);
+}
+
+/// A runtime that a listener is made in would be woken for each connection that another one serves.
+#[test]
+fn a_listener_belongs_to_the_runtime_that_serves_it() {
+    let (socket, registry) = (socket(), Registry::new());
+    let addr = socket.local_addr().expect("address");
+    let sockets = vec![socket.into()];
+    let listener = ReqListener::new(sockets, ReqLimits::default(), &registry).expect("listener");
+    let runtime = tokio::runtime::Runtime::new().expect("runtime");
+    runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(listener.serve(Arc::new(Echo::default()), stop.clone()));
+        let mut client = ReqClient::connect(addr, None).await.expect("connect");
+        assert_eq!(ask(&mut client, b"ping").await, "ping");
+        stop.cancel();
+        soon("the listener to end", serving)
+            .await
+            .expect("no panic");
+    });
 }
 
 #[tokio::test]

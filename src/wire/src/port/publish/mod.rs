@@ -245,7 +245,7 @@ pub struct PubListener {
 }
 
 impl PubListener {
-    /// Prepares bound sockets, one a transport; within a tokio runtime.
+    /// Prepares bound sockets, one a transport.
     ///
     /// # Errors
     ///

@@ -164,7 +164,7 @@ pub struct ReqListener {
 }
 
 impl ReqListener {
-    /// Prepares bound sockets, one a transport; within a tokio runtime.
+    /// Prepares bound sockets, one a transport.
     ///
     /// # Errors
     ///
