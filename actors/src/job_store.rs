@@ -1,8 +1,10 @@
 //! The only writer of the job database.
 //!
 //! Messages that arrive while a commit is under way wait in the mailbox and make the next one
-//! together (group commit): the store is never idle and never waits for company. What follows a
-//! commit (job files, events, the publish, the answer) follows it in that order.
+//! together (group commit). Who comes alone is committed at once; after a commit of many, the next
+//! one begins no sooner than [`PACE`] after it, because each costs about the same whatever it holds
+//! (PostgreSQL's `commit_delay` and `commit_siblings`). What follows a commit (job files, events,
+//! the publish, the answer) follows it in that order.
 //!
 //! A batch that dies with the actor was not acknowledged: its answers are dropped, which tells
 //! every peer at once that its request was not handled.
@@ -13,7 +15,7 @@ mod removal;
 use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
+use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
 use actix::{Actor, ActorFuture, AsyncContext, Context, Handler, Recipient, ResponseActFuture};
@@ -31,7 +33,7 @@ use saltern_requests::Leaves;
 use saltern_store::jobs::{JobDatabase, Retention, Write, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::duties::{Duties, Running};
 use crate::health::StoreHealth;
@@ -137,6 +139,13 @@ impl StoreMetrics {
 /// Changes of one commit at most: bounds the memory and the time of a transaction.
 const BATCH: usize = 4096;
 
+/// Requests in one commit that make it one of many.
+const MANY: usize = 8;
+
+/// Time from the beginning of a commit of many to that of the next, at least. A disk that takes
+/// longer for a commit sets the pace itself.
+const PACE: Duration = Duration::from_millis(4);
+
 /// Commits that fail on and on have a line in the log so often.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
@@ -153,6 +162,8 @@ pub(crate) struct JobStore {
     /// Jobs that returns of this batch brought along; once a batch is enough.
     brought: HashSet<Jid>,
     commit_is_due: bool,
+    /// When the last commit began, if it was one of many.
+    of_many: Option<Instant>,
     is_draining: bool,
     /// A full disk fails every commit there is, and the log may lie on it too.
     failures: Seldom,
@@ -178,6 +189,7 @@ impl Child for JobStore {
             follow: Vec::new(),
             brought: HashSet::new(),
             commit_is_due: false,
+            of_many: None,
             is_draining: false,
             disk: DiskWatch::new(seed.disk_low),
             expiring: None,
@@ -212,9 +224,10 @@ impl Sends for JobStore {
     }
 }
 
-/// Commits when the mailbox has been emptied into the batch: when everybody else on the thread
-/// had a turn and nothing was added.
+/// Commits when it is time and the mailbox has been emptied into the batch: when everybody else on
+/// the thread had a turn and nothing was added.
 struct CommitSoon {
+    pause: Option<Pin<Box<Sleep>>>,
     seen: usize,
 }
 
@@ -227,6 +240,10 @@ impl ActorFuture<JobStore> for CommitSoon {
         context: &mut Context<JobStore>,
         task: &mut Task<'_>,
     ) -> Poll<()> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(task));
+            self.pause = None;
+        }
         let waiting = store.follow.len();
         if waiting != self.seen && waiting > 0 {
             self.seen = waiting;
@@ -256,7 +273,8 @@ impl Handler<Persist> for JobStore {
             self.commit(context);
         } else if !self.commit_is_due {
             self.commit_is_due = true;
-            context.spawn(CommitSoon { seen: 0 });
+            let pause = self.pause().map(|until| Box::pin(sleep_until(until)));
+            context.spawn(CommitSoon { pause, seen: 0 });
         }
     }
 }
@@ -272,9 +290,16 @@ impl Handler<FinishFolding> for JobStore {
 }
 
 impl JobStore {
+    /// Until when the next commit waits for company.
+    fn pause(&self) -> Option<Instant> {
+        let until = self.of_many? + PACE;
+        (until > Instant::now()).then_some(until)
+    }
+
     fn commit(&mut self, context: &mut Context<Self>) {
         let writes = std::mem::take(&mut self.writes);
         let follow = std::mem::take(&mut self.follow);
+        self.of_many = (follow.len() >= MANY).then(Instant::now);
         self.brought.clear();
         if follow.is_empty() {
             return;

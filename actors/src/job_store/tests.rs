@@ -246,6 +246,46 @@ fn whatever_waits_makes_one_commit_and_a_duplicate_is_a_success() {
 }
 
 #[test]
+fn who_comes_alone_is_committed_at_once_and_many_wait_for_company() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let mut waiting = Vec::new();
+        for number in 0..MANY + 3 {
+            let record = returned(&format!("m{number}"), "f", 1);
+            waiting.push((record, rig.answer().await));
+        }
+        let mut waiting = waiting.into_iter();
+        let mut replies = Vec::new();
+        let mut send = |count: usize| {
+            for (record, (answer, reply)) in waiting.by_ref().take(count) {
+                let then = AfterCommit {
+                    answer: Some(answer),
+                    ..AfterCommit::default()
+                };
+                let persist = Persist::of(vec![Write::Return(record)], then);
+                rig.store.try_send(persist).unwrap();
+                replies.push(reply);
+            }
+        };
+        // The clock stands as long as there is something to do.
+        tokio::time::pause();
+        for (count, commits) in [(1, 1), (MANY, 2), (1, 2), (1, 2)] {
+            send(count);
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(rig.metrics.commits.get_sample_count(), commits);
+        }
+        tokio::time::advance(PACE).await;
+        tokio::time::resume();
+        for reply in replies {
+            assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        }
+        assert_eq!(rig.commits(), 3);
+    });
+}
+
+#[test]
 fn a_long_log_is_folded_and_begins_anew() {
     in_system(async {
         let limits = DatabaseLimits {
