@@ -25,6 +25,6 @@ unsafe impl Sync for Settings {}
 // pointer to a string that ends in a zero byte.
 #[unsafe(export_name = "malloc_conf")]
 static SETTINGS: Settings = Settings(
-    c"narenas:2,dirty_decay_ms:250,muzzy_decay_ms:0,tcache_max:2048,tcache_nslots_small_max:20"
+    c"narenas:2,dirty_decay_ms:50,muzzy_decay_ms:0,tcache_max:2048,tcache_nslots_small_max:20"
         .as_ptr(),
 );
