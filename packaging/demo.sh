@@ -72,12 +72,9 @@ END
 id: $id
 master: 127.0.0.1
 master_port: $ret_port
-user: $(id -un)
 root_dir: $demo/minions/$id
 pki_dir: $demo/minions/$id/pki
 cachedir: $demo/minions/$id/cache
-sock_dir: $demo/minions/$id/run
-log_file: $demo/minions/$id/log
 acceptance_wait_time: 1
 grains: {role: demo, phase: ${#id}}
 END

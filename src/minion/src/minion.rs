@@ -254,7 +254,7 @@ impl Life {
         else {
             return;
         };
-        info!(jid = %publication.jid, fun = ?publication.functions, "running a job");
+        info!(jid = %publication.jid, fun = %publication.functions, "running a job");
         let work = Work {
             channel: Arc::clone(&self.channel),
             context: Arc::clone(&self.context),

@@ -1,5 +1,6 @@
 //! A publication: opened, read, and turned into the return that answers it.
 
+use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
@@ -20,11 +21,26 @@ pub(crate) struct Publication {
     pub(crate) load: Value,
 }
 
-/// One function or several.
-#[derive(Debug, Clone)]
+/// One function or several. Has no `Debug`: passwords are among the arguments.
+#[derive(Clone)]
 pub(crate) enum Functions {
     One(String, Vec<Value>),
     Several(Vec<(String, Vec<Value>)>),
+}
+
+/// The names alone.
+impl fmt::Display for Functions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let functions = match self {
+            Self::One(name, _) => return formatter.write_str(name),
+            Self::Several(functions) => functions,
+        };
+        for (number, (name, _)) in functions.iter().enumerate() {
+            let comma = if number == 0 { "" } else { ", " };
+            write!(formatter, "{comma}{name}")?;
+        }
+        Ok(())
+    }
 }
 
 impl Publication {
@@ -176,6 +192,18 @@ mod tests {
     fn load(entries: Vec<(&str, Value)>) -> MapView {
         let packed = encode(&Value::map(entries), Dialect::Raw);
         MapView::parse(Bytes::from(packed), &Limits::WIRE).expect("it is a map")
+    }
+
+    #[test]
+    fn what_is_said_of_functions_is_their_names() {
+        let secret = || vec![Value::from("password=x")];
+        let one = Functions::One("cmd.run".to_owned(), secret());
+        assert_eq!(one.to_string(), "cmd.run");
+        let two = ["cmd.run", "test.ping"].map(|name| (name.to_owned(), secret()));
+        assert_eq!(
+            Functions::Several(two.into()).to_string(),
+            "cmd.run, test.ping"
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod line;
 mod repeats;
 mod text;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,9 +71,12 @@ pub(crate) fn start(options: &LogOptions, level: Option<LogLevel>) -> std::io::R
     Ok(levels)
 }
 
-/// Starts plain logging for the other commands.
+/// Starts plain logging for the other commands, in colours on a terminal.
 pub(crate) fn start_plain(level: LevelFilter) {
-    let layer = fmt::layer().with_writer(std::io::stderr).with_filter(level);
+    let layer = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
+        .with_filter(level);
     install(Registry::default().with(layer));
 }
 
