@@ -251,6 +251,8 @@ impl Bench<'_> {
             let report = swarm.return_flood(&self.flood(fresh)).await;
             self.progress.end_load(phase, &report);
             self.let_mirror_catch_up(phase).await;
+            // What either master has written must not be on its way to the disk in the next phase.
+            rustix::fs::sync();
         }
     }
 
