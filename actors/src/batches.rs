@@ -11,6 +11,8 @@
 //! Stock 3008's own batches are driven too: its command line leaves the state in a file and says
 //! so on the bus. Those that a command line drives itself are only shown to others. The states of
 //! all are kept in stock's files for `salt-run batch.*`; nothing here depends on them.
+//!
+//! Longer than 500 lines because each message has its handler here, nearly all of them a few lines.
 
 mod batch;
 mod ending;

@@ -10,6 +10,7 @@
 //! every peer at once that its request was not handled.
 
 mod disk;
+mod metrics;
 mod removal;
 
 use std::collections::HashSet;
@@ -23,10 +24,6 @@ use parking_lot::Mutex;
 use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
-use saltern_base::metrics::{
-    Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, SECONDS, counter,
-    counter_vec, gauge, gauge_vec, histogram,
-};
 use saltern_base::seldom::Seldom;
 use saltern_model::{Compat, Jid};
 use saltern_requests::Leaves;
@@ -36,14 +33,14 @@ use saltern_supervise::Child;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::duties::{Duties, Running};
-use crate::health::StoreHealth;
 use crate::messages::{
     AfterCommit, AnswerWhenGiven, Beginning, FinishFolding, Fire, FoldLog, FollowUp, Persist,
     Publish, RemoveJobFiles, Stored, StoredReturn,
 };
 use crate::send::{Outbox, Sends};
 pub(crate) use disk::RoomOf;
-use disk::{DiskMetrics, DiskWatch, LookAtDisk, State};
+use disk::{DiskWatch, LookAtDisk, State};
+pub(crate) use metrics::StoreMetrics;
 
 /// What a store is built from.
 #[derive(Clone)]
@@ -72,68 +69,6 @@ pub(crate) struct Seed {
     pub(crate) clock: Clock,
     pub(crate) duties: Arc<Duties>,
     pub(crate) metrics: StoreMetrics,
-}
-
-/// What the store measures.
-#[derive(Clone)]
-pub(crate) struct StoreMetrics {
-    commits: Histogram,
-    pub(crate) writes: IntCounter,
-    failed: IntCounter,
-    failing: IntGauge,
-    removed: IntCounterVec,
-    bytes: IntGaugeVec,
-    disk: DiskMetrics,
-}
-
-impl StoreMetrics {
-    pub(crate) fn new(registry: &Registry) -> Self {
-        Self {
-            commits: histogram(
-                registry,
-                "saltern_store_commit_seconds",
-                "Time of one commit of the job database.",
-                SECONDS,
-            ),
-            writes: counter(
-                registry,
-                "saltern_store_writes_total",
-                "Changes committed to the job database.",
-            ),
-            failed: counter(
-                registry,
-                "saltern_store_commits_failed_total",
-                "Commits of the job database that failed.",
-            ),
-            failing: gauge(
-                registry,
-                "saltern_store_failing",
-                "1 while the last commit of the job database has failed.",
-            ),
-            removed: counter_vec(
-                registry,
-                "saltern_store_rows_removed_total",
-                "Rows removed from the job database because they need not be kept, by reason.",
-                &["reason"],
-            ),
-            bytes: gauge_vec(
-                registry,
-                "saltern_store_bytes",
-                "Bytes of the job database's main file: those of rows, and those free for new ones.",
-                &["what"],
-            ),
-            disk: DiskMetrics::new(registry),
-        }
-    }
-
-    /// Those by which others see whether the store can do its work.
-    pub(crate) fn health(&self) -> StoreHealth {
-        StoreHealth {
-            read_only: self.disk.is_full.clone(),
-            failing: self.failing.clone(),
-            room: self.disk.room.clone(),
-        }
-    }
 }
 
 /// Changes of one commit at most: bounds the memory and the time of a transaction.

@@ -6,6 +6,8 @@
 //! published. Everything that is accepted goes to the store before anybody is answered; what is
 //! known of returns is known because the store said so: a commit that fails leaves nothing behind
 //! here. A restart takes the open jobs up again from the store and the notes beside them.
+//!
+//! Longer than 500 lines because each message has its handler here, nearly all of them a few lines.
 
 mod account;
 mod job;

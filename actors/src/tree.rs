@@ -35,6 +35,8 @@
 //! tracker its own, the store commits, the mirror notes its place, the publish port writes out
 //! what is queued, and last the bus does so and waits until the last answer has left. What users
 //! run in Python is ended first of all; the other helpers of the bridge, when nobody asks any more.
+//!
+//! Longer than 500 lines because the order of all children is the point.
 
 mod events;
 mod front;

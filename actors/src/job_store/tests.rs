@@ -1,8 +1,11 @@
 //! The store over a real database, its neighbours recorded.
+//!
+//! Longer than 500 lines because it is a list: one test a promise of the store.
 
 use std::cell::Cell;
 
 use bytes::Bytes;
+use saltern_base::metrics::Registry;
 use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_requests::{Leaves, Publication, Topics};
 use saltern_store::jobs::{DatabaseLimits, JobState, Room};

@@ -23,6 +23,9 @@
 //! 8. A machine that is built anew from the store and the notes says of every minion what the one
 //!    before it said, but that who was running or about to end is expected; of jobs that go on, all
 //!    but what was said in the last second.
+//!
+//! Longer than 500 lines because all that changes a job stands in one place, where the invariants can be
+//! checked by reading.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -6,6 +6,9 @@
 //!
 //! Every run follows from its seed. A seed that fails is printed; `SALTERN_SEED=<number>` runs it
 //! alone. After each step the invariants are checked that stand at the head of `machine`.
+//!
+//! Longer than 500 lines because the site, what can go wrong in it and what is checked mean nothing
+//! without each other.
 
 use std::cell::Cell;
 use std::cmp::Reverse;

@@ -1,4 +1,6 @@
 //! The shell over a real database, everybody else recorded, time paused.
+//!
+//! Longer than 500 lines because it is a list: one test a promise of the shell.
 
 mod alone;
 mod syndics;

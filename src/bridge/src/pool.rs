@@ -7,6 +7,8 @@
 //!
 //! Bounds: processes by the configuration; calls that wait, then the next is refused and counted;
 //! helpers that die or do not come up within a time, then none is started until it is over.
+//!
+//! Longer than 500 lines because every step of a helper's life changes the same counts under the same lock.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;

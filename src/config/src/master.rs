@@ -3,6 +3,8 @@
 //! Field names are the option names (dots become underscores). Paths are resolved, times are
 //! durations, choices are enums: whoever takes a value out needs to check nothing. Options that no
 //! field has yet are there as they were written, through [`MasterConfig::raw`].
+//!
+//! Longer than 500 lines because it has a field for each option.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -5,6 +5,8 @@
 //! that the workspace has, blocks, keeps no connection and no cookies, and speaks HTTP/1.1 only.
 //! Credentials and the headers of the site go to the server that was asked and not where it redirects
 //! to.
+//!
+//! Longer than 500 lines because the steps of one exchange share its bounds and its deadline.
 
 mod url;
 

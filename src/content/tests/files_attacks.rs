@@ -2,6 +2,8 @@
 //!
 //! Everything that must stay hidden has the text `secret` in it, so that no answer may hold that
 //! text; and nothing may be written outside of the directory of the minion that pushes.
+//!
+//! Longer than 500 lines because it is a list: one test an attack.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

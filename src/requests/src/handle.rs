@@ -1,4 +1,6 @@
 //! The way of one request: open the envelope, find the command, run it.
+//!
+//! Longer than 500 lines because it has the tables of all commands, which are read side by side.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,3 +1,7 @@
+//! The table of connections, by hand and against a plain model.
+//!
+//! Longer than 500 lines because it is a list: one test a promise.
+
 use std::net::Ipv4Addr;
 
 use proptest::prelude::*;

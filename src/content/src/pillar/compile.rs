@@ -4,6 +4,8 @@
 //! A failure never ends it without an answer: what stock collects in `_errors` is collected here,
 //! and what is an exception in stock, or goes beyond a bound, ends up there too. How SLS files are
 //! found and merged stands in `sls.rs`, top files in `top.rs`.
+//!
+//! Longer than 500 lines because the steps of a compilation share its state, and their order is the point.
 
 use std::cell::Cell;
 use std::collections::HashMap;

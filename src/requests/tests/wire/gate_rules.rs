@@ -1,5 +1,7 @@
 //! What becomes of those who are known: in whose name things happen, how long a token is good, which
 //! rules hold, and what nobody is told.
+//!
+//! Longer than 500 lines because it is a list: one test a rule.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! The job database: what is committed stays, once, and a damaged or full disk is told apart.
+//!
+//! Longer than 500 lines because it is a list: one test a promise of the database.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write as _};

@@ -1,4 +1,6 @@
 //! The master's own keys, session keys, the shared key, user keys and the dropfile.
+//!
+//! Longer than 500 lines because it is a list: one test a promise.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,0 +1,71 @@
+//! What the store measures, and what of it tells others whether the store can do its work.
+
+use saltern_base::metrics::{
+    Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, SECONDS, counter,
+    counter_vec, gauge, gauge_vec, histogram,
+};
+
+use super::disk::DiskMetrics;
+use crate::health::StoreHealth;
+
+/// What the store measures.
+#[derive(Clone)]
+pub(crate) struct StoreMetrics {
+    pub(super) commits: Histogram,
+    pub(crate) writes: IntCounter,
+    pub(super) failed: IntCounter,
+    pub(super) failing: IntGauge,
+    pub(super) removed: IntCounterVec,
+    pub(super) bytes: IntGaugeVec,
+    pub(super) disk: DiskMetrics,
+}
+
+impl StoreMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            commits: histogram(
+                registry,
+                "saltern_store_commit_seconds",
+                "Time of one commit of the job database.",
+                SECONDS,
+            ),
+            writes: counter(
+                registry,
+                "saltern_store_writes_total",
+                "Changes committed to the job database.",
+            ),
+            failed: counter(
+                registry,
+                "saltern_store_commits_failed_total",
+                "Commits of the job database that failed.",
+            ),
+            failing: gauge(
+                registry,
+                "saltern_store_failing",
+                "1 while the last commit of the job database has failed.",
+            ),
+            removed: counter_vec(
+                registry,
+                "saltern_store_rows_removed_total",
+                "Rows removed from the job database because they need not be kept, by reason.",
+                &["reason"],
+            ),
+            bytes: gauge_vec(
+                registry,
+                "saltern_store_bytes",
+                "Bytes of the job database's main file: those of rows, and those free for new ones.",
+                &["what"],
+            ),
+            disk: DiskMetrics::new(registry),
+        }
+    }
+
+    /// Those by which others see whether the store can do its work.
+    pub(crate) fn health(&self) -> StoreHealth {
+        StoreHealth {
+            read_only: self.disk.is_full.clone(),
+            failing: self.failing.clone(),
+            room: self.disk.room.clone(),
+        }
+    }
+}
