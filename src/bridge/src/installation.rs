@@ -107,27 +107,29 @@ fn has_salt(python: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
-    fn program(path: &Path, text: &str) {
+    /// Stands for a Python, whatever it is told to run. A link, because a program that was written
+    /// here cannot be started ("text file busy") while a child of another test has it open.
+    fn python(path: &Path, does: &str) {
         fs::create_dir_all(path.parent().expect("a directory")).expect("it can be made");
-        fs::write(path, text).expect("it can be written");
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        symlink(does, path).expect("it can be written");
     }
 
     #[test]
     fn an_installation_is_found_by_its_path_or_by_its_programs() {
         let top = tempfile::tempdir().expect("a directory");
         let python = top.path().join("salt/bin/python3");
-        program(&python, "#!/bin/sh\nexit 0\n");
+        self::python(&python, "/bin/true");
         for place in ["", "salt", "salt/bin/python3"] {
             let found = find(&PythonBridge::At(top.path().join(place)), None);
             assert_eq!(found.as_ref(), Ok(&python), "{place}");
         }
         let script = format!("#!{} -I\nimport salt\n", python.display());
-        program(&top.path().join("bin/salt-call"), &script);
+        fs::create_dir(top.path().join("bin")).expect("it can be made");
+        fs::write(top.path().join("bin/salt-call"), &script).expect("it can be written");
         let found = by_programs(Some(top.path().join("bin").as_os_str()));
         assert_eq!(found, [python]);
     }
@@ -136,7 +138,7 @@ mod tests {
     fn what_is_no_python_with_salt_is_refused_by_its_path() {
         let top = tempfile::tempdir().expect("a directory");
         let python = top.path().join("python3");
-        program(&python, "#!/bin/sh\nexit 1\n");
+        self::python(&python, "/bin/false");
         let error = find(&PythonBridge::At(python), None).expect_err("it has no Salt");
         assert!(error.contains("cannot be imported"), "{error}");
         let error = find(&PythonBridge::At(top.path().join("no")), None).expect_err("no such file");
