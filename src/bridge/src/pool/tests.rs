@@ -6,7 +6,7 @@ mod program;
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
@@ -52,8 +52,15 @@ fn bridge(script: &str, options: &str) -> (TempDir, Bridge) {
         "#!/bin/sh\ncase \"$3\" in *find_spec*) exit 0;; esac\nhead -c {} >/dev/null\n{script}\n",
         first.len()
     );
-    fs::write(&python, text).expect("it can be written");
-    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    // By a process of its own: a program that was open for writing here could not be started ("text
+    // file busy") while a child that another test began meanwhile still has it.
+    let draft = top.path().join("draft");
+    fs::write(&draft, text).expect("it can be written");
+    let installed = Command::new("install")
+        .args(["-m", "755"])
+        .args([&draft, &python])
+        .status();
+    assert!(installed.expect("it can be run").success());
     (top, bridge)
 }
 
