@@ -130,23 +130,27 @@ impl Rig {
     /// A return on its way, and the answer to come.
     async fn send(&mut self, record: ReturnRecord) -> JoinHandle<Bytes> {
         let (answer, reply) = self.answer().await;
-        let report = Some(report(&record));
-        let persist = Persist {
-            brought: Some(job("test.ping")),
-            writes: vec![Write::Return(record)],
-            then: AfterCommit {
-                events: vec![event("ret")],
-                answer: Some(answer),
-                report,
-                ..AfterCommit::default()
-            },
-        };
-        self.store.try_send(persist).unwrap();
+        self.store.try_send(persist(record, answer)).unwrap();
         reply
     }
 
     fn commits(&self) -> u64 {
         self.metrics.commits.get_sample_count()
+    }
+}
+
+/// A return as the tracker hands it over, with the job that it brings along.
+fn persist(record: ReturnRecord, answer: Answer) -> Persist {
+    let report = Some(report(&record));
+    Persist {
+        brought: Some(job("test.ping")),
+        writes: vec![Write::Return(record)],
+        then: AfterCommit {
+            events: vec![event("ret")],
+            answer: Some(answer),
+            report,
+            ..AfterCommit::default()
+        },
     }
 }
 
@@ -218,18 +222,7 @@ fn whatever_waits_makes_one_commit_and_a_duplicate_is_a_success() {
         }
         // More than the actor takes in one turn, all there before it has the first.
         for (record, (answer, reply)) in records {
-            let report = Some(report(&record));
-            let then = AfterCommit {
-                answer: Some(answer),
-                report,
-                ..AfterCommit::default()
-            };
-            let persist = Persist {
-                brought: Some(job("f")),
-                writes: vec![Write::Return(record)],
-                then,
-            };
-            rig.store.try_send(persist).unwrap();
+            rig.store.try_send(persist(record, answer)).unwrap();
             replies.push(reply);
         }
         for reply in replies {
@@ -261,12 +254,7 @@ fn who_comes_alone_is_committed_at_once_and_many_wait_for_company() {
         let mut replies = Vec::new();
         let mut send = |count: usize| {
             for (record, (answer, reply)) in waiting.by_ref().take(count) {
-                let then = AfterCommit {
-                    answer: Some(answer),
-                    ..AfterCommit::default()
-                };
-                let persist = Persist::of(vec![Write::Return(record)], then);
-                rig.store.try_send(persist).unwrap();
+                rig.store.try_send(persist(record, answer)).unwrap();
                 replies.push(reply);
             }
         };
