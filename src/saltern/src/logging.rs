@@ -73,11 +73,11 @@ pub(crate) fn start(options: &LogOptions, level: Option<LogLevel>) -> std::io::R
 
 /// Starts plain logging for the other commands, in colours on a terminal.
 pub(crate) fn start_plain(level: LevelFilter) {
-    let layer = fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
-        .with_filter(level);
-    install(Registry::default().with(layer));
+    let mut layer = fmt::layer().with_writer(std::io::stderr);
+    if !std::io::stderr().is_terminal() {
+        layer.set_ansi(false);
+    }
+    install(Registry::default().with(layer.with_filter(level)));
 }
 
 fn install(subscriber: impl Subscriber + Send + Sync) {
