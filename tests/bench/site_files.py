@@ -4,11 +4,9 @@ everything else that the benchmark writes.
 The pillar is the one in site/; the files are made here, always the same ones.
 """
 
-import os
 import pathlib
 import random
 import shutil
-import subprocess
 import tempfile
 
 PILLAR = pathlib.Path(__file__).resolve().parent / "site/pillar"
@@ -37,8 +35,7 @@ class Site:
 
     def __exit__(self, *_):
         # Hundreds of thousands of small files, before anybody measures anything else.
-        subprocess.run(["rm", "-rf", self.top], check=False)
-        os.sync()
+        shutil.rmtree(self.top)
 
     def write_small(self, directory, chance):
         for number in range(self.small_files):
