@@ -122,7 +122,7 @@ struct Transcript {
 /// One entry for each command, then one for each event.
 fn transcript(site: &mut Site) -> Result<Transcript> {
     let release = site.server().release();
-    site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+    site.bring_up_by_salt_key(&[("m1", MinionKind::Stock(release))])?;
     std::fs::write(site.path("pki/minions_pre/leaver"), "not a key\n")?;
 
     let mark = site.events().mark();

@@ -13,7 +13,7 @@ fn a_revoked_key_is_refused_with_the_next_message() -> TestResult {
         Server::Saltern(Release::V3008),
         |_| {},
         |site| {
-            site.bring_up(&[
+            site.bring_up_by_salt_key(&[
                 ("kept", MinionKind::Native),
                 ("rejected", MinionKind::Stock(Release::V3008)),
                 ("deleted", MinionKind::Stock(Release::V3007)),
@@ -96,7 +96,7 @@ fn another_key_under_an_accepted_name_is_denied() -> TestResult {
         Server::Saltern(Release::V3008),
         |_| {},
         |site| {
-            site.bring_up(&[("m1", MinionKind::Native)])?;
+            site.bring_up_by_salt_key(&[("m1", MinionKind::Native)])?;
             site.kill_minion("m1");
             let accepted = std::fs::read(site.path("pki/minions/m1"))?;
             std::fs::remove_dir_all(site.minion_path("m1", "pki"))?;

@@ -25,6 +25,7 @@ pub mod events;
 pub mod fleet;
 pub mod frozen;
 pub mod logs;
+mod minion_keys;
 pub mod minions;
 pub mod pam;
 pub mod port;

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::config::Config;
+use crate::minion_keys;
 use crate::process::{Daemon, wait_until};
 use crate::release::{Release, saltern_program};
 use crate::site::{SOON, Site, user};
@@ -109,11 +110,41 @@ impl Site {
             .with_context(|| format!("minion {id:?} is not running"))
     }
 
-    /// Starts minions, accepts their keys with stock `salt-key` and waits until they are in.
+    /// Starts minions whose keys are accepted already, and waits until they are in.
     ///
     /// # Errors
     /// When one of them does not get in.
     pub fn bring_up(&mut self, minions: &[(&str, MinionKind)]) -> Result<()> {
+        for (id, kind) in minions {
+            self.accept_beforehand(id)?;
+            self.start_minion(id, *kind)?;
+        }
+        for (id, _) in minions {
+            self.wait_started(id)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a minion that has not been started a key, and the master the same key as accepted.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn accept_beforehand(&mut self, id: &str) -> Result<()> {
+        let pki = self.minion_path(id, "pki");
+        if pki.join("minion.pem").exists() {
+            return Ok(());
+        }
+        minion_keys::install(self.keys_given, &pki, &self.path("pki"), id)?;
+        self.keys_given += 1;
+        Ok(())
+    }
+
+    /// Starts minions, accepts their keys with stock `salt-key` and waits until they are in: for
+    /// tests of keys.
+    ///
+    /// # Errors
+    /// When one of them does not get in.
+    pub fn bring_up_by_salt_key(&mut self, minions: &[(&str, MinionKind)]) -> Result<()> {
         for (id, kind) in minions {
             self.start_minion(id, *kind)?;
         }

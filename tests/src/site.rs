@@ -57,6 +57,8 @@ pub struct Site {
     master: Option<Daemon>,
     listener: Option<Listener>,
     pub(crate) minions: BTreeMap<String, Minion>,
+    /// How many ready-made keys its minions have.
+    pub(crate) keys_given: usize,
     config: Config,
     expected: Expected,
     master_prefix: Vec<String>,
@@ -135,6 +137,7 @@ impl Site {
             master: None,
             listener: None,
             minions: BTreeMap::new(),
+            keys_given: 0,
             config,
             expected: Expected::default(),
             master_prefix: Vec::new(),
