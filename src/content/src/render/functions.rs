@@ -69,15 +69,26 @@ impl CallArgs {
             .ok_or_else(|| CallError::Failed(format!("missing a required argument: '{name}'")))
     }
 
-    /// A flag, or its default.
+    /// A flag as Python takes any value for one, or its default.
     pub fn flag(&self, index: usize, name: &str, default: bool) -> bool {
-        match self.get(index, name) {
-            Some(Value::Bool(flag)) => *flag,
-            Some(Value::Int(number)) => *number != 0,
-            Some(Value::Nil) => false,
-            _ => default,
-        }
+        self.get(index, name).map_or(default, Value::is_truthy)
     }
+
+    /// An argument that Python takes for true; stock leaves out a `merge` or `base` that is not.
+    pub fn truthy(&self, index: usize, name: &str) -> Option<&Value> {
+        self.get(index, name).filter(|value| value.is_truthy())
+    }
+}
+
+/// A function's first parameter, a mapping that the function changes: what it returns is put in
+/// the mapping's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InPlace {
+    /// The name of the first parameter.
+    pub parameter: &'static str,
+    /// Where the flag `in_place` is, if the function has one: only if it is true, as it is by
+    /// default, the mapping is changed.
+    pub flag: Option<usize>,
 }
 
 /// What templates can call.
@@ -88,9 +99,8 @@ pub trait Functions: Send + Sync {
     /// Whether any function of the module exists.
     fn has_module(&self, module: &str) -> bool;
 
-    /// The name of the first parameter, if the function changes the mapping that it is given
-    /// there: what it returns is put in its place.
-    fn updates(&self, _name: &str) -> Option<&'static str> {
+    /// The parameter that a function changes in place, if it does.
+    fn updates(&self, _name: &str) -> Option<InPlace> {
         None
     }
 
@@ -112,7 +122,7 @@ type Function = Arc<dyn Fn(CallArgs) -> Result<Value, CallError> + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct Registry {
     functions: BTreeMap<String, Function>,
-    updating: BTreeMap<String, &'static str>,
+    updating: BTreeMap<String, InPlace>,
 }
 
 impl Registry {
@@ -130,16 +140,15 @@ impl Registry {
         self.functions.insert(name.to_owned(), Arc::new(function));
     }
 
-    /// Adds a function that changes the mapping in its first parameter, which has the name
-    /// `parameter`, to what it returns.
+    /// Adds a function that changes the mapping in its first parameter to what it returns.
     pub fn add_updating(
         &mut self,
         name: &str,
-        parameter: &'static str,
+        changed: InPlace,
         function: impl Fn(CallArgs) -> Result<Value, CallError> + Send + Sync + 'static,
     ) {
         self.add(name, function);
-        self.updating.insert(name.to_owned(), parameter);
+        self.updating.insert(name.to_owned(), changed);
     }
 
     /// The names of all functions, in order.
@@ -161,7 +170,7 @@ impl Functions for Registry {
             .is_some_and(|(name, _)| name.starts_with(&start))
     }
 
-    fn updates(&self, name: &str) -> Option<&'static str> {
+    fn updates(&self, name: &str) -> Option<InPlace> {
         self.updating.get(name).copied()
     }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use saltern_bridge::{Bridge, BridgeError, Subject, Work};
 use saltern_wire::msgpack::Value;
 
-use super::functions::{CallArgs, CallError, Functions, Registry};
+use super::functions::{CallArgs, CallError, Functions, InPlace, Registry};
 use super::jinja::{Context, Limits};
 use super::{ErrorClass, Flow, RenderError};
 
@@ -184,7 +184,7 @@ impl Functions for WithPython {
         self.native.has_module(module) || self.is_in_python(module)
     }
 
-    fn updates(&self, name: &str) -> Option<&'static str> {
+    fn updates(&self, name: &str) -> Option<InPlace> {
         self.native.updates(name)
     }
 

@@ -18,7 +18,7 @@ use super::value::{
 };
 use super::{MAIN, Py, Run, compare, filters, globals, methods, ops, parts_of, tests, text};
 use crate::render::data::{from_template, to_template};
-use crate::render::functions::{CallArgs, CallError};
+use crate::render::functions::{CallArgs, CallError, InPlace};
 
 type Operation = fn(&mut Py<'_, '_, '_>, &[Value]) -> Outcome<Value>;
 
@@ -419,12 +419,19 @@ fn call_function(function: &Function, args: Args) -> Outcome<Value> {
 /// What a function returned; if it changes its first argument, that mapping with what it returned
 /// in it.
 fn updated(function: &Function, args: &Args, result: Value) -> Value {
-    let Some(parameter) = function.functions.updates(&function.name) else {
+    let Some(InPlace { parameter, flag }) = function.functions.updates(&function.name) else {
         return result;
     };
-    let by_name = || args.named.iter().find(|(name, _)| name == parameter);
-    let first = args.positional.first();
-    let Some(target) = first.or_else(|| by_name().map(|(_, value)| value)) else {
+    let argument = |index: usize, wanted: &str| {
+        let by_name = args.named.iter().find(|(name, _)| name == wanted);
+        let by_place = args.positional.get(index);
+        by_place.or_else(|| by_name.map(|(_, value)| value))
+    };
+    let in_place = flag.and_then(|index| argument(index, "in_place"));
+    if in_place.is_some_and(|flag| !ops::truth(flag).unwrap_or(true)) {
+        return result;
+    }
+    let Some(target) = argument(0, parameter) else {
         return result;
     };
     match (Kind::of(target), Kind::of(&result)) {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use saltern_wire::msgpack::Value;
 
-use super::lookup::{Called, Facts, default_of, delimiter_of, filter_by, plain_text, traverse};
+use super::lookup::{Called, Facts, default_of, delimiter_of, filter_by, shown, traverse};
 use crate::render::functions::{CallArgs, Registry};
-use crate::render::jinja::text;
 
 /// Adds the functions.
 pub(super) fn grains(registry: &mut Registry, facts: &Facts) {
@@ -58,15 +57,4 @@ fn get(grains: &Value, args: &CallArgs) -> Called {
     Ok(found
         .cloned()
         .unwrap_or_else(|| default_of(args, 1, Value::from(""))))
-}
-
-/// A value as `str()` writes it.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Array(_) | Value::Map(_) => {
-            let value = crate::render::data::to_template(value);
-            text::str_of(&value).unwrap_or_default()
-        }
-        scalar => plain_text(scalar),
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use saltern_config::yaml;
 use saltern_wire::msgpack::Value;
 
-use crate::render::data::from_yaml;
+use crate::render::data::{from_yaml, to_template};
 use crate::render::functions::{CallArgs, CallError};
 use crate::render::jinja::{glob, text};
 
@@ -164,18 +164,15 @@ pub(super) fn filter_by(data: &Value, args: &CallArgs, lookup: &str) -> Called {
         None => Vec::new(),
     };
     let chosen = wanted.iter().find_map(|value| {
-        let text = plain_text(value);
-        let is_meant = |key: &Value| glob(&text, &plain_text(key));
-        rows.iter()
-            .find(|(key, row)| is_meant(key) && !row.is_nil())
-            .map(|(_, row)| row)
+        let text = shown(value);
+        let is_meant = |key: &Value| glob(&text, &shown(key));
+        let (_, row) = rows.iter().find(|(key, _)| is_meant(key))?;
+        Some(row).filter(|row| !row.is_nil())
     });
-    let default = args
-        .text(3, "default")
-        .unwrap_or_else(|| "default".to_owned());
-    let mut result = chosen.or_else(|| table.get(&default)).cloned();
+    let default = default_of(args, 3, Value::from("default"));
+    let mut result = chosen.or_else(|| row_of(rows, &default)).cloned();
     result = result.filter(|row| !row.is_nil());
-    if let Some(base) = args.text(4, "base").and_then(|base| table.get(&base)) {
+    if let Some(base) = args.truthy(4, "base").and_then(|base| row_of(rows, base)) {
         result = Some(match (result, base) {
             (None, base) => base.clone(),
             (Some(found @ Value::Map(_)), Value::Map(_)) => merge(base.clone(), &found, false),
@@ -187,9 +184,8 @@ pub(super) fn filter_by(data: &Value, args: &CallArgs, lookup: &str) -> Called {
             (Some(found), _) => found,
         });
     }
-    match args.get(2, "merge") {
-        None | Some(Value::Nil) => {}
-        Some(Value::Map(entries)) if entries.is_empty() => {}
+    match args.truthy(2, "merge") {
+        None => {}
         Some(more @ Value::Map(_)) => {
             result = Some(match result {
                 Some(found) => update(&found, more, false)?,
@@ -199,6 +195,20 @@ pub(super) fn filter_by(data: &Value, args: &CallArgs, lookup: &str) -> Called {
         Some(_) => return Err(failed("filter_by merge argument must be a dictionary.")),
     }
     Ok(result.unwrap_or(Value::Nil))
+}
+
+/// The entry of a mapping with a key.
+pub(super) fn row_of<'a>(rows: &'a [(Value, Value)], key: &Value) -> Option<&'a Value> {
+    let found = rows.iter().find(|(found, _)| found == key);
+    found.map(|(_, row)| row)
+}
+
+/// A value as `str()` writes it.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(_) | Value::Map(_) => text::str_of(&to_template(value)).unwrap_or_default(),
+        scalar => plain_text(scalar),
+    }
 }
 
 /// A scalar as `str()` writes it; nothing for what is none.
@@ -211,20 +221,5 @@ pub(super) fn plain_text(value: &Value) -> String {
         Value::Float(number) => text::float(*number),
         Value::Str(text) => text.clone(),
         _ => String::new(),
-    }
-}
-
-/// What Python takes for true.
-pub(super) fn truthy(value: &Value) -> bool {
-    match value {
-        Value::Nil => false,
-        Value::Bool(flag) => *flag,
-        Value::Int(number) => *number != 0,
-        Value::Uint(number) => *number != 0,
-        Value::Float(number) => *number != 0.0,
-        Value::Str(text) => !text.is_empty(),
-        Value::Bin(bytes) | Value::Ext(_, bytes) => !bytes.is_empty(),
-        Value::Array(items) => !items.is_empty(),
-        Value::Map(entries) => !entries.is_empty(),
     }
 }

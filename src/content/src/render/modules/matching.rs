@@ -13,7 +13,7 @@ use saltern_policy::matching::Nodegroups;
 use saltern_policy::matching::single::Single;
 use saltern_wire::msgpack::Value;
 
-use super::lookup::{Called, Facts, merge, plain_text};
+use super::lookup::{Called, Facts, default_of, plain_text, row_of, update};
 use crate::render::data::to_template;
 use crate::render::functions::{CallArgs, CallError, Registry};
 use crate::render::json;
@@ -167,17 +167,14 @@ fn filter_by(facts: &Facts, args: &CallArgs) -> Called {
         .iter()
         .find(|(target, _)| is_match(facts, &matcher, target, id));
     let Some((_, value)) = found else {
-        let default = args
-            .text(5, "default")
-            .unwrap_or_else(|| "default".to_owned());
-        return Ok(lookup.get(&default).cloned().unwrap_or(Value::Nil));
+        let default = default_of(args, 5, Value::from("default"));
+        return Ok(row_of(rows, &default).cloned().unwrap_or(Value::Nil));
     };
     let lists = args.flag(4, "merge_lists", false);
-    match args.get(3, "merge") {
-        None | Some(Value::Nil) => Ok(value.clone()),
-        Some(Value::Map(more)) if more.is_empty() => Ok(value.clone()),
+    match args.truthy(3, "merge") {
+        None => Ok(value.clone()),
         Some(more @ Value::Map(_)) if value.is_nil() => Ok(more.clone()),
-        Some(more @ Value::Map(_)) => Ok(merge(value.clone(), more, lists)),
+        Some(more @ Value::Map(_)) => update(value, more, lists),
         Some(_) => Err(CallError::Failed(
             "filter_by merge argument must be a dictionary.".to_owned(),
         )),

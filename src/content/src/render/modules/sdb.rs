@@ -8,7 +8,7 @@ use std::path::Path;
 use saltern_config::yaml;
 use saltern_wire::msgpack::Value;
 
-use super::lookup::{Called, Facts, merge, traverse, truthy};
+use super::lookup::{Called, Facts, merge, traverse};
 use crate::render::data::from_yaml;
 use crate::render::functions::{CallError, Registry};
 
@@ -57,7 +57,7 @@ impl<'a> Sdb<'a> {
                 return back(reason.to_owned());
             }
         };
-        let profile = self.opts.get(name).filter(|profile| truthy(profile));
+        let profile = self.opts.get(name).filter(|profile| profile.is_truthy());
         let profile = profile.or_else(|| self.pillar.get(name));
         let Some(driver) = profile.and_then(|profile| profile.get("driver")) else {
             return back(format!(
@@ -76,13 +76,13 @@ impl<'a> Sdb<'a> {
 
 /// The driver `yaml`: files merged one into the other; one that is not there is passed over.
 fn from_files(profile: &Value, query: &str) -> Called {
-    if profile.get("gpg").is_some_and(truthy) {
+    if profile.get("gpg").is_some_and(Value::is_truthy) {
         let message = "the sdb driver \"yaml\" cannot decrypt here (\"gpg\")";
         return Err(CallError::Refused(message.to_owned()));
     }
     let rules = profile.get("merge");
     let rule = |name: &str| rules.and_then(|rules| rules.get(name));
-    let lists = rule("merge_lists").is_some_and(truthy);
+    let lists = rule("merge_lists").is_some_and(Value::is_truthy);
     match rule("strategy").and_then(Value::as_str) {
         None | Some("smart" | "recurse") => {}
         Some(other) => {

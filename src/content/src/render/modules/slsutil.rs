@@ -9,10 +9,10 @@ use std::sync::Arc;
 use saltern_config::yaml;
 use saltern_wire::msgpack::Value;
 
-use super::lookup::{Called, merge, truthy, update};
+use super::lookup::{Called, merge, update};
 use crate::files::FileServer;
 use crate::render::data::{from_yaml, to_template};
-use crate::render::functions::{CallArgs, CallError, Registry};
+use crate::render::functions::{CallArgs, CallError, InPlace, Registry};
 use crate::render::jinja::yaml_text;
 use crate::render::json;
 
@@ -21,7 +21,11 @@ const LONGEST: usize = 1 << 20;
 
 /// Adds the functions.
 pub(super) fn slsutil(registry: &mut Registry) {
-    registry.add_updating("slsutil.update", "dest", |args| {
+    let dest = |flag| InPlace {
+        parameter: "dest",
+        flag,
+    };
+    registry.add_updating("slsutil.update", dest(None), |args| {
         let (into, from) = (args.need(0, "dest")?, args.need(1, "upd")?);
         let lists = args.flag(3, "merge_lists", false);
         if args.flag(2, "recursive_update", true) {
@@ -48,7 +52,7 @@ pub(super) fn slsutil(registry: &mut Registry) {
             .try_fold(start, |all, item| merged(&all, item, &strategy, lists))
     });
     registry.add("slsutil.boolstr", |args| {
-        let (index, name) = if truthy(args.need(0, "value")?) {
+        let (index, name) = if args.need(0, "value")?.is_truthy() {
             (1, "true")
         } else {
             (2, "false")
@@ -87,7 +91,7 @@ pub(super) fn slsutil(registry: &mut Registry) {
             other => Err(no_serializer(other)),
         }
     });
-    registry.add_updating("defaults.merge", "dest", |args| {
+    registry.add_updating("defaults.merge", dest(Some(3)), |args| {
         let is_converted = args.flag(4, "convert_none", true);
         let (into, from) = (args.need(0, "dest")?, args.need(1, "src")?);
         let lists = args.flag(2, "merge_lists", false);
@@ -100,7 +104,7 @@ pub(super) fn slsutil(registry: &mut Registry) {
         let is_new = into.is_nil() && is_converted && !args.flag(3, "in_place", true);
         update(if is_new { &empty } else { into }, from, lists)
     });
-    registry.add_updating("defaults.update", "dest", |args| {
+    registry.add_updating("defaults.update", dest(Some(3)), |args| {
         let Value::Map(nodes) = args.need(0, "dest")? else {
             return Err(CallError::Failed("a dictionary is needed".to_owned()));
         };
@@ -214,7 +218,7 @@ fn is_file(files: &FileServer, args: &CallArgs) -> Result<bool, CallError> {
     let path = args.need_text(0, "path")?;
     let saltenv = args.text(1, "saltenv").unwrap_or_else(|| "base".to_owned());
     let found = files.file_find(&path, &saltenv);
-    Ok(found.get("path").is_some_and(truthy))
+    Ok(found.get("path").is_some_and(Value::is_truthy))
 }
 
 fn is_directory(files: &FileServer, args: &CallArgs) -> Result<bool, CallError> {
