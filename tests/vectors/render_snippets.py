@@ -54,6 +54,10 @@ SNIPPETS = [
     "{{ 'a' in nothere }}", "{{ nothere() }}", "{{ [nothere] }}", "{{ nothere | upper }}", "{{ pillar.app.name.nope }}", "{{ pillar.get('nope').x }}",
     ("{{ nothere }}|{% if nothere %}x{% endif %}|{% for x in nothere %}x{% endfor %}|", {"allow_undefined": True}), ("{{ nothere.x }}", {"allow_undefined": True}),
     "{{ nothere | yaml }}", "{{ {'a': nothere} | json }}", "{{ none.x }}", "{{ pillar.app.empty.x }}", "{{ 5 .x }}",
+    # What is no list, where Jinja2 first asks whether it is true.
+    *["{{ %s | map('upper') | list }} {{ %s | map(attribute='x') | list }} {{ %s | select | list }} {{ %s | reject('odd') | list }} {{ %s | selectattr('x') | list }} {{ %s | rejectattr('x', 'odd') | list }}" % ((no,) * 6)
+      for no in ("none", "0", "''", "false", "{}", "0.0")],
+    "{{ 1 | map('upper') | list }}", "{{ true | select | list }}", "{{ nothere | map('upper') | list }}", "{{ none | map | list }} {{ none | map('nope') | list }} {{ [] | selectattr | list }}",
     # White space.
     "a\n{% if true %}\nb\n{% endif %}\nc\n", "a\n{%- if true %}\nb\n{%- endif %}\nc\n", "a\n  {%- if true -%}\n  b\n  {%- endif -%}\n  c\n",
     "  {% if true %}\n  b\n  {% endif %}\n", ("a\n  {% if true %}\n  b\n  {% endif %}\nc\n", {"jinja_sls_env": {"trim_blocks": True, "lstrip_blocks": True}}),

@@ -305,6 +305,15 @@ fn items(py: &Py<'_, '_, '_>, args: &Bound) -> Outcome<Vec<Value>> {
     Ok(items)
 }
 
+/// The items of what Jinja2 goes through only if it is true: nothing of `None` or 0.
+fn items_if_true(py: &Py<'_, '_, '_>, args: &Bound) -> Outcome<Vec<Value>> {
+    let value = args.need(0)?;
+    if !is_undefined(value) && !ops::truth(value)? {
+        return Ok(Vec::new());
+    }
+    items(py, args)
+}
+
 /// Text in lower case, unless case counts.
 fn folded(value: &Value, sensitive: bool) -> Value {
     match Kind::of(value) {
@@ -375,9 +384,12 @@ fn group_by(py: &mut Py<'_, '_, '_>, args: &Bound) -> Outcome<Value> {
 }
 
 fn map(py: &mut Py<'_, '_, '_>, args: &Bound) -> Outcome<Value> {
-    let all = items(py, args)?;
+    let all = items_if_true(py, args)?;
     let attribute = args.named.iter().find(|(name, _)| name == "attribute");
     let mut out = Vec::with_capacity(all.len());
+    if all.is_empty() {
+        return Ok(list(out));
+    }
     if let (true, Some((_, attribute))) = (args.rest.is_empty(), attribute) {
         let default = args.named.iter().find(|(name, _)| name == "default");
         for item in &all {
@@ -412,6 +424,10 @@ fn select(
     wanted: bool,
     by_attribute: bool,
 ) -> Outcome<Value> {
+    let all = items_if_true(py, args)?;
+    if all.is_empty() {
+        return Ok(list(all));
+    }
     let mut rest = args.rest.as_slice();
     let attribute = if by_attribute {
         let (first, after) = rest
@@ -423,7 +439,7 @@ fn select(
         None
     };
     let mut out = Vec::new();
-    for item in items(py, args)? {
+    for item in all {
         let value = match &attribute {
             Some(name) => path(&item, name)?,
             None => item.clone(),
