@@ -58,6 +58,11 @@ SNIPPETS = [
     *["{{ %s | map('upper') | list }} {{ %s | map(attribute='x') | list }} {{ %s | select | list }} {{ %s | reject('odd') | list }} {{ %s | selectattr('x') | list }} {{ %s | rejectattr('x', 'odd') | list }}" % ((no,) * 6)
       for no in ("none", "0", "''", "false", "{}", "0.0")],
     "{{ 1 | map('upper') | list }}", "{{ true | select | list }}", "{{ nothere | map('upper') | list }}", "{{ none | map | list }} {{ none | map('nope') | list }} {{ [] | selectattr | list }}",
+    # A colon at the end of a tag that a body follows.
+    "{% if true: %}a{% endif %}{% if false: %}b{% elif true: %}c{% else: %}d{% endif %}{% if false %}{% else : %}e{% endif %}", "{% for a in [1, 2]: %}{{ a }}{% else: %}n{% endfor %}{% for a in [] recursive: %}{% else: %}n{% endfor %}",
+    "{% for a in [1, 2] if a > 1: %}{{ a }}{% endfor %}", "{% macro m(a): %}{{ a }}{{ caller() }}{% endmacro %}{% call m(1): %}x{% endcall %}{% filter upper: %}y{% endfilter %}",
+    "{% set x: %}z{% endset %}{{ x }}{% autoescape false: %}v{% endautoescape %}{% block b: %}u{% endblock %}{% load_yaml as y: %}{a: 1}{% endload %}{{ y }}{% profile as 'p': %}q{% endprofile %}",
+    "{% with a = 1: %}{{ a }}{% endwith %}", "{% with: %}w{% endwith %}", "{% if true %}a{% endif: %}", "{% set x = 1: %}", "{% do 1: %}", "{% if true:: %}a{% endif %}", "{% for a in [1]: %}{% endfor: %}", "{% include 'part.jinja': %}", "{% import 'map.jinja' as m: %}",
     # White space.
     "a\n{% if true %}\nb\n{% endif %}\nc\n", "a\n{%- if true %}\nb\n{%- endif %}\nc\n", "a\n  {%- if true -%}\n  b\n  {%- endif -%}\n  c\n",
     "  {% if true %}\n  b\n  {% endif %}\n", ("a\n  {% if true %}\n  b\n  {% endif %}\nc\n", {"jinja_sls_env": {"trim_blocks": True, "lstrip_blocks": True}}),

@@ -115,7 +115,7 @@ impl Parser<'_> {
         } else {
             ""
         };
-        self.block_end()?;
+        self.body_start()?;
         self.tag(line, &format!("block {name}{required}"));
         let loops = std::mem::take(&mut self.loops);
         self.body(&["endblock"])?;

@@ -70,7 +70,7 @@ impl Parser<'_> {
         let name = self.expect_name()?;
         self.expect_sign("(")?;
         let (parameters, defaults) = self.parameters()?;
-        self.block_end()?;
+        self.body_start()?;
         let name = self.variable(&name);
         self.tag(line, &format!("macro {name}({})", parameters.join(", ")));
         let at = self.out.len() - BLOCK.1.len() - 1;
@@ -88,7 +88,7 @@ impl Parser<'_> {
         if !call.starts_with("__call(") && !call.starts_with("__method(") {
             return self.fail("expected call");
         }
-        self.block_end()?;
+        self.body_start()?;
         let head = format!("call({}", parameters.join(", "));
         self.tag(line, &format!("{head}) {call}"));
         let at = self.out.len() - BLOCK.1.len() - call.len() - 2;

@@ -251,6 +251,13 @@ impl Parser<'_> {
         }
     }
 
+    /// The end of a tag that a body follows. Jinja2 skips a colon before it, as Python's blocks
+    /// have one; only `with` takes none.
+    fn body_start(&mut self) -> Parsed<()> {
+        self.skip_sign(":");
+        self.block_end()
+    }
+
     fn fresh(&mut self) -> String {
         self.counter += 1;
         format!("{}__{}", self.prefix, self.counter)

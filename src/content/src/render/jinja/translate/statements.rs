@@ -80,7 +80,7 @@ impl Parser<'_> {
                 // Nothing is escaped in Salt's templates; the switch would have no effect on
                 // text that the template itself prints.
                 self.expression()?;
-                self.block_end()?;
+                self.body_start()?;
                 self.body(&["endautoescape"])?;
                 self.block_end()
             }
@@ -102,7 +102,7 @@ impl Parser<'_> {
             "load_yaml" | "load_json" | "load_text" => {
                 self.expect_keyword("as")?;
                 let target = self.target()?;
-                self.block_end()?;
+                self.body_start()?;
                 let held = self.captured(line, &["endload"])?;
                 self.block_end()?;
                 self.assign(
@@ -120,7 +120,7 @@ impl Parser<'_> {
             "profile" => {
                 self.expect_keyword("as")?;
                 self.expression()?;
-                self.block_end()?;
+                self.body_start()?;
                 self.body(&["endprofile"])?;
                 self.block_end()
             }
@@ -132,7 +132,7 @@ impl Parser<'_> {
         self.soft += 1;
         let depth = self.depth;
         let condition = self.tuple(false)?;
-        self.block_end()?;
+        self.body_start()?;
         self.tag(line, &format!("if __true({condition})"));
         loop {
             let end = self.body(&["elif", "else", "endif"])?;
@@ -141,11 +141,11 @@ impl Parser<'_> {
                 "elif" => {
                     self.down("template")?;
                     let condition = self.tuple(false)?;
-                    self.block_end()?;
+                    self.body_start()?;
                     self.tag(line, &format!("elif __true({condition})"));
                 }
                 "else" => {
-                    self.block_end()?;
+                    self.body_start()?;
                     self.tag(line, "else");
                     self.body(&["endif"])?;
                     self.block_end()?;
@@ -195,7 +195,7 @@ impl Parser<'_> {
             None
         };
         let recursive = self.skip_name("recursive");
-        self.block_end()?;
+        self.body_start()?;
         let variable = self.simple_target(&target)?;
         let mut head = format!("for {variable} in __iter({items})");
         if let Some(filter) = filter {
@@ -210,7 +210,7 @@ impl Parser<'_> {
         self.loops -= 1;
         if end == "else" {
             let line = self.here();
-            self.block_end()?;
+            self.body_start()?;
             self.tag(line, "else");
             self.body(&["endfor"])?;
         }
@@ -242,7 +242,7 @@ impl Parser<'_> {
             self.chained(&mut operators)?;
             filters.push(self.filter_call()?);
         }
-        self.block_end()?;
+        self.body_start()?;
         let held = self.captured(line, &["endfilter"])?;
         self.block_end()?;
         let value = Self::apply_filters(held, &filters);

@@ -103,7 +103,7 @@ impl Parser<'_> {
             self.chained(&mut operators)?;
             filters.push(self.filter_call()?);
         }
-        self.block_end()?;
+        self.body_start()?;
         let held = self.captured(line, &["endset"])?;
         self.block_end()?;
         let value = Self::apply_filters(held, &filters);
