@@ -63,6 +63,8 @@ SNIPPETS = [
     "{% for a in [1, 2] if a > 1: %}{{ a }}{% endfor %}", "{% macro m(a): %}{{ a }}{{ caller() }}{% endmacro %}{% call m(1): %}x{% endcall %}{% filter upper: %}y{% endfilter %}",
     "{% set x: %}z{% endset %}{{ x }}{% autoescape false: %}v{% endautoescape %}{% block b: %}u{% endblock %}{% load_yaml as y: %}{a: 1}{% endload %}{{ y }}{% profile as 'p': %}q{% endprofile %}",
     "{% with a = 1: %}{{ a }}{% endwith %}", "{% with: %}w{% endwith %}", "{% if true %}a{% endif: %}", "{% set x = 1: %}", "{% do 1: %}", "{% if true:: %}a{% endif %}", "{% for a in [1]: %}{% endfor: %}", "{% include 'part.jinja': %}", "{% import 'map.jinja' as m: %}",
+    # A namespace by subscript.
+    "{% set ns = namespace(x=1) %}{{ ns['x'] }} {% set ns.y = 2 %}{{ ns['y'] }} {{ ns['z'] is defined }} {{ ns['z'] | default('d') }} {{ ns.z is defined }}", "{% set ns = namespace(x=1) %}{{ ns['z'] }}", "{% set ns = namespace(x=1) %}{{ ns[0] is defined }}", "{% set ns = namespace(x=1) %}{{ ns[0] }}", "{% set ns = namespace(x=[1]) %}{{ ns['x'][0] }} {{ [ns] | map(attribute='x') | list }}",
     # White space.
     "a\n{% if true %}\nb\n{% endif %}\nc\n", "a\n{%- if true %}\nb\n{%- endif %}\nc\n", "a\n  {%- if true -%}\n  b\n  {%- endif -%}\n  c\n",
     "  {% if true %}\n  b\n  {% endif %}\n", ("a\n  {% if true %}\n  b\n  {% endif %}\nc\n", {"jinja_sls_env": {"trim_blocks": True, "lstrip_blocks": True}}),

@@ -506,6 +506,9 @@ fn python_type(value: &Value) -> &'static str {
     if value.downcast_object_ref::<super::salt::Module>().is_some() {
         return "salt.loader.lazy.LoadedMod";
     }
+    if value.downcast_object_ref::<Namespace>().is_some() {
+        return "jinja2.utils.Namespace";
+    }
     type_name(value)
 }
 
@@ -555,9 +558,15 @@ fn subscript(value: &Value, key: &Value) -> Outcome<Option<Value>> {
         Kind::Str(text) => at(text.chars().count())
             .and_then(|index| text.chars().nth(index))
             .map(|letter| Value::from(String::from(letter))),
-        Kind::Other => match key.as_str() {
-            Some(name) => super::salt::attribute(value, name),
-            None => None,
+        Kind::Other => match (key.as_str(), value.downcast_object_ref::<Namespace>()) {
+            (Some(name), Some(namespace)) => {
+                let entries = namespace.0.lock();
+                entries
+                    .get(&Key::text(name))
+                    .map(|(_, value)| value.clone())
+            }
+            (Some(name), None) => super::salt::attribute(value, name),
+            (None, _) => None,
         },
         _ => None,
     })
@@ -587,18 +596,6 @@ pub(crate) fn attribute(value: &Value, name: &str) -> Outcome<Value> {
     }
     if let Some(found) = super::methods::bound(value, name) {
         return Ok(found);
-    }
-    if let Some(namespace) = value.downcast_object_ref::<Namespace>() {
-        let found = namespace
-            .0
-            .lock()
-            .get(&Key::text(name))
-            .map(|(_, value)| value.clone());
-        return Ok(found.unwrap_or_else(|| {
-            undefined(format!(
-                "'jinja2.utils.Namespace object' has no attribute '{name}'"
-            ))
-        }));
     }
     match subscript(value, &Value::from(name))? {
         Some(found) => Ok(found),
