@@ -13,7 +13,7 @@ use serde_json::Value;
 const TREE: &[(&str, &str)] = &[
     (
         "ext/modules/custom.py",
-        "import os, time\n\
+        "import os, sys, time\n\
          import salt.exceptions\n\
          def hello(name, mark='!'):\n    \
              print('this goes to the log and nowhere else')\n    \
@@ -23,7 +23,17 @@ const TREE: &[(&str, &str)] = &[
          def hang(path):\n    \
              with open(path, 'w') as out:\n        \
                  out.write(str(os.getpid()) + '\\n')\n    \
-             time.sleep(600)\n",
+             time.sleep(600)\n\
+         def loaded():\n    \
+             return [name for name in sys.modules if name.startswith('salt.loaded.int.module.')]\n",
+    ),
+    (
+        "ext/modules/other_file.py",
+        "__virtualname__ = 'other' + '_name'\n\
+         def __virtual__():\n    \
+             return __virtualname__\n\
+         def hello():\n    \
+             return 'hello'\n",
     ),
     (
         "ext/pillar/site_pillar.py",
@@ -168,6 +178,55 @@ fn pillar_of(site: &Site, id: &str) -> Result<Value> {
     run.expect_code(0)?;
     let all: Value = serde_json::from_str(&run.stdout)?;
     Ok(all.get(id).cloned().unwrap_or_default())
+}
+
+/// Names by attribute, with what a template says of each: the site's own modules, one of them named
+/// by what its file computes; Salt's, named by its file, by a part of that, and by a text in it
+/// (`shadow` has a file for each system); names of nothing.
+const BY_ATTRIBUTE: &str = "\
+    own: {{ salt.custom.hello('dots') }}\n\
+    computed: {{ salt.other_name.hello() }}\n\
+    by_file: {{ salt.jinja is defined }} {{ salt.jinja.nothing is defined }}\n\
+    by_part: {{ salt.localemod is defined }} {{ salt.locale is defined }}\n\
+    by_text: {{ salt.lowpkg is defined }} {{ salt.shadow is defined }}\n\
+    nothing: {{ salt.nothing_at_all is defined }} {{ 'custom.nothing' in salt }} {{ 'no.thing' in salt }}\n";
+
+#[test]
+fn module_by_attribute_loads_itself_and_not_all_of_salts() -> TestResult {
+    for release in [Release::V3006, Release::V3008] {
+        let mut answers = Vec::new();
+        for server in [Server::Stock(release), Server::Saltern(release)] {
+            Site::run(server, configure(server), |site| {
+                write_tree(site)?;
+                let by_template = if server.is_ours() {
+                    format!("{BY_ATTRIBUTE}loaded: {{{{ salt.custom.loaded() | length }}}}\n")
+                } else {
+                    BY_ATTRIBUTE.to_owned()
+                };
+                // Other renderers load all modules.
+                fs::write(site.path("pillar/top.sls"), "base:\n  '*':\n    - by_template\n")?;
+                fs::write(site.path("pillar/by_template.sls"), by_template)?;
+                site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+                let mut pillar = pillar_of(site, "m1")?;
+                if server.is_ours() {
+                    let all = pillar.as_object_mut().context("a pillar is a mapping")?;
+                    let loaded = all.remove("loaded").and_then(|count| count.as_u64());
+                    ensure!(loaded.is_some_and(|count| count < 60), "{loaded:?} of {all:#?}");
+                }
+                // It names what is in the pillar, and the count is there for ours alone.
+                pillar["from_ext"] = Value::Null;
+                ensure!(pillar["own"] == "hello dots of m1!", "{pillar:#}");
+                answers.push(pillar);
+                Ok(())
+            })
+            .map_err(Failure::into_error)?;
+        }
+        let differ = answers.first() != answers.last();
+        if differ {
+            Err(anyhow::anyhow!("{}: {answers:#?}", release.version()))?;
+        }
+    }
+    Ok(())
 }
 
 #[test]

@@ -4,6 +4,8 @@ It reads requests from the pipe that it was started with and answers on the othe
 other. A frame is four bytes of length, big-endian, and as many bytes of MessagePack. The end of the
 requests is the end of the helper: the master is gone then.
 
+It is one file, however long, because Python gets it as one text.
+
 Nothing secret is printed or logged from here: messages of Salt from warnings on, and the tracebacks
 of failed calls, go to standard error, which the master reads into its own log.
 """
@@ -14,6 +16,7 @@ import json
 import logging
 import mmap
 import os
+import re
 import resource
 import select
 import signal
@@ -159,6 +162,75 @@ class Progress:
         return self.shared[0]
 
 
+# --- which files of Salt may have a module
+
+
+class ModuleFiles:
+    """Loads a module by name without loading all of Salt's, as `LazyLoader.__getattr__` would.
+
+    A module is named by its file or by a text in it (`__virtualname__` and its like). Stock loads
+    the file of that name, then those whose names contain it, then all others; here of the others
+    only those that write the name. Files of the site, which may compute it, are always loaded.
+    """
+
+    MOST_NAMES = 1000
+
+    def __init__(self):
+        self.top = None
+        # Names of modules with the files of Salt's own that write them. Such files do not change.
+        self.writers = {}
+
+    def find(self, functions, name):
+        """Whether a module, or a function `module.function`, is there. It is loaded then."""
+        module, dot, _ = name.partition(".")
+        if not hasattr(functions, "file_mapping"):
+            return name in functions if dot else hasattr(functions, module)
+        if functions.whitelist and module not in functions.whitelist:
+            return False
+
+        def is_there():
+            return name in functions._dict if dot else module in functions.loaded_modules
+
+        if not is_there() and not functions.loaded:
+            for file in self.candidates(functions.file_mapping, module):
+                if file not in functions.loaded_files and functions._load_module(file) and is_there():
+                    break
+        return is_there()
+
+    def candidates(self, files, module):
+        if module in files:
+            yield module
+        yield from [file for file in files if module in file]
+        others = [file for file in files if module not in file]
+        if module not in self.writers:
+            if len(self.writers) >= self.MOST_NAMES:
+                self.writers.clear()
+            named = re.compile(rb"""["']%s["']""" % re.escape(module.encode()))
+            self.writers[module] = {file for file in others if self.may_have(files[file], named)}
+        yield from [
+            file for file in others if file in self.writers[module] or not self.is_salts(files[file])
+        ]
+
+    def is_salts(self, entry):
+        if self.top is None:
+            import salt.syspaths
+
+            self.top = os.path.realpath(salt.syspaths.INSTALL_DIR) + os.sep
+        return entry[0].startswith(self.top)
+
+    def may_have(self, entry, pattern):
+        path = entry[0]
+        if not self.is_salts(entry):
+            return False
+        if os.path.isdir(path):
+            path = os.path.join(path, "__init__" + entry[1])
+        try:
+            with open(path, "rb") as source:
+                return pattern.search(source.read()) is not None
+        except OSError:
+            return True
+
+
 # --- what is done for one minion
 
 
@@ -198,6 +270,7 @@ class Helper:
         self.dumps = salt.payload.dumps
         self.version = salt.version.__version__
         self.forks = settings["forks"]
+        self.modules = ModuleFiles()
 
     def serve(self):
         self.reply({"up": self.version})
@@ -321,15 +394,13 @@ class Helper:
         return pillar._external_pillar_data(work["pillar"], work["arguments"], name)
 
     def do_has(self, work):
-        functions = self.pillar_of(work).functions
-        name = work["name"]
-        if "." in name:
-            return name in functions
-        return any(known.startswith(name + ".") for known in functions)
+        return self.modules.find(self.pillar_of(work).functions, work["name"])
 
     def do_call(self, work):
-        function = self.pillar_of(work).functions[work["name"]]
-        return function(*work["positional"], **work["named"])
+        functions = self.pillar_of(work).functions
+        name = work["name"]
+        self.modules.find(functions, name)
+        return functions[name](*work["positional"], **work["named"])
 
     def do_tops(self, work):
         import salt.loader
