@@ -310,8 +310,7 @@ fn without_jid(line: &str) -> String {
     }
 }
 
-/// `saltern cmd` and the like with the configuration in front: what follows the function is the
-/// function's.
+/// `saltern cmd` and the like for this site.
 fn saltern(site: &Site, name: &str, arguments: &[&str]) -> Result<Run> {
     let mut command = Command::new(saltern_program());
     command.arg(name).arg("-c").arg(site.path("conf"));
@@ -396,6 +395,25 @@ fn our_own_command_line_follows_a_batch_to_its_end() -> TestResult {
             saltern_cmd(site, &["--subset", "1", "n*", "test.ping"])?
                 .expect_code(0)?
                 .expect_text(":\n    True")?;
+            saltern_cmd(site, &["*", "test.ping", "-b", "1"])?
+                .expect_code(0)?
+                .expect_text("Executing run on ['n2']")?;
+            let mark = site.events().mark();
+            saltern_cmd(site, &["*", "test.ping", "--no-such-option"])?
+                .expect_code(64)?
+                .expect_text("unexpected argument '--no-such-option'")?;
+            saltern_cmd(site, &["*", "test.arg", "--", "--no-such-option"])?
+                .expect_code(0)?
+                .expect_text("- --no-such-option")?;
+            let sent = site
+                .events()
+                .find_since(mark, "the next job", SOON, |event| {
+                    event
+                        .tag
+                        .ends_with("/new")
+                        .then(|| event.data["fun"].clone())
+                })?;
+            ensure!(sent == "test.arg", "{sent} was sent");
             saltern_cmd(site, &["-b", "two", "*", "test.ping"])?
                 .expect_code(64)?
                 .expect_text("is not a batch size")?;

@@ -42,8 +42,8 @@ pub(crate) struct Arguments {
     target: String,
     /// The function, such as `test.ping`.
     function: String,
-    /// Its arguments, read as YAML; `name=value` is an argument with a name.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    /// Its arguments, read as YAML; `name=value` is an argument with a name. What begins with a
+    /// hyphen is an option wherever it stands; after `--` it is an argument.
     arguments: Vec<String>,
 }
 
@@ -157,5 +157,86 @@ async fn absentees(client: &LocalClient) -> HashSet<String> {
             tracing::debug!(%error, "the master does not say who is connected");
             HashSet::new()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Arguments, String> {
+        let words = ["saltern", "cmd"].iter().chain(words);
+        let parsed = crate::Arguments::try_parse_from(words).map_err(|error| error.to_string())?;
+        match parsed.command {
+            crate::Command::Cmd(arguments) => Ok(arguments),
+            _ => Err("another command".to_owned()),
+        }
+    }
+
+    /// Stock's `optparse` reads options between and behind the arguments, too.
+    #[test]
+    fn options_behind_the_function_count_as_options() {
+        let batch = |words: &[&str]| {
+            let parsed = parse(words).unwrap();
+            let wishes = parsed.batch.wishes(None);
+            let size = wishes.as_ref().and_then(|wishes| wishes.get("size"));
+            let size = size.and_then(Value::as_str).map(str::to_owned);
+            (parsed.arguments, size)
+        };
+        let restart = ["*", "service.restart", "nginx"];
+        for option in [
+            &["-b", "10%"][..],
+            &["-b10%"],
+            &["--batch", "10%"],
+            &["--batch-size=10%"],
+        ] {
+            for at in 0..=restart.len() {
+                let words = [&restart[..at], option, &restart[at..]].concat();
+                let (arguments, size) = batch(&words);
+                assert_eq!(arguments, ["nginx"], "{words:?}");
+                assert_eq!(size.as_deref(), Some("10%"), "{words:?}");
+            }
+        }
+        let (arguments, size) = batch(&["*", "f", "a", "-b", "2", "c"]);
+        assert_eq!(arguments, ["a", "c"]);
+        assert_eq!(size.as_deref(), Some("2"));
+    }
+
+    #[test]
+    fn options_that_are_not_known_are_refused_wherever_they_stand() {
+        let words = ["*", "test.arg", "one"];
+        for option in [
+            "-1",
+            "-x",
+            "--static",
+            "--out=json",
+            "-v",
+            "-N",
+            "--batch-sizes=1",
+        ] {
+            for at in 0..=words.len() {
+                let words = [&words[..at], &[option], &words[at..]].concat();
+                let error = parse(&words).map(|_| ()).unwrap_err();
+                assert!(error.contains("unexpected argument"), "{words:?}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_hyphens_end_the_options_and_one_is_an_argument() {
+        let arguments = |words: &[&str]| parse(words).unwrap().arguments;
+        let given = arguments(&["*", "test.arg", "--", "-1", "-b", "10%", "--"]);
+        assert_eq!(given, ["-1", "-b", "10%", "--"]);
+        let parsed = parse(&["-t", "3", "--", "*", "test.arg", "-t"]).unwrap();
+        assert_eq!(
+            (parsed.timeout, parsed.arguments),
+            (Some(3), vec!["-t".to_owned()])
+        );
+        assert_eq!(
+            arguments(&["*", "test.arg", "a=-b", "-", "n=-1"]),
+            ["a=-b", "-", "n=-1"]
+        );
     }
 }

@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
     no_color: bool,
     /// The function, such as `jobs.list_jobs`.
     function: String,
-    /// Its arguments, read as YAML; `name=value` is an argument with a name.
-    #[arg(allow_negative_numbers = true)]
+    /// Its arguments, read as YAML; `name=value` is an argument with a name. What begins with a
+    /// hyphen is an option wherever it stands; after `--` it is an argument.
     arguments: Vec<String>,
 }
 
@@ -103,6 +103,31 @@ fn shown(value: &Value, arguments: &Arguments) -> String {
         Form::Nested => {
             let style = Style::new(!arguments.no_color && std::io::stdout().is_terminal());
             render(data, Outputter::for_name(named), &style)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    #[test]
+    fn options_that_are_not_known_are_refused_wherever_they_stand() {
+        let parse = |words: &[&str]| {
+            let words = ["saltern", "run"].iter().chain(words);
+            crate::Arguments::try_parse_from(words).is_ok()
+        };
+        assert!(parse(&[
+            "jobs.list_jobs",
+            "limit=-1",
+            "--",
+            "-1",
+            "--async"
+        ]));
+        assert!(parse(&["jobs.list_jobs", "--out", "json", "a", "-t", "3"]));
+        for option in ["-1", "--async", "-b"] {
+            assert!(!parse(&["jobs.list_jobs", "a", option]), "{option}");
+            assert!(!parse(&[option, "jobs.list_jobs"]), "{option}");
         }
     }
 }
