@@ -47,6 +47,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("salt", &["-L", "m1,ghost", "test.ping"]),
     ("salt", &["-t", "1", "-L", "ghost", "test.ping"]),
     ("salt", &["nobody", "test.ping"]),
+    ("salt", &["-R", "m[1-2]", "test.ping"]),
     ("salt", &["m1", "cmd.run", "echo oops; exit 3"]),
     ("salt", &["m1", "cmd.retcode", "exit 3", "--out=json"]),
     ("salt", &["m1", "no.such_function"]),

@@ -11,8 +11,9 @@
 //! - `ipcidr`: a grain that holds no address matches nothing. In stock it is an error, so that one
 //!   minion could make every such target mean nobody.
 //! - A cache entry that cannot be read counts as absent; in stock the whole target means nobody.
-//! - `R@` and `range` work without a range server as far as the expression allows. In stock `R@`
-//!   is an error always, `range` wherever `seco.range` is not installed.
+//! - `R@` and `range` work without a range server as far as the expression allows, where the master
+//!   alone decides ([`MatchOptions::expands_ranges`]). In stock `R@` is an error always, `range`
+//!   wherever `seco.range` is not installed.
 //! - `minion_data_cache: False` with a compound target means all minions, as in 3006 and 3007;
 //!   3008 fails and means nobody.
 //! - A target has at most 64 KiB, lists of ids aside, and a compound target at most 10,000 words.
@@ -167,6 +168,9 @@ pub struct MatchOptions<'a> {
     pub merges_resources: bool,
     /// The search may cost a tenth of what others may: one answer needs many.
     pub is_brief: bool,
+    /// `R@` and `range` are resolved as far as that is possible without a range server. `false`
+    /// where minions are to decide for themselves: without `seco.range` they match none.
+    pub expands_ranges: bool,
 }
 
 impl Default for MatchOptions<'_> {
@@ -177,6 +181,7 @@ impl Default for MatchOptions<'_> {
             exact_pillar: false,
             merges_resources: false,
             is_brief: false,
+            expands_ranges: true,
         }
     }
 }
@@ -228,7 +233,7 @@ impl Targeting {
             Target::Words(_) => (TargetType::Compound, ""),
         };
         if kind == TargetType::Range {
-            let names = range::expand(text)?;
+            let names = range::expand_if(options.expands_ranges, text)?;
             let names = names.iter().map(String::as_str);
             return Ok(crate::target::by_list(names, candidates));
         }

@@ -132,7 +132,8 @@ impl Wish {
         }
         let aim = aim(tgt, load.get("tgt_type"), services)?;
         let nothing = Value::Map(Vec::new());
-        let resolved = publish::resolve(&nothing, &functions, &aim.target, services)
+        let options = publish::match_options(&nothing, &functions);
+        let resolved = publish::resolve_with(&aim.target, &options, services)
             .map_err(|_| Refused::Failed("the accepted keys cannot be listed"))?;
         let ret = ret.as_str();
         let ret = ret.ok_or(Refused::Failed("the returner is no text"))?;

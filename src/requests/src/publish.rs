@@ -259,7 +259,8 @@ const MERGING: [&str; 5] = [
     "state.single",
 ];
 
-/// Whom the target of a load means, syndics among them.
+/// Whom the target of a load means, syndics among them. Minions decide for themselves once more, and
+/// without a range server none matches a range: it means nobody, as with stock.
 pub(crate) fn resolve(
     load: &Value,
     functions: &[String],
@@ -267,6 +268,15 @@ pub(crate) fn resolve(
     services: &Services,
 ) -> Result<Resolved, Refused> {
     let options = MatchOptions {
+        expands_ranges: false,
+        ..match_options(load, functions)
+    };
+    resolve_with(target, &options, services)
+}
+
+/// How the target of a load is to be taken.
+pub(crate) fn match_options<'a>(load: &'a Value, functions: &[String]) -> MatchOptions<'a> {
+    MatchOptions {
         delimiter: match load
             .get("kwargs")
             .and_then(|kwargs| kwargs.get("delimiter"))
@@ -277,8 +287,16 @@ pub(crate) fn resolve(
         },
         merges_resources: matches!(functions, [one] if MERGING.contains(&one.as_str())),
         ..MatchOptions::default()
-    };
-    targets::resolve(services, target, &options).map_err(|error| {
+    }
+}
+
+/// Whom a target means, syndics among them.
+pub(crate) fn resolve_with(
+    target: &Target,
+    options: &MatchOptions<'_>,
+    services: &Services,
+) -> Result<Resolved, Refused> {
+    targets::resolve(services, target, options).map_err(|error| {
         tracing::error!(%error, "accepted keys cannot be listed");
         Refused::Because("the accepted keys cannot be listed; see the master's log".to_owned())
     })

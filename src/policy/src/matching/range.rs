@@ -50,8 +50,16 @@ impl Room {
     }
 }
 
+/// The names that an expression stands for; an error where only a range server is to be asked.
+pub(super) fn expand_if(expands: bool, text: &str) -> Result<Vec<String>, RangeError> {
+    match expands {
+        true => expand(text),
+        false => Err(RangeError::NeedsServer(shown(text))),
+    }
+}
+
 /// The names that an expression stands for, in its order, each once.
-pub(super) fn expand(text: &str) -> Result<Vec<String>, RangeError> {
+fn expand(text: &str) -> Result<Vec<String>, RangeError> {
     union(text, 0, &mut Room(MAX_BYTES))
 }
 

@@ -175,7 +175,7 @@ impl Search<'_> {
                 return Ok((found, missing));
             }
             Some('R') => {
-                let names = range::expand(word.pattern)?;
+                let names = range::expand_if(self.options.expands_ranges, word.pattern)?;
                 self.allowance.look();
                 self.check_allowance()?;
                 return Ok((self.list(names.iter().map(String::as_str)).0, Vec::new()));

@@ -286,6 +286,10 @@ fn targets_and_whom_they_mean() {
         ),
         (target("pcre", "(".into()), "("),
         (target("nonsense", "m1".into()), "m1"),
+        // No minion can ask what a range is, so nobody would answer.
+        (target("range", "m[1-2]".into()), "m[1-2]"),
+        (target("compound", "R@m[1-2]".into()), "R@m[1-2]"),
+        (target("compound", "m2 or R@m1".into()), "m2 or R@m1"),
         (load(&site).set("tgt_type", Value::Nil), "m*"),
         (target("glob", 5_i64.into()), "5"),
         (
