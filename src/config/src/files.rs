@@ -19,6 +19,38 @@ const DEEPEST_INCLUDE: usize = 16;
 /// The file name that an empty `default_include` line means.
 const DEFAULT_INCLUDE: &str = "master.d/*.conf";
 
+/// What a file says but for the one option that makes it no YAML, with that option's name. The
+/// master does not start with such a file; tools beside a running one go on with the rest. Nothing
+/// when the mistake is not within one option.
+fn without_broken_option(bytes: &[u8], name: &str) -> Option<(String, Mapping)> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let parse = |text: &str| yaml::parse(text, name, &Limits::DEFAULT).ok();
+    let starts = text.split_inclusive('\n').scan(0, |at, line| {
+        let start = *at;
+        *at += line.len();
+        Some((start, line))
+    });
+    let heads = starts.filter_map(|(start, line)| {
+        let (head, _) = line.split_once(':')?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        (!head.is_empty() && head.chars().all(is_name)).then_some((start, head))
+    });
+    let heads: Vec<(usize, &str)> = heads.collect();
+    for (index, (start, head)) in heads.iter().enumerate() {
+        let end = heads.get(index + 1).map_or(text.len(), |(next, _)| *next);
+        let (before, from) = text.split_at_checked(*start)?;
+        let (option, after) = from.split_at_checked(end - start)?;
+        if parse(option).is_some() {
+            continue;
+        }
+        let NodeValue::Map(rest) = parse(&format!("{before}{after}"))?.value else {
+            return None;
+        };
+        return Some(((*head).to_owned(), rest));
+    }
+    None
+}
+
 /// What the files say.
 #[derive(Default)]
 pub(crate) struct Files {
@@ -110,8 +142,14 @@ impl Files {
                 } else {
                     Severity::Error
                 };
-                self.problem(severity, &problem.mark, problem.message);
-                return None;
+                let (option, rest) = without_broken_option(&bytes, &name).unzip();
+                self.findings.push(Finding::new(
+                    severity,
+                    &problem.mark,
+                    &option.unwrap_or_default(),
+                    problem.message,
+                ));
+                return rest;
             }
         };
         let mut map = match node.value {

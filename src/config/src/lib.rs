@@ -4,7 +4,7 @@
 //! below `root_dir`), checked as a whole, and handed out as one plain struct. Nothing is ignored
 //! silently: an option that is not honoured, or that nobody knows, is a [`Finding`].
 //!
-//! Start with [`load_master`]. [`yaml`] is of use to others too. This crate opens configuration
+//! Start with [`load_master`], or as a tool beside a master with [`load_for_tools`]. [`yaml`] is of use to others too. This crate opens configuration
 //! files and looks at paths; it creates, binds and logs nothing.
 
 mod bridge;
@@ -24,6 +24,7 @@ mod places;
 mod reader;
 mod returners;
 mod served;
+mod tools;
 mod tracing;
 mod values;
 mod watching;
@@ -36,10 +37,11 @@ pub use doors::{AlsoListen, PeerCertificates, TlsConfig};
 pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookEngine};
 pub use finding::{ConfigErrors, Finding, Severity};
 pub use logging::{LogOptions, is_place};
-pub use master::{Loaded, MasterConfig, load_master};
+pub use master::{Loaded, MasterConfig, Reading, load_master, read_master};
 pub use reader::is_secret;
 pub use returners::{OWN_EVENTS, ReturnerOptions};
 pub use served::is_built_in_renderer;
+pub use tools::{is_of_process, load_for_tools};
 pub use tracing::TracingOptions;
 pub use values::{
     HashType, LocalCacheMirror, LogFormat, LogLevel, Secret, SigningAlgorithm, TransportName,

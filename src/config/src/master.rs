@@ -296,12 +296,50 @@ impl MasterConfig {
     }
 }
 
+/// A configuration as it was read, whether or not it can be used.
+pub struct Reading {
+    /// The configuration, with the default in place of each value that is wrong.
+    pub config: MasterConfig,
+    /// Everything there is to say about it: errors first, in the order of the files.
+    pub findings: Vec<Finding>,
+    /// Whether a file could not be read, as opposed to being wrong.
+    pub unreadable: bool,
+}
+
+impl Reading {
+    /// The configuration if there is no error in it.
+    ///
+    /// # Errors
+    /// [`ConfigErrors`] with every mistake there is, not only the first.
+    pub fn into_loaded(self) -> Result<Loaded, ConfigErrors> {
+        let Reading {
+            config,
+            findings,
+            unreadable,
+        } = self;
+        let is_error = |finding: &Finding| finding.severity == Severity::Error;
+        if findings.iter().any(is_error) {
+            return Err(ConfigErrors {
+                findings,
+                unreadable,
+            });
+        }
+        Ok(Loaded { config, findings })
+    }
+}
+
 /// Reads and checks the whole configuration. `path` is the file, or the directory that has a file
 /// `master`.
 ///
 /// # Errors
 /// [`ConfigErrors`] with every mistake there is, not only the first.
 pub fn load_master(path: &Path) -> Result<Loaded, ConfigErrors> {
+    read_master(path).into_loaded()
+}
+
+/// [`load_master`] for whoever goes on with a configuration that cannot be used, to find out what
+/// else is wrong with it.
+pub fn read_master(path: &Path) -> Reading {
     let (conf_file, files) = files::read(path);
     let Files {
         settings,
@@ -322,22 +360,17 @@ pub fn load_master(path: &Path) -> Result<Loaded, ConfigErrors> {
 
     let mut findings = reader.findings;
     findings.sort_by(|a, b| (a.severity, &a.file, a.line).cmp(&(b.severity, &b.file, b.line)));
-    if findings
-        .iter()
-        .any(|finding| finding.severity == Severity::Error)
-    {
-        return Err(ConfigErrors {
-            findings,
-            unreadable,
-        });
-    }
     config.conf_file = conf_file;
     config.settings = settings;
     for secret in ["key_pass", "signing_key_pass"] {
         config.settings.remove(secret);
     }
     config.defaults = defaults;
-    Ok(Loaded { config, findings })
+    Reading {
+        config,
+        findings,
+        unreadable,
+    }
 }
 
 fn named<'a>((key, entry): (&'a Key, &'a Entry)) -> Option<(&'a str, &'a Node)> {
