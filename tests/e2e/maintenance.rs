@@ -468,7 +468,48 @@ fn the_doctor_finds_what_is_wrong_with_a_running_and_with_a_stopped_master() -> 
             let stopped = site.saltern(&["doctor"])?;
             stopped
                 .expect_code(1)?
-                .expect_text("No master is running for this configuration.\nkeys: ")?;
+                .expect_text("No master is running for this configuration.\nwarning: keys: ")?
+                .expect_text("note: start: nothing was found")?;
+            fs::set_permissions(site.path("pki"), fs::Permissions::from_mode(0o700))?;
+
+            site.step("its key is damaged, and somebody has made a mistake in the configuration");
+            let key = fs::canonicalize(site.path("pki/master.pem"))?;
+            let kept = fs::read(&key)?;
+            fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+            fs::write(&key, "-----BEGIN RSA PRIVATE KEY-----\nno key")?;
+            let file = site.path("conf/master.d/mistake.conf");
+            fs::create_dir_all(site.path("conf/master.d"))?;
+            fs::write(&file, "timeout: [1\n")?;
+            let stopped = site.saltern(&["doctor", "--json"])?;
+            stopped.expect_code(1)?;
+            let report: Value = serde_json::from_str(&stopped.stdout)?;
+            ensure!(report["errors"] == 2, "{report}");
+            let of = |subject: &str| {
+                let findings = report["findings"].as_array().into_iter().flatten();
+                let mut findings = findings.filter(|one| one["subject"] == subject);
+                findings
+                    .next()
+                    .map(|one| one["finding"].to_string())
+                    .unwrap_or_default()
+            };
+            ensure!(of("configuration").contains("mistake.conf:"), "{report}");
+            ensure!(of("start").contains(".pem"), "{report}");
+
+            site.step("the mistake is made while the master runs");
+            fs::write(&key, kept)?;
+            fs::remove_file(&file)?;
+            site.start_master_only()?;
+            fs::write(&file, "timeout: [1\n")?;
+            for command in [
+                &["run", "test.arg", "one"][..],
+                &["duty", "list"],
+                &["metrics"],
+            ] {
+                site.saltern(command)?
+                    .expect_code(0)?
+                    .expect_text("the configuration has an error")?;
+            }
+            fs::remove_file(&file)?;
             Ok(())
         },
     )

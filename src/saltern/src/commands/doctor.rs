@@ -1,8 +1,8 @@
 //! `saltern doctor`: what is wrong with a master, running or stopped, and what to do about it.
 //!
 //! A running master is asked at its control socket; everything else is looked at on the disk, and
-//! nothing is changed anywhere. One file a subject below `doctor`; whoever adds one adds a line to
-//! [`CHECKS`].
+//! nothing is changed anywhere. Where no master runs, what would keep one from starting is an error.
+//! One file a subject below `doctor`; whoever adds one adds a line to [`CHECKS`].
 
 mod clock;
 mod configuration;
@@ -11,17 +11,19 @@ mod descriptors;
 mod disk;
 mod duties;
 mod keys;
+mod minion_keys;
 mod ports;
 mod python;
+mod start;
 
 use saltern_actors::control::{self, ControlError};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
-use saltern_config::Loaded;
+use saltern_config::{Loaded, Severity};
 use serde_json::json;
 
 use super::duty::Told;
-use super::{chain, load_config, say};
+use super::{chain, load_for_tool, say};
 use crate::ConfigArgument;
 
 #[derive(clap::Args)]
@@ -64,36 +66,65 @@ struct Complaint {
     what: String,
     /// What to do about it, likewise.
     advice: String,
+    severity: Severity,
 }
 
 impl Complaint {
+    /// A warning: something does not work as it should, or soon will not.
     fn new(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self {
             what: what.into(),
             advice: advice.into(),
+            severity: Severity::Warning,
         }
+    }
+
+    /// The same as an error: the master cannot start, or refuses work.
+    fn error(self) -> Self {
+        self.with(Severity::Error)
+    }
+
+    /// The same as a note: good to know, nothing is lost.
+    fn note(self) -> Self {
+        self.with(Severity::Info)
+    }
+
+    fn with(self, severity: Severity) -> Self {
+        Self { severity, ..self }
+    }
+}
+
+/// How a severity is called, in text and JSON.
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "note",
     }
 }
 
 /// A check gives what is wrong with its subject.
 type Check = fn(&Patient) -> Vec<Complaint>;
 
-/// The subjects, in the order in which they are told.
+/// The subjects, in the order of the report.
 const CHECKS: &[(&str, Check)] = &[
     ("configuration", configuration::check),
+    ("start", start::check),
     ("ports", ports::check),
     ("duties", duties::check),
     ("disk", disk::check),
     ("database", database::check),
     ("keys", keys::check),
+    ("minion_keys", minion_keys::check),
     ("descriptors", descriptors::check),
     ("clock", clock::check),
     ("python", python::check),
 ];
 
-/// 0 when nothing is wrong, 1 when something is; 64 for a configuration that cannot be read.
+/// 0 without errors and warnings, else 1; 64 or 66 when the configuration does not say which master is
+/// meant.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    let loaded = match load_config(&arguments.config) {
+    let loaded = match load_for_tool(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -117,14 +148,29 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         found.extend(complaints.map(|complaint| (*subject, complaint)));
     }
     let is_running = patient.running.is_some();
+    let has_error = found.iter().any(|(_, one)| one.severity == Severity::Error);
+    if !is_running && !has_error {
+        found.push(("start", start::nothing_is_in_the_way()));
+    }
+    found.sort_by_key(|(_, complaint)| complaint.severity);
     say(&match arguments.json {
         true => as_json(is_running, &found),
         false => as_text(is_running, &found),
     });
-    match found.is_empty() {
+    match found.iter().all(|(_, one)| one.severity == Severity::Info) {
         true => Exit::Ok,
         false => Exit::Failure,
     }
+}
+
+/// Errors, warnings and notes.
+fn counts(found: &[(&str, Complaint)]) -> [usize; 3] {
+    [Severity::Error, Severity::Warning, Severity::Info].map(|severity| {
+        found
+            .iter()
+            .filter(|(_, one)| one.severity == severity)
+            .count()
+    })
 }
 
 fn ask(loaded: &Loaded) -> Result<Running, ControlError> {
@@ -140,11 +186,20 @@ fn as_text(is_running: bool, found: &[(&str, Complaint)]) -> String {
         true => "The master is running.\n".to_owned(),
         false => "No master is running for this configuration.\n".to_owned(),
     };
-    for (subject, Complaint { what, advice }) in found {
-        text.push_str(&format!("{subject}: {what}\n    {advice}\n"));
+    for (subject, complaint) in found {
+        let (severity, what) = (word(complaint.severity), &complaint.what);
+        let advice = &complaint.advice;
+        text.push_str(&format!("{severity}: {subject}: {what}\n    {advice}\n"));
     }
     if found.is_empty() {
         text.push_str("Nothing is wrong.\n");
+    } else {
+        let counts = counts(found);
+        let words = ["error", "warning", "note"].into_iter().zip(counts);
+        let counts: Vec<String> = words
+            .map(|(word, count)| format!("{count} {word}{}", if count == 1 { "" } else { "s" }))
+            .collect();
+        text.push_str(&format!("{}\n", counts.join(", ")));
     }
     text
 }
@@ -154,13 +209,22 @@ fn as_json(is_running: bool, found: &[(&str, Complaint)]) -> String {
         .iter()
         .map(|(subject, complaint)| {
             json!({
+                "severity": word(complaint.severity),
                 "subject": subject,
                 "finding": complaint.what,
                 "advice": complaint.advice,
             })
         })
         .collect();
-    format!("{}\n", json!({"running": is_running, "findings": findings}))
+    let [errors, warnings, notes] = counts(found);
+    let report = json!({
+        "running": is_running,
+        "errors": errors,
+        "warnings": warnings,
+        "notes": notes,
+        "findings": findings,
+    });
+    format!("{report}\n")
 }
 
 #[cfg(test)]
@@ -172,7 +236,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("root_dir: {}\nid: m\n{options}", dir.path().display());
         std::fs::write(dir.path().join("master"), text).unwrap();
-        let loaded = saltern_config::load_master(dir.path());
+        let loaded = saltern_config::load_for_tools(dir.path());
         let patient = Patient {
             loaded: loaded.map_err(|errors| errors.to_string()).unwrap(),
             running: None,
@@ -184,9 +248,16 @@ mod tests {
     #[test]
     fn what_is_found_is_told_with_what_to_do() {
         let found = [("disk", Complaint::new("it is full", "make room"))];
-        assert!(as_text(false, &found).contains("disk: it is full\n    make room\n"));
+        let text = as_text(false, &found);
+        assert!(
+            text.contains("warning: disk: it is full\n    make room\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("\n0 errors, 1 warning, 0 notes\n"), "{text}");
         let read: serde_json::Value = serde_json::from_str(&as_json(true, &found)).unwrap();
         assert_eq!(read["running"], true);
+        assert_eq!(read["warnings"], 1);
+        assert_eq!(read["findings"][0]["severity"], "warning");
         assert_eq!(read["findings"][0]["advice"], "make room");
         assert!(as_text(true, &[]).contains("Nothing is wrong"));
     }

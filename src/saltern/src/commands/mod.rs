@@ -23,7 +23,7 @@ pub(crate) mod swarm;
 pub(crate) mod top;
 
 use saltern_base::exit::Exit;
-use saltern_config::{Loaded, load_master};
+use saltern_config::{Loaded, Severity, is_of_process, load_for_tools, load_master};
 use saltern_requests::typed_arguments;
 use saltern_wire::msgpack::Value;
 
@@ -69,4 +69,26 @@ pub(crate) fn load_config(argument: &ConfigArgument) -> Result<Loaded, Exit> {
         complain(&errors.to_string());
         Exit::Usage
     })
+}
+
+/// Loads the configuration for a command beside the master: what keeps a master from starting does
+/// not keep the command from asking one that runs. Says so of what the files have wrong.
+pub(crate) fn load_for_tool(argument: &ConfigArgument) -> Result<Loaded, Exit> {
+    let loaded = load_for_tools(&argument.config).map_err(|errors| {
+        complain(&errors.to_string());
+        errors.exit()
+    })?;
+    let errors = loaded.findings.iter();
+    let mut errors = errors.filter(|one| one.severity == Severity::Error && !is_of_process(one));
+    if let Some(first) = errors.next() {
+        let more = match errors.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        complain(&format!(
+            "the configuration has an error{more}, and no master would start with it; going on \
+             without: {first}"
+        ));
+    }
+    Ok(loaded)
 }

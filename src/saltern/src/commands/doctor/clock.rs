@@ -16,7 +16,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
     let advice = "set the clock; jobs, tokens and keys are as old as it says";
     if now < BEGINNING {
         let what = "the clock says that it is before 2026";
-        return vec![Complaint::new(what, advice)];
+        return vec![Complaint::new(what, advice).error()];
     }
     let config = &patient.loaded.config;
     let kept = [

@@ -12,13 +12,13 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
     let wrong = findings.filter(|finding| finding.severity != Severity::Info);
     let mut complaints: Vec<Complaint> = wrong
         .map(|finding| {
-            let advice = "put that right in the configuration; saltern check-config tells all";
-            Complaint::new(finding.to_string(), advice)
+            let advice = "correct the configuration; saltern check-config prints all findings";
+            Complaint::new(finding.to_string(), advice).with(finding.severity)
         })
         .collect();
     if let Err((option, error)) = saltern_actors::check_tls(&patient.loaded.config) {
         let what = format!("{option}: {}", super::chain(&error));
-        complaints.push(Complaint::new(what, "put the named files in order"));
+        complaints.push(Complaint::new(what, "correct the named files").error());
     }
     complaints
 }
@@ -37,6 +37,9 @@ mod tests {
             "{}",
             complaints[0].what
         );
+        assert_eq!(complaints[0].severity, Severity::Warning);
+        let (_dir, bad_edit) = patient("timeout: soon\n");
+        assert_eq!(check(&bad_edit)[0].severity, Severity::Error);
         let (_dir, hint) = patient("mworker_niceness: 3\n");
         assert!(check(&hint).is_empty());
     }

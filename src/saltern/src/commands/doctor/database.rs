@@ -23,7 +23,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
             let what = format!("\"{}\": {}", path.display(), chain(&error));
             let advice = "start the master: it sets a damaged database aside and keeps what can be \
                           read of it";
-            complaints.push(Complaint::new(what, advice));
+            complaints.push(Complaint::new(what, advice).error());
         }
     }
     complaints
@@ -48,7 +48,7 @@ fn set_aside(path: &Path) -> Vec<Complaint> {
             let what = format!("a damaged database was set aside: \"{name}\"");
             let advice = "what could be read of it is in the new one; look after the disk, then \
                           remove it";
-            Complaint::new(what, advice)
+            Complaint::new(what, advice).note()
         })
         .collect()
 }

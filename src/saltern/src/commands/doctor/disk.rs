@@ -51,14 +51,16 @@ fn complaint(directory: &Path, low: u64) -> Option<Complaint> {
         );
         let advice = "make room, keep fewer jobs (keep_jobs_seconds, saltern_keep_jobs_size), or \
                       move the directory";
-        return Some(Complaint::new(what, advice));
+        let complaint = Complaint::new(what, advice);
+        return Some(match free < low / 16 {
+            true => complaint.error(),
+            false => complaint,
+        });
     }
     if disk.f_files > 0 && disk.f_favail == 0 {
         let what = format!("no more files can be made in \"{shown}\"");
-        return Some(Complaint::new(
-            what,
-            "remove files: the disk has no inodes left",
-        ));
+        let advice = "remove files: the disk has no inodes left";
+        return Some(Complaint::new(what, advice).error());
     }
     None
 }

@@ -9,7 +9,7 @@ use super::{Complaint, Patient};
 /// A key that waits for longer than this has been forgotten: a day, in seconds.
 const LONG: i64 = 24 * 60 * 60;
 
-/// The most names that are told.
+/// The most names of a finding.
 const MOST_NAMES: usize = 10;
 
 pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
@@ -41,17 +41,21 @@ fn waiting(directory: &Path, now: i64) -> Option<Complaint> {
         .filter(|name| !name.starts_with('.'))
         .collect();
     names.sort();
-    let count = names.len();
-    names.truncate(MOST_NAMES);
-    (count > 0).then(|| {
-        let more = match count.saturating_sub(names.len()) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let names = names.join(", ");
-        let what = format!("keys have been waiting for more than a day: {names}{more}");
-        Complaint::new(what, "accept or reject them with salt-key")
+    (!names.is_empty()).then(|| {
+        let names = listed(&names);
+        let what = format!("keys have been waiting for more than a day: {names}");
+        Complaint::new(what, "accept or reject them with salt-key").note()
     })
+}
+
+/// The first names, and how many more there are.
+pub(super) fn listed(names: &[String]) -> String {
+    let shown = names.get(..MOST_NAMES).unwrap_or(names);
+    let more = match names.len().saturating_sub(shown.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", shown.join(", "))
 }
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
     // The lock that a running master holds; nobody could tell a master of another user otherwise.
     let lock = File::open(config.cachedir.join("saltern/lock"));
     if lock.is_ok_and(|lock| lock.try_lock_shared().is_err()) {
-        let what = "a master is running and does not answer at its control socket";
-        let advice = "ask as the master's user; else look at its log, and start it again";
-        return vec![Complaint::new(what, advice)];
+        let what = "a master is running, and its control socket does not answer this user";
+        let advice = "ask as the master's user; else look at its log, and restart it";
+        return vec![Complaint::new(what, advice).error()];
     }
     let ports = [
         ("ret_port", config.ret_port),
@@ -32,7 +32,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
             _ => "ask as the user that starts the master",
         };
         let what = format!("{option}: {address} cannot be had: {error}");
-        Some(Complaint::new(what, advice))
+        Some(Complaint::new(what, advice).error())
     });
     taken.collect()
 }
