@@ -10,9 +10,10 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dashmap::DashMap;
+use dashmap::{DashMap, Entry};
 use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
 use saltern_config::MasterConfig;
@@ -47,12 +48,27 @@ pub struct Sessions {
     lifetime: Duration,
     clock: Clock,
     known: DashMap<MinionId, Remembered>,
+    /// Whether the log has a line about the disk's clock.
+    has_complained: AtomicBool,
 }
+
+/// Seconds by which the clocks of a disk and a machine may differ.
+const CLOCKS_DIFFER: i64 = 60;
 
 struct Remembered {
     version: Version,
     settled: bool,
     session: Arc<Session>,
+    /// When this process made it, in microseconds since 1970. The file may say something else: a
+    /// file server has a clock of its own.
+    made: Option<i64>,
+}
+
+impl Remembered {
+    /// Which file was made, and when.
+    fn made_at(&self) -> Option<(Version, i64)> {
+        self.made.map(|made| (self.version, made))
+    }
 }
 
 impl Sessions {
@@ -70,6 +86,7 @@ impl Sessions {
             lifetime: options.publish_session,
             clock,
             known: DashMap::new(),
+            has_complained: AtomicBool::new(false),
         })
     }
 
@@ -84,7 +101,8 @@ impl Sessions {
 
     fn find(&self, id: &MinionId) -> Result<Option<(Arc<Session>, Version)>> {
         let path = files::child(&self.dir, id.as_str())?;
-        let Some(stat) = self.current(&path, id)? else {
+        let made = self.known.get(id).and_then(|known| known.made_at());
+        let Some(stat) = self.current(&path, id, made)? else {
             self.known.remove(id);
             return Ok(None);
         };
@@ -102,6 +120,9 @@ impl Sessions {
         if let Some(mut known) = self.known.get_mut(id)
             && known.session.key.same_as(&found.session.key)
         {
+            if known.version != found.version {
+                known.made = None;
+            }
             known.version = found.version;
             known.settled = found.settled;
             return Ok(Some((Arc::clone(&known.session), known.version)));
@@ -125,13 +146,17 @@ impl Sessions {
         // Locked from the look at the file to the end of its writing: of two workers that admit the
         // same minion at once, the second one finds the first one's key on the disk.
         let entry = self.known.entry(id.clone());
-        let found = match self.current(&path, id)? {
+        let made = match &entry {
+            Entry::Occupied(known) => known.get().made_at(),
+            Entry::Vacant(_) => None,
+        };
+        let found = match self.current(&path, id, made)? {
             Some(stat) if is_of_this_key(&stat.version) => read(&path, stat.version, id)?,
             _ => None,
         };
         let remembered = match found {
             Some(found) => found,
-            None => create(&path)?,
+            None => self.create(&path)?,
         };
         Ok(Arc::clone(&entry.insert(remembered).session))
     }
@@ -166,15 +191,38 @@ impl Sessions {
     /// The file's `stat` if there is one whose time is not over.
     ///
     /// A lifetime of zero means that keys are not rotated by time. A file from the future (a clock
-    /// that was set back) is current.
-    fn current(&self, path: &Path, id: &MinionId) -> Result<Option<Stat>> {
+    /// that was set back) is current. The age of one that this process made is reckoned from when it
+    /// did so: else, with a file server days behind, no session would ever be current.
+    fn current(
+        &self,
+        path: &Path,
+        id: &MinionId,
+        made: Option<(Version, i64)>,
+    ) -> Result<Option<Stat>> {
         let stat = Version::of(path, false)?.filter(Stat::is_file);
         let lifetime = self.lifetime.saturating_sub(earlier(self.lifetime, id));
         let lifetime = i64::try_from(lifetime.as_micros()).unwrap_or(i64::MAX);
         Ok(stat.filter(|stat| {
-            let modified = stat.version.modified_micros();
-            lifetime == 0 || self.clock.unix_micros().saturating_sub(modified) <= lifetime
+            let made = made.filter(|(version, _)| *version == stat.version);
+            let from = made.map_or(stat.version.modified_micros(), |(_, made)| made);
+            lifetime == 0 || self.clock.unix_micros().saturating_sub(from) <= lifetime
         }))
+    }
+
+    /// A new key in its file. A power loss may take the file; the minion then authenticates again.
+    fn create(&self, path: &Path) -> Result<Remembered> {
+        let mut remembered = create(path)?;
+        let now = self.clock.unix_micros();
+        remembered.made = Some(now);
+        let behind = now.saturating_sub(remembered.version.modified_micros()) / 1_000_000;
+        if behind.abs() > CLOCKS_DIFFER && !self.has_complained.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                path = %path.display(),
+                "the clock of this disk is {behind} s behind this machine's: with more than \
+                 publish_session minions authenticate anew after each restart; set both clocks"
+            );
+        }
+        Ok(remembered)
     }
 }
 
@@ -200,6 +248,7 @@ fn read(path: &Path, version: Version, id: &MinionId) -> Result<Option<Remembere
             version,
             settled,
             session: Arc::new(Session::new(key)),
+            made: None,
         })),
         Err(error) => {
             tracing::warn!(%error, minion = %id, "a session file is damaged and not used");
@@ -208,7 +257,6 @@ fn read(path: &Path, version: Version, id: &MinionId) -> Result<Option<Remembere
     }
 }
 
-/// A new key in its file. A power loss may take the file; the minion then authenticates again.
 fn create(path: &Path) -> Result<Remembered> {
     let key = KeyString::generate();
     let create = Create::PRIVATE.derived();
@@ -222,5 +270,6 @@ fn create(path: &Path) -> Result<Remembered> {
         version: stat.version,
         settled: false,
         session: Arc::new(Session::new(key)),
+        made: None,
     })
 }

@@ -181,6 +181,23 @@ mod sessions {
         assert_eq!(sessions.remembered(), 0);
     }
 
+    /// As on a file server: what is written now has a time of days ago.
+    #[test]
+    fn session_lasts_its_time_where_the_disk_has_another_clock() {
+        let (_dir, options) = place(Compat::V3008);
+        let clock = Clock::manual(Clock::system().now() + 3 * options.publish_session);
+        let sessions = Sessions::with_options(&options, clock.clone()).expect("sessions");
+        let made = admit(&sessions, &options, &id("m1"));
+        let found = sessions
+            .get(&id("m1"))
+            .expect("read")
+            .expect("it is current");
+        assert!(found.key.same_as(&made.key));
+        assert!(admit(&sessions, &options, &id("m1")).key.same_as(&made.key));
+        clock.advance(options.publish_session + Duration::from_secs(5));
+        assert!(sessions.get(&id("m1")).expect("read").is_none());
+    }
+
     #[test]
     fn a_session_ends_after_publish_session() {
         let (_dir, options) = place(Compat::V3008);
