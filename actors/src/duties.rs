@@ -107,8 +107,12 @@ impl Duty {
 pub(crate) struct Record {
     /// How often it is meant to run; zero when the options do not ask for it.
     pub(crate) every: Duration,
-    /// When it last began, in seconds since 1970; `None` before the first time.
+    /// When it last began, in seconds since 1970; `None` before the first time. Of
+    /// [`Duties::records`] by the clock as it is now, so that a clock that was set makes no duty look
+    /// late.
     pub(crate) began: Option<i64>,
+    /// The same by the clock that nobody sets.
+    began_at: Option<Instant>,
     /// How long the last run took.
     pub(crate) took: Duration,
     /// Why the last run failed; `None` if it did not.
@@ -186,17 +190,22 @@ impl Duties {
 
     /// What is known of the duties that this master has, in the order of [`Duty::ALL`].
     pub(crate) fn records(&self) -> Vec<(Duty, Record)> {
+        let now = self.clock.unix();
         let records = self.records.lock();
         let known = records.iter().filter(|(_, record)| !record.every.is_zero());
         known
-            .map(|(duty, record)| (*duty, record.clone()))
+            .map(|(duty, record)| (*duty, record.as_of(now)))
             .collect()
     }
 
     /// Begins a run, whose end the caller tells.
     pub(crate) fn begin(self: &Arc<Self>, duty: Duty) -> Running {
         let now = self.clock.unix();
-        self.records.lock().entry(duty).or_default().began = Some(now);
+        {
+            let mut records = self.records.lock();
+            let record = records.entry(duty).or_default();
+            (record.began, record.began_at) = (Some(now), Some(Instant::now()));
+        }
         let label = [duty.name()];
         self.metrics.last_run.with_label_values(&label).set(now);
         Running {
@@ -265,6 +274,16 @@ impl Duties {
 }
 
 impl Record {
+    /// The same with its beginning reckoned back from `now`, in seconds since 1970.
+    fn as_of(&self, now: i64) -> Self {
+        let ago = self.began_at.map(|at| at.elapsed().as_secs());
+        let ago = ago.map(|ago| i64::try_from(ago).unwrap_or(i64::MAX));
+        Self {
+            began: ago.map(|ago| now.saturating_sub(ago)).or(self.began),
+            ..self.clone()
+        }
+    }
+
     /// One line in the log for each change, however often a duty fails.
     fn tell(&self, duty: Duty, result: &Result<(), String>) {
         let duty = duty.name();
@@ -332,11 +351,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn clock_that_is_set_makes_no_duty_late_or_early() {
+        let (duties, clock) = duties();
+        duties.begin(Duty::Tokens).ended(Ok(()));
+        tokio::time::advance(Duration::from_secs(30)).await;
+        let now = clock.unix();
+        for step in [3 * 86_400, -3_600] {
+            let to = u64::try_from(now + step).expect("after 1970");
+            clock.set(SystemTime::UNIX_EPOCH + Duration::from_secs(to));
+            assert_eq!(only(&duties).began, Some(clock.unix() - 30));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_run_leaves_when_it_began_how_long_it_took_and_what_came_of_it() {
         let (duties, clock) = duties();
         assert_eq!(only(&duties).began, None);
         let running = duties.begin(Duty::Tokens);
         tokio::time::advance(Duration::from_secs(3)).await;
+        clock.advance(Duration::from_secs(3));
         running.ended(Ok(()));
         let record = only(&duties);
         assert_eq!(record.began, Some(1_795_000_000));
@@ -346,7 +379,7 @@ mod tests {
         clock.advance(Duration::from_secs(60));
         duties.run(Duty::Tokens, || Err("no disk".to_owned()));
         let record = only(&duties);
-        assert_eq!(record.began, Some(1_795_000_060));
+        assert_eq!(record.began, Some(1_795_000_063));
         assert_eq!((record.runs, record.failures), (2, 1));
         assert_eq!(record.failed.as_deref(), Some("no disk"));
 
