@@ -91,6 +91,17 @@ impl SmallDisk {
         Ok(())
     }
 
+    /// Allows nothing to be written any more.
+    ///
+    /// # Errors
+    /// When somebody has a file open for writing.
+    pub fn make_read_only(&self) -> Result<()> {
+        let mut command = Command::new("mount");
+        command.args(["-o", "remount,ro"]).arg(&self.path);
+        run(&mut command, SOON)?.expect_code(0)?;
+        Ok(())
+    }
+
     /// Gives the room back.
     ///
     /// # Errors

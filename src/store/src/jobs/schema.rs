@@ -170,21 +170,19 @@ pub(super) fn suspect(path: &Path) {
 
 /// Opens an existing database for reading only.
 pub(super) fn open_reader(path: &Path, limits: &DatabaseLimits) -> Result<Connection> {
-    let failed = |action| move |error| wrap(path, action, error);
-    let connection = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )
-    .map_err(failed("open"))?;
-    connection
-        .busy_timeout(Duration::from_secs(5))
-        .map_err(failed("open"))?;
-    connection
-        .pragma_update(None, "cache_size", cache_size(limits.cache_bytes / 8))
-        .map_err(failed("open"))?;
-    let found: i64 = connection
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .map_err(failed("open"))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = |name: &Path, flags| {
+        let connection = Connection::open_with_flags(name, flags)?;
+        connection.busy_timeout(Duration::from_secs(5))?;
+        connection.pragma_update(None, "cache_size", cache_size(limits.cache_bytes / 8))?;
+        let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        Ok((connection, found))
+    };
+    let opened = open(path, flags).or_else(|error| match immutable(path) {
+        Some(name) => open(&name, flags | OpenFlags::SQLITE_OPEN_URI).map_err(|_| error),
+        None => Err(error),
+    });
+    let (connection, found) = opened.map_err(|error| wrap(path, "open", error))?;
     if found == VERSION {
         Ok(connection)
     } else {
@@ -194,6 +192,33 @@ pub(super) fn open_reader(path: &Path, limits: &DatabaseLimits) -> Result<Connec
             known: VERSION,
         })
     }
+}
+
+/// The name that has SQLite read a database without making files beside it; nothing unless the disk
+/// is read-only and the log was folded, so that nothing can change underneath.
+fn immutable(path: &Path) -> Option<PathBuf> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    let is_read_only = disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let has_log = std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
+    if !is_read_only || has_log {
+        return None;
+    }
+    let mut name = String::from("file:");
+    for byte in std::path::absolute(path)
+        .ok()?
+        .as_os_str()
+        .as_encoded_bytes()
+    {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => name.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => name.push(char::from(*byte)),
+            byte => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name.push_str("?immutable=1");
+    Some(PathBuf::from(name))
 }
 
 /// Opens an existing database for nothing but folding its log.
