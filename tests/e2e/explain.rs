@@ -1,8 +1,11 @@
 //! `saltern explain`: what is said of a job while it runs, of its returns, and without a master.
 
-use anyhow::Result;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use saltern_tests::small_disk::SmallDisk;
+use saltern_tests::{Release, Server, Site, TestResult, saltern_program, wait_until};
 
 const NATIVE: MinionKind = MinionKind::Native;
 
@@ -69,4 +72,111 @@ fn explained(site: &Site, jid: &str, words: &[&str]) -> Result<()> {
         run.expect_text(word)?;
     }
     Ok(())
+}
+
+#[test]
+fn read_only_disk_stops_no_tool_that_only_reads() -> TestResult {
+    Site::prepared(
+        Server::Saltern(Release::V3008),
+        |_| {},
+        |site| {
+            let disk = SmallDisk::mount_unless_excused(&site.path("cache"), 32 << 20)?;
+            let Some(disk) = disk else {
+                return Ok(());
+            };
+            site.start_master()?;
+            site.bring_up(&[("m1", NATIVE)])?;
+            let published = site.salt(&["m1", "test.ping", "--async"])?;
+            let jid = published
+                .stdout
+                .trim()
+                .rsplit(' ')
+                .next()
+                .unwrap_or("")
+                .to_owned();
+            site.events().tag(&format!("salt/job/{jid}/ret/m1"), SOON)?;
+            site.stop_master()?;
+            disk.make_read_only()?;
+            let run = site.saltern(&["explain", "--json", &jid])?;
+            run.expect_code(0)?;
+            let account: serde_json::Value = serde_json::from_str(&run.stdout)?;
+            ensure!(account["state"] == "complete", "{account}");
+            ensure!(account["returned"][0]["minion"] == "m1", "{account}");
+            let run = site.saltern(&["doctor", "--json"])?;
+            run.expect_code(1)?;
+            let report: serde_json::Value = serde_json::from_str(&run.stdout)?;
+            let findings = report["findings"].as_array().context("findings")?;
+            let is_reason = |finding: &&serde_json::Value| {
+                let what = finding["finding"].as_str().unwrap_or_default();
+                finding["severity"] == "error" && what.contains("cachedir")
+            };
+            ensure!(findings.iter().any(|one| is_reason(&one)), "{report}");
+            let of_database = findings.iter().find(|one| one["subject"] == "database");
+            ensure!(of_database.is_none(), "{report}");
+            site.kill_minion("m1");
+            Ok(())
+        },
+    )
+}
+
+/// An event of the bus is printed though the master keeps none; a command that waits says how to come
+/// back to its job when the master is killed.
+#[test]
+fn events_are_followed_and_jobs_are_come_back_to() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |_| {},
+        |site| {
+            site.bring_up(&[("m1", NATIVE)])?;
+            site.saltern(&["events"])?
+                .expect_code(1)?
+                .expect_text("saltern events --follow")?;
+            let conf = site.path("conf").display().to_string();
+            let start = |arguments: &[&str]| -> Result<std::process::Child> {
+                let mut command = std::process::Command::new(saltern_program());
+                command.arg(arguments.first().context("a command")?);
+                command
+                    .args(["-c", &conf])
+                    .args(arguments.get(1..).unwrap_or_default());
+                command.stdout(Stdio::piped()).stderr(Stdio::piped());
+                Ok(command.spawn()?)
+            };
+            let follower = start(&["events", "--follow", "--tag", "site/[ab]*", "--limit", "1"])?;
+            let mut follower = Some(follower);
+            wait_until("an event to be followed", SOON, || {
+                let mut session = site.session_of("m1").ok()?;
+                session.send("site/c").ok()?;
+                session.send("site/b/1").ok()?;
+                let is_over = follower.as_mut()?.try_wait().ok()?.is_some();
+                is_over.then_some(())
+            })?;
+            let output = follower
+                .take()
+                .context("it was started")?
+                .wait_with_output()?;
+            let line = String::from_utf8(output.stdout)?;
+            let event: serde_json::Value = serde_json::from_str(&line)?;
+            ensure!(
+                output.status.success() && event["tag"] == "site/b/1",
+                "{line}"
+            );
+
+            let mark = site.events().mark();
+            let waiting = start(&["cmd", "m1", "test.sleep", "60"])?;
+            let jid = site.events().find_since(mark, "the job", SOON, |event| {
+                event
+                    .tag
+                    .ends_with("/new")
+                    .then(|| event.data["jid"].clone())
+            })?;
+            site.announce("the publish connection broke");
+            site.kill_master();
+            let output = waiting.wait_with_output()?;
+            let said = String::from_utf8(output.stderr)?;
+            let jid = jid.as_str().context("a jid")?;
+            ensure!(said.contains(&format!("saltern explain {jid}")), "{said}");
+            ensure!(output.status.code() == Some(2), "{:?}", output.status);
+            Ok(())
+        },
+    )
 }

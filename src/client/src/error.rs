@@ -20,8 +20,14 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The master closed the event socket while a job was followed.
-    #[error("the master closed the event socket; look the job up with its jid")]
+    #[error("the master closed the event socket: it was stopped or killed")]
     EventsEnded,
+    /// The master closed the event socket while one of its functions was awaited.
+    #[error(
+        "the master closed the event socket: it was stopped or killed; if the function was done, its \
+         return is there when the master is back: saltern run jobs.lookup_jid {0}"
+    )]
+    CallLost(String),
     /// What came over the event socket is no event.
     #[error("the event socket sent something that is no event: {0}")]
     BadEvent(String),

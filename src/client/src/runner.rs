@@ -126,7 +126,7 @@ impl Begun {
     async fn end(&mut self) -> Result<Option<RunnerReturn>, ClientError> {
         let silence = Instant::now() + SILENCE;
         while let Ok(event) = timeout_at(silence, self.events.next()).await {
-            let event = event?.ok_or(ClientError::EventsEnded)?;
+            let event = event?.ok_or_else(|| ClientError::CallLost(self.jid.clone()))?;
             if event.is_gap() {
                 break;
             }

@@ -36,7 +36,7 @@ enum Command {
     Reactor(commands::reactor::Arguments),
     /// Follow a batch that the master drives.
     Batch(commands::batch::Arguments),
-    /// Print events that the master has kept (event_return: saltern).
+    /// Print events that the master has kept (event_return: saltern), or follow them live.
     Events(commands::events::Arguments),
     /// Say where a job stands: who returned, who is missing, and why.
     Explain(commands::explain::Arguments),
@@ -58,7 +58,7 @@ enum Command {
     #[command(hide = true)]
     Documents(commands::documents::Arguments),
     /// List the jobs of the option schedule, when each runs next, and what is wrong with it.
-    Schedule(ConfigArgument),
+    Schedule(commands::schedule::Arguments),
     /// Print the metrics of the running master in Prometheus' text format.
     Metrics(ConfigArgument),
     /// Say what is wrong with the master, running or stopped, and what to do about it.
@@ -115,7 +115,7 @@ fn main() -> Exit {
         Command::Documents(arguments) => {
             commands::documents::run(&arguments, <Arguments as clap::CommandFactory>::command())
         }
-        Command::Schedule(config) => commands::schedule::run(&config),
+        Command::Schedule(arguments) => commands::schedule::run(&arguments),
         Command::Metrics(config) => commands::debug::metrics(&config),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Duty(arguments) => commands::duty::run(&arguments),

@@ -16,7 +16,7 @@ use saltern_model::BatchSize;
 use saltern_output::{Outputter, Style, render_return};
 use saltern_wire::msgpack::Value;
 
-use super::{chain, complain, load_config, say};
+use super::{chain, complain, load_for_tool, say};
 use crate::{ConfigArgument, logging};
 
 /// Events that the master has fired arrive within this.
@@ -106,7 +106,7 @@ struct Watch {
 pub(crate) fn run(Arguments { action }: &Arguments) -> Exit {
     let Action::Watch(arguments) = action;
     logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
-    let loaded = match load_config(&arguments.config) {
+    let loaded = match load_for_tool(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -179,7 +179,22 @@ pub(super) async fn begin(
 "
         ));
     }
-    follow(client, &batch.jid, follower, style).await
+    let followed = tokio::select! {
+        followed = follow(client, &batch.jid, follower, style) => followed,
+        _ = tokio::signal::ctrl_c() => {
+            complain(&come_back(&batch.jid));
+            return Ok(Exit::Failure);
+        }
+    };
+    if followed.is_err() {
+        complain(&come_back(&batch.jid));
+    }
+    followed
+}
+
+/// How to come back to a batch that nobody waits for any more.
+fn come_back(jid: &str) -> String {
+    format!("the master goes on with the batch {jid}; to follow it: saltern batch watch {jid}")
 }
 
 /// Prints what happens until the batch is over.

@@ -1,20 +1,22 @@
 //! `saltern cmd TARGET FUNCTION [ARGS]`: publishes, follows the events, prints as stock `salt`
 //! does. What is particular to batches stands in `batch`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use saltern_base::exit::Exit;
 use saltern_client::{
-    Answer, ClientConfig, ClientError, LocalClient, PublishRequest, RunnerRequest, Tally,
+    Answer, ClientConfig, ClientError, Job, LocalClient, MinionReturn, PublishRequest,
+    RunnerRequest, Tally,
 };
 use saltern_output::{
     NO_MINIONS_MATCHED, NOT_CONNECTED, Outputter, Style, no_response, render_return,
 };
 use saltern_wire::msgpack::Value;
+use tokio::time::Instant;
 
-use super::{batch, chain, complain, load_config, say};
+use super::{batch, chain, complain, load_for_tool, say};
 use crate::{ConfigArgument, logging};
 
 #[derive(clap::Args)]
@@ -52,7 +54,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: Arguments) -> Exit {
     logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
-    let loaded = match load_config(&arguments.config) {
+    let loaded = match load_for_tool(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -108,10 +110,27 @@ async fn follow(
     style: &Style,
 ) -> Result<Exit, ClientError> {
     let mut job = client.run(request).await?;
+    let mut waiting = Waiting::new(client, request, &job);
     let mut tally = Tally::default();
     let mut absent = None;
-    while let Some(answer) = job.next().await? {
+    loop {
+        let next = tokio::select! {
+            next = waiting.beside(job.next()) => next,
+            _ = tokio::signal::ctrl_c() => {
+                complain(&come_back(&waiting.jid));
+                return Ok(Exit::Failure);
+            }
+        };
+        let answer = match next {
+            Ok(Some(answer)) => answer,
+            Ok(None) => break,
+            Err(error) => {
+                complain(&come_back(&waiting.jid));
+                return Err(error);
+            }
+        };
         tally.add(&answer);
+        waiting.heard(&answer);
         let text = match answer {
             Answer::Returned(returned) => {
                 let style = style.with_retcode(returned.retcode);
@@ -125,7 +144,7 @@ async fn follow(
                 let is_absent = absent.as_ref().is_some_and(|absent| absent.contains(&id));
                 let text = match is_absent {
                     true => NOT_CONNECTED.to_owned(),
-                    false => no_response(job.jid()),
+                    false => no_response(&waiting.jid),
                 };
                 render_return(&id, Value::from(text), Outputter::NoReturn, style)
             }
@@ -136,6 +155,94 @@ async fn follow(
         complain("minions returned with non-zero exit code");
     }
     Ok(tally.exit())
+}
+
+/// How to come back to a job that nobody waits for any more.
+fn come_back(jid: &str) -> String {
+    format!(
+        "the job {jid} goes on without this command; to see where it stands: saltern explain {jid}; \
+         its returns: saltern run jobs.lookup_jid {jid}"
+    )
+}
+
+/// Says on a terminal what a command waits for after its timeout: stock's wait goes on for as long as
+/// a minion says that it runs the job.
+struct Waiting {
+    jid: String,
+    minions: BTreeSet<String>,
+    expected: usize,
+    timeout: Duration,
+    gather: Duration,
+    begun: Instant,
+    next: Instant,
+    is_terminal: bool,
+}
+
+/// Between two such lines.
+const AGAIN: Duration = Duration::from_secs(15);
+
+/// Minions named in such a line.
+const NAMED: usize = 5;
+
+impl Waiting {
+    fn new(client: &LocalClient, request: &PublishRequest, job: &Job<'_>) -> Self {
+        let timeout = request.timeout.unwrap_or(client.config().timeout);
+        let begun = Instant::now();
+        Self {
+            jid: job.jid().to_owned(),
+            minions: job.expected().clone(),
+            expected: job.expected().len(),
+            timeout,
+            gather: client.config().gather_job_timeout,
+            begun,
+            next: begun + timeout,
+            is_terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn heard(&mut self, answer: &Answer) {
+        let (Answer::Returned(MinionReturn { id, .. }) | Answer::NoResponse { id }) = answer;
+        self.minions.remove(id);
+    }
+
+    /// What `work` gives; says meanwhile what it waits for.
+    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            match tokio::time::timeout_at(self.next, &mut work).await {
+                Ok(done) => return done,
+                Err(_) => self.next = Instant::now() + AGAIN,
+            }
+            if self.is_terminal && !self.minions.is_empty() {
+                complain(&self.line(self.begun.elapsed()));
+            }
+        }
+    }
+
+    fn line(&self, after: Duration) -> String {
+        let names: Vec<&str> = self
+            .minions
+            .iter()
+            .take(NAMED)
+            .map(String::as_str)
+            .collect();
+        let more = if self.minions.len() > NAMED {
+            ", …"
+        } else {
+            ""
+        };
+        format!(
+            "{} of {} minions have not returned after {} s ({}{more}): each is asked whether it still \
+             runs the job and has {} s to answer (gather_job_timeout); while it does, it has {} s \
+             more (timeout)",
+            self.minions.len(),
+            self.expected,
+            after.as_secs(),
+            names.join(", "),
+            self.gather.as_secs(),
+            self.timeout.as_secs(),
+        )
+    }
 }
 
 /// Who has no connection, as the master knows it. Whoever may not ask gets the weaker sentence about
@@ -222,6 +329,28 @@ mod tests {
                 assert!(error.contains("unexpected argument"), "{words:?}: {error}");
             }
         }
+    }
+
+    #[test]
+    fn line_about_a_wait_names_few_minions_and_both_times() {
+        let minions: BTreeSet<String> = (1..=7).map(|number| format!("web{number}")).collect();
+        let waiting = Waiting {
+            jid: String::new(),
+            expected: 20,
+            minions,
+            timeout: Duration::from_secs(3),
+            gather: Duration::from_secs(10),
+            begun: Instant::now(),
+            next: Instant::now(),
+            is_terminal: true,
+        };
+        let line = waiting.line(Duration::from_secs(3));
+        let begin = "7 of 20 minions have not returned after 3 s (web1, web2, web3, web4, web5, …)";
+        assert!(line.starts_with(begin), "{line}");
+        assert!(
+            line.contains("has 10 s to answer") && line.contains("has 3 s more"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -31,15 +31,41 @@ pub(crate) fn run(arguments: &Arguments, program: clap::Command) -> Exit {
     }
 }
 
+/// Commands for those who work on this program, whose parts need no pages of their own.
+const OF_DEVELOPERS: [&str; 4] = ["bench", "debug", "minion", "swarm"];
+
+/// The program as the manual has it: a page for each command, and for each part of one that an
+/// operator calls. What `help` says is on these pages.
+fn manual(program: clap::Command) -> clap::Command {
+    let mut program = program.disable_help_subcommand(true);
+    let names: Vec<String> = program
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    for name in names {
+        let hides = OF_DEVELOPERS.contains(&name.as_str());
+        program = program.mut_subcommand(name, |command| {
+            let command = command.disable_help_subcommand(true);
+            match hides {
+                true => command.mut_subcommands(|part| part.hide(true)),
+                false => command,
+            }
+        });
+    }
+    program
+}
+
 fn write(directory: &Path, mut program: clap::Command) -> io::Result<()> {
+    // Before the completions are made, which adds `help` to the definition.
+    let manual = manual(program.clone());
     let completions = directory.join("completions");
     std::fs::create_dir_all(&completions)?;
     for shell in SHELLS {
         clap_complete::generate_to(shell, &mut program, "saltern", &completions)?;
     }
-    let manual = directory.join("man");
-    std::fs::create_dir_all(&manual)?;
-    clap_mangen::generate_to(program, &manual)
+    let pages = directory.join("man");
+    std::fs::create_dir_all(&pages)?;
+    clap_mangen::generate_to(manual, &pages)
 }
 
 #[cfg(test)]
@@ -76,6 +102,26 @@ mod tests {
                 assert!(shell.contains(name), "\"{name}\" is not completed");
             }
         }
-        assert!(!directory.path().join("man/saltern-documents.1").exists());
+        let pages =
+            std::fs::read_dir(directory.path().join("man")).expect("the directory is there");
+        let pages: Vec<String> = pages
+            .map(|page| {
+                page.expect("read")
+                    .file_name()
+                    .into_string()
+                    .expect("a text")
+            })
+            .collect();
+        assert!(pages.len() <= 35, "{} pages: {pages:?}", pages.len());
+        assert!(
+            pages.iter().any(|page| page == "saltern-duty-run.1"),
+            "{pages:?}"
+        );
+        let is_noise = |page: &&String| {
+            ["-help", "-documents", "-debug-", "-pam"]
+                .iter()
+                .any(|part| page.contains(part))
+        };
+        assert_eq!(pages.iter().find(is_noise), None);
     }
 }

@@ -4,7 +4,7 @@ use saltern_actors::control;
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 
-use super::{chain, complain, load_config, say};
+use super::{chain, complain, load_for_tool, say};
 use crate::ConfigArgument;
 
 #[derive(clap::Args)]
@@ -16,13 +16,22 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum Question {
     /// List the duties, with when each last ran, how long that took and what came of it.
-    List(ConfigArgument),
+    List {
+        #[command(flatten)]
+        config: ConfigArgument,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Have a duty done now and wait for its end; exit code 1 if it fails.
     Run {
         /// Its name, as `list` prints it.
         name: String,
         #[command(flatten)]
         config: ConfigArgument,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -61,6 +70,20 @@ impl Told {
         self.result == "ok"
     }
 
+    /// Times in seconds; `last_run` since 1970, null before the first time.
+    fn as_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "duty": self.name,
+            "every": self.every,
+            "last_run": self.began,
+            "took": self.took,
+            "runs": self.runs,
+            "failures": self.failures,
+            "is_ok": self.is_ok(),
+            "result": self.result,
+        })
+    }
+
     fn line(&self, now: i64) -> String {
         let ago = match self.began {
             Some(began) => format!("{} s ago", now.saturating_sub(began).max(0)),
@@ -78,12 +101,23 @@ impl Told {
     }
 }
 
+fn print_table(told: &[Told]) {
+    let now = Clock::system().unix();
+    say(&format!(
+        "{:<16} {:>7} {:>12} {:>11} {:>7} {:>7}  {}\n",
+        "duty", "every", "last run", "took", "runs", "failed", "result"
+    ));
+    for duty in told {
+        say(&duty.line(now));
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    let (config, question) = match &arguments.question {
-        Question::List(config) => (config, "duties".to_owned()),
-        Question::Run { name, config } => (config, format!("duty {name}")),
+    let (config, json, question) = match &arguments.question {
+        Question::List { config, json } => (config, *json, "duties".to_owned()),
+        Question::Run { name, config, json } => (config, *json, format!("duty {name}")),
     };
-    let loaded = match load_config(config) {
+    let loaded = match load_for_tool(config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -99,13 +133,11 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         }
     };
     let told: Vec<Told> = answer.lines().filter_map(Told::parse).collect();
-    let now = Clock::system().unix();
-    say(&format!(
-        "{:<16} {:>7} {:>12} {:>11} {:>7} {:>7}  {}\n",
-        "duty", "every", "last run", "took", "runs", "failed", "result"
-    ));
-    for duty in &told {
-        say(&duty.line(now));
+    if json {
+        let duties: Vec<_> = told.iter().map(Told::as_json).collect();
+        say(&format!("{}\n", serde_json::Value::from(duties)));
+    } else {
+        print_table(&told);
     }
     let is_run = matches!(arguments.question, Question::Run { .. });
     match is_run && !told.iter().all(Told::is_ok) {

@@ -1,55 +1,92 @@
-//! `saltern events`: prints events that the master has kept (`event_return: saltern`), one a line as
-//! JSON, the newest last. Reads the job database itself, so the master need not run.
+//! `saltern events`: prints events as JSON, one a line: those that the master has kept
+//! (`event_return: saltern`), the newest last, or with `--follow` those that it fires from now on.
+//!
+//! Kept events are read from the job database itself, so the master need not run. New ones come from
+//! the event socket, whatever the master keeps.
 
 use std::time::Duration;
 
-use saltern_base::clock::Clock;
+use saltern_base::clock::{Clock, unix_micros};
 use saltern_base::exit::Exit;
+use saltern_client::{ClientError, EventListener, ReceivedEvent};
+use saltern_config::{MasterConfig, OWN_EVENTS};
 use saltern_output::json;
+use saltern_policy::expression::Pattern;
 use saltern_store::{DatabaseLimits, EventsPage, JobReader, KeptEvent};
 use saltern_wire::msgpack::{Limits, Value, decode};
 use tracing_subscriber::filter::LevelFilter;
 
-use super::{chain, complain, load_config, say};
+use super::{chain, complain, load_for_tool, say};
 use crate::{ConfigArgument, logging};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
+    /// Print events as they are fired, until interrupted. Needs no event_return.
+    #[arg(short, long, conflicts_with = "since")]
+    follow: bool,
     /// Only events with a tag like this, such as "salt/job/*".
-    #[arg(long, value_name = "WILDCARD")]
-    tag: Option<String>,
+    #[arg(long, value_name = "WILDCARD", default_value = "*")]
+    tag: String,
     /// Only events of so many seconds up to now.
     #[arg(long, value_name = "SECONDS")]
     since: Option<u64>,
-    /// How many at most, the newest of all.
-    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
-    limit: usize,
+    /// How many at most: the newest 100 of the kept ones, and without end of new ones.
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<usize>,
 }
+
+/// Kept events that are printed if nobody says how many.
+const NEWEST: usize = 100;
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     logging::start_plain(LevelFilter::WARN);
-    let loaded = match load_config(&arguments.config) {
+    let loaded = match load_for_tool(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
+    match arguments.follow {
+        true => {
+            let followed = actix_rt::System::new().block_on(follow(&loaded.config, arguments));
+            followed.unwrap_or_else(|error| {
+                complain(&chain(&error));
+                Exit::Unavailable
+            })
+        }
+        false => kept(&loaded.config, arguments),
+    }
+}
+
+fn kept(config: &MasterConfig, arguments: &Arguments) -> Exit {
     let since = arguments.since.map(|seconds| {
         let age = Duration::from_secs(seconds).as_micros();
         let age = i64::try_from(age).unwrap_or(i64::MAX);
         Clock::system().unix_micros().saturating_sub(age)
     });
     let page = EventsPage {
-        tag: arguments.tag.as_deref(),
+        tag: Some(&arguments.tag),
         since,
-        limit: arguments.limit,
+        limit: arguments.limit.unwrap_or(NEWEST),
     };
-    let path = &loaded.config.saltern_job_database;
+    let path = &config.saltern_job_database;
     let events =
         JobReader::open(path, DatabaseLimits::default()).and_then(|reader| reader.events(&page));
+    let keeps = config
+        .returners
+        .events
+        .iter()
+        .any(|name| name == OWN_EVENTS);
     match events {
+        Ok(events) if events.is_empty() && !keeps => {
+            complain(
+                "this master keeps no events (event_return is not \"saltern\"); to see those to come: \
+                 saltern events --follow",
+            );
+            Exit::Failure
+        }
         Ok(events) => {
-            events.iter().for_each(|event| say(&line(event)));
+            events.iter().for_each(|event| say(&line_of_kept(event)));
             Exit::Ok
         }
         Err(error) => {
@@ -59,11 +96,42 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     }
 }
 
-fn line(event: &KeptEvent) -> String {
+/// Ends after `--limit` events, or when the master closes the event socket.
+async fn follow(config: &MasterConfig, arguments: &Arguments) -> Result<Exit, ClientError> {
+    let pattern = match Pattern::glob(&arguments.tag) {
+        Ok(pattern) => pattern,
+        Err(error) => {
+            complain(&chain(&error));
+            return Ok(Exit::Usage);
+        }
+    };
+    let mut events = EventListener::connect(&config.sock_dir).await?;
+    let mut left = arguments.limit.unwrap_or(usize::MAX);
+    while left > 0 {
+        let event = events.next().await?.ok_or(ClientError::EventsEnded)?;
+        // A gap is always shown: what was lost may have had such a tag.
+        if event.is_gap() || pattern.matches(&event.tag) {
+            say(&line_of(&event));
+            left -= 1;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn line_of_kept(event: &KeptEvent) -> String {
     let data = decode(&event.data, &Limits::WIRE).unwrap_or(Value::Nil);
+    line(event.received, &event.tag, data)
+}
+
+fn line_of(event: &ReceivedEvent) -> String {
+    let now = unix_micros(Clock::system().now());
+    line(now, &event.tag, event.value().unwrap_or(Value::Nil))
+}
+
+fn line(received: i64, tag: &str, data: Value) -> String {
     let shown = Value::map([
-        ("received", Value::from(event.received)),
-        ("tag", event.tag.as_str().into()),
+        ("received", Value::from(received)),
+        ("tag", tag.into()),
         ("data", data),
     ]);
     let text = json(&shown);

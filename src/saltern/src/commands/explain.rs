@@ -15,8 +15,9 @@ use saltern_config::MasterConfig;
 use saltern_model::{Jid, MinionId};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, ReturnHead, StoredJob};
+use serde_json::json;
 
-use super::{chain, complain, load_config, say};
+use super::{chain, complain, load_for_tool, say};
 use crate::ConfigArgument;
 
 #[derive(clap::Args)]
@@ -26,6 +27,9 @@ pub(crate) struct Arguments {
     /// Name every minion, however many there are.
     #[arg(long)]
     all: bool,
+    /// Print JSON, with every minion.
+    #[arg(long)]
+    json: bool,
     /// The job's id.
     jid: String,
 }
@@ -35,7 +39,7 @@ const NAMED: usize = 20;
 
 /// 0 when there is such a job.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    let loaded = match load_config(&arguments.config) {
+    let loaded = match load_for_tool(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -47,7 +51,11 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         }
     };
     let most = if arguments.all { usize::MAX } else { NAMED };
-    match explain(&loaded.config, &jid, most) {
+    let explained = match arguments.json {
+        true => explain_as_json(&loaded.config, &jid),
+        false => explain(&loaded.config, &jid, most),
+    };
+    match explained {
         Ok(Some(text)) => {
             say(&text);
             Exit::Ok
@@ -81,6 +89,20 @@ pub(super) fn explain(
     jid: &Jid,
     most: usize,
 ) -> Result<Option<String>, ExplainError> {
+    let known = look_up(config, jid)?;
+    Ok(known.map(|(job, returns, standing)| described(&job, &returns, &standing, most)))
+}
+
+fn explain_as_json(config: &MasterConfig, jid: &Jid) -> Result<Option<String>, ExplainError> {
+    let known = look_up(config, jid)?;
+    Ok(known.map(|(job, returns, standing)| {
+        format!("{}\n", account_as_json(&job, &returns, &standing))
+    }))
+}
+
+type Known = (StoredJob, Vec<ReturnHead>, Standing);
+
+fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Known>, ExplainError> {
     let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
     let Some(job) = reader.load(jid)? else {
         return Ok(None);
@@ -90,7 +112,49 @@ pub(super) fn explain(
         JobState::Open => Standing::ask(config, jid)?,
         _ => Standing::Over,
     };
-    Ok(Some(described(&job, &returns, &standing, most)))
+    Ok(Some((job, returns, standing)))
+}
+
+/// What is known of a job; moments in microseconds since 1970.
+fn account_as_json(
+    job: &StoredJob,
+    returns: &[ReturnHead],
+    standing: &Standing,
+) -> serde_json::Value {
+    let record = &job.record;
+    let state = match job.state {
+        JobState::Open => "open",
+        JobState::Complete => "complete",
+        JobState::Expired => "expired",
+        JobState::Killed => "killed",
+    };
+    let returned = returns.iter().map(|one| {
+        json!({"minion": one.minion.as_str(), "received": one.received, "retcode": one.retcode})
+    });
+    let missing = missing(job, returns, standing);
+    let missing = missing
+        .iter()
+        .map(|one| json!({"minion": one.minion.as_str(), "state": one.state, "why": one.why}));
+    json!({
+        "jid": record.jid.as_str(),
+        "user": record.user,
+        "publisher": job.publisher.as_ref().map(MinionId::as_str),
+        "function": record.fun,
+        "target_type": record.tgt_type,
+        "target": record.tgt,
+        "created": record.created,
+        "published": job.published,
+        "state": state,
+        "finished": job.finished,
+        "is_master_running": match standing {
+            Standing::Over => None,
+            Standing::Stopped => Some(false),
+            Standing::Unknown | Standing::Open(_) => Some(true),
+        },
+        "expected": record.minions.len().max(returns.len()),
+        "returned": returned.collect::<Vec<_>>(),
+        "missing": missing.collect::<Vec<_>>(),
+    })
 }
 
 /// What is known besides what is stored.

@@ -5,7 +5,7 @@ use saltern_actors::control;
 use saltern_base::exit::Exit;
 use saltern_config::LogLevel;
 
-use super::{chain, complain, load_config, say};
+use super::{chain, complain, load_for_tool, say};
 use crate::ConfigArgument;
 
 #[derive(clap::Args)]
@@ -18,6 +18,9 @@ pub(crate) struct Arguments {
     level: Option<String>,
     /// Only for lines of this part of the program, as "saltern_actors::publisher".
     module: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Takes back what was changed.
@@ -33,7 +36,7 @@ fn level(word: &str) -> Result<String, String> {
 
 /// 0 when the master has answered.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    let loaded = match load_config(&arguments.config) {
+    let loaded = match load_for_tool(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -42,7 +45,10 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     let line = format!("log-level {}", words.join(" "));
     match control::ask(&loaded.config.sock_dir, &line) {
         Ok(levels) => {
-            say(&levels);
+            say(&match arguments.json {
+                true => as_json(&levels),
+                false => levels,
+            });
             Exit::Ok
         }
         Err(error) => {
@@ -50,4 +56,13 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             Exit::Unavailable
         }
     }
+}
+
+/// Lines of a place and its level as one object.
+fn as_json(levels: &str) -> String {
+    let levels = levels.lines().filter_map(|line| line.split_once(' '));
+    let levels: serde_json::Map<_, _> = levels
+        .map(|(place, level)| (place.to_owned(), level.trim().into()))
+        .collect();
+    format!("{}\n", serde_json::Value::from(levels))
 }

@@ -12,7 +12,7 @@ use saltern_requests::reactor::{Deed, Plan, Reaction, Reactions, Rules};
 use saltern_store::dead_letters;
 use saltern_wire::msgpack::Value;
 
-use super::{chain, complain, load_config, say};
+use super::{chain, complain, load_for_tool, say};
 use crate::{ConfigArgument, logging};
 
 #[derive(clap::Args)]
@@ -39,7 +39,13 @@ enum Question {
         json: bool,
     },
     /// List reactions that failed, oldest first.
-    Dead(ConfigArgument),
+    Dead {
+        #[command(flatten)]
+        config: ConfigArgument,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Have a failed reaction tried again by the running master, with the rules and files of its
     /// event as they are now. If they do not lead to it any more, the letter stays.
     Replay {
@@ -53,11 +59,11 @@ enum Question {
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
     let config = match &arguments.question {
-        Question::Dead(config)
+        Question::Dead { config, .. }
         | Question::Test { config, .. }
         | Question::Replay { config, .. } => config,
     };
-    let config = match load_config(config) {
+    let config = match load_for_tool(config) {
         Ok(loaded) => loaded.config,
         Err(exit) => return exit,
     };
@@ -65,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Question::Test {
             tag, data, json, ..
         } => test(&config, tag, data, *json),
-        Question::Dead(_) => dead(&config),
+        Question::Dead { json, .. } => dead(&config, *json),
         Question::Replay { letter, .. } => replay(&config, letter),
     }
 }
@@ -134,7 +140,7 @@ fn shown_reaction(reaction: &Reaction) -> Value {
     Value::map(fields)
 }
 
-fn dead(config: &MasterConfig) -> Exit {
+fn dead(config: &MasterConfig, as_json: bool) -> Exit {
     let letters = match dead_letters(config) {
         Ok(letters) => letters,
         Err(error) => {
@@ -142,6 +148,14 @@ fn dead(config: &MasterConfig) -> Exit {
             return Exit::Failure;
         }
     };
+    if as_json {
+        let letters = letters.into_iter();
+        let shown = letters.map(|(name, letter)| {
+            Value::map([("letter", Value::from(name.as_str())), ("content", letter)])
+        });
+        say(&(json(&Value::Array(shown.collect())) + "\n"));
+        return Exit::Ok;
+    }
     for (name, letter) in letters {
         let text = |field| letter.get(field).and_then(Value::as_str).unwrap_or("-");
         let (what, tag, sls, id) = (text("what"), text("tag"), text("sls"), text("id"));

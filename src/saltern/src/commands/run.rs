@@ -10,7 +10,7 @@ use saltern_client::{ClientConfig, LocalClient, RunnerRequest};
 use saltern_output::{Outputter, Style, json, render};
 use saltern_wire::msgpack::Value;
 
-use super::{chain, complain, load_config, say};
+use super::{chain, complain, load_for_tool, say};
 use crate::{ConfigArgument, logging};
 
 #[derive(clap::Args)]
@@ -41,7 +41,7 @@ enum Form {
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
-    let loaded = match load_config(&arguments.config) {
+    let loaded = match load_for_tool(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };

@@ -4,18 +4,28 @@
 use jiff::Timestamp;
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
-use saltern_config::render_findings;
+use saltern_config::{Finding, render_findings};
 use saltern_requests::{Outlook, Schedule};
+use serde_json::json;
 
-use super::{complain, load_config, say};
+use super::{complain, load_for_tool, say};
 use crate::ConfigArgument;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 /// The heads of the columns.
 const HEAD: [&str; 5] = ["JOB", "FUNCTION", "TIME", "NEXT", "NOTE"];
 
 /// 0 also when a job is wrong: it is not run, and the master starts.
-pub(crate) fn run(config: &ConfigArgument) -> Exit {
-    let loaded = match load_config(config) {
+pub(crate) fn run(arguments: &Arguments) -> Exit {
+    let loaded = match load_for_tool(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -24,6 +34,10 @@ pub(crate) fn run(config: &ConfigArgument) -> Exit {
         return Exit::Unavailable;
     };
     let (schedule, findings) = Schedule::of_site(&loaded.config);
+    if arguments.json {
+        say(&as_json(&schedule, &findings, now));
+        return Exit::Ok;
+    }
     if schedule.is_empty() {
         say("There are no jobs to run.\n");
     } else {
@@ -33,6 +47,23 @@ pub(crate) fn run(config: &ConfigArgument) -> Exit {
         say(&render_findings(&findings));
     }
     Exit::Ok
+}
+
+/// Jobs with their next time in seconds since 1970, null for never, and what is wrong.
+fn as_json(schedule: &Schedule, findings: &[Finding], now: Timestamp) -> String {
+    let jobs = schedule.outlook(now).map(|outlook| {
+        json!({
+            "job": outlook.job.name,
+            "function": outlook.job.function,
+            "time": outlook.timing,
+            "next": outlook.next.map(Timestamp::as_second),
+            "at_start": outlook.at_start,
+            "skipped": outlook.skip.map(|skip| skip.word()),
+        })
+    });
+    let jobs: Vec<_> = jobs.collect();
+    let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    format!("{}\n", json!({"jobs": jobs, "findings": findings}))
 }
 
 fn table(schedule: &Schedule, now: Timestamp) -> String {

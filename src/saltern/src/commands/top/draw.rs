@@ -14,8 +14,8 @@ use super::state::State;
 use super::table::{Tone, columns, entries};
 use super::view::{Panel, Question, Tab, View};
 
-/// Lines above the list.
-const HEAD: u16 = 5;
+/// Most lines of figures above the list, where the terminal is narrow.
+const MOST_FIGURES: usize = 12;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
@@ -23,20 +23,20 @@ const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 
 /// Draws everything; `now` in microseconds since 1970.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, view: &View, now: i64) {
-    let parts = Layout::vertical([
-        Constraint::Length(HEAD),
-        Constraint::Min(1),
-        Constraint::Length(1),
-    ]);
-    let [top, middle, bottom] = parts.areas(frame.area());
-    let mut lines: Vec<Line<'_>> = head::lines(state, now)
-        .into_iter()
-        .map(Line::from)
-        .collect();
+    let area = frame.area();
+    let figures = head::wrapped(&head::lines(state, now), usize::from(area.width));
+    let room = MOST_FIGURES.min(usize::from(area.height / 2));
+    let mut lines: Vec<Line<'_>> = figures.into_iter().take(room).map(Line::from).collect();
     if let Some(first) = lines.first_mut() {
         first.style = BOLD;
     }
     lines.push(tabs(view));
+    let parts = Layout::vertical([
+        Constraint::Length(u16::try_from(lines.len()).unwrap_or(u16::MAX)),
+        Constraint::Min(1),
+        Constraint::Length(1),
+    ]);
+    let [top, middle, bottom] = parts.areas(area);
     frame.render_widget(Paragraph::new(lines), top);
     match &view.panel {
         Some(open) => {

@@ -44,6 +44,40 @@ pub(super) fn lines(state: &State, now: i64) -> [String; 4] {
     ]
 }
 
+/// What stands between figures of different things.
+const GAP: &str = "   ";
+
+/// Lines of at most `width` characters, broken between figures.
+pub(super) fn wrapped(lines: &[String], width: usize) -> Vec<String> {
+    let broken = lines.iter().flat_map(|line| {
+        let groups = fill(line.split(GAP), GAP, width);
+        let parts = groups
+            .into_iter()
+            .flat_map(|group| match group.chars().count() > width {
+                true => fill(group.split_inclusive(", "), "", width),
+                false => vec![group],
+            });
+        parts.collect::<Vec<_>>()
+    });
+    broken.collect()
+}
+
+/// The parts, as many in each line as have room.
+fn fill<'a>(parts: impl Iterator<Item = &'a str>, gap: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        let length = gap.chars().count() + part.trim_end().chars().count();
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + length <= width => {
+                line.push_str(gap);
+                line.push_str(part);
+            }
+            _ => lines.push(part.to_owned()),
+        }
+    }
+    lines
+}
+
 fn figures(numbers: &Numbers) -> [String; 2] {
     let standing =
         |word: &str| number(numbers.get(&format!("saltern_minions{{standing=\"{word}\"}}")));
@@ -104,4 +138,29 @@ fn trouble(state: &State) -> String {
         ));
     }
     troubles.join("   ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped;
+
+    #[test]
+    fn narrow_lines_lose_no_figure() {
+        let lines = ["jobs 2 open, 3 done   minions 3 connected, 4 away   keys 5".to_owned()];
+        assert_eq!(wrapped(&lines, 110), lines);
+        let expected = [
+            "jobs 2 open, 3 done",
+            "minions 3 connected, 4 away",
+            "keys 5",
+        ];
+        assert_eq!(wrapped(&lines, 30), expected);
+        let expected = [
+            "jobs 2 open, 3 done",
+            "minions 3 connected, ",
+            "4 away",
+            "keys 5",
+        ];
+        assert_eq!(wrapped(&lines, 21), expected);
+        assert_eq!(wrapped(&[String::new()], 5), [""]);
+    }
 }

@@ -39,7 +39,7 @@ use self::sources::Sources;
 use self::state::{State, Update};
 use self::terminal::Screen;
 use self::view::{View, Wish};
-use super::{complain, load_config};
+use super::{complain, load_for_tool};
 use crate::{ConfigArgument, logging};
 
 #[derive(clap::Args)]
@@ -61,7 +61,7 @@ const WAITING: usize = 1_024;
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     // A panic is told when the terminal has been given back; other lines would spoil the picture.
     logging::start_plain(tracing_subscriber::filter::LevelFilter::ERROR);
-    let loaded = match load_config(&arguments.config) {
+    let loaded = match load_for_tool(&arguments.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };

@@ -144,6 +144,23 @@ fn the_head_has_the_figures_of_the_master_and_what_is_not_in_order() {
 }
 
 #[test]
+fn narrow_terminal_shows_every_figure_of_the_head() {
+    for (width, height) in [(110, 24), (80, 30)] {
+        let mut bench = Bench::with_master();
+        bench.terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        bench.job(1, "test.ping");
+        bench.shows(&[
+            "- not heard",
+            "accepted",
+            "pending",
+            "files - of -",
+            "room -",
+            "test.ping",
+        ]);
+    }
+}
+
+#[test]
 fn jobs_are_listed_newest_first_and_can_be_filtered_by_typing() {
     let mut bench = Bench::with_master();
     bench.job(1, "test.ping");
