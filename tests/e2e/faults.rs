@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use saltern_tests::process::run;
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use saltern_tests::{Release, Server, Site, TestResult, saltern_program, wait_until};
 
 use crate::durability::connections;
 
@@ -58,6 +58,55 @@ fn every_job_completes_while_actors_panic() -> TestResult {
                 before == after,
                 "connections changed: {before:?} became {after:?}"
             );
+            Ok(())
+        },
+    )
+}
+
+/// The names of a panic's frames would be read from the whole debug information of the program,
+/// which stays in memory.
+#[test]
+fn panic_leaves_memory_as_it_was() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |_| {},
+        |site| {
+            site.start_master_only()?;
+            site.announce("injected fault");
+            site.announce("restart");
+            let resident = || -> Result<f64> {
+                let metrics = site.saltern(&["metrics"])?;
+                let mut lines = metrics.expect_code(0)?.stdout.lines();
+                let value =
+                    lines.find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
+                Ok(value.context("no such metric")?.parse::<f64>()? / f64::from(1 << 20))
+            };
+            let before = resident()?;
+            site.saltern(&["debug", "panic", "maintenance"])?
+                .expect_code(0)?;
+            wait_until("maintenance to be restarted", SOON, || {
+                let actors = actors(site).ok()?;
+                let mut found = actors
+                    .iter()
+                    .filter(|(actor, _)| actor.name == "maintenance");
+                (*found.next()?.1 == 1).then_some(())
+            })?;
+            let after = resident()?;
+            ensure!(
+                after < before + 10.0,
+                "{before:.1} MiB before the panic became {after:.1} MiB"
+            );
+            let log = std::fs::read_to_string(site.path("log/master.out"))?;
+            let frames = log
+                .lines()
+                .find_map(|line| line.split_once("frames=")?.1.split_once("+0x"));
+            let (_, address) = frames.context("the log has no frames")?;
+            let address = address.split_whitespace().next().unwrap_or_default();
+            let mut command = std::process::Command::new(saltern_program());
+            command.args(["debug", "frames", &format!("+0x{address}")]);
+            run(&mut command, SOON)?
+                .expect_code(0)?
+                .expect_text("frames::Frames")?;
             Ok(())
         },
     )

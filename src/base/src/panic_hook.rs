@@ -1,10 +1,12 @@
-//! One line and a backtrace for each panic, in the log and not only on the terminal.
+//! One line and the stack's frames for each panic, in the log and not only on the terminal.
 //!
 //! The hook does not end the process: what a panic means is decided by the supervisor of the actor
-//! in which it happened. It only makes sure that no panic passes unseen.
+//! in which it happened. It only makes sure that no panic passes unseen. The frames are addresses:
+//! their names would cost a master more memory, for good, than all its minions (see [`frames`]).
 
-use std::backtrace::Backtrace;
 use std::panic::PanicHookInfo;
+
+use crate::frames::{self, Frames};
 
 /// Installs the hook. `where_now` names the actor that runs on the panicking thread, if any.
 pub fn install(where_now: fn() -> Option<String>) {
@@ -18,7 +20,7 @@ fn report(info: &PanicHookInfo<'_>, actor: Option<String>) {
         actor = actor.as_deref().unwrap_or("-"),
         thread = thread.name().unwrap_or("-"),
         place,
-        backtrace = %Backtrace::force_capture(),
+        frames = %Frames::of_this_thread(frames::MOST),
         "panic: {}",
         message(info),
     );

@@ -3,7 +3,7 @@
 use saltern_actors::control;
 use saltern_base::exit::Exit;
 
-use super::{chain, complain, load_config, say};
+use super::{chain, complain, load_for_tool, say};
 use crate::ConfigArgument;
 
 #[derive(clap::Args)]
@@ -20,6 +20,13 @@ enum Question {
     Panic(OneActor),
     /// Make the thread of an actor hang for ever (test builds only).
     Stall(OneActor),
+    /// Name the frames that the log has of a panic; asks no master.
+    Frames {
+        /// Addresses as the log has them, such as +0x1a2b. Those of libraries (0x7f…) are passed
+        /// over.
+        #[arg(required = true, value_name = "ADDRESS")]
+        addresses: Vec<String>,
+    },
     /// List the places at which the master can be made to die.
     Points(ConfigArgument),
     /// Make the master die as by `kill -9` when it passes a place (test builds only).
@@ -61,6 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Question::Actors(config) => ask(config, "actors"),
         Question::Panic(actor) => actor.suffers("panic"),
         Question::Stall(actor) => actor.suffers("stall"),
+        Question::Frames { addresses } => frames(addresses),
         Question::Points(config) => ask(config, "points"),
         Question::Die {
             point,
@@ -70,8 +78,24 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     }
 }
 
+fn frames(addresses: &[String]) -> Exit {
+    for address in addresses.iter().filter(|one| one.starts_with('+')) {
+        match saltern_base::frames::names(address) {
+            Ok(names) if names.is_empty() => say(&format!("{address}  ?\n")),
+            Ok(names) => names
+                .iter()
+                .for_each(|name| say(&format!("{address}  {name}\n"))),
+            Err(error) => {
+                complain(&chain(&error));
+                return Exit::Usage;
+            }
+        }
+    }
+    Exit::Ok
+}
+
 fn ask(config: &ConfigArgument, line: &str) -> Exit {
-    let loaded = match load_config(config) {
+    let loaded = match load_for_tool(config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };

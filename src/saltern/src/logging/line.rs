@@ -39,12 +39,6 @@ const LONGEST_FIELD: usize = 1024;
 /// The most of a message, which may have an error of somebody else in it.
 const LONGEST_MESSAGE: usize = 4 * 1024;
 
-/// The field with the calls that led to a panic: names and places of this program, and nothing from
-/// outside. It alone has lines of its own, which are indented and so cannot be taken for others.
-const BACKTRACE: &str = "backtrace";
-/// The most of it, in characters.
-const LONGEST_BACKTRACE: usize = 64 * 1024;
-
 impl Line {
     /// What an event says. `left_out` similar ones were not logged before it.
     pub(super) fn new(event: &Event<'_>, micros: i64, left_out: u64) -> Self {
@@ -73,17 +67,11 @@ impl Line {
         found.map(|(_, value)| value.text())
     }
 
-    /// The message, followed by the fields as `name=value`, all of it plain, and by the calls that
-    /// led to a panic, one a line.
+    /// The message, followed by the fields as `name=value`, all of it plain.
     pub(super) fn text(&self) -> String {
         let mut text = plain(&self.message);
         for (name, value) in &self.fields {
-            if *name != BACKTRACE {
-                let _ = write!(text, " {name}={}", plain(value.text()));
-            }
-        }
-        for call in self.field(BACKTRACE).into_iter().flat_map(str::lines) {
-            let _ = write!(text, "\n    {}", plain(call));
+            let _ = write!(text, " {name}={}", plain(value.text()));
         }
         text
     }
@@ -110,11 +98,7 @@ impl Visit for Line {
         if field.name() == "message" {
             self.message.push_str(value);
         } else {
-            let most = match field.name() {
-                BACKTRACE => LONGEST_BACKTRACE,
-                _ => LONGEST_FIELD,
-            };
-            let value = Value::Text(cut(value, most));
+            let value = Value::Text(cut(value, LONGEST_FIELD));
             self.fields.push((field.name(), value));
         }
     }
