@@ -1,9 +1,8 @@
-//! What there is to say about a configuration beyond single values, and how it is printed.
+//! What there is to say about a configuration beyond single values.
 //!
 //! Every option that was written is looked at once: known or not, honoured or not, of this version
 //! or another. Then options are looked at together. Nothing is created or bound here.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use saltern_model::Compat;
@@ -19,8 +18,9 @@ use crate::yaml::{Key, Mark, Node, NodeValue};
 /// The longest path of a Unix socket on Linux, without the closing zero.
 const SUN_PATH: usize = 107;
 
-/// The longest name of a socket in `sock_dir`, with the slash.
-const LONGEST_SOCKET: usize = "/master_event_pull.ipc".len();
+/// The longest name of a socket in `sock_dir`, with the slash: each is bound under a name of its own
+/// and renamed when it can be used.
+const LONGEST_SOCKET: usize = "/master_event_pull.ipc-new".len();
 
 /// Looks at every option that was written.
 pub(crate) fn options(reader: &mut Reader<'_>, compat: Compat) {
@@ -42,12 +42,17 @@ pub(crate) fn options(reader: &mut Reader<'_>, compat: Compat) {
         }
         match options::stock(name) {
             Some(option) => known(reader, compat, option, mark, &entry.value),
-            None => unknown(reader, name, mark),
+            None => unknown(reader, name, mark, &entry.value),
         }
     }
 }
 
-fn unknown(reader: &mut Reader<'_>, name: &str, mark: &Mark) {
+fn unknown(reader: &mut Reader<'_>, name: &str, mark: &Mark, value: &Node) {
+    if let Some(module) = options::module_of(name, value) {
+        let message = format!("kept for the module \"{module}\", which runs in Python");
+        let finding = Finding::new(Severity::Info, mark, name, message);
+        return reader.findings.push(finding);
+    }
     let message = "no such option; the value is kept for whoever reads it";
     let finding = Finding::new(Severity::Warning, mark, name, message);
     reader.findings.push(match options::nearest(name) {
@@ -82,8 +87,7 @@ fn known(reader: &mut Reader<'_>, compat: Compat, option: &StockOption, mark: &M
             .push(Finding::new(Severity::Error, mark, option.name, message));
     }
     let is_default = value.is_null() || reader.defaults.get(option.name) == Some(value);
-    let is_read = status == Some(Status::Honoured) && !options::is_only_told(option.name);
-    if !is_read && !value.is_null() {
+    if !reader.is_read(option.name) && !value.is_null() {
         wrong_type(reader, option, mark, value);
     }
     if is_default {
@@ -100,13 +104,32 @@ fn known(reader: &mut Reader<'_>, compat: Compat, option: &StockOption, mark: &M
             format!("{} cannot be used: {why}", shown(option.name, value)),
         ),
         Some(Status::NoEffect(why)) => (Severity::Info, format!("has no effect: {why}")),
+        Some(Status::InPython) => (
+            Severity::Info,
+            "kept for a module that runs in Python".to_owned(),
+        ),
     };
     reader
         .findings
         .push(Finding::new(severity, mark, option.name, message));
 }
 
-/// Stock's schema, for options that nothing here reads: a warning, as in stock.
+/// What happens where the type of an option is wrong.
+const LOST: &[(&str, &str)] = &[
+    ("external_auth", "nobody can log in"),
+    ("file_roots", "/srv/salt is served as base in its place"),
+    ("peer", "no minion may publish"),
+    ("peer_run", "no minion may run functions of the master"),
+    (
+        "pillar_roots",
+        "pillars are read from /srv/pillar in its place",
+    ),
+    ("publisher_acl", "nobody gets any rights"),
+    ("publisher_acl_blacklist", "nobody is refused anything"),
+    ("schedule", "nothing is scheduled"),
+];
+
+/// Stock's schema, for options whose type the reader does not look at: a warning, as in stock.
 fn wrong_type(reader: &mut Reader<'_>, option: &StockOption, mark: &Mark, value: &Node) {
     // A value from an sdb is whatever the sdb says.
     if option.types.is_empty()
@@ -117,10 +140,13 @@ fn wrong_type(reader: &mut Reader<'_>, option: &StockOption, mark: &Mark, value:
     }
     let kinds: Vec<&str> = option.types.iter().map(|kind| kind.name()).collect();
     let message = format!(
-        "{} is {}; Salt wants {}",
+        "{} is {}; Salt wants {}{}",
         shown(option.name, value),
         value.kind(),
-        kinds.join(" or ")
+        kinds.join(" or "),
+        LOST.iter()
+            .find(|(name, _)| *name == option.name)
+            .map_or_else(String::new, |(_, lost)| format!("; {lost}")),
     );
     reader
         .findings
@@ -143,6 +169,8 @@ fn fits(kind: Kind, value: &Node) -> bool {
         (Kind::Float, NodeValue::Str(text)) => text.trim().parse::<f64>().is_ok(),
         (Kind::List, NodeValue::Seq(_)) | (Kind::Map, NodeValue::Map(_)) => true,
         (Kind::Null, NodeValue::Null) => true,
+        // As stock's shipped configuration shows it.
+        (Kind::Null, NodeValue::Str(text)) => text == "None",
         _ => false,
     }
 }
@@ -185,6 +213,10 @@ fn network(reader: &mut Reader<'_>, config: &MasterConfig) {
         let mut finding = Finding::new(Severity::Warning, &reader.mark("ipv6"), "ipv6", message);
         finding = finding.suggest("to serve both, set \"interface: '::'\"");
         reader.findings.push(finding);
+    }
+    if config.saltern_metrics_ssl.is_some() && config.saltern_metrics_address.is_none() {
+        let message = "has no effect while saltern_metrics_address is empty";
+        reader.find(Severity::Warning, "saltern_metrics_ssl", message);
     }
     if !config.tcp_keepalive {
         for name in [
@@ -237,9 +269,6 @@ fn process(reader: &mut Reader<'_>, config: &MasterConfig) {
                 "user",
                 format!("this process runs as \"{current}\", not as \"{user}\""),
             );
-        } else if !identity::is_known_user(user) {
-            let message = format!("\"{user}\" is not in /etc/passwd");
-            reader.find(Severity::Warning, "user", message);
         }
     }
 }
@@ -306,6 +335,12 @@ fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
 }
 
 fn jobs(reader: &mut Reader<'_>, config: &MasterConfig) {
+    if let Some(number) = reader.written("loop_interval").and_then(Node::as_f64)
+        && number < 1.0
+    {
+        let message = "less than a second; one second is taken";
+        reader.find(Severity::Warning, "loop_interval", message);
+    }
     if reader.written("keep_jobs").is_some() {
         let (severity, message) = match config.salt_compat {
             Compat::V3008 => (Severity::Warning, "has no effect in 3008"),
@@ -407,42 +442,4 @@ fn unusable(path: &Path) -> Option<String> {
         };
         format!("\"{}\" cannot be {doing}: {problem}", there.display())
     })
-}
-
-/// All findings as text for people, worst first, one a line; says so if there is none.
-pub fn render_findings(findings: &[Finding]) -> String {
-    let groups = [
-        (
-            Severity::Error,
-            "error",
-            "errors: the master does not start",
-        ),
-        (
-            Severity::Warning,
-            "warning",
-            "warnings: the master starts, but not all is as asked",
-        ),
-        (Severity::Info, "hint", "hints: nothing is lost"),
-    ];
-    let mut text = String::new();
-    for (severity, _, title) in groups {
-        let group: Vec<&Finding> = findings.iter().filter(|f| f.severity == severity).collect();
-        if group.is_empty() {
-            continue;
-        }
-        let _ = writeln!(text, "{title}");
-        for finding in group {
-            let _ = writeln!(text, "  {finding}");
-        }
-    }
-    let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
-    let counts: Vec<String> = groups
-        .iter()
-        .map(|(severity, word, _)| match count(*severity) {
-            1 => format!("1 {word}"),
-            number => format!("{number} {word}s"),
-        })
-        .collect();
-    let _ = writeln!(text, "{}", counts.join(", "));
-    text
 }

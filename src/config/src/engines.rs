@@ -85,6 +85,7 @@ pub struct WebhookEngine {
 
 /// Takes the engines out of the settings.
 pub(crate) fn read(reader: &mut Reader<'_>) -> Vec<EngineConfig> {
+    reader.mark_read(OPTION);
     let Some(node) = reader.applies(OPTION).filter(|node| node.is_truthy()) else {
         return Vec::new();
     };
@@ -250,11 +251,7 @@ mod tests {
         let node = parse(text, "master", &Limits::DEFAULT).expect("it is YAML");
         let settings = node.as_map().expect("a mapping").clone();
         let defaults = defaults(Compat::V3008);
-        let mut reader = Reader {
-            settings: &settings,
-            defaults: &defaults,
-            findings: Vec::new(),
-        };
+        let mut reader = Reader::new(&settings, &defaults, Vec::new());
         let engines = read(&mut reader);
         let said = reader
             .findings

@@ -9,7 +9,8 @@ use crate::yaml::Mark;
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The master does not start.
+    /// The master does not start; or, of what only Python can run, it starts and cannot do what
+    /// it is for.
     Error,
     /// The master starts, and something that was asked for does not happen.
     Warning,
@@ -58,6 +59,11 @@ impl Finding {
         }
     }
 
+    /// Whether the master does not start because of it.
+    pub fn refuses_start(&self) -> bool {
+        self.severity == Severity::Error && !self.needs_python
+    }
+
     /// The same about something that only Python can run.
     pub(crate) fn about_python(mut self) -> Finding {
         self.needs_python = true;
@@ -68,6 +74,11 @@ impl Finding {
         self.suggestion = Some(text.into());
         self
     }
+}
+
+/// Sorts findings: errors first, then in the order of the files.
+pub fn sort(findings: &mut [Finding]) {
+    findings.sort_by(|a, b| (a.severity, &a.file, a.line).cmp(&(b.severity, &b.file, b.line)));
 }
 
 impl fmt::Display for Finding {

@@ -62,15 +62,6 @@ fn user_name(uid: u32, passwd: &str) -> String {
         .unwrap_or(wanted)
 }
 
-/// Whether `/etc/passwd` has that user. Users of other name services are not seen, so "no" is
-/// only a hint.
-pub(crate) fn is_known_user(name: &str) -> bool {
-    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    passwd
-        .lines()
-        .any(|line| line.split(':').next() == Some(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

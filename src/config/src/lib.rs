@@ -9,7 +9,7 @@
 
 mod bridge;
 mod changes;
-pub mod check;
+mod check;
 mod doors;
 mod engines;
 mod files;
@@ -17,11 +17,13 @@ mod finding;
 pub mod glob;
 mod identity;
 mod logging;
+mod lost;
 pub mod master;
 pub mod options;
 mod paths;
 mod places;
 mod reader;
+mod report;
 mod returners;
 mod served;
 mod tools;
@@ -32,13 +34,13 @@ pub mod yaml;
 
 pub use bridge::{BridgeOptions, PythonBridge};
 pub use changes::{Reload, reload_of};
-pub use check::render_findings;
 pub use doors::{AlsoListen, PeerCertificates, TlsConfig};
 pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookEngine};
-pub use finding::{ConfigErrors, Finding, Severity};
+pub use finding::{ConfigErrors, Finding, Severity, sort as sort_findings};
 pub use logging::{LogOptions, is_place};
 pub use master::{Loaded, MasterConfig, Reading, load_master, read_master};
 pub use reader::is_secret;
+pub use report::render_findings;
 pub use returners::{OWN_EVENTS, ReturnerOptions};
 pub use served::is_built_in_renderer;
 pub use tools::{is_of_process, load_for_tools};

@@ -17,8 +17,9 @@ use crate::check;
 use crate::doors::{self, AlsoListen, TlsConfig};
 use crate::engines::{self, EngineConfig};
 use crate::files::{self, Files};
-use crate::finding::{ConfigErrors, Finding, Severity};
+use crate::finding::{self, ConfigErrors, Finding, Severity};
 use crate::logging::{self, LogOptions};
+use crate::lost;
 use crate::options;
 use crate::paths::absolute;
 use crate::places::{Places, take_id, take_user};
@@ -290,6 +291,13 @@ impl MasterConfig {
         all.filter_map(named).map(|(name, _)| name)
     }
 
+    /// A finding about an option, where it was written.
+    pub fn finding(&self, severity: Severity, option: &str, message: impl Into<String>) -> Finding {
+        let entry = self.settings.get_entry(option);
+        let mark = entry.map_or_else(|| Mark::nowhere("default"), |entry| entry.key_mark.clone());
+        Finding::new(severity, &mark, option, message)
+    }
+
     /// Whether an option was written in a file.
     pub fn is_written(&self, name: &str) -> bool {
         self.settings.get(name).is_some()
@@ -326,6 +334,13 @@ impl Reading {
         }
         Ok(Loaded { config, findings })
     }
+
+    /// Whether all files could be read and understood, so that nothing of what they say is missing.
+    pub fn is_whole(&self) -> bool {
+        let of_file = |finding: &Finding| finding.option.is_empty();
+        let mut errors = self.findings.iter();
+        !errors.any(|finding| finding.severity == Severity::Error && of_file(finding))
+    }
 }
 
 /// Reads and checks the whole configuration. `path` is the file, or the directory that has a file
@@ -348,18 +363,16 @@ pub fn read_master(path: &Path) -> Reading {
     } = files;
     let compat = compat_of(&settings, &mut findings);
     let defaults = defaults(compat);
-    let mut reader = Reader {
-        settings: &settings,
-        defaults: &defaults,
-        findings,
-    };
+    let mut reader = Reader::new(&settings, &defaults, findings);
     let mut config = take(&mut reader, compat);
-    check::options(&mut reader, compat);
-    check::config(&mut reader, &config);
     served::values(&mut reader);
+    lost::contents(&mut reader);
+    check::config(&mut reader, &config);
+    // Last: it looks at the types that nobody else has looked at.
+    check::options(&mut reader, compat);
 
     let mut findings = reader.findings;
-    findings.sort_by(|a, b| (a.severity, &a.file, a.line).cmp(&(b.severity, &b.file, b.line)));
+    finding::sort(&mut findings);
     config.conf_file = conf_file;
     config.settings = settings;
     for secret in ["key_pass", "signing_key_pass"] {

@@ -3,6 +3,7 @@
 //! A wrong value never stops the reading: the finding is kept and the default is used, so that one
 //! run names all mistakes. Nothing here knows what an option means.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -18,9 +19,34 @@ pub(crate) struct Reader<'a> {
     pub(crate) settings: &'a Mapping,
     pub(crate) defaults: &'a Mapping,
     pub(crate) findings: Vec<Finding>,
+    /// The options whose type was looked at.
+    read: HashSet<String>,
 }
 
 impl<'a> Reader<'a> {
+    pub(crate) fn new(
+        settings: &'a Mapping,
+        defaults: &'a Mapping,
+        findings: Vec<Finding>,
+    ) -> Self {
+        Self {
+            settings,
+            defaults,
+            findings,
+            read: HashSet::new(),
+        }
+    }
+
+    /// Notes that whoever asks looks at the type of an option.
+    pub(crate) fn mark_read(&mut self, name: &str) {
+        self.read.insert(name.to_owned());
+    }
+
+    /// Whether the type of an option was looked at, so that a wrong one is a finding already.
+    pub(crate) fn is_read(&self, name: &str) -> bool {
+        self.read.contains(name)
+    }
+
     /// What was written for an option, if anything was.
     pub(crate) fn written(&self, name: &str) -> Option<&'a Node> {
         self.settings.get(name)
@@ -57,6 +83,7 @@ impl<'a> Reader<'a> {
         accept: impl Fn(&Node) -> Option<T>,
     ) -> Option<T> {
         if let Some(node) = self.written(name) {
+            self.mark_read(name);
             match accept(node) {
                 Some(value) => return Some(value),
                 None => self.error(name, format!("{} is not {wanted}", shown(name, node))),

@@ -57,7 +57,12 @@ fn warn(reader: &mut Reader<'_>, name: &str, message: impl Into<String>) {
     reader.find(Severity::Warning, name, message);
 }
 
-/// What was written, if it is more than nothing.
+/// What was written, if it is more than nothing. Its type is looked at here.
+fn checked<'a>(reader: &mut Reader<'a>, name: &str) -> Option<&'a Node> {
+    reader.mark_read(name);
+    reader.written(name).filter(|node| !node.is_null())
+}
+
 fn written<'a>(reader: &Reader<'a>, name: &str) -> Option<&'a Node> {
     reader.written(name).filter(|node| !node.is_null())
 }
@@ -99,7 +104,7 @@ fn returners(reader: &mut Reader<'_>) {
 
 fn master_tops(reader: &mut Reader<'_>) {
     let name = "master_tops";
-    let Some(node) = written(reader, name) else {
+    let Some(node) = checked(reader, name) else {
         return;
     };
     let Some(modules) = node.as_map() else {
@@ -121,7 +126,7 @@ fn master_tops(reader: &mut Reader<'_>) {
 
 fn ext_pillar(reader: &mut Reader<'_>) {
     let name = "ext_pillar";
-    let Some(node) = written(reader, name) else {
+    let Some(node) = checked(reader, name) else {
         return;
     };
     let Some(entries) = node.as_seq() else {
@@ -192,7 +197,7 @@ pub(crate) fn needs_python(
 
 fn pillars(reader: &mut Reader<'_>) {
     let name = "pillar_cache_backend";
-    if let Some(node) = written(reader, name)
+    if let Some(node) = checked(reader, name)
         && !matches!(node.as_str(), Some("disk" | "memory"))
     {
         // The backend of a cache that is off is nobody's.
@@ -205,7 +210,7 @@ fn pillars(reader: &mut Reader<'_>) {
         reader.find(severity, name, message);
     }
     let name = "pillar_source_merging_strategy";
-    if let Some(node) = written(reader, name)
+    if let Some(node) = checked(reader, name)
         && !node.as_str().is_some_and(|text| STRATEGIES.contains(&text))
     {
         let message = format!(
@@ -219,7 +224,7 @@ fn pillars(reader: &mut Reader<'_>) {
 
 fn nodegroups(reader: &mut Reader<'_>) {
     let name = "nodegroups";
-    let Some(node) = written(reader, name) else {
+    let Some(node) = checked(reader, name) else {
         return;
     };
     let Some(groups) = node.as_map() else {
@@ -246,6 +251,7 @@ fn nodegroups(reader: &mut Reader<'_>) {
 
 fn mine_get(reader: &mut Reader<'_>) {
     let name = "mine_get";
+    reader.mark_read(name);
     let Some(node) = reader.written(name) else {
         return;
     };

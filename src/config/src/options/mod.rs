@@ -5,14 +5,15 @@
 //! none of them is unknown: stock allows that, since sites keep data of their own in the master's
 //! configuration, so it is a warning with the nearest known name, never an error.
 
+mod modules;
 mod ours;
 mod status;
 mod stock;
 
 use saltern_model::Compat;
 
+pub(crate) use modules::module_of;
 pub use ours::{OURS, OurOption};
-pub(crate) use status::is_only_told;
 pub use status::{NotYet, Status, status};
 
 /// The types of a value, as stock's schema names them.

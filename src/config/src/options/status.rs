@@ -14,6 +14,8 @@ pub enum Status {
     Refused(&'static str),
     /// Nothing is lost: the text says why the value does not matter here.
     NoEffect(&'static str),
+    /// Nothing is lost: the value is handed to what runs in Python.
+    InPython,
 }
 
 /// The parts of a Salt master that are still to come.
@@ -43,6 +45,8 @@ pub enum NotYet {
     Insight,
     /// How results are printed.
     Output,
+    /// What `saltern cmd` does with a command.
+    CommandLine,
 }
 
 impl NotYet {
@@ -61,6 +65,7 @@ impl NotYet {
             NotYet::Runners => "runners on the master",
             NotYet::Insight => "this kind of events and statistics",
             NotYet::Output => "this part of the output",
+            NotYet::CommandLine => "saltern cmd; stock's salt does it",
         }
     }
 }
@@ -109,8 +114,8 @@ pub(super) const HONOURED: &[&str] = &[
     "state_top_saltenv", "top_file_merging_strategy",
     // Pillars.
     "decrypt_pillar", "decrypt_pillar_default", "decrypt_pillar_delimiter",
-    "decrypt_pillar_renderers", "env_order", "ext_pillar", "ext_pillar_first",
-    "gpg_decrypt_must_succeed", "jinja_env", "jinja_lstrip_blocks", "jinja_sls_env",
+    "decrypt_pillar_renderers", "env_order", "exclude_ext_pillar", "ext_pillar", "ext_pillar_first",
+    "gpg_decrypt_must_succeed", "gpg_keydir", "jinja_env", "jinja_lstrip_blocks", "jinja_sls_env",
     "jinja_trim_blocks", "on_demand_ext_pillar", "pillar_cache", "pillar_cache_backend",
     "pillar_cache_ttl", "pillar_includes_override_sls", "pillar_merge_lists", "pillar_opts",
     "pillar_roots", "pillar_safe_render_error", "pillar_source_merging_strategy", "pillar_version",
@@ -188,9 +193,72 @@ const SALT_API: &str = "stock's salt-api reads it, and works beside this master"
 const RETIRED: &str = "stock does not use it either";
 const THREADS: &str = "there are no worker processes to hand it to";
 const MINION: &str = "it is an option for minions";
+const CLI: &str = "stock's command line reads it from the same file";
+const GIT: &str = "the system's git is used, which needs no provider";
+const SALT_SSH: &str = "stock's salt-ssh reads it from the same file";
+const INDEX: &str = "resources are indexed by this master's own rules";
+const MMAP: &str = "only the cache \"localfs\" can be used, which does not read it";
 
 /// Options whose value cannot make a difference.
 pub(super) const NO_EFFECT: &[(&str, &str)] = &[
+    ("api_logfile", SALT_API),
+    ("api_pidfile", SALT_API),
+    ("netapi_disable_clients", SALT_API),
+    ("color_theme", CLI),
+    ("nested_indent", CLI),
+    ("no_color", CLI),
+    ("output_indent", CLI),
+    ("preserve_minions", CLI),
+    ("state_output_exclude", CLI),
+    ("state_output_terse", CLI),
+    ("state_tabular", CLI),
+    ("strip_colors", CLI),
+    ("cluster_port", CLUSTER),
+    ("git_pillar_provider", GIT),
+    ("gitfs_provider", GIT),
+    ("winrepo_provider", GIT),
+    ("pillar_gitfs_ssl_verify", RETIRED),
+    ("win_gitrepos", RETIRED),
+    ("win_repo", RETIRED),
+    ("win_repo_mastercachefile", RETIRED),
+    ("winrepo_mastercachefile", RETIRED),
+    ("yaml_utf8", RETIRED),
+    ("ignore_host_keys", SALT_SSH),
+    ("known_hosts_file", SALT_SSH),
+    ("no_host_keys", SALT_SSH),
+    ("roster_defaults", SALT_SSH),
+    ("roster_dir", SALT_SSH),
+    ("roster_domain", SALT_SSH),
+    ("roster_file", SALT_SSH),
+    ("roster_order", SALT_SSH),
+    ("rosters", SALT_SSH),
+    ("salt_ssh_recursion_depth", SALT_SSH),
+    ("ssh_known_hosts_file", SALT_SSH),
+    ("ssh_wipe", SALT_SSH),
+    ("lazy_loader_strict_matching", "no Python runs here"),
+    ("virtual_timer", "no Python runs here"),
+    ("use_yamlloader_old", "no Python runs here"),
+    ("mmap_cache_key_size", MMAP),
+    ("mmap_cache_max_segment_bytes", MMAP),
+    ("mmap_cache_size", MMAP),
+    ("mmap_cache_slot_size", MMAP),
+    ("mmap_key_id_size", MMAP),
+    ("mmap_key_max_segment_bytes", MMAP),
+    ("mmap_key_size", MMAP),
+    ("mmap_key_slot_size", MMAP),
+    ("resource_index_primary_capacity", INDEX),
+    ("resource_index_primary_slot_size", INDEX),
+    ("resource_registry_compact_load_factor", INDEX),
+    ("resource_registry_compact_min_interval", INDEX),
+    ("resource_registry_compact_tombstone_ratio", INDEX),
+    ("skip_grains", "grains are collected by minions, not here"),
+    ("syndic_dir", "it is always below cachedir, in stock too"),
+    ("token_dir", "it is always below cachedir, in stock too"),
+    (
+        "syndic_master_port",
+        "stock's salt-syndic reads it, and works beside this master",
+    ),
+    ("userdata_template", "salt-cloud reads it"),
     ("archive_jobs", "only the returner pgjsonb uses it"),
     (
         "auth_mode",
@@ -348,6 +416,21 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ),
 ];
 
+/// Options of modules in Python, which have no name of the module in theirs.
+const IN_PYTHON: &[&str] = &[
+    "pepa_delimiter",
+    "pepa_grains",
+    "pepa_pillar",
+    "pepa_roots",
+    "pepa_validate",
+    "reclass_source_path",
+    "runner_queue",
+    "stateconf_end_marker",
+    "stateconf_goal_state",
+    "stateconf_start_state",
+    "stateconf_state_func",
+];
+
 /// Options of parts that are still to come.
 #[rustfmt::skip]
 pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
@@ -357,7 +440,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
     ]),
     (NotYet::Pillar, &[
         "gpg_cache", "gpg_cache_backend", "gpg_cache_ttl", "pass_dir", "pass_gnupghome",
-        "pass_strict_fetch", "pass_to_ext_pillars", "pass_variable_prefix", "pillar.cache_driver",
+        "pass_strict_fetch", "pillar_raise_on_missing", "pass_to_ext_pillars", "pass_variable_prefix", "pillar.cache_driver",
         "pillar_mask_output",
     ]),
     (NotYet::States, &[
@@ -399,28 +482,13 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "auth_events_autosign_grains", "auth_events_pend_autosign_grains", "discovery",
         "event_match_type", "master_stats", "master_stats_event_iter", "metrics",
     ]),
+    (NotYet::CommandLine, &["batch_safe_limit", "batch_safe_size"]),
     (NotYet::Output, &[
         "cli_summary", "color", "force_color", "output", "output_file", "show_jid",
         "show_timeout", "state_compress_ids", "state_output", "state_output_diff",
         "state_output_pct", "state_output_profile", "state_verbose",
     ]),
 ];
-
-/// Options that are honoured by telling minions, and that nothing here reads.
-const TOLD: [&str; 7] = [
-    "default_top",
-    "failhard",
-    "state_aggregate",
-    "state_auto_order",
-    "state_events",
-    "state_top_saltenv",
-    "top_file_merging_strategy",
-];
-
-/// Whether nothing here looks at the value of this option, so that its type is worth a look.
-pub(crate) fn is_only_told(name: &str) -> bool {
-    TOLD.contains(&name)
-}
 
 /// Families of names that are decided together.
 const REMOTES: &[&str] = &["hgfs_", "svnfs_", "s3fs_", "azurefs_"];
@@ -442,6 +510,9 @@ pub fn status(name: &str) -> Option<Status> {
     }
     if let Some(why) = of(NO_EFFECT) {
         return Some(Status::NoEffect(why));
+    }
+    if IN_PYTHON.contains(&name) {
+        return Some(Status::InPython);
     }
     if let Some((part, _)) = NOT_YET.iter().find(|(_, names)| names.contains(&name)) {
         return Some(Status::NotYet(*part));
@@ -466,7 +537,14 @@ mod tests {
         let mut seen = HashSet::new();
         let tables = REFUSED.iter().chain(NO_EFFECT).map(|(name, _)| *name);
         let parts = NOT_YET.iter().flat_map(|(_, names)| names.iter().copied());
-        for name in HONOURED.iter().copied().chain(tables).chain(parts) {
+        let modules = IN_PYTHON.iter().copied();
+        for name in HONOURED
+            .iter()
+            .copied()
+            .chain(tables)
+            .chain(parts)
+            .chain(modules)
+        {
             assert!(seen.insert(name), "{name} stands in two tables");
             assert!(
                 crate::options::stock(name).is_some(),
