@@ -1,7 +1,8 @@
 //! The ports and sockets of a master: bound, with their limits and whatever TLS they speak, before
 //! anything is started.
 
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use saltern_base::metrics::Registry;
 use saltern_config::{MasterConfig, PeerCertificates, TlsConfig, TransportName};
@@ -9,6 +10,7 @@ use saltern_wire::http::HttpMetrics;
 use saltern_wire::port::{
     Heartbeat, Inherited, KeepAlive, ListenOptions, PeerCertificate, PeerLimits, PubLimits,
     PubListener, ReqLimits, ReqListener, SizeLimits, Socket, Tls, TlsError, TlsOptions, Transport,
+    bind,
 };
 use tokio::net::UnixListener;
 
@@ -41,16 +43,7 @@ impl Doors {
         registry: &Registry,
         mut inherited: Inherited,
     ) -> Result<Self, StartError> {
-        let options = ListenOptions {
-            backlog: config.zmq_backlog,
-            keepalive: KeepAlive {
-                enabled: config.tcp_keepalive,
-                idle: config.tcp_keepalive_idle,
-                interval: config.tcp_keepalive_intvl,
-                count: config.tcp_keepalive_cnt,
-            },
-            user_timeout: config.saltern_tcp_user_timeout,
-        };
+        let options = listen_options(config);
         let tls = config.ssl.as_ref().map(tls).transpose()?;
         let mut port = |port| -> Result<(TcpListener, SocketAddr), StartError> {
             let address = SocketAddr::new(config.interface, port);
@@ -122,6 +115,68 @@ pub(crate) fn publish_port(config: &MasterConfig, transport: Transport) -> Optio
     Some(also.publish_port)
 }
 
+fn listen_options(config: &MasterConfig) -> ListenOptions {
+    ListenOptions {
+        backlog: config.zmq_backlog,
+        keepalive: KeepAlive {
+            enabled: config.tcp_keepalive,
+            idle: config.tcp_keepalive_idle,
+            interval: config.tcp_keepalive_intvl,
+            count: config.tcp_keepalive_cnt,
+        },
+        user_timeout: config.saltern_tcp_user_timeout,
+    }
+}
+
+/// Looks at whether this machine has the addresses that the master listens on, and takes the
+/// options of its sockets, by opening sockets on ports that nobody uses. A port below 1024 is opened
+/// itself, since it takes a right; that somebody has it is not looked at.
+///
+/// Gives the option and the problem of each that keeps the master from starting.
+pub fn check_addresses(config: &MasterConfig) -> Vec<(&'static str, io::Error)> {
+    let options = listen_options(config);
+    let open = |address: IpAddr, port: u16, options: &ListenOptions| {
+        let port = if (1..PRIVILEGED).contains(&port) {
+            port
+        } else {
+            0
+        };
+        match bind(SocketAddr::new(address, port), options) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(()),
+            result => result.map(|_| ()),
+        }
+    };
+    let mut problems = Vec::new();
+    let plain = ListenOptions::default();
+    let ports = [
+        ("ret_port", config.ret_port),
+        ("publish_port", config.publish_port),
+    ];
+    if let Err(error) = open(config.interface, PRIVILEGED, &plain) {
+        problems.push(("interface", error));
+    } else {
+        for (option, port) in ports {
+            if let Err(error) = open(config.interface, port, &plain) {
+                problems.push((option, error));
+            }
+        }
+        if let Err(error) = open(config.interface, PRIVILEGED, &options) {
+            problems.push(("tcp_keepalive", error));
+        }
+    }
+    let status = config.saltern_metrics_address;
+    let status = status.filter(|_| config.is_written("saltern_metrics_address"));
+    if let Some(address) = status
+        && let Err(error) = open(address.ip(), address.port(), &plain)
+    {
+        problems.push(("saltern_metrics_address", error));
+    }
+    problems
+}
+
+/// The first port that everybody may take.
+const PRIVILEGED: u16 = 1024;
+
 fn spoken(name: TransportName) -> Transport {
     match name {
         TransportName::ZeroMq => Transport::ZeroMq,
@@ -132,19 +187,22 @@ fn spoken(name: TransportName) -> Transport {
 
 /// Looks at the files that `ssl` and `saltern_metrics_ssl` name, as the start of the master does.
 ///
-/// # Errors
-/// Which of these options keeps the master from speaking TLS as it is asked to, and why.
-pub fn check_tls(config: &MasterConfig) -> Result<(), (&'static str, TlsError)> {
+/// Gives which of these options keep the master from speaking TLS as it is asked to, and why.
+pub fn check_tls(config: &MasterConfig) -> Vec<(&'static str, TlsError)> {
+    let status = config.saltern_metrics_ssl.as_ref();
     let options = [
-        ("ssl", &config.ssl),
-        ("saltern_metrics_ssl", &config.saltern_metrics_ssl),
+        ("ssl", config.ssl.as_ref()),
+        // Nobody is served by it where nothing listens.
+        (
+            "saltern_metrics_ssl",
+            config.saltern_metrics_address.and(status),
+        ),
     ];
-    for (name, option) in options {
-        if let Some(option) = option {
-            tls(option).map_err(|error| (name, error))?;
-        }
-    }
-    Ok(())
+    let asked = options.into_iter();
+    let asked = asked.filter_map(|(name, option)| Some((name, option?)));
+    asked
+        .filter_map(|(name, option)| tls(option).err().map(|error| (name, error)))
+        .collect()
 }
 
 pub(crate) fn tls(config: &TlsConfig) -> Result<Tls, TlsError> {

@@ -57,6 +57,6 @@ mod tree;
 mod upkeep;
 mod window;
 
-pub use doors::check_tls;
+pub use doors::{check_addresses, check_tls};
 pub use job_tracker::{Account, Missing, given_up};
 pub use tree::{FollowError, Master, MasterParts, StartError};

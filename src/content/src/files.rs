@@ -42,6 +42,7 @@ use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
+pub use crate::git::GitError;
 pub use changes::FileChanges;
 pub use chosen::Chosen;
 pub use error::FilesError;
@@ -107,6 +108,12 @@ impl FileServer {
             hashes,
             clock,
         })
+    }
+
+    /// What of the options has no effect: each option with what is wrong, in lower case and without
+    /// a final period.
+    pub fn problems(&self) -> &[(&'static str, String)] {
+        &self.options.problems
     }
 
     /// The roots of each environment (`file_roots`), wildcards expanded.

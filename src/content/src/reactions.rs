@@ -142,17 +142,7 @@ impl ReactionFiles {
     /// # Errors
     /// When there is none.
     pub fn find(&self, reference: &str) -> Result<Vec<String>, ReactionFileError> {
-        if reference.starts_with(SCHEME) {
-            return Ok(vec![reference.to_owned()]);
-        }
-        let found = glob::glob(reference).into_iter();
-        let found: Vec<String> = found
-            .filter_map(|path| path.into_os_string().into_string().ok())
-            .collect();
-        match found.is_empty() {
-            true => Err(ReactionFileError::Missing(reference.to_owned())),
-            false => Ok(found),
-        }
+        find(reference)
     }
 
     /// What a file gives for an event. An empty file gives an empty mapping.
@@ -182,7 +172,7 @@ impl ReactionFiles {
         let missing = || ReactionFileError::Missing(name.to_owned());
         let content = match name.strip_prefix(SCHEME) {
             Some(served) => {
-                let (path, environment) = served.split_once(QUERY).unwrap_or((served, ENVIRONMENT));
+                let (path, environment) = place_of(served);
                 let content = self.files.read(path, environment, LONGEST);
                 let content = content.map_err(|source| ReactionFileError::Served {
                     name: name.to_owned(),
@@ -200,6 +190,41 @@ impl ReactionFiles {
             }
         };
         String::from_utf8(content).map_err(|_| ReactionFileError::NoText(name.to_owned()))
+    }
+}
+
+/// Whether the file server has the file that a reference such as `salt://x.sls` names; `true` for
+/// every other reference.
+pub fn is_served(reference: &str, files: &FileServer) -> bool {
+    let Some(served) = reference.strip_prefix(SCHEME) else {
+        return true;
+    };
+    let (path, environment) = place_of(served);
+    // One that cannot be read is there.
+    files
+        .read(path, environment, LONGEST)
+        .map_or(true, |content| content.is_some())
+}
+
+fn place_of(served: &str) -> (&str, &str) {
+    served.split_once(QUERY).unwrap_or((served, ENVIRONMENT))
+}
+
+/// The files that a reference of the option `reactor` means; see [`ReactionFiles::find`].
+///
+/// # Errors
+/// When there is none.
+pub fn find(reference: &str) -> Result<Vec<String>, ReactionFileError> {
+    if reference.starts_with(SCHEME) {
+        return Ok(vec![reference.to_owned()]);
+    }
+    let found = glob::glob(reference).into_iter();
+    let found: Vec<String> = found
+        .filter_map(|path| path.into_os_string().into_string().ok())
+        .collect();
+    match found.is_empty() {
+        true => Err(ReactionFileError::Missing(reference.to_owned())),
+        false => Ok(found),
     }
 }
 

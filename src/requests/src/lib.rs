@@ -21,6 +21,7 @@ mod about;
 mod auth;
 mod batch_part;
 mod batch_plan;
+mod check;
 mod complaints;
 mod credentials;
 mod data_cache;
@@ -76,6 +77,7 @@ mod wheel;
 
 pub use batch_part::{BatchPart, PartRefused, batch_part};
 pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, StateError, time};
+pub use check::check;
 pub use complaints::Complaints;
 pub use data_cache::forget_minion;
 pub use event_data::master_event;

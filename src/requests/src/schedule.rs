@@ -171,6 +171,11 @@ impl Schedule {
         self.jobs.is_empty()
     }
 
+    /// The jobs, in the order in which they are written.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.iter().map(|(job, _)| job.as_ref())
+    }
+
     /// Takes the jobs and the zone of another schedule. A job whose name is in both goes on: it
     /// knows what runs and what ran, and keeps its turn unless the time of it is another. One that
     /// is new does not count this as a start.

@@ -31,6 +31,7 @@ mod python;
 mod reactor;
 mod registry;
 mod saltutil;
+mod stock_names;
 mod target;
 mod test;
 #[cfg(test)]
@@ -44,4 +45,4 @@ pub use fleet::Fleet;
 pub use master::Master;
 pub use notices::{Notice, Notices};
 pub use reactor::Reactor;
-pub use registry::{Knowledge, Ran, Runners, Wheels};
+pub use registry::{Knowledge, Ran, RunnerOf, Runners, Wheels, runner_of};

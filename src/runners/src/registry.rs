@@ -15,6 +15,7 @@ use crate::call::{Call, Function, RunnerError};
 use crate::fleet::Fleet;
 use crate::notices::Notices;
 use crate::reactor::Reactor;
+use crate::stock_names::STOCK_RUNNERS;
 use crate::{
     Batches, Master, auth, batch, bridged, cache, config, event, fileserver, git_pillar, jobs,
     manage, mine, pillar, python, reactor, saltutil, test, wheel, withheld,
@@ -274,6 +275,35 @@ impl Kind {
 fn bridge_for<'a>(kind: Kind, knowledge: &'a Knowledge, fun: &str) -> Option<&'a Bridge> {
     let is_other = find(kind.modules(), fun).is_none() && withheld::reason(kind, fun).is_none();
     knowledge.bridge.as_deref().filter(|_| is_other)
+}
+
+/// How a runner function of this name would be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunnerOf {
+    /// By this program.
+    BuiltIn,
+    /// By Python: it is one of stock's.
+    Python,
+    /// By Python, if the site has a module of that name.
+    Site,
+    /// By nobody; why.
+    Withheld(&'static str),
+}
+
+/// How a runner function would be run, by its name alone.
+pub fn runner_of(fun: &str) -> RunnerOf {
+    if find(RUNNERS, fun).is_some() {
+        return RunnerOf::BuiltIn;
+    }
+    if let Some(reason) = withheld::reason(Kind::Runner, fun) {
+        return RunnerOf::Withheld(reason);
+    }
+    let (module, name) = fun.split_once('.').unwrap_or((fun, ""));
+    let functions = STOCK_RUNNERS.iter().find(|(known, _)| *known == module);
+    match functions.is_some_and(|(_, functions)| functions.contains(&name)) {
+        true => RunnerOf::Python,
+        false => RunnerOf::Site,
+    }
 }
 
 /// Runs a function of a kind: a native one if there is, else Python's.

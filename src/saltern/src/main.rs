@@ -5,6 +5,7 @@
 mod allocator;
 mod commands;
 mod logging;
+mod preflight;
 mod privileges;
 mod reload;
 mod service_manager;

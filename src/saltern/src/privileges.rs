@@ -4,6 +4,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
+use rustix::fs::Access;
+use saltern_config::MasterConfig;
 
 /// Why the process cannot run as the configured user.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +32,42 @@ pub(crate) enum PrivilegeError {
     },
 }
 
+/// The user of the configuration.
+///
+/// # Errors
+/// When this machine has no such user.
+pub(crate) fn account(user: &str) -> Result<User, PrivilegeError> {
+    let system = |source| PrivilegeError::System {
+        user: user.to_owned(),
+        source,
+    };
+    User::from_name(user)
+        .map_err(system)?
+        .ok_or_else(|| PrivilegeError::NoSuchUser(user.to_owned()))
+}
+
+/// The directories of the master that are there and that the user of this process cannot use; those
+/// that are not are made before a master that root starts becomes another user. Each with its
+/// option.
+pub(crate) fn unusable_directories(config: &MasterConfig) -> Vec<(&'static str, String)> {
+    let directories = [
+        ("pki_dir", &config.pki_dir),
+        ("cachedir", &config.cachedir),
+        ("sock_dir", &config.sock_dir),
+    ];
+    let there = directories.into_iter().filter(|(_, path)| path.is_dir());
+    let problems = there.filter_map(|(option, path)| {
+        let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+        let problem = rustix::fs::access(path, access).err()?;
+        let (path, user) = (path.display(), &config.user);
+        Some((
+            option,
+            format!("\"{path}\" cannot be used by \"{user}\": {problem}"),
+        ))
+    });
+    problems.collect()
+}
+
 /// Becomes `user` with the groups of `user`. Must run before any thread is started.
 pub(crate) fn become_user(user: &str) -> Result<(), PrivilegeError> {
     let system = |source| PrivilegeError::System {
@@ -37,9 +75,7 @@ pub(crate) fn become_user(user: &str) -> Result<(), PrivilegeError> {
         source,
     };
     let current = Uid::effective();
-    let wanted = User::from_name(user)
-        .map_err(system)?
-        .ok_or_else(|| PrivilegeError::NoSuchUser(user.to_owned()))?;
+    let wanted = account(user)?;
     if wanted.uid == current {
         return Ok(());
     }

@@ -84,6 +84,28 @@ impl MasterKeys {
         })
     }
 
+    /// Looks at the keys that are there as [`MasterKeys::load_or_create`] does; makes and changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// Those of [`MasterKeys::load_or_create`], but for what only making a key can find.
+    pub fn check(config: &MasterConfig) -> Result<()> {
+        let options = StoreOptions::from(config);
+        let key_pass = passphrase("key_pass", options.key_pass.as_deref())?;
+        if let Some(path) = find(&options)? {
+            read(&path, key_pass)?;
+        }
+        if !options.master_sign_pubkey || options.master_use_pubkey_signature {
+            return signing(&options).map(|_| ());
+        }
+        let key_pass = passphrase("signing_key_pass", options.signing_key_pass.as_deref())?;
+        let path = signing_key(&options)?;
+        match Version::of(&path, true)? {
+            Some(_) => read(&path, key_pass).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
     /// The `pub_sig` of an `_auth` reply: base64 with a line feed at its end, or what the file with
     /// the ready signature holds; `None` unless `master_sign_pubkey` is on.
     pub fn public_signature(&self, algo: SigAlgo) -> Result<Option<String>> {
@@ -226,20 +248,24 @@ fn signing(options: &StoreOptions) -> Result<Signing> {
             });
     }
     let key_pass = passphrase("signing_key_pass", options.signing_key_pass.as_deref())?;
-    let name = &options.master_sign_key_name;
-    let path = files::child(&options.pki_dir, &format!("{name}.pem"))?;
+    let path = signing_key(options)?;
     let key = if Version::of(&path, true)?.is_some() {
         let key = read(&path, key_pass)?;
         complete_public(&path, &key, options)?;
         key
     } else {
-        create(options, name, key_pass)?
+        create(options, &options.master_sign_key_name, key_pass)?
     };
     Ok(Signing::With {
         key,
         sha1: OnceLock::new(),
         sha224: OnceLock::new(),
     })
+}
+
+fn signing_key(options: &StoreOptions) -> Result<PathBuf> {
+    let name = &options.master_sign_key_name;
+    files::child(&options.pki_dir, &format!("{name}.pem"))
 }
 
 /// Stock looks a passphrase up elsewhere when it is an `sdb://` address.

@@ -17,11 +17,13 @@ const BACKTRACK_LIMIT: usize = 200_000;
 pub(crate) struct IgnoreRules {
     regexes: Vec<Regex>,
     globs: Vec<Pattern>,
+    /// The entries of `file_ignore_regex` that are left out, each with what is wrong with it.
+    pub(crate) broken: Vec<String>,
 }
 
 impl IgnoreRules {
-    /// Takes the two options, each a text or a list of texts. A regex that is none is left out
-    /// with a warning, as in stock.
+    /// Takes the two options, each a text or a list of texts. A regex that is none is left out, as
+    /// in stock.
     pub(crate) fn new(regex: Option<&Node>, glob: Option<&Node>) -> Result<Self, FilesError> {
         let mut rules = Self::default();
         for expression in texts("file_ignore_regex", regex)? {
@@ -31,11 +33,10 @@ impl IgnoreRules {
                 .build();
             match compiled {
                 Ok(regex) => rules.regexes.push(regex),
-                Err(error) => tracing::warn!(
-                    %expression,
-                    %error,
-                    "an entry of file_ignore_regex is not a regular expression, and is left out"
-                ),
+                Err(error) => rules.broken.push(format!(
+                    "\"{}\" is not a regular expression, and is left out: {error}",
+                    expression.escape_debug()
+                )),
             }
         }
         for pattern in texts("file_ignore_glob", glob)? {

@@ -45,6 +45,8 @@ pub(crate) struct Options {
     pub(crate) receive_limit: u64,
     pub(crate) cachedir: PathBuf,
     pub(crate) minionfs: MinionFsOptions,
+    /// What of the options has no effect: the option with what is wrong.
+    pub(crate) problems: Vec<(&'static str, String)>,
 }
 
 /// The options of `minionfs`.
@@ -60,13 +62,17 @@ impl Options {
     pub(crate) fn new(config: &MasterConfig) -> Result<Self, FilesError> {
         let receives = is_on(config, "file_recv");
         let megabytes = number(config, "file_recv_max_size", 100)?;
+        let mut problems = Vec::new();
+        let ignore = IgnoreRules::new(
+            config.raw("file_ignore_regex"),
+            config.raw("file_ignore_glob"),
+        )?;
+        let broken = ignore.broken.iter();
+        problems.extend(broken.map(|problem| ("file_ignore_regex", problem.clone())));
         Ok(Self {
-            backends: backends(config, receives)?,
+            backends: backends(config, receives, &mut problems)?,
             file_roots: environment_roots("file_roots", config.raw("file_roots"), "/srv/salt")?,
-            ignore: IgnoreRules::new(
-                config.raw("file_ignore_regex"),
-                config.raw("file_ignore_glob"),
-            )?,
+            ignore,
             links: if is_on(config, "fileserver_followsymlinks") {
                 Links::Follow
             } else {
@@ -84,6 +90,7 @@ impl Options {
                 .saturating_mul(1 << 20),
             cachedir: config.cachedir.clone(),
             minionfs: minionfs(config)?,
+            problems,
         })
     }
 
@@ -130,7 +137,11 @@ fn chunk(config: &MasterConfig) -> Result<usize, FilesError> {
         .map_err(|error| FilesError::option("file_buffer_size", error.to_string()))
 }
 
-fn backends(config: &MasterConfig, receives: bool) -> Result<Vec<BackendName>, FilesError> {
+fn backends(
+    config: &MasterConfig,
+    receives: bool,
+    problems: &mut Vec<(&'static str, String)>,
+) -> Result<Vec<BackendName>, FilesError> {
     const NAME: &str = "fileserver_backend";
     let mut backends = Vec::new();
     for name in texts(NAME, config.raw(NAME))? {
@@ -138,7 +149,8 @@ fn backends(config: &MasterConfig, receives: bool) -> Result<Vec<BackendName>, F
             "roots" => BackendName::Roots,
             // Stock loads minionfs only where files are received (`minionfs.__virtual__`).
             "minion" | "minionfs" if !receives => {
-                tracing::warn!("minionfs serves nothing while file_recv is off");
+                let problem = "minionfs serves nothing while file_recv is off".to_owned();
+                problems.push((NAME, problem));
                 continue;
             }
             "minion" | "minionfs" => BackendName::MinionFs,
@@ -151,6 +163,11 @@ fn backends(config: &MasterConfig, receives: bool) -> Result<Vec<BackendName>, F
         if !backends.contains(&backend) {
             backends.push(backend);
         }
+    }
+    let has_remotes = is_on(config, "gitfs_remotes");
+    if has_remotes && !backends.contains(&BackendName::Git) {
+        let problem = "nothing of them is served: fileserver_backend does not name gitfs";
+        problems.push(("gitfs_remotes", problem.to_owned()));
     }
     Ok(backends)
 }

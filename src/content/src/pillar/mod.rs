@@ -175,6 +175,15 @@ impl Pillars {
         })
     }
 
+    /// What [`Pillars::new`] would refuse; nothing is opened.
+    pub fn check(config: &MasterConfig, clock: Clock) -> Vec<PillarError> {
+        let options = Options::new(config).err();
+        options
+            .into_iter()
+            .chain(PillarCache::new(config, clock).err())
+            .collect()
+    }
+
     /// The fetches of git remotes of external pillars whose `git_pillar_update_interval` has
     /// passed, to be run on threads of their own: each waits for its remote.
     pub fn due_remotes(&self) -> Vec<Fetch> {

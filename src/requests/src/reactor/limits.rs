@@ -32,6 +32,13 @@ impl Limit {
 #[error("option \"saltern_reactor_limits\": {0}")]
 pub struct LimitError(String);
 
+impl LimitError {
+    /// What is wrong, without the name of the option.
+    pub fn problem(&self) -> &str {
+        &self.0
+    }
+}
+
 /// The limits of a configuration; of several for a tag the first one holds.
 ///
 /// # Errors

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use saltern_base::chain;
 use saltern_config::MasterConfig;
 use saltern_config::yaml::{self, Limits, Node};
 use saltern_content::render::data::from_yaml;
@@ -98,7 +99,7 @@ impl RulesFile {
     /// Reads the file again if it has changed.
     pub fn changed(&self) -> Option<Reading> {
         let version = version(&self.path);
-        (version != self.seen).then(|| Reading::of_file(self.path.clone(), version))
+        (version != self.seen).then(|| Reading::of_file(self.path.clone(), version).logged())
     }
 }
 
@@ -115,12 +116,19 @@ pub struct Reading {
     source: Source,
     /// Nothing where the file cannot be read.
     rules: Option<Vec<Rule>>,
+    /// What is wrong: entries that mean nothing, or a file that cannot be used.
+    problems: Vec<String>,
 }
 
 impl Reading {
     /// Reads the rules of a configuration. Entries that mean nothing are named in the log and
     /// passed over.
     pub fn of(config: &MasterConfig) -> Self {
+        Self::quietly(config).logged()
+    }
+
+    /// [`Self::of`] without a word in the log.
+    pub(crate) fn quietly(config: &MasterConfig) -> Self {
         let option = config.raw("reactor");
         if let Some(path) = option
             .and_then(Node::as_str)
@@ -129,16 +137,45 @@ impl Reading {
             return Self::of_file(path.into(), version(Path::new(path)));
         }
         let list = option.cloned().map_or(Value::Nil, from_yaml);
+        let mut problems = Vec::new();
+        if option.is_some_and(Node::is_truthy) && list.as_array().is_none() {
+            problems.push("it is neither a list of rules nor the path of a file".to_owned());
+        }
         Self {
             source: Source::Option,
-            rules: Some(rules(list.as_array().unwrap_or_default())),
+            rules: Some(rules(list.as_array().unwrap_or_default(), &mut problems)),
+            problems,
         }
+    }
+
+    /// What is wrong, each as a part of a sentence about the option `reactor`.
+    pub(crate) fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// The files that the rules name, as they are written.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &str> {
+        let rules = self.rules.iter().flatten();
+        let references = rules.flat_map(|rule| &rule.references);
+        references.map(String::as_str)
+    }
+
+    fn logged(self) -> Self {
+        for problem in &self.problems {
+            tracing::error!(
+                problem,
+                "the option \"reactor\" is not followed as it is written"
+            );
+        }
+        self
     }
 
     /// Reads a file that had this version before: a change in between is found the next time.
     fn of_file(path: PathBuf, version: Option<Version>) -> Self {
+        let mut problems = Vec::new();
         Self {
-            rules: read_file(&path),
+            rules: read_file(&path, &mut problems),
+            problems,
             source: Source::File(RulesFile {
                 path,
                 seen: version,
@@ -152,40 +189,44 @@ fn version(path: &Path) -> Option<Version> {
     stat.ok().flatten().map(|stat: Stat| stat.version)
 }
 
-fn read_file(path: &Path) -> Option<Vec<Rule>> {
+fn read_file(path: &Path, problems: &mut Vec<String>) -> Option<Vec<Rule>> {
     let name = path.display().to_string();
     let text = match files::read_text(path, LONGEST) {
         Ok(Some(text)) => text,
         Ok(None) => {
-            tracing::error!(name, "the file of the option \"reactor\" is not there");
+            problems.push(format!("there is no file \"{name}\""));
             return None;
         }
         Err(error) => {
-            tracing::error!(%error, "the file of the option \"reactor\" cannot be read");
+            problems.push(format!("its file cannot be read: {}", chain(&error)));
             return None;
         }
     };
     match yaml::parse(&text, &name, &Limits::DEFAULT) {
-        Ok(node) => Some(rules(from_yaml(node).as_array().unwrap_or_default())),
+        Ok(node) => {
+            let list = from_yaml(node);
+            if list.as_array().is_none() && list != Value::Nil {
+                problems.push(format!("the file \"{name}\" holds no list of rules"));
+            }
+            Some(rules(list.as_array().unwrap_or_default(), problems))
+        }
         Err(error) => {
-            tracing::error!(name, %error, "the file of the option \"reactor\" is no YAML");
+            problems.push(format!("its file is no YAML: {error}"));
             None
         }
     }
 }
 
-fn rules(list: &[Value]) -> Vec<Rule> {
+fn rules(list: &[Value], problems: &mut Vec<String>) -> Vec<Rule> {
     let mut rules = Vec::new();
     for entry in list {
         match rule(entry) {
             Ok(rule) if rules.len() < MOST => rules.push(rule),
             Ok(_) => {
-                tracing::error!(most = MOST, "there are too many rules in \"reactor\"");
+                problems.push(format!("there are more than {MOST} rules"));
                 break;
             }
-            Err(problem) => {
-                tracing::error!(problem, "an entry of the option \"reactor\" is passed over");
-            }
+            Err(problem) => problems.push(format!("an entry is passed over: {problem}")),
         }
     }
     rules

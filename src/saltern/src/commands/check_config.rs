@@ -1,53 +1,100 @@
 //! `saltern check-config`: reads a configuration as the master would, and says which parts of it
 //! are wrong, unknown, or not honoured by this release.
 
-use saltern_base::exit::Exit;
-use saltern_config::{Finding, MasterConfig, Severity, render_findings};
-use saltern_requests::Schedule;
+mod explain;
 
-use super::{chain, load_config, python_parts, say};
-use crate::ConfigArgument;
+use saltern_base::exit::Exit;
+use saltern_config::{Finding, Reading, Severity, read_master, render_findings};
+use serde_json::{Value, json};
+
+use super::{python_parts, say};
+use crate::{ConfigArgument, preflight};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
+    /// Print what was found as JSON.
+    #[arg(long, conflicts_with = "explain")]
+    json: bool,
+    /// Say what an option means, its default, which lines of Salt have it, and what this master
+    /// does with it; more than once for several.
+    #[arg(long, value_name = "OPTION")]
+    explain: Vec<String>,
     #[command(flatten)]
     config: ConfigArgument,
 }
 
-/// 0 when the master would start; 64 when it would not.
+/// 0 when all is as it is asked for; 1 with warnings; 64 with errors, and 66 where a file cannot be
+/// read.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    let mut loaded = match load_config(&arguments.config) {
-        Ok(loaded) => loaded,
-        Err(exit) => return exit,
-    };
-    loaded.findings.extend(tls(&loaded.config));
-    loaded.findings.extend(Schedule::of_site(&loaded.config).1);
-    let found = render_findings(&loaded.findings);
-    if found.is_empty() {
-        say("The configuration is in order; everything in it is honoured.\n");
-    } else {
-        say(&found);
+    if !arguments.explain.is_empty() {
+        return explain::run(&arguments.explain);
     }
-    say(&python_parts::describe(&loaded.config, &loaded.findings));
-    let wrong = loaded
-        .findings
-        .iter()
-        .any(|finding| finding.severity == Severity::Error);
-    if wrong { Exit::Usage } else { Exit::Ok }
+    let Reading {
+        config,
+        mut findings,
+        unreadable,
+    } = read_whole(arguments);
+    say(&match arguments.json {
+        true => format!("{}\n", as_json(&findings)),
+        false => {
+            let python = python_parts::describe(&config, &findings);
+            format!("{}{python}", as_text(&mut findings))
+        }
+    });
+    match worst(&findings) {
+        Some(Severity::Error) if unreadable => Exit::NoInput,
+        Some(Severity::Error) => Exit::Usage,
+        Some(Severity::Warning) => Exit::Failure,
+        Some(Severity::Info) | None => Exit::Ok,
+    }
 }
 
-/// What is wrong with the files that options like `ssl` name: reading the configuration does not
-/// open them.
-fn tls(config: &MasterConfig) -> Option<Finding> {
-    let (option, error) = saltern_actors::check_tls(config).err()?;
-    let mark = &config.raw(option)?.mark;
-    Some(Finding {
-        severity: Severity::Error,
-        file: mark.file.to_string(),
-        line: mark.line,
-        option: option.to_owned(),
-        message: chain(&error),
-        suggestion: None,
-        needs_python: false,
+/// What is read, and everything that there is to say about it.
+fn read_whole(arguments: &Arguments) -> Reading {
+    let mut reading = read_master(&arguments.config.config);
+    if reading.is_whole() {
+        preflight::look_further(&reading.config, &mut reading.findings);
+    }
+    reading
+}
+
+fn worst(findings: &[Finding]) -> Option<Severity> {
+    findings.iter().map(|finding| finding.severity).min()
+}
+
+fn as_text(findings: &mut [Finding]) -> String {
+    match findings.is_empty() {
+        true => "The configuration is in order; everything in it is honoured.\n".to_owned(),
+        false => render_findings(findings),
+    }
+}
+
+fn as_json(findings: &[Finding]) -> Value {
+    let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
+    let listed: Vec<Value> = findings.iter().map(finding_as_json).collect();
+    json!({
+        "errors": count(Severity::Error),
+        "warnings": count(Severity::Warning),
+        "hints": count(Severity::Info),
+        "starts": !findings.iter().any(Finding::refuses_start),
+        "findings": listed,
+    })
+}
+
+fn finding_as_json(finding: &Finding) -> Value {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    json!({
+        "severity": match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Info => "hint",
+        },
+        "option": text(&finding.option),
+        "file": text(&finding.file),
+        "line": (finding.line > 0).then_some(finding.line),
+        "message": finding.message,
+        "suggestion": finding.suggestion,
+        "needs_python": finding.needs_python,
+        "refuses_start": finding.refuses_start(),
     })
 }

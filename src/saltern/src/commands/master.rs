@@ -15,7 +15,7 @@ use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_base::metrics::Registry;
 use saltern_config::{Finding, LogLevel, MasterConfig, Severity};
-use saltern_requests::{OpenError, Schedule, Stores};
+use saltern_requests::{OpenError, Stores};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
 use saltern_wire::port::Inherited;
@@ -26,7 +26,7 @@ use super::{chain, complain, load_config};
 use crate::logging::Levels;
 use crate::reload::Reloader;
 use crate::service_manager::{self, ServiceManager};
-use crate::{ConfigArgument, logging, privileges};
+use crate::{ConfigArgument, logging, preflight, privileges};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -74,9 +74,18 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             return Exit::CannotCreate;
         }
     };
-    loaded.findings.extend(Schedule::of_site(&loaded.config).1);
+    loaded.findings.extend(preflight::parts(&loaded.config));
+    let mut refusals = loaded.findings.iter().filter(|it| it.refuses_start());
+    if let Some(first) = refusals.next() {
+        let exit = preflight::exit_of(first);
+        for refusal in std::iter::once(first).chain(refusals) {
+            complain(&refusal.to_string());
+        }
+        return exit;
+    }
     log_findings(&loaded.findings);
     let config = Arc::new(loaded.config);
+    look_for_python(&config, loaded.findings);
     let reloader = Reloader::new(
         arguments.config.config.clone(),
         config.clone(),
@@ -98,6 +107,17 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             Exit::Usage
         }
     }
+}
+
+/// Says in the log what nothing runs, where that is so; looking for a Python may take seconds.
+fn look_for_python(config: &Arc<MasterConfig>, mut findings: Vec<Finding>) {
+    let config = config.clone();
+    std::thread::spawn(move || {
+        findings.retain(|finding| finding.needs_python);
+        preflight::python(&config, &mut findings);
+        findings.retain(|finding| finding.severity == Severity::Error);
+        log_findings(&findings);
+    });
 }
 
 /// Says in the log what the check found.

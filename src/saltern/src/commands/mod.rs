@@ -15,7 +15,7 @@ pub(crate) mod log_level;
 pub(crate) mod master;
 pub(crate) mod minion;
 pub(crate) mod pam_check;
-mod python_parts;
+pub(crate) mod python_parts;
 pub(crate) mod reactor;
 pub(crate) mod run;
 pub(crate) mod schedule;

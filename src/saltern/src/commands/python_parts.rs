@@ -31,7 +31,7 @@ const MOST_NAMES: usize = 100;
 
 /// What there is to say; nothing for a configuration that needs no Python. The options that need it
 /// are among the findings already.
-pub(super) fn describe(config: &MasterConfig, findings: &[Finding]) -> String {
+pub(crate) fn describe(config: &MasterConfig, findings: &[Finding]) -> String {
     let mut text = String::new();
     for (place, names) in modules(config) {
         let _ = writeln!(text, "  {}: {}", place.display(), names.join(", "));
@@ -51,7 +51,7 @@ pub(super) fn describe(config: &MasterConfig, findings: &[Finding]) -> String {
 }
 
 /// Why nothing runs Python; `None` if something does, or if nothing needs it.
-pub(super) fn missing(config: &MasterConfig, findings: &[Finding]) -> Option<String> {
+pub(crate) fn missing(config: &MasterConfig, findings: &[Finding]) -> Option<String> {
     if describe(config, findings).is_empty() {
         return None;
     }
@@ -60,7 +60,7 @@ pub(super) fn missing(config: &MasterConfig, findings: &[Finding]) -> Option<Str
 }
 
 /// The directories with modules of the site's own, and the names in each.
-fn modules(config: &MasterConfig) -> Vec<(PathBuf, Vec<String>)> {
+pub(crate) fn modules(config: &MasterConfig) -> Vec<(PathBuf, Vec<String>)> {
     let text = |name: &str| config.raw(name).and_then(Node::as_str).map(PathBuf::from);
     let extensions = text("extension_modules").unwrap_or_else(|| config.cachedir.join("extmods"));
     let mut places: Vec<PathBuf> = KINDS.iter().map(|kind| extensions.join(kind)).collect();

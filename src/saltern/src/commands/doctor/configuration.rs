@@ -2,25 +2,24 @@
 //! them beside what is only good to know.
 
 use saltern_config::Severity;
-use saltern_requests::Schedule;
 
 use super::{Complaint, Patient};
+use crate::preflight;
 
 pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
-    let (_, of_schedule) = Schedule::of_site(&patient.loaded.config);
-    let findings = patient.loaded.findings.iter().chain(&of_schedule);
-    let wrong = findings.filter(|finding| finding.severity != Severity::Info);
-    let mut complaints: Vec<Complaint> = wrong
+    let config = &patient.loaded.config;
+    let mut findings = patient.loaded.findings.clone();
+    findings.extend(preflight::user(config));
+    findings.extend(preflight::parts(config));
+    // What needs Python has a check of its own.
+    let wrong = findings.iter();
+    let wrong = wrong.filter(|it| it.severity != Severity::Info && !it.needs_python);
+    wrong
         .map(|finding| {
             let advice = "correct the configuration; saltern check-config prints all findings";
             Complaint::new(finding.to_string(), advice).with(finding.severity)
         })
-        .collect();
-    if let Err((option, error)) = saltern_actors::check_tls(&patient.loaded.config) {
-        let what = format!("{option}: {}", super::chain(&error));
-        complaints.push(Complaint::new(what, "correct the named files").error());
-    }
-    complaints
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,160 @@
+//! What the start of the master decides about options whose values only the parts that use them
+//! understand: the same constructors are asked, and nothing is opened, made or fetched.
+
+use saltern_base::chain;
+use saltern_base::clock::Clock;
+use saltern_config::yaml::Node;
+use saltern_config::{Finding, MasterConfig, Severity};
+use saltern_content::ext_pillar::{ExtPillarError, ExtPillars};
+use saltern_content::files::{FileServer, FilesError, GitError};
+use saltern_content::pillar::{PillarError, Pillars};
+use saltern_content::reactions;
+use saltern_runners::{RunnerOf, runner_of};
+use saltern_store::{MasterKeys, StoreError};
+
+use crate::Schedule;
+use crate::reactor::{self, Reading};
+
+/// The most references of the reactor that are looked for.
+const MOST_REFERENCES: usize = 1_000;
+
+/// What is wrong with files, pillars, keys, the reactor and the schedule of a configuration. An
+/// error is what [`Stores::open`](crate::Stores::open) or the start of the reactor refuses.
+pub fn check(config: &MasterConfig, clock: &Clock) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut refuse = |(option, message): (String, String)| {
+        findings.push(config.finding(Severity::Error, &option, message));
+    };
+    let files = FileServer::new(config, clock.clone());
+    if let Err(error) = &files {
+        refuse(of_files(error));
+    }
+    if let Err(ExtPillarError::Git(error)) = ExtPillars::new(config) {
+        refuse(of_git(&error, "ext_pillar"));
+    }
+    for error in Pillars::check(config, clock.clone()) {
+        match error {
+            PillarError::Option { name, problem } => refuse((name.to_owned(), problem)),
+            PillarError::Files(error) => refuse(of_files(&error)),
+        }
+    }
+    if let Err(error) = MasterKeys::check(config) {
+        let option = match &error {
+            StoreError::Option { option, .. } => option,
+            _ => "pki_dir",
+        };
+        refuse((option.to_owned(), chain(&error)));
+    }
+    if let Err(error) = reactor::limits(config) {
+        refuse((
+            "saltern_reactor_limits".to_owned(),
+            error.problem().to_owned(),
+        ));
+    }
+    for (option, problem) in files.iter().flat_map(FileServer::problems) {
+        findings.push(config.finding(Severity::Warning, option, problem));
+    }
+    reactions(config, files.ok().as_ref(), &mut findings);
+    schedule(config, &mut findings);
+    findings
+}
+
+fn of_files(error: &FilesError) -> (String, String) {
+    match error {
+        FilesError::Option { name, problem } => ((*name).to_owned(), problem.clone()),
+        FilesError::Git(error) => of_git(error, "gitfs_remotes"),
+        error => ("file_roots".to_owned(), chain(error)),
+    }
+}
+
+fn of_git(error: &GitError, remotes: &str) -> (String, String) {
+    match error {
+        GitError::Option { option, problem } => (option.clone(), problem.clone()),
+        error => (remotes.to_owned(), chain(error)),
+    }
+}
+
+/// Rules that mean nothing, and files of rules that are not there.
+fn reactions(config: &MasterConfig, files: Option<&FileServer>, findings: &mut Vec<Finding>) {
+    let mut warn = |message: String| {
+        findings.push(config.finding(Severity::Warning, "reactor", message));
+    };
+    let reading = Reading::quietly(config);
+    for problem in reading.problems() {
+        warn(problem.clone());
+    }
+    for reference in reading.references().take(MOST_REFERENCES) {
+        // The file server fetches its remotes later.
+        let is_remote = config.raw("gitfs_remotes").is_some_and(Node::is_truthy);
+        let is_served =
+            files.is_none_or(|files| is_remote || reactions::is_served(reference, files));
+        match reactions::find(reference) {
+            Err(error) => warn(error.to_string()),
+            Ok(_) if !is_served => warn(format!("there is no file \"{reference}\"")),
+            Ok(_) => {}
+        }
+    }
+}
+
+/// What is wrong with the schedule, and jobs whose function nobody has.
+fn schedule(config: &MasterConfig, findings: &mut Vec<Finding>) {
+    let (schedule, of_schedule) = Schedule::of_site(config);
+    findings.extend(of_schedule);
+    for job in schedule.jobs() {
+        let (name, function) = (&job.name, &job.function);
+        let (severity, message, needs_python) = match runner_of(function) {
+            RunnerOf::BuiltIn => continue,
+            RunnerOf::Withheld(reason) => (
+                Severity::Warning,
+                format!("job \"{name}\": nobody may run \"{function}\": {reason}"),
+                false,
+            ),
+            RunnerOf::Site if !has_runner_module(config, function) => (
+                Severity::Warning,
+                format!(
+                    "job \"{name}\": \"{function}\" is no runner function of Salt, nor is there a \
+                     module of the site's own of that name"
+                ),
+                false,
+            ),
+            RunnerOf::Site | RunnerOf::Python => (
+                Severity::Info,
+                format!(
+                    "job \"{name}\": \"{function}\" is not built in and needs Python \
+                     (python_bridge)"
+                ),
+                true,
+            ),
+        };
+        let finding = config.finding(severity, "schedule", message);
+        findings.push(Finding {
+            needs_python,
+            ..finding
+        });
+    }
+}
+
+/// Whether there is a runner module of the site's own for a function.
+fn has_runner_module(config: &MasterConfig, function: &str) -> bool {
+    let module = function.split('.').next().unwrap_or_default();
+    if module.is_empty() || module.contains(['/', '\0']) {
+        return false;
+    }
+    let extensions = config.raw("extension_modules").and_then(Node::as_str);
+    let extensions = extensions.map_or_else(|| config.cachedir.join("extmods"), Into::into);
+    let listed = |option: &str| {
+        let listed = config.raw(option).and_then(Node::as_seq);
+        let listed = listed.unwrap_or_default().iter().filter_map(Node::as_str);
+        listed.map(std::path::PathBuf::from).collect::<Vec<_>>()
+    };
+    let mut places = vec![extensions.join("runners")];
+    places.extend(listed("runner_dirs"));
+    places.extend(
+        listed("module_dirs")
+            .into_iter()
+            .map(|it| it.join("runners")),
+    );
+    places
+        .iter()
+        .any(|place| place.join(format!("{module}.py")).is_file() || place.join(module).is_dir())
+}
