@@ -148,6 +148,18 @@ impl StoreError {
         }
     }
 
+    /// The file was read and holds something else than it should: asking again does not help, and
+    /// what can be made anew is made anew.
+    pub fn is_damaged(&self) -> bool {
+        matches!(self, Self::Malformed { .. } | Self::TooLarge { .. })
+    }
+
+    /// The file's permissions keep this process from it.
+    pub fn is_forbidden(&self) -> bool {
+        let denied = io::ErrorKind::PermissionDenied;
+        matches!(self, Self::Io { source, .. } if source.kind() == denied)
+    }
+
     /// There is no space: new durable work must be refused, reads go on.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })

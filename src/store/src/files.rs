@@ -117,6 +117,18 @@ pub fn read_text(path: &Path, limit: usize) -> Result<Option<String>> {
         })
 }
 
+/// Like [`read_text`], for a file that its reader replaces: a damaged one counts as missing, with a
+/// line in the log.
+pub fn read_replaceable(path: &Path, limit: usize) -> Result<Option<String>> {
+    match read_text(path, limit) {
+        Err(error) if error.is_damaged() => {
+            tracing::warn!(%error, "a damaged file is replaced");
+            Ok(None)
+        }
+        read => read,
+    }
+}
+
 /// Refuses what could not be read again.
 pub fn readable(packed: &Bytes, limits: &Limits, path: &Path) -> Result<()> {
     if packed.len() > limits.bytes {

@@ -63,7 +63,7 @@ impl JobFollower {
         files::ensure_dir(&options.private_dir(), 0o700)?;
         let path = options.private_dir().join(format!("{purpose}_place"));
         let owner = format!("{HEADING} {} {name:?}", reader.identity()?);
-        let saved = files::read_text(&path, 1 << 12)?;
+        let saved = files::read_replaceable(&path, 1 << 12)?;
         let saved = saved.and_then(|text| parse(text.strip_prefix(&owner)?));
         let mut follower = Self {
             place: saved.unwrap_or(Place {

@@ -161,7 +161,13 @@ impl MinionDataStore {
         let _writing = self.writer(id).lock();
         let old = match clear {
             true => None,
-            false => self.mine(id)?,
+            false => self.mine(id).or_else(|error| match error.is_damaged() {
+                true => {
+                    tracing::warn!(minion = %id, %error, "a damaged mine is replaced");
+                    Ok(None)
+                }
+                false => Err(error),
+            })?,
         };
         let old = old.as_deref().and_then(Value::as_map).unwrap_or_default();
         let mine = [old, new].concat().into_iter().collect::<Value>();
@@ -179,7 +185,11 @@ impl MinionDataStore {
     /// there is no failure, as in stock.
     pub fn mine_delete(&self, id: &MinionId, function: &Value) -> Result<bool> {
         let _writing = self.writer(id).lock();
-        let Some(mine) = self.mine(id)? else {
+        let mine = match self.mine(id) {
+            Err(error) if error.is_damaged() => return Ok(false),
+            mine => mine?,
+        };
+        let Some(mine) = mine else {
             return Ok(true);
         };
         let Some(entries) = mine.as_map() else {

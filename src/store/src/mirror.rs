@@ -77,7 +77,7 @@ impl Mirror {
         files::ensure_dir(&options.private_dir(), 0o700)?;
         let cursor_path = options.private_dir().join("mirror_cursor");
         let identity = reader.identity()?;
-        let place = files::read_text(&cursor_path, 1 << 10)?
+        let place = files::read_replaceable(&cursor_path, 1 << 10)?
             .and_then(|text| parse(&text, &identity))
             .unwrap_or_default();
         Ok(Self {

@@ -236,12 +236,20 @@ fn earlier(lifetime: Duration, id: &MinionId) -> Duration {
     lifetime / 8 / STEPS * step
 }
 
-/// The session in a file; `None` when the file has gone or is damaged.
+/// The session in a file; `None` when the file has gone, or is damaged or unreadable whatever its
+/// bytes are: then the minion authenticates, and gets a new one in its place.
 fn read(path: &Path, version: Version, id: &MinionId) -> Result<Option<Remembered>> {
     // Asked before reading: what changes from here on has another stamp.
     let settled = version.is_settled();
-    let Some(text) = files::read_text(path, FILE_BYTES)?.map(SecretString::new) else {
-        return Ok(None);
+    let unusable = |error: &(dyn std::error::Error + 'static)| {
+        tracing::warn!(error, minion = %id, "a session file is damaged and not used");
+        Ok(None)
+    };
+    let text = match files::read_text(path, FILE_BYTES) {
+        Ok(Some(text)) => SecretString::new(text),
+        Ok(None) => return Ok(None),
+        Err(error) if error.is_damaged() || error.is_forbidden() => return unusable(&error),
+        Err(error) => return Err(error),
     };
     match KeyString::parse(text.expose()) {
         Ok(key) => Ok(Some(Remembered {
@@ -250,10 +258,7 @@ fn read(path: &Path, version: Version, id: &MinionId) -> Result<Option<Remembere
             session: Arc::new(Session::new(key)),
             made: None,
         })),
-        Err(error) => {
-            tracing::warn!(%error, minion = %id, "a session file is damaged and not used");
-            Ok(None)
-        }
+        Err(error) => unusable(&error),
     }
 }
 

@@ -108,7 +108,7 @@ impl SharedKeys {
         let dir = options.private_dir();
         files::ensure_dir(&dir, 0o700)?;
         let path = dir.join("shared_key");
-        let kept = files::read_text(&path, FILE_BYTES)?;
+        let kept = files::read_replaceable(&path, FILE_BYTES)?;
         let state = match kept.as_deref().map(parse) {
             Some(Some(kept)) => kept,
             found => {

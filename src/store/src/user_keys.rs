@@ -192,8 +192,14 @@ fn kept_key(path: &Path) -> Result<Option<SecretString>> {
         tracing::warn!(path = %path.display(), "not private; a new key is made");
         return Ok(None);
     }
-    let text = files::read_text(path, KEY_BYTES)?;
-    Ok(text.filter(|text| !text.is_empty()).map(SecretString::new))
+    let text = files::read_replaceable(path, KEY_BYTES)?;
+    Ok(text.filter(|text| is_key(text)).map(SecretString::new))
+}
+
+/// Whether a client could send this as its key: stock's are letters, digits and a few signs, without
+/// an end of line.
+fn is_key(text: &str) -> bool {
+    !text.is_empty() && !text.chars().any(char::is_control)
 }
 
 /// Other users must be able to reach their key file (stock: `o+x`).

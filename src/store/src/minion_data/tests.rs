@@ -110,6 +110,19 @@ fn a_mine_grows_shrinks_and_goes() {
 }
 
 #[test]
+fn damaged_mine_is_replaced_by_the_next_update() {
+    let (_dir, cachedir, store) = place(Compat::V3008);
+    let one = Value::map([("a", 1_i64)]);
+    assert!(store.mine_update(&id("web1"), &one, false).unwrap());
+    let path = cachedir.join("mine/web1.p");
+    std::fs::write(&path, b"\xc1").unwrap();
+    assert!(!store.mine_delete(&id("web1"), &"a".into()).unwrap());
+    assert!(store.mine_update(&id("web1"), &one, false).unwrap());
+    let mine = store.mine(&id("web1")).unwrap();
+    assert_eq!(mine.as_deref(), Some(&one));
+}
+
+#[test]
 fn writers_of_one_mine_lose_nothing() {
     let (_dir, _, store) = place(Compat::V3008);
     std::thread::scope(|scope| {

@@ -59,6 +59,12 @@ fn a_returner_gets_what_comes_after_it_in_order_and_goes_on_where_its_place_was_
         follower(&database, &options, "other").lag().expect("read"),
         0
     );
+    // A damaged place is one that was not saved.
+    let path = options.private_dir().join("master_job_cache_place");
+    for damage in [&b"\xff\xfe"[..], &[b'x'; 5000]] {
+        fs::write(&path, damage).expect("damaged");
+        assert_eq!(follower(&database, &options, "it").lag().expect("read"), 0);
+    }
 }
 
 #[test]

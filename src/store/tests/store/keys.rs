@@ -273,8 +273,12 @@ mod sessions {
         fs::write(&path, other.as_str()).expect("written in place");
         let seen = sessions.get(&id("m1")).expect("read").expect("a session");
         assert!(seen.key.same_as(&other));
-        fs::write(&path, "damaged").expect("written in place");
-        assert!(sessions.get(&id("m1")).expect("read").is_none());
+        for damage in [&b"damaged"[..], b"\xff\xfe\x00", &[b'x'; 2000]] {
+            fs::write(&path, damage).expect("written in place");
+            assert!(sessions.get(&id("m1")).expect("read").is_none());
+            let new = admit(&sessions, &options, &id("m1"));
+            assert_eq!(text(&path), new.key.as_str(), "it is replaced");
+        }
         fs::remove_file(&path).expect("removed");
         assert!(sessions.get(&id("m1")).expect("read").is_none());
         admit(&sessions, &options, &id("m1"));
@@ -393,9 +397,15 @@ mod shared {
         let (_dir, options) = place(Compat::V3008);
         SharedKeys::with_options(&options, Clock::system()).expect("a key");
         let path = options.cachedir.join("saltern/shared_key");
-        fs::write(&path, "saltern shared key 1\nkey short\n").expect("damaged");
-        let shared = SharedKeys::with_options(&options, Clock::system()).expect("a key");
-        assert!(text(&path).contains(shared.current().key.as_str()));
+        for damage in [
+            &b"saltern shared key 1\nkey short\n"[..],
+            b"\xff\xfe",
+            &[b'x'; 5000],
+        ] {
+            fs::write(&path, damage).expect("damaged");
+            let shared = SharedKeys::with_options(&options, Clock::system()).expect("a key");
+            assert!(text(&path).contains(shared.current().key.as_str()));
+        }
     }
 }
 
@@ -425,6 +435,21 @@ mod users {
             UserKeys::with_options(&options).expect("keys");
             let is_new = compat == Compat::V3006 && !has_syndic;
             assert_eq!(text(&path) != first, is_new, "{compat} {has_syndic}");
+        }
+    }
+
+    #[test]
+    fn damaged_key_is_replaced() {
+        let (_dir, options) = place(Compat::V3008);
+        let path = options.cachedir.join(".root_key");
+        for damage in [&b"\xff\xfe\x00"[..], b"", &[b'x'; 5000], b"two\nlines"] {
+            fs::create_dir_all(&options.cachedir).expect("a directory");
+            fs::write(&path, damage).expect("damaged");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("private");
+            let keys = UserKeys::with_options(&options).expect("keys");
+            let key = keys.key("root").expect("a key").expose().to_owned();
+            assert_eq!(text(&path), key, "{damage:?}");
+            assert!(keys.verify("root", &key) && key.lines().count() == 1);
         }
     }
 

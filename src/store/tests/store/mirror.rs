@@ -199,6 +199,10 @@ fn a_place_in_another_database_does_not_count() {
     let cursor = text(&path).replace(char::is_alphabetic, "0");
     fs::write(&path, cursor).expect("another database");
     assert_eq!(site.mirror().lag().expect("lag").returns, 1);
+    for damage in [&b"\xff\xfe"[..], &[b'x'; 2000]] {
+        fs::write(&path, damage).expect("damaged");
+        assert_eq!(site.mirror().lag().expect("lag").returns, 1);
+    }
 }
 
 #[test]
