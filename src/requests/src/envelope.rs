@@ -17,6 +17,27 @@ use crate::{Services, python_text, reply};
 /// Limits on a decrypted or clear load. Its size is bounded by the listener already.
 pub(crate) const LOAD_LIMITS: Limits = Limits::WIRE;
 
+/// Limits on the load of a clear command that carries no arguments of a function: anybody may send
+/// one. The largest honest one is an `_auth` with a public key and `autosign_grains`.
+const SMALL_LIMITS: Limits = Limits {
+    depth: 16,
+    bytes: 64 << 10,
+    items: 1_000,
+};
+
+/// The clear commands whose loads may be larger: they carry arguments of a function, or (`mk_token`)
+/// have an answer of their own to what is too large.
+const LARGE_COMMANDS: [&str; 5] = [
+    "mk_token",
+    "publish",
+    "runner",
+    crate::saltern_batch::COMMAND,
+    "wheel",
+];
+
+/// The most bytes of a stranger's value that an answer quotes.
+const MAX_QUOTED: usize = 200;
+
 /// A request that has passed every check of its envelope.
 pub(crate) enum Opened {
     /// Not encrypted, nobody vouches for it.
@@ -121,7 +142,7 @@ pub(crate) fn open(payload: Bytes, services: &Services) -> Result<Opened, Refusa
         .ok_or_else(|| Refusal::bad_load("no_load"))?;
     match envelope.str("enc") {
         Some("clear") => {
-            let load = as_load(load)?;
+            let load = check_size(load)?;
             check_id_text(&load)?;
             Ok(Opened::Clear { load, version })
         }
@@ -174,6 +195,20 @@ fn as_load(load: &RawValue) -> Result<MapView, Refusal> {
     })
 }
 
+/// Refuses a large load of a command that needs none, before anything of it is decoded.
+fn check_size(load: &RawValue) -> Result<MapView, Refusal> {
+    let map = as_load(load)?;
+    let is_large_command = || {
+        map.str("cmd")
+            .is_some_and(|cmd| LARGE_COMMANDS.contains(&cmd))
+    };
+    if is_large_command() || RawValue::parse(load.bytes().clone(), &SMALL_LIMITS).is_ok() {
+        return Ok(map);
+    }
+    Err(Refusal::bad_load("load_too_large"))
+}
+
+/// Decides by kind and length; quotes only what is short.
 fn check_id_text(load: &MapView) -> Result<(), Refusal> {
     let Some(id) = load.get("id") else {
         return Ok(());
@@ -185,13 +220,23 @@ fn check_id_text(load: &MapView) -> Result<(), Refusal> {
         }),
         Some(_) => Ok(()),
         None => {
-            let shown = python_text::repr(&id.decode());
+            let shown = quoted(id);
             Err(Refusal {
                 reply: reply::text(&format!("bad load: id {shown} is not a string")),
                 reason: "id",
             })
         }
     }
+}
+
+/// A stranger's value as Python prints it, where that takes at most [`MAX_QUOTED`] bytes; else its
+/// size. The value is decoded only when it is short.
+fn quoted(value: &RawValue) -> String {
+    let bytes = value.bytes().len();
+    let shown = (bytes <= MAX_QUOTED).then(|| python_text::repr(&value.decode()));
+    shown
+        .filter(|shown| shown.len() <= MAX_QUOTED)
+        .unwrap_or_else(|| format!("of {bytes} bytes"))
 }
 
 fn open_sealed(

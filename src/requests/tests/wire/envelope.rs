@@ -8,7 +8,7 @@ use saltern_requests::NO_ANSWER;
 use saltern_wire::msgpack::Value;
 
 use crate::client::{Load, Minion, NONCE, clear};
-use crate::site::Site;
+use crate::site::{Site, decode};
 
 /// A reply of at most 31 characters: one fixstr.
 fn fixstr(text: &str) -> Vec<u8> {
@@ -207,6 +207,43 @@ fn clear_commands_that_do_nothing() {
         assert!(handled.outcome.effects.is_empty());
         assert_eq!(handled.outcome.reply, reply, "{cmd}");
         assert_eq!(handled.command, cmd);
+    }
+}
+
+#[test]
+fn large_value_as_id_is_refused_by_its_size() {
+    let site = Site::new("");
+    let large = Value::Array(vec![7_i64.into(); 300_000]);
+    let nested = Value::map([("a", Value::Array(vec!["x".repeat(190).as_str().into()]))]);
+    let escaped = Value::Bin(vec![0xff; 150].into());
+    for (cmd, id) in [("publish", large), ("ping", nested), ("ping", escaped)] {
+        let load = Load::new().set("cmd", cmd).set("id", id);
+        let reply = decode(&site.ask_in_vain(cmd, clear(load, 3)));
+        let text = reply.as_str().unwrap();
+        assert!(text.starts_with("bad load: id of "), "{text}");
+        assert!(text.len() < 100, "{text}");
+    }
+}
+
+#[test]
+fn large_load_of_a_small_clear_command_is_refused() {
+    let site = Site::new("");
+    let mut deep = Value::Nil;
+    for _ in 0..20 {
+        deep = Value::Array(vec![deep]);
+    }
+    let tables = [
+        ("bytes", Value::from("x".repeat(65 << 10))),
+        ("items", Value::Array(vec![Value::Nil; 1_001])),
+        ("depth", deep),
+    ];
+    let minion = Minion::new("m1", "minion");
+    for (what, pad) in tables {
+        for cmd in ["_auth", "get_token", "ping", "nope"] {
+            let load = minion.auth().set("cmd", cmd).set("pad", pad.clone());
+            let reply = site.ask_in_vain(cmd, clear(load, 3));
+            assert_eq!(reply, bad_load(), "{cmd} {what}");
+        }
     }
 }
 
