@@ -132,11 +132,12 @@ impl FileServer {
     }
 
     /// `_file_find`: `{path, rel, stat, back}` of a file, or `{path: "", rel: ""}`.
-    pub fn file_find(&self, path: &str, saltenv: &str) -> Value {
-        match self.find(path, saltenv) {
-            Some(found) => found.value(),
-            None => nothing_found(),
-        }
+    ///
+    /// # Errors
+    /// [`FilesError::Io`] where the master cannot look, for a reason of its own.
+    pub fn file_find(&self, path: &str, saltenv: &str) -> Result<Value, FilesError> {
+        let found = self.find(path, saltenv)?;
+        Ok(found.map_or_else(nothing_found, |found| found.value()))
     }
 
     /// `_file_hash`: `{hash_type, hsum}` of a file, or `""`.
@@ -144,7 +145,7 @@ impl FileServer {
     /// # Errors
     /// [`FilesError::Io`] for a file that is there and cannot be read.
     pub fn file_hash(&self, path: &str, saltenv: &str) -> Result<Value, FilesError> {
-        match self.find(path, saltenv) {
+        match self.find(path, saltenv)? {
             Some(found) => self.hash_of(&found, saltenv),
             None => Ok(no_hash()),
         }
@@ -155,7 +156,7 @@ impl FileServer {
     /// # Errors
     /// As [`FileServer::file_hash`].
     pub fn file_hash_and_stat(&self, path: &str, saltenv: &str) -> Result<Value, FilesError> {
-        match self.find(path, saltenv) {
+        match self.find(path, saltenv)? {
             Some(found) => Ok(Value::Array(vec![
                 self.hash_of(&found, saltenv)?,
                 found.stat_value(),
@@ -178,7 +179,7 @@ impl FileServer {
         loc: i64,
         gzip: Option<i64>,
     ) -> Result<Value, FilesError> {
-        let Some((found, backend)) = self.find_with_backend(path, saltenv) else {
+        let Some((found, backend)) = self.find_with_backend(path, saltenv)? else {
             return Ok(nothing_served());
         };
         match backend {
@@ -313,7 +314,7 @@ impl FileServer {
         saltenv: &str,
         limit: usize,
     ) -> Result<Option<Bytes>, FilesError> {
-        let Some(found) = self.find(path, saltenv) else {
+        let Some(found) = self.find(path, saltenv)? else {
             return Ok(None);
         };
         let failed = |error: std::io::Error| FilesError::io("read", &found.path, error);
@@ -373,7 +374,9 @@ impl FileServer {
                 // Unless a backend before it has the file.
                 let before = self.backends.iter();
                 let mut before = before.take_while(|backend| !matches!(backend, Backend::Git(_)));
-                return before.any(|backend| Self::found_in(backend, &wanted, saltenv).is_some());
+                return before.any(|backend| {
+                    matches!(Self::found_in(backend, &wanted, saltenv), Ok(Some(_)))
+                });
             }
         }
         true
@@ -387,25 +390,37 @@ impl FileServer {
         })
     }
 
-    fn find(&self, path: &str, saltenv: &str) -> Option<Found> {
-        self.find_with_backend(path, saltenv)
-            .map(|(found, _)| found)
+    fn find(&self, path: &str, saltenv: &str) -> Result<Option<Found>, FilesError> {
+        let found = self.find_with_backend(path, saltenv)?;
+        Ok(found.map(|(found, _)| found))
     }
 
-    fn find_with_backend(&self, path: &str, saltenv: &str) -> Option<(Found, &Backend)> {
-        let wanted = Wanted::parse(path).ok()?;
+    fn find_with_backend(
+        &self,
+        path: &str,
+        saltenv: &str,
+    ) -> Result<Option<(Found, &Backend)>, FilesError> {
+        let Ok(wanted) = Wanted::parse(path) else {
+            return Ok(None);
+        };
         let saltenv = wanted.saltenv.as_deref().unwrap_or(saltenv);
-        self.backends.iter().find_map(|backend| {
-            let found = Self::found_in(backend, &wanted, saltenv)?;
-            Some((found, backend))
-        })
+        for backend in &self.backends {
+            if let Some(found) = Self::found_in(backend, &wanted, saltenv)? {
+                return Ok(Some((found, backend)));
+            }
+        }
+        Ok(None)
     }
 
-    fn found_in(backend: &Backend, wanted: &Wanted, saltenv: &str) -> Option<Found> {
+    fn found_in(
+        backend: &Backend,
+        wanted: &Wanted,
+        saltenv: &str,
+    ) -> Result<Option<Found>, FilesError> {
         match backend {
             Backend::Roots(roots) => roots.find(wanted, saltenv),
-            Backend::MinionFs(minionfs) => minionfs.find(wanted, saltenv),
-            Backend::Git(gitfs) => gitfs.find(wanted, saltenv),
+            Backend::MinionFs(minionfs) => Ok(minionfs.find(wanted, saltenv)),
+            Backend::Git(gitfs) => Ok(gitfs.find(wanted, saltenv)),
         }
     }
 

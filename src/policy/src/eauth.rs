@@ -109,6 +109,17 @@ pub enum EauthError {
     File(#[from] FileError),
 }
 
+impl EauthError {
+    /// Whether this machine is at fault (no process can be started, a file cannot be read), so that
+    /// the user may be known all the same.
+    pub fn is_local_fault(&self) -> bool {
+        matches!(
+            self,
+            Self::Pam(PamError::Process(_) | PamError::Late) | Self::File(FileError::Io { .. })
+        )
+    }
+}
+
 impl ExternalAuth {
     /// From the option `external_auth`, a map of backends to maps of names to rules.
     pub fn new(external_auth: &Value, options: EauthOptions) -> Self {

@@ -86,12 +86,24 @@ pub(crate) struct NotProved {
     pub(crate) kind: Kind,
     /// Why, for the log; the sender is not told.
     pub(crate) why: String,
+    /// The master could not find out: the credentials may well be good.
+    pub(crate) is_local_fault: bool,
 }
 
 impl NotProved {
     fn new(kind: Kind, why: impl Into<String>) -> Self {
-        let why = why.into();
-        Self { kind, why }
+        Self {
+            kind,
+            why: why.into(),
+            is_local_fault: false,
+        }
+    }
+
+    fn of_local_fault(kind: Kind, error: &dyn std::error::Error) -> Self {
+        Self {
+            is_local_fault: true,
+            ..Self::new(kind, chain(error))
+        }
     }
 }
 
@@ -158,6 +170,7 @@ pub(crate) fn log_in(map: &Value, services: &Services) -> Result<LoggedIn, NotPr
             Kind::Eauth,
             "the backend does not know the user",
         )),
+        Err(error) if error.is_local_fault() => Err(NotProved::of_local_fault(Kind::Eauth, &error)),
         Err(error) => Err(NotProved::new(Kind::Eauth, chain(&error))),
     }
 }
@@ -166,7 +179,7 @@ fn by_token(token: &Value, services: &Services) -> Result<Sender, NotProved> {
     let refused = |why: &str| NotProved::new(Kind::Token, why);
     let name = token.as_str().ok_or_else(|| refused("it is no text"))?;
     let found = services.tokens.find(name);
-    let found = found.map_err(|error| NotProved::new(Kind::Token, chain(&error)))?;
+    let found = found.map_err(|error| NotProved::of_local_fault(Kind::Token, &error))?;
     let token = found.ok_or_else(|| refused("it is unknown or has expired"))?;
     let site_rules = services.rules();
     let auth = &site_rules.external_auth;

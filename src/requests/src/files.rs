@@ -16,7 +16,7 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
 use crate::handle::WireNames;
-use crate::{Finished, Outcome, Services};
+use crate::{Finished, Outcome, Services, reply};
 
 /// The commands, named as on the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,13 +76,20 @@ fn is_at_once(command: FileCommand, load: &MapView, files: &FileServer) -> bool 
     }
 }
 
+/// A fault of the master's own gets no answer of the file server: the minion would take an empty one
+/// for a file that is not there. Without one it sends the request again, and fails in the end.
 fn reply(command: FileCommand, sealed: &Sealed, services: &Services) -> Bytes {
-    let answer = answer(command, sealed, services).unwrap_or_else(|error| {
-        let reason: &dyn std::error::Error = &error;
-        complain!(services, cmd = command.name(), minion = %sealed.minion, reason, "request failed");
-        packed(&Value::from(""))
-    });
-    sealed.answer.seal(&answer)
+    match answer(command, sealed, services) {
+        Ok(answer) => sealed.answer.seal(&answer),
+        Err(error) => {
+            let reason: &dyn std::error::Error = &error;
+            complain!(services, cmd = command.name(), minion = %sealed.minion, reason, "request failed");
+            match error.is_local_fault() {
+                true => reply::no_answer(),
+                false => sealed.answer.seal(&packed(&Value::from(""))),
+            }
+        }
+    }
 }
 
 fn count_hostile_path(command: FileCommand, sealed: &Sealed, services: &Services) {
@@ -117,9 +124,10 @@ fn answer(command: FileCommand, sealed: &Sealed, services: &Services) -> Result<
     let prefix = load.str("prefix").unwrap_or_default();
     let value = match command {
         FileCommand::Envs => files.file_envs(),
-        FileCommand::Find => path.map_or_else(nothing_found, |path| {
-            files.file_find(path, saltenv.unwrap_or("base"))
-        }),
+        FileCommand::Find => match path {
+            Some(path) => files.file_find(path, saltenv.unwrap_or("base"))?,
+            None => nothing_found(),
+        },
         FileCommand::Hash => match both {
             Some((path, saltenv)) => files.file_hash(path, saltenv)?,
             None => no_hash(),

@@ -6,7 +6,8 @@ use saltern_wire::msgpack::{MapView, Value};
 use crate::{Outcome, Services, reply};
 
 /// Answers with the token's map; with an empty one for what is no token or has expired, and with
-/// `False` for a load without one.
+/// `False` for a load without one. A token that cannot be looked at gets no answer of these: its
+/// owner would take it for expired.
 pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
     if !load.contains("token") {
         return Outcome::reply(reply::clear(&Value::Bool(false)));
@@ -15,7 +16,7 @@ pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
         Some(Ok(found)) => found,
         Some(Err(error)) => {
             tracing::error!(%error, "a token cannot be looked at");
-            None
+            return Outcome::reply(reply::no_answer());
         }
         None => None,
     };

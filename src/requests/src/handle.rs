@@ -10,7 +10,7 @@ use saltern_base::trace::{self, Span};
 use saltern_model::MinionId;
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, decode_wire, encode};
 
-use crate::credentials::{self, Place, Presented};
+use crate::credentials::{self, NotProved, Place, Presented};
 use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
 use crate::files::{self, FileCommand};
 use crate::master_gate::{self, Door};
@@ -39,6 +39,11 @@ const LOGIN_LIMITS: Limits = Limits {
 
 /// What is said where no backend has time.
 pub(crate) const NO_TIME: &str = "too many users log in at the moment; try again later";
+
+/// What is said where a token or a backend cannot be looked at, for a reason of the master's own: a
+/// refusal would have a client throw away credentials that are good.
+const CANNOT_TELL: &str =
+    "the master cannot check the credentials at the moment, see its log; try again later";
 
 /// Which queue a request waits in. Told from the outside of the envelope alone, because the
 /// router, which asks, does not decrypt.
@@ -243,6 +248,24 @@ impl ProvedCommand {
         ClearCommand::Proved(self).handled(Outcome::reply(reply))
     }
 
+    /// What becomes of a request whose sender cannot be found out for a reason of the master's own.
+    /// A log-in counts as refused all the same, or a failing backend would make guessing free.
+    fn cannot_tell(self, refused: Option<&NotProved>) -> Option<LoginEnd> {
+        let refused = refused.filter(|refused| refused.is_local_fault)?;
+        let (kind, why) = (refused.kind.word(), refused.why.as_str());
+        tracing::error!(
+            cmd = ClearCommand::Proved(self).name(),
+            kind,
+            why,
+            "credentials cannot be checked"
+        );
+        let reply = reply::named_error("SaltClientError", CANNOT_TELL);
+        Some(LoginEnd {
+            handled: ClearCommand::Proved(self).handled(Outcome::reply(reply)),
+            is_refused: refused.kind == credentials::Kind::Eauth,
+        })
+    }
+
     /// The answer where no backend is asked.
     fn not_asked(self, text: &str) -> Bytes {
         match self {
@@ -349,6 +372,9 @@ fn prove_and_run(
         }
         ProvedCommand::Job(job) => {
             let proof = prove(Place::Kwargs);
+            if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
+                return end;
+            }
             let run = match job {
                 JobCommand::Publish => publish::handle,
                 JobCommand::SalternBatch => saltern_batch::handle,
@@ -357,6 +383,9 @@ fn prove_and_run(
         }
         ProvedCommand::Master(door) => {
             let proof = prove(Place::Load);
+            if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
+                return end;
+            }
             let is_refused = proof.is_err();
             let outcome = match master_gate::admit(door, load, proof, services) {
                 Ok(admitted) => match door {

@@ -141,7 +141,7 @@ fn error_name(kind: Kind) -> &'static str {
 }
 
 fn not_proved(door: Door, load: &Value, refused: NotProved) -> Denied {
-    let NotProved { kind, why } = refused;
+    let NotProved { kind, why, .. } = refused;
     let mut message = format!(
         "Authentication failure of type \"{}\" occurred",
         kind.word()

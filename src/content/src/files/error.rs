@@ -63,6 +63,12 @@ pub enum FilesError {
 }
 
 impl FilesError {
+    /// Whether the master is at fault (no descriptors, no memory, a failing disk): the file may well
+    /// be there, so no answer may say that it is not.
+    pub fn is_local_fault(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_local_fault(source))
+    }
+
     pub(crate) fn option(name: &'static str, problem: impl Into<String>) -> Self {
         Self::Option {
             name,
@@ -76,5 +82,54 @@ impl FilesError {
             path: path.to_owned(),
             source: source.into(),
         }
+    }
+}
+
+/// `None` for what is not there or not to be seen.
+///
+/// # Errors
+/// When the master is at fault, see [`FilesError::is_local_fault`].
+pub(crate) fn or_absent<T>(
+    result: io::Result<T>,
+    action: &'static str,
+    path: &str,
+) -> Result<Option<T>, FilesError> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_local_fault(&error) => Err(FilesError::io(action, path, error)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether an error says nothing of the file, only of the system that should open it.
+pub(super) fn is_local_fault(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        code,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::NOBUFS)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_of_the_machine_is_no_missing_file() {
+        let result =
+            |code: i32| or_absent::<()>(Err(io::Error::from_raw_os_error(code)), "open", "x");
+        // ENOENT, EACCES, ENOTDIR, ELOOP, EXDEV.
+        for code in [2, 13, 20, 40, 18] {
+            assert!(matches!(result(code), Ok(None)), "{code}");
+        }
+        // EIO, ENOMEM, ENFILE, EMFILE.
+        for code in [5, 12, 23, 24] {
+            assert!(
+                result(code).is_err_and(|error| error.is_local_fault()),
+                "{code}"
+            );
+        }
+        assert!(matches!(or_absent(Ok(1), "open", "x"), Ok(Some(1))));
     }
 }

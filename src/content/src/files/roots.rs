@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use saltern_wire::msgpack::Value;
 
-use super::error::FilesError;
+use super::error::{FilesError, or_absent};
 use super::found::Found;
 use super::listing::{Listing, Listings, Paths, Purpose};
 use super::options::{ANY_ENVIRONMENT, Options};
@@ -67,36 +67,55 @@ impl Roots {
     }
 
     /// Looks for a file in all roots of an environment, in their order.
-    pub(crate) fn find(&self, wanted: &Wanted, saltenv: &str) -> Option<Found> {
-        let relative = Relative::parse(&wanted.path).ok()?;
-        let roots = self.roots_of(saltenv)?;
+    pub(crate) fn find(&self, wanted: &Wanted, saltenv: &str) -> Result<Option<Found>, FilesError> {
+        let Some((relative, roots)) = Relative::parse(&wanted.path)
+            .ok()
+            .zip(self.roots_of(saltenv))
+        else {
+            return Ok(None);
+        };
         let Some(index) = wanted.index else {
-            return roots
-                .iter()
-                .find_map(|root| self.find_below(root, &relative, saltenv));
+            for root in roots.iter() {
+                if let Some(found) = self.find_below(root, &relative, saltenv)? {
+                    return Ok(Some(found));
+                }
+            }
+            return Ok(None);
         };
         // Stock takes the root as it is written here, `__env__` and all.
         let written = self
             .options
             .roots(saltenv)
-            .or_else(|| self.options.roots(ANY_ENVIRONMENT))?;
-        let root = written.get(python_index(index?, written.len())?)?;
+            .or_else(|| self.options.roots(ANY_ENVIRONMENT));
+        let root = written.and_then(|written| written.get(python_index(index?, written.len())?));
+        let Some(root) = root else {
+            return Ok(None);
+        };
         let found = self.find_below(root, &relative, saltenv)?;
-        Some(Found {
+        Ok(found.map(|found| Found {
             by_index: true,
             ..found
-        })
+        }))
     }
 
-    fn find_below(&self, root: &str, relative: &Relative, saltenv: &str) -> Option<Found> {
+    fn find_below(
+        &self,
+        root: &str,
+        relative: &Relative,
+        saltenv: &str,
+    ) -> Result<Option<Found>, FilesError> {
         let links = self.options.links;
-        let opened = Root::open(Path::new(root)).ok()?;
-        let stat = opened.stat(relative, links).ok()?;
         let path = join(root, relative.as_str());
+        let Some(opened) = or_absent(Root::open(Path::new(root)), "open", root)? else {
+            return Ok(None);
+        };
+        let Some(stat) = or_absent(opened.stat(relative, links), "examine", &path)? else {
+            return Ok(None);
+        };
         if !is_regular(&stat) || self.options.ignore.matches(&path) {
-            return None;
+            return Ok(None);
         }
-        Some(Found {
+        Ok(Some(Found {
             path,
             rel: relative.as_str().to_owned(),
             stat,
@@ -107,7 +126,7 @@ impl Roots {
             root: opened,
             relative: relative.clone(),
             links,
-        })
+        }))
     }
 
     /// Serves a chunk. A query may have led elsewhere than the load's environment does; stock then
@@ -162,7 +181,7 @@ impl Roots {
                 let mut trees = Vec::with_capacity(roots.len());
                 let mut changed = is_first;
                 for root in roots.iter() {
-                    let opened = Root::open(Path::new(root)).ok();
+                    let opened = or_absent(Root::open(Path::new(root)), "open", root)?;
                     let walked =
                         Tree::walk(old.next().unwrap_or_default(), opened.as_ref(), links, now);
                     let (tree, tree_changed) =
@@ -257,6 +276,7 @@ fn walk_error(error: WalkError, saltenv: &str) -> FilesError {
             saltenv,
             limit: MAX_ENTRIES,
         },
+        WalkError::LocalFault(code) => FilesError::io("list", &saltenv, code),
         WalkError::TooDeep => FilesError::TooDeep {
             saltenv,
             limit: MAX_DEPTH,

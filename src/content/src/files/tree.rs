@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Dir, FileType, Stat};
 
+use super::error::is_local_fault;
 use super::path::Relative;
 use super::root::{Links, Root};
 
@@ -107,6 +108,15 @@ impl Mark {
 pub(crate) enum WalkError {
     TooManyEntries,
     TooDeep,
+    /// The master is at fault: what is there would be taken for gone.
+    LocalFault(rustix::io::Errno),
+}
+
+impl WalkError {
+    fn of_local_fault(error: &io::Error) -> Option<Self> {
+        let code = error.raw_os_error().filter(|_| is_local_fault(error))?;
+        Some(Self::LocalFault(rustix::io::Errno::from_raw_os_error(code)))
+    }
 }
 
 /// Whether a change at `changed` (seconds since 1970) lies safely before `now`.
@@ -178,8 +188,9 @@ impl Walk<'_> {
             return Err(WalkError::TooDeep);
         }
         // What cannot be opened is a directory without entries, as for `os.walk`.
-        let Ok(handle) = root.directory(path, self.links) else {
-            return Ok(());
+        let handle = match root.directory(path, self.links) {
+            Ok(handle) => handle,
+            Err(error) => return WalkError::of_local_fault(&error).map_or(Ok(()), Err),
         };
         let Ok(stat) = rustix::fs::fstat(&handle) else {
             return Ok(());
@@ -196,9 +207,12 @@ impl Walk<'_> {
                 known
             }
             known => {
-                let Ok((entries, empty)) = self.read(root, path, &handle) else {
-                    self.changed |= known.is_some();
-                    return Ok(());
+                let (entries, empty) = match self.read(root, path, &handle) {
+                    Ok(read) => read,
+                    Err(error) => {
+                        self.changed |= known.is_some();
+                        return WalkError::of_local_fault(&error).map_or(Ok(()), Err);
+                    }
                 };
                 let same = known.is_some_and(|known| {
                     known.empty == empty

@@ -245,7 +245,7 @@ fn ask_us(server: &FileServer, call: &Json) -> Json {
     let number = |at: usize| call[at].as_i64().unwrap_or_default();
     let answer = match text(0) {
         "file_envs" => Ok(server.file_envs()),
-        "file_find" => Ok(server.file_find(text(1), text(2))),
+        "file_find" => server.file_find(text(1), text(2)),
         "file_hash" => server.file_hash(text(1), text(2)),
         "file_hash_and_stat" => server.file_hash_and_stat(text(1), text(2)),
         "serve_file" => server

@@ -218,6 +218,7 @@ fn is_file(files: &FileServer, args: &CallArgs) -> Result<bool, CallError> {
     let path = args.need_text(0, "path")?;
     let saltenv = args.text(1, "saltenv").unwrap_or_else(|| "base".to_owned());
     let found = files.file_find(&path, &saltenv);
+    let found = found.map_err(|error| CallError::Failed(error.to_string()))?;
     Ok(found.get("path").is_some_and(Value::is_truthy))
 }
 
