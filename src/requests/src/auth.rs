@@ -12,7 +12,7 @@ use saltern_policy::key_gate::{Decision, Situation, decide};
 use saltern_store::StoreError;
 use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value};
 
-use crate::envelope::algorithm;
+use crate::envelope::{algorithm, is_nonce};
 use crate::handle::value_of;
 use crate::origin::Origin;
 use crate::{Outcome, Services, data_cache, event_data, python_text, reply};
@@ -23,6 +23,9 @@ enum Negative {
     Refused,
     /// `ret: True`: the key is pending, the minion comes again.
     Pending,
+    /// The master cannot decide now, for a reason of its own. Sent as [`Negative::Pending`]: a stock
+    /// minion takes `ret: False` for "rejected" and ends.
+    Unable,
     /// `ret: "full"`.
     Full,
 }
@@ -30,9 +33,6 @@ enum Negative {
 /// The longest public key that is looked at, in bytes; one of 16,384 bits has 2,800. Unknown peers
 /// make us keep their keys on disk, so stock's "of any length" is an invitation to fill it.
 const LONGEST_KEY: usize = 16 * 1024;
-
-/// A nonce comes back in the answer, so a stranger may not choose a large one. Stock's has 32 bytes.
-const LONGEST_NONCE: usize = 128;
 
 /// What the answers have in common.
 struct Asker<'a> {
@@ -88,7 +88,7 @@ pub(crate) fn handle(
         Ok(decision) => carry_out(decision, &asker, load, &minion, &presented),
         Err(error) => {
             tracing::error!(%minion, %error, "the key cannot be looked up");
-            asker.negative(Negative::Refused, "error")
+            asker.negative(Negative::Unable, "error")
         }
     }
 }
@@ -120,7 +120,7 @@ impl<'a> Asker<'a> {
         let nonce = load
             .get("nonce")
             .and_then(|nonce| nonce.as_shared_bytes())
-            .filter(|nonce| nonce.len() <= LONGEST_NONCE);
+            .filter(|nonce| is_nonce(nonce));
         if version > 1 && nonce.is_none() {
             return None;
         }
@@ -142,7 +142,7 @@ impl<'a> Asker<'a> {
             .inc();
         let ret = match negative {
             Negative::Refused => Value::Bool(false),
-            Negative::Pending => Value::Bool(true),
+            Negative::Pending | Negative::Unable => Value::Bool(true),
             Negative::Full => "full".into(),
         };
         if self.version < 2 {
@@ -315,7 +315,7 @@ fn carry_out(
 
 fn not_stored(asker: &Asker<'_>, minion: &MinionId, error: &StoreError) -> Outcome {
     tracing::error!(%minion, %error, "the key cannot be stored");
-    asker.negative(Negative::Refused, "error")
+    asker.negative(Negative::Unable, "error")
 }
 
 fn auth_event(
@@ -369,6 +369,11 @@ fn keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId, presented: &str) -
             complain!(services, %minion, reason, "authentication refused: the key cannot be used");
             asker.negative(Negative::Refused, "bad_key")
         }
+        Err(KeysError::Unable(error)) => {
+            let reason: &dyn std::error::Error = &error;
+            tracing::error!(%minion, reason, "the keys for a minion cannot be had; it is asked to retry");
+            asker.negative(Negative::Unable, "error")
+        }
     }
 }
 
@@ -379,6 +384,17 @@ enum KeysError {
     NoEncAlgo,
     BadSigAlgo,
     BadKey(String),
+    /// A fault of the master's own: no descriptors, no disk, an unreadable file.
+    Unable(StoreError),
+}
+
+impl From<StoreError> for KeysError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Key { .. } => Self::BadKey(error.to_string()),
+            error => Self::Unable(error),
+        }
+    }
 }
 
 fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<Vec<u8>, KeysError> {
@@ -394,8 +410,7 @@ fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<V
     let bad_key = |error: &dyn std::fmt::Display| KeysError::BadKey(error.to_string());
     let accepted = services
         .pki
-        .accepted_key(minion)
-        .map_err(|error| bad_key(&error))?
+        .accepted_key(minion)?
         .ok_or_else(|| KeysError::BadKey("it is not among the accepted keys".to_owned()))?;
     let session = services
         .pki
@@ -403,24 +418,20 @@ fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<V
         .and_then(|key_file| match key_file {
             Some(key_file) => services.sessions.get_or_create(minion, &key_file).map(Some),
             None => Ok(None),
-        })
-        .map_err(|error| bad_key(&error))?
+        })?
         .ok_or_else(|| KeysError::BadKey("it was removed a moment ago".to_owned()))?;
     let shared = services.shared.current();
     let seal = |secret: &[u8]| accepted.key.encrypt(enc_algo, secret);
     let aes = seal(shared.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
     let session = seal(session.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
-    let signature = shared
-        .signature(&services.master.private)
-        .map_err(|e| bad_key(&e))?;
+    let signature = shared.signature(&services.master.private)?;
     let token = token.and_then(|token| echo_token(token, enc_algo, &accepted, services));
     // The oldest protocols do not sign; then only a signature of the master's key needs it.
     let pub_sig = match asker.sig_algo {
         Some(algorithm) => services.master.public_signature(algorithm),
         None if asker.version < 2 && !services.config.master_sign_pubkey => Ok(None),
         None => return Err(KeysError::BadSigAlgo),
-    }
-    .map_err(|error| bad_key(&error))?;
+    }?;
 
     let entries = 6
         + usize::from(pub_sig.is_some())

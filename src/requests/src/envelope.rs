@@ -361,8 +361,17 @@ fn decrypt(
     }
 }
 
-/// Takes the nonce that the answer must carry. One of the wrong length makes stock fail later, in
-/// a way that its caller does not see.
+/// Whether it is a nonce as every stock client makes one (`uuid.uuid4().hex`): 32 hexadecimal digits.
+///
+/// Nonces are signed, and go in front of what is sealed. A sender who could choose other bytes would
+/// have the master sign a text of the sender's choice: with the shared key one that minions take
+/// for a publication, whose last 32 bytes are an HMAC.
+pub(crate) fn is_nonce(bytes: &[u8]) -> bool {
+    bytes.len() == NONCE_LEN && bytes.iter().all(u8::is_ascii_hexdigit)
+}
+
+/// Takes the nonce that the answer must carry. One of another form makes stock fail later, in a way
+/// that its caller does not see.
 fn take_nonce(load: &mut MapView, version: i64) -> Result<Option<Bytes>, Refusal> {
     if version < 2 {
         return Ok(None);
@@ -371,7 +380,7 @@ fn take_nonce(load: &mut MapView, version: i64) -> Result<Option<Bytes>, Refusal
         return Ok(None);
     };
     match nonce.as_shared_bytes() {
-        Some(bytes) if bytes.len() == NONCE_LEN => Ok(Some(bytes)),
+        Some(bytes) if is_nonce(&bytes) => Ok(Some(bytes)),
         Some(bytes) if bytes.is_empty() => Ok(None),
         None if nonce.is_nil() => Ok(None),
         _ => Err(Refusal::no_answer("nonce")),

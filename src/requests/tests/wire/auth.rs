@@ -177,6 +177,17 @@ fn requests_that_lack_something_leave_no_trace() {
     let table = [
         ("no nonce", minion.auth().without("nonce")),
         ("number as nonce", minion.auth().set("nonce", 5_i64)),
+        ("short nonce", minion.auth().set("nonce", &NONCE[1..])),
+        (
+            "long nonce",
+            minion.auth().set("nonce", NONCE.repeat(4).as_str()),
+        ),
+        (
+            "bytes that may be an HMAC as nonce",
+            minion
+                .auth()
+                .set("nonce", Value::Bin(vec![0xff; 32].into())),
+        ),
         ("no id", minion.auth().without("id")),
         ("no pub", minion.auth().without("pub")),
         ("number as pub", minion.auth().set("pub", 5_i64)),
@@ -327,15 +338,83 @@ fn a_stamp_is_written_as_each_release_does() {
     }
 }
 
+/// The answer is signed, nonce and all: whoever chooses the nonce must not choose what is signed. A
+/// publication is what its signature covers, and ends with an HMAC of 32 bytes, which is none of
+/// hexadecimal digits.
 #[test]
-fn a_nonce_of_any_text_comes_back() {
+fn nonce_of_hexadecimal_digits_is_signed_and_nothing_else() {
     let site = Site::new("");
     let minion = Minion::new("m1", "minion");
-    let reply = site.ask(clear(minion.auth().set("nonce", "abc"), 3)).reply;
-    let load = decode(&reply)
-        .get("load")
-        .and_then(Value::as_bytes)
-        .map(Bytes::copy_from_slice);
-    let inner = decode(&load.unwrap());
-    assert_eq!(inner.get("nonce"), Some(&"abc".into()));
+    let nonces = [NONCE, "0123456789ABCDEF0123456789abcdef"];
+    for nonce in nonces.map(|nonce| [nonce.into(), Value::Bin(Bytes::from(nonce))]) {
+        for nonce in nonce {
+            let reply = site
+                .ask(clear(minion.auth().set("nonce", nonce.clone()), 3))
+                .reply;
+            let signed = decode(&reply);
+            let inner = decode(signed.get("load").and_then(Value::as_bytes).unwrap());
+            let sent = inner.get("nonce").and_then(Value::as_bytes);
+            assert_eq!(sent, nonce.as_bytes());
+        }
+    }
+    for nonce in [
+        "",
+        "abc",
+        &NONCE.replace('0', "g"),
+        &NONCE.replace('0', " "),
+    ] {
+        let load = minion.auth().set("nonce", nonce);
+        let spent = site.services.master.private.operations();
+        let reply = site.ask_in_vain(nonce, clear(load, 3));
+        assert_eq!(decode(&reply), NO_ANSWER.into());
+        assert_eq!(site.services.master.private.operations(), spent);
+    }
+}
+
+/// `ret: False` makes a stock minion end; so does none of the master's own troubles.
+#[test]
+fn own_fault_asks_the_minion_to_come_again() {
+    let ret = |site: &Site, minion: &Minion| {
+        let reply = site.ask(clear(minion.auth(), 3)).reply;
+        let inner = minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);
+        inner.get("ret").cloned()
+    };
+    let minion = Minion::new("m1", "minion");
+    // A directory where a file is read or written fails for root, too.
+    let directory = |site: &Site, name: &str| {
+        std::fs::create_dir_all(site.path(name).join("x")).unwrap();
+    };
+    let come_again = Some(Value::Bool(true));
+
+    let site = Site::new("auto_accept: True\n");
+    std::fs::write(site.path("pki/minions/m1"), b"\xff\xfe").unwrap();
+    assert_eq!(ret(&site, &minion), come_again, "unreadable accepted key");
+
+    let site = Site::new("");
+    site.accept("m1", "minion");
+    directory(&site, "cache/sessions/m1");
+    assert_eq!(ret(&site, &minion), come_again, "no session can be made");
+    std::fs::remove_dir_all(site.path("cache/sessions/m1")).unwrap();
+    assert_eq!(ret(&site, &minion), None, "it goes on alone");
+
+    let site = Site::new("auto_accept: True\n");
+    std::fs::remove_dir_all(site.path("pki/minions")).unwrap();
+    site.write("pki/minions", "no directory");
+    assert_eq!(ret(&site, &minion), come_again, "the key cannot be kept");
+}
+
+#[test]
+fn damaged_session_is_replaced() {
+    let site = Site::new("");
+    let before = Minion::signed_in(&site, "m1");
+    for damage in [&b"\xff\xfe\x00"[..], b"", b"short", &[b'x'; 5000]] {
+        std::fs::write(site.path("cache/sessions/m1"), damage).unwrap();
+        let event = |minion: &Minion| {
+            let load = minion.load("_minion_event").set("tag", "x");
+            minion.sealed(load.set("data", Load::new()), 3)
+        };
+        assert_eq!(site.ask(event(&before)).reply, &b"\xa8bad load"[..]);
+        let after = Minion::signed_in(&site, "m1");
+        assert_eq!(site.ask(event(&after)).effects.len(), 1, "{damage:?}");
+    }
 }

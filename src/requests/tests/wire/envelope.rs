@@ -356,6 +356,16 @@ fn sealed_requests_that_are_refused() {
             fixstr_no_answer(),
         ),
         (
+            "nonce of other digits",
+            seal(event().set("nonce", "x".repeat(32).as_str())),
+            fixstr_no_answer(),
+        ),
+        (
+            "bytes as nonce",
+            seal(event().set("nonce", Value::Bin(vec![0xff; 32].into()))),
+            fixstr_no_answer(),
+        ),
+        (
             "number as nonce",
             seal(event().set("nonce", 5_i64)),
             fixstr_no_answer(),
