@@ -1,13 +1,17 @@
 //! The pattern languages of Salt: Python's `fnmatch` wildcards and Python's regular expressions.
 
-mod translate;
+#[cfg(test)]
+mod differential_tests;
+mod python_regex;
+mod wildcards;
 
 use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 use fancy_regex::{Regex, RegexBuilder};
 
-use translate::{from_python, glob_to_regex};
+use python_regex::{Tail, from_python};
+use wildcards::to_python_regex;
 
 /// Why an expression cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +27,27 @@ pub enum ExpressionError {
         /// What the parser said.
         reason: String,
     },
+}
+
+impl ExpressionError {
+    /// Whether Python may know the expression all the same.
+    fn is_of_python(&self) -> bool {
+        matches!(self, Self::Syntax { reason, .. } if reason.contains("not supported"))
+    }
+
+    fn syntax(expression: &str, reason: impl ToString) -> Self {
+        Self::Syntax {
+            expression: expression.chars().take(200).collect(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
+fn check_size(expression: &str) -> Result<(), ExpressionError> {
+    match expression.len() > MAX_BYTES {
+        true => Err(ExpressionError::TooLong(expression.len())),
+        false => Ok(()),
+    }
 }
 
 /// The most bytes an expression may have.
@@ -139,30 +164,34 @@ impl Pattern {
         if !pattern.contains(['*', '?', '[']) {
             return Ok(Self(Kind::Exactly(Arc::from(pattern))));
         }
-        Self::compile(&glob_to_regex(pattern), pattern)
+        check_size(pattern)?;
+        let regex = from_python(&to_python_regex(pattern), Tail::End);
+        let regex = regex.map_err(|reason| ExpressionError::syntax(pattern, reason))?;
+        Self::compile(&format!(r"\A(?:{regex})\z"), pattern)
     }
 
     /// A regular expression as Python's `re.match` applies it: from the start of the text, not
     /// necessarily to its end.
     pub fn regex_at_start(expression: &str) -> Result<Self, ExpressionError> {
-        Self::compile(&format!(r"\A(?:{})", from_python(expression)), expression)
+        Self::regex(expression, Tail::Open, "")
     }
 
     /// A regular expression that must match the whole text.
     pub fn regex_whole(expression: &str) -> Result<Self, ExpressionError> {
-        Self::compile(&format!(r"\A(?:{})\z", from_python(expression)), expression)
+        Self::regex(expression, Tail::End, r"\z")
+    }
+
+    fn regex(expression: &str, tail: Tail, end: &str) -> Result<Self, ExpressionError> {
+        check_size(expression)?;
+        let regex = from_python(expression, tail);
+        let regex = regex.map_err(|reason| ExpressionError::syntax(expression, reason))?;
+        Self::compile(&format!(r"\A(?:{regex}){end}"), expression)
     }
 
     fn compile(regex: &str, shown: &str) -> Result<Self, ExpressionError> {
-        if shown.len() > MAX_BYTES {
-            return Err(ExpressionError::TooLong(shown.len()));
-        }
         Limited::compile(regex)
             .map(|limited| Self(Kind::Regex(Arc::new(limited))))
-            .map_err(|error| ExpressionError::Syntax {
-                expression: shown.chars().take(200).collect(),
-                reason: error.to_string(),
-            })
+            .map_err(|error| ExpressionError::syntax(shown, error))
     }
 
     /// Whether the pattern matches. A match that takes too many steps is none.
@@ -227,7 +256,13 @@ impl AnyOf {
         for entry in entries {
             any.exact.push(entry.to_owned());
             any.patterns.extend(Pattern::glob(entry).ok());
-            any.patterns.extend(Pattern::regex_whole(entry).ok());
+            match Pattern::regex_whole(entry) {
+                Ok(pattern) => any.patterns.push(pattern),
+                Err(error) if error.is_of_python() => {
+                    tracing::error!(%error, "an entry counts as a text and a wildcard only");
+                }
+                Err(_) => {}
+            }
         }
         any
     }

@@ -24,8 +24,9 @@
 //!   too small ([`Resolved::may_mean_more`]).
 //! - `T@type:id` of a resource that nobody has registered means nobody; stock 3008 waits for it all
 //!   the same. A resource never has the name of an accepted minion.
-//! - Regular expressions are those of `fancy-regex`; Python's rarer syntax (`(?(1)a|b)` on
-//!   names, `\N{…}`) is an error.
+//! - Regular expressions are read as CPython's `re` reads them, or are an error: `\N{…}`, `(?(1)a|b)`,
+//!   `(?>…)`, `a*+`, flags behind the beginning, and references without regard to case
+//!   (`expression/python_regex.rs`).
 
 mod bits;
 mod budget;
