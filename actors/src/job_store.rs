@@ -10,6 +10,7 @@
 //! every peer at once that its request was not handled.
 
 mod disk;
+mod in_place;
 mod metrics;
 mod removal;
 
@@ -285,7 +286,9 @@ impl JobStore {
         let began = Instant::now();
         let (written, log_is_long) = {
             let mut database = self.seed.database.lock();
-            (database.commit(writes), database.log_is_long())
+            let in_place = self.keep_in_place(&mut database);
+            let written = in_place.and_then(|()| database.commit(writes));
+            (written, database.log_is_long())
         };
         if log_is_long {
             // One waiting message is enough.

@@ -23,6 +23,7 @@ mod event_sockets;
 mod health;
 mod job_cache;
 mod job_ends;
+mod job_import;
 mod job_mirror;
 mod job_store;
 mod job_tracker;

@@ -11,6 +11,7 @@ use saltern_requests::{
     BatchPlan, Errand, Leaves, ProbeAnswer, Publication, StartJob, StoreReturn, Victims,
 };
 use saltern_store::jobs::{Retention, Write};
+use saltern_store::{CachedJob, Imported, StoreError};
 use saltern_wire::msgpack::MapView;
 use saltern_wire::port::Incoming;
 
@@ -234,6 +235,12 @@ impl Persist {
         }
     }
 }
+
+/// Add jobs of stock's job cache, or, with none, remember that it has been read. From JobImport; the
+/// answer says what was new.
+#[derive(Message)]
+#[rtype(result = "Result<Imported, StoreError>")]
+pub struct ImportJobs(pub Vec<CachedJob>);
 
 /// What follows a commit, in this order.
 #[derive(Default)]

@@ -128,6 +128,7 @@ impl Handler<LookAtDisk> for JobStore {
     type Result = ();
 
     fn handle(&mut self, _: LookAtDisk, context: &mut Self::Context) {
+        self.look_at_place();
         self.look_at_disk(false, context);
     }
 }

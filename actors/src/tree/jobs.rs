@@ -7,12 +7,15 @@ use parking_lot::Mutex;
 use saltern_config::{LocalCacheMirror, PythonBridge};
 use saltern_requests::Services;
 use saltern_store::jobs::{JobDatabase, JobReader};
-use saltern_store::{BatchFiles, Checkpointer, JobFiles, JobFollower, Mirror, StoreError};
+use saltern_store::{
+    BatchFiles, Checkpointer, JobCacheReader, JobFiles, JobFollower, Mirror, StoreError,
+};
 
 use super::{MasterParts, Plan};
 use crate::batches::{self, Batches};
 use crate::event_publisher::EventPublisher;
 use crate::job_cache::{self, JobCache, JobCacheMetrics, Purpose};
+use crate::job_import::{self, JobImport};
 use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
 use crate::job_tracker::{self, JobTracker};
@@ -33,6 +36,8 @@ pub(super) struct StoredJobs {
     pub(super) job_files: Option<Arc<JobFiles>>,
     pub(super) mirror: Option<Mirror>,
     pub(super) followers: Vec<(Purpose, String, JobFollower)>,
+    /// Stock's job cache, unless the database has its jobs.
+    pub(super) cached: Option<JobCacheReader>,
 }
 
 impl Stored {
@@ -45,8 +50,10 @@ impl Stored {
                 Some(Mirror::open(config, parts.database.reader()?)?),
             ),
         };
+        let cached = job_cache_to_read(parts)?;
         Ok(Self {
             jobs: StoredJobs {
+                cached,
                 reader: parts.database.reader()?,
                 checkpointer: parts.database.checkpointer()?,
                 job_files,
@@ -58,6 +65,19 @@ impl Stored {
             batches: (parts.database.reader()?, BatchFiles::open(config)?),
         })
     }
+}
+
+/// Stock's job cache, if there is one and the database does not have its jobs.
+fn job_cache_to_read(parts: &MasterParts) -> Result<Option<JobCacheReader>, StoreError> {
+    let config = &parts.config;
+    if JobCacheReader::is_empty(config) || parts.database.reader()?.has_imported()? {
+        return Ok(None);
+    }
+    let now = parts.clock.unix_micros();
+    let keep = config.keep_jobs.filter(|keep| !keep.is_zero());
+    let keep = keep.map(|keep| i64::try_from(keep.as_micros()).unwrap_or(i64::MAX));
+    let since = keep.map(|keep| now.saturating_sub(keep));
+    Ok(Some(JobCacheReader::new(config, since)))
 }
 
 /// What follows the database for returners, by their options and names.
@@ -133,6 +153,16 @@ impl Plan {
         };
         let store: Addr<JobStore> = self.root.start_child(self.on_thread("jobs"), seed, 0);
         *store_slot.lock() = Some(store.clone().recipient());
+        if let Some(cached) = stored.cached {
+            tracing::info!("reading the jobs of stock's job cache into the job database");
+            let seed = job_import::Seed {
+                jobs: Arc::new(Mutex::new(cached)),
+                store: store.clone().recipient(),
+            };
+            let _: Addr<JobImport> =
+                self.root
+                    .start_child(self.on_patient_thread("mirror"), seed, 0);
+        }
         let seed = job_tracker::Seed {
             store: store.clone().recipient(),
             bus: bus.clone().recipient(),

@@ -10,6 +10,7 @@
 
 mod batch_files;
 mod clean;
+mod job_cache;
 mod job_files;
 mod publish_auth;
 
@@ -21,6 +22,7 @@ use saltern_model::{Jid, Packed};
 use saltern_wire::msgpack::{Limits, MapView};
 
 pub use batch_files::BatchFiles;
+pub use job_cache::{CachedJob, JobCacheReader};
 pub use job_files::{JobDir, JobFiles, ReturnParts, endtime_text};
 
 use crate::error::Result;

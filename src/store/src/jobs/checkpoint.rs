@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use saltern_base::fail_point::FailPoint;
 
+use super::displaced::{FileId, file_id};
 use super::schema::{self, wrap};
 use crate::error::Result;
 
@@ -33,14 +34,15 @@ impl Folded {
 
 /// The connection that folds.
 pub struct Checkpointer {
-    connection: Mutex<Connection>,
+    /// With the file that it has open.
+    connection: Mutex<(Connection, Option<FileId>)>,
     path: PathBuf,
 }
 
 impl Checkpointer {
     pub(super) fn open(path: &Path) -> Result<Self> {
         Ok(Self {
-            connection: Mutex::new(schema::open_checkpointer(path)?),
+            connection: Mutex::new((schema::open_checkpointer(path)?, file_id(path)?)),
             path: path.to_path_buf(),
         })
     }
@@ -48,7 +50,13 @@ impl Checkpointer {
     /// Folds what was in the log when it began, as far as readers allow it. The writer does not
     /// wait for it; the disk is shared.
     pub fn fold(&self) -> Result<Folded> {
-        fold(&self.connection.lock(), &self.path)
+        let mut open = self.connection.lock();
+        // The writer has put another file in its place.
+        let found = file_id(&self.path)?;
+        if found.is_some() && found != open.1 {
+            *open = (schema::open_checkpointer(&self.path)?, found);
+        }
+        fold(&open.0, &self.path)
     }
 }
 

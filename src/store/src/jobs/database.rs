@@ -9,6 +9,7 @@ use saltern_base::seldom::Seldom;
 use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
 
 use super::checkpoint::{self, Checkpointer, Folded};
+use super::displaced::OpenFiles;
 use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobReader, JobState, Write, Written};
 use super::{batches, events};
@@ -18,14 +19,19 @@ use crate::error::{Result, StoreError};
 pub struct JobDatabase {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
-    limits: DatabaseLimits,
+    pub(super) limits: DatabaseLimits,
+    /// What `connection` has open.
+    pub(super) files: OpenFiles,
     pub(super) next: NextIds,
     /// Jobs above the bound that is kept, as counted last, without those removed since.
     pub(super) excess: u64,
     /// Changes since the log was last folded whole; a large one counts as its pages.
-    unfolded: u64,
+    pub(super) unfolded: u64,
     failures: Seldom,
 }
+
+/// Statements that the writer keeps prepared.
+pub(super) const PREPARED: usize = 32;
 
 /// Changes that fail on and on have a line in the log so often.
 const COMPLAINT: Duration = Duration::from_secs(60);
@@ -34,8 +40,8 @@ const COMPLAINT: Duration = Duration::from_secs(60);
 /// again; the mirror's place in the numbering would then skip new rows.
 #[derive(Clone, Copy)]
 pub(super) struct NextIds {
-    job: i64,
-    returned: i64,
+    pub(super) job: i64,
+    pub(super) returned: i64,
 }
 
 impl JobDatabase {
@@ -46,12 +52,13 @@ impl JobDatabase {
     /// [`StoreError::Schema`] when a newer release wrote it, [`StoreError::Full`] without space.
     pub fn open(path: &Path, limits: DatabaseLimits) -> Result<Self> {
         let connection = schema::open_writer(path, &limits)?;
-        connection.set_prepared_statement_cache_capacity(32);
+        connection.set_prepared_statement_cache_capacity(PREPARED);
         let next = NextIds {
             job: next_id(&connection, "jobs").map_err(|error| wrap(path, "open", error))?,
             returned: next_id(&connection, "returns").map_err(|error| wrap(path, "open", error))?,
         };
         Ok(Self {
+            files: OpenFiles::of(path)?,
             connection,
             path: path.to_path_buf(),
             limits,
@@ -234,7 +241,7 @@ fn updated(rows: usize) -> Written {
     }
 }
 
-fn insert_return(
+pub(super) fn insert_return(
     transaction: &Transaction<'_>,
     next: &mut NextIds,
     record: &ReturnRecord,
@@ -268,6 +275,21 @@ fn insert_job(
     record: &JobRecord,
     state: JobState,
 ) -> rusqlite::Result<Written> {
+    if !insert_job_as(transaction, next.job, record, state)? {
+        return Ok(Written::Duplicate);
+    }
+    let id = next.job;
+    next.job += 1;
+    Ok(Written::New { id })
+}
+
+/// Inserts a job under this number; `false`, and nothing changes, when its jid is taken.
+pub(super) fn insert_job_as(
+    transaction: &Transaction<'_>,
+    id: i64,
+    record: &JobRecord,
+    state: JobState,
+) -> rusqlite::Result<bool> {
     let finished = (state != JobState::Open).then_some(record.created);
     let inserted = transaction
         .prepare_cached(
@@ -276,7 +298,7 @@ fn insert_job(
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (jid) DO NOTHING",
         )?
         .execute(params![
-            next.job,
+            id,
             record.jid.as_str(),
             record.created,
             record.user,
@@ -289,12 +311,10 @@ fn insert_job(
             finished,
         ])?;
     if inserted == 0 {
-        return Ok(Written::Duplicate);
+        return Ok(false);
     }
     insert_expected(transaction, &record.jid, &record.minions)?;
-    let id = next.job;
-    next.job += 1;
-    Ok(Written::New { id })
+    Ok(true)
 }
 
 fn replace_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::Result<Written> {

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, Row};
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
 
+use super::displaced::{FileId, file_id};
 use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobState};
 use crate::error::Result;
@@ -15,7 +16,8 @@ use crate::error::Result;
 ///
 /// May be shared, but then its users wait for each other: give every busy user one of its own.
 pub struct JobReader {
-    connection: Mutex<Connection>,
+    /// With the file that it has open.
+    connection: Mutex<(Connection, Option<FileId>)>,
     path: PathBuf,
     limits: DatabaseLimits,
 }
@@ -73,7 +75,7 @@ impl JobReader {
     pub fn open(path: &Path, limits: DatabaseLimits) -> Result<Self> {
         let connection = schema::open_reader(path, &limits)?;
         Ok(Self {
-            connection: Mutex::new(connection),
+            connection: Mutex::new((connection, file_id(path)?)),
             path: path.to_path_buf(),
             limits,
         })
@@ -239,7 +241,7 @@ impl JobReader {
 
     /// Reads every page for damage; takes as long as reading the whole file.
     pub fn quick_check(&self) -> Result<()> {
-        schema::quick_check(&self.connection.lock(), &self.path)
+        schema::quick_check(&self.connection.lock().0, &self.path)
     }
 
     /// Where the database is.
@@ -252,7 +254,26 @@ impl JobReader {
         action: &'static str,
         body: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        body(&self.connection.lock()).map_err(|error| wrap(&self.path, action, error))
+        let mut open = self.connection.lock();
+        self.follow(&mut open);
+        body(&open.0).map_err(|error| wrap(&self.path, action, error))
+    }
+
+    /// Goes over to the file that has the place of the one that is open; one that cannot be read
+    /// is left alone, for the writer may be about to replace it.
+    fn follow(&self, open: &mut (Connection, Option<FileId>)) {
+        let Ok(found @ Some(_)) = file_id(&self.path) else {
+            return;
+        };
+        if found == open.1 {
+            return;
+        }
+        match schema::open_reader(&self.path, &self.limits) {
+            Ok(connection) => *open = (connection, found),
+            Err(error) => {
+                tracing::debug!(%error, "the job database was replaced by what cannot be read");
+            }
+        }
     }
 }
 

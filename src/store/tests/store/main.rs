@@ -2,9 +2,11 @@
 
 mod batches;
 mod common;
+mod displaced;
 mod events;
 mod files;
 mod follower;
+mod import;
 mod jobs;
 mod keys;
 mod mirror;
