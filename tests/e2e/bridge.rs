@@ -204,14 +204,20 @@ fn module_by_attribute_loads_itself_and_not_all_of_salts() -> TestResult {
                     BY_ATTRIBUTE.to_owned()
                 };
                 // Other renderers load all modules.
-                fs::write(site.path("pillar/top.sls"), "base:\n  '*':\n    - by_template\n")?;
+                fs::write(
+                    site.path("pillar/top.sls"),
+                    "base:\n  '*':\n    - by_template\n",
+                )?;
                 fs::write(site.path("pillar/by_template.sls"), by_template)?;
                 site.bring_up(&[("m1", MinionKind::Stock(release))])?;
                 let mut pillar = pillar_of(site, "m1")?;
                 if server.is_ours() {
                     let all = pillar.as_object_mut().context("a pillar is a mapping")?;
                     let loaded = all.remove("loaded").and_then(|count| count.as_u64());
-                    ensure!(loaded.is_some_and(|count| count < 60), "{loaded:?} of {all:#?}");
+                    ensure!(
+                        loaded.is_some_and(|count| count < 60),
+                        "{loaded:?} of {all:#?}"
+                    );
                 }
                 // It names what is in the pillar, and the count is there for ours alone.
                 pillar["from_ext"] = Value::Null;

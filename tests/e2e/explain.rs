@@ -3,9 +3,10 @@
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
+use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::small_disk::SmallDisk;
-use saltern_tests::{Release, Server, Site, TestResult, saltern_program, wait_until};
+use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
 const NATIVE: MinionKind = MinionKind::Native;
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use saltern_tests::process::run;
+use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Release, Server, Site, TestResult, saltern_program, wait_until};
+use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
 use crate::durability::connections;
 

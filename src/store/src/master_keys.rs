@@ -52,19 +52,6 @@ impl MasterKeys {
         Self::with_options(&StoreOptions::from(config))
     }
 
-    /// Whether the keys that are there can be used; nothing is made.
-    ///
-    /// # Errors
-    /// As [`MasterKeys::load_or_create`].
-    pub fn check(config: &MasterConfig) -> Result<()> {
-        let options = StoreOptions::from(config);
-        let key_pass = passphrase("key_pass", options.key_pass.as_deref())?;
-        match find(&options)? {
-            Some(path) => read(&path, key_pass).map(drop),
-            None => Ok(()),
-        }
-    }
-
     /// [`MasterKeys::load_or_create`] with this crate's options.
     pub fn with_options(options: &StoreOptions) -> Result<Self> {
         files::ensure_dir(&options.pki_dir, 0o700)?;
