@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
-"""Renders templates that call functions, with stock: `PYTHON_OF_SALT make_functions.py ROOT`.
+"""Renders templates that call functions, with stock: `PYTHON_OF_SALT make_functions.py ROOT [battery]`.
 
-`ROOT` is an empty directory; the tree of `function_snippets.py` is made in its directory `tree`. The functions are
+`ROOT` is a directory; the tree of `function_snippets.py` is made in its directory `tree`. The functions are
 those that `salt.pillar.Pillar` loads on a master. What comes out is printed as JSON, with the
-document that the templates were rendered on; `src/content/tests/functions_stock.rs` runs this and
+document that the templates were rendered on; `src/content/tests/functions_stock` runs this and
 compares. Interfaces and disks differ from machine to machine, so nothing is kept.
 """
 
 import inspect
 import json
 import logging
+import multiprocessing
 import pathlib
 import re
 import sys
 
 logging.disable(logging.CRITICAL)
 
+import battery
 import function_snippets as given
 import jinja2
 import salt.config
@@ -58,19 +60,39 @@ def main():
     shown["id"] = pillar.functions["config.get"]("id")
     # Some functions of stock change what they look into.
     document = {"grains": pairs(given.GRAINS), "pillar": pairs(given.PILLAR), "opts": shown, "rows": []}
-    for snippet in given.SNIPPETS:
-        text = snippet.replace("ROOT", root)
+
+
+    def render(text):
         context = {
             "opts": pillar.opts, "saltenv": "base", "sls": "site", "grains": given.GRAINS,
             "pillar": given.PILLAR, "salt": pillar.functions, "_pillar_rend": True,
         }
-        document["rows"].append({"template": text, **render_with(text, context)})
-    document["filters"], document["tests"] = names()
+        return {"template": text, **render_with(text, context)}
+
+    document["filters"], document["tests"], functions = names()
+    if sys.argv[2:] == ["battery"]:
+        salts = pathlib.Path(sys.argv[1], "functions").read_text(encoding="utf-8").split()
+        rows = battery.templates(document["filters"], document["tests"], functions, salts)
+        # Forked processes have what is loaded here, and the odd values change nothing of it.
+        battery.render = render
+        with multiprocessing.get_context("fork").Pool() as pool:
+            document["rows"] = pool.map(as_list, rows, chunksize=100)
+    else:
+        document["rows"] = [render(snippet.replace("ROOT", root)) for snippet in given.SNIPPETS]
     print(json.dumps(document))
 
 
+def as_list(row):
+    """What stock prints; of a generator, whose address it prints, the list."""
+    rendered = battery.render(row["template"])
+    if re.match(r"<.* at 0x[0-9a-f]+>$", rendered.get("output", "")):
+        rendered = battery.render(row["template"].removesuffix(" }}") + " | list }}")
+        rendered["template"] = row["template"]
+    return {**row, **rendered}
+
+
 def names():
-    """The filters and tests of Jinja2 with Salt's: those of its extension, those that decorators
+    """The filters, tests and global functions of Jinja2 with Salt's: those of its extension, those that decorators
     made, and those that are set where a template is rendered."""
     source = inspect.getsource(salt.utils.templates.render_jinja_tmpl)
     extension = salt.utils.jinja.SerializerExtension
@@ -78,7 +100,8 @@ def names():
     decorators = salt.utils.decorators.jinja
     filters = {*engine.filters, *decorators.JinjaFilter.salt_jinja_filters, *re.findall(r'filters\["(\w+)"\]', source)}
     tests = {*engine.tests, *decorators.JinjaTest.salt_jinja_tests, *re.findall(r'tests\["(\w+)"\]', source)}
-    return sorted(filters), sorted(tests)
+    functions = {*engine.globals, *decorators.JinjaGlobal.salt_jinja_globals, *re.findall(r'globals\["(\w+)"\]', source)}
+    return sorted(filters), sorted(tests), sorted(functions)
 
 
 def pairs(value):

@@ -4,6 +4,8 @@
 //! a directory of this test; then they are rendered here, over the same tree and on the same
 //! machine. Templates that differ stand in [`KNOWN`], with the reason.
 
+mod battery;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -29,13 +31,15 @@ const KNOWN: &[(&str, &str)] = &[(
 /// Filters of stock that are not here: two reach the network, one is a language of its own.
 const NO_FILTERS: [&str; 3] = ["dns_check", "http_query", "json_query"];
 
-/// What stock makes of all templates, as its script prints it.
-fn ask_stock(root: &Path) -> Value {
+/// What stock makes of templates, as its script prints it. With the argument `battery` they are
+/// those of `battery.py`.
+fn ask_stock(root: &Path, arguments: &[&str]) -> Value {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/make_functions.py");
     let output = Command::new(saltern_stock::python(saltern_stock::NEWEST))
         .arg(script)
         .arg(root)
+        .args(arguments)
         .output()
         .expect("stock's Python starts");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -78,6 +82,22 @@ fn context(document: &Value, root: &Path) -> Context {
         pillar: Arc::new(unpaired(part("pillar"))),
         opts: Arc::new(part("opts").clone()),
     };
+    let mut context = Context {
+        values: Vec::new(),
+        functions: Arc::new(registry(&facts, root)),
+        loader: Arc::new(NoTemplates),
+        clock: Clock::system(),
+        limits: Limits::DEFAULT,
+        python: None,
+    };
+    context.values.push(("grains".to_owned(), facts.grains));
+    context.values.push(("pillar".to_owned(), facts.pillar));
+    context.set("saltenv", Value::from("base"));
+    context
+}
+
+/// The functions of `salt`, over the tree of the test.
+fn registry(facts: &Facts, root: &Path) -> Registry {
     let file = root.join("saltern.conf");
     let text = format!(
         "root_dir: {0}\nfile_roots:\n  base: [{0}/tree/files]\n",
@@ -94,29 +114,11 @@ fn context(document: &Value, root: &Path) -> Context {
         deadline: None,
         output: 1 << 20,
     };
-    add_all(&mut registry, &facts, Some(programs));
+    add_all(&mut registry, facts, Some(programs));
     let minion = MinionId::parse("web1.example.com").expect("an id");
-    let site = Arc::new(NoSite);
-    add_site(
-        &mut registry,
-        &minion,
-        "base",
-        Arc::new(files),
-        site,
-        &facts,
-    );
-    let mut context = Context {
-        values: Vec::new(),
-        functions: Arc::new(registry),
-        loader: Arc::new(NoTemplates),
-        clock: Clock::system(),
-        limits: Limits::DEFAULT,
-        python: None,
-    };
-    context.values.push(("grains".to_owned(), facts.grains));
-    context.values.push(("pillar".to_owned(), facts.pillar));
-    context.set("saltenv", Value::from("base"));
-    context
+    let (files, site) = (Arc::new(files), Arc::new(NoSite));
+    add_site(&mut registry, &minion, "base", files, site, facts);
+    registry
 }
 
 /// A name that is not known is an error of the syntax, also where it is never used.
@@ -144,7 +146,7 @@ fn every_filter_and_test_is_known(document: &Value, context: &Context) {
 #[test]
 fn functions_answer_as_in_stock() {
     let root = tempfile::tempdir().expect("a directory");
-    let document = ask_stock(root.path());
+    let document = ask_stock(root.path(), &[]);
     let context = context(&document, root.path());
     every_filter_and_test_is_known(&document, &context);
     let rows = document

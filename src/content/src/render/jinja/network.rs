@@ -123,6 +123,24 @@ impl Address {
         })
     }
 
+    /// A value that Python's `ipaddress` takes: a text, a number, or four or sixteen bytes.
+    fn of_value(value: &Value) -> Option<Address> {
+        let ip = match Kind::of(value) {
+            Kind::Str(text) => return Address::parse(text),
+            Kind::Bool(flag) => IpAddr::V4(Ipv4Addr::from(u32::from(flag))),
+            Kind::Int(number) => match u32::try_from(number) {
+                Ok(bits) => IpAddr::V4(Ipv4Addr::from(bits)),
+                Err(_) => IpAddr::V6(Ipv6Addr::from(u128::try_from(number).ok()?)),
+            },
+            Kind::Bytes(bytes) => match <[u8; 4]>::try_from(bytes) {
+                Ok(bytes) => IpAddr::V4(Ipv4Addr::from(bytes)),
+                Err(_) => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?)),
+            },
+            _ => return None,
+        };
+        Address::parse(&ip.to_string())
+    }
+
     pub(crate) fn width(&self) -> u32 {
         if self.ip.is_ipv4() { 32 } else { 128 }
     }
@@ -225,7 +243,7 @@ impl Address {
 
 /// The address as text if it is of the version and has all wanted properties.
 fn accepted(value: &Value, version: u8, options: &str) -> Option<String> {
-    let address = Address::parse(value.as_str()?)?;
+    let address = Address::of_value(value)?;
     if address.ip.is_ipv4() != (version == 4) {
         return None;
     }
@@ -237,15 +255,18 @@ fn accepted(value: &Value, version: u8, options: &str) -> Option<String> {
 }
 
 fn tested(args: &Bound, version: u8) -> Outcome<Option<String>> {
-    Ok(accepted(args.need(0)?, version, &args.text(1, "")?))
+    let value = args.need(0)?;
+    ops::defined(value)?;
+    Ok(accepted(value, version, &args.text(1, "")?))
 }
 
 fn filtered(args: &Bound, version: u8) -> Outcome<Value> {
     let value = args.need(0)?;
-    ops::defined(value)?;
     let options = args.text(1, "")?;
     Ok(match Kind::of(value) {
-        Kind::Str(_) => accepted(value, version, &options).map_or_else(none, Value::from),
+        Kind::Str(_) | Kind::Bytes(_) => {
+            accepted(value, version, &options).map_or_else(none, Value::from)
+        }
         Kind::List(_) | Kind::Tuple(_) => list(
             ops::items(value)?
                 .iter()
@@ -330,7 +351,8 @@ fn by_networks(args: &Bound) -> Outcome<Value> {
         let mut out = Vec::new();
         for item in ops::items(value)? {
             let text = str_of(&item)?;
-            let ip: IpAddr = text.parse().map_err(|_| {
+            let found = Address::of_value(&item).filter(|_| !text.contains('/'));
+            let ip = found.map(|found| found.ip).ok_or_else(|| {
                 Fault::other(format!(
                     "'{text}' does not appear to be an IPv4 or IPv6 address"
                 ))

@@ -346,7 +346,7 @@ fn equal_at(left: &Value, right: &Value, depth: usize, steps: &Cell<usize>) -> O
 }
 
 /// The order of two values; types without a common order are an error.
-pub(crate) fn order(sign: &str, left: &Value, right: &Value) -> Outcome<Ordering> {
+fn order(sign: &str, left: &Value, right: &Value) -> Outcome<Option<Ordering>> {
     defined(left)?;
     defined(right)?;
     let apart = || {
@@ -362,11 +362,11 @@ pub(crate) fn order(sign: &str, left: &Value, right: &Value) -> Outcome<Ordering
                 return order(sign, one, other);
             }
         }
-        Ok(first.len().cmp(&second.len()))
+        Ok(Some(first.len().cmp(&second.len())))
     };
     match (Kind::of(left), Kind::of(right)) {
-        (Kind::Str(first), Kind::Str(second)) => Ok(first.cmp(second)),
-        (Kind::Bytes(first), Kind::Bytes(second)) => Ok(first.cmp(second)),
+        (Kind::Str(first), Kind::Str(second)) => Ok(Some(first.cmp(second))),
+        (Kind::Bytes(first), Kind::Bytes(second)) => Ok(Some(first.cmp(second))),
         (Kind::List(first), Kind::List(second)) => {
             let first = first.0.lock().clone();
             let second = second.0.lock().clone();
@@ -374,11 +374,9 @@ pub(crate) fn order(sign: &str, left: &Value, right: &Value) -> Outcome<Ordering
         }
         (Kind::Tuple(first), Kind::Tuple(second)) => sequences(first, second),
         _ => match (as_int(left), as_int(right)) {
-            (Some(first), Some(second)) => Ok(first.cmp(&second)),
+            (Some(first), Some(second)) => Ok(Some(first.cmp(&second))),
             _ => match (as_float(left), as_float(right)) {
-                (Some(first), Some(second)) => {
-                    Ok(first.partial_cmp(&second).unwrap_or(Ordering::Equal))
-                }
+                (Some(first), Some(second)) => Ok(first.partial_cmp(&second)),
                 _ => Err(apart()),
             },
         },
@@ -392,10 +390,10 @@ pub(crate) fn compare(sign: &str, left: &Value, right: &Value) -> Outcome<bool> 
         "!=" => !equal(left, right)?,
         "in" => contains(right, left)?,
         "not in" => !contains(right, left)?,
-        "<" => order(sign, left, right)?.is_lt(),
-        "<=" => order(sign, left, right)?.is_le(),
-        ">" => order(sign, left, right)?.is_gt(),
-        _ => order(sign, left, right)?.is_ge(),
+        "<" => order(sign, left, right)?.is_some_and(Ordering::is_lt),
+        "<=" => order(sign, left, right)?.is_some_and(Ordering::is_le),
+        ">" => order(sign, left, right)?.is_some_and(Ordering::is_gt),
+        _ => order(sign, left, right)?.is_some_and(Ordering::is_ge),
     })
 }
 
@@ -419,7 +417,7 @@ pub(crate) fn contains(haystack: &Value, needle: &Value) -> Outcome<bool> {
             let key = Key::of(needle)?;
             Ok(members.0.lock().contains_key(&key))
         }
-        Kind::List(_) | Kind::Tuple(_) => {
+        Kind::List(_) | Kind::Tuple(_) | Kind::Bytes(_) => {
             for item in items(haystack)? {
                 if equal(&item, needle)? {
                     return Ok(true);
@@ -673,7 +671,7 @@ pub(crate) fn sorted(mut pairs: Vec<(Value, Value)>, reverse: bool) -> Outcome<V
         for chunk in pairs.chunks(width * 2) {
             let (mut left, mut right) = chunk.split_at(width.min(chunk.len()));
             while let (Some(first), Some(second)) = (left.first(), right.first()) {
-                if order("<", &second.0, &first.0)?.is_lt() {
+                if compare("<", &second.0, &first.0)? {
                     merged.push(second.clone());
                     right = right.get(1..).unwrap_or_default();
                 } else {

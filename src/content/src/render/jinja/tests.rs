@@ -1,7 +1,5 @@
 //! The tests of templates: `value is name`.
 
-use std::cmp::Ordering;
-
 use minijinja::value::{Value, ValueKind};
 
 use super::args::{Args, Bound};
@@ -17,7 +15,10 @@ const TESTS: [(&str, &[&str], Test); 41] = [
         Ok(matches!(Kind::of(value), Kind::Bool(_)))
     }),
     ("callable", &["value"], |value, _| {
-        Ok(matches!(Kind::of(value), Kind::Other) && value.kind() == ValueKind::Plain)
+        // What is undefined can be called, to say that it is undefined.
+        let is_callable =
+            matches!(Kind::of(value), Kind::Other) && value.kind() == ValueKind::Plain;
+        Ok(is_callable || is_undefined(value))
     }),
     ("defined", &["value"], |value, _| Ok(!is_undefined(value))),
     ("divisibleby", &["value", "num"], |value, args| {
@@ -136,7 +137,6 @@ const TESTS: [(&str, &[&str], Test); 41] = [
         })
     }),
     ("sequence", &["value"], |value, _| {
-        ops::defined(value)?;
         Ok(matches!(
             Kind::of(value),
             Kind::Str(_) | Kind::List(_) | Kind::Tuple(_) | Kind::Dict(_) | Kind::Bytes(_)
@@ -179,11 +179,5 @@ fn parity(value: &Value, wanted: i64) -> Outcome<bool> {
 }
 
 fn ordered(sign: &str, value: &Value, args: &Bound) -> Outcome<bool> {
-    let order = ops::order(sign, value, args.need(1)?)?;
-    Ok(match sign {
-        ">" => order == Ordering::Greater,
-        ">=" => order != Ordering::Less,
-        "<" => order == Ordering::Less,
-        _ => order != Ordering::Greater,
-    })
+    ops::compare(sign, value, args.need(1)?)
 }

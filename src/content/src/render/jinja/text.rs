@@ -10,7 +10,7 @@ use minijinja::value::Value;
 
 use super::fault::{Fault, Outcome};
 use super::methods::View;
-use super::value::{Kind, Undefined, undefined_fault};
+use super::value::{Kind, Namespace, Undefined, dict, undefined_fault};
 
 /// How deep containers are written; a list that contains itself ends here.
 const DEEPEST: usize = 150;
@@ -103,6 +103,12 @@ impl Writer {
                     }
                 }
                 out.push('}');
+            }
+            Kind::Other if let Some(namespace) = value.downcast_object_ref::<Namespace>() => {
+                let entries = dict(namespace.0.lock().clone());
+                out.push_str("<Namespace ");
+                Writer { yaml_text: false }.write(out, &entries, depth + 1)?;
+                out.push('>');
             }
             Kind::Other => match value.downcast_object_ref::<View>() {
                 Some(view) if !view.indexed => {

@@ -5,7 +5,7 @@ use minijinja::value::Value;
 use super::super::args::Bound;
 use super::super::fault::{Fault, Outcome};
 use super::super::string_methods::{capitalized, lines, replaced};
-use super::super::text::{repr, str_of};
+use super::super::text::str_of;
 use super::super::value::{Kind, int, is_undefined, list, tuple, type_name};
 use super::super::{Py, ops, text};
 use super::Row;
@@ -121,7 +121,7 @@ pub(super) const FILTERS: &[Row] = &[
         Ok(Value::from(out))
     }),
     ("pprint", &["value"], |_, args| {
-        repr(args.need(0)?).map(Value::from)
+        super::pretty::pretty(args.need(0)?).map(Value::from)
     }),
     ("replace", &["s", "old", "new", "count"], |py, args| {
         let (old, new) = (str_of(args.need(1)?)?, str_of(args.need(2)?)?);
@@ -168,10 +168,21 @@ pub(super) const FILTERS: &[Row] = &[
         "truncate",
         &["s", "length", "killwords", "end", "leeway"],
         |py, args| {
-            let text = soft(py, args)?;
             let length = usize::try_from(args.int(1, 255)?).unwrap_or(0);
             let end = args.text(3, "...")?;
             let leeway = usize::try_from(args.int(4, 5)?).unwrap_or(0);
+            let value = args.need(0)?;
+            if !matches!(Kind::of(value), Kind::Str(_) | Kind::Undefined(_)) {
+                // Anything with a length that needs no cutting stays; the rest cannot be cut.
+                if ops::length(value)? <= length.saturating_add(leeway) {
+                    return Ok(value.clone());
+                }
+                return Err(Fault::other(format!(
+                    "can only concatenate {0} (not \"str\") to {0}",
+                    type_name(value)
+                )));
+            }
+            let text = soft(py, args)?;
             if text.chars().count() <= length.saturating_add(leeway) {
                 return Ok(Value::from(text));
             }
@@ -243,7 +254,7 @@ fn file_size(args: &Bound) -> Outcome<Value> {
         return Ok(Value::from("1 Byte"));
     }
     if bytes < base {
-        return Ok(Value::from(format!("{bytes} Bytes")));
+        return Ok(Value::from(format!("{} Bytes", bytes.trunc())));
     }
     let units = ["k", "M", "G", "T", "P", "E", "Z", "Y"];
     let mut unit = base;
@@ -255,7 +266,11 @@ fn file_size(args: &Bound) -> Outcome<Value> {
         } else {
             format!("{name}B")
         };
-        last = format!("{:.1} {name}", base * bytes / unit);
+        let count = base * bytes / unit;
+        last = match count.is_nan() {
+            true => format!("nan {name}"),
+            false => format!("{count:.1} {name}"),
+        };
         if bytes < unit {
             break;
         }

@@ -149,9 +149,15 @@ pub(super) const FILTERS: &[Row] = &[
 ];
 
 fn compare_dicts(args: &Bound) -> Outcome<Value> {
-    let (old, new) = (args.need(0)?, args.need(1)?);
+    let (old, new) = (args.or_none(0), args.or_none(1));
+    let (old, new) = (&old, &new);
+    // As `set(new or {}).union(old or {})`.
+    let keys = |value: &Value| match ops::truth(value)? {
+        true => ops::items(value),
+        false => Ok(Vec::new()),
+    };
     let mut entries = Entries::new();
-    for key in ops::items(new)?.into_iter().chain(ops::items(old)?) {
+    for key in keys(new)?.into_iter().chain(keys(old)?) {
         let hash = Key::of(&key)?;
         let (in_old, in_new) = (ops::contains(old, &key)?, ops::contains(new, &key)?);
         let before = if in_old {

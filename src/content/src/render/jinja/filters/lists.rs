@@ -251,6 +251,7 @@ pub(super) const FILTERS: &[Row] = &[
         ))
     }),
     ("combinations", &["iterable", "r"], |py, args| {
+        args.need(1)?;
         arrangements(py, args, |chosen, next| {
             chosen.last().is_none_or(|last| next > *last)
         })
@@ -259,6 +260,7 @@ pub(super) const FILTERS: &[Row] = &[
         "combinations_with_replacement",
         &["iterable", "r"],
         |py, args| {
+            args.need(1)?;
             arrangements(py, args, |chosen, next| {
                 chosen.last().is_none_or(|last| next >= *last)
             })
@@ -343,11 +345,8 @@ fn sort_key(item: &Value, names: &Value, sensitive: bool) -> Outcome<Value> {
     };
     let mut keys = Vec::new();
     for name in text.split(',') {
-        let key = path(item, &Value::from(name))?;
-        if let Kind::Undefined(undefined) = Kind::of(&key) {
-            return Err(undefined_fault(undefined));
-        }
-        keys.push(folded(&key, sensitive));
+        // What is undefined is an error only where it is compared.
+        keys.push(folded(&path(item, &Value::from(name))?, sensitive));
     }
     Ok(tuple(keys))
 }
@@ -528,8 +527,8 @@ fn extreme(args: &Bound, name: &str, least: bool) -> Outcome<Value> {
     for item in ops::items(args.need(0)?)? {
         let better = match &best {
             None => true,
-            Some(best) if least => ops::order("<", &item, best)?.is_lt(),
-            Some(best) => ops::order(">", &item, best)?.is_gt(),
+            Some(best) if least => ops::compare("<", &item, best)?,
+            Some(best) => ops::compare(">", &item, best)?,
         };
         if better {
             best = Some(item);
@@ -560,14 +559,17 @@ fn arrangements(
     allowed: fn(&[usize], usize) -> bool,
 ) -> Outcome<Value> {
     let all = items(py, args)?;
-    let size = match args.get(1) {
-        Some(size) => size.as_usize().unwrap_or(0),
-        None => all.len(),
+    let size = match args.get(1).filter(|size| !size.is_none()) {
+        Some(size) => ops::as_int(size).ok_or_else(|| Fault::other("Expected int as r"))?,
+        None => all.len() as i128,
     };
+    let size = usize::try_from(size).map_err(|_| Fault::other("r must be non-negative"))?;
     let mut out = Vec::new();
     let mut chosen: Vec<usize> = Vec::new();
     let mut next = 0;
     loop {
+        // Also of what leads to nothing, as choosing more than there are.
+        py.run.round(1)?;
         if chosen.len() == size {
             out.push(tuple(
                 chosen

@@ -9,7 +9,7 @@ use minijinja::value::Value;
 use super::super::args::Bound;
 use super::super::fault::{Fault, Outcome};
 use super::super::text::str_of;
-use super::super::value::{Entries, Key, dict, list, none};
+use super::super::value::{Entries, Key, Kind, dict, list, none};
 use super::Row;
 use super::digests::random_bytes;
 use super::words::number_of;
@@ -45,7 +45,15 @@ pub(super) const FILTERS: &[Row] = &[
         Ok(Value::from(start.is_some_and(|start| is_binary(&start))))
     }),
     ("list_files", &["directory"], |py, args| {
-        let all = below(&str_of(args.need(0)?)?)?;
+        let start = args.need(0)?;
+        if matches!(
+            Kind::of(start),
+            Kind::Bool(_) | Kind::Int(_) | Kind::Bytes(_)
+        ) {
+            // Stock takes a number for an open file, which is no directory.
+            return Ok(list(vec![start.clone()]));
+        }
+        let all = below(&str_of(start)?)?;
         py.run.round(all.len())?;
         Ok(list(all.into_iter().map(Value::from).collect()))
     }),

@@ -1,5 +1,7 @@
 //! Filters that write XML and HTML: `xml`, `xmlattr`, `urlize`.
 
+use std::sync::OnceLock;
+
 use fancy_regex::Regex;
 use minijinja::value::Value;
 
@@ -18,6 +20,9 @@ const DEEPEST: usize = 100;
 /// domains (`_http_re` in `jinja2/utils.py`).
 const ADDRESS: &str = r"(?i)\A(?:https?://(?:(?:[\w%-]+\.)+)?(?:[a-z]{2,63}|xn--[\w%]{2,59})|(?:[\w%-]{2,63}\.)+(?:com|net|int|edu|gov|org|info|mil)|https?://(?:(?:[\d]{1,3})(?:\.[\d]{1,3}){3}|\[(?:[\da-f]{0,4}:){2}(?:[\da-f]{0,4}:?){1,6}\])|www\.\S+)(?::[\d]{1,5})?(?:[/?#]\S*)?\z";
 const MAIL: &str = r"\A\S+@\w[\w.-]*\.\w+\z";
+
+/// Compiled once: it takes longer than most templates.
+static PATTERNS: OnceLock<(Regex, Regex)> = OnceLock::new();
 
 pub(super) const FILTERS: &[Row] = &[
     ("xml", &["value"], |_, args| xml(args.need(0)?)),
@@ -215,19 +220,25 @@ fn urlize(args: &Bound) -> Outcome<Value> {
             .collect::<Outcome<Vec<_>>>()?,
         _ => Vec::new(),
     };
-    let patterns = (compile(ADDRESS, "")?, compile(MAIL, "")?);
+    let patterns = match PATTERNS.get() {
+        Some(patterns) => patterns,
+        None => {
+            let patterns = (compile(ADDRESS, "")?, compile(MAIL, "")?);
+            PATTERNS.get_or_init(|| patterns)
+        }
+    };
     let mut out = String::new();
     let mut word = String::new();
     for letter in text.chars() {
         if letter.is_whitespace() {
-            out.push_str(&link(&word, &patterns, limit, &marks, &schemes));
+            out.push_str(&link(&word, patterns, limit, &marks, &schemes));
             word.clear();
             out.push(letter);
         } else {
             word.push(letter);
         }
     }
-    out.push_str(&link(&word, &patterns, limit, &marks, &schemes));
+    out.push_str(&link(&word, patterns, limit, &marks, &schemes));
     Ok(Value::from(out))
 }
 

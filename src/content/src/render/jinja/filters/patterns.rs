@@ -6,21 +6,28 @@ use minijinja::value::Value;
 use super::super::args::Bound;
 use super::super::fault::{Fault, Outcome};
 use super::super::ops;
-use super::super::text::str_of;
-use super::super::value::{none, tuple};
+use super::super::value::{Kind, none, tuple};
 use super::digests::text_of;
 use super::{Row, pattern};
 
 pub(super) const FILTERS: &[Row] = &[
     ("regex_escape", &["value"], |_, args| {
-        let mut out = String::new();
-        for letter in text_of(args, 0)?.chars() {
-            if "()[]{}?*+-|^$\\.&~# \t\n\r\u{b}\u{c}".contains(letter) {
-                out.push('\\');
+        const SPECIAL: &[u8] = b"()[]{}?*+-|^$\\.&~# \t\n\r\x0b\x0c";
+        let escape = |bytes: &[u8]| {
+            let mut out = Vec::with_capacity(bytes.len());
+            for byte in bytes {
+                if SPECIAL.contains(byte) {
+                    out.push(b'\\');
+                }
+                out.push(*byte);
             }
-            out.push(letter);
+            out
+        };
+        if let Kind::Bytes(bytes) = Kind::of(args.need(0)?) {
+            return Ok(Value::from_bytes(escape(bytes)));
         }
-        Ok(Value::from(out))
+        let escaped = escape(text_of(args, 0)?.as_bytes());
+        Ok(Value::from(String::from_utf8_lossy(&escaped).into_owned()))
     }),
     (
         "regex_search",
@@ -46,7 +53,11 @@ pub(super) const FILTERS: &[Row] = &[
         "check_whitelist_blacklist",
         &["value", "whitelist", "blacklist"],
         |_, args| {
-            let text = text_of(args, 0)?;
+            // What is no text matches nothing.
+            let text = match Kind::of(args.need(0)?) {
+                Kind::Str(text) => Some(text),
+                _ => None,
+            };
             let listed = |index: usize| -> Outcome<Option<bool>> {
                 let Some(names) = args.get(index).filter(|names| names.is_true()) else {
                     return Ok(None);
@@ -56,7 +67,11 @@ pub(super) const FILTERS: &[Row] = &[
                     None => ops::items(names)?,
                 };
                 for name in names {
-                    if expression_matches(&text, &str_of(&name)?) {
+                    let both = text.zip(match Kind::of(&name) {
+                        Kind::Str(name) => Some(name),
+                        _ => None,
+                    });
+                    if both.is_some_and(|(text, name)| expression_matches(text, name)) {
                         return Ok(Some(true));
                     }
                 }

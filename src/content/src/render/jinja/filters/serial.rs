@@ -5,6 +5,7 @@ use saltern_config::yaml;
 
 use super::super::args::Bound;
 use super::super::fault::{Fault, Outcome};
+use super::super::ops;
 use super::super::text::{repr, str_of};
 use super::super::value::{Kind, is_undefined, list, type_name, undefined};
 use super::super::yaml_text;
@@ -102,19 +103,50 @@ pub(super) const FILTERS: &[Row] = &[
     ("yaml_encode", &["data"], |_, args| {
         yaml_text::encode(args.need(0)?).map(Value::from)
     }),
-    ("json_encode_dict", &["data"], |_, args| {
-        Ok(args.need(0)?.clone())
-    }),
-    ("json_encode_list", &["data"], |_, args| {
-        Ok(args.need(0)?.clone())
-    }),
-    ("json_decode_dict", &["data"], |_, args| {
-        Ok(args.need(0)?.clone())
-    }),
-    ("json_decode_list", &["data"], |_, args| {
-        Ok(args.need(0)?.clone())
-    }),
+    // All four make bytes of texts, in every release.
+    ("json_encode_dict", &["data"], |_, args| encoded_dict(args)),
+    ("json_decode_dict", &["data"], |_, args| encoded_dict(args)),
+    ("json_encode_list", &["data"], |_, args| encoded_list(args)),
+    ("json_decode_list", &["data"], |_, args| encoded_list(args)),
 ];
+
+fn encoded_dict(args: &Bound) -> Outcome<Value> {
+    let value = args.need(0)?;
+    match Kind::of(value) {
+        Kind::Dict(_) => encoded(value, 0),
+        _ => Err(Fault::other(format!(
+            "'{}' object has no attribute 'items'",
+            type_name(value)
+        ))),
+    }
+}
+
+fn encoded_list(args: &Bound) -> Outcome<Value> {
+    encoded(&list(ops::items(args.need(0)?)?), 0)
+}
+
+/// A value with bytes in the place of all texts, and lists in that of tuples.
+fn encoded(value: &Value, depth: usize) -> Outcome<Value> {
+    if depth > 100 {
+        return Err(Fault::limit("maximum recursion depth exceeded"));
+    }
+    Ok(match Kind::of(value) {
+        Kind::Str(text) => Value::from_bytes(text.as_bytes().to_vec()),
+        Kind::List(_) | Kind::Tuple(_) => {
+            let items = ops::items(value)?;
+            let items = items.iter().map(|item| encoded(item, depth + 1));
+            list(items.collect::<Outcome<Vec<_>>>()?)
+        }
+        Kind::Dict(entries) => {
+            let entries: Vec<_> = entries.0.lock().values().cloned().collect();
+            let pairs = entries
+                .iter()
+                .map(|(key, value)| Ok((encoded(key, depth + 1)?, encoded(value, depth + 1)?)));
+            dict_from(pairs.collect::<Outcome<Vec<_>>>()?)?
+        }
+        _ => value.clone(),
+    })
+}
 
 /// Applies a serializer, unless something inside is undefined: then the result is undefined too,
 /// with the texts of all.

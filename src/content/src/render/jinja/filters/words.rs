@@ -26,13 +26,13 @@ pub(super) const FILTERS: &[Row] = &[
             Kind::Str(text) => matches!(text.to_lowercase().as_str(), "yes" | "1" | "true"),
             Kind::Int(number) => number > 0,
             Kind::List(_) | Kind::Dict(_) | Kind::Set(_) => value.is_true(),
-            Kind::Undefined(undefined) => {
-                return Err(super::super::value::undefined_fault(undefined));
-            }
             _ => false,
         }))
     }),
     ("quote", &["txt"], |_, args| {
+        if !ops::truth(args.need(0)?)? {
+            return Ok(Value::from("''"));
+        }
         let text = text_of(args, 0)?;
         let safe = |letter: char| letter.is_ascii_alphanumeric() || "@%+=:,./-_".contains(letter);
         if !text.is_empty() && text.chars().all(safe) {
@@ -50,9 +50,18 @@ pub(super) const FILTERS: &[Row] = &[
         ))
     }),
     ("contains_whitespace", &["text"], |_, args| {
-        Ok(Value::from(
-            text_of(args, 0)?.chars().any(char::is_whitespace),
-        ))
+        for item in ops::items(args.need(0)?)? {
+            let Kind::Str(text) = Kind::of(&item) else {
+                return Err(Fault::other(format!(
+                    "'{}' object has no attribute 'isspace'",
+                    type_name(&item)
+                )));
+            };
+            if !text.is_empty() && text.chars().all(char::is_whitespace) {
+                return Ok(Value::from(true));
+            }
+        }
+        Ok(Value::from(false))
     }),
     (
         "human_to_bytes",
@@ -111,7 +120,7 @@ pub(super) const FILTERS: &[Row] = &[
     ("is_iter", &["thing"], |_, args| {
         let value = args.need(0)?;
         Ok(Value::from(
-            value.as_str().is_none() && ops::items(value).is_ok(),
+            !matches!(Kind::of(value), Kind::Str(_)) && ops::items(value).is_ok(),
         ))
     }),
     ("sorted_ignorecase", &["to_sort"], |_, args| {
@@ -164,6 +173,14 @@ pub(super) fn number_of(value: &Value) -> Outcome<Value> {
                 Err(_) => value.clone(),
             },
         },
+        Kind::Bytes(bytes) => {
+            let number = number_of(&Value::from(String::from_utf8_lossy(bytes)))?;
+            match Kind::of(&number) {
+                Kind::Str(_) => value.clone(),
+                _ => number,
+            }
+        }
+        Kind::Float(number) if number.is_nan() => value.clone(),
         Kind::Float(number) => super::super::value::int(number.trunc() as i128),
         Kind::Int(_) => value.clone(),
         Kind::Bool(flag) => Value::from(i32::from(flag)),
