@@ -274,6 +274,10 @@ fn process(reader: &mut Reader<'_>, config: &MasterConfig) {
 }
 
 fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
+    if config.saltern_config_wheels {
+        let message = "whoever has @wheel may run anything as the user of the master";
+        reader.find(Severity::Warning, "saltern_config_wheels", message);
+    }
     if config.open_mode {
         let message = "every key is accepted, also one that replaces a known minion's";
         reader.find(Severity::Warning, "open_mode", message);
@@ -362,6 +366,8 @@ fn jobs(reader: &mut Reader<'_>, config: &MasterConfig) {
             config.saltern_handshake_timeout,
         ),
         ("saltern_idle_timeout", config.saltern_idle_timeout),
+        ("saltern_render_timeout", config.saltern_render_timeout),
+        ("saltern_pillar_timeout", config.saltern_pillar_timeout),
         (
             "saltern_heartbeat_interval",
             config.saltern_heartbeat_interval,

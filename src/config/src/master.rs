@@ -248,6 +248,12 @@ pub struct MasterConfig {
     pub saltern_render_threads: usize,
     /// Requests that may wait for one of them.
     pub saltern_render_backlog: usize,
+    /// Whether wheel functions may write options.
+    pub saltern_config_wheels: bool,
+    /// Processor time for rendering one file.
+    pub saltern_render_timeout: Duration,
+    /// Time for a whole pillar.
+    pub saltern_pillar_timeout: Duration,
     /// Time after the start before batches that were under way go on.
     pub saltern_batch_resume_delay: Duration,
     /// Whether minions are kept from tags of the master and of each other.
@@ -577,6 +583,9 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
             threads => threads,
         },
         saltern_render_backlog: reader.usize("saltern_render_backlog", 1, 1 << 30),
+        saltern_config_wheels: reader.bool("saltern_config_wheels"),
+        saltern_render_timeout: reader.seconds("saltern_render_timeout"),
+        saltern_pillar_timeout: reader.seconds("saltern_pillar_timeout"),
         saltern_batch_resume_delay: reader.seconds("saltern_batch_resume_delay"),
         saltern_strict_minion_events: reader.bool("saltern_strict_minion_events"),
         engines: engines::read(reader),

@@ -2,7 +2,7 @@
 //! `salt/utils/reactor.py`).
 //!
 //! Templates see `tag` and `data` and what the master itself is; what the rendered data means is
-//! not known here. Rendering blocks, within [`Limits::DEFAULT`]: whoever calls has a thread for it.
+//! not known here. Rendering blocks, within `saltern_render_timeout`: whoever calls has a thread for it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -92,6 +92,10 @@ impl ReactionFiles {
     /// # Errors
     /// [`PillarError`] that names the option which cannot work; pillars have the same ones.
     pub fn new(config: &MasterConfig, parts: ReactionParts) -> Result<Self, PillarError> {
+        let limits = Limits {
+            time: config.saltern_render_timeout,
+            ..Limits::DEFAULT
+        };
         let nothing = || Arc::new(Value::Map(Vec::new()));
         let opts = Arc::new(pillar::master_options(config));
         let facts = Facts {
@@ -100,7 +104,7 @@ impl ReactionFiles {
         };
         let mut registry = Registry::new();
         let programs = Commands {
-            time: Limits::DEFAULT.time,
+            time: limits.time,
             deadline: None,
             output: PROGRAM_OUTPUT,
         };
@@ -113,7 +117,7 @@ impl ReactionFiles {
             .bridge
             .map(|bridge| Python::new(bridge, Subject::new(&config.id, nothing(), nothing())));
         let functions: Arc<dyn Functions> = match &python {
-            Some(python) => Arc::new(WithPython::new(registry, python.clone(), Limits::DEFAULT)),
+            Some(python) => Arc::new(WithPython::new(registry, python.clone(), limits)),
             None => Arc::new(registry),
         };
         Ok(Self {
@@ -129,7 +133,7 @@ impl ReactionFiles {
                 functions,
                 loader: Arc::new(Served(Arc::clone(&parts.files))),
                 clock: parts.clock,
-                limits: Limits::DEFAULT,
+                limits,
                 python,
             },
             files: parts.files,

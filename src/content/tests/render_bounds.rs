@@ -46,6 +46,7 @@ fn every_endless_template_ends() {
     let limits = Limits {
         time: Duration::from_secs(20),
         deadline: None,
+        processor: None,
         output: 1 << 20,
         steps: 2_000_000,
         rounds: 200_000,

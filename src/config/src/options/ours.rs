@@ -104,6 +104,16 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_render_backlog", default: "10000",
         doc: "Requests for pillars that may wait for such a thread. Beyond it a minion is told \
               that its request was not handled, and asks again." },
+    OurOption { name: "saltern_render_timeout", default: "30",
+        doc: "Seconds of processor time that rendering one file, of a pillar or of a reaction, may \
+              take; by the clock four times as many." },
+    OurOption { name: "saltern_pillar_timeout", default: "60",
+        doc: "Seconds by the clock that compiling the whole pillar of a minion may take, with all \
+              programs, external pillars and gpg. Then it has an error." },
+    OurOption { name: "saltern_config_wheels", default: "false",
+        doc: "Whether the wheel functions config.update_config and config.apply write files of \
+              options into the directory of default_include, for whoever has @wheel: who may write \
+              the configuration may run anything as the user of the master." },
     OurOption { name: "saltern_stop_timeout", default: "10",
         doc: "Seconds that requests in flight have when the master is asked to stop." },
     OurOption { name: "saltern_reactor_acl", default: "null",

@@ -145,6 +145,7 @@ impl<'a> Compilation<'a> {
                 loader: Arc::new(NoTemplates),
                 clock: pillars.clock.clone(),
                 limits: jinja::Limits {
+                    time: options.render_time,
                     deadline: Some(deadline),
                     ..jinja::Limits::DEFAULT
                 },
@@ -402,7 +403,9 @@ impl<'a> Compilation<'a> {
     fn rendering_limits(&self) -> Result<jinja::Limits, Halt> {
         let left = self.time_left();
         if left.is_zero() {
-            return Err(Halt("the pillar took too long to compile".to_owned()));
+            return Err(Halt(
+                "the pillar took too long to compile (saltern_pillar_timeout)".to_owned(),
+            ));
         }
         let most = self.context.limits;
         Ok(jinja::Limits {

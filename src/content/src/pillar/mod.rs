@@ -210,7 +210,8 @@ impl Pillars {
     }
 
     /// Makes the pillar of a minion, or gives one that was kept (`pillar_cache`); with external
-    /// pillars on demand it is always made, and not kept. Blocks, within [`Limits::DEFAULT`].
+    /// pillars on demand it is always made, and not kept. Blocks, within the [`Limits`] of the
+    /// configuration.
     /// Failures are texts in `_errors`, as in stock.
     pub fn compile(&self, request: &PillarRequest) -> Value {
         let Some(cache) = &self.cache else {
@@ -228,7 +229,7 @@ impl Pillars {
             ..request.clone()
         };
         let pillar = cache.get(minion, pillarenv).unwrap_or_else(|| {
-            let pillar = Compilation::new(self, &own, &Limits::DEFAULT, None).run();
+            let pillar = Compilation::new(self, &own, &self.options.limits, None).run();
             if pillar.get("_errors").is_none() {
                 cache.put(minion, pillarenv, &pillar);
             }
@@ -246,7 +247,7 @@ impl Pillars {
 
     /// Makes a pillar, whatever is kept, and keeps nothing.
     pub fn compile_anew(&self, request: &PillarRequest) -> Value {
-        Compilation::new(self, request, &Limits::DEFAULT, None).run()
+        Compilation::new(self, request, &self.options.limits, None).run()
     }
 
     /// What the merged top files say, before anybody asks whom they mean: a mapping from
@@ -255,7 +256,7 @@ impl Pillars {
     /// # Errors
     /// The texts of what is wrong with them.
     pub fn top(&self, request: &PillarRequest) -> Result<Value, Vec<String>> {
-        Compilation::new(self, request, &Limits::DEFAULT, None).show_top()
+        Compilation::new(self, request, &self.options.limits, None).show_top()
     }
 
     /// The pillar that is kept of a minion (`pillar_cache`) and is not too old.

@@ -3,12 +3,14 @@
 //! Defaults are stock's and come with the configuration. What cannot work is an error that names
 //! the option when the master starts, not a surprise in the first pillar.
 
+use std::time::Duration;
+
 use saltern_config::MasterConfig;
 use saltern_model::Compat;
 use saltern_policy::matching::Nodegroups;
 
-use super::PillarError;
 use super::merge::Strategy;
+use super::{Limits, PillarError};
 use crate::files::ignore::texts;
 use crate::files::options::{environment_roots, is_on};
 use crate::render::{Gpg, Renderers};
@@ -43,6 +45,10 @@ pub(super) struct Options {
     pub(super) on_demand: Vec<String>,
     pub(super) renderers: Renderers,
     pub(super) nodegroups: Nodegroups,
+    /// Bounds on a whole pillar.
+    pub(super) limits: Limits,
+    /// The longest time of one rendering.
+    pub(super) render_time: Duration,
 }
 
 impl Options {
@@ -74,6 +80,11 @@ impl Options {
             on_demand: list(config, "on_demand_ext_pillar")?,
             renderers: renderers(config)?,
             nodegroups: nodegroups.unwrap_or_default(),
+            limits: Limits {
+                time: config.saltern_pillar_timeout,
+                ..Limits::DEFAULT
+            },
+            render_time: config.saltern_render_timeout,
         })
     }
 }

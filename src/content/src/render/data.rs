@@ -10,11 +10,19 @@ use saltern_wire::msgpack::Value;
 
 use super::jinja::fault::{Fault, Outcome};
 use super::jinja::value::{Entries, Key, Kind, dict, int, list, none};
+use super::jinja::yaml_text;
 
 /// How deep values are converted.
 const DEEPEST: usize = 200;
 /// About how many bytes of memory a value of a template may take as plain data.
 const LARGEST: usize = 256 << 20;
+
+/// Writes a value as YAML, as PyYAML with Salt's dumper does; `None` for one that is nested too
+/// deeply.
+pub fn to_yaml_text(value: &Value) -> Option<String> {
+    let text = yaml_text::dump(&to_template(value), false).ok()?;
+    Some(text + "\n")
+}
 
 /// A YAML document as plain data. An integer beyond 64 bits becomes text, since the wire has none.
 pub fn from_yaml(node: Node) -> Value {

@@ -105,7 +105,7 @@ pub fn render(
     }
     // All renderers together have the time of one.
     let mut context = context.clone();
-    context.limits.deadline = Some(context.limits.end());
+    context.limits = context.limits.begun();
     let context = &context;
     let mut flow = Flow::Text(source.to_owned());
     let mut has_run = false;

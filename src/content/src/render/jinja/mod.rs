@@ -20,6 +20,7 @@ pub(crate) mod filters;
 mod globals;
 mod helpers;
 mod lexer;
+mod limits;
 mod methods;
 pub(crate) mod network;
 pub(crate) mod ops;
@@ -36,7 +37,6 @@ pub(crate) mod yaml_text;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use minijinja::value::Value;
 use minijinja::{Error, ErrorKind, State};
@@ -45,11 +45,14 @@ use saltern_base::clock::Clock;
 use saltern_wire::msgpack::Value as Data;
 use tokio::time::Instant;
 
+pub use self::limits::Limits;
+
 pub(crate) use self::filters::{glob, normal};
 pub(crate) use self::text::{float as float_text, str_of as text_of};
 
 use self::engine::Output;
 use self::fault::{Fault, Outcome, Raised};
+use self::limits::{is_over, processor_time};
 use self::options::Syntax;
 use super::data::to_template;
 use super::error::{ErrorClass, RenderError};
@@ -77,47 +80,6 @@ pub struct NoTemplates;
 impl Loader for NoTemplates {
     fn load(&self, _path: &str) -> Result<Option<String>, String> {
         Ok(None)
-    }
-}
-
-/// Bounds on one rendering.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// The longest time.
-    pub time: Duration,
-    /// When the whole ends that this rendering is a part of; nothing goes on after it.
-    pub deadline: Option<Instant>,
-    /// The most bytes printed, those that `set` and macros capture included.
-    pub output: u64,
-    /// The most instructions of the engine.
-    pub steps: u64,
-    /// The most rounds of all loops, and items of all lists that are gone through.
-    pub rounds: u64,
-    /// How deep macros and includes may nest, in units of the engine (a macro costs four).
-    pub depth: usize,
-}
-
-impl Limits {
-    /// More than any sane pillar needs: half a minute, 64 MiB, ten million rounds.
-    pub const DEFAULT: Limits = Limits {
-        time: Duration::from_secs(30),
-        deadline: None,
-        output: 64 << 20,
-        steps: 200_000_000,
-        rounds: 10_000_000,
-        depth: 800,
-    };
-
-    /// What is left of a time of one's own before [`Limits::deadline`].
-    pub fn left_of(&self, own: Duration) -> Duration {
-        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
-        self.deadline
-            .map_or(own, |deadline| own.min(left(deadline)))
-    }
-
-    /// When a rendering that begins now ends at the latest.
-    pub(crate) fn end(&self) -> Instant {
-        Instant::now() + self.left_of(self.time)
     }
 }
 
@@ -206,9 +168,10 @@ impl Run {
     }
 
     fn in_time(&self) -> Outcome<()> {
-        if Instant::now() > self.deadline {
+        let clock = (self.deadline, Instant::now());
+        if is_over(clock, (self.limits.processor, processor_time())) {
             return Err(Fault::limit(format!(
-                "rendering took longer than {} ms",
+                "rendering took longer than {} ms (saltern_render_timeout)",
                 self.limits.time.as_millis()
             )));
         }
@@ -450,6 +413,7 @@ fn render_by(
         let value = context.get(name).and_then(Data::as_str);
         value.unwrap_or_default().to_owned()
     };
+    let limits = context.limits.begun();
     let run = Arc::new(Run {
         values: context.values.iter().cloned().collect(),
         converted: Mutex::default(),
@@ -458,8 +422,8 @@ fn render_by(
         clock: context.clock.clone(),
         strict: rules.strict,
         of_stack: rules.of_stack,
-        limits: context.limits,
-        deadline: context.limits.end(),
+        deadline: limits.deadline.unwrap_or_else(|| limits.end()),
+        limits,
         steps: AtomicU64::new(0),
         rounds: AtomicU64::new(0),
         printed: AtomicU64::new(0),
