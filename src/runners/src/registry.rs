@@ -353,12 +353,12 @@ fn value(
     call: &Call,
     notices: &mut Notices<'_>,
 ) -> Result<Value, RunnerError> {
-    let Some(function) = find(kind.modules(), &call.fun) else {
-        let fun = call.fun.clone();
-        return Err(match withheld::reason(kind, &fun) {
-            Some(reason) => RunnerError::Withheld { fun, reason },
-            None => RunnerError::NotAvailable(fun),
-        });
+    let fun = call.fun.clone();
+    if let Some(reason) = withheld::reason_with(&knowledge.config, kind, &fun) {
+        return Err(RunnerError::Withheld { fun, reason });
+    }
+    let Some(function) = find(kind.modules(), &fun) else {
+        return Err(RunnerError::NotAvailable(fun));
     };
     let bound = function.bind(&call.arguments)?;
     let _entry = Entry::new(&knowledge.running, kind, call);

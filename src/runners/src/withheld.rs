@@ -3,7 +3,11 @@
 //! A name that is not built in goes to Python, which would have these: so they are looked for
 //! before, by their names. What the site's own modules call the same is not run either.
 
+use saltern_config::MasterConfig;
+
 use crate::registry::Kind;
+
+const CONFIGURATION: &str = "who writes the configuration may do anything on this machine (saltern_config_wheels allows it)";
 
 /// Each with the reason.
 const WITHHELD: [(Kind, &str, &str); 7] = [
@@ -18,16 +22,8 @@ const WITHHELD: [(Kind, &str, &str); 7] = [
         "mine.update",
         "it publishes jobs with the rights of the master",
     ),
-    (
-        Kind::Wheel,
-        "config.apply",
-        "who writes the configuration may do anything on this machine",
-    ),
-    (
-        Kind::Wheel,
-        "config.update_config",
-        "who writes the configuration may do anything on this machine",
-    ),
+    (Kind::Wheel, "config.apply", CONFIGURATION),
+    (Kind::Wheel, "config.update_config", CONFIGURATION),
     (Kind::Wheel, "key.gen_keys", "use salt-key on the master"),
     (
         Kind::Wheel,
@@ -36,7 +32,14 @@ const WITHHELD: [(Kind, &str, &str); 7] = [
     ),
 ];
 
-/// Why nobody gets this function, if so.
+/// Why nobody gets this function with this configuration, if so.
+pub(crate) fn reason_with(config: &MasterConfig, kind: Kind, fun: &str) -> Option<&'static str> {
+    let reason = reason(kind, fun)?;
+    let is_allowed = reason == CONFIGURATION && config.saltern_config_wheels;
+    (!is_allowed).then_some(reason)
+}
+
+/// Why nobody gets this function by default, if so.
 pub(crate) fn reason(kind: Kind, fun: &str) -> Option<&'static str> {
     let mut functions = WITHHELD.iter();
     let (.., reason) = functions.find(|(of, name, _)| (*of, *name) == (kind, fun))?;

@@ -1,17 +1,244 @@
-//! `config.values` (`salt/wheel/config.py`).
+//! `config.values`, `config.update_config` and `config.apply` (`salt/wheel/config.py`).
 //!
-//! `config.apply` and `config.update_config` are not here: who may write the configuration may run
-//! anything as the user of the master, and nobody looks at it before it counts.
+//! Who may write the configuration may run anything as the user of the master, so the last two are
+//! withheld unless `saltern_config_wheels` is on. They write plain files below the directory of
+//! `default_include` in the configuration's own directory, and nothing else; a file that would keep
+//! the master from starting is not left there. What is written counts from the next start on.
 
+use std::path::{Component, Path, PathBuf};
+
+use saltern_config::yaml::{self, Limits, Node};
+use saltern_config::{MasterConfig, read_master};
 use saltern_content::pillar::master_options;
+use saltern_content::render::data::{from_yaml, to_yaml_text};
+use saltern_store::files::{self, Create};
+use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, function};
+use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
 use crate::notices::Notices;
 use crate::registry::Knowledge;
+use Parameter::Needed;
 
 /// The functions of the module.
-pub(crate) const FUNCTIONS: &[Function] = &[function("values", &[], values)];
+pub(crate) const FUNCTIONS: &[Function] = &[
+    function("values", &[], values),
+    function("apply", &[Needed("key"), Needed("value")], apply),
+    function(
+        "update_config",
+        &[Needed("file_name"), Needed("yaml_contents")],
+        update_config,
+    ),
+];
+
+/// The file that `config.apply` keeps its options in: the last of the directory, so that they win.
+const APPLIED: &str = "zz-config-apply.conf";
+
+/// The largest file that is written, in bytes.
+const LONGEST: usize = 1 << 20;
+
+/// The longest name of a file, in bytes.
+const LONGEST_NAME: usize = 200;
+
+/// What stock answers for a name that leads elsewhere.
+const INVALID: &str = "Invalid path";
 
 fn values(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
     Ok(master_options(&knowledge.config))
+}
+
+/// Writes a file of options. Failures are answered as texts, as in stock.
+fn update_config(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let name = format!("{}.conf", bound.text("file_name")?.unwrap_or_default());
+    let contents = bound.get("yaml_contents").cloned().unwrap_or(Value::Nil);
+    Ok(match write(&knowledge.config, &name, &contents) {
+        Ok(()) => format!("Wrote {name}"),
+        Err(problem) => problem,
+    }
+    .into())
+}
+
+/// Sets one option. Stock empties the main file in this place; here it is one of its own.
+fn apply(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+    let key = bound.text("key")?.unwrap_or_default();
+    let value = bound.get("value").cloned().unwrap_or(Value::Nil);
+    let config = &knowledge.config;
+    let applied = directory(config)
+        .ok_or_else(|| INVALID.to_owned())
+        .and_then(|directory| read(&directory.join(APPLIED)))
+        .map_err(RunnerError::Refused)?;
+    let kept = applied
+        .into_iter()
+        .filter(|(name, _)| name.as_str() != Some(&key));
+    let mut entries: Vec<(Value, Value)> = kept.collect();
+    entries.push((key.into(), value));
+    write(config, APPLIED, &Value::Map(entries)).map_err(RunnerError::Refused)?;
+    Ok(Value::Nil)
+}
+
+/// The directory of `default_include`, if it is below that of the configuration.
+fn directory(config: &MasterConfig) -> Option<PathBuf> {
+    let own = config.conf_file.parent()?;
+    let include = config.raw("default_include").and_then(Node::as_str)?;
+    let below = Path::new(include).parent()?;
+    let below = below.strip_prefix(own).unwrap_or(below);
+    let is_below = below
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)));
+    is_below.then(|| own.join(below))
+}
+
+fn is_plain_name(name: &str) -> bool {
+    name.len() <= LONGEST_NAME
+        && !name.starts_with('.')
+        && !name.contains(|c: char| c == '/' || c.is_control())
+}
+
+fn write(config: &MasterConfig, name: &str, contents: &Value) -> Result<(), String> {
+    let directory = directory(config).filter(|_| is_plain_name(name));
+    let directory = directory.ok_or(INVALID)?;
+    if contents.as_map().is_none() {
+        return Err("what is to be written is no mapping of options".to_owned());
+    }
+    let text = to_yaml_text(contents).filter(|text| text.len() <= LONGEST);
+    let text = text.ok_or("what is to be written is too large")?;
+    let chained = |error: saltern_store::StoreError| saltern_base::chain(&error);
+    files::ensure_dir(&directory, 0o755).map_err(chained)?;
+    let path = directory.join(name);
+    let before = files::read(&path, LONGEST).map_err(chained)?;
+    // Secrets may be in it; a link is replaced, not followed.
+    let create = Create::PRIVATE.mode(0o640);
+    files::write_atomic(&path, text.as_bytes(), create).map_err(chained)?;
+    let Some(problem) = refusal(config) else {
+        tracing::warn!(path = %path.display(), "the configuration was changed by a wheel function");
+        return Ok(());
+    };
+    let restored = match before {
+        Some(before) => files::write_atomic(&path, &before, create),
+        None => files::remove(&path).map(|_| ()),
+    };
+    restored.map_err(chained)?;
+    Err(format!("the master would not start: {problem}"))
+}
+
+/// Why a master would not start with what is in the files now.
+fn refusal(config: &MasterConfig) -> Option<String> {
+    let reading = read_master(&config.conf_file);
+    let mut refusals = reading.findings.iter().filter(|it| it.refuses_start());
+    refusals.next().map(ToString::to_string)
+}
+
+/// The options that were applied before.
+fn read(path: &Path) -> Result<Vec<(Value, Value)>, String> {
+    let text = files::read_text(path, LONGEST).map_err(|error| saltern_base::chain(&error))?;
+    let Some(text) = text else {
+        return Ok(Vec::new());
+    };
+    let name = path.display().to_string();
+    let node = yaml::parse(&text, &name, &Limits::DEFAULT).map_err(|error| error.to_string())?;
+    match from_yaml(node) {
+        Value::Map(entries) => Ok(entries),
+        _ => Err(format!("\"{name}\" is no mapping of options")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use saltern_model::Compat;
+
+    use super::*;
+    use crate::testing::TestSite;
+
+    fn update(site: &TestSite, name: &str, contents: Value) -> String {
+        let named = [("file_name", name.into()), ("yaml_contents", contents)];
+        let (ran, _) = site.wheel("config.update_config", &named);
+        ran.value.as_str().unwrap().to_owned()
+    }
+
+    fn apply(site: &TestSite, key: &str, value: Value) -> Value {
+        let named = [("key", key.into()), ("value", value)];
+        site.wheel("config.apply", &named).0.value
+    }
+
+    fn timeout(seconds: i64) -> Value {
+        Value::map([("timeout", Value::from(seconds))])
+    }
+
+    #[test]
+    fn configuration_is_not_written_unless_it_is_allowed() {
+        let site = TestSite::new(Compat::V3008, "");
+        for said in [
+            update(&site, "gui", timeout(7)),
+            apply(&site, "timeout", 7.into())
+                .as_str()
+                .unwrap()
+                .to_owned(),
+        ] {
+            assert!(said.contains("saltern_config_wheels"), "{said}");
+        }
+        assert!(!site.path("conf/master.d").exists());
+    }
+
+    #[test]
+    fn options_are_written_below_the_directory_of_default_include_alone() {
+        let site = TestSite::new(Compat::V3008, "saltern_config_wheels: true\n");
+        assert_eq!(update(&site, "gui", timeout(7)), "Wrote gui.conf");
+        let written = site.read("conf/master.d/gui.conf");
+        assert_eq!(written.as_deref(), Some("timeout: 7\n"));
+        for name in [
+            "../master",
+            "/etc/x",
+            "a/b",
+            ".hidden",
+            "a\nb",
+            "..",
+            &"x".repeat(300),
+        ] {
+            assert_eq!(update(&site, name, timeout(8)), INVALID, "{name:?}");
+        }
+        assert!(update(&site, "list", Value::Array(Vec::new())).contains("no mapping"));
+        // No link is written through.
+        let outside = site.path("outside");
+        std::fs::write(&outside, "kept").unwrap();
+        std::os::unix::fs::symlink(&outside, site.path("conf/master.d/link.conf")).unwrap();
+        assert_eq!(update(&site, "link", timeout(9)), "Wrote link.conf");
+        assert_eq!(site.read("outside").as_deref(), Some("kept"));
+    }
+
+    #[test]
+    fn options_that_refuse_the_start_are_taken_back() {
+        let site = TestSite::new(Compat::V3008, "saltern_config_wheels: true\n");
+        assert_eq!(update(&site, "gui", timeout(7)), "Wrote gui.conf");
+        for name in ["gui", "new"] {
+            let wrong = Value::map([("ret_port", "none")]);
+            let said = update(&site, name, wrong);
+            assert!(said.contains("ret_port"), "{said}");
+        }
+        let written = site.read("conf/master.d/gui.conf");
+        assert_eq!(written.as_deref(), Some("timeout: 7\n"));
+        assert!(!site.path("conf/master.d/new.conf").exists());
+    }
+
+    #[test]
+    fn applied_options_are_kept_together() {
+        let site = TestSite::new(Compat::V3008, "saltern_config_wheels: true\n");
+        for (key, value) in [("timeout", 7), ("gather_job_timeout", 8), ("timeout", 9)] {
+            assert_eq!(apply(&site, key, value.into()), Value::Nil);
+        }
+        let written = site.read("conf/master.d/zz-config-apply.conf");
+        assert_eq!(
+            written.as_deref(),
+            Some("gather_job_timeout: 8\ntimeout: 9\n")
+        );
+    }
+
+    #[test]
+    fn include_outside_of_the_configuration_is_not_written() {
+        for include in ["/tmp/elsewhere/*.conf", "../x/*.conf"] {
+            let site = TestSite::new(
+                Compat::V3008,
+                &format!("saltern_config_wheels: true\ndefault_include: {include}\n"),
+            );
+            assert_eq!(update(&site, "gui", timeout(7)), INVALID, "{include}");
+        }
+    }
 }
