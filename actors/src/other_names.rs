@@ -2,21 +2,24 @@
 //! that exist go on: those of salt-exporter, which reads the event bus, and those that 3008 sends
 //! by OpenTelemetry, as they look in Prometheus.
 //!
-//! Names with a minion in a label are not among them: salt-exporter's `salt_function_status`,
-//! `salt_health_last_heartbeat` and `salt_responses_last_received_response`; its
-//! `salt_responses_total` has no label `minion` here. Its `salt_health_minions_total`, which counts
-//! those, is our `saltern_keys`. Of 3008's, times are not told in its milliseconds.
+//! Four of salt-exporter's have a minion in a label (`other_names/of_minions.rs`): they are kept for
+//! all minions together, without that label, unless the site asks for it. Of 3008's, times are not
+//! told in its milliseconds.
+
+mod of_minions;
 
 use std::collections::HashSet;
 
 use parking_lot::Mutex;
 use prometheus::proto::{MetricFamily, MetricType};
+use saltern_base::clock::Clock;
 use saltern_base::metrics::{Gauge, IntCounterVec, Registry, counter_vec};
 use saltern_config::MetricsCompat;
 use saltern_model::Event;
 use saltern_wire::msgpack::{Limits, MapView, RawValue};
 
 use crate::bus::Tap;
+use of_minions::OfMinions;
 
 /// Functions and states are words of users: what is beyond the first so many is told together.
 const MOST_NAMES: usize = 200;
@@ -38,7 +41,7 @@ struct Exporter {
     expected: IntCounterVec,
     function_responses: IntCounterVec,
     scheduled: IntCounterVec,
-    responses: IntCounterVec,
+    of_minions: OfMinions,
     duration: prometheus::GaugeVec,
 }
 
@@ -51,9 +54,11 @@ struct Otel {
 
 impl OtherNames {
     /// Registers what is asked for; `None` if nothing is.
-    pub(crate) fn new(asked: MetricsCompat, registry: &Registry) -> Option<Self> {
+    pub(crate) fn new(asked: MetricsCompat, clock: &Clock, registry: &Registry) -> Option<Self> {
         (asked.salt_exporter || asked.opentelemetry).then(|| Self {
-            exporter: asked.salt_exporter.then(|| Exporter::new(registry)),
+            exporter: asked
+                .salt_exporter
+                .then(|| Exporter::new(asked.minion_labels, clock, registry)),
             otel: asked.opentelemetry.then(|| Otel::new(registry)),
             known: Mutex::default(),
         })
@@ -69,6 +74,12 @@ impl OtherNames {
         let (first, module, _, what) = (parts.next(), parts.next(), parts.next(), parts.next());
         let module = match (first, module) {
             (Some("salt"), Some(module @ ("job" | "run"))) => module,
+            (Some("salt"), Some("beacon" | "key")) => {
+                if let Some(exporter) = &self.exporter {
+                    exporter.of_minions.hear(event);
+                }
+                return;
+            }
             _ => return,
         };
         // Every event was checked when it was made; one that is no map counts for nothing.
@@ -109,7 +120,8 @@ impl OtherNames {
                 false => &exporter.function_responses,
             };
             counter.with_label_values(&[&fun, &state, success]).inc();
-            exporter.responses.with_label_values(&[success]).inc();
+            let minion = data.str("id").unwrap_or_default();
+            exporter.of_minions.returned(minion, (&fun, &state), is_well);
             let took = (!state.is_empty()).then(|| state_seconds(data)).flatten();
             if let Some(took) = took {
                 let duration = exporter.duration.with_label_values(&[&fun, &state]);
@@ -145,7 +157,7 @@ impl Tap for OtherNames {
 }
 
 impl Exporter {
-    fn new(registry: &Registry) -> Self {
+    fn new(minion_labels: bool, clock: &Clock, registry: &Registry) -> Self {
         let counters =
             |name: &str, help: &str, labels: &[&str]| counter_vec(registry, name, help, labels);
         let named = ["function", "state"];
@@ -175,11 +187,7 @@ impl Exporter {
                 "Returns of jobs that minions began by their schedule.",
                 &ended,
             ),
-            responses: counters(
-                "salt_responses_total",
-                "Returns of all kinds.",
-                &["success"],
-            ),
+            of_minions: OfMinions::new(minion_labels, clock, registry),
             duration,
         }
     }
@@ -252,6 +260,22 @@ fn state_seconds(data: &MapView) -> Option<f64> {
         .collect();
     let took = took.filter(|took| !took.is_empty())?;
     Some(took.iter().sum::<f64>() / 1000.0)
+}
+
+/// Adds the one of salt-exporter's names that can be told from what was gathered.
+pub(crate) fn add_salt_exporter(families: &mut Vec<MetricFamily>) {
+    let keys = families.iter().find(|family| family.name() == "saltern_keys");
+    let accepted = keys.into_iter().flat_map(|keys| keys.get_metric());
+    let accepted = accepted.filter(|metric| {
+        let mut labels = metric.get_label().iter();
+        labels.any(|label| label.value() == "accepted")
+    });
+    let accepted = accepted.map(|metric| metric.get_gauge().get_value()).sum();
+    families.extend(single(
+        "salt_health_minions_total",
+        "Minions with an accepted key.",
+        accepted,
+    ));
 }
 
 /// Which of our families have which name with 3008's exporter, where the name is all that differs.
@@ -331,7 +355,13 @@ mod tests {
     const BOTH: MetricsCompat = MetricsCompat {
         salt_exporter: true,
         opentelemetry: true,
+        minion_labels: false,
     };
+
+    fn names(asked: MetricsCompat, registry: &Registry) -> Option<OtherNames> {
+        let start = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000);
+        OtherNames::new(asked, &Clock::manual(start), registry)
+    }
 
     fn fire(names: &OtherNames, tag: &str, data: Value) {
         names.count(&Event {
@@ -343,6 +373,7 @@ mod tests {
     fn text(registry: &Registry) -> String {
         let mut families = registry.gather();
         add_opentelemetry(&mut families);
+        add_salt_exporter(&mut families);
         prometheus::TextEncoder::new()
             .encode_to_string(&families)
             .expect("text")
@@ -351,7 +382,7 @@ mod tests {
     #[test]
     fn jobs_are_told_as_others_tell_them() {
         let registry = Registry::new();
-        let names = OtherNames::new(BOTH, &registry).expect("asked for");
+        let names = names(BOTH, &registry).expect("asked for");
         let minions = Value::Array(vec!["m1".into(), "m2".into()]);
         let arg = Value::Array(vec!["web".into()]);
         let job = Value::map([
@@ -385,10 +416,69 @@ mod tests {
         }
     }
 
+    /// A highstate and a beacon of `m1`, a ping of `m2`.
+    fn of_two_minions(asked: MetricsCompat) -> String {
+        let registry = Registry::new();
+        let names = names(asked, &registry).expect("asked for");
+        let ret = |id: &str, fun: &str, success: bool| {
+            Value::map([
+                ("fun", Value::from(fun)),
+                ("id", id.into()),
+                ("success", success.into()),
+            ])
+        };
+        let tag = "salt/job/20260102030405000001/ret/m";
+        fire(&names, tag, ret("m1", "state.highstate", false));
+        fire(&names, tag, ret("m2", "test.ping", true));
+        let beacon = Value::map([("id", "m1")]);
+        fire(&names, "salt/beacon/m1/status/2026", beacon.clone());
+        fire(&names, "salt/beacon/m9/load/2026", beacon);
+        let key = |act: &str, id: &str| Value::map([("act", act), ("id", id)]);
+        fire(&names, "salt/key", key("accept", "m3"));
+        fire(&names, "salt/key", key("delete", "m2"));
+        text(&registry)
+    }
+
+    #[test]
+    fn exporters_minions_are_summed_without_their_label() {
+        let text = of_two_minions(BOTH);
+        for line in [
+            "salt_responses_total{success=\"true\"} 1\n",
+            "salt_responses_total{success=\"false\"} 1\n",
+            "salt_function_status{function=\"state.highstate\",state=\"highstate\"} 0\n",
+            "salt_health_last_heartbeat 1000\n",
+            "salt_responses_last_received_response 1000\n",
+            "salt_health_minions_total 0\n",
+        ] {
+            assert!(text.contains(line), "{line} {text}");
+        }
+        assert!(!text.contains("minion=\""), "{text}");
+    }
+
+    #[test]
+    fn exporters_minions_have_their_label_where_it_is_asked_for() {
+        let text = of_two_minions(MetricsCompat {
+            minion_labels: true,
+            ..BOTH
+        });
+        for line in [
+            "salt_responses_total{minion=\"m1\",success=\"false\"} 1\n",
+            "salt_function_status{function=\"state.highstate\",minion=\"m1\",state=\"highstate\"} 0\n",
+            "salt_health_last_heartbeat{minion=\"m1\"} 1000\n",
+            "salt_health_last_heartbeat{minion=\"m3\"} 1000\n",
+            "salt_responses_last_received_response{minion=\"m1\"} 1000\n",
+        ] {
+            assert!(text.contains(line), "{line} {text}");
+        }
+        // Its key is gone.
+        assert!(!text.contains("minion=\"m2\""), "{text}");
+        assert!(!text.contains("minion=\"m9\""), "{text}");
+    }
+
     #[test]
     fn words_of_users_make_no_more_labels_than_a_bound() {
         let registry = Registry::new();
-        let names = OtherNames::new(BOTH, &registry).expect("asked for");
+        let names = names(BOTH, &registry).expect("asked for");
         for number in 0..2 * MOST_NAMES {
             let job = Value::map([("fun", format!("made.up_{number}").as_str())]);
             fire(&names, "salt/job/20260102030405000001/new", job);
@@ -428,6 +518,6 @@ mod tests {
 
     #[test]
     fn who_asks_for_nothing_gets_nothing() {
-        assert!(OtherNames::new(MetricsCompat::default(), &Registry::new()).is_none());
+        assert!(names(MetricsCompat::default(), &Registry::new()).is_none());
     }
 }

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use prometheus::TextEncoder;
 use saltern_base::metrics::{Histogram, Registry, SECONDS, histogram};
-use saltern_config::MasterConfig;
+use saltern_config::{MasterConfig, MetricsCompat};
 use saltern_wire::http::{
     Handler, HttpLimits, HttpMetrics, HttpServer, Method, Request, Response, StatusCode, header,
 };
@@ -45,7 +45,7 @@ impl StatusPort {
         let tls = tls.map(doors::tls).transpose()?;
         let pages = Arc::new(Pages {
             registry: registry.clone(),
-            also_opentelemetry: config.metrics_compat.opentelemetry,
+            compat: config.metrics_compat,
             health: OnceLock::new(),
             scrapes: histogram(
                 registry,
@@ -91,7 +91,7 @@ impl StatusPort {
 struct Pages {
     registry: Registry,
     /// Whether 3008's names are told, too.
-    also_opentelemetry: bool,
+    compat: MetricsCompat,
     health: OnceLock<Arc<Health>>,
     scrapes: Histogram,
     /// Gathering is dear where there are many minions: one at a time, whoever asks.
@@ -123,12 +123,15 @@ impl Pages {
     async fn metrics(&self) -> Response<Bytes> {
         let _turn = self.turn.lock().await;
         let (registry, scrapes) = (self.registry.clone(), self.scrapes.clone());
-        let also_opentelemetry = self.also_opentelemetry;
+        let compat = self.compat;
         let written = tokio::task::spawn_blocking(move || {
             let _timer = scrapes.start_timer();
             let mut families = registry.gather();
-            if also_opentelemetry {
+            if compat.opentelemetry {
                 other_names::add_opentelemetry(&mut families);
+            }
+            if compat.salt_exporter {
+                other_names::add_salt_exporter(&mut families);
             }
             TextEncoder::new().encode_to_string(&families)
         });

@@ -57,7 +57,7 @@ impl Plan {
         if let Some(reactor) = &self.reactor {
             bus.tap(reactor.clone());
         }
-        if let Some(names) = OtherNames::new(config.metrics_compat, &self.registry) {
+        if let Some(names) = OtherNames::new(config.metrics_compat, &self.clock, &self.registry) {
             bus.tap(Arc::new(names));
         }
         let seed = event_publisher::Seed {

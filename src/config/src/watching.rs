@@ -1,5 +1,5 @@
 //! Where and how those who watch the master are served: `saltern_metrics_address`,
-//! `saltern_metrics_ssl` and `metrics_compat`.
+//! `saltern_metrics_ssl`, `metrics_compat` and `saltern_metrics_minion_labels`.
 
 use std::net::SocketAddr;
 
@@ -14,6 +14,8 @@ pub struct MetricsCompat {
     pub salt_exporter: bool,
     /// Those that 3008 sends by OpenTelemetry.
     pub opentelemetry: bool,
+    /// Whether salt-exporter's have its label `minion` (`saltern_metrics_minion_labels`).
+    pub minion_labels: bool,
 }
 
 /// Reads `saltern_metrics_address`; `None` when it is empty, and when it is wrong.
@@ -36,7 +38,10 @@ pub(crate) fn tls(reader: &mut Reader<'_>) -> Option<TlsConfig> {
 /// Reads `metrics_compat`: a list of names, or one of them.
 pub(crate) fn compat(reader: &mut Reader<'_>) -> MetricsCompat {
     let name = "metrics_compat";
-    let mut compat = MetricsCompat::default();
+    let mut compat = MetricsCompat {
+        minion_labels: reader.bool("saltern_metrics_minion_labels"),
+        ..MetricsCompat::default()
+    };
     let one;
     let words = match reader.applies(name) {
         None => return compat,

@@ -150,7 +150,14 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "metrics_compat", default: "[]",
         doc: "Under whose names metrics are told, too, so that dashboards that exist go on: a list of \
               salt-exporter (the names of that program) and opentelemetry (those of 3008's exporter \
-              as they look in Prometheus). Names with a minion in a label are not among them." },
+              as they look in Prometheus). Those of salt-exporter that have a minion in a label are told \
+              without it, for all minions together, unless saltern_metrics_minion_labels asks for \
+              it." },
+    OurOption { name: "saltern_metrics_minion_labels", default: "false",
+        doc: "Whether the metrics of salt-exporter (metrics_compat) have its label \"minion\": \
+              salt_responses_total, salt_function_status, salt_health_last_heartbeat and \
+              salt_responses_last_received_response, a series for each of the first 10,000 minions \
+              that say something. For fleets whose Prometheus can bear that." },
     OurOption { name: "python_bridge", default: "\"auto\"",
         doc: "The Python of a Salt installation, for what only Python can run (renderers such as \
               py, external pillars, functions, runners and wheels that are not built in): the path \
