@@ -1,9 +1,13 @@
 //! One connection: TLS if there is any, one request, one answer, within one deadline.
+//!
+//! Its place is given back as soon as the answer is out: what a peer does afterwards costs nobody
+//! else a connection.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -15,16 +19,21 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use super::limits::HttpLimits;
-use super::metrics::{HttpMeters, Refusal};
+use super::metrics::{HttpMeters, Open, Refusal};
+use super::places::Place;
 use super::server::Handler;
 use crate::port::Tls;
 
 /// What a peer may still send after its answer before the connection is closed under it, in bytes.
 /// Closing with bytes unread makes the kernel reset the connection, and the answer may be lost.
-const LINGER: u64 = 256 << 10;
+const LINGER_BYTES: u64 = 256 << 10;
+
+/// How long it may send that.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// What all connections of a server share.
 pub(super) struct Exchange {
@@ -32,19 +41,24 @@ pub(super) struct Exchange {
     pub(super) tls: Option<Tls>,
     pub(super) handler: Arc<dyn Handler>,
     pub(super) meters: HttpMeters,
+    /// Connections that may linger at once; further ones are closed with their answer.
+    pub(super) lingering: Semaphore,
 }
+
+/// A connection in use: its place among the others, and its part of the gauge.
+struct InUse(#[expect(dead_code, reason = "held, and given back when dropped")] (Place, Open));
 
 impl Exchange {
     /// Serves one connection to its end.
-    pub(super) async fn run(&self, stream: TcpStream, peer: SocketAddr) {
-        let _open = self.meters.open();
+    pub(super) async fn run(&self, stream: TcpStream, peer: SocketAddr, place: Place) {
+        let in_use = InUse((place, self.meters.open()));
         let exchange = async {
             match &self.tls {
-                None => self.converse(stream, peer).await,
+                None => self.converse(stream, peer, in_use).await,
                 Some(Tls(config)) => {
                     let acceptor = TlsAcceptor::from(Arc::clone(config));
                     match acceptor.accept(stream).await {
-                        Ok(stream) => self.converse(stream, peer).await,
+                        Ok(stream) => self.converse(stream, peer, in_use).await,
                         Err(_) => Err(Refusal::Tls),
                     }
                 }
@@ -59,7 +73,12 @@ impl Exchange {
         }
     }
 
-    async fn converse<S>(&self, stream: S, peer: SocketAddr) -> Result<(), Refusal>
+    async fn converse<S>(
+        &self,
+        stream: S,
+        peer: SocketAddr,
+        in_use: InUse,
+    ) -> Result<(), Refusal>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -80,9 +99,15 @@ impl Exchange {
         })?;
         let mut stream = parts.io.into_inner();
         // The answer is out; what is left is politeness.
-        let _ = stream.shutdown().await;
-        let mut rest = stream.take(LINGER);
-        let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
+        drop(in_use);
+        if let Ok(_lingers) = self.lingering.try_acquire() {
+            let lingering = async {
+                let _ = stream.shutdown().await;
+                let mut rest = stream.take(LINGER_BYTES);
+                let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
+            };
+            let _ = tokio::time::timeout(LINGER, lingering).await;
+        }
         Ok(())
     }
 

@@ -133,7 +133,7 @@ impl HttpMeters {
     }
 }
 
-/// See [`HttpMeters::open`].
+/// One open connection in the gauge, until it is dropped.
 pub(super) struct Open(IntGauge);
 
 impl Drop for Open {

@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use hyper::{Request, Response};
 use saltern_base::seldom::Seldom;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -90,6 +91,7 @@ impl HttpServer {
             tls: self.tls,
             handler: self.handler,
             meters: self.meters.clone(),
+            lingering: Semaphore::new(self.limits.connections),
         });
         let failures = Seldom::every(COMPLAINT);
         let mut connections = JoinSet::new();
@@ -135,8 +137,7 @@ fn start(
         Ok(place) => {
             let exchange = Arc::clone(exchange);
             connections.spawn(async move {
-                exchange.run(stream, peer).await;
-                drop(place);
+                exchange.run(stream, peer, place).await;
             });
         }
         Err(refusal) => exchange.meters.refused(refusal),

@@ -287,6 +287,42 @@ async fn who_comes_over_the_limit_is_not_served_and_the_others_are() {
 }
 
 #[tokio::test]
+async fn lingering_connections_hold_no_place_and_end_soon() {
+    let limits = HttpLimits {
+        connections: 2,
+        per_address: 2,
+        exchange_time: Duration::from_secs(3600),
+        ..small()
+    };
+    let server = Running::start(limits);
+    let mut lingering = Vec::new();
+    for _ in 0..8 {
+        let mut stream = server.connect().await;
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            .await
+            .expect("written");
+        let mut answer = String::new();
+        soon(stream.read_to_string(&mut answer))
+            .await
+            .expect("an answer");
+        assert!(answer.ends_with("hello"), "{answer}");
+        // It has its answer, and stays.
+        lingering.push(stream);
+    }
+    for mut stream in lingering {
+        // What is sent to a connection that is closed is refused by the kernel.
+        let closed = async {
+            let mut pace = tokio::time::interval(Duration::from_millis(10));
+            while stream.write_all(b"x").await.is_ok() {
+                pace.tick().await;
+            }
+        };
+        soon(closed).await;
+    }
+}
+
+#[tokio::test]
 async fn a_stopping_server_finishes_what_has_begun() {
     let server = Running::start(small());
     let mut stream = server.connect().await;
