@@ -50,6 +50,8 @@ closed_labels! {
         Mechanism = "mechanism",
         /// Something else where a handshake belongs.
         Handshake = "handshake",
+        /// A websocket that a page in a browser opened.
+        Origin = "origin",
         /// A socket type that this listener does not serve.
         SocketType = "socket_type",
         /// The peer sent ERROR.

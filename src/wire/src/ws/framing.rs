@@ -52,6 +52,11 @@ fn put_header(opcode: OpCode, length: usize, out: &mut BytesMut) {
     }
 }
 
+/// Only browsers send `Origin`. A page of whatever site could otherwise speak through the browser of
+/// somebody whom a firewall lets in.
+const FROM_A_PAGE: &[u8] =
+    b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
 /// See the module.
 pub(crate) struct WebSocket {
     side: Side,
@@ -161,6 +166,10 @@ impl Framing for WebSocket {
             Ok(None) | Err(_) => return Ok(refused()),
         };
         buffer.advance(size);
+        if request.headers().contains_key("Origin") {
+            let answer = Bytes::from_static(FROM_A_PAGE);
+            return Ok(Greeted::Refused(answer, Close::Origin));
+        }
         let mut answer = BytesMut::with_capacity(160).writer();
         let written =
             create_response(&request).and_then(|response| write_response(&mut answer, &response));

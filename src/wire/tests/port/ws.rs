@@ -116,6 +116,24 @@ fn without(line: &str) -> Vec<u8> {
     lines.into_bytes()
 }
 
+/// The upgrade as a browser sends it for a page of another site.
+fn from_a_page() -> Vec<u8> {
+    let mut bytes = UPGRADE[..UPGRADE.len() - 2].to_vec();
+    bytes.extend_from_slice(b"oRIGIN: http://evil.example\r\n\r\n");
+    bytes
+}
+
+#[tokio::test]
+async fn upgrade_with_an_origin_is_forbidden() {
+    let running = echo(ReqLimits::default());
+    let mut raw = Raw::connect(running.addr).await;
+    raw.send(&from_a_page()).await;
+    let answer = raw.closed().await;
+    assert!(answer.starts_with(b"HTTP/1.1 403 "), "{answer:?}");
+    running.reaches("closed_total", "origin", 1).await;
+    running.stopped().await;
+}
+
 /// What is wrong on either port.
 fn common_rows() -> Vec<Row> {
     let mut endless = UPGRADE[..UPGRADE.len() - 2].to_vec();
@@ -141,6 +159,11 @@ fn common_rows() -> Vec<Row> {
             "no version",
             Close::Handshake,
             [Send(without("Sec-WebSocket-V"))],
+        ),
+        row(
+            "a page in a browser",
+            Close::Origin,
+            [Send(from_a_page())],
         ),
         row("a head without end", Close::Handshake, [Send(endless)]),
         row(
