@@ -73,7 +73,8 @@ impl Doors {
         }
         // Fallible and without traces outside, so before the files.
         let requests = ReqListener::new(requests, request_limits(config), registry)?;
-        let publish = PubListener::new(publish, publish_limits(config), registry)?;
+        let known = requests.known_networks();
+        let publish = PubListener::new(publish, publish_limits(config), known, registry)?;
         let http = HttpMetrics::new(registry);
         let status = StatusPort::open(config, registry, &http)?;
         EventSockets::refuse_if_served(&config.sock_dir)?;

@@ -2,9 +2,42 @@
 
 use saltern_wire::msgpack::MapView;
 
-use crate::Outcome;
+use crate::{Outcome, reply};
+
+/// Largest load that is given back, in bytes. Anybody may send one, and stock's have one entry.
+const LARGEST: usize = 1 << 10;
 
 /// Answers with the load as it came (`ClearFuncs.ping` in `salt/master.py`).
 pub(crate) fn handle(load: &MapView) -> Outcome {
-    Outcome::reply(load.pack())
+    let packed = load.pack();
+    Outcome::reply(match packed.len() {
+        ..=LARGEST => packed.into(),
+        _ => reply::bad_load(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use saltern_wire::msgpack::{Dialect, Limits, Value, encode};
+
+    use super::*;
+
+    fn answer(padding: usize) -> (Vec<u8>, Vec<u8>) {
+        let load = Value::Map(vec![
+            (Value::from("cmd"), Value::from("ping")),
+            (Value::from("x"), Value::from("y".repeat(padding).as_str())),
+        ]);
+        let packed = encode(&load, Dialect::Raw);
+        let map = MapView::parse(packed.clone().into(), &Limits::WIRE).expect("a map");
+        (packed, handle(&map).reply.to_vec())
+    }
+
+    #[test]
+    fn load_is_given_back_up_to_its_bound() {
+        let (load, reply) = answer(1000);
+        assert_eq!(reply, load);
+        let (load, reply) = answer(1 << 20);
+        assert!(load.len() > LARGEST);
+        assert_eq!(reply, reply::bad_load());
+    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct HttpLimits {
     /// Connections in all; each carries one request.
     pub connections: usize,
-    /// Connections from one IP address.
+    /// Connections from one IPv4 address or IPv6 network of 64 bits.
     pub per_address: usize,
     /// Request line and headers together, in bytes. No less than 8 KiB, which the parser needs.
     pub head_bytes: usize,

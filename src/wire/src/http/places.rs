@@ -1,4 +1,5 @@
-//! The places that connections take: so many in all, so many for one address.
+//! The places that connections take: so many in all, so many for one address (of IPv6 for one
+//! network of 64 bits).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::limits::HttpLimits;
 use super::metrics::Refusal;
+use crate::port::network;
 
 /// See the module.
 pub(super) struct Places {
@@ -39,8 +41,7 @@ impl Places {
 
     /// A place for a connection from `address`, if there is one.
     pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Result<Place, Refusal> {
-        // An IPv4 peer of an IPv6 socket is one address, not two.
-        let address = address.to_canonical();
+        let address = network(address);
         let mut taken = self.taken.lock();
         if taken.in_all >= self.in_all {
             return Err(Refusal::Connections);
@@ -93,5 +94,19 @@ mod tests {
         drop(first);
         assert!(places.take(here).is_ok());
         assert_eq!(places.taken.lock().by_address.len(), 2);
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_share_their_places() {
+        let places = Places::new(&HttpLimits {
+            connections: 9,
+            per_address: 1,
+            ..HttpLimits::default()
+        });
+        let [one, same, other]: [IpAddr; 3] = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"]
+            .map(|address| address.parse().expect("an address"));
+        let _first = places.take(one).map_err(|_| ()).expect("a place");
+        assert!(matches!(places.take(same), Err(Refusal::PerAddress)));
+        assert!(places.take(other).is_ok());
     }
 }

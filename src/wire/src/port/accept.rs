@@ -23,6 +23,7 @@ use super::framing::{Side, Transport};
 use super::limits::PeerLimits;
 use super::listen::ListenError;
 use super::metrics::{Close, Families, Metrics, Refusal, State};
+use super::network::{KnownNetworks, network};
 use super::stream::Stream;
 use super::tls::Tls;
 
@@ -31,6 +32,9 @@ const STARVED_PAUSE: Duration = Duration::from_millis(100);
 
 /// A shortage that goes on has a line in the log so often.
 const COMPLAINT: Duration = Duration::from_secs(60);
+
+/// One connection of so many is reserved for known networks.
+const RESERVED: usize = 8;
 
 /// A bound socket (see [`bind`](super::bind)) and what is spoken on it.
 pub struct Socket {
@@ -66,8 +70,12 @@ impl Door {
         sockets: Vec<Socket>,
         families: &Families,
         limits: PeerLimits,
+        known: KnownNetworks,
     ) -> Result<Vec<Self>, ListenError> {
-        let crowd = Arc::new(Crowd::default());
+        let crowd = Arc::new(Crowd {
+            known,
+            ..Crowd::default()
+        });
         let doors = sockets.into_iter().map(|socket| {
             let Socket {
                 listener,
@@ -101,6 +109,7 @@ struct Crowd {
     kill: CancellationToken,
     numbers: AtomicU64,
     counts: Mutex<Counts>,
+    known: KnownNetworks,
     emptied: Notify,
 }
 
@@ -123,6 +132,8 @@ pub(super) struct Gate {
 #[derive(Default)]
 struct Counts {
     all: usize,
+    /// Those from networks that were not known when they came.
+    strangers: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
@@ -132,17 +143,24 @@ pub(super) struct Admission {
     pub(super) peer: SocketAddr,
     /// Number of the connection, never used again by this listener.
     pub(super) number: u64,
+    /// Whether its network was known when it came.
+    pub(super) is_known: bool,
     state: State,
     reason: Close,
 }
 
 impl Gate {
     fn admit(self: &Arc<Self>, peer: SocketAddr) -> Result<Admission, Refusal> {
-        let address = peer.ip().to_canonical();
+        let address = network(peer.ip());
+        let is_known = self.crowd.known.contains(address);
         {
             let mut counts = self.crowd.counts.lock();
             if counts.all >= self.limits.connections {
                 return Err(Refusal::Connections);
+            }
+            let for_strangers = self.limits.connections - self.limits.connections / RESERVED;
+            if !is_known && counts.strangers >= for_strangers {
+                return Err(Refusal::Reserved);
             }
             let here = counts.by_address.entry(address).or_insert(0);
             if *here >= self.limits.per_address {
@@ -150,6 +168,7 @@ impl Gate {
             }
             *here += 1;
             counts.all += 1;
+            counts.strangers += usize::from(!is_known);
         }
         self.metrics.accepted.inc();
         self.metrics.connections(State::Handshake).inc();
@@ -157,6 +176,7 @@ impl Gate {
             gate: Arc::clone(self),
             peer,
             number: self.crowd.numbers.fetch_add(1, Ordering::Relaxed) + 1,
+            is_known,
             state: State::Handshake,
             reason: Close::Panic,
         })
@@ -214,9 +234,10 @@ impl Drop for Admission {
     fn drop(&mut self) {
         self.gate.metrics.connections(self.state).dec();
         self.gate.metrics.closed(self.reason).inc();
-        let address = self.peer.ip().to_canonical();
+        let address = network(self.peer.ip());
         let mut counts = self.gate.crowd.counts.lock();
         counts.all -= 1;
+        counts.strangers -= usize::from(!self.is_known);
         if let Some(here) = counts.by_address.get_mut(&address) {
             *here -= 1;
             if *here == 0 {

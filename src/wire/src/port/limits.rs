@@ -82,9 +82,11 @@ pub struct Rate {
 /// What both listeners ask of every connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
-    /// Connections in all.
+    /// Connections in all. An eighth of them is reserved for known networks: those in which a
+    /// minion has lately proved who it is.
     pub connections: usize,
-    /// Connections from one IP address. High, because whole sites sit behind one NAT.
+    /// Connections from one IPv4 address or IPv6 network of 64 bits. High, because whole sites sit
+    /// behind one NAT.
     pub per_address: usize,
     /// From accept to a complete READY.
     pub handshake: Duration,
@@ -142,6 +144,13 @@ pub struct ReqLimits {
     /// of large messages wait when it is used up. Raised if need be to hold one message of the
     /// largest size.
     pub in_flight: usize,
+    /// Bytes of replies that wait for their readers over all connections; a quarter of it for
+    /// peers that proved nothing yet. When it is used up, the reply that has waited longest is
+    /// dropped and its connection closed. Small replies count when several of them wait at one
+    /// connection.
+    pub answers: usize,
+    /// Requests of one connection that may be refused in a row; then it is closed.
+    pub refusals: u32,
     /// Sent when a [`ReplyHandle`](super::ReplyHandle) is dropped without a reply.
     pub unanswered: Bytes,
 }
@@ -154,6 +163,8 @@ impl Default for ReqLimits {
             after_auth: SizeLimits::KNOWN_PEER,
             window: 64,
             in_flight: 512 << 20,
+            answers: 256 << 20,
+            refusals: 32,
             // What stock's channel/server.py says when a worker fails, as old-style msgpack: 38
             // bytes are too many for fixraw, and clients of use_bin_type=False expect no str8.
             unanswered: Bytes::from_static(b"\xda\x00\x26Some exception handling minion payload"),

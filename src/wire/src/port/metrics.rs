@@ -82,6 +82,8 @@ closed_labels! {
         SlowMessage = "slow_message",
         /// A reply that was read too slowly.
         SlowReader = "slow_reader",
+        /// The reply that had waited longest for its reader when there was no room for another.
+        AnswerMemory = "answer_memory",
         /// A subscriber that took nothing for too long.
         SlowSubscriber = "slow_subscriber",
         /// No PONG.
@@ -92,6 +94,8 @@ closed_labels! {
         Memory = "memory",
         /// There was no room for a request.
         Overload = "overload",
+        /// Too many of its requests were refused in a row.
+        Refused = "refused",
         /// Another connection took over the identity.
         Handover = "handover",
         /// Nobody here wants the connection any more, although its peer did nothing wrong.
@@ -108,8 +112,10 @@ closed_labels! {
     Refusal {
         /// Connections in all.
         Connections = "connections",
-        /// Connections of one address.
+        /// Connections of one address, or of one IPv6 network of 64 bits.
         PerAddress = "per_address",
+        /// The remaining places are for networks that are known.
+        Reserved = "reserved",
         /// No file descriptors left; accepting pauses.
         Descriptors = "descriptors",
         /// Another error of accept.

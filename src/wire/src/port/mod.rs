@@ -8,7 +8,7 @@
 //! Not here: how a transport frames what is said ([`zmtp`](crate::zmtp), [`tcp`](crate::tcp),
 //! [`ws`](crate::ws)), and any idea of what a payload means.
 //!
-//! Reading order: [`limits`], [`listen`], `inherited`, `framing`, `stream`, `tls`, `accept`, `link`, then the
+//! Reading order: [`limits`], [`listen`], `inherited`, `framing`, `stream`, `tls`, `network`, `accept`, `link`, then the
 //! listeners ([`req`], [`publish`]).
 
 pub mod limits;
@@ -27,6 +27,7 @@ mod tls;
 mod accept;
 mod bell;
 mod link;
+mod network;
 mod quota;
 
 pub mod req;
@@ -39,8 +40,9 @@ pub use inherited::Inherited;
 pub use limits::{Heartbeat, PeerLimits, Progress, PubLimits, Rate, ReqLimits, SizeLimits};
 pub use listen::{KeepAlive, ListenError, ListenOptions, bind};
 pub use metrics::{Close, Refusal};
+pub use network::{KnownNetworks, network};
 pub use publish::{
     PubHandle, PubListener, PubMessage, PublishCount, SubscriberInfo, SubscriberWatch,
 };
-pub use req::{Incoming, Peer, ReplyHandle, ReqListener, RequestSink};
+pub use req::{Incoming, Peer, ReplyHandle, ReqListener, RequestSink, Standing};
 pub use tls::{PeerCertificate, Tls, TlsError, TlsOptions};

@@ -14,12 +14,23 @@ const UNIT: usize = 1 << 10;
 
 /// Bytes of large messages that a group of connections may hold.
 #[derive(Clone)]
-pub(super) struct Budget(Arc<Semaphore>);
+pub(super) struct Budget {
+    units: Arc<Semaphore>,
+    all: usize,
+}
 
 impl Budget {
     pub(super) fn new(bytes: usize) -> Self {
         let units = (bytes / UNIT).min(Semaphore::MAX_PERMITS);
-        Self(Arc::new(Semaphore::new(units)))
+        Self {
+            units: Arc::new(Semaphore::new(units)),
+            all: units,
+        }
+    }
+
+    /// Bytes that are taken.
+    pub(super) fn held(&self) -> usize {
+        self.all.saturating_sub(self.units.available_permits()) * UNIT
     }
 
     /// How many units cover so many bytes.
@@ -29,13 +40,13 @@ impl Budget {
 
     /// Takes so many units, if they are there.
     pub(super) fn try_take(&self, units: u32) -> Option<Share> {
-        let permit = Arc::clone(&self.0).try_acquire_many_owned(units).ok()?;
+        let permit = Arc::clone(&self.units).try_acquire_many_owned(units).ok()?;
         Some(Share(vec![permit]))
     }
 
     /// Waits for so many units. `None` would mean that the budget is closed, which nobody does.
     pub(super) async fn take(&self, units: u32) -> Option<Share> {
-        let permit = Arc::clone(&self.0).acquire_many_owned(units).await.ok()?;
+        let permit = Arc::clone(&self.units).acquire_many_owned(units).await.ok()?;
         Some(Share(vec![permit]))
     }
 }

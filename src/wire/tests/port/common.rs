@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus::Registry;
 use saltern_wire::port::{
-    Incoming, ListenOptions, PubHandle, PubLimits, PubListener, ReplyHandle, ReqLimits,
+    Incoming, KnownNetworks, ListenOptions, PubHandle, PubLimits, PubListener, ReplyHandle, ReqLimits,
     ReqListener, RequestSink, Socket, Tls, Transport, bind,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,7 +30,7 @@ pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
 }
 
 /// Answers with the payload itself. Special payloads: `drop` gets no answer, `trust` makes the
-/// peer known first, `hold` keeps the reply handle, `large` gets 32 MiB.
+/// peer known first, `refuse` is refused, `hold` keeps the reply handle, `large` gets 32 MiB.
 #[derive(Default)]
 pub(crate) struct Echo {
     pub(crate) held: Mutex<Vec<ReplyHandle>>,
@@ -58,6 +58,10 @@ impl RequestSink for Echo {
             b"large" => reply.send(Bytes::from(vec![0; 32 << 20])),
             b"trust" => {
                 reply.authenticated();
+                reply.send(payload);
+            }
+            b"refuse" => {
+                reply.refused();
                 reply.send(payload);
             }
             _ => reply.send(payload),
@@ -192,7 +196,7 @@ pub(crate) fn publish_listener_of_all(
     });
     let addresses = sockets.iter().map(|socket| socket.listener.local_addr());
     let addresses: Vec<SocketAddr> = addresses.map(|addr| addr.expect("address")).collect();
-    let listener = PubListener::new(sockets.into(), limits, &registry).expect("listener");
+    let listener = PubListener::new(sockets.into(), limits, KnownNetworks::default(), &registry).expect("listener");
     let handle = listener.handle();
     let stop = CancellationToken::new();
     let task = tokio::spawn(listener.serve(stop.clone()));
@@ -212,7 +216,7 @@ pub(crate) fn publish_listener(limits: PubLimits) -> (Running, PubHandle) {
 pub(crate) fn publish_listener_on(socket: TcpListener, limits: PubLimits) -> (Running, PubHandle) {
     let registry = Registry::new();
     let addr = socket.local_addr().expect("address");
-    let listener = PubListener::new(vec![socket.into()], limits, &registry).expect("listener");
+    let listener = PubListener::new(vec![socket.into()], limits, KnownNetworks::default(), &registry).expect("listener");
     let handle = listener.handle();
     let stop = CancellationToken::new();
     let task = tokio::spawn(listener.serve(stop.clone()));

@@ -5,6 +5,7 @@ mod common;
 
 mod promises;
 
+mod admission;
 mod hostile;
 
 mod chunks;

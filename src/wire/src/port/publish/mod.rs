@@ -30,6 +30,7 @@ use super::framing::{Side, Transport};
 use super::limits::PubLimits;
 use super::listen::ListenError;
 use super::metrics::Families;
+use super::network::KnownNetworks;
 use super::quota::Budget;
 
 use self::delivery::converse;
@@ -245,7 +246,8 @@ pub struct PubListener {
 }
 
 impl PubListener {
-    /// Prepares bound sockets, one a transport.
+    /// Prepares bound sockets, one a transport. Peers of the `known` networks have places of their
+    /// own.
     ///
     /// # Errors
     ///
@@ -253,10 +255,11 @@ impl PubListener {
     pub fn new(
         sockets: Vec<Socket>,
         limits: PubLimits,
+        known: KnownNetworks,
         registry: &Registry,
     ) -> Result<Self, ListenError> {
         let families = Families::new(registry, "publish")?;
-        let doors = Door::open(sockets, &families, limits.peers)?;
+        let doors = Door::open(sockets, &families, limits.peers, known)?;
         let pinned = Arc::<AtomicUsize>::default();
         let held = Arc::clone(&pinned);
         looked_up(

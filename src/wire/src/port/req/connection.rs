@@ -3,15 +3,25 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::Core;
+use super::answers::{AnswerBudget, Charge};
+use super::{Core, Standing};
 use crate::port::accept::{Admission, Gate};
 use crate::port::metrics::Close;
+
+/// Replies up to this size, in bytes, of which this number waits at most, are not charged: nearly
+/// all of them are written at once.
+const UNCHARGED_BYTES: usize = 4 << 10;
+const UNCHARGED: usize = 1;
+
+/// Requests refused in a row that make a connection suspect: a minion whose session is over sends
+/// one such request, then authenticates.
+const SUSPICIOUS: u32 = 2;
 
 /// The part of a connection that others reach.
 pub(super) struct Connection {
@@ -19,8 +29,12 @@ pub(super) struct Connection {
     pub(super) gate: Arc<Gate>,
     number: u64,
     address: SocketAddr,
-    /// Whether the peer, or one at its address, has proved who it is.
+    /// Whether the peer, or one of its network, has proved who it is.
     known: AtomicBool,
+    /// Whether the peer itself has.
+    proved: AtomicBool,
+    /// Requests refused since the last one that proved who sent it.
+    refusals: AtomicU32,
     state: Mutex<ConnectionState>,
 }
 
@@ -29,6 +43,8 @@ struct ConnectionState {
     replies: VecDeque<Reply>,
     /// The task sleeps and has to be woken for new work.
     asleep: bool,
+    /// The task waits for the peer to read, and has to be woken to end.
+    writing: bool,
     /// Somebody wants the connection to end, for this reason.
     ending: Option<Close>,
     closed: bool,
@@ -39,24 +55,67 @@ pub(super) struct Reply {
     /// What the request wants back with its reply, as it came.
     pub(super) envelope: Vec<Bytes>,
     pub(super) payload: Bytes,
+    /// What it holds of the account of replies.
+    charge: Option<Charge>,
+}
+
+impl Reply {
+    pub(super) fn new(envelope: Vec<Bytes>, payload: Bytes) -> Self {
+        Self {
+            envelope,
+            payload,
+            charge: None,
+        }
+    }
+
+    fn size(&self) -> usize {
+        let envelope: usize = self.envelope.iter().map(Bytes::len).sum();
+        self.payload.len() + envelope
+    }
 }
 
 impl Connection {
     pub(super) fn new(core: Arc<Core>, admission: &Admission) -> Arc<Self> {
-        let known = core.remembers(admission.peer.ip());
         Arc::new(Self {
             core,
             gate: Arc::clone(&admission.gate),
             number: admission.number,
             address: admission.peer,
-            known: AtomicBool::new(known),
+            known: AtomicBool::new(admission.is_known),
+            proved: AtomicBool::new(false),
+            refusals: AtomicU32::new(0),
             state: Mutex::default(),
         })
     }
 
     pub(super) fn authenticated(&self) {
-        if !self.known.swap(true, Ordering::Relaxed) {
-            self.core.remember(self.address.ip());
+        if self.refusals.load(Ordering::Relaxed) > 0 {
+            self.refusals.store(0, Ordering::Relaxed);
+        }
+        if !self.proved.swap(true, Ordering::Relaxed) {
+            self.known.store(true, Ordering::Relaxed);
+            self.core.networks.remember(self.address.ip());
+        }
+    }
+
+    pub(super) fn refused(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether so many of its requests were refused that it is to be closed.
+    pub(super) fn is_refused_too_often(&self) -> bool {
+        self.refusals.load(Ordering::Relaxed) >= self.core.limits.refusals.max(1)
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        if self.refusals.load(Ordering::Relaxed) >= SUSPICIOUS {
+            Standing::Suspect
+        } else if self.proved.load(Ordering::Relaxed) {
+            Standing::Proved
+        } else if self.is_known() {
+            Standing::Known
+        } else {
+            Standing::Unknown
         }
     }
 
@@ -69,10 +128,18 @@ impl Connection {
     }
 
     /// Leaves a reply for the task to write.
-    pub(super) fn reply(self: Arc<Self>, reply: Reply) {
+    pub(super) fn reply(self: Arc<Self>, mut reply: Reply) {
         {
+            let size = reply.size();
             let mut state = self.state.lock();
-            if state.closed {
+            if !state.closed && (size > UNCHARGED_BYTES || state.replies.len() >= UNCHARGED) {
+                // Unlocked: it may be this connection that makes room.
+                drop(state);
+                reply.charge = Some(self.answer_budget().charge(&self, size));
+                state = self.state.lock();
+            }
+            // A connection that is to end writes nothing any more.
+            if state.closed || state.ending.is_some() {
                 drop(state);
                 self.gate.metrics.dropped.inc();
                 return;
@@ -86,14 +153,25 @@ impl Connection {
         core.bell.ring(self);
     }
 
+    fn answer_budget(&self) -> &Arc<AnswerBudget> {
+        match self.is_known() {
+            true => &self.core.answers_to_known,
+            false => &self.core.answers_to_strangers,
+        }
+    }
+
     /// Ends the connection; what it was asked remains unanswered.
     pub(super) fn end(self: Arc<Self>, reason: Close) {
-        {
-            let mut state = self.state.lock();
-            state.ending.get_or_insert(reason);
-            if !std::mem::take(&mut state.asleep) {
-                return;
-            }
+        let mut state = self.state.lock();
+        state.ending.get_or_insert(reason);
+        // Given back at once, not only when the task comes round to it.
+        let unsent = std::mem::take(&mut state.replies);
+        let is_asleep = std::mem::take(&mut state.asleep);
+        let is_writing = std::mem::take(&mut state.writing);
+        drop(state);
+        self.count_dropped(&unsent);
+        if !is_asleep && !is_writing {
+            return;
         }
         let core = Arc::clone(&self.core);
         core.bell.ring(self);
@@ -119,10 +197,26 @@ impl Connection {
         Poll::Pending
     }
 
+    /// While a reply is being written: why the connection is to end, if it is; if not, the task of
+    /// `cx` is woken when it is.
+    pub(super) fn poll_ending(&self, cx: &mut Context<'_>) -> Poll<Close> {
+        let mut state = self.state.lock();
+        if let Some(reason) = state.ending {
+            return Poll::Ready(reason);
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            empty => *empty = Some(cx.waker().clone()),
+        }
+        state.writing = true;
+        Poll::Pending
+    }
+
     pub(super) fn next_reply(&self) -> Result<Option<Reply>, Close> {
         let mut state = self.state.lock();
         // The task runs: it looks here again before it sleeps, so nobody need wake it.
         state.asleep = false;
+        state.writing = false;
         match state.ending {
             Some(reason) => Err(reason),
             None => Ok(state.replies.pop_front()),
@@ -136,10 +230,12 @@ impl Connection {
             state.waker = None;
             std::mem::take(&mut state.replies)
         };
-        self.gate
-            .metrics
-            .dropped
-            .inc_by(u64::try_from(unsent.len()).unwrap_or(0));
+        self.count_dropped(&unsent);
+    }
+
+    fn count_dropped(&self, unsent: &VecDeque<Reply>) {
+        let count = u64::try_from(unsent.len()).unwrap_or(0);
+        self.gate.metrics.dropped.inc_by(count);
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFuture;
 
-use super::connection::{Connection, Registered};
+use super::connection::{Connection, Registered, Reply};
 use super::{Core, Extras, Incoming, Peer, ReplyHandle, RequestSink};
 use crate::port::accept::Admission;
 use crate::port::framing::{Said, Side};
@@ -116,7 +116,10 @@ impl Conversation {
             while let Some(reply) = self.connection.next_reply()? {
                 self.unanswered = self.unanswered.saturating_sub(1);
                 self.connection.gate.metrics.messages_out.inc();
-                self.link.reply(&reply.envelope, &reply.payload).await?;
+                self.write(&reply).await?;
+                if self.connection.is_refused_too_often() {
+                    return Err(Close::Refused);
+                }
             }
             if stopping {
                 if self.unanswered == 0 {
@@ -151,6 +154,20 @@ impl Conversation {
                 Event::Stop => stopping = true,
             }
         }
+    }
+
+    /// Writes a reply, unless the connection is to end meanwhile. What the reply holds is given back
+    /// when it is dropped, after this.
+    async fn write(&mut self, reply: &Reply) -> Result<(), Close> {
+        let connection = &self.connection;
+        let mut writing = pin!(self.link.reply(&reply.envelope, &reply.payload));
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(written) = writing.as_mut().poll(cx) {
+                return Poll::Ready(written);
+            }
+            connection.poll_ending(cx).map(Err)
+        })
+        .await
     }
 
     /// Handles what is buffered; `true` if a request was among it. Stops in front of a message

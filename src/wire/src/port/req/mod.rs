@@ -6,17 +6,19 @@
 //! stranger. A sink that is full holds up the sockets whose requests it does not take, nothing
 //! else.
 
+mod answers;
 mod connection;
 mod conversation;
 
-use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus::Registry;
+use saltern_base::metrics::looked_up;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,14 +29,12 @@ use super::framing::{Side, Transport};
 use super::limits::ReqLimits;
 use super::listen::ListenError;
 use super::metrics::{Close, Families};
+use super::network::KnownNetworks;
 use super::quota::{Budget, Share};
 
+use self::answers::AnswerBudget;
 use self::connection::{Connection, Reply};
 use self::conversation::converse;
-
-/// Most addresses that are remembered as known. A site with more loses nothing but the head
-/// start of a new connection.
-const KNOWN_ADDRESSES: usize = 1 << 16;
 
 /// What a message holds beyond its payload: its headers and envelope.
 const MARGIN: usize = 16 << 10;
@@ -66,6 +66,24 @@ pub struct Incoming {
     pub received: Instant,
     /// The way back.
     pub reply: ReplyHandle,
+}
+
+/// What is known of a peer before its request is looked at, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// It has proved who it is on this connection.
+    Proved,
+    /// A minion has lately proved who it is in its network.
+    Known,
+    /// Nothing.
+    Unknown,
+    /// Its requests have been refused, and none proved who it is since.
+    Suspect,
+}
+
+impl Standing {
+    /// Every standing, the best first.
+    pub const ALL: [Self; 4] = [Self::Proved, Self::Known, Self::Unknown, Self::Suspect];
 }
 
 /// Who sent a request.
@@ -123,6 +141,20 @@ impl ReplyHandle {
         }
     }
 
+    /// The request was refused: what it said proves nothing. After several of them in a row the
+    /// connection is closed behind its reply ([`ReqLimits::refusals`]).
+    pub fn refused(&self) {
+        if let Some(connection) = &self.connection {
+            connection.refused();
+        }
+    }
+
+    /// What is known of the peer.
+    pub fn standing(&self) -> Standing {
+        let connection = self.connection.as_ref();
+        connection.map_or(Standing::Unknown, |connection| connection.standing())
+    }
+
     /// What the peer speaks.
     pub fn transport(&self) -> Transport {
         let connection = self.connection.as_ref();
@@ -142,7 +174,7 @@ impl ReplyHandle {
                 .take()
                 .map(|extras| extras.envelope)
                 .unwrap_or_default();
-            connection.reply(Reply { envelope, payload });
+            connection.reply(Reply::new(envelope, payload));
         }
     }
 }
@@ -175,7 +207,8 @@ impl ReqListener {
         registry: &Registry,
     ) -> Result<Self, ListenError> {
         let families = Families::new(registry, "request")?;
-        let doors = Door::open(sockets, &families, limits.peers)?;
+        let networks = KnownNetworks::default();
+        let doors = Door::open(sockets, &families, limits.peers, networks.clone())?;
         // A quarter for strangers, so that they cannot keep out those we know. Either part has
         // room for one message of the largest size.
         let strangers = (limits.in_flight / 4).max(limits.before_auth.message + MARGIN);
@@ -184,15 +217,23 @@ impl ReqListener {
         let core = Core {
             strangers: Budget::new(strangers),
             known: Budget::new(known),
+            answers_to_strangers: AnswerBudget::new(limits.answers / 4),
+            answers_to_known: AnswerBudget::new(limits.answers - limits.answers / 4),
             bell: Bell::new(),
             identities: Mutex::default(),
-            addresses: Mutex::default(),
+            networks,
             limits,
         };
+        core.measure(registry);
         Ok(Self {
             doors,
             core: Arc::new(core),
         })
+    }
+
+    /// The networks that are known, as this listener learns of them.
+    pub fn known_networks(&self) -> KnownNetworks {
+        self.core.networks.clone()
     }
 
     /// Serves until `stop`: then accepts and reads no more, lets outstanding replies out for a
@@ -215,23 +256,37 @@ impl ReqListener {
 struct Core {
     strangers: Budget,
     known: Budget,
+    answers_to_strangers: Arc<AnswerBudget>,
+    answers_to_known: Arc<AnswerBudget>,
     bell: Bell<Connection>,
     identities: Mutex<HashMap<Bytes, Arc<Connection>>>,
-    /// Where somebody proved who they are since we started.
-    addresses: Mutex<HashSet<IpAddr>>,
+    networks: KnownNetworks,
     limits: ReqLimits,
 }
 
 impl Core {
-    fn remember(&self, address: IpAddr) {
-        let mut addresses = self.addresses.lock();
-        if addresses.len() >= KNOWN_ADDRESSES {
-            addresses.clear();
-        }
-        addresses.insert(address);
-    }
-
-    fn remembers(&self, address: IpAddr) -> bool {
-        self.addresses.lock().contains(&address)
+    /// Exposes what the budgets hold.
+    fn measure(&self, registry: &Registry) {
+        let (strangers, known) = (self.strangers.clone(), self.known.clone());
+        let answers = [&self.answers_to_strangers, &self.answers_to_known].map(Arc::clone);
+        looked_up(
+            registry,
+            "saltern_port_held_bytes",
+            "Bytes of large requests, and of replies that wait for their readers, that count \
+             against a budget, by whose they are.",
+            &["kind", "peers"],
+            move |gauges| {
+                let [to_strangers, to_known] = &answers;
+                for (kind, peers, held) in [
+                    ("requests", "strangers", strangers.held()),
+                    ("requests", "known", known.held()),
+                    ("replies", "strangers", to_strangers.held()),
+                    ("replies", "known", to_known.held()),
+                ] {
+                    let held = i64::try_from(held).unwrap_or(i64::MAX);
+                    gauges.with_label_values(&[kind, peers]).set(held);
+                }
+            },
+        );
     }
 }

@@ -1,0 +1,151 @@
+//! Peers by network: what counts as one address, and where minions have proved who they are.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::time::Instant;
+
+/// How long a network stays known after the last proof, at least; at most twice as long.
+const LIFETIME: Duration = Duration::from_secs(12 * 3600);
+
+/// Most networks of one generation. A site with more loses nothing but the head start of a new
+/// connection.
+const KNOWN_NETWORKS: usize = 1 << 16;
+
+/// What counts as one address: an IPv4 address, or the network of 64 bits of an IPv6 address, which
+/// a single machine has for itself.
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
+    const NETWORK: u128 = !0 << 64;
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & NETWORK)),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// The networks from which a minion has lately proved who it is. Cloning shares them: what the
+/// request port learns, the publish port goes by.
+#[derive(Clone)]
+pub struct KnownNetworks(Arc<RwLock<Generations>>);
+
+/// Two sets, of which the older one is forgotten as a whole: no entry has a time of its own.
+struct Generations {
+    current: HashSet<IpAddr>,
+    previous: HashSet<IpAddr>,
+    began: Instant,
+}
+
+impl Default for KnownNetworks {
+    fn default() -> Self {
+        Self(Arc::new(RwLock::new(Generations {
+            current: HashSet::new(),
+            previous: HashSet::new(),
+            began: Instant::now(),
+        })))
+    }
+}
+
+impl KnownNetworks {
+    /// Notes that a minion has proved who it is at this address.
+    pub(super) fn remember(&self, address: IpAddr) {
+        let network = network(address);
+        let is_current = {
+            let generations = self.0.read();
+            generations.began.elapsed() < LIFETIME && generations.current.contains(&network)
+        };
+        if is_current {
+            return;
+        }
+        let mut generations = self.0.write();
+        generations.age();
+        if generations.current.len() >= KNOWN_NETWORKS {
+            generations.begin();
+        }
+        generations.current.insert(network);
+    }
+
+    /// Whether a minion has proved who it is at this address, or in its network.
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
+        let network = network(address);
+        {
+            let generations = self.0.read();
+            if generations.began.elapsed() < LIFETIME {
+                return generations.contains(&network);
+            }
+        }
+        let mut generations = self.0.write();
+        generations.age();
+        generations.contains(&network)
+    }
+}
+
+impl Generations {
+    fn contains(&self, network: &IpAddr) -> bool {
+        self.current.contains(network) || self.previous.contains(network)
+    }
+
+    fn age(&mut self) {
+        let age = self.began.elapsed();
+        if age >= LIFETIME {
+            self.begin();
+        }
+        if age >= 2 * LIFETIME {
+            self.previous.clear();
+        }
+    }
+
+    fn begin(&mut self) {
+        self.previous = std::mem::take(&mut self.current);
+        self.began = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn network_of_ipv6_is_64_bits() {
+        let same = ["2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff"];
+        assert_eq!(network(address(same[0])), network(address(same[1])));
+        assert_ne!(
+            network(address("2001:db8:0:1::1")),
+            network(address(same[0]))
+        );
+        assert_eq!(network(address("::ffff:10.0.0.1")), address("10.0.0.1"));
+        assert_ne!(network(address("10.0.0.2")), address("10.0.0.1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn known_network_is_forgotten_after_two_lifetimes() {
+        let known = KnownNetworks::default();
+        known.remember(address("2001:db8::1"));
+        assert!(known.contains(address("2001:db8::2")));
+        assert!(!known.contains(address("10.0.0.1")));
+        tokio::time::advance(LIFETIME).await;
+        assert!(known.contains(address("2001:db8::1")), "the older of two");
+        tokio::time::advance(LIFETIME).await;
+        assert!(!known.contains(address("2001:db8::1")));
+        known.remember(address("10.0.0.1"));
+        tokio::time::advance(3 * LIFETIME).await;
+        assert!(!known.contains(address("10.0.0.1")));
+    }
+
+    #[test]
+    fn known_networks_are_bounded() {
+        let known = KnownNetworks::default();
+        for number in 0..u32::try_from(3 * KNOWN_NETWORKS).expect("a small number") {
+            known.remember(IpAddr::V4(number.into()));
+        }
+        let generations = known.0.read();
+        assert!(generations.current.len() <= KNOWN_NETWORKS);
+        assert!(generations.previous.len() <= KNOWN_NETWORKS);
+    }
+}

@@ -1,0 +1,171 @@
+//! Admission and memory: replies that nobody reads, refused requests, and reserved places.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use saltern_wire::port::{PeerLimits, ReqLimits};
+use saltern_wire::zmtp::ReqClient;
+
+use crate::common::{Echo, Raw, Running, message, request_listener, soon};
+
+const MIB: usize = 1 << 20;
+
+/// Bytes of replies that wait for their readers.
+fn waiting(running: &Running) -> u64 {
+    running.metric("held_bytes", "replies")
+}
+
+async fn deaf(running: &Running, requests: &[&[u8]]) -> Raw {
+    let mut raw = Raw::open(running.addr, 0, "DEALER", b"").await;
+    for request in requests {
+        raw.send(&message(&[b"", request])).await;
+    }
+    raw
+}
+
+#[tokio::test]
+async fn replies_to_slow_readers_stay_within_their_budget() {
+    let limits = ReqLimits {
+        answers: 4 * 80 * MIB,
+        ..ReqLimits::default()
+    };
+    let bound = 80 * MIB as u64;
+    let running = request_listener(limits, Arc::new(Echo::default()));
+    let mut slow = Vec::new();
+    // Each is owed 32 MiB, of which the kernel takes a few.
+    for _ in 0..6 {
+        slow.push(deaf(&running, &[b"large"]).await);
+        running
+            .reaches("messages_total", "out", slow.len() as u64)
+            .await;
+        assert!(waiting(&running) <= bound, "{} of them", slow.len());
+    }
+    running.reaches("closed_total", "answer_memory", 4).await;
+    // A peer that reads gets its reply, at the cost of one that does not.
+    let mut honest = ReqClient::connect(running.addr, None)
+        .await
+        .expect("connect");
+    let reply = soon("a reply", honest.request(Bytes::from_static(b"large"))).await;
+    assert_eq!(reply.expect("reply").len(), 32 * MIB);
+    running.reaches("closed_total", "answer_memory", 5).await;
+    // The oldest ones were closed; the youngest is still owed its reply.
+    let mut youngest = slow.pop().expect("the last one");
+    assert_eq!(youngest.read(32 * MIB).await.len(), 32 * MIB);
+    drop(slow);
+    running.reaches("closed_total", "peer_closed", 0).await;
+    let mut pace = tokio::time::interval(std::time::Duration::from_millis(1));
+    soon("the account to be empty", async {
+        while waiting(&running) > 0 {
+            pace.tick().await;
+        }
+    })
+    .await;
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn replies_of_one_connection_are_bounded_together() {
+    let limits = ReqLimits {
+        answers: 4 * 40 * MIB,
+        ..ReqLimits::default()
+    };
+    let sink = Arc::new(Echo::default());
+    let running = request_listener(limits, sink.clone());
+    let mut honest = ReqClient::connect(running.addr, None)
+        .await
+        .expect("connect");
+    let _slow = deaf(&running, &[&b"hold"[..]; 16]).await;
+    running.reaches("messages_total", "in", 16).await;
+    let large = Bytes::from(vec![0; 32 * MIB]);
+    for reply in std::mem::take(&mut *sink.held.lock()) {
+        reply.send(large.clone());
+        assert!(waiting(&running) <= 40 * MIB as u64);
+    }
+    running.reaches("closed_total", "answer_memory", 1).await;
+    let reply = soon("a reply", honest.request(Bytes::from_static(b"hi"))).await;
+    assert_eq!(reply.expect("reply"), "hi");
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn small_replies_that_pile_up_count_too() {
+    let sink = Arc::new(Echo::default());
+    let running = request_listener(ReqLimits::default(), sink.clone());
+    let _slow = deaf(&running, &[&b"hold"[..]; 61]).await;
+    running.reaches("messages_total", "in", 61).await;
+    let mut held = std::mem::take(&mut *sink.held.lock()).into_iter();
+    // The first reply is more than the kernel takes; those behind it wait.
+    let (large, small) = (Bytes::from(vec![0; 32 * MIB]), Bytes::from(vec![0; 4000]));
+    held.next().expect("the first").send(large.clone());
+    running.reaches("messages_total", "out", 1).await;
+    held.for_each(|reply| reply.send(small.clone()));
+    let all = (large.len() + 59 * small.len()) as u64;
+    running.reaches("held_bytes", "replies", all).await;
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn connection_with_many_refused_requests_is_closed() {
+    let limits = ReqLimits {
+        refusals: 5,
+        ..ReqLimits::default()
+    };
+    let running = request_listener(limits, Arc::new(Echo::default()));
+    let connect = || ReqClient::connect(running.addr, None);
+    let mut client = connect().await.expect("connect");
+    let mut ask = async |payload: &'static [u8]| {
+        let reply = soon("a reply", client.request(Bytes::from_static(payload))).await;
+        reply.expect("reply")
+    };
+    for _ in 0..4 {
+        assert_eq!(ask(b"refuse").await, "refuse");
+    }
+    // Whoever proves who it is begins anew.
+    assert_eq!(ask(b"trust").await, "trust");
+    for _ in 0..4 {
+        assert_eq!(ask(b"refuse").await, "refuse");
+    }
+    assert_eq!(running.metric("closed_total", "refused"), 0);
+    // The last one is answered, too.
+    assert_eq!(ask(b"refuse").await, "refuse");
+    running.reaches("closed_total", "refused", 1).await;
+    let mut other = connect().await.expect("connect");
+    let reply = soon("a reply", other.request(Bytes::from_static(b"hi"))).await;
+    assert_eq!(reply.expect("reply"), "hi");
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn places_for_known_networks_are_not_given_to_strangers() {
+    let limits = ReqLimits {
+        peers: PeerLimits {
+            connections: 8,
+            ..PeerLimits::default()
+        },
+        ..ReqLimits::default()
+    };
+    let running = request_listener(limits, Arc::new(Echo::default()));
+    let mut known = ReqClient::connect(running.addr, None)
+        .await
+        .expect("connect");
+    let reply = soon("a reply", known.request(Bytes::from_static(b"trust"))).await;
+    assert_eq!(reply.expect("reply"), "trust");
+    drop(known);
+    running.reaches("closed_total", "peer_closed", 1).await;
+    let mut strangers = Vec::new();
+    for _ in 0..7 {
+        strangers.push(Raw::open_from([127, 0, 0, 2], running.addr, 1, "REQ", b"").await);
+    }
+    let socket = tokio::net::TcpSocket::new_v4().expect("socket");
+    socket.bind(([127, 0, 0, 2], 0).into()).expect("bind");
+    let stream = socket.connect(running.addr).await.expect("connect");
+    assert!(Raw { stream }.closed().await.is_empty(), "not even a greeting");
+    running.reaches("refused_total", "reserved", 1).await;
+    // From where a minion proved who it is there is a place.
+    let mut again = ReqClient::connect(running.addr, None)
+        .await
+        .expect("connect");
+    let reply = soon("a reply", again.request(Bytes::from_static(b"hi"))).await;
+    assert_eq!(reply.expect("reply"), "hi");
+    running.stopped().await;
+}
