@@ -13,13 +13,13 @@
 //!
 //! Not here: who is let in. Nothing is looked at but addresses.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use saltern_base::metrics::{IntCounter, Registry, counter_vec};
-use saltern_wire::port::Incoming;
+use saltern_wire::port::{Incoming, network};
 
+use crate::fair_queue::FairQueue;
 use crate::messages::Treatment;
 
 /// How many may wait to be told to come again: what a worker does in a fraction of a second.
@@ -53,16 +53,11 @@ impl AuthMetrics {
 /// See the module.
 pub(crate) struct AuthQueue {
     places: usize,
-    taken: usize,
-    waiting: HashMap<IpAddr, VecDeque<Incoming>>,
-    /// Each address of `waiting` once, the one whose turn it is in front.
-    turns: VecDeque<IpAddr>,
+    waiting: FairQueue<IpAddr, Incoming>,
     /// Those who found no place.
     turned_away: VecDeque<Incoming>,
     /// Whose turn it is when both wait.
     turns_away_next: bool,
-    /// The address that gave way last; as a rule it has still more than its share.
-    largest: Option<IpAddr>,
     /// Requests that came since those who have gone away were last looked for.
     since_look: usize,
     metrics: AuthMetrics,
@@ -73,12 +68,9 @@ impl AuthQueue {
     pub(crate) fn new(places: usize, metrics: AuthMetrics) -> Self {
         Self {
             places: places.max(1),
-            taken: 0,
-            waiting: HashMap::new(),
-            turns: VecDeque::new(),
+            waiting: FairQueue::default(),
             turned_away: VecDeque::new(),
             turns_away_next: false,
-            largest: None,
             since_look: 0,
             metrics,
         }
@@ -86,27 +78,27 @@ impl AuthQueue {
 
     /// How many wait, those to be turned away included.
     pub(crate) fn len(&self) -> usize {
-        self.taken + self.turned_away.len()
+        self.waiting.len() + self.turned_away.len()
     }
 
     /// Takes one more; it, or another one, may be turned away for it.
     pub(crate) fn push(&mut self, request: Incoming) {
         self.since_look = self.since_look.saturating_add(1);
-        if self.taken >= self.places && self.since_look > self.places / 4 {
+        if self.waiting.len() >= self.places && self.since_look > self.places / 4 {
             self.forget_gone();
         }
-        if self.taken < self.places {
-            self.enter(request);
+        // Who has a turn of its own.
+        let address = network(request.peer.address.ip());
+        if self.waiting.len() < self.places {
+            self.waiting.push(address, request);
             return;
         }
-        let address = sender(&request);
-        let others = self.waiting.len() + usize::from(!self.waiting.contains_key(&address));
-        let share = (self.places / others).max(1);
-        let has = self.waiting.get(&address).map_or(0, VecDeque::len);
-        match (has < share).then(|| self.give_way(share)).flatten() {
+        let share = self.waiting.share_of(&address, self.places);
+        let has_less = self.waiting.len_of(&address) < share;
+        match has_less.then(|| self.waiting.pop_over(share)).flatten() {
             Some(other) => {
                 self.turn_away(other);
-                self.enter(request);
+                self.waiting.push(address, request);
             }
             None => self.turn_away(request),
         }
@@ -131,31 +123,9 @@ impl AuthQueue {
         }
     }
 
-    fn enter(&mut self, request: Incoming) {
-        self.taken += 1;
-        match self.waiting.entry(sender(&request)) {
-            Entry::Occupied(mut entry) => entry.get_mut().push_back(request),
-            Entry::Vacant(entry) => {
-                self.turns.push_back(*entry.key());
-                entry.insert(VecDeque::from([request]));
-            }
-        }
-    }
-
     fn next_waiting(&mut self) -> Option<Incoming> {
         loop {
-            let address = self.turns.pop_front()?;
-            let Entry::Occupied(mut entry) = self.waiting.entry(address) else {
-                continue;
-            };
-            let request = entry.get_mut().pop_front();
-            if entry.get().is_empty() {
-                entry.remove();
-            } else {
-                self.turns.push_back(address);
-            }
-            let Some(request) = request else { continue };
-            self.taken -= 1;
+            let request = self.waiting.pop()?;
             if !request.reply.is_gone() {
                 return Some(request);
             }
@@ -183,48 +153,10 @@ impl AuthQueue {
         }
     }
 
-    /// The youngest request of an address that has more than its share, if there is one.
-    fn give_way(&mut self, share: usize) -> Option<Incoming> {
-        let count = |address: &IpAddr| self.waiting.get(address).map_or(0, VecDeque::len);
-        let address = match self.largest.filter(|address| count(address) > share) {
-            Some(address) => address,
-            None => {
-                let sizes = self
-                    .waiting
-                    .iter()
-                    .map(|(address, of)| (of.len(), *address));
-                sizes.max().filter(|(size, _)| *size > share)?.1
-            }
-        };
-        self.largest = Some(address);
-        // It has at least two, so it keeps its turn.
-        let request = self.waiting.get_mut(&address)?.pop_back()?;
-        self.taken -= 1;
-        Some(request)
-    }
-
     fn forget_gone(&mut self) {
         self.since_look = 0;
-        self.waiting.retain(|_, of_address| {
-            of_address.retain(|request| !request.reply.is_gone());
-            !of_address.is_empty()
-        });
-        let (waiting, before) = (&self.waiting, self.taken);
-        self.turns.retain(|address| waiting.contains_key(address));
-        self.taken = waiting.values().map(VecDeque::len).sum();
-        self.metrics.gone.inc_by((before - self.taken) as u64);
-    }
-}
-
-/// Who has a turn of its own. A single machine has a network of 64 bits for itself.
-fn sender(request: &Incoming) -> IpAddr {
-    const NETWORK: u128 = !0 << 64;
-    match request.peer.address.ip() {
-        IpAddr::V6(address) => match address.to_ipv4_mapped() {
-            Some(mapped) => IpAddr::V4(mapped),
-            None => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & NETWORK)),
-        },
-        address @ IpAddr::V4(_) => address,
+        let gone = self.waiting.retain(|request| !request.reply.is_gone());
+        self.metrics.gone.inc_by(gone as u64);
     }
 }
 

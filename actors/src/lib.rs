@@ -20,6 +20,7 @@ mod engine;
 mod event_publisher;
 mod event_return;
 mod event_sockets;
+mod fair_queue;
 mod health;
 mod job_cache;
 mod job_ends;

@@ -109,6 +109,8 @@ impl Handler<Work> for MWorker {
         );
         if handled.minion.is_some() {
             request.reply.authenticated();
+        } else if handled.is_refused() {
+            request.reply.refused();
         }
         let command = handled.command;
         let answer = Answer::new(request.reply, ticket)

@@ -1,12 +1,12 @@
 //! Spreads requests over the workers; owns the only backlog in the process.
 //!
 //! Requests wait by class, each class in a bounded queue of its own, and the queues take turns, so
-//! that a storm of one class does not stand in the way of another; authentications wait by address
-//! too (`auth_queue`). The router does not read payloads beyond the few bytes that tell the class, and it does not answer: a request
+//! that a storm of one class does not stand in the way of another. In each class they wait by what
+//! is known of their peers and by address (`lanes`, and `auth_queue` for authentications), so that
+//! nobody's junk stands in the way of others. The router does not read payloads beyond the few bytes that tell the class, and it does not answer: a request
 //! carries its reply handle.
 //! The sockets of the request port live in tasks on this actor's thread, not in its state.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
@@ -20,13 +20,17 @@ use saltern_base::metrics::{
 };
 use saltern_requests::{Class, peek_class};
 use saltern_supervise::Child;
-use saltern_wire::port::{Incoming, ReqListener, RequestSink};
+use saltern_wire::port::{Incoming, ReqListener, RequestSink, Standing};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::auth_queue::{AuthMetrics, AuthQueue};
 use crate::latency::Latency;
 use crate::messages::{Accept, PlaceFree, Treatment, Work};
 use crate::window::{Ticket, Windows};
+
+use self::lanes::Lanes;
+
+mod lanes;
 
 /// What a router is built from.
 #[derive(Clone)]
@@ -128,35 +132,44 @@ struct Queue {
 }
 
 enum Waiting {
-    /// In the order in which they came, and how many may be.
-    InOrder(VecDeque<Incoming>, usize),
-    ByAddress(Box<AuthQueue>),
+    Requests(Box<Lanes>),
+    Authentications(Box<AuthQueue>),
 }
 
 impl Queue {
     fn len(&self) -> usize {
         match &self.waiting {
-            Waiting::InOrder(waiting, _) => waiting.len(),
-            Waiting::ByAddress(waiting) => waiting.len(),
+            Waiting::Requests(waiting) => waiting.len(),
+            Waiting::Authentications(waiting) => waiting.len(),
         }
     }
 
     fn push(&mut self, request: Incoming) {
         match &mut self.waiting {
             // Dropping the request answers it: its peer learns that it was not handled.
-            Waiting::InOrder(waiting, most) if waiting.len() >= *most => self.metrics.shed.inc(),
-            Waiting::InOrder(waiting, _) => waiting.push_back(request),
-            Waiting::ByAddress(waiting) => waiting.push(request),
+            Waiting::Requests(waiting) => match waiting.push(request) {
+                Some(_given_up) => self.metrics.shed.inc(),
+                None => {}
+            },
+            Waiting::Authentications(waiting) => waiting.push(request),
         }
         self.tell_length();
     }
 
-    fn pop(&mut self) -> Option<(Incoming, Treatment)> {
+    fn pop(&mut self, windows: &Arc<Windows>) -> Option<(Incoming, Treatment, Ticket)> {
         let next = match &mut self.waiting {
-            Waiting::InOrder(waiting, _) => {
-                waiting.pop_front().map(|first| (first, Treatment::Handle))
+            Waiting::Requests(waiting) => {
+                let next = waiting.pop(windows);
+                next.map(|(request, place)| (request, Treatment::Handle, place))
             }
-            Waiting::ByAddress(waiting) => waiting.pop(),
+            Waiting::Authentications(waiting) if waiting.len() > 0 => {
+                let place = windows.take(self.class, Standing::Unknown);
+                place.and_then(|place| {
+                    let (request, treatment) = waiting.pop()?;
+                    Some((request, treatment, place))
+                })
+            }
+            Waiting::Authentications(_) => None,
         };
         self.tell_length();
         next
@@ -182,11 +195,13 @@ impl Child for ReqRouter {
                 .expect("invariant: there are metrics for each class");
             metrics.waiting.set(0);
             let waiting = match class {
-                Class::Auth => Waiting::ByAddress(Box::new(AuthQueue::new(
+                Class::Auth => Waiting::Authentications(Box::new(AuthQueue::new(
                     seed.auth_backlog,
                     seed.metrics.auth.clone(),
                 ))),
-                Class::Clear | Class::Minion => Waiting::InOrder(VecDeque::new(), seed.backlog),
+                Class::Clear | Class::Minion => {
+                    Waiting::Requests(Box::new(Lanes::new(class, seed.backlog)))
+                }
             };
             Queue {
                 class,
@@ -277,7 +292,8 @@ impl Handler<Accept> for ReqRouter {
             return;
         };
         queue.metrics.requests.inc();
-        if nobody_waits && let Some(place) = self.seed.windows.take(class) {
+        if nobody_waits && let Some(place) = self.seed.windows.take(class, request.reply.standing())
+        {
             let latency = Latency::since(request.received, &queue.metrics.taking);
             self.hand_over((request, Treatment::Handle), place, Some(latency));
             return;
@@ -320,14 +336,13 @@ impl ReqRouter {
             let queue = &mut self.queues[index];
             if left > 0
                 && queue.len() > 0
-                && let Some(place) = self.seed.windows.take(queue.class)
-                && let Some(next) = queue.pop()
+                && let Some((request, treatment, place)) = queue.pop(&self.seed.windows)
             {
                 self.turn.1 -= 1;
                 // Who is told to come again is turned away: quickly, whatever the others' time.
-                let latency = matches!(next.1, Treatment::Handle)
-                    .then(|| Latency::since(next.0.received, &queue.metrics.taking));
-                self.hand_over(next, place, latency);
+                let latency = matches!(treatment, Treatment::Handle)
+                    .then(|| Latency::since(request.received, &queue.metrics.taking));
+                self.hand_over((request, treatment), place, latency);
                 return true;
             }
             let next = (index + 1) % self.queues.len();

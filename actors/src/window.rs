@@ -5,7 +5,8 @@
 //! The counts outlive the actors: they are shared, and a ticket gives its place back when dropped.
 //!
 //! Authentications are expensive and never wait for a commit, so few places are theirs: a storm of
-//! them cannot fill the workers' mailboxes in front of everything else.
+//! them cannot fill the workers' mailboxes in front of everything else. So it is with the requests
+//! of peers that have proved nothing: minions find half of the places free of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,17 +14,55 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use actix::Recipient;
 use parking_lot::Mutex;
 use saltern_requests::Class;
+use saltern_wire::port::Standing;
 
 use crate::messages::PlaceFree;
 
 /// Places of each worker that authentications may take.
 const AUTHENTICATIONS: usize = 4;
 
+/// Places of each worker that requests of suspect peers may take.
+const SUSPECTS: usize = 4;
+
+/// Requests that share a bound on their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    Authentications,
+    /// Of peers that are known, or have proved who they are.
+    Known,
+    Unknown,
+    Suspects,
+}
+
+impl Share {
+    const COUNT: usize = 4;
+
+    fn of(class: Class, standing: Standing) -> Self {
+        match (class, standing) {
+            (Class::Auth, _) => Self::Authentications,
+            (_, Standing::Proved | Standing::Known) => Self::Known,
+            (_, Standing::Unknown) => Self::Unknown,
+            (_, Standing::Suspect) => Self::Suspects,
+        }
+    }
+
+    /// Places of a worker with `size` of them.
+    fn bound(self, size: usize) -> usize {
+        match self {
+            Self::Known => size,
+            Self::Authentications => AUTHENTICATIONS,
+            Self::Unknown => (size / 2).max(1),
+            Self::Suspects => SUSPECTS.min(size),
+        }
+    }
+}
+
 /// The windows of all workers.
 pub(crate) struct Windows {
     in_hand: Vec<AtomicUsize>,
     size: usize,
-    authentications: AtomicUsize,
+    /// By [`Share`], over all workers.
+    shares: [AtomicUsize; Share::COUNT],
     /// The router has a backlog and wants to hear of free places.
     wanted: AtomicBool,
     router: Mutex<Option<Recipient<PlaceFree>>>,
@@ -35,7 +74,7 @@ impl Windows {
         Arc::new(Self {
             in_hand: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             size,
-            authentications: AtomicUsize::new(0),
+            shares: Default::default(),
             wanted: AtomicBool::new(false),
             router: Mutex::new(None),
         })
@@ -46,15 +85,15 @@ impl Windows {
         *self.router.lock() = Some(router);
     }
 
-    /// Takes a place for a request of this class with the worker that has most of them free. Only
-    /// the router calls this, so nobody takes the place in between.
-    pub(crate) fn take(self: &Arc<Self>, class: Class) -> Option<Ticket> {
+    /// Takes a place for a request of this class, whose peer has this standing, with the worker that
+    /// has most of them free. Only the router calls this, so nobody takes the place in between.
+    pub(crate) fn take(self: &Arc<Self>, class: Class, standing: Standing) -> Option<Ticket> {
         // In one order with `want` and `give_back`: either the router sees a place that is given
         // back, or the one who gives it back sees that it is wanted.
         let load = |count: &AtomicUsize| count.load(Ordering::SeqCst);
-        let is_authentication = class == Class::Auth;
-        if is_authentication && load(&self.authentications) >= AUTHENTICATIONS * self.in_hand.len()
-        {
+        let share = Share::of(class, standing);
+        let taken = self.shares.get(share as usize)?;
+        if load(taken) >= share.bound(self.size) * self.in_hand.len() {
             return None;
         }
         let (worker, count) = self
@@ -66,14 +105,18 @@ impl Windows {
             return None;
         }
         count.fetch_add(1, Ordering::SeqCst);
-        if is_authentication {
-            self.authentications.fetch_add(1, Ordering::SeqCst);
-        }
+        taken.fetch_add(1, Ordering::SeqCst);
         Some(Ticket {
             windows: self.clone(),
             worker,
-            is_authentication,
+            share,
         })
+    }
+
+    /// Takes a place for a request of a minion.
+    #[cfg(test)]
+    pub(crate) fn take_any(self: &Arc<Self>) -> Option<Ticket> {
+        self.take(Class::Minion, Standing::Proved)
     }
 
     /// Whether any worker has a place.
@@ -99,8 +142,8 @@ impl Windows {
         if let Some(count) = self.in_hand.get(ticket.worker) {
             count.fetch_sub(1, Ordering::SeqCst);
         }
-        if ticket.is_authentication {
-            self.authentications.fetch_sub(1, Ordering::SeqCst);
+        if let Some(taken) = self.shares.get(ticket.share as usize) {
+            taken.fetch_sub(1, Ordering::SeqCst);
         }
         if self.wanted.load(Ordering::SeqCst)
             && self.wanted.swap(false, Ordering::SeqCst)
@@ -116,7 +159,7 @@ impl Windows {
 pub struct Ticket {
     windows: Arc<Windows>,
     worker: usize,
-    is_authentication: bool,
+    share: Share,
 }
 
 impl Ticket {
@@ -139,26 +182,45 @@ mod tests {
     #[test]
     fn places_are_shared_out_evenly_and_come_back() {
         let windows = Windows::new(2, 2);
-        let tickets: Vec<Ticket> = std::iter::from_fn(|| windows.take(Class::Minion)).collect();
+        let take = || windows.take(Class::Minion, Standing::Proved);
+        let tickets: Vec<Ticket> = std::iter::from_fn(take).collect();
         let workers: Vec<usize> = tickets.iter().map(Ticket::worker).collect();
         assert_eq!(workers, [0, 1, 0, 1]);
         assert_eq!(windows.in_hand(), 4);
         drop(tickets);
         assert_eq!(windows.in_hand(), 0);
-        let next = windows.take(Class::Minion);
+        let next = take();
         assert_eq!(next.map(|ticket| ticket.worker()), Some(0));
     }
 
     #[test]
     fn authentications_leave_most_places_to_others() {
         let windows = Windows::new(2, 16);
-        let take_all = |class| std::iter::from_fn(|| windows.take(class)).count();
-        let held: Vec<Ticket> = std::iter::from_fn(|| windows.take(Class::Auth)).collect();
+        let take_all = |class, standing| -> Vec<Ticket> {
+            std::iter::from_fn(|| windows.take(class, standing)).collect()
+        };
+        let held = take_all(Class::Auth, Standing::Known);
         assert_eq!(held.len(), 2 * AUTHENTICATIONS);
-        assert_eq!(take_all(Class::Auth), 0);
-        let others: Vec<Ticket> = std::iter::from_fn(|| windows.take(Class::Minion)).collect();
+        assert!(take_all(Class::Auth, Standing::Proved).is_empty());
+        let others = take_all(Class::Minion, Standing::Known);
         assert_eq!(held.len() + others.len(), 32);
         drop(held);
-        assert!(windows.take(Class::Auth).is_some());
+        assert_eq!(take_all(Class::Auth, Standing::Unknown).len(), 8);
+    }
+
+    #[test]
+    fn strangers_and_suspects_leave_places_to_minions() {
+        let windows = Windows::new(2, 32);
+        let take_all = |standing| -> Vec<Ticket> {
+            std::iter::from_fn(|| windows.take(Class::Minion, standing)).collect()
+        };
+        let suspects = take_all(Standing::Suspect);
+        assert_eq!(suspects.len(), 2 * SUSPECTS);
+        let strangers = take_all(Standing::Unknown);
+        assert_eq!(strangers.len(), 32);
+        let minions = take_all(Standing::Proved);
+        assert_eq!(suspects.len() + strangers.len() + minions.len(), 64);
+        drop(suspects);
+        assert_eq!(take_all(Standing::Suspect).len(), 2 * SUSPECTS);
     }
 }

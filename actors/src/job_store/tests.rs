@@ -122,7 +122,7 @@ fn returned(minion: &str, fun: &str, load: usize) -> ReturnRecord {
 impl Rig {
     async fn answer(&mut self) -> (Answer, JoinHandle<Bytes>) {
         let (request, reply) = self.port.ask(b"x").await;
-        let place = self.windows.take(saltern_requests::Class::Minion).unwrap();
+        let place = self.windows.take_any().unwrap();
         let (done, failed) = (Bytes::from_static(b"done"), Bytes::from_static(b"failed"));
         (Answer::new(request.reply, place).with(done, failed), reply)
     }

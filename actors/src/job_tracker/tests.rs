@@ -13,7 +13,7 @@ use bytes::Bytes;
 use saltern_base::metrics::Registry;
 use saltern_model::Tag;
 use saltern_model::{JobRecord, Packed, ReturnRecord};
-use saltern_requests::{Class, ProbeAnswer, Publication, Topics, Victims};
+use saltern_requests::{ProbeAnswer, Publication, Topics, Victims};
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
 use saltern_supervise::{ChildSpec, Tree};
 use saltern_wire::msgpack::{Dialect, Value, decode_exact, encode};
@@ -260,7 +260,7 @@ fn departed(number: u32, has_left: bool) -> Departed {
 impl Rig {
     async fn answer(&mut self) -> (Answer, JoinHandle<Bytes>) {
         let (request, reply) = self.port.ask(b"x").await;
-        let place = self.windows.take(Class::Minion).unwrap();
+        let place = self.windows.take_any().unwrap();
         let (done, failed) = (Bytes::from_static(b"done"), Bytes::from_static(b"failed"));
         (Answer::new(request.reply, place).with(done, failed), reply)
     }

@@ -99,6 +99,17 @@ pub struct Handled {
     pub span: Option<Span>,
 }
 
+impl Handled {
+    /// Whether the request said nothing that anybody here answers: it could not be opened, or asks
+    /// for no known command and does not come from a minion.
+    pub fn is_refused(&self) -> bool {
+        self.minion.is_none() && self.command == UNKNOWN_COMMAND
+    }
+}
+
+/// Stands for the command of a request that has none, or none that is known.
+const UNKNOWN_COMMAND: &str = "-";
+
 /// Handles one request that came from `origin`.
 pub fn handle(payload: Bytes, origin: impl Into<Origin>, services: &Arc<Services>) -> Handled {
     let origin = origin.into();
@@ -111,7 +122,7 @@ pub fn handle(payload: Bytes, origin: impl Into<Origin>, services: &Arc<Services
             tracing::debug!(%from, reason = refusal.reason, "request refused");
             return Handled {
                 outcome: Outcome::reply(refusal.reply),
-                command: "-",
+                command: UNKNOWN_COMMAND,
                 minion: None,
                 span: None,
             };
@@ -287,7 +298,7 @@ fn handle_clear(
         let nothing = Value::Map(Vec::new());
         return Handled {
             outcome: Outcome::reply(reply::clear(&nothing)),
-            command: "-",
+            command: UNKNOWN_COMMAND,
             minion: None,
             span: None,
         };
@@ -491,7 +502,7 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
     if !sealed.load.contains("cmd") {
         return Handled {
             outcome: Outcome::reply(reply::no_answer()),
-            command: "-",
+            command: UNKNOWN_COMMAND,
             minion: Some(minion),
             span: None,
         };
@@ -501,7 +512,7 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
         let nothing = encode(&Value::Map(Vec::new()), Dialect::Raw);
         return Handled {
             outcome: Outcome::reply(sealed.answer.seal(&nothing)),
-            command: "-",
+            command: UNKNOWN_COMMAND,
             minion: Some(minion),
             span: None,
         };

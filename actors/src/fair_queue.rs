@@ -1,0 +1,240 @@
+//! A queue in which keys take turns: whoever has many items waiting waits for those items alone.
+//!
+//! Each key has a line of its own, and the lines are served round robin. Lines that have become
+//! empty are used again, so that a busy queue allocates nothing.
+//!
+//! Not here: how many items may wait, and which of them gives way.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+
+/// Most empty lines that are kept for use.
+const SPARE_LINES: usize = 256;
+
+/// Longest line, in items, that is kept when it has become empty.
+const SPARE_CAPACITY: usize = 64;
+
+/// Items by key, the keys by turns.
+pub(crate) struct FairQueue<K, T> {
+    lines: HashMap<K, VecDeque<T>>,
+    /// Each key of `lines` once, the one whose turn it is in front.
+    turns: VecDeque<K>,
+    len: usize,
+    spare: Vec<VecDeque<T>>,
+    /// The key that gave way last; as a rule its line is still among the longest.
+    longest: Option<K>,
+}
+
+impl<K, T> Default for FairQueue<K, T> {
+    fn default() -> Self {
+        Self {
+            lines: HashMap::new(),
+            turns: VecDeque::new(),
+            len: 0,
+            spare: Vec::new(),
+            longest: None,
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
+    /// Items that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Looks at each item.
+    #[cfg(test)]
+    pub(crate) fn for_each(&self, look: impl FnMut(&T)) {
+        self.lines.values().flatten().for_each(look);
+    }
+
+    /// Keys with an item that waits.
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Items of this key that wait.
+    pub(crate) fn len_of(&self, key: &K) -> usize {
+        self.lines.get(key).map_or(0, VecDeque::len)
+    }
+
+    /// The largest even share of `places` for `key` among the keys that wait.
+    pub(crate) fn share_of(&self, key: &K, places: usize) -> usize {
+        let keys = self.lines.len() + usize::from(!self.lines.contains_key(key));
+        (places / keys).max(1)
+    }
+
+    /// Puts an item behind the others of its key.
+    pub(crate) fn push(&mut self, key: K, item: T) {
+        self.len += 1;
+        match self.lines.entry(key) {
+            Entry::Occupied(mut line) => line.get_mut().push_back(item),
+            Entry::Vacant(entry) => {
+                let line = entry.insert(self.spare.pop().unwrap_or_default());
+                line.push_back(item);
+                self.turns.push_back(key);
+            }
+        }
+    }
+
+    /// The first item of the key whose turn it is.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let key = self.turns.pop_front()?;
+        let Entry::Occupied(mut line) = self.lines.entry(key) else {
+            return None;
+        };
+        let item = line.get_mut().pop_front();
+        if line.get().is_empty() {
+            let line = line.remove();
+            if self.spare.len() < SPARE_LINES && line.capacity() <= SPARE_CAPACITY {
+                self.spare.push(line);
+            }
+        } else {
+            self.turns.push_back(key);
+        }
+        self.len -= usize::from(item.is_some());
+        item
+    }
+
+    /// The youngest item of a key that has more than `share`, at least one, if there is such a key.
+    pub(crate) fn pop_over(&mut self, share: usize) -> Option<T> {
+        let share = share.max(1);
+        let key = match self.longest.filter(|key| self.len_of(key) > share) {
+            Some(key) => key,
+            None => {
+                let lengths = self.lines.iter().map(|(key, line)| (line.len(), *key));
+                lengths.max().filter(|(length, _)| *length > share)?.1
+            }
+        };
+        self.longest = Some(key);
+        // It has at least two, so it keeps its turn.
+        let item = self.lines.get_mut(&key)?.pop_back()?;
+        self.len -= 1;
+        Some(item)
+    }
+
+    /// The youngest item of the key whose turn is last.
+    pub(crate) fn pop_last(&mut self) -> Option<T> {
+        let key = *self.turns.back()?;
+        let line = self.lines.get_mut(&key)?;
+        let item = line.pop_back()?;
+        if line.is_empty() {
+            self.lines.remove(&key);
+            self.turns.pop_back();
+        }
+        self.len -= 1;
+        Some(item)
+    }
+
+    /// Drops the items that are not to be kept, and says how many.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) -> usize {
+        self.lines.retain(|_, line| {
+            line.retain(&mut keep);
+            !line.is_empty()
+        });
+        let lines = &self.lines;
+        self.turns.retain(|key| lines.contains_key(key));
+        let before = self.len;
+        self.len = self.lines.values().map(VecDeque::len).sum();
+        before - self.len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn queue(items: &[(u8, u32)]) -> FairQueue<u8, u32> {
+        let mut queue = FairQueue::default();
+        for (key, item) in items {
+            queue.push(*key, *item);
+        }
+        queue
+    }
+
+    #[test]
+    fn keys_take_turns_and_each_keeps_its_order() {
+        let mut queue = queue(&[(1, 10), (1, 11), (1, 12), (2, 20), (3, 30), (2, 21)]);
+        assert_eq!((queue.len(), queue.keys(), queue.len_of(&1)), (6, 3, 3));
+        let order: Vec<u32> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(order, [10, 20, 30, 11, 21, 12]);
+        assert_eq!((queue.len(), queue.keys()), (0, 0));
+    }
+
+    #[test]
+    fn longest_line_gives_way_with_its_youngest() {
+        let mut queue = queue(&[(1, 10), (1, 11), (1, 12), (2, 20)]);
+        assert_eq!(queue.share_of(&3, 6), 2);
+        assert_eq!(queue.share_of(&2, 6), 3);
+        assert_eq!(queue.pop_over(2), Some(12));
+        assert_eq!(queue.pop_over(2), None);
+        assert_eq!(queue.pop_over(0), Some(11), "each keeps one");
+        assert_eq!(queue.pop_over(0), None);
+        assert_eq!(queue.pop_last(), Some(20));
+        assert_eq!(queue.pop_last(), Some(10));
+        assert_eq!(queue.pop_last(), None);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Push(u8),
+        Pop,
+        PopOver(usize),
+        PopLast,
+        Retain(u32),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (0..5_u8).prop_map(Step::Push),
+            2 => Just(Step::Pop),
+            1 => (0..4_usize).prop_map(Step::PopOver),
+            1 => Just(Step::PopLast),
+            1 => (2..7_u32).prop_map(Step::Retain),
+        ];
+        proptest::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_or_doubled(steps in steps()) {
+            let mut queue = FairQueue::default();
+            let mut waiting: Vec<u32> = Vec::new();
+            let mut number = 0;
+            for step in steps {
+                let gone = match step {
+                    Step::Push(key) => {
+                        number += 1;
+                        queue.push(key, number);
+                        waiting.push(number);
+                        None
+                    }
+                    Step::Pop => queue.pop(),
+                    Step::PopOver(share) => queue.pop_over(share),
+                    Step::PopLast => queue.pop_last(),
+                    Step::Retain(divisor) => {
+                        let before = waiting.len();
+                        waiting.retain(|item| item % divisor != 0);
+                        let dropped = queue.retain(|item| item % divisor != 0);
+                        prop_assert_eq!(dropped, before - waiting.len());
+                        None
+                    }
+                };
+                if let Some(item) = gone {
+                    prop_assert!(waiting.contains(&item));
+                    waiting.retain(|other| *other != item);
+                }
+                prop_assert_eq!(queue.len(), waiting.len());
+                prop_assert_eq!(queue.turns.len(), queue.keys());
+            }
+            let mut left: Vec<u32> = std::iter::from_fn(|| queue.pop()).collect();
+            left.sort_unstable();
+            prop_assert_eq!(left, waiting);
+        }
+    }
+}
