@@ -112,6 +112,11 @@ story: ## Kill each actor of a demo while jobs run, fail if a job does; draws it
 	$(CARGO) build --release -p saltern --features fault-injection --target-dir target/story
 	grafana/story.py
 
+.PHONY: hostile
+hostile: ## Attack a master with all kinds of hostile peers beside honest minions for 15 minutes
+	$(CARGO) build -p saltern --features fault-injection
+	SALTERN_HOSTILE_SECONDS=$${SALTERN_HOSTILE_SECONDS:-900} $(CARGO) test -p saltern-tests --test e2e -- --nocapture hostile
+
 .PHONY: soak
 soak: build ## Watch our master under a steady load for half an hour; fails when it grows
 	tests/bench/soak.py

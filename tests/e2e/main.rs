@@ -14,6 +14,7 @@ mod engines;
 mod explain;
 mod faults;
 mod files;
+mod hostile;
 mod jobs;
 mod keys;
 mod kill;

@@ -24,6 +24,7 @@ pub mod config;
 pub mod events;
 pub mod fleet;
 pub mod frozen;
+pub mod hostile;
 pub mod logs;
 mod minion_keys;
 pub mod minions;

@@ -1,0 +1,118 @@
+//! All kinds of hostile peers at once beside honest minions: memory keeps to its stated bound (the
+//! table "Admission and memory" in ARCHITECTURE.md), and whoever is honest is served.
+//!
+//! `SALTERN_HOSTILE_SECONDS` says how long; `make hostile` is the long form.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use saltern_tests::hostile::Attacks;
+use saltern_tests::{Release, Server, Site, TestResult};
+
+const OURS: Server = Server::Saltern(Release::V3008);
+
+/// Hostile peers, and honest minions beside them.
+const HOSTILE: usize = 64;
+const MINIONS: usize = 20;
+
+/// The short form.
+const SECONDS: u64 = 20;
+
+/// What strangers may make the master hold: large requests (a quarter of `ReqLimits::in_flight`),
+/// replies that wait for their readers (a quarter of `ReqLimits::answers`), and, for what is not
+/// counted byte by byte, connections, queues and the allocator's slack.
+const MEMORY: u64 = (128 + 64 + 96) << 20;
+
+/// An honest job may take so many times what it takes when nobody attacks, and this in any case:
+/// the attackers share the machine with the master.
+const FACTOR: u32 = 10;
+const FLOOR: Duration = Duration::from_secs(10);
+
+fn duration() -> Duration {
+    let seconds = std::env::var("SALTERN_HOSTILE_SECONDS");
+    let seconds = seconds.ok().and_then(|it| it.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(SECONDS))
+}
+
+/// One `test.ping` to all minions, none of which may be missing; how long it took.
+fn ping(site: &Site) -> Result<Duration> {
+    let began = Instant::now();
+    let run = site.saltern_cmd(&["-t", "60", "live-*", "test.ping"])?;
+    let took = began.elapsed();
+    run.expect_code(0)?;
+    let answered = run.stdout.matches("True").count();
+    ensure!(
+        answered == MINIONS,
+        "{answered} of {MINIONS} minions answered:\n{}",
+        run.stdout
+    );
+    Ok(took)
+}
+
+/// The value that 99 of 100 stay below.
+fn p99(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    let index = (times.len() * 99).div_ceil(100).saturating_sub(1);
+    times.get(index).copied().unwrap_or_default()
+}
+
+#[test]
+fn hostile_peers_of_all_kinds_cost_neither_memory_nor_pings() -> TestResult {
+    Site::run(
+        OURS,
+        |config| {
+            config.set("auto_accept", "True");
+        },
+        |site| {
+            site.announce("auto_accept");
+            site.announce("hostile-");
+            let fleet = site.start_fleet("live", MINIONS, &[])?;
+            let mut idle = Vec::new();
+            for _ in 0..10 {
+                idle.push(ping(site)?);
+            }
+            let idle = p99(&mut idle);
+            let before = site.master().memory()?;
+
+            let duration = duration();
+            site.step(&format!(
+                "{HOSTILE} hostile peers for {} s; idle: {idle:?}, {} MiB",
+                duration.as_secs(),
+                before >> 20
+            ));
+            let attacks = Attacks::start(HOSTILE, site.ret_port(), site.publish_port())?;
+            let began = Instant::now();
+            let (mut times, mut most) = (Vec::new(), before);
+            while began.elapsed() < duration || times.len() < 5 {
+                times.push(ping(site)?);
+                most = most.max(site.master().memory()?);
+                let next = began + Duration::from_secs(1) * u32::try_from(times.len())?;
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
+            let rounds = attacks.rounds();
+            drop(attacks);
+            let attacked = p99(&mut times);
+            site.step(&format!(
+                "{} pings, p99 {attacked:?}, at most {} MiB; rounds: {rounds:?}",
+                times.len(),
+                most >> 20
+            ));
+            for (kind, count) in rounds {
+                ensure!(count > 0, "no peer tried \"{kind}\"");
+            }
+            let needed = most.saturating_sub(before);
+            ensure!(
+                needed < MEMORY,
+                "the master needed {} MiB more, of {} MiB",
+                needed >> 20,
+                MEMORY >> 20
+            );
+            let bound = FLOOR.max(idle * FACTOR);
+            ensure!(attacked < bound, "p99 is {attacked:?}, idle {idle:?}");
+
+            let ledger = fleet.stop()?;
+            site.accounts(&ledger)?.expect_balance()?;
+            Ok(())
+        },
+    )
+}
