@@ -35,6 +35,7 @@ holds dpkg --verify saltern
 fails journalctl --quiet --grep 'ERROR|CRITICAL' -u saltern
 is "$(readlink -f /usr/bin/salt-run)" /usr/lib/saltern/salt-run
 holds salt-run manage.up
+is "$(salt '*' service.restart nginx --no-such-option >/dev/null 2>&1; echo $?)" 64
 holds man -w saltern-master
 holds bash -n /usr/share/bash-completion/completions/saltern
 holds logrotate --debug /etc/logrotate.conf

@@ -96,6 +96,7 @@ fn read_only_disk_stops_no_tool_that_only_reads() -> TestResult {
                 .unwrap_or("")
                 .to_owned();
             site.events().tag(&format!("salt/job/{jid}/ret/m1"), SOON)?;
+            site.announce("the publish connection broke");
             site.stop_master()?;
             disk.make_read_only()?;
             let run = site.saltern(&["explain", "--json", &jid])?;

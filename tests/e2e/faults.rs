@@ -72,7 +72,6 @@ fn panic_leaves_memory_as_it_was() -> TestResult {
         Server::Saltern(Release::V3008),
         |_| {},
         |site| {
-            site.start_master_only()?;
             site.announce("injected fault");
             site.announce("restart");
             let resident = || -> Result<f64> {
@@ -98,16 +97,17 @@ fn panic_leaves_memory_as_it_was() -> TestResult {
                 "{before:.1} MiB before the panic became {after:.1} MiB"
             );
             let log = std::fs::read_to_string(site.path("log/master.out"))?;
-            let frames = log
-                .lines()
-                .find_map(|line| line.split_once("frames=")?.1.split_once("+0x"));
-            let (_, address) = frames.context("the log has no frames")?;
-            let address = address.split_whitespace().next().unwrap_or_default();
+            let frames = log.lines().find_map(|line| line.split_once("frames="));
+            let (_, frames) = frames.context("the log has no frames")?;
+            let addresses = frames
+                .split_whitespace()
+                .take_while(|word| word.contains("0x"));
             let mut command = std::process::Command::new(saltern_program());
-            command.args(["debug", "frames", &format!("+0x{address}")]);
+            command.args(["debug", "frames"]).args(addresses);
             run(&mut command, SOON)?
                 .expect_code(0)?
-                .expect_text("frames::Frames")?;
+                .expect_text("Frames::of_this_thread")?
+                .expect_text("saltern_supervise::")?;
             Ok(())
         },
     )

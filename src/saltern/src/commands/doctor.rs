@@ -16,6 +16,8 @@ mod ports;
 mod python;
 mod start;
 
+use std::io::ErrorKind;
+
 use saltern_actors::control::{self, ControlError};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
@@ -40,6 +42,8 @@ struct Patient {
     loaded: Loaded,
     /// What the running master says of itself; nothing of one that does not run.
     running: Option<Running>,
+    /// Whether that is not known, because this user may not ask.
+    may_run: bool,
     /// Seconds since 1970.
     now: i64,
 }
@@ -129,8 +133,16 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Err(exit) => return exit,
     };
     let mut found = Vec::new();
+    let mut may_run = false;
     let running = match ask(&loaded) {
         Ok(running) => Some(running),
+        Err(ControlError::Socket(error)) if error.kind() == ErrorKind::PermissionDenied => {
+            may_run = true;
+            let what = format!("whether a master runs cannot be asked: {error}");
+            let advice = "ask again as root or as the master's user";
+            found.push(("control", Complaint::new(what, advice)));
+            None
+        }
         Err(ControlError::Socket(_)) => None,
         Err(error @ ControlError::Refused(_)) => {
             let advice = "use the program of the release that runs";
@@ -141,15 +153,19 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     let patient = Patient {
         loaded,
         running,
+        may_run,
         now: Clock::system().unix(),
     };
     for (subject, check) in CHECKS {
         let complaints = check(&patient).into_iter();
         found.extend(complaints.map(|complaint| (*subject, complaint)));
     }
-    let is_running = patient.running.is_some();
+    let is_running = match may_run {
+        true => None,
+        false => Some(patient.running.is_some()),
+    };
     let has_error = found.iter().any(|(_, one)| one.severity == Severity::Error);
-    if !is_running && !has_error {
+    if is_running == Some(false) && !has_error {
         found.push(("start", start::nothing_is_in_the_way()));
     }
     found.sort_by_key(|(_, complaint)| complaint.severity);
@@ -181,10 +197,11 @@ fn ask(loaded: &Loaded) -> Result<Running, ControlError> {
     })
 }
 
-fn as_text(is_running: bool, found: &[(&str, Complaint)]) -> String {
+fn as_text(is_running: Option<bool>, found: &[(&str, Complaint)]) -> String {
     let mut text = match is_running {
-        true => "The master is running.\n".to_owned(),
-        false => "No master is running for this configuration.\n".to_owned(),
+        Some(true) => "The master is running.\n".to_owned(),
+        Some(false) => "No master is running for this configuration.\n".to_owned(),
+        None => "Whether a master is running is not known.\n".to_owned(),
     };
     for (subject, complaint) in found {
         let (severity, what) = (word(complaint.severity), &complaint.what);
@@ -204,7 +221,8 @@ fn as_text(is_running: bool, found: &[(&str, Complaint)]) -> String {
     text
 }
 
-fn as_json(is_running: bool, found: &[(&str, Complaint)]) -> String {
+/// `running` is null where that is not known.
+fn as_json(is_running: Option<bool>, found: &[(&str, Complaint)]) -> String {
     let findings: Vec<_> = found
         .iter()
         .map(|(subject, complaint)| {
@@ -240,6 +258,7 @@ mod tests {
         let patient = Patient {
             loaded: loaded.map_err(|errors| errors.to_string()).unwrap(),
             running: None,
+            may_run: false,
             now: Clock::system().unix(),
         };
         (dir, patient)
@@ -248,18 +267,18 @@ mod tests {
     #[test]
     fn what_is_found_is_told_with_what_to_do() {
         let found = [("disk", Complaint::new("it is full", "make room"))];
-        let text = as_text(false, &found);
+        let text = as_text(Some(false), &found);
         assert!(
             text.contains("warning: disk: it is full\n    make room\n"),
             "{text}"
         );
         assert!(text.ends_with("\n0 errors, 1 warning, 0 notes\n"), "{text}");
-        let read: serde_json::Value = serde_json::from_str(&as_json(true, &found)).unwrap();
+        let read: serde_json::Value = serde_json::from_str(&as_json(Some(true), &found)).unwrap();
         assert_eq!(read["running"], true);
         assert_eq!(read["warnings"], 1);
         assert_eq!(read["findings"][0]["severity"], "warning");
         assert_eq!(read["findings"][0]["advice"], "make room");
-        assert!(as_text(true, &[]).contains("Nothing is wrong"));
+        assert!(as_text(Some(true), &[]).contains("Nothing is wrong"));
     }
 
     #[test]

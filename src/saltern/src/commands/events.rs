@@ -4,6 +4,7 @@
 //! Kept events are read from the job database itself, so the master need not run. New ones come from
 //! the event socket, whatever the master keeps.
 
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use saltern_base::clock::{Clock, unix_micros};
@@ -78,19 +79,19 @@ fn kept(config: &MasterConfig, arguments: &Arguments) -> Exit {
         .iter()
         .any(|name| name == OWN_EVENTS);
     match events {
-        Ok(events) if events.is_empty() && !keeps => {
+        Ok(events) if keeps || !events.is_empty() => {
+            events.iter().for_each(|event| say(&line_of_kept(event)));
+            Exit::Ok
+        }
+        Err(error) if keeps => {
+            complain(&chain(&error));
+            Exit::Failure
+        }
+        _ => {
             complain(
                 "this master keeps no events (event_return is not \"saltern\"); to see those to come: \
                  saltern events --follow",
             );
-            Exit::Failure
-        }
-        Ok(events) => {
-            events.iter().for_each(|event| say(&line_of_kept(event)));
-            Exit::Ok
-        }
-        Err(error) => {
-            complain(&chain(&error));
             Exit::Failure
         }
     }
@@ -111,11 +112,20 @@ async fn follow(config: &MasterConfig, arguments: &Arguments) -> Result<Exit, Cl
         let event = events.next().await?.ok_or(ClientError::EventsEnded)?;
         // A gap is always shown: what was lost may have had such a tag.
         if event.is_gap() || pattern.matches(&event.tag) {
-            say(&line_of(&event));
+            if write(&line_of(&event)).is_err() {
+                // Whoever read the lines has gone away.
+                break;
+            }
             left -= 1;
         }
     }
     Ok(Exit::Ok)
+}
+
+fn write(line: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(line.as_bytes())?;
+    out.flush()
 }
 
 fn line_of_kept(event: &KeptEvent) -> String {

@@ -1,7 +1,7 @@
 //! What the check of the configuration found: errors and warnings, as `saltern check-config` tells
 //! them beside what is only good to know.
 
-use saltern_config::Severity;
+use saltern_config::{Finding, Severity, is_of_process};
 
 use super::{Complaint, Patient};
 use crate::preflight;
@@ -10,9 +10,13 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
     let config = &patient.loaded.config;
     let mut findings = patient.loaded.findings.clone();
     findings.extend(preflight::user(config));
-    findings.extend(preflight::parts(config));
+    if !patient.may_run {
+        findings.extend(preflight::parts(config));
+    }
+    // Of what the files of another user may not be used for by this one nothing follows.
+    let is_ours = |finding: &&Finding| !(patient.may_run && is_of_process(finding));
     // What needs Python has a check of its own.
-    let wrong = findings.iter();
+    let wrong = findings.iter().filter(is_ours);
     let wrong = wrong.filter(|it| it.severity != Severity::Info && !it.needs_python);
     wrong
         .map(|finding| {

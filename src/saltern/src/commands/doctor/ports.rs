@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use super::{Complaint, Patient};
 
 pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
-    if patient.running.is_some() {
+    if patient.running.is_some() || patient.may_run {
         return Vec::new();
     }
     let config = &patient.loaded.config;

@@ -7,7 +7,7 @@ use saltern_store::MasterKeys;
 use super::{Complaint, Patient, chain};
 
 pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
-    if patient.running.is_some() {
+    if patient.running.is_some() || patient.may_run {
         return Vec::new();
     }
     let mut complaints = Vec::new();
