@@ -81,7 +81,7 @@ impl Child for Doorkeeper {
 
     /// What waits is given up; users log in again.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
-        while let Some((login, _)) = self.seed.logins.pop() {
+        while let Some(login) = self.seed.logins.give_up() {
             login.answer.failed();
         }
         None

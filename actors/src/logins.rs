@@ -7,7 +7,9 @@
 //!
 //! A refused log-in keeps no place while its answer is held back (`doorkeeper.rs`), or a few
 //! strangers would lock everybody out. It counts against whoever tried, an address and a name
-//! together: many users may come from one address, where salt-api is.
+//! together: many users may come from one address, where salt-api is. While too many refusals of
+//! one name are held back, its next tries wait and the others are heard: guesses are slow, and the
+//! right password behind wrong ones is late, not refused.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -28,9 +30,12 @@ const MOST: usize = 256;
 const MOST_OF_ADDRESS: usize = 32;
 
 /// Refusals of one user at one address whose answers are held back; while there are as many, the
-/// next try is refused unheard. With the time that each is held back, these are the guesses a
-/// second.
+/// next try waits. With the time that each is held back, these are the guesses a second.
 const MOST_REFUSED: usize = 4;
+
+/// Log-ins of one user at one address that may wait: beyond it, one is refused at once, so that the
+/// other users of the address keep places.
+const MOST_OF_USER: usize = 16;
 
 /// A log-in and the answer to whoever sent it.
 pub(crate) struct Login {
@@ -64,6 +69,13 @@ struct Lines {
 struct Line {
     waiting: VecDeque<Login>,
     under_way: usize,
+}
+
+impl Line {
+    fn waiting_of(&self, user: &str) -> usize {
+        let waiting = self.waiting.iter();
+        waiting.filter(|login| login.log_in.user() == user).count()
+    }
 }
 
 /// Somebody who logs in.
@@ -156,6 +168,11 @@ impl Drop for Refused {
                 lines.refused.remove(&self.who);
             }
         }
+        let somebody_waits = !lines.turns.is_empty();
+        drop(lines);
+        if somebody_waits {
+            self.logins.wake_doorkeepers();
+        }
     }
 }
 
@@ -172,8 +189,8 @@ impl Logins {
             shed: counter(
                 registry,
                 "saltern_logins_shed_total",
-                "Log-ins refused unheard: too many were under way, in all or from one address, or \
-                 the same user had just been refused there.",
+                "Log-ins refused unheard: too many were under way, in all, from one address or of \
+                 one user there.",
             ),
             early: counter(
                 registry,
@@ -199,10 +216,7 @@ impl Logins {
         if let Some(login) = self.take(login) {
             self.shed(login);
         }
-        for doorkeeper in self.doorkeepers.lock().iter() {
-            // A full mailbox holds a look that is still to come, which sees this one too.
-            let _ = doorkeeper.try_send(Look);
-        }
+        self.wake_doorkeepers();
     }
 
     /// Gives back the one that there is no room for.
@@ -213,7 +227,8 @@ impl Logins {
         let lines = &mut *lines;
         let of_address = lines.by_address.get(&address);
         let has = of_address.map_or(0, |line| line.under_way);
-        if has >= MOST_OF_ADDRESS || lines.has_tried_enough(&who) {
+        let of_user = of_address.map_or(0, |line| line.waiting_of(&who.user));
+        if has >= MOST_OF_ADDRESS || of_user >= MOST_OF_USER {
             return Some(login);
         }
         let mut cut = None;
@@ -235,34 +250,52 @@ impl Logins {
         cut
     }
 
-    /// The next log-in; it counts until the turn is dropped. Who has been refused too often since
-    /// it was taken is passed over.
+    /// The next log-in; it counts until the turn is dropped. A user with too many refusals held back
+    /// is passed over until one of them has left.
     pub(crate) fn pop(self: &Arc<Self>) -> Option<(Login, Turn)> {
-        loop {
-            let (login, turn, has_tried_enough) = self.next()?;
-            if !has_tried_enough {
-                return Some((login, turn));
-            }
-            self.shed(login);
-        }
+        self.next(Lines::has_tried_enough)
     }
 
-    fn next(self: &Arc<Self>) -> Option<(Login, Turn, bool)> {
+    /// The next log-in, whoever it is: when the master stops.
+    pub(crate) fn give_up(self: &Arc<Self>) -> Option<Login> {
+        self.next(|_, _| false).map(|(login, _)| login)
+    }
+
+    fn next(
+        self: &Arc<Self>,
+        is_passed_over: impl Fn(&Lines, &Who) -> bool,
+    ) -> Option<(Login, Turn)> {
         let mut lines = self.lines.lock();
-        let address = lines.turns.pop_front()?;
-        let line = lines.by_address.get_mut(&address)?;
-        let login = line.waiting.pop_front()?;
-        if !line.waiting.is_empty() {
-            lines.turns.push_back(address);
+        for _ in 0..lines.turns.len() {
+            let address = lines.turns.pop_front()?;
+            let at = lines.by_address.get(&address).and_then(|line| {
+                let mut waiting = line.waiting.iter();
+                waiting.position(|login| !is_passed_over(&lines, &Who::of(&login.log_in)))
+            });
+            let line = lines.by_address.get_mut(&address);
+            let login = at
+                .zip(line)
+                .and_then(|(at, line)| Some((line.waiting.remove(at)?, line.waiting.is_empty())));
+            if !matches!(login, Some((_, true))) {
+                lines.turns.push_back(address);
+            }
+            if let Some((login, _)) = login {
+                self.waiting.dec();
+                let turn = Turn {
+                    logins: Arc::clone(self),
+                    who: Who::of(&login.log_in),
+                };
+                return Some((login, turn));
+            }
         }
-        self.waiting.dec();
-        let who = Who::of(&login.log_in);
-        let has_tried_enough = lines.has_tried_enough(&who);
-        let turn = Turn {
-            logins: Arc::clone(self),
-            who,
-        };
-        Some((login, turn, has_tried_enough))
+        None
+    }
+
+    fn wake_doorkeepers(&self) {
+        for doorkeeper in self.doorkeepers.lock().iter() {
+            // A full mailbox holds a look that is still to come, which sees this one too.
+            let _ = doorkeeper.try_send(Look);
+        }
     }
 
     fn shed(&self, login: Login) {

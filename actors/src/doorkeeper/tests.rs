@@ -166,6 +166,36 @@ fn what_waits_at_the_end_is_told_so() {
     });
 }
 
+/// Wrong passwords delay the right one and do not refuse it.
+#[test]
+fn right_password_behind_wrong_ones_is_late() {
+    in_system(async {
+        let place = Place::new();
+        tokio::time::pause();
+        let began = Instant::now();
+        let ask = |is_refused| {
+            let (answer, answered) = Answer::inside();
+            let log_in = LogIn::new(address(1), "ana", move || end("done", is_refused));
+            place.logins.push(Login { log_in, answer });
+            answered
+        };
+        let wrong: Vec<_> = (0..6).map(|_| ask(true)).collect();
+        let right = ask(false);
+        place.start(None);
+        assert!(right.await);
+        let waited = began.elapsed();
+        assert!(
+            (REFUSAL.mul_f64(0.75)..REFUSAL.mul_f64(2.6)).contains(&waited),
+            "{waited:?}"
+        );
+        for answered in wrong {
+            assert!(answered.await);
+        }
+        tokio::time::resume();
+        assert!(place.tree.shutdown().await.is_clean());
+    });
+}
+
 /// However many are refused, no more than so many answers are kept, and who comes is heard.
 #[test]
 fn of_too_many_refusals_the_oldest_is_answered_early() {

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
 use saltern_requests::{Handled, LoginEnd, Outcome};
 use tokio::task::JoinHandle;
@@ -8,7 +10,9 @@ use crate::testing::{Port, in_system};
 const BUSY: &[u8] = b"too many";
 
 async fn push(logins: &Logins, port: &mut Port, last: u8) -> JoinHandle<Bytes> {
-    push_of(logins, port, (IpAddr::from([10, 0, 0, last]), "ana")).await
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let user = format!("user{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    push_of(logins, port, (IpAddr::from([10, 0, 0, last]), &user)).await
 }
 
 async fn push_of(
@@ -96,23 +100,48 @@ fn refusals_count_against_who_tried_and_nobody_else() {
             held_back.push(turn.refused());
         }
         assert_eq!(logins.lines.lock().under_way, 1);
-        // The fifth was taken before the others were refused; it is not heard, and no sixth is.
+        // The fifth, and the sixth with the right password, wait until an answer has left.
+        replies.push(push_of(&logins, &mut port, (api, "ana")).await);
         assert!(logins.pop().is_none());
-        assert_eq!(replies.pop().unwrap().await.unwrap(), BUSY);
-        let refused = push_of(&logins, &mut port, (api, "ana")).await;
-        assert_eq!(refused.await.unwrap(), BUSY);
-        assert_eq!(logins.shed.get(), 2);
-        assert_eq!(logins.lines.lock().under_way, 0);
+        assert_eq!((logins.shed.get(), logins.waiting.get()), (0, 2));
         // Another user there, and the same name from elsewhere.
         for who in [(api, "bob"), (IpAddr::from([10, 0, 0, 2]), "ana")] {
             replies.push(push_of(&logins, &mut port, who).await);
             assert_eq!(Who::of(&logins.pop().unwrap().0.log_in).user, who.1);
         }
+        for _ in 0..2 {
+            assert!(logins.pop().is_none());
+            held_back.pop();
+            let (login, turn) = logins.pop().unwrap();
+            assert_eq!(Who::of(&login.log_in).user, "ana");
+            held_back.push(turn.refused());
+        }
         held_back.clear();
-        replies.push(push_of(&logins, &mut port, (api, "ana")).await);
-        assert!(logins.pop().is_some());
         let lines = logins.lines.lock();
         assert!(lines.refused.is_empty() && lines.by_address.is_empty());
+    });
+}
+
+/// Of a user who is tried without end a few wait; the other users of the address have places.
+#[test]
+fn flood_of_one_user_leaves_places_to_others_at_its_address() {
+    in_system(async {
+        let logins = Logins::new(&Registry::new());
+        let mut port = Port::open();
+        let api = IpAddr::from([10, 0, 0, 1]);
+        let mut replies = Vec::new();
+        for _ in 0..MOST_OF_USER {
+            replies.push(push_of(&logins, &mut port, (api, "ana")).await);
+        }
+        let refused = push_of(&logins, &mut port, (api, "ana")).await;
+        assert_eq!(refused.await.unwrap(), BUSY);
+        replies.push(push_of(&logins, &mut port, (api, "bob")).await);
+        let mut given_up = 0;
+        while logins.give_up().is_some() {
+            given_up += 1;
+        }
+        assert_eq!(given_up, MOST_OF_USER + 1);
+        assert!(logins.lines.lock().by_address.is_empty());
     });
 }
 
