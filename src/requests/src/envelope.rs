@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use saltern_crypto::{Crypticle, EncAlgo, NONCE_LEN, SigAlgo};
 use saltern_model::MinionId;
-use saltern_store::{AcceptedKey, Session, SharedKey};
+use saltern_store::{AcceptedKey, Freshness, Session, SharedKey};
 use saltern_wire::msgpack::{Dialect, Encoder, Kind, Limits, MapView, RawValue};
 
 use crate::{Services, python_text, reply};
@@ -267,6 +267,9 @@ fn open_sealed(
         Some(id) => check_identity(&mut load, id, services)?,
         None => check_legacy_identity(&mut load, &key, services)?,
     };
+    if let AnswerKey::Session(session) = &key {
+        check_freshness(&minion, session, &load, nonce.as_deref(), services)?;
+    }
     Ok(Sealed {
         minion,
         load,
@@ -384,6 +387,63 @@ fn take_nonce(load: &mut MapView, version: i64) -> Result<Option<Bytes>, Refusal
         Some(bytes) if bytes.is_empty() => Ok(None),
         None if nonce.is_nil() => Ok(None),
         _ => Err(Refusal::no_answer("nonce")),
+    }
+}
+
+/// Commands that may be carried out as often as they come: nothing is different afterwards. Stock's
+/// minion sends the very same bytes again when `_pillar` gets no answer (`_send_with_retry` in
+/// `salt/channel/client.py`); everything else it seals anew.
+const REPEATABLE: [&str; 14] = [
+    "_dir_list",
+    "_file_envs",
+    "_file_find",
+    "_file_hash",
+    "_file_hash_and_stat",
+    "_file_list",
+    "_file_list_emptydirs",
+    "_master_opts",
+    "_master_tops",
+    "_mine_get",
+    "_pillar",
+    "_serve_file",
+    "_symlink_list",
+    "pub_ret",
+];
+
+/// A return is recorded once for each jid and minion, unless it asks for a jid of its own.
+fn is_repeatable(load: &MapView) -> bool {
+    match load.str("cmd") {
+        Some("_return") => load.str("jid").is_some_and(|jid| jid != "req"),
+        Some(cmd) => REPEATABLE.contains(&cmd),
+        None => false,
+    }
+}
+
+/// Refuses what was carried out before. The answer makes an honest minion, whose clock was set back,
+/// authenticate and seal its request anew.
+fn check_freshness(
+    minion: &MinionId,
+    session: &Session,
+    load: &MapView,
+    nonce: Option<&[u8]>,
+    services: &Services,
+) -> Result<(), Refusal> {
+    let now = services.clock.unix();
+    let ts = load.get("ts").and_then(RawValue::as_f64);
+    let ts = ts.filter(|ts| ts.is_finite()).map(|ts| ts as i64);
+    let nonce = nonce.filter(|_| !is_repeatable(load));
+    match session.replay.admit(nonce, ts, now) {
+        Freshness::Fresh => {
+            if let Some(ts) = ts {
+                services.sessions.clocks.note(minion, ts, now);
+            }
+            Ok(())
+        }
+        Freshness::Repeated => {
+            complain!(services, %minion, "request refused: it was carried out before");
+            Err(Refusal::bad_load("replayed"))
+        }
+        Freshness::Stale => Err(Refusal::bad_load("stale")),
     }
 }
 

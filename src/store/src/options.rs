@@ -55,6 +55,8 @@ pub struct StoreOptions {
     pub publish_session: Duration,
     /// How long the former shared key is understood (`saltern_key_overlap`); zero not at all.
     pub key_overlap: Duration,
+    /// For how long requests of a session are remembered (`saltern_replay_window`); zero not at all.
+    pub replay_window: Duration,
     /// Users with a key of their own (the names of `publisher_acl`).
     pub acl_users: Vec<String>,
     /// Whether users must exist on this machine (`client_acl_verify`).
@@ -92,6 +94,7 @@ impl StoreOptions {
             signing_key_pass: None,
             publish_session: Duration::from_secs(86_400),
             key_overlap: Duration::from_secs(300),
+            replay_window: Duration::from_secs(600),
             acl_users: Vec::new(),
             client_acl_verify: true,
             external_auth: false,
@@ -151,6 +154,7 @@ impl From<&MasterConfig> for StoreOptions {
             signing_key_pass: secret(&config.signing_key_pass),
             publish_session: config.publish_session,
             key_overlap: config.saltern_key_overlap,
+            replay_window: config.saltern_replay_window,
             acl_users: names("publisher_acl"),
             client_acl_verify: flag("client_acl_verify", true),
             external_auth: !names("external_auth").is_empty(),

@@ -10,7 +10,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dashmap::{DashMap, Entry};
@@ -22,7 +22,9 @@ use saltern_model::MinionId;
 
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Stat, Version};
+use crate::minion_clocks::MinionClocks;
 use crate::options::StoreOptions;
+use crate::replay::ReplayWindow;
 
 /// A key string has 76 bytes; whatever is larger is none.
 const FILE_BYTES: usize = 1 << 10;
@@ -33,12 +35,18 @@ pub struct Session {
     pub key: KeyString,
     /// The key made ready for use.
     pub crypticle: Crypticle,
+    /// Which requests under it were carried out.
+    pub replay: ReplayWindow,
 }
 
 impl Session {
-    fn new(key: KeyString) -> Self {
+    fn new(key: KeyString, replay: ReplayWindow) -> Self {
         let crypticle = Crypticle::new(&key);
-        Self { key, crypticle }
+        Self {
+            key,
+            crypticle,
+            replay,
+        }
     }
 }
 
@@ -50,6 +58,11 @@ pub struct Sessions {
     known: DashMap<MinionId, Remembered>,
     /// Whether the log has a line about the disk's clock.
     has_complained: AtomicBool,
+    replay_window: Duration,
+    /// Nonces that are remembered in all sessions.
+    nonces: Arc<AtomicUsize>,
+    /// What the requests show of the minions' clocks.
+    pub clocks: MinionClocks,
 }
 
 /// Seconds by which the clocks of a disk and a machine may differ.
@@ -87,6 +100,9 @@ impl Sessions {
             clock,
             known: DashMap::new(),
             has_complained: AtomicBool::new(false),
+            replay_window: options.replay_window,
+            nonces: Arc::default(),
+            clocks: MinionClocks::new(&options.private_dir()),
         })
     }
 
@@ -112,7 +128,7 @@ impl Sessions {
         {
             return Ok(Some((Arc::clone(&known.session), known.version)));
         }
-        let Some(found) = read(&path, stat.version, id)? else {
+        let Some(found) = self.read(&path, stat.version, id)? else {
             self.known.remove(id);
             return Ok(None);
         };
@@ -139,6 +155,7 @@ impl Sessions {
         let is_of_this_key = |version: &Version| !version.is_from_before(key_file);
         if let Some((session, version)) = self.find(id)?
             && is_of_this_key(&version)
+            && !session.replay.needs_new_key()
         {
             return Ok(session);
         }
@@ -150,12 +167,21 @@ impl Sessions {
             Entry::Occupied(known) => known.get().made_at(),
             Entry::Vacant(_) => None,
         };
+        let known = match &entry {
+            Entry::Occupied(known) => Some(&known.get().session),
+            Entry::Vacant(_) => None,
+        };
         let found = match self.current(&path, id, made)? {
-            Some(stat) if is_of_this_key(&stat.version) => read(&path, stat.version, id)?,
+            Some(stat) if is_of_this_key(&stat.version) => self.read(&path, stat.version, id)?,
             _ => None,
         };
+        let is_known = |found: &Remembered| known.filter(|it| it.key.same_as(&found.session.key));
         let remembered = match found {
-            Some(found) => found,
+            Some(found) => match is_known(&found).cloned() {
+                Some(known) if known.replay.needs_new_key() => self.create(&path)?,
+                Some(session) => Remembered { session, ..found },
+                None => found,
+            },
             None => self.create(&path)?,
         };
         Ok(Arc::clone(&entry.insert(remembered).session))
@@ -209,12 +235,55 @@ impl Sessions {
         }))
     }
 
+    /// The session in a file; `None` when the file has gone, or is damaged or unreadable whatever its
+    /// bytes are: then the minion authenticates, and gets a new one in its place.
+    fn read(&self, path: &Path, version: Version, id: &MinionId) -> Result<Option<Remembered>> {
+        // Asked before reading: what changes from here on has another stamp.
+        let settled = version.is_settled();
+        let unusable = |error: &(dyn std::error::Error + 'static)| {
+            tracing::warn!(error, minion = %id, "a session file is damaged and not used");
+            Ok(None)
+        };
+        let text = match files::read_text(path, FILE_BYTES) {
+            Ok(Some(text)) => SecretString::new(text),
+            Ok(None) => return Ok(None),
+            Err(error) if error.is_damaged() || error.is_forbidden() => return unusable(&error),
+            Err(error) => return Err(error),
+        };
+        match KeyString::parse(text.expose()) {
+            Ok(key) => Ok(Some(Remembered {
+                version,
+                settled,
+                session: Arc::new(Session::new(key, self.replay(ReplayWindow::of_old_key))),
+                made: None,
+            })),
+            Err(error) => unusable(&error),
+        }
+    }
+
     /// A new key in its file. A power loss may take the file; the minion then authenticates again.
     fn create(&self, path: &Path) -> Result<Remembered> {
-        let mut remembered = create(path)?;
+        let key = KeyString::generate();
+        let create = Create::PRIVATE.derived();
+        files::write_atomic(path, key.as_str().as_bytes(), create)?;
+        FailPoint::SessionBetween.pass();
+        let stat = Version::of(path, false)?.ok_or_else(|| StoreError::Missing {
+            path: path.to_path_buf(),
+            reason: "it was made a moment ago",
+        })?;
         let now = self.clock.unix_micros();
-        remembered.made = Some(now);
-        let behind = now.saturating_sub(remembered.version.modified_micros()) / 1_000_000;
+        self.compare_clocks(path, &stat.version, now);
+        Ok(Remembered {
+            version: stat.version,
+            settled: false,
+            session: Arc::new(Session::new(key, self.replay(ReplayWindow::of_new_key))),
+            made: Some(now),
+        })
+    }
+
+    /// Logs once that the disk's clock is not this machine's.
+    fn compare_clocks(&self, path: &Path, written: &Version, now: i64) {
+        let behind = now.saturating_sub(written.modified_micros()) / 1_000_000;
         if behind.abs() > CLOCKS_DIFFER && !self.has_complained.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 path = %path.display(),
@@ -222,7 +291,10 @@ impl Sessions {
                  publish_session minions authenticate anew after each restart; set both clocks"
             );
         }
-        Ok(remembered)
+    }
+
+    fn replay(&self, make: fn(Duration, i64, &Arc<AtomicUsize>) -> ReplayWindow) -> ReplayWindow {
+        make(self.replay_window, self.clock.unix(), &self.nonces)
     }
 }
 
@@ -234,47 +306,4 @@ fn earlier(lifetime: Duration, id: &MinionId) -> Duration {
     id.as_str().hash(&mut hasher);
     let step = u32::try_from(hasher.finish() % u64::from(STEPS)).unwrap_or(0);
     lifetime / 8 / STEPS * step
-}
-
-/// The session in a file; `None` when the file has gone, or is damaged or unreadable whatever its
-/// bytes are: then the minion authenticates, and gets a new one in its place.
-fn read(path: &Path, version: Version, id: &MinionId) -> Result<Option<Remembered>> {
-    // Asked before reading: what changes from here on has another stamp.
-    let settled = version.is_settled();
-    let unusable = |error: &(dyn std::error::Error + 'static)| {
-        tracing::warn!(error, minion = %id, "a session file is damaged and not used");
-        Ok(None)
-    };
-    let text = match files::read_text(path, FILE_BYTES) {
-        Ok(Some(text)) => SecretString::new(text),
-        Ok(None) => return Ok(None),
-        Err(error) if error.is_damaged() || error.is_forbidden() => return unusable(&error),
-        Err(error) => return Err(error),
-    };
-    match KeyString::parse(text.expose()) {
-        Ok(key) => Ok(Some(Remembered {
-            version,
-            settled,
-            session: Arc::new(Session::new(key)),
-            made: None,
-        })),
-        Err(error) => unusable(&error),
-    }
-}
-
-fn create(path: &Path) -> Result<Remembered> {
-    let key = KeyString::generate();
-    let create = Create::PRIVATE.derived();
-    files::write_atomic(path, key.as_str().as_bytes(), create)?;
-    FailPoint::SessionBetween.pass();
-    let stat = Version::of(path, false)?.ok_or_else(|| StoreError::Missing {
-        path: path.to_path_buf(),
-        reason: "it was made a moment ago",
-    })?;
-    Ok(Remembered {
-        version: stat.version,
-        settled: false,
-        session: Arc::new(Session::new(key)),
-        made: None,
-    })
 }

@@ -99,6 +99,11 @@ pub const OURS: &[OurOption] = &[
               after a new one was made, if they carry a token of an accepted key. Concerns minions \
               that speak protocol 2 or older (minimum_auth_version); others have a key each, \
               which a new shared key leaves alone." },
+    OurOption { name: "saltern_replay_window", default: "600",
+        doc: "Seconds for which the nonce of a minion's request is remembered at least, so that \
+              nobody who saw it has it carried out again. An older request, by the minion's own \
+              clock, makes the minion authenticate for a new session. 0 takes requests as often as \
+              they come, as stock does." },
     OurOption { name: "saltern_render_threads", default: "0",
         doc: "Threads that compile pillars, beside the workers; 0 for one a processor core." },
     OurOption { name: "saltern_render_backlog", default: "10000",

@@ -1,8 +1,11 @@
 //! The minion's side of the wire, as stock's `salt/channel/client.py` does it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use saltern_crypto::{Crypticle, EncAlgo, KeyString, PrivateKey, PublicKey, SigAlgo};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -93,6 +96,12 @@ impl From<Load> for Value {
     }
 }
 
+/// A nonce that no request had before.
+fn new_nonce() -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    format!("{:032x}", NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
 /// A minion, with what it got from the master once it has signed in.
 pub(crate) struct Minion {
     pub(crate) id: String,
@@ -100,6 +109,8 @@ pub(crate) struct Minion {
     pub(crate) public: String,
     pub(crate) session: Option<KeyString>,
     pub(crate) shared: Option<KeyString>,
+    /// The nonces of all requests that it sealed.
+    nonces: Mutex<HashSet<String>>,
 }
 
 impl Minion {
@@ -112,6 +123,7 @@ impl Minion {
             public: pair.public.trim().to_owned(),
             session: None,
             shared: None,
+            nonces: Mutex::default(),
         }
     }
 
@@ -174,7 +186,7 @@ impl Minion {
         Load::new()
             .set("cmd", cmd)
             .set("id", self.id.as_str())
-            .set("nonce", NONCE)
+            .set("nonce", new_nonce())
             .set("ts", i64::try_from(START).unwrap())
             .set("tok", self.token())
     }
@@ -190,7 +202,10 @@ impl Minion {
 
     /// The envelope around a load of this minion.
     pub(crate) fn envelope(&self, load: impl Into<Value>, version: i64) -> Load {
-        let packed = encode(&load.into(), Dialect::Raw);
+        let load = load.into();
+        let nonce = load.get("nonce").and_then(Value::as_str);
+        self.nonces.lock().extend(nonce.map(str::to_owned));
+        let packed = encode(&load, Dialect::Raw);
         let ciphertext = self.crypticle(version).dumps(&packed, None);
         Load::new()
             .set("enc", "aes")
@@ -205,6 +220,11 @@ impl Minion {
         self.envelope(load, version).packed()
     }
 
+    /// Whether a request of this minion had the nonce.
+    pub(crate) fn has_asked_with(&self, nonce: &str) -> bool {
+        self.nonces.lock().contains(nonce)
+    }
+
     /// The answer to an encrypted request, after its MAC and nonce were checked.
     pub(crate) fn open(&self, reply: &[u8], version: i64) -> Value {
         let outer = decode(reply);
@@ -212,7 +232,11 @@ impl Minion {
         let crypticle = self.crypticle(version);
         let plain = match version {
             0 | 1 => crypticle.loads(ciphertext),
-            _ => crypticle.loads_with_nonce(ciphertext, NONCE.as_bytes()),
+            _ => crypticle.loads(ciphertext).map(|plain| {
+                let nonce = std::str::from_utf8(&plain[..32]).unwrap();
+                assert!(self.has_asked_with(nonce), "it answers a request");
+                plain.slice(32..)
+            }),
         };
         decode(&plain.expect("the answer is sealed for this minion"))
     }

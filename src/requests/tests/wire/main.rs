@@ -20,6 +20,7 @@ mod peers;
 mod pillar;
 mod publish;
 mod registration;
+mod replay;
 mod returns;
 mod revoked;
 mod runner;

@@ -1,12 +1,18 @@
 //! Whether the clock can be right: it is not before this program was written, and nothing that the
-//! master keeps comes from the future.
+//! master keeps comes from the future; and whether the minions' clocks agree with it.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use saltern_store::minion_clocks::wrong_clocks;
 
 use super::{Complaint, Patient};
 
 /// 2026-01-01 00:00:00 UTC: this program is younger.
 const BEGINNING: i64 = 1_767_225_600;
+
+/// The most minions that are named.
+const MOST_NAMES: usize = 10;
 
 /// Clocks of file servers may differ by so many seconds.
 const GRACE: i64 = 60;
@@ -31,13 +37,49 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
             Complaint::new(what, advice)
         })
     });
-    written.collect()
+    let mut complaints: Vec<Complaint> = written.collect();
+    complaints.extend(of_minions(&config.cachedir.join("saltern")));
+    complaints
+}
+
+/// One complaint for all minions whose requests show another time.
+fn of_minions(private_dir: &Path) -> Option<Complaint> {
+    let clocks = match wrong_clocks(private_dir) {
+        Ok(clocks) => clocks,
+        Err(error) => {
+            let what = format!("what is known of the minions' clocks cannot be read: {error}");
+            return Some(Complaint::new(
+                what,
+                "let the master's user read its cachedir",
+            ));
+        }
+    };
+    let shown = clocks.iter().take(MOST_NAMES);
+    let names: Vec<String> = shown.map(|(id, skew)| format!("{id} {skew:+} s")).collect();
+    (!clocks.is_empty()).then(|| {
+        let (count, names) = (clocks.len(), names.join(", "));
+        let what = format!("the clocks of minions differ from this one ({count}): {names}");
+        Complaint::new(
+            what,
+            "set their clocks, or this one if it is nearly all of them",
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::patient;
     use super::*;
+
+    #[test]
+    fn wrong_clocks_of_minions_are_named() {
+        let (_dir, patient) = patient("");
+        let path = patient.loaded.config.cachedir.join("saltern");
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join("minion_clocks"), "-7200 late\n90000 early\n").unwrap();
+        let what = &check(&patient)[0].what;
+        assert!(what.contains("(2): late -7200 s, early +90000 s"), "{what}");
+    }
 
     #[test]
     fn what_comes_from_the_future_is_told() {

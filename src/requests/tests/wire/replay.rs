@@ -1,0 +1,141 @@
+//! A sealed request is carried out once, and nobody is locked out by a clock.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use saltern_crypto::{EncAlgo, SigAlgo};
+use saltern_store::minion_clocks::wrong_clocks;
+use saltern_wire::msgpack::Value;
+
+use crate::client::{COMMANDS, Load, Minion, clear};
+use crate::site::{START, Site};
+
+const BAD_LOAD: &[u8] = b"\xa8bad load";
+
+fn now(site: &Site) -> i64 {
+    site.clock.unix()
+}
+
+fn event(minion: &Minion, ts: i64) -> Bytes {
+    let load = minion.load("_minion_event").set("tag", "x").set("ts", ts);
+    minion.sealed(load.set("data", Load::new()), 3)
+}
+
+/// Authenticates once more, with the key file left as it is.
+fn authenticate(site: &Site, minion: &mut Minion) {
+    let outcome = site.ask(clear(minion.auth(), 3));
+    let keys = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
+    minion.take_keys(&keys, EncAlgo::OaepSha1);
+}
+
+#[test]
+fn replayed_request_is_refused_at_once_and_for_ever() {
+    let site = Site::new("");
+    let minion = Minion::signed_in(&site, "m1");
+    let recorded = event(&minion, now(&site));
+    assert_eq!(site.ask(recorded.clone()).effects.len(), 1);
+    for wait in [0, 1, 500, 700, 3_600, 40_000] {
+        site.clock.advance(Duration::from_secs(wait));
+        let reply = site.ask_in_vain("replayed", recorded.clone());
+        assert_eq!(reply, BAD_LOAD, "{wait}");
+    }
+}
+
+#[test]
+fn every_command_that_changes_something_is_carried_out_once() {
+    let site = Site::new("allow_minion_key_revoke: True\nfile_recv: True\n");
+    let minion = Minion::signed_in(&site, "m1");
+    let single = [
+        "_file_recv",
+        "_mine",
+        "_mine_delete",
+        "_mine_flush",
+        "_minion_event",
+        "_register_resources",
+        "_syndic_return",
+        "minion_pub",
+        "minion_publish",
+        "minion_runner",
+        "revoke_auth",
+    ];
+    for cmd in COMMANDS {
+        let request = minion.sealed(minion.load(cmd), 3);
+        site.ask(request.clone());
+        let is_refused = site.ask(request).reply == BAD_LOAD;
+        // A return without a jid asks for one of its own; `verify_minion` is answered by nothing.
+        let is_single = single.contains(&cmd) || ["_return", "verify_minion"].contains(&cmd);
+        assert_eq!(is_refused, is_single, "{cmd}");
+    }
+}
+
+#[test]
+fn same_bytes_sent_again_are_answered_where_stock_sends_them_again() {
+    let site = Site::new("");
+    let minion = Minion::signed_in(&site, "m1");
+    let grains = Value::map([("os", "Debian")]);
+    let pillar = minion.load("_pillar").set("grains", grains).set("ver", "2");
+    let returned = minion.load("_return").set("jid", "20260102030405060708");
+    let returned = returned.set("fun", "test.ping").set("return", true);
+    for load in [pillar, returned] {
+        let request = minion.sealed(load, 3);
+        for _ in 0..3 {
+            assert_ne!(site.ask(request.clone()).reply, BAD_LOAD);
+        }
+    }
+}
+
+#[test]
+fn minion_with_a_wrong_clock_is_served_and_named() {
+    let site = Site::new("");
+    let listed = || wrong_clocks(&site.path("cache/saltern")).unwrap();
+    for (id, skew) in [("late", -7_200), ("early", 90_000)] {
+        let minion = Minion::signed_in(&site, id);
+        for _ in 0..20 {
+            let request = event(&minion, now(&site) + skew);
+            assert_eq!(site.ask(request).effects.len(), 1, "{id}");
+            site.clock.advance(Duration::from_secs(100));
+        }
+        assert!(listed().iter().any(|(known, _)| known.as_str() == id));
+    }
+}
+
+/// After a step back nothing tells an honest request from a replay: the session ends, and what was
+/// recorded under it is worth nothing.
+#[test]
+fn minion_whose_clock_was_set_back_authenticates_and_goes_on() {
+    let site = Site::new("");
+    let mut minion = Minion::signed_in(&site, "m1");
+    let recorded = event(&minion, now(&site));
+    for _ in 0..5 {
+        assert_eq!(site.ask(event(&minion, now(&site))).effects.len(), 1);
+        site.clock.advance(Duration::from_secs(400));
+    }
+    let first = key(&minion);
+    authenticate(&site, &mut minion);
+    assert_eq!(key(&minion), first, "no new key without need");
+    let set_back = now(&site) - 86_400;
+    let reply = site.ask_in_vain("set back", event(&minion, set_back));
+    assert_eq!(reply, BAD_LOAD);
+    authenticate(&site, &mut minion);
+    assert_ne!(key(&minion), first);
+    assert_eq!(site.ask(event(&minion, set_back)).effects.len(), 1);
+    assert_eq!(site.ask_in_vain("old session", recorded), BAD_LOAD);
+    let second = key(&minion);
+    authenticate(&site, &mut minion);
+    assert_eq!(key(&minion), second);
+}
+
+fn key(minion: &Minion) -> String {
+    minion.session.as_ref().unwrap().as_str().to_owned()
+}
+
+#[test]
+fn window_of_zero_takes_requests_as_stock_does() {
+    let site = Site::new("saltern_replay_window: 0\n");
+    let minion = Minion::signed_in(&site, "m1");
+    let recorded = event(&minion, i64::try_from(START).unwrap());
+    for _ in 0..2 {
+        site.clock.advance(Duration::from_secs(3_600));
+        assert_eq!(site.ask(recorded.clone()).effects.len(), 1);
+    }
+}
