@@ -123,7 +123,9 @@ impl Handler<Look> for Doorkeeper {
         } else {
             drop(turn);
             let sinks = self.seed.sinks.clone();
-            sinks.carry_out(end.handled, login.answer, &mut self.outbox, context);
+            let mut handled = end.handled;
+            let answer = login.answer.traced(handled.span.take());
+            sinks.carry_out(handled, answer, &mut self.outbox, context);
         }
     }
 }

@@ -128,15 +128,20 @@ pub fn handle(payload: Bytes, origin: impl Into<Origin>, services: &Arc<Services
             };
         }
     };
-    let mut span = match &opened {
-        Opened::Clear { load, .. } => traces::begin(load, None, services),
-        Opened::Minion(sealed) => traces::begin(&sealed.load, Some(&sealed.minion), services),
+    let sealed = match opened {
+        Opened::Clear { load, version } => {
+            return handle_clear(load, version, class, origin, services);
+        }
+        Opened::Minion(sealed) => sealed,
     };
+    let span = traces::begin(&sealed.load, &sealed.minion, services);
+    traced(span, || handle_minion(sealed, from, services))
+}
+
+/// Does the work at the place of the span, which goes along with what becomes of it.
+fn traced(mut span: Option<Span>, work: impl FnOnce() -> Handled) -> Handled {
     let place = span.as_ref().map(|span| span.place().clone());
-    let handled = trace::within(place, || match opened {
-        Opened::Clear { load, version } => handle_clear(load, version, class, origin, services),
-        Opened::Minion(sealed) => handle_minion(sealed, from, services),
-    });
+    let handled = trace::within(place, work);
     if let Some(span) = &mut span {
         traces::describe(span, &handled);
     }
@@ -259,6 +264,22 @@ impl ProvedCommand {
         ClearCommand::Proved(self).handled(Outcome::reply(reply))
     }
 
+    /// Runs the command, under a span of its own where the sender is proved.
+    fn end(
+        self,
+        load: &Value,
+        is_refused: bool,
+        services: &Services,
+        run: impl FnOnce() -> Outcome,
+    ) -> LoginEnd {
+        let span = (!is_refused).then(|| traces::begin_proved(load, services));
+        let run = || ClearCommand::Proved(self).handled(run());
+        LoginEnd {
+            handled: traced(span.flatten(), run),
+            is_refused,
+        }
+    }
+
     /// What becomes of a request whose sender cannot be found out for a reason of the master's own.
     /// A log-in counts as refused all the same, or a failing backend would make guessing free.
     fn cannot_tell(self, refused: Option<&NotProved>) -> Option<LoginEnd> {
@@ -376,10 +397,12 @@ fn prove_and_run(
     services: &Arc<Services>,
 ) -> LoginEnd {
     let prove = |place: Place| Presented::of(load, place).prove(place, services);
-    let (is_refused, outcome) = match command {
+    match command {
         ProvedCommand::MkToken => {
             let known = credentials::log_in(load, services);
-            (known.is_err(), mk_token::handle(load, known, services))
+            command.end(load, known.is_err(), services, || {
+                mk_token::handle(load, known, services)
+            })
         }
         ProvedCommand::Job(job) => {
             let proof = prove(Place::Kwargs);
@@ -390,27 +413,25 @@ fn prove_and_run(
                 JobCommand::Publish => publish::handle,
                 JobCommand::SalternBatch => saltern_batch::handle,
             };
-            (proof.is_err(), run(load, proof, services))
+            command.end(load, proof.is_err(), services, || {
+                run(load, proof, services)
+            })
         }
         ProvedCommand::Master(door) => {
             let proof = prove(Place::Load);
             if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
                 return end;
             }
-            let is_refused = proof.is_err();
-            let outcome = match master_gate::admit(door, load, proof, services) {
+            command.end(load, proof.is_err(), services, || match master_gate::admit(
+                door, load, proof, services,
+            ) {
                 Ok(admitted) => match door {
                     Door::Runner => runner::handle(load, admitted, from, services),
                     Door::Wheel => wheel::handle(load, admitted, services),
                 },
                 Err(denied) => denied.outcome(load, services),
-            };
-            (is_refused, outcome)
+            })
         }
-    };
-    LoginEnd {
-        handled: ClearCommand::Proved(command).handled(outcome),
-        is_refused,
     }
 }
 

@@ -7,7 +7,7 @@
 use saltern_base::trace::{self, Kind, Place, Span, TraceContext, Tracer};
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
-use saltern_wire::msgpack::MapView;
+use saltern_wire::msgpack::{MapView, Value};
 
 use crate::{Effect, Handled, Services};
 
@@ -26,20 +26,28 @@ pub(crate) fn tracer(
     Some(Tracer::new(sampler, clock.clone(), registry))
 }
 
-/// Begins the span of a request. None for `_auth`, of which stock has no span.
-pub(crate) fn begin(
-    load: &MapView,
-    minion: Option<&MinionId>,
+/// Begins the span of a minion's request.
+pub(crate) fn begin(load: &MapView, minion: &MinionId, services: &Services) -> Option<Span> {
+    begin_under(load.str(PARENT), load.str(STATE), minion.as_str(), services)
+}
+
+/// Begins the span of a clear request whose sender is proved. A stranger's has none: spans wait in a
+/// bounded queue for whoever exports them, and strangers would take its places.
+pub(crate) fn begin_proved(load: &Value, services: &Services) -> Option<Span> {
+    let text = |name: &str| load.get(name).and_then(Value::as_str);
+    begin_under(text(PARENT), text(STATE), "", services)
+}
+
+fn begin_under(
+    parent: Option<&str>,
+    state: Option<&str>,
+    minion: &str,
     services: &Services,
 ) -> Option<Span> {
     let tracer = services.tracer.as_ref()?;
-    if load.str("cmd") == Some("_auth") {
-        return None;
-    }
-    let parent = load.str(PARENT);
-    let parent = parent.and_then(|parent| TraceContext::parse(parent, load.str(STATE)));
+    let parent = parent.and_then(|parent| TraceContext::parse(parent, state));
     let mut span = tracer.begin("salt.req.recv", Kind::Server, parent.as_ref())?;
-    span.set("salt.req.minion_id", minion.map_or("", MinionId::as_str));
+    span.set("salt.req.minion_id", minion);
     Some(span)
 }
 
