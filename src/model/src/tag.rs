@@ -58,6 +58,11 @@ impl Tag {
         Self::trusted(format!("salt/job/{jid}/publish"))
     }
 
+    /// `salt/job/<jid>/error`: a publication under this jid was refused.
+    pub fn job_error(jid: &crate::Jid) -> Self {
+        Self::trusted(format!("salt/job/{jid}/error"))
+    }
+
     /// `salt/job/<jid>/ret/<id>`.
     pub fn job_return(jid: &crate::Jid, id: &crate::MinionId) -> Self {
         Self::trusted(format!("salt/job/{jid}/ret/{id}"))

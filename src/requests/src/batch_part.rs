@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
-use crate::publish::{self, Refused, Request};
+use crate::publish::{self, Refused, Request, SentAs};
 use crate::{BatchPlan, Services, StartJob};
 
 /// What is to be done for some minions of a batch.
@@ -63,7 +63,7 @@ pub fn batch_part(
             &request,
             target,
             plan.jid.clone(),
-            resolved,
+            (resolved, SentAs::Target),
             services,
         )
     };

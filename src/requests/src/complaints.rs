@@ -12,6 +12,15 @@ use saltern_base::metrics::{IntCounter, Registry, counter};
 /// Lines a second.
 const LINES: u32 = 10;
 
+/// The most bytes of one text of a stranger that are repeated in a line of the log or in an answer.
+const EXCERPT: usize = 200;
+
+/// The beginning of a text of a stranger, for a line of the log or an answer.
+pub(crate) fn excerpt(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(EXCERPT))
+        .unwrap_or_default()
+}
+
 /// The budget of log lines that strangers can cause; one for the whole process.
 pub struct Complaints {
     clock: Clock,

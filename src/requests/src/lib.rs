@@ -33,6 +33,7 @@ mod files;
 mod fleet;
 mod get_token;
 mod handle;
+mod jid_owner;
 mod master_gate;
 mod master_opts;
 mod master_tops;

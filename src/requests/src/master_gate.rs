@@ -9,6 +9,7 @@ use saltern_policy::acl::{Form, Verdict};
 use saltern_runners::{Arguments, Call};
 use saltern_wire::msgpack::Value;
 
+use crate::complaints::excerpt;
 use crate::credentials::{Kind, NotProved, Sender};
 use crate::{Outcome, Services, reply};
 
@@ -82,7 +83,14 @@ impl Denied {
             why,
         } = self;
         let cmd = door.command();
-        complain!(services, cmd, user, why, "request refused: {message}");
+        complain!(
+            services,
+            cmd,
+            user = excerpt(user),
+            why,
+            message,
+            "request refused"
+        );
         services.metrics.refuse("master_function");
         Outcome::reply(reply::named_error(name, &message))
     }
@@ -119,8 +127,9 @@ pub(crate) fn admit(
         Verdict::Refused => Err(denied(
             error_name(kind),
             format!(
-                "Authentication failure of type \"{}\" occurred for user {name}.",
-                kind.word()
+                "Authentication failure of type \"{}\" occurred for user {}.",
+                kind.word(),
+                excerpt(name)
             ),
             "no rule allows it",
         )),
@@ -150,7 +159,7 @@ fn not_proved(door: Door, load: &Value, refused: NotProved) -> Denied {
         Kind::Token => message.push('.'),
         Kind::Eauth => {
             let who = load.get("username").and_then(Value::as_str);
-            message.push_str(&format!(" for user {}.", who.unwrap_or("UNKNOWN")));
+            message.push_str(&format!(" for user {}.", excerpt(who.unwrap_or("UNKNOWN"))));
         }
         Kind::User => {}
     }

@@ -7,6 +7,7 @@
 use saltern_model::{Compat, Event, Tag};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
+use crate::complaints::excerpt;
 use crate::envelope::Sealed;
 use crate::event_rules::{self, Refusal};
 use crate::syndics::{self, Announced, Voice};
@@ -201,7 +202,7 @@ fn tell_of_error(sealed: &Sealed, services: &Services) {
     complain!(
         services,
         minion = %sealed.minion,
-        message = ?message.unwrap_or("?"),
+        message = ?excerpt(message.unwrap_or("?")),
         "a minion tells of an error"
     );
 }

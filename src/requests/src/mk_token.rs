@@ -6,6 +6,7 @@ use std::time::Duration;
 use saltern_store::{Claims, Token};
 use saltern_wire::msgpack::Value;
 
+use crate::complaints::excerpt;
 use crate::credentials::{LoggedIn, NotProved};
 use crate::rules::ExpireOverride;
 use crate::{Outcome, Services, reply};
@@ -72,6 +73,7 @@ pub(crate) fn make(
 
 fn refuse(load: &Value, why: &str, services: &Services) {
     let user = load.get("username").and_then(Value::as_str).unwrap_or("?");
+    let user = excerpt(user);
     complain!(services, cmd = "mk_token", user, why, "request refused");
     services.metrics.refuse("mk_token");
 }

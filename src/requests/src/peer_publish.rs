@@ -21,7 +21,7 @@ use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 use crate::envelope::{Answer, LOAD_LIMITS, Sealed};
 use crate::handle::WireNames;
 use crate::outcome::{About, Errand, ErrandWork, StartJob};
-use crate::publish::{self, Request};
+use crate::publish::{self, Request, SentAs};
 use crate::{
     Effect, Finished, Later, Outcome, Services, pub_ret, publish_load, targets, typed_arguments,
 };
@@ -58,8 +58,8 @@ pub(crate) fn handle(command: PeerPublish, sealed: Sealed, services: &Arc<Servic
         .map_err(|_| Refused::Failed("the load cannot be decoded"))
         .and_then(|load| Wish::read(&load, services).map(|wish| (load, wish)));
     let started = wish.and_then(|(load, wish)| {
-        wish.check(&sealed.minion, services)?;
-        let wish = wish.without_syndics(services);
+        let sent_as = wish.check(&sealed.minion, services)?;
+        let wish = wish.without_syndics(sent_as, services);
         match command {
             PeerPublish::Begin => wish.begin(&sealed, services),
             PeerPublish::Wait => wish.wait(&load, &sealed, services),
@@ -99,6 +99,7 @@ struct Wish {
     aim: Aim,
     ret: String,
     resolved: Resolved,
+    sent_as: SentAs,
 }
 
 impl Wish {
@@ -143,11 +144,12 @@ impl Wish {
             aim,
             ret: with_job_cache(ret, services),
             resolved,
+            sent_as: SentAs::Target,
         })
     }
 
-    /// Whether this minion may have it.
-    fn check(&self, minion: &MinionId, services: &Services) -> Result<(), Refused> {
+    /// Whether this minion may have it, and how it goes out then.
+    fn check(&self, minion: &MinionId, services: &Services) -> Result<SentAs, Refused> {
         let publishes = |function: &String| function.trim().starts_with("publish");
         if self.functions.iter().any(publishes) {
             return Err(Refused::NotAllowed("the job would publish in its turn"));
@@ -172,16 +174,19 @@ impl Wish {
         if !allows(Whom::These(&self.resolved.minions)) {
             return Err(Refused::NotAllowed("the option \"peer\" does not allow it"));
         }
-        if self.resolved.may_mean_more && !allows(Whom::Anybody) {
-            return Err(Refused::NotAllowed(
-                "whom the target means is not certain, and the option \"peer\" allows it for some",
-            ));
+        // A range is written out, so it is sent as ids anyhow.
+        if allows(Whom::Anybody) || self.aim.kind == TargetType::Range {
+            return Ok(SentAs::Target);
         }
-        Ok(())
+        let sent_as = SentAs::of_limited(&self.aim.target, &self.resolved, services);
+        sent_as.ok_or(Refused::NotAllowed(
+            "whom the target means is not certain, and the option \"peer\" allows it for some",
+        ))
     }
 
     /// What is published once it is allowed.
-    fn without_syndics(mut self, services: &Services) -> Self {
+    fn without_syndics(mut self, sent_as: SentAs, services: &Services) -> Self {
+        self.sent_as = sent_as;
         self.resolved = publish::without_syndics(self.resolved, services);
         self.aim.write_out_range(&self.resolved);
         self
@@ -291,7 +296,7 @@ impl Wish {
         if request.is_barred(services) {
             return Err(Refused::Failed("\"publisher_acl_blacklist\" bars it"));
         }
-        let (target, resolved) = (&self.aim.target, self.resolved);
+        let (target, resolved) = (&self.aim.target, (self.resolved, self.sent_as));
         let mut start = publish::job(load, &request, target, jid, resolved, services);
         start.publisher = Some(minion.clone());
         // Questions of waiting clients are answered to them alone; this one's returns are kept.

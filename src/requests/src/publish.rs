@@ -10,12 +10,14 @@ use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Resolved;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
+use crate::complaints::excerpt;
 use crate::credentials::{NotProved, Sender};
 use crate::event_data::fields;
 use crate::outcome::{About, Publication, StartJob, Topics};
 use crate::publish_load::DEFAULT_DELIMITER;
 use crate::{
-    Effect, Outcome, Services, about, event_data, publish_load, python_text, reply, targets,
+    Effect, Outcome, Services, about, event_data, jid_owner, publish_load, python_text, reply,
+    targets,
 };
 
 /// Why nothing is published.
@@ -26,8 +28,13 @@ pub(crate) enum Refused {
     NotProved(NotProved),
     /// `publisher_acl_blacklist` names the user or the function; stock fires no event then.
     Barred,
-    /// The user may not do this.
-    NotAuthorised,
+    /// The rules of a proved user do not allow it.
+    NotAuthorised {
+        /// The name that was proved.
+        user: String,
+    },
+    /// The jid is that of a job of another user.
+    JidTaken(Jid),
     /// A sentence for the client.
     Because(String),
 }
@@ -42,16 +49,17 @@ pub(crate) fn handle(
         .unwrap_or_else(|refused| refusal("publish", load, refused, services))
 }
 
-/// The answer to a request that starts nothing.
+/// The answer to a request that starts nothing. Of a sender who is not proved nothing reaches the
+/// event bus: whoever reaches the port could have written it.
 pub(crate) fn refusal(
     cmd: &'static str,
     load: &Value,
     refused: Refused,
     services: &Services,
 ) -> Outcome {
-    let is_told = !matches!(refused, Refused::Barred);
-    let mut why = String::new();
-    let (name, text) = match refused {
+    let named = load.get("user").and_then(Value::as_str).unwrap_or("?");
+    let named = excerpt(named);
+    let (name, text, why, proved) = match refused {
         Refused::Malformed(missing) => {
             complain!(services, cmd, missing, "request refused: it is incomplete");
             return Outcome::reply(reply::no_answer());
@@ -60,36 +68,69 @@ pub(crate) fn refusal(
             complain!(services, cmd, text, "request refused");
             return Outcome::reply(reply::plain_error(&text));
         }
+        Refused::JidTaken(jid) => {
+            services.metrics.refuse("jid_taken");
+            let text = format!("the jid {jid} belongs to a job of another user");
+            complain!(services, cmd, user = named, text, "request refused");
+            return Outcome::reply(reply::plain_error(&text));
+        }
         Refused::NotProved(refused) => {
-            why = format!("{}: {}", refused.kind.word(), refused.why);
-            ("AuthenticationError", "Authentication error occurred.")
+            let why = format!("{}: {}", refused.kind.word(), refused.why);
+            let text = "Authentication error occurred.";
+            ("AuthenticationError", text, why, None)
         }
-        Refused::NotAuthorised | Refused::Barred => {
-            ("AuthorizationError", "Authorization error occurred.")
-        }
+        Refused::NotAuthorised { user } => (
+            "AuthorizationError",
+            NOT_AUTHORISED,
+            "no rule allows it".to_owned(),
+            Some(user),
+        ),
+        Refused::Barred => (
+            "AuthorizationError",
+            NOT_AUTHORISED,
+            "publisher_acl_blacklist".to_owned(),
+            None,
+        ),
     };
-    let user = load.get("user").and_then(Value::as_str).unwrap_or("?");
-    complain!(services, cmd, user, why, "request refused: {text}");
+    complain!(services, cmd, user = named, why, "request refused: {text}");
     services.metrics.refuse("publish");
     let outcome = Outcome::reply(reply::named_error(name, text));
-    match error_event(load, name, text, services).filter(|_| is_told) {
+    let event = proved.and_then(|user| error_event(load, &user, (name, text), services));
+    match event {
         Some(event) => outcome.and_fire(event),
         None => outcome,
     }
 }
 
-/// `salt/job/<jid>/error`, when the client sent a jid, be it an empty one (`tagify` leaves that
-/// out of the tag). Stock puts the whole load into it, secrets of eauth included; those are left
-/// out here.
-fn error_event(load: &Value, name: &str, text: &str, services: &Services) -> Option<Event> {
-    let tag = match python_text::str(load.get("jid")?)?.as_str() {
-        "" => Tag::parse("salt/job/error"),
-        jid => Tag::parse(&format!("salt/job/{jid}/error")),
+const NOT_AUTHORISED: &str = "Authorization error occurred.";
+
+/// `salt/job/<jid>/error`: a proved user may not do what the load says; without the jid where the
+/// client leaves that to the master. Stock puts the whole load into it, and takes any text as jid
+/// (`ClearFuncs.publish` in `salt/master.py`); here a jid is one, of a job of that user or of none,
+/// and no argument is repeated. Clients have the error in the answer, too.
+fn error_event(
+    load: &Value,
+    user: &str,
+    (name, text): (&str, &str),
+    services: &Services,
+) -> Option<Event> {
+    load.get("jid")?;
+    let (tag, jid) = match given_jid(load).ok()? {
+        None => (Tag::parse("salt/job/error").ok()?, String::new()),
+        Some(jid) => {
+            let is_free = jid_owner::may_use(&jid, user, services).unwrap_or(false);
+            is_free.then(|| (Tag::job_error(&jid), jid.to_string()))?
+        }
     };
-    let tag = tag.ok()?;
-    let error = Value::map([("name", name), ("message", text)]);
-    let mut entries = without_secrets(load);
-    entries.push(("error".into(), error));
+    let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
+    let entries = fields([
+        ("jid", Value::from(jid.as_str())),
+        ("user", user.into()),
+        ("fun", part("fun")),
+        ("tgt", part("tgt")),
+        ("tgt_type", part("tgt_type")),
+        ("error", Value::map([("name", name), ("message", text)])),
+    ]);
     Some(event_data::event(services, tag, entries))
 }
 
@@ -135,7 +176,9 @@ pub(crate) fn resolve_allowed(
     let whom = Whom::These(&resolved.minions);
     match sender.may_publish(load, &request.functions, whom, services) {
         true => Ok(without_syndics(resolved, services)),
-        false => Err(Refused::NotAuthorised),
+        false => Err(Refused::NotAuthorised {
+            user: request.user.to_owned(),
+        }),
     }
 }
 
@@ -157,41 +200,98 @@ pub(crate) fn start(
     if resolved.minions.is_empty() && !services.site.order_masters {
         return Ok(Outcome::reply(no_match(load)));
     }
-    if !is_certain(target, &resolved)
-        && !sender.may_publish(load, &request.functions, Whom::Anybody, services)
-    {
+    let sent_as = match sender.may_publish(load, &request.functions, Whom::Anybody, services) {
+        true => Some(SentAs::Target),
+        false => SentAs::of_limited(target, &resolved, services),
+    };
+    let Some(sent_as) = sent_as else {
         let tgt_type = target.kind();
         complain!(services, %tgt_type, "who is meant is not certain, so rules for some do not hold");
-        return Err(Refused::NotAuthorised);
-    }
+        return Err(Refused::NotAuthorised {
+            user: request.user.to_owned(),
+        });
+    };
     for name in ["arg", "ret"] {
         if load.get(name).is_none() {
             return Err(Refused::Malformed(name));
         }
     }
-    let jid = jid(load, services)?;
+    let jid = jid(load, request.user, services)?;
+    let resolved = (resolved, sent_as);
     Ok(begin(load, &request, target, jid, resolved, services))
 }
 
-/// Whether every minion here that is not among these would find, too, that it is not meant. By ids
-/// everybody finds the same; a minion looks at its grains and pillar of now, and here may be older
-/// ones or none, so that nobody found is not nobody meant.
-fn is_certain(target: &Target, resolved: &Resolved) -> bool {
-    use TargetType::{Glob, List, Pcre};
-    let is_by_ids = matches!(target.kind(), Glob | List | Pcre);
-    !resolved.may_mean_more && (is_by_ids || !resolved.minions.is_empty())
+/// How the target of a job goes out to the minions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SentAs {
+    /// As it was asked for: each minion reads it once more and decides for itself.
+    Target,
+    /// As the list of the minions that this master found: what it has decided is carried out,
+    /// whatever a minion would make of the target.
+    Ids,
 }
 
-/// The jid that the client chose, or a new one when it left that to the master.
-fn jid(load: &Value, services: &Services) -> Result<Jid, Refused> {
+/// The entry of a stored load that says so of the job.
+const SENT_AS: &str = "saltern_sent_as";
+
+impl SentAs {
+    /// For a sender whose rules name minions: the list. Minions below syndics are not known here, so
+    /// above syndics the target itself has to go out, and only one by ids may, which every minion
+    /// here reads as this master does; those below hold the rules against it once more. `None` where
+    /// neither is certain.
+    pub(crate) fn of_limited(
+        target: &Target,
+        resolved: &Resolved,
+        services: &Services,
+    ) -> Option<Self> {
+        use TargetType::{Glob, List, Pcre};
+        if resolved.may_mean_more {
+            return None;
+        }
+        match services.site.order_masters {
+            false => Some(Self::Ids),
+            true => matches!(target.kind(), Glob | List | Pcre).then_some(Self::Target),
+        }
+    }
+
+    /// How a stored job was sent.
+    pub(crate) fn of_stored(load: &Value) -> Self {
+        match load.get(SENT_AS).and_then(Value::as_str) {
+            Some("ids") => Self::Ids,
+            _ => Self::Target,
+        }
+    }
+}
+
+/// The jid of a load; nothing where the client leaves it to the master.
+fn given_jid(load: &Value) -> Result<Option<Jid>, Refused> {
     let given = match load.get("jid") {
-        None | Some(Value::Nil) => return Ok(services.minter.mint()),
+        None | Some(Value::Nil) => return Ok(None),
         Some(given) => python_text::str(given).ok_or(Refused::Malformed("jid"))?,
     };
     if given.is_empty() {
-        return Ok(services.minter.mint());
+        return Ok(None);
     }
-    Jid::parse(&given).map_err(|error| Refused::Because(error.to_string()))
+    let jid = Jid::parse(&given).map_err(|error| Refused::Because(error.to_string()))?;
+    Ok(Some(jid))
+}
+
+/// The jid that the client chose, or a new one when it left that to the master. One that exists
+/// belongs to its user, who may go on under it: so 3008's command line sends the parts of a batch,
+/// and a syndic what comes twice from above.
+fn jid(load: &Value, user: &str, services: &Services) -> Result<Jid, Refused> {
+    let Some(jid) = given_jid(load)? else {
+        return Ok(services.minter.mint());
+    };
+    match jid_owner::take(&jid, user, services) {
+        Ok(true) => Ok(jid),
+        Ok(false) => Err(Refused::JidTaken(jid)),
+        Err(error) => {
+            tracing::error!(%error, %jid, "it is not known whose a jid is");
+            let text = "the job database cannot be read; see the master's log";
+            Err(Refused::Because(text.to_owned()))
+        }
+    }
 }
 
 /// The parts of the load that the master itself looks at.
@@ -337,7 +437,7 @@ fn begin(
     request: &Request<'_>,
     target: &Target,
     jid: Jid,
-    resolved: Resolved,
+    (resolved, sent_as): (Resolved, SentAs),
     services: &Services,
 ) -> Outcome {
     let answer = Value::map([
@@ -353,7 +453,12 @@ fn begin(
         ),
         later: None,
         effects: vec![Effect::StartJob(Box::new(job(
-            load, request, target, jid, resolved, services,
+            load,
+            request,
+            target,
+            jid,
+            (resolved, sent_as),
+            services,
         )))],
     }
 }
@@ -376,13 +481,13 @@ pub(crate) fn job(
     request: &Request<'_>,
     target: &Target,
     jid: Jid,
-    resolved: Resolved,
+    (resolved, sent_as): (Resolved, SentAs),
     services: &Services,
 ) -> StartJob {
     let (minions, missing) = (names(&resolved), missing(&resolved));
     let entries = publish_load::entries(load, jid.as_str(), services);
     let announce = announcement(load, &jid, &minions, &missing, &entries, services);
-    let publication = publication(&entries, target, &resolved.minions, services);
+    let publication = publication(entries, target, (&resolved.minions, sent_as), services);
     let about = about::of_load(load, request, target);
     let minions_of_job = match about {
         Some(About::Running(_)) if services.site.order_masters => about::named(target, services),
@@ -394,7 +499,7 @@ pub(crate) fn job(
         fun: request.functions.join(","),
         tgt: target.to_string(),
         tgt_type: target.kind().to_string(),
-        load: stored_load(load, &jid),
+        load: stored_load(load, &jid, sent_as),
         minions: minions_of_job,
         nocache: request.nocache,
         jid,
@@ -413,10 +518,13 @@ pub(crate) fn job(
 }
 
 /// The load as stock keeps it in `.load.p`: without the user's key, with the jid.
-fn stored_load(load: &Value, jid: &Jid) -> Packed {
+fn stored_load(load: &Value, jid: &Jid, sent_as: SentAs) -> Packed {
     let mut entries = without_secrets(load);
-    entries.retain(|(name, _)| name.as_str() != Some("jid"));
+    entries.retain(|(name, _)| !matches!(name.as_str(), Some("jid" | SENT_AS)));
     entries.push(("jid".into(), jid.as_str().into()));
+    if sent_as == SentAs::Ids {
+        entries.push((SENT_AS.into(), "ids".into()));
+    }
     Packed::new(encode(&Value::Map(entries), Dialect::Bin))
 }
 
@@ -468,28 +576,37 @@ pub(crate) fn beginning(
     events
 }
 
-/// What goes out to these minions.
+/// What goes out to these minions: the entries, with the minions themselves in the place of the
+/// target where the job is sent as their ids.
 pub(crate) fn publication(
-    entries: &[(Value, Value)],
+    mut entries: Vec<(Value, Value)>,
     target: &Target,
-    minions: &[MinionId],
+    (minions, sent_as): (&[MinionId], SentAs),
     services: &Services,
 ) -> Publication {
+    if sent_as == SentAs::Ids {
+        let ids = minions.iter().map(|id| id.as_str().into());
+        entries.retain(|(name, _)| !matches!(name.as_str(), Some("tgt" | "tgt_type")));
+        entries.push(("tgt".into(), Value::Array(ids.collect())));
+        entries.push(("tgt_type".into(), TargetType::List.wire_name().into()));
+    }
     let mut packed = Vec::new();
     let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
-    for (name, value) in entries {
+    for (name, value) in &entries {
         encoder.value(name).value(value);
     }
-    // A resource listens with the ears of its minion.
+    // A resource has no subscription of its own.
     let has_resources = services.pki.accepted().is_ok_and(|accepted| {
         let mut minions = minions.iter();
         !minions.all(|id| accepted.contains(id.as_str()))
     });
-    let topics = match target.kind() {
-        TargetType::Glob | TargetType::List | TargetType::Pcre if !has_resources => {
-            Topics::Minions(minions.to_vec())
-        }
-        _ => Topics::Broadcast,
+    let is_by_ids = match target.kind() {
+        TargetType::Glob | TargetType::List | TargetType::Pcre => true,
+        _ => sent_as == SentAs::Ids,
+    };
+    let topics = match is_by_ids && !has_resources {
+        true => Topics::Minions(minions.to_vec()),
+        false => Topics::Broadcast,
     };
     Publication {
         entries: entries.len(),

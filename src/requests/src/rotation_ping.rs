@@ -8,7 +8,7 @@
 use saltern_model::{MinionId, Standing};
 use saltern_wire::msgpack::Value;
 
-use crate::publish::{self, Request};
+use crate::publish::{self, Request, SentAs};
 use crate::{Services, StartJob};
 
 /// The job; `None` when nobody is there to be pinged. With `minion_data_cache` stock names the
@@ -47,6 +47,11 @@ pub fn rotation_ping(services: &Services) -> Option<StartJob> {
     }
     let jid = services.minter.mint();
     Some(publish::job(
-        &load, &request, target, jid, resolved, services,
+        &load,
+        &request,
+        target,
+        jid,
+        (resolved, SentAs::Target),
+        services,
     ))
 }

@@ -22,6 +22,7 @@ use saltern_store::{
 };
 
 use crate::complaints::Complaints;
+use crate::jid_owner::ChosenJids;
 use crate::reactor::Reactions;
 use crate::rules::SiteRules;
 use crate::site_options::SiteOptions;
@@ -93,6 +94,8 @@ pub struct Services {
     pub jobs: JobReader,
     /// Makes jids.
     pub minter: JidMinter,
+    /// The jids that clients chose last.
+    pub(crate) chosen_jids: ChosenJids,
     /// The rest of the master.
     pub surroundings: Arc<dyn Surroundings>,
     /// Collects spans, where the configuration asks for it.
@@ -125,6 +128,7 @@ impl Services {
             reactions: stores.reactions,
             runners,
             jobs,
+            chosen_jids: ChosenJids::default(),
             minter: JidMinter::new(clock.clone(), unique_suffix),
             pki: stores.pki,
             sessions: stores.sessions,

@@ -102,7 +102,8 @@ fn job(load: &Value, services: &Services) -> Result<Begun, NotBegun> {
             Refused::Malformed(missing) => format!("\"{missing}\" is missing or of a wrong kind"),
             Refused::NotProved(refused) => refused.why,
             Refused::Barred => "publisher_acl_blacklist forbids it".to_owned(),
-            Refused::NotAuthorised => NOT_ALLOWED.to_owned(),
+            Refused::NotAuthorised { .. } => NOT_ALLOWED.to_owned(),
+            Refused::JidTaken(jid) => format!("the jid {jid} belongs to a job of another user"),
             Refused::Because(text) => text,
         })
     })?;

@@ -9,7 +9,7 @@ use saltern_store::Write;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::client::{Load, Minion};
-use crate::site::{Site, decode};
+use crate::site::{Site, decode, sent};
 
 const RULES: &str = "
 peer:
@@ -182,6 +182,29 @@ fn a_rule_for_some_minions_does_not_hold_where_a_match_was_given_up() {
             wish(load, "test.ping", &[], tgt).set("tgt_type", "pcre")
         });
         assert_eq!(started(&outcome).is_some(), is_started, "{id}");
+    }
+}
+
+/// Of a minion whose rules name minions the job goes to those that were found here, whatever others
+/// make of the target.
+#[test]
+fn limited_peers_job_goes_out_as_ids() {
+    let site = site();
+    for (id, kind, tgt) in [
+        ("limited", "list", texts(&["web1", "web2"])),
+        ("asker", "pcre", "web.*".into()),
+    ] {
+        let (_, outcome) = asked(&site, id, "minion_pub", |load| {
+            wish(load, "test.ping", &[], "web.*").set("tgt_type", "pcre")
+        });
+        let start = started(&outcome).expect("a job");
+        let sent = sent(start);
+        assert_eq!(sent.get("tgt_type"), Some(&kind.into()), "{id}");
+        assert_eq!(sent.get("tgt"), Some(&tgt), "{id}");
+        assert_eq!(
+            (start.job.tgt_type.as_str(), start.job.tgt.as_str()),
+            ("pcre", "web.*")
+        );
     }
 }
 

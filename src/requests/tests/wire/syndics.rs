@@ -433,6 +433,7 @@ fn only_with_the_masters_own_key_a_list_of_rights_goes_on() {
         "also when it is sent again"
     );
     let limited = publish(&site)
+        .set("jid", "")
         .set("user", "nobody")
         .set(
             "key",
@@ -453,6 +454,7 @@ fn only_with_the_masters_own_key_a_list_of_rights_goes_on() {
             .all(|effect| matches!(effect, Effect::Fire(_)))
     );
     let none = publish(&site).set("kwargs", Load::new().set("auth_list", list(&[])));
+    let none = none.set("jid", "");
     let outcome = site.ask(clear(none, 3));
     let stored = decode(started(&outcome).job.load.bytes());
     assert_eq!(stored.get("kwargs"), Some(&Load::new().value()), "as stock");

@@ -1,0 +1,125 @@
+//! For a sender whose rules name minions, what this master has decided goes out, and not the target:
+//! minions would read that with Python's `re` and `fnmatch`, and their grains and pillar of now.
+
+use saltern_requests::{StartJob, Topics, publication_again};
+use saltern_wire::msgpack::{Dialect, Encoder, Value};
+
+use crate::client::{Load, clear, published_by_root};
+use crate::site::{Site, data, decode, list, sent, started};
+
+const RULES: &str = "publisher_acl: {nobody: [{'web*': ['test.*']}], daemon: ['test.*'], \
+     bin: ['test.echo', {'web*': ['test.ping']}]}\n";
+
+fn site(options: &str) -> Site {
+    let site = Site::new(&format!("{RULES}{options}"));
+    for id in ["web1", "web2", "db1"] {
+        site.accept(id, "minion");
+    }
+    site
+}
+
+fn by(site: &Site, user: &str, kind: &str, tgt: &str) -> Load {
+    let rules = site.services.rules();
+    let key = rules.users.key(user).unwrap().expose().to_owned();
+    published_by_root(site, tgt)
+        .set("user", user)
+        .set("key", key.as_str())
+        .set("tgt_type", kind)
+        .set("jid", "")
+}
+
+fn target(load: &Value) -> (Value, Value) {
+    let part = |name| load.get(name).cloned().unwrap_or(Value::Nil);
+    (part("tgt_type"), part("tgt"))
+}
+
+fn again(site: &Site, start: &StartJob) -> Value {
+    let again = publication_again(&start.job, &site.services).unwrap();
+    let mut packed = Vec::new();
+    let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
+    encoder.map(again.entries).raw(&again.packed);
+    decode(&packed)
+}
+
+#[test]
+fn limited_users_job_goes_out_as_ids_and_is_told_as_it_was_asked() {
+    let site = site("nodegroups: {group: 'L@web1,web2'}\n");
+    let table = [
+        ("glob", "web*"),
+        ("pcre", "web.*|db[+--x]1"),
+        ("list", "web1,web2"),
+        ("compound", "web* or E@db[+--x]1"),
+        ("nodegroup", "group"),
+    ];
+    for (kind, tgt) in table {
+        let outcome = site.ask(clear(by(&site, "nobody", kind, tgt), 3));
+        let start = started(&outcome);
+        let ids = ("list".into(), list(&["web1", "web2"]));
+        assert_eq!(target(&sent(start)), ids, "{kind} {tgt}");
+        assert_eq!(target(&again(&site, start)), ids, "{kind} {tgt}: again");
+        assert!(matches!(&start.publication.topics, Topics::Minions(ids) if ids.len() == 2));
+        let asked = (kind.into(), tgt.into());
+        assert_eq!(target(&decode(start.job.load.bytes())), asked);
+        assert_eq!(
+            (start.job.tgt_type.as_str(), start.job.tgt.as_str()),
+            (kind, tgt)
+        );
+        for event in &start.announce {
+            let told = data(event);
+            if told.get("tgt").is_some() {
+                assert_eq!(target(&told), asked, "{}", event.tag);
+            }
+        }
+    }
+}
+
+#[test]
+fn unlimited_users_target_goes_out_as_it_is() {
+    let site = site("");
+    for (user, fun) in [
+        ("root", "test.ping"),
+        ("daemon", "test.ping"),
+        ("bin", "test.echo"),
+    ] {
+        let load = by(&site, user, "glob", "web*").set("fun", fun);
+        let outcome = site.ask(clear(load, 3));
+        let start = started(&outcome);
+        let asked = ("glob".into(), "web*".into());
+        assert_eq!(target(&sent(start)), asked, "{user}");
+        assert_eq!(target(&again(&site, start)), asked, "{user}");
+    }
+    let outcome = site.ask(clear(by(&site, "bin", "glob", "web*"), 3));
+    let ids = ("list".into(), list(&["web1", "web2"]));
+    assert_eq!(target(&sent(started(&outcome))), ids, "by the other rule");
+}
+
+/// What a client says of how its job goes out counts for nothing.
+#[test]
+fn mark_of_the_stored_load_is_the_masters_own() {
+    let site = site("");
+    let load = by(&site, "root", "glob", "web*").set("saltern_sent_as", "ids");
+    let outcome = site.ask(clear(load, 3));
+    let start = started(&outcome);
+    let stored = decode(start.job.load.bytes());
+    assert_eq!(stored.get("saltern_sent_as"), None);
+    let asked = ("glob".into(), "web*".into());
+    assert_eq!(target(&again(&site, start)), asked);
+}
+
+/// Whom a syndic has below it is not known here; there the rules are asked once more.
+#[test]
+fn above_syndics_the_target_goes_out_with_the_rules() {
+    let site = site("order_masters: True\n");
+    let outcome = site.ask(clear(by(&site, "nobody", "glob", "web*"), 3));
+    let load = sent(started(&outcome));
+    assert_eq!(target(&load), ("glob".into(), "web*".into()));
+    assert!(
+        load.get("auth_list")
+            .is_some_and(|rules| *rules != list(&[]))
+    );
+    let by_list = by(&site, "nobody", "compound", "L@web1");
+    let outcome = site.ask(clear(by_list, 3));
+    let error = decode(&outcome.reply);
+    let name = error.get("error").and_then(|error| error.get("name"));
+    assert_eq!(name, Some(&"AuthorizationError".into()));
+}

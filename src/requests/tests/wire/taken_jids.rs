@@ -1,0 +1,118 @@
+//! A jid that exists belongs to the user of its job.
+
+use saltern_model::{Jid, JobRecord, MinionId, Packed};
+use saltern_requests::Outcome;
+use saltern_store::jobs::Write;
+use saltern_wire::msgpack::{Dialect, Value, encode};
+
+use crate::client::{JID, Load, clear, published_by_root};
+use crate::site::{Site, decode, started};
+
+fn site() -> Site {
+    let site = Site::new("publisher_acl: {nobody: ['test.*'], daemon: ['test.*', '@jobs']}\n");
+    site.accept("web1", "minion");
+    site
+}
+
+fn by(site: &Site, user: &str) -> Load {
+    let rules = site.services.rules();
+    let key = rules.users.key(user).unwrap().expose().to_owned();
+    published_by_root(site, "web1")
+        .set("user", user)
+        .set("key", key.as_str())
+        .set("jid", JID)
+}
+
+fn store(site: &Site, outcome: &Outcome) {
+    let job = started(outcome).job.clone();
+    site.database.lock().commit(&[Write::JobPart(job)]).unwrap();
+}
+
+fn is_refused(outcome: &Outcome) -> bool {
+    let error = decode(&outcome.reply);
+    let error = error.get("error").and_then(Value::as_str);
+    let is_taken = error.is_some_and(|error| error.contains("belongs to a job of another user"));
+    assert_eq!(is_taken, outcome.effects.is_empty());
+    is_taken
+}
+
+#[test]
+fn taken_jid_is_refused_to_other_users() {
+    for first in ["root", "nobody"] {
+        let site = site();
+        store(&site, &site.ask(clear(by(&site, first), 3)));
+        let refused = site.refused();
+        let others = ["root", "nobody", "daemon"].into_iter();
+        for other in others.filter(|user| *user != first) {
+            assert!(is_refused(&site.ask(clear(by(&site, other), 3))), "{other}");
+        }
+        assert_eq!(site.refused(), refused + 2);
+        let kept = site.services.jobs.load(&Jid::parse(JID).unwrap()).unwrap();
+        assert_eq!(kept.unwrap().record.user, first);
+    }
+}
+
+/// So 3008 publishes the parts of a batch, and a syndic what comes from above once more.
+#[test]
+fn taken_jid_is_open_to_its_user() {
+    let site = site();
+    for _ in 0..2 {
+        let outcome = site.ask(clear(by(&site, "nobody"), 3));
+        assert_eq!(started(&outcome).job.jid.as_str(), JID);
+        store(&site, &outcome);
+    }
+}
+
+/// The first job may not be stored yet.
+#[test]
+fn taken_jid_is_refused_before_its_job_is_stored() {
+    let site = site();
+    assert!(!is_refused(&site.ask(clear(by(&site, "root"), 3))));
+    assert!(is_refused(&site.ask(clear(by(&site, "nobody"), 3))));
+}
+
+/// A refusal under the jid of somebody else would end what the other user waits for: stock's command
+/// line takes any event with an error in it for its own.
+#[test]
+fn refused_publish_under_taken_jid_fires_nothing() {
+    let site = site();
+    let started = site.ask(clear(by(&site, "root"), 3));
+    for is_stored in [false, true] {
+        if is_stored {
+            store(&site, &started);
+        }
+        let load = by(&site, "nobody").set("fun", "cmd.run");
+        let outcome = site.ask(clear(load, 3));
+        assert!(outcome.effects.is_empty(), "stored: {is_stored}");
+    }
+}
+
+/// A minion that returns a jid which nobody published cannot keep users from it; but the call of a
+/// function of the master, which is kept with its return, too, is its user's.
+#[test]
+fn jid_of_a_minions_return_is_free() {
+    for (minions, is_free) in [
+        (vec![MinionId::parse("web1").unwrap()], true),
+        (vec![], false),
+    ] {
+        let site = site();
+        let load = Value::map([("cmd", "_return"), ("return", "x")]);
+        let job = JobRecord {
+            jid: Jid::parse(JID).unwrap(),
+            created: 1,
+            user: "root".to_owned(),
+            fun: "test.ping".to_owned(),
+            tgt: "web1".to_owned(),
+            tgt_type: "glob".to_owned(),
+            load: Packed::new(encode(&load, Dialect::Bin)),
+            minions,
+            nocache: false,
+        };
+        site.database
+            .lock()
+            .commit(&[Write::ClosedJob(job)])
+            .unwrap();
+        let outcome = site.ask(clear(by(&site, "nobody"), 3));
+        assert_eq!(!is_refused(&outcome), is_free);
+    }
+}
