@@ -18,6 +18,7 @@ mod hostile;
 mod jobs;
 mod keys;
 mod kill;
+mod limited;
 mod logs;
 mod maintenance;
 mod matrix;
