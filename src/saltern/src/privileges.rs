@@ -119,6 +119,19 @@ pub(crate) fn make_directories_for(
     Ok(())
 }
 
+/// Keeps other users out of whatever this process makes, and those who may use the master from
+/// writing there: they read the files of their jobs. What is stricter already stays.
+pub(crate) fn restrict_umask(admits_users: bool) {
+    use rustix::fs::Mode;
+    use rustix::process::umask;
+    let least = match admits_users {
+        true => Mode::WGRP | Mode::WOTH,
+        false => Mode::WGRP | Mode::RWXO,
+    };
+    let inherited = umask(Mode::RWXG | Mode::RWXO);
+    umask(inherited | least);
+}
+
 /// Raises the limit of open files to what `max_open_files` asks for, as far as the system lets it.
 pub(crate) fn raise_open_files(wanted: u64) {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};

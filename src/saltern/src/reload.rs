@@ -92,7 +92,7 @@ impl Reloader {
             }
         }
         if admits_users(&config) && !admits_users(&self.started) {
-            tracing::warn!("the event sockets are opened to other users by a restart only");
+            tracing::warn!("the event sockets and the job cache are opened to other users by a restart only");
         }
         tracing::info!("the configuration was read again");
         self.current = config;
@@ -114,7 +114,7 @@ impl Reloader {
 }
 
 /// Whether users of this machine other than the master's may do something.
-fn admits_users(config: &MasterConfig) -> bool {
+pub(crate) fn admits_users(config: &MasterConfig) -> bool {
     let is_set = |option: &str| config.raw(option).is_some_and(Node::is_truthy);
     is_set("publisher_acl") || is_set("external_auth")
 }

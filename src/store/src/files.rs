@@ -34,6 +34,9 @@ pub struct Create {
     pub owner: Option<u32>,
     /// Whether it must be on the disk first.
     pub durability: Durability,
+    /// The file grows in the directory above its own, for the sake of those who watch or list its
+    /// directory (salt-exporter takes every name in `pki_dir/minions` for a minion).
+    pub above: bool,
 }
 
 impl Create {
@@ -42,11 +45,20 @@ impl Create {
         mode: 0o600,
         owner: None,
         durability: Durability::Synced,
+        above: false,
     };
 
     /// The same with other permission bits.
     pub const fn mode(self, mode: u32) -> Self {
         Self { mode, ..self }
+    }
+
+    /// The same, but growing in the directory above.
+    pub const fn above(self) -> Self {
+        Self {
+            above: true,
+            ..self
+        }
     }
 
     /// The same, but without waiting for the disk.
@@ -203,10 +215,35 @@ enum Place {
     KeepExisting,
 }
 
-/// Writes a temporary file beside `path`, then gives it its name in one step.
+/// Writes a temporary file, then gives it its name in one step.
 fn place(path: &Path, content: &[u8], create: Create, how: Place) -> Result<bool> {
     let dir = path.parent().unwrap_or(Path::new("."));
-    let (temporary, mut file) = temporary_in(dir, create.mode)?;
+    if let Some(above) = dir.parent().filter(|_| create.above) {
+        match place_from(above, path, content, create, how) {
+            // A directory of another file system, or one that is not ours.
+            Err(StoreError::Io { source, .. })
+                if matches!(
+                    source.kind(),
+                    io::ErrorKind::CrossesDevices
+                        | io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::ReadOnlyFilesystem
+                ) => {}
+            other => return other,
+        }
+    }
+    place_from(dir, path, content, create, how)
+}
+
+/// The same with the temporary file in `temporary_dir`.
+fn place_from(
+    temporary_dir: &Path,
+    path: &Path,
+    content: &[u8],
+    create: Create,
+    how: Place,
+) -> Result<bool> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let (temporary, mut file) = temporary_in(temporary_dir, create.mode)?;
     let written: io::Result<()> = (|| {
         if let Some(owner) = create.owner {
             give_away(&file, owner)?;
@@ -247,12 +284,41 @@ fn place(path: &Path, content: &[u8], create: Create, how: Place) -> Result<bool
     Ok(true)
 }
 
+/// Removes temporary files that a process which is no more left in a directory. Not to be called
+/// after this process has begun to write there.
+pub fn remove_stale(dir: &Path) -> Result<()> {
+    let own = std::process::id();
+    let mut stale = Vec::new();
+    each_entry(dir, |name, entry| {
+        let Some((pid, number)) = name
+            .strip_prefix(TEMPORARY)
+            .and_then(|rest| rest.split_once('-'))
+        else {
+            return;
+        };
+        let (Ok(pid), Ok(_)) = (pid.parse::<u32>(), number.parse::<u32>()) else {
+            return;
+        };
+        // In a container the master of before had the same number.
+        if pid == own || !Path::new("/proc").join(pid.to_string()).exists() {
+            stale.push(entry.path());
+        }
+    })?;
+    for path in stale {
+        remove(&path)?;
+    }
+    Ok(())
+}
+
+/// How the names of temporary files begin; the process and a number follow.
+const TEMPORARY: &str = ".saltern-";
+
 /// A new file with a name that no other writer has and that Salt's listings skip (a leading dot).
 fn temporary_in(dir: &Path, mode: u32) -> Result<(PathBuf, File)> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     loop {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = dir.join(format!(".saltern-{}-{number}", std::process::id()));
+        let path = dir.join(format!("{TEMPORARY}{}-{number}", std::process::id()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         match rustix::fs::open(&path, flags, Mode::from_raw_mode(mode)) {
             Ok(fd) => return Ok((path, File::from(fd))),

@@ -335,7 +335,14 @@ impl MinionDataStore {
         }
         let packed = Bytes::from(encode(value, Dialect::Bin));
         files::readable(&packed, &LIMITS, &path)?;
-        files::write_atomic(&path, &packed, Create::PRIVATE.derived())?;
+        // 3008's banks are directories of all minions, which other programs list; before, each
+        // minion has a directory.
+        let create = Create::PRIVATE.derived();
+        let create = match self.has_banks() {
+            true => create.above(),
+            false => create,
+        };
+        files::write_atomic(&path, &packed, create)?;
         self.memory.lock().forget_one(id, bank);
         let is_listed = bank == Bank::Grains || !self.has_banks();
         let version = Version::of(&path, true)?.map(|stat| stat.version);

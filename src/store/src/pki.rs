@@ -334,14 +334,14 @@ impl PkiTree {
     fn write(&self, id: &MinionId, state: KeyState, pem: &str) -> Result<()> {
         let path = self.path(id, state)?;
         let (mode, content) = match self.compat {
-            Compat::V3006 | Compat::V3007 => (0o666, pem),
+            Compat::V3006 | Compat::V3007 => (0o644, pem),
             Compat::V3008 => (0o600, pem.trim()),
         };
         let create = match state {
             KeyState::Denied => Create::PRIVATE.derived(),
             _ => Create::PRIVATE,
         };
-        let written = files::write_atomic(&path, content.as_bytes(), create.mode(mode));
+        let written = files::write_atomic(&path, content.as_bytes(), create.mode(mode).above());
         if state == KeyState::Accepted {
             self.forget(id);
         }

@@ -22,8 +22,8 @@ use saltern_model::MinionId;
 use crate::error::Result;
 use crate::files::{self, Create};
 
-/// What stock's `open` asks for, before the umask.
-const MODE: u32 = 0o666;
+/// Before the umask; stock's under its usual one.
+const MODE: u32 = 0o644;
 
 /// Minions that one syndic may speak for, and all of them together: about 100 bytes each.
 const MOST_LEAVES: (usize, usize) = (100_000, 500_000);
@@ -109,7 +109,7 @@ impl SyndicStore {
         }
         files::ensure_dir(&self.dir, 0o755)?;
         let path = files::child(&self.dir, id.as_str())?;
-        files::create_new(&path, b"", Create::PRIVATE.mode(MODE))?;
+        files::create_new(&path, b"", Create::PRIVATE.mode(MODE).above())?;
         Ok(true)
     }
 

@@ -156,7 +156,7 @@ impl Tokens {
                 limit: FILE_BYTES,
             });
         }
-        files::write_atomic(&path, &packed, Create::PRIVATE)?;
+        files::write_atomic(&path, &packed, Create::PRIVATE.above())?;
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(Token(token))
     }

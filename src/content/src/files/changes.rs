@@ -19,8 +19,8 @@ use super::tree::{MAX_DEPTH, MAX_ENTRIES};
 /// More than the map of as many files as are looked at.
 const MAP_BYTES: usize = 1 << 30;
 
-/// What stock's `open` and `makedirs` ask for, before the umask.
-const FILE_MODE: u32 = 0o666;
+/// Before the umask; stock's under its usual one.
+const FILE_MODE: u32 = 0o644;
 
 /// The differences between two looks; paths are those on disk, sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

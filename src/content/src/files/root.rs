@@ -116,7 +116,7 @@ impl Root {
             {
                 require_regular(&there)?;
             }
-            let file = rustix::fs::openat(base, part, flags, Mode::from_raw_mode(0o666))?;
+            let file = rustix::fs::openat(base, part, flags, Mode::from_raw_mode(0o644))?;
             require_regular(&rustix::fs::fstat(&file)?)?;
             return Ok(File::from(file));
         }
@@ -226,7 +226,7 @@ fn directory_to_write(base: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(base, name, flags, Mode::empty()) {
         Err(Errno::NOENT) => {
-            match rustix::fs::mkdirat(base, name, Mode::from_raw_mode(0o777)) {
+            match rustix::fs::mkdirat(base, name, Mode::from_raw_mode(0o755)) {
                 // Another request may have been quicker.
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),

@@ -17,14 +17,14 @@ use saltern_base::metrics::Registry;
 use saltern_config::{Finding, LogLevel, MasterConfig, Severity};
 use saltern_requests::{OpenError, Stores};
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobDatabase};
+use saltern_store::jobs::{DatabaseLimits, JobDatabase, is_lost, note_incident};
 use saltern_wire::port::Inherited;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::{chain, complain, load_config};
 use crate::logging::Levels;
-use crate::reload::Reloader;
+use crate::reload::{Reloader, admits_users};
 use crate::service_manager::{self, ServiceManager};
 use crate::{ConfigArgument, logging, preflight, privileges};
 
@@ -56,6 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Err(exit) => return exit,
     };
     privileges::raise_open_files(loaded.config.max_open_files);
+    privileges::restrict_umask(admits_users(&loaded.config));
     if let Err(error) = make_first_directories(&loaded.config) {
         complain(&format!("cannot make the master's directories: {error}"));
         return Exit::CannotCreate;
@@ -185,9 +186,10 @@ fn open(
     levels: Arc<Levels>,
 ) -> Result<MasterParts, OpenError> {
     let clock = Clock::system();
+    remove_temporary_files(config)?;
     let stores = Stores::open(config, &clock)?;
     make_directories(config)?;
-    let database = open_database(&config.saltern_job_database, &clock)?;
+    let database = open_database(config, &clock)?;
     Ok(MasterParts {
         config: config.clone(),
         clock,
@@ -202,7 +204,20 @@ fn open(
 /// For so long a start may be held up by the recovery of a damaged database.
 const RECOVERY: Duration = Duration::from_secs(30);
 
-fn open_database(path: &Path, clock: &Clock) -> Result<JobDatabase, StoreError> {
+fn open_database(config: &MasterConfig, clock: &Clock) -> Result<JobDatabase, StoreError> {
+    let path = &config.saltern_job_database;
+    if is_lost(config) {
+        let what = format!(
+            "there was no job database \"{}\" at the start, though this master had one: a new one \
+             was made, and jobs are read back from the job cache in \"{}\" as far as it has them",
+            path.display(),
+            config.cachedir.join("jobs").display(),
+        );
+        tracing::error!("{what}");
+        if let Err(error) = note_incident(path, clock.unix(), &what) {
+            tracing::warn!(error = chain(&error), "saltern doctor will not know of it");
+        }
+    }
     let until = Instant::now() + RECOVERY;
     let limits = DatabaseLimits::default();
     let is_enough = || Instant::now() >= until;
@@ -226,6 +241,25 @@ fn open_database(path: &Path, clock: &Clock) -> Result<JobDatabase, StoreError> 
     Ok(database)
 }
 
+/// A directory of keys and sockets into which everybody may write is closed to them: earlier
+/// releases made it so under an umask of 0. One with the sticky bit is everybody's.
+fn close_to_writers(directory: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::PermissionsExt;
+    const OTHERS_WRITE: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+    let failed = |source| StoreError::io("restrict access to", directory, source);
+    let mode = std::fs::metadata(directory).map_err(failed)?.permissions().mode() & 0o7777;
+    if mode & OTHERS_WRITE == 0 || mode & STICKY != 0 {
+        return Ok(());
+    }
+    tracing::warn!(
+        path = %directory.display(),
+        "everybody could write in this directory, and nobody but its owner and group can now"
+    );
+    let closed = std::fs::Permissions::from_mode(mode & !OTHERS_WRITE);
+    std::fs::set_permissions(directory, closed).map_err(failed)
+}
+
 /// The directories that stock's tools expect a master to have made (`verify_env` in
 /// `salt/utils/verify.py`), and the one of the job database.
 fn make_directories(config: &MasterConfig) -> Result<(), StoreError> {
@@ -236,10 +270,42 @@ fn make_directories(config: &MasterConfig) -> Result<(), StoreError> {
     for directory in [&config.syndic_dir, &config.sock_dir] {
         ensure_dir(directory, 0o755)?;
     }
+    for directory in [&config.cachedir, &config.sock_dir] {
+        close_to_writers(directory)?;
+    }
     match config.saltern_job_database.parent() {
         Some(directory) => ensure_dir(directory, 0o700),
         None => Ok(()),
     }
+}
+
+/// Removes what a master that was killed left half written, also in the directories in which
+/// earlier releases wrote. Before this process writes anything there.
+fn remove_temporary_files(config: &MasterConfig) -> Result<(), StoreError> {
+    let keys = [
+        "",
+        "minions",
+        "minions_pre",
+        "minions_rejected",
+        "minions_denied",
+    ];
+    let caches = [
+        "",
+        "saltern",
+        "tokens",
+        "sessions",
+        "syndics",
+        "publish_auth",
+        "grains",
+        "pillar",
+        "mine",
+    ];
+    let keys = keys.iter().map(|name| config.pki_dir.join(name));
+    let caches = caches.iter().map(|name| config.cachedir.join(name));
+    for directory in keys.chain(caches) {
+        saltern_store::files::remove_stale(&directory)?;
+    }
+    Ok(())
 }
 
 async fn serve(parts: MasterParts, reloader: Reloader) -> Exit {
@@ -330,10 +396,13 @@ async fn wait(master: &Master, mut reloader: Reloader, manager: &ServiceManager)
 }
 
 fn write_pidfile(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
     let written = path
         .parent()
         .map_or(Ok(()), std::fs::create_dir_all)
-        .and_then(|()| std::fs::write(path, std::process::id().to_string()));
+        .and_then(|()| std::fs::write(path, std::process::id().to_string()))
+        // For other users' monitoring, whatever the umask.
+        .and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)));
     if let Err(error) = written {
         tracing::warn!(path = %path.display(), %error, "the pid file cannot be written");
     }

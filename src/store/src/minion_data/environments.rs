@@ -50,7 +50,7 @@ impl MinionDataStore {
         };
         files::ensure_dir(&dir, 0o755)?;
         let packed = encode(pillar, Dialect::Bin);
-        files::write_atomic(&path, &packed, Create::PRIVATE.derived())?;
+        files::write_atomic(&path, &packed, Create::PRIVATE.derived().above())?;
         self.known.write().add_environment(id, pillarenv);
         Ok(())
     }

@@ -15,9 +15,9 @@ use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Version};
 use crate::options::StoreOptions;
 
-/// What stock's `atomic_open` asks for, before the umask.
-const FILE_MODE: u32 = 0o666;
-const DIR_MODE: u32 = 0o777;
+/// Before the umask, as for the other files of jobs.
+const FILE_MODE: u32 = 0o644;
+const DIR_MODE: u32 = 0o755;
 
 /// The state of a batch over 100,000 minions with long ids.
 const STATE_BYTES: usize = 64 << 20;

@@ -26,9 +26,10 @@ use crate::options::StoreOptions;
 /// of it or nothing. Stock's readers pass over names that begin with a dot.
 const GROWING: &str = ".saltern-return";
 
-/// What stock's `open` and `makedirs` ask for, before the umask.
-const FILE_MODE: u32 = 0o666;
-const DIR_MODE: u32 = 0o777;
+/// Before the umask, which keeps others out where no other users are admitted; stock's under its
+/// usual umask.
+const FILE_MODE: u32 = 0o644;
+const DIR_MODE: u32 = 0o755;
 
 /// A list of 100,000 long ids; a larger `.minions.p` is not ours and not merged.
 const MINIONS_BYTES: usize = 32 << 20;
@@ -124,6 +125,9 @@ impl JobFiles {
         openssl::hash::hash(digest, b"").map_err(|_| unknown())?;
         let root = options.job_files();
         files::ensure_dir(&root, DIR_MODE)?;
+        if !options.acl_users.is_empty() || options.external_auth {
+            let_others_read(&root)?;
+        }
         Ok(Self {
             root,
             publish_auth: options.publish_auth(),
@@ -355,6 +359,29 @@ pub fn endtime_text(unix_micros: i64) -> String {
         t.second,
         t.micros
     )
+}
+
+/// Other users whom the master admits read the files of their jobs (stock's `salt` looks for the
+/// load before it waits): opens the upper directories, which may be from before they were admitted.
+fn let_others_read(root: &std::path::Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    const OTHERS_READ: u32 = 0o005;
+    let open = |path: &std::path::Path| {
+        let mode = std::fs::metadata(path)?.permissions().mode() & 0o7777;
+        if mode & OTHERS_READ == OTHERS_READ {
+            return Ok(());
+        }
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode | OTHERS_READ))
+    };
+    let failed = |source: std::io::Error| StoreError::io("let other users read", root, source);
+    open(root).map_err(failed)?;
+    for part in 0..=u8::MAX {
+        match open(&root.join(format!("{part:02x}"))) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The list that is there; none when it is damaged, as in stock.

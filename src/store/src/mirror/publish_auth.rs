@@ -13,16 +13,17 @@ use super::JobFiles;
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Version};
 
-/// What stock's `open` and `makedirs` ask for, before the umask.
-const FILE_MODE: u32 = 0o666;
-const DIR_MODE: u32 = 0o777;
+/// Before the umask, which keeps others out where no other users are admitted; stock's under its
+/// usual umask.
+const FILE_MODE: u32 = 0o644;
+const DIR_MODE: u32 = 0o755;
 
 impl JobFiles {
     /// Writes the file of one job.
     pub fn write_publisher(&self, jid: &Jid, publisher: &MinionId) -> Result<()> {
         files::ensure_dir(self.publish_auth(), DIR_MODE)?;
         let path = files::child(self.publish_auth(), jid.as_str())?;
-        let create = Create::PRIVATE.mode(FILE_MODE).derived();
+        let create = Create::PRIVATE.mode(FILE_MODE).derived().above();
         files::write_atomic(&path, publisher.as_str().as_bytes(), create)
     }
 

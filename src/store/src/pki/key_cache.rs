@@ -13,8 +13,8 @@ use super::PkiTree;
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create};
 
-/// What stock's `atomic_open` gives a new file, before the umask.
-const MODE: u32 = 0o666;
+/// Before the umask; stock's under its usual one.
+const MODE: u32 = 0o644;
 
 /// Room for a million names.
 const FILE_BYTES: usize = 64 << 20;
@@ -33,7 +33,7 @@ impl PkiTree {
         if files::read(&path, FILE_BYTES).is_ok_and(|kept| kept.as_deref() == Some(&packed)) {
             return Ok(false);
         }
-        let create = Create::PRIVATE.mode(MODE).derived();
+        let create = Create::PRIVATE.mode(MODE).derived().above();
         files::write_atomic(&path, &packed, create).map(|()| true)
     }
 

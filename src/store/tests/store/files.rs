@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use saltern_base::clock::Clock;
 use saltern_model::{Compat, MinionId};
 use saltern_store::files::{self, Create, Version};
-use saltern_store::{JobFiles, Sessions, StoreError};
+use saltern_store::{JobFiles, PkiTree, Sessions, StoreError};
 
-use crate::common::{admit, jid, job, mode, place, text, tree};
+use crate::common::{admit, jid, job, mode, pem, place, text, tree};
 
 #[test]
 fn names_that_are_no_single_entry_are_refused() {
@@ -124,4 +124,62 @@ proptest! {
         let _ = jobs.write_minions(&jid(1), &[], Some(&id));
         prop_assert_eq!(outside(&job_dir), before);
     }
+}
+
+/// The names that somebody who watches a directory has seen.
+fn watched(directory: &Path, change: impl FnOnce()) -> Vec<String> {
+    use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+    let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("a watch");
+    inotify::add_watch(&watch, directory, WatchFlags::ALL_EVENTS).expect("watched");
+    change();
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut reader = inotify::Reader::new(watch, &mut buffer);
+    let mut names = Vec::new();
+    while let Ok(event) = reader.next() {
+        if let Some(name) = event.file_name() {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[test]
+fn watchers_of_keys_see_no_temporary_file() {
+    for compat in Compat::ALL {
+        let (_dir, options) = place(compat);
+        let tree_of_keys = PkiTree::with_options(&options, Clock::system()).expect("a tree");
+        let m1 = MinionId::parse("m1").expect("an id");
+        let minions = options.pki_dir.join("minions");
+        let names = watched(&minions, || {
+            tree_of_keys.accept(&m1, &pem(0)).expect("accepted");
+            tree_of_keys.accept(&m1, &pem(1)).expect("accepted");
+            tree_of_keys.write_key_cache().expect("written");
+        });
+        assert_eq!(names, [".key_cache", "m1"], "{compat:?}");
+        assert_eq!(tree(&minions), [".key_cache", "m1"]);
+    }
+}
+
+#[test]
+fn temporary_files_of_ended_processes_are_removed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name);
+    let stays = [
+        ".saltern-1-7",
+        ".saltern-4000000000-x",
+        ".saltern-return",
+        "m1",
+    ];
+    let goes = [
+        ".saltern-4000000000-7".to_owned(),
+        format!(".saltern-{}-3", std::process::id()),
+    ];
+    for name in stays.into_iter().chain(goes.iter().map(String::as_str)) {
+        fs::write(at(name), "x").expect("written");
+    }
+    files::remove_stale(dir.path()).expect("removed");
+    assert_eq!(tree(dir.path()), stays);
+    files::remove_stale(&at("no-such")).expect("nothing to do");
 }
