@@ -9,7 +9,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Message, Recipient};
+use actix::{
+    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Message, Recipient,
+};
 use parking_lot::Mutex;
 use saltern_base::chain;
 use saltern_store::{CachedJob, Imported, JobCacheReader};

@@ -15,6 +15,7 @@ mod explain;
 mod faults;
 mod files;
 mod hostile;
+mod job_cache;
 mod jobs;
 mod keys;
 mod kill;

@@ -165,6 +165,22 @@ impl Site {
         Ok(self.config.write(&self.path("conf/master"))?)
     }
 
+    /// Has another master take the place of the one that was stopped: the same keys, caches and
+    /// ports.
+    ///
+    /// # Errors
+    /// When the configuration cannot be written.
+    pub fn switch_to(&mut self, server: Server) -> Result<()> {
+        ensure!(self.master.is_none(), "a master is running");
+        self.server = server;
+        if server.is_ours() {
+            self.config
+                .set("salt_compat", server.release().compat())
+                .set("saltern_metrics_address", "127.0.0.1:0");
+        }
+        self.write_config()
+    }
+
     /// A path below the site's directory.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.dir.path().join(name)

@@ -54,7 +54,11 @@ impl JobStore {
             && let Some(times) = self.failures.happened()
         {
             let error = chain(&error);
-            tracing::error!(error, times, "nothing is stored until the job database is back");
+            tracing::error!(
+                error,
+                times,
+                "nothing is stored until the job database is back"
+            );
         }
     }
 }

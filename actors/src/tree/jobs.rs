@@ -11,6 +11,8 @@ use saltern_store::{
     BatchFiles, Checkpointer, JobCacheReader, JobFiles, JobFollower, Mirror, StoreError,
 };
 
+use saltern_supervise::Restart;
+
 use super::{MasterParts, Plan};
 use crate::batches::{self, Batches};
 use crate::event_publisher::EventPublisher;
@@ -159,9 +161,9 @@ impl Plan {
                 jobs: Arc::new(Mutex::new(cached)),
                 store: store.clone().recipient(),
             };
-            let _: Addr<JobImport> =
-                self.root
-                    .start_child(self.on_patient_thread("mirror"), seed, 0);
+            let spec = self.on_patient_thread("mirror");
+            let spec = spec.with_restart(Restart::Transient);
+            let _: Addr<JobImport> = self.root.start_child(spec, seed, 0);
         }
         let seed = job_tracker::Seed {
             store: store.clone().recipient(),

@@ -92,7 +92,9 @@ impl Reloader {
             }
         }
         if admits_users(&config) && !admits_users(&self.started) {
-            tracing::warn!("the event sockets and the job cache are opened to other users by a restart only");
+            tracing::warn!(
+                "the event sockets and the job cache are opened to other users by a restart only"
+            );
         }
         tracing::info!("the configuration was read again");
         self.current = config;

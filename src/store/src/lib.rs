@@ -33,13 +33,15 @@ pub use dropfile::Dropfile;
 pub use error::{Result, StoreError};
 pub use follower::{Followed, JobFollower};
 pub use jobs::{
-    BatchReturn, Checkpointer, DatabaseLimits, EventsPage, Folded, Imported, JobDatabase, JobReader,
-    JobState, KeptEvent, OpenJob, Reason, Recovered, Removed, Restored, Retention, Room, Size, StoredBatch,
-    StoredJob, StoredReturn, Write, Written, set_aside,
+    BatchReturn, Checkpointer, DatabaseLimits, EventsPage, Folded, Imported, JobDatabase,
+    JobReader, JobState, KeptEvent, OpenJob, Reason, Recovered, Removed, Restored, Retention, Room,
+    Size, StoredBatch, StoredJob, StoredReturn, Write, Written, set_aside,
 };
 pub use master_keys::MasterKeys;
 pub use minion_data::MinionDataStore;
-pub use mirror::{BatchFiles, CachedJob, JobCacheReader, JobFiles, Mirror, MirrorLag, endtime_text};
+pub use mirror::{
+    BatchFiles, CachedJob, JobCacheReader, JobFiles, Mirror, MirrorLag, endtime_text,
+};
 pub use options::{MirrorMode, StoreOptions};
 pub use pki::{AcceptedIds, AcceptedKey, PkiTree};
 pub use replay::{Freshness, ReplayWindow};

@@ -38,7 +38,8 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         true => format!("{}\n", as_json(&findings)),
         false => {
             let python = python_parts::describe(&config, &findings);
-            format!("{}{python}", as_text(&mut findings))
+            let jobs = job_cache(&config);
+            format!("{}{python}{jobs}", as_text(&mut findings))
         }
     });
     match worst(&findings) {
@@ -47,6 +48,19 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Some(Severity::Warning) => Exit::Failure,
         Some(Severity::Info) | None => Exit::Ok,
     }
+}
+
+/// What the first start does with the jobs of the master before this one.
+fn job_cache(config: &MasterConfig) -> String {
+    let jobs = config.cachedir.join("jobs");
+    let has_jobs = std::fs::read_dir(&jobs).is_ok_and(|mut entries| entries.next().is_some());
+    if config.saltern_job_database.exists() || !has_jobs {
+        return String::new();
+    }
+    format!(
+        "The jobs of the job cache in \"{}\" are read into the job database by the first start.\n",
+        jobs.display()
+    )
 }
 
 /// What is read, and everything that there is to say about it.

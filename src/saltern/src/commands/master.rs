@@ -248,7 +248,11 @@ fn close_to_writers(directory: &Path) -> Result<(), StoreError> {
     const OTHERS_WRITE: u32 = 0o002;
     const STICKY: u32 = 0o1000;
     let failed = |source| StoreError::io("restrict access to", directory, source);
-    let mode = std::fs::metadata(directory).map_err(failed)?.permissions().mode() & 0o7777;
+    let mode = std::fs::metadata(directory)
+        .map_err(failed)?
+        .permissions()
+        .mode()
+        & 0o7777;
     if mode & OTHERS_WRITE == 0 || mode & STICKY != 0 {
         return Ok(());
     }

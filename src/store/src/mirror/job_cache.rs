@@ -340,7 +340,9 @@ fn minions_in(fd: &OwnedFd, name: &str) -> Vec<MinionId> {
     let list = packed.and_then(|(packed, _)| decode(&packed, &Limits::WIRE).ok());
     let list = list.as_ref().and_then(Value::as_array).unwrap_or_default();
     let names = list.iter().filter_map(Value::as_str);
-    names.filter_map(|name| MinionId::parse(name).ok()).collect()
+    names
+        .filter_map(|name| MinionId::parse(name).ok())
+        .collect()
 }
 
 /// A text, or several joined by commas.

@@ -377,7 +377,9 @@ fn let_others_read(root: &std::path::Path) -> Result<()> {
     open(root).map_err(failed)?;
     for part in 0..=u8::MAX {
         match open(&root.join(format!("{part:02x}"))) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failed(error));
+            }
             _ => {}
         }
     }

@@ -58,13 +58,19 @@ fn removed_database_is_written_anew_and_readers_follow() {
         fs::remove_file(part(&options.job_database, suffix)).expect("removed");
     }
     assert!(database.is_displaced().expect("a look"));
-    assert!(reader.load(&jid(1)).expect("read").is_some(), "the open file");
+    assert!(
+        reader.load(&jid(1)).expect("read").is_some(),
+        "the open file"
+    );
     let restored = database.restore_if_displaced(1).expect("restored");
     assert_eq!(restored.expect("it was displaced").set_aside, None);
     database
         .commit(&[Write::Job(job(3, &["m1"]))])
         .expect("committed");
-    assert!(reader.load(&jid(3)).expect("read").is_some(), "the new file");
+    assert!(
+        reader.load(&jid(3)).expect("read").is_some(),
+        "the new file"
+    );
     assert_eq!(reader.identity().expect("read"), identity);
     let (jobs, returns) = reader.last_ids().expect("read");
     assert_eq!((jobs, returns), (2, 1));
@@ -77,7 +83,12 @@ fn log_alone_counts_as_the_database() {
     let (_dir, options, mut database) = open();
     fs::remove_file(part(&options.job_database, "-wal")).expect("removed");
     assert!(database.is_displaced().expect("a look"));
-    assert!(database.restore_if_displaced(1).expect("restored").is_some());
+    assert!(
+        database
+            .restore_if_displaced(1)
+            .expect("restored")
+            .is_some()
+    );
     is_whole(&options, database);
 }
 
@@ -87,9 +98,15 @@ fn file_in_its_place_is_set_aside() {
     fs::remove_file(&options.job_database).expect("removed");
     fs::write(&options.job_database, "a backup, perhaps").expect("written");
     let restored = database.restore_if_displaced(7).expect("restored");
-    let aside = restored.expect("it was displaced").set_aside.expect("a file");
+    let aside = restored
+        .expect("it was displaced")
+        .set_aside
+        .expect("a file");
     assert_eq!(aside, part(&options.job_database, ".replaced-7"));
-    assert_eq!(fs::read_to_string(aside).expect("a file"), "a backup, perhaps");
+    assert_eq!(
+        fs::read_to_string(aside).expect("a file"),
+        "a backup, perhaps"
+    );
     is_whole(&options, database);
 }
 

@@ -20,7 +20,11 @@ fn database(options: &StoreOptions) -> JobDatabase {
 }
 
 /// Reads everything in; what was new, and what could not be read.
-fn import(options: &StoreOptions, database: &mut JobDatabase, since: Option<i64>) -> (Imported, u64) {
+fn import(
+    options: &StoreOptions,
+    database: &mut JobDatabase,
+    since: Option<i64>,
+) -> (Imported, u64) {
     let mut reader = JobCacheReader::with_options(options, since);
     let mut total = Imported::default();
     while let Some(slice) = reader.next_slice().expect("a slice") {
@@ -87,7 +91,13 @@ fn jobs_that_stock_wrote_are_as_ours() {
         options.hash_type = hash.to_owned();
         stock_writes(release, &options);
         let mut database = database(&options);
-        assert!(!database.reader().expect("a reader").has_imported().expect("read"));
+        assert!(
+            !database
+                .reader()
+                .expect("a reader")
+                .has_imported()
+                .expect("read")
+        );
         let found = import(&options, &mut database, None);
         assert_eq!(found, (imported(3, 3), 0), "{release}");
 
@@ -96,7 +106,10 @@ fn jobs_that_stock_wrote_are_as_ours() {
         let whole = reader.load(&jid(1)).expect("read").expect("a job");
         assert_eq!(whole.state, JobState::Complete, "{release}");
         assert_eq!(whole.record.minions, [id("m1"), id("m2")]);
-        assert_eq!((whole.record.user.as_str(), whole.record.tgt.as_str()), ("root", "*"));
+        assert_eq!(
+            (whole.record.user.as_str(), whole.record.tgt.as_str()),
+            ("root", "*")
+        );
         assert!(whole.record.created > 1_700_000_000_000_000, "{release}");
         let load = decode_exact(whole.record.load.as_ref(), &Limits::WIRE).expect("msgpack");
         let arg = load.get("arg").and_then(Value::as_array).expect("a list");
@@ -133,8 +146,8 @@ fn lost_database_comes_back_from_the_mirror_and_followers_do_not_meet_it() {
     let mut writes = vec![Write::Job(job(1, &names)), Write::Job(job(2, &["m1"]))];
     writes.extend(returns);
     first.commit(&writes).expect("committed");
-    let mut mirror = Mirror::with_options(&options, first.reader().expect("a reader"))
-        .expect("a mirror");
+    let mut mirror =
+        Mirror::with_options(&options, first.reader().expect("a reader")).expect("a mirror");
     while mirror.step(1_000).expect("a step") > 0 {}
     mirror.save().expect("saved");
     drop((first, mirror));
@@ -146,7 +159,9 @@ fn lost_database_comes_back_from_the_mirror_and_followers_do_not_meet_it() {
 
     let mut second = database(&options);
     // A job of now comes first.
-    let new = second.commit(&[Write::Job(job(3, &["m1"]))]).expect("committed");
+    let new = second
+        .commit(&[Write::Job(job(3, &["m1"]))])
+        .expect("committed");
     let found = import(&options, &mut second, None);
     assert_eq!(found, (imported(2, 1_200), 0));
     let reader = second.reader().expect("a reader");
@@ -176,7 +191,9 @@ fn lost_database_comes_back_from_the_mirror_and_followers_do_not_meet_it() {
     // Numbers go on upwards, also after the next start.
     drop(second);
     let mut third = database(&options);
-    third.commit(&[Write::Job(job(4, &["m1"]))]).expect("committed");
+    third
+        .commit(&[Write::Job(job(4, &["m1"]))])
+        .expect("committed");
     let reader = third.reader().expect("a reader");
     assert_eq!(reader.jobs_after(0, 10).expect("read").len(), 2);
 }
@@ -222,5 +239,8 @@ fn unreadable_foreign_and_old_files_are_passed_over() {
     };
     other.job_database = options.cachedir.join("saltern/other.sqlite");
     let mut database = self::database(&other);
-    assert_eq!(import(&other, &mut database, Some(i64::MAX)).0, imported(0, 0));
+    assert_eq!(
+        import(&other, &mut database, Some(i64::MAX)).0,
+        imported(0, 0)
+    );
 }

@@ -7,13 +7,31 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use saltern_store::jobs::{DatabaseLimits, JobReader};
+use saltern_store::jobs::{DatabaseLimits, JobReader, incidents, is_lost};
 
 use super::{Complaint, Patient, chain};
 
 pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
     let path = &patient.loaded.config.saltern_job_database;
     let mut complaints = set_aside(path);
+    complaints.extend(happened(path));
+    if is_lost(&patient.loaded.config) {
+        let what = format!(
+            "there is no job database \"{}\", though this master had one",
+            path.display()
+        );
+        let advice = match patient.running {
+            Some(_) => {
+                "the master writes what it has open to its place within seconds; if it does \
+                        not, its log says why"
+            }
+            None => {
+                "put it back, or start the master: it makes a new one and reads jobs back from \
+                     the job cache"
+            }
+        };
+        complaints.push(Complaint::new(what, advice));
+    }
     let is_ours = std::fs::metadata(path)
         .is_ok_and(|metadata| metadata.uid() == nix::unistd::Uid::effective().as_raw());
     if patient.running.is_none() && is_ours {
@@ -27,6 +45,27 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
         }
     }
     complaints
+}
+
+/// What became of the database since somebody last looked.
+fn happened(path: &Path) -> Vec<Complaint> {
+    let found = match incidents(path) {
+        Ok(found) => found,
+        Err(error) => {
+            let advice = "give the master's user access to the directory";
+            return vec![Complaint::new(chain(&error), advice)];
+        }
+    };
+    found
+        .into_iter()
+        .map(|(note, what)| {
+            let advice = format!(
+                "find out who removed it, then remove \"{}\", which says so",
+                note.display()
+            );
+            Complaint::new(what, advice)
+        })
+        .collect()
 }
 
 /// Databases that a start found damaged, and kept.
