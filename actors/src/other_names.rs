@@ -121,7 +121,9 @@ impl OtherNames {
             };
             counter.with_label_values(&[&fun, &state, success]).inc();
             let minion = data.str("id").unwrap_or_default();
-            exporter.of_minions.returned(minion, (&fun, &state), is_well);
+            exporter
+                .of_minions
+                .returned(minion, (&fun, &state), is_well);
             let took = (!state.is_empty()).then(|| state_seconds(data)).flatten();
             if let Some(took) = took {
                 let duration = exporter.duration.with_label_values(&[&fun, &state]);
@@ -264,7 +266,9 @@ fn state_seconds(data: &MapView) -> Option<f64> {
 
 /// Adds the one of salt-exporter's names that can be told from what was gathered.
 pub(crate) fn add_salt_exporter(families: &mut Vec<MetricFamily>) {
-    let keys = families.iter().find(|family| family.name() == "saltern_keys");
+    let keys = families
+        .iter()
+        .find(|family| family.name() == "saltern_keys");
     let accepted = keys.into_iter().flat_map(|keys| keys.get_metric());
     let accepted = accepted.filter(|metric| {
         let mut labels = metric.get_label().iter();

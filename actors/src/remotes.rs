@@ -10,6 +10,8 @@
 //! it (`fileserver_events`), whether or not anything is different (`update` in
 //! `salt/utils/gitfs.py`).
 
+mod stock_clones;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::thread;
@@ -29,6 +31,7 @@ use crate::duties::{Duties, Duty, Running};
 use crate::messages::{FetchRemotes, Fire};
 use crate::send::{Outbox, Sends};
 use crate::upkeep::file_events;
+use stock_clones::StockClones;
 
 /// How many remotes are fetched at once.
 const THREADS: usize = 4;
@@ -75,6 +78,8 @@ pub(crate) struct Remotes {
     cancel: Option<Arc<Cancel>>,
     /// Told when the last thread has ended.
     idle: Arc<Notify>,
+    /// For stock's `salt-run`.
+    stock_clones: StockClones,
 }
 
 /// A fetch that waits for a thread.
@@ -137,6 +142,7 @@ impl Child for Remotes {
             running: 0,
             cancel: cancel.ok().map(Arc::new),
             idle: Arc::default(),
+            stock_clones: StockClones::default(),
         }
     }
 
@@ -267,6 +273,9 @@ impl Remotes {
             round
                 .running
                 .ended(self.last_failure.clone().map_or(Ok(()), Err));
+        }
+        if files_are_done && (changed || !self.stock_clones.were_updated()) {
+            self.stock_clones.update(&self.seed.services);
         }
         if files_are_done && file_events::are_wanted(&self.seed.services.config) {
             let told = [

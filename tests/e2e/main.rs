@@ -14,6 +14,7 @@ mod engines;
 mod explain;
 mod faults;
 mod files;
+mod gitfs;
 mod hostile;
 mod job_cache;
 mod jobs;

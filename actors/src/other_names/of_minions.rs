@@ -82,9 +82,13 @@ impl OfMinions {
         };
         let success = if is_well { "true" } else { "false" };
         self.responses.with_label_values(&with(&[success])).inc();
-        self.last_response.with_label_values(&with(&[])).set(self.now());
+        self.last_response
+            .with_label_values(&with(&[]))
+            .set(self.now());
         if names == STATUS_OF {
-            let status = self.status.with_label_values(&with(&[STATUS_OF.0, STATUS_OF.1]));
+            let status = self
+                .status
+                .with_label_values(&with(&[STATUS_OF.0, STATUS_OF.1]));
             status.set(f64::from(u8::from(is_well)));
         }
     }
@@ -137,7 +141,9 @@ impl OfMinions {
         for success in ["true", "false"] {
             let _ = self.responses.remove_label_values(&[minion, success]);
         }
-        let _ = self.status.remove_label_values(&[minion, STATUS_OF.0, STATUS_OF.1]);
+        let _ = self
+            .status
+            .remove_label_values(&[minion, STATUS_OF.0, STATUS_OF.1]);
         let _ = self.heartbeat.remove_label_values(&[minion]);
         let _ = self.last_response.remove_label_values(&[minion]);
     }

@@ -244,6 +244,8 @@ pub struct MasterConfig {
     pub saltern_key_overlap: Duration,
     /// For how long a sealed request is remembered, so that it is not carried out again.
     pub saltern_replay_window: Duration,
+    /// Whether stock's clones of gitfs are kept up to date for its `salt-run`.
+    pub saltern_gitfs_for_salt_run: bool,
     /// Time for requests in flight when stopping.
     pub saltern_stop_timeout: Duration,
     /// Threads that compile pillars.
@@ -580,6 +582,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_auth_backlog: reader.usize("saltern_auth_backlog", 1, 1 << 20),
         saltern_key_overlap: reader.seconds("saltern_key_overlap"),
         saltern_replay_window: reader.seconds("saltern_replay_window"),
+        saltern_gitfs_for_salt_run: reader.bool("saltern_gitfs_for_salt_run"),
         saltern_stop_timeout: reader.seconds("saltern_stop_timeout"),
         saltern_render_threads: match reader.usize("saltern_render_threads", 0, 1024) {
             0 => cores(),

@@ -94,6 +94,11 @@ pub const OURS: &[OurOption] = &[
         doc: "Authentications that may wait for a free worker, shared evenly by the addresses they \
               come from. Beyond it a minion is told to come again after its acceptance_wait_time \
               or, when many are, hears nothing and asks again after its auth_timeout." },
+    OurOption { name: "saltern_gitfs_for_salt_run", default: "true",
+        doc: "Whether, after gitfs brought something new, stock's own fileserver.update is run by the \
+              Salt installation of python_bridge: `salt-run state.orchestrate` and `salt-run \
+              fileserver.*` read stock's clones in `cachedir/gitfs`, not this master's. Each remote \
+              is then fetched and kept twice." },
     OurOption { name: "saltern_key_overlap", default: "300",
         doc: "Seconds for which requests encrypted with the last shared key are still understood \
               after a new one was made, if they carry a token of an accepted key. Concerns minions \
