@@ -4,7 +4,9 @@ use std::sync::LazyLock;
 
 use saltern_wire::msgpack::Value;
 
-use super::lookup::{Called, Facts, default_of, delimiter_of, merge, traverse};
+use super::lookup::{
+    Called, Facts, default_of, delimiter_of, hashable, merge, row_of, shown, traverse_by,
+};
 use super::sdb::Sdb;
 use crate::render::functions::{CallArgs, Registry};
 use crate::render::jinja::glob;
@@ -56,9 +58,16 @@ pub(super) fn config(registry: &mut Registry, facts: &Facts) {
 
 /// `normalize_mode` in `salt/utils/files.py`.
 fn normal_mode(mode: &Value) -> String {
-    let text = super::lookup::plain_text(mode).replace("0o", "0");
-    let text = text.trim_matches(['"', '\'']);
-    format!("{:0>4}", text.trim_start_matches('0'))
+    let text = shown(mode).replace("0o", "0");
+    let text = text
+        .trim_matches('"')
+        .trim_matches('\'')
+        .trim_start_matches('0');
+    // `zfill` puts zeros behind a sign.
+    match text.strip_prefix('-') {
+        Some(digits) => format!("-{digits:0>3}"),
+        None => format!("{text:0>4}"),
+    }
 }
 
 /// The options that `pillar_opts` put into the pillar.
@@ -69,7 +78,7 @@ fn master(facts: &Facts) -> Value {
 
 /// The value of the first place that has it; or, with `merge`, of all places merged.
 fn get(facts: &Facts, args: &CallArgs) -> Called {
-    let key = args.need_text(0, "key")?;
+    let key = args.need(0, "key")?;
     let delimiter = delimiter_of(args, 2);
     let omits = |index, name| args.flag(index, name, false);
     let sdb = Sdb::of(facts);
@@ -87,7 +96,7 @@ fn get(facts: &Facts, args: &CallArgs) -> Called {
                 overwritten(all, part)
             };
         }
-        return match traverse(&all, &key, &delimiter) {
+        return match traverse_by(&all, key, &delimiter)? {
             Some(found) => sdb.resolved(found),
             None => Ok(default_of(args, 1, Value::from(""))),
         };
@@ -99,14 +108,12 @@ fn get(facts: &Facts, args: &CallArgs) -> Called {
         (omits(6, "omit_master"), &master),
         (false, &*FALLBACK),
     ];
-    let found = places
-        .into_iter()
-        .filter(|(is_omitted, _)| !is_omitted)
-        .find_map(|(_, place)| traverse(place, &key, &delimiter));
-    match found {
-        Some(found) => sdb.resolved(found),
-        None => Ok(default_of(args, 1, Value::from(""))),
+    for (_, place) in places.into_iter().filter(|(is_omitted, _)| !is_omitted) {
+        if let Some(found) = traverse_by(place, key, &delimiter)? {
+            return sdb.resolved(found);
+        }
     }
+    Ok(default_of(args, 1, Value::from("")))
 }
 
 /// A mapping whose entries another replaces, not deeper.
@@ -128,7 +135,7 @@ fn overwritten(into: Value, from: &Value) -> Value {
 /// `option(value, default, omit_opts, omit_grains, omit_pillar, omit_master, omit_all, wildcard)`:
 /// as `get` without paths.
 fn option(facts: &Facts, args: &CallArgs) -> Called {
-    let key = args.need_text(0, "value")?;
+    let key = hashable(args.need(0, "value")?)?;
     let omits_all = args.flag(6, "omit_all", false);
     let omits = |index, name| omits_all || args.flag(index, name, false);
     let master = master(facts);
@@ -145,9 +152,10 @@ fn option(facts: &Facts, args: &CallArgs) -> Called {
         Some(default) => default.clone(),
     };
     if !args.flag(7, "wildcard", false) {
-        let found = places.find_map(|(_, place)| place.get(&key));
+        let found = places.find_map(|(_, place)| row_of(place.as_map().unwrap_or_default(), key));
         return Ok(found.cloned().unwrap_or_else(|| default(Value::from(""))));
     }
+    let key = args.need_text(0, "value")?;
     let mut all: Vec<(Value, Value)> = Vec::new();
     for (_, place) in places {
         for (name, value) in place.as_map().unwrap_or_default() {
@@ -166,7 +174,7 @@ fn option(facts: &Facts, args: &CallArgs) -> Called {
 /// `merge(value, default, omit_opts, omit_master, omit_pillar)`: mappings and lists of all places
 /// joined, a text from the first that has one.
 fn merged(facts: &Facts, args: &CallArgs) -> Called {
-    let key = args.need_text(0, "value")?;
+    let key = hashable(args.need(0, "value")?)?;
     let omits = |index, name| args.flag(index, name, false);
     let master = master(facts);
     let places = [
@@ -176,7 +184,8 @@ fn merged(facts: &Facts, args: &CallArgs) -> Called {
     ];
     let mut result: Option<Value> = None;
     for (is_omitted, place) in places {
-        let Some(found) = place.get(&key).filter(|_| !is_omitted) else {
+        let rows = place.as_map().unwrap_or_default();
+        let Some(found) = row_of(rows, key).filter(|_| !is_omitted) else {
             continue;
         };
         result = match (result, found) {
@@ -193,7 +202,7 @@ fn merged(facts: &Facts, args: &CallArgs) -> Called {
         };
     }
     let result = result.filter(|value| !value.is_nil());
-    let fallback = || FALLBACK.get(&key).cloned();
+    let fallback = || row_of(FALLBACK.as_map().unwrap_or_default(), key).cloned();
     Ok(result
         .or_else(fallback)
         .unwrap_or_else(|| default_of(args, 1, Value::from(""))))

@@ -53,6 +53,63 @@ pub fn traverse<'a>(data: &'a Value, path: &str, delimiter: &str) -> Option<&'a 
     })
 }
 
+/// The value at the end of a path that a function was given: a text with delimiters, a number, or
+/// the parts themselves in a list or as the keys of a mapping. No parts are the whole.
+///
+/// # Errors
+/// If it is no path.
+pub(super) fn traverse_by<'a>(
+    data: &'a Value,
+    path: &Value,
+    delimiter: &str,
+) -> Result<Option<&'a Value>, CallError> {
+    let parts: Vec<&Value> = match path {
+        Value::Str(text) => return Ok(traverse(data, text, delimiter)),
+        Value::Bool(_) | Value::Int(_) | Value::Uint(_) => vec![path],
+        Value::Array(parts) => parts.iter().collect(),
+        Value::Map(entries) => entries.iter().map(|(key, _)| key).collect(),
+        _ => return Err(CallError::Failed(format!("{} is no path", shown(path)))),
+    };
+    let found = parts
+        .iter()
+        .try_fold(data, |value, part| match (value, part) {
+            (Value::Map(entries), Value::Str(text)) => of_key(entries, text),
+            (Value::Map(entries), part) => row_of(entries, part),
+            (Value::Array(items), Value::Bool(flag)) => {
+                of_list(items, if *flag { "1" } else { "0" })
+            }
+            (Value::Array(items), part) => of_list(items, &plain_text(part)),
+            _ => None,
+        });
+    Ok(found)
+}
+
+/// `item(*names, default, delimiter)` of grains and pillar: the values of names.
+///
+/// # Errors
+/// If a name is no path, or cannot be a key.
+pub(super) fn named_items(data: &Value, args: &CallArgs, default: &Value) -> Called {
+    let delimiter = delimiter_of(args, usize::MAX);
+    let mut found = Vec::new();
+    for name in &args.positional {
+        let value = traverse_by(data, name, &delimiter)?.unwrap_or(default);
+        found.push((hashable(name)?.clone(), value.clone()));
+    }
+    Ok(Value::Map(found))
+}
+
+/// A value that can be a key.
+///
+/// # Errors
+/// If it is a list or mapping.
+pub(super) fn hashable(value: &Value) -> Result<&Value, CallError> {
+    match value {
+        Value::Array(_) => Err(CallError::Failed("unhashable type: 'list'".to_owned())),
+        Value::Map(_) => Err(CallError::Failed("unhashable type: 'dict'".to_owned())),
+        value => Ok(value),
+    }
+}
+
 /// The entry of a mapping: by the text, else by what YAML makes of it.
 fn of_key<'a>(entries: &'a [(Value, Value)], part: &str) -> Option<&'a Value> {
     let find = |wanted: &Value| {

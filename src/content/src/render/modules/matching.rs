@@ -13,7 +13,7 @@ use saltern_policy::matching::Nodegroups;
 use saltern_policy::matching::single::Single;
 use saltern_wire::msgpack::Value;
 
-use super::lookup::{Called, Facts, default_of, plain_text, row_of, update};
+use super::lookup::{Called, Facts, default_of, hashable, plain_text, row_of, update};
 use crate::render::data::to_template;
 use crate::render::functions::{CallArgs, CallError, Registry};
 use crate::render::json;
@@ -22,6 +22,7 @@ use crate::render::json;
 static PATTERNS: LazyLock<PatternCache> = LazyLock::new(PatternCache::default);
 
 const BY_ID: [&str; 4] = ["glob", "list", "pcre", "compound"];
+const UNEVEN: &str = "The ifelse function must have an odd number of arguments!";
 const BY_PATH: [&str; 4] = ["grain", "grain_pcre", "pillar", "pillar_pcre"];
 
 /// Adds the functions.
@@ -48,10 +49,17 @@ pub(super) fn matching(registry: &mut Registry, facts: &Facts) {
     registry.add("match.ipcidr", move |args| {
         let target = args.need(0, "tgt")?;
         // Stock's answer to what is no address is an empty list, which is as false.
-        if target.as_str().is_none_or(|text| !is_network(text)) {
+        let address = match target {
+            Value::Str(text) => text.clone(),
+            Value::Bool(flag) => number_as_address(i64::from(*flag)),
+            Value::Int(number) => number_as_address(*number),
+            _ => String::new(),
+        };
+        if !is_network(&address) {
             return Ok(Value::Array(Vec::new()));
         }
-        Ok(Value::Bool(is_match(&all, "ipcidr", target, None)))
+        let target = Value::from(address);
+        Ok(Value::Bool(is_match(&all, "ipcidr", &target, None)))
     });
     registry.add("match.data", |args| {
         args.need(0, "tgt")?;
@@ -62,16 +70,16 @@ pub(super) fn matching(registry: &mut Registry, facts: &Facts) {
     let all = facts.clone();
     registry.add("match.search_by", move |args| search_by(&all, &args));
     let all = facts.clone();
-    registry.add("match.ifelse", move |args| {
-        let is_true = is_match(
-            &all,
-            "compound",
-            args.need(0, "tgt")?,
-            args.get(3, "minion_id"),
-        );
-        let (index, name) = if is_true { (1, "true") } else { (2, "false") };
-        Ok(args.get(index, name).cloned().unwrap_or(Value::Nil))
-    });
+    registry.add("match.ifelse", move |args| if_else(&all, args));
+}
+
+/// A number as Python's `ipaddress` takes it; nothing if it takes none.
+fn number_as_address(number: i64) -> String {
+    match (u32::try_from(number), u128::try_from(number)) {
+        (Ok(bits), _) => std::net::Ipv4Addr::from(bits).to_string(),
+        (_, Ok(bits)) => std::net::Ipv6Addr::from(bits).to_string(),
+        _ => String::new(),
+    }
 }
 
 fn is_network(text: &str) -> bool {
@@ -179,6 +187,37 @@ fn filter_by(facts: &Facts, args: &CallArgs) -> Called {
             "filter_by merge argument must be a dictionary.".to_owned(),
         )),
     }
+}
+
+/// `ifelse(target, value, …, default, tgt_type=, minion_id=, merge=, merge_lists=)`: the value after
+/// the first target that matches; a target may be a boolean.
+fn if_else(facts: &Facts, mut args: CallArgs) -> Called {
+    let Some(default) = args.positional.pop() else {
+        return Err(CallError::Failed(UNEVEN.to_owned()));
+    };
+    if args.positional.is_empty() {
+        return Ok(default);
+    }
+    let mut rows: Vec<(Value, Value)> = Vec::new();
+    for pair in args.positional.chunks(2) {
+        let [target, value] = pair else {
+            return Err(CallError::Failed(UNEVEN.to_owned()));
+        };
+        let target = match target {
+            Value::Bool(true) => Value::from("*"),
+            Value::Bool(false) => Value::from("SALT_IFELSE_MATCH_NOTHING"),
+            target => hashable(target)?.clone(),
+        };
+        match rows.iter_mut().find(|(found, _)| *found == target) {
+            Some((_, old)) => old.clone_from(value),
+            None => rows.push((target, value.clone())),
+        }
+    }
+    let name = Value::from("SALT_IFELSE_FUNCTION_DEFAULT");
+    rows.push((name.clone(), default));
+    args.positional = vec![Value::Map(rows)];
+    args.named.push(("default".to_owned(), name));
+    filter_by(facts, &args)
 }
 
 /// `search_by(lookup, tgt_type, minion_id)`: the names of the lists with a target that matches,

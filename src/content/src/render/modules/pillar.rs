@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use saltern_wire::msgpack::Value;
 
-use super::lookup::{Called, Facts, default_of, delimiter_of, filter_by, joined, merge, traverse};
+use super::lookup::{
+    Called, Facts, default_of, delimiter_of, filter_by, hashable, joined, merge, named_items,
+    row_of, shown, traverse_by,
+};
 use crate::render::functions::{CallArgs, CallError, Registry};
 
 /// What is looked into, and the options that say how.
@@ -48,17 +51,24 @@ pub(super) fn pillar(registry: &mut Registry, facts: &Facts) {
             item(pillar, args)
         });
     }
-    add("pillar.raw", |pillar, args| match args.text(0, "key") {
-        Some(key) if !key.is_empty() => {
-            let found = pillar.data.get(&key).cloned();
+    add("pillar.raw", |pillar, args| match args.truthy(0, "key") {
+        Some(key) => {
+            let rows = pillar.data.as_map().unwrap_or_default();
+            let found = row_of(rows, hashable(key)?).cloned();
             Ok(found.unwrap_or_else(|| Value::Map(Vec::new())))
         }
         _ => Ok(pillar.data.as_ref().clone()),
     });
-    add("pillar.ls", |pillar, _| Ok(keys_of(&pillar.data)));
+    add("pillar.ls", |pillar, args| {
+        match args.positional.is_empty() {
+            true => Ok(keys_of(&pillar.data)),
+            false => Ok(keys_of(&item(pillar, args)?)),
+        }
+    });
     add("pillar.keys", |pillar, args| {
-        let key = args.need_text(0, "key")?;
-        match traverse(&pillar.data, &key, &delimiter_of(args, 1)) {
+        let path = args.need(0, "key")?;
+        let key = shown(path);
+        match traverse_by(&pillar.data, path, &delimiter_of(args, 1))? {
             Some(found @ Value::Map(_)) => Ok(keys_of(found)),
             Some(_) => Err(CallError::Failed(format!(
                 "Pillar value in key {key} is not a dict"
@@ -83,8 +93,9 @@ fn keys_of(value: &Value) -> Value {
 
 /// `get(key, default, merge=False, merge_nested_lists=None, delimiter=':', …)`.
 fn get(pillar: &Pillar, args: &CallArgs) -> Called {
-    let key = args.need_text(0, "key")?;
-    let found = traverse(&pillar.data, &key, &delimiter_of(args, 4));
+    let path = args.need(0, "key")?;
+    let key = shown(path);
+    let found = traverse_by(&pillar.data, path, &delimiter_of(args, 4))?;
     if args.flag(2, "merge", false) {
         let lists = args.flag(3, "merge_nested_lists", pillar.merge_lists);
         let nothing = (Value::Map(Vec::new()), Value::Array(Vec::new()));
@@ -114,11 +125,5 @@ fn get(pillar: &Pillar, args: &CallArgs) -> Called {
 fn item(pillar: &Pillar, args: &CallArgs) -> Called {
     let default = args.get(usize::MAX, "default").filter(|it| !it.is_nil());
     let default = default.cloned().unwrap_or_else(|| Value::from(""));
-    let delimiter = delimiter_of(args, usize::MAX);
-    let names = args.positional.iter().filter_map(Value::as_str);
-    let found = names.map(|name| {
-        let value = traverse(&pillar.data, name, &delimiter).unwrap_or(&default);
-        (Value::from(name), value.clone())
-    });
-    Ok(Value::Map(found.collect()))
+    named_items(&pillar.data, args, &default)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use saltern_config::yaml;
 use saltern_wire::msgpack::Value;
 
-use super::lookup::{Called, merge, update};
+use super::lookup::{Called, merge, shown, update};
 use crate::files::FileServer;
 use crate::render::data::{from_yaml, to_template};
 use crate::render::functions::{CallArgs, CallError, InPlace, Registry};
@@ -43,8 +43,13 @@ pub(super) fn slsutil(registry: &mut Registry) {
         )
     });
     registry.add("slsutil.merge_all", |args| {
-        let items = args.need(0, "lst")?.as_array();
-        let items = items.ok_or_else(|| CallError::Failed("a list is needed".to_owned()))?;
+        let list = args.need(0, "lst")?;
+        let is_nothing = matches!(list, Value::Str(_) | Value::Map(_)) && !list.is_truthy();
+        let items = match list.as_array() {
+            Some(items) => items,
+            None if is_nothing => &[],
+            None => return Err(CallError::Failed("a list is needed".to_owned())),
+        };
         let (strategy, lists) = (strategy(&args, 1), args.flag(3, "merge_lists", false));
         let start = Value::Map(Vec::new());
         items
@@ -215,7 +220,7 @@ fn defaults(files: &FileServer, saltenv: &str, args: &CallArgs) -> Called {
 }
 
 fn is_file(files: &FileServer, args: &CallArgs) -> Result<bool, CallError> {
-    let path = args.need_text(0, "path")?;
+    let path = shown(args.need(0, "path")?);
     let saltenv = args.text(1, "saltenv").unwrap_or_else(|| "base".to_owned());
     let found = files.file_find(&path, &saltenv);
     let found = found.map_err(|error| CallError::Failed(error.to_string()))?;
@@ -223,7 +228,7 @@ fn is_file(files: &FileServer, args: &CallArgs) -> Result<bool, CallError> {
 }
 
 fn is_directory(files: &FileServer, args: &CallArgs) -> Result<bool, CallError> {
-    let path = args.need_text(0, "path")?;
+    let path = shown(args.need(0, "path")?);
     let saltenv = args.text(1, "saltenv").unwrap_or_else(|| "base".to_owned());
     let listed = files.dir_list(&saltenv, &path);
     let listed = listed.map_err(|error| CallError::Failed(error.to_string()))?;
