@@ -292,7 +292,8 @@ impl Handler<Accept> for ReqRouter {
             return;
         };
         queue.metrics.requests.inc();
-        if nobody_waits && let Some(place) = self.seed.windows.take(class, request.reply.standing())
+        if nobody_waits
+            && let Some(place) = self.seed.windows.take(class, lanes::standing_of(&request))
         {
             let latency = Latency::since(request.received, &queue.metrics.taking);
             self.hand_over((request, Treatment::Handle), place, Some(latency));

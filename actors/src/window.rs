@@ -6,7 +6,7 @@
 //!
 //! Authentications are expensive and never wait for a commit, so few places are theirs: a storm of
 //! them cannot fill the workers' mailboxes in front of everything else. So it is with the requests
-//! of peers that have proved nothing: minions find half of the places free of them.
+//! of peers that have proved nothing: whoever has finds most of the places free of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,26 +21,32 @@ use crate::messages::PlaceFree;
 /// Places of each worker that authentications may take.
 const AUTHENTICATIONS: usize = 4;
 
-/// Places of each worker that requests of suspect peers may take.
-const SUSPECTS: usize = 4;
+/// Places of each worker that requests of unknown peers may take: they stand in the mailboxes in
+/// front of everything that comes later.
+const UNKNOWN: usize = 16;
+
+/// The same for requests of suspect peers, and for large ones of whoever has proved nothing: each
+/// of them may keep a worker busy for long.
+const SUSPECTS: usize = 1;
 
 /// Requests that share a bound on their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     Authentications,
-    /// Of peers that are known, or have proved who they are.
+    Proved,
     Known,
     Unknown,
     Suspects,
 }
 
 impl Share {
-    const COUNT: usize = 4;
+    const COUNT: usize = 5;
 
     fn of(class: Class, standing: Standing) -> Self {
         match (class, standing) {
             (Class::Auth, _) => Self::Authentications,
-            (_, Standing::Proved | Standing::Known) => Self::Known,
+            (_, Standing::Proved) => Self::Proved,
+            (_, Standing::Known) => Self::Known,
             (_, Standing::Unknown) => Self::Unknown,
             (_, Standing::Suspect) => Self::Suspects,
         }
@@ -49,10 +55,11 @@ impl Share {
     /// Places of a worker with `size` of them.
     fn bound(self, size: usize) -> usize {
         match self {
-            Self::Known => size,
+            Self::Proved => size,
+            Self::Known => (size / 2).max(1),
             Self::Authentications => AUTHENTICATIONS,
-            Self::Unknown => (size / 2).max(1),
-            Self::Suspects => SUSPECTS.min(size),
+            Self::Unknown => UNKNOWN,
+            Self::Suspects => SUSPECTS,
         }
     }
 }
@@ -202,7 +209,7 @@ mod tests {
         let held = take_all(Class::Auth, Standing::Known);
         assert_eq!(held.len(), 2 * AUTHENTICATIONS);
         assert!(take_all(Class::Auth, Standing::Proved).is_empty());
-        let others = take_all(Class::Minion, Standing::Known);
+        let others = take_all(Class::Minion, Standing::Proved);
         assert_eq!(held.len() + others.len(), 32);
         drop(held);
         assert_eq!(take_all(Class::Auth, Standing::Unknown).len(), 8);
@@ -210,16 +217,19 @@ mod tests {
 
     #[test]
     fn strangers_and_suspects_leave_places_to_minions() {
-        let windows = Windows::new(2, 32);
+        let windows = Windows::new(2, 64);
         let take_all = |standing| -> Vec<Ticket> {
             std::iter::from_fn(|| windows.take(Class::Minion, standing)).collect()
         };
         let suspects = take_all(Standing::Suspect);
         assert_eq!(suspects.len(), 2 * SUSPECTS);
         let strangers = take_all(Standing::Unknown);
-        assert_eq!(strangers.len(), 32);
+        assert_eq!(strangers.len(), 2 * UNKNOWN);
+        let known = take_all(Standing::Known);
+        assert_eq!(known.len(), 64);
         let minions = take_all(Standing::Proved);
-        assert_eq!(suspects.len() + strangers.len() + minions.len(), 64);
+        let all = [&suspects, &strangers, &known, &minions].map(Vec::len);
+        assert_eq!(all.iter().sum::<usize>(), 128);
         drop(suspects);
         assert_eq!(take_all(Standing::Suspect).len(), 2 * SUSPECTS);
     }

@@ -93,8 +93,9 @@ fn hostile_peers_of_all_kinds_cost_neither_memory_nor_pings() -> TestResult {
             drop(attacks);
             let attacked = p99(&mut times);
             site.step(&format!(
-                "{} pings, p99 {attacked:?}, at most {} MiB; rounds: {rounds:?}",
+                "{} pings, median {:?}, p99 {attacked:?}, at most {} MiB; rounds: {rounds:?}",
                 times.len(),
+                times.get(times.len() / 2).copied().unwrap_or_default(),
                 most >> 20
             ));
             for (kind, count) in rounds {

@@ -70,8 +70,10 @@ impl Attacks {
         for number in 0..peers {
             let kind = number % ATTACKS.len();
             let own = u8::try_from(2 + number % 200).unwrap_or(2);
+            // Of each kind some here and some there.
+            let is_behind_nat = (number + number / ATTACKS.len()) % 2 == 0;
             let peer = Peer {
-                from: Ipv4Addr::new(127, 0, 0, if number % 2 == 0 { own } else { 1 }),
+                from: Ipv4Addr::new(127, 0, 0, if is_behind_nat { 1 } else { own }),
                 number,
                 ret_port,
                 publish_port,
@@ -226,8 +228,14 @@ fn request(payload: &[u8]) -> Vec<u8> {
 
 /// A packed text.
 fn text(text: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0xdb];
-    bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(0).to_be_bytes());
+    let mut bytes = match u8::try_from(text.len()) {
+        // As stock packs it: the master looks for `_auth` so packed.
+        Ok(short @ ..32) => vec![0xa0 | short],
+        _ => {
+            let length = u32::try_from(text.len()).unwrap_or(0);
+            [&[0xdb][..], &length.to_be_bytes()].concat()
+        }
+    };
     bytes.extend_from_slice(text);
     bytes
 }
@@ -351,7 +359,10 @@ fn junk_aes_pipelined(peer: &Peer) -> std::io::Result<()> {
 
 fn auth_flood(peer: &Peer) -> std::io::Result<()> {
     let mut stream = peer.open("DEALER")?;
-    peer.ask_on(&mut stream, &auth(&format!("hostile-{}", peer.number)).repeat(16))
+    peer.ask_on(
+        &mut stream,
+        &auth(&format!("hostile-{}", peer.number)).repeat(16),
+    )
 }
 
 fn auth_anew(peer: &Peer) -> std::io::Result<()> {

@@ -18,6 +18,22 @@ use saltern_wire::port::{Incoming, Standing, network};
 use crate::fair_queue::FairQueue;
 use crate::window::{Ticket, Windows};
 
+/// Requests from so many bytes on wait with those of suspects, unless their peers have proved who
+/// they are: what they say is known only after a time in proportion to their length. Returns of
+/// minions behind known networks may be large.
+const LARGE_OF_UNKNOWN: usize = 64 << 10;
+const LARGE_OF_KNOWN: usize = 1 << 20;
+
+/// The lane of a request.
+pub(super) fn standing_of(request: &Incoming) -> Standing {
+    let length = request.payload.len();
+    match request.reply.standing() {
+        Standing::Known if length >= LARGE_OF_KNOWN => Standing::Suspect,
+        Standing::Unknown if length >= LARGE_OF_UNKNOWN => Standing::Suspect,
+        standing => standing,
+    }
+}
+
 /// How many requests of a lane are handed over before the next lane has its turn.
 fn turn_of(standing: Standing) -> usize {
     match standing {
@@ -60,7 +76,7 @@ impl Lanes {
 
     /// Takes one more, and gives back the one for which there is no place: it, or another one.
     pub(super) fn push(&mut self, request: Incoming) -> Option<Incoming> {
-        let standing = request.reply.standing() as usize;
+        let standing = standing_of(&request) as usize;
         let address = network(request.peer.address.ip());
         let given_up = if self.len < self.places {
             None
@@ -89,7 +105,10 @@ impl Lanes {
             other = has_less.then(|| own.pop_over(share)).flatten();
         }
         if other.is_none() && own.len() < floor {
-            other = better.iter_mut().rev().find_map(|lane| lane.pop_over(floor));
+            other = better
+                .iter_mut()
+                .rev()
+                .find_map(|lane| lane.pop_over(floor));
         }
         self.len -= usize::from(other.is_some());
         other

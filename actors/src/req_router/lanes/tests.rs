@@ -27,8 +27,17 @@ impl Rig {
 
     /// A request from this machine; of a peer of this standing, as far as `raise` makes it so.
     async fn request(&mut self, machine: u8, raise: impl Fn(&Incoming)) -> Incoming {
+        self.request_of(machine, b"a request", raise).await
+    }
+
+    async fn request_of(
+        &mut self,
+        machine: u8,
+        payload: &[u8],
+        raise: impl Fn(&Incoming),
+    ) -> Incoming {
         let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, machine));
-        let (request, peer) = self.port.ask_from(Some(from), b"a request").await;
+        let (request, peer) = self.port.ask_from(Some(from), payload).await;
         self.peers.push(peer);
         raise(&request);
         request
@@ -105,7 +114,10 @@ fn better_peers_are_served_first_and_no_lane_is_left_out() {
         assert!(turn(2) < turn(4) && turn(4) < turn(5), "{served:?}");
         let early = &served[..16];
         let count = |machine| early.iter().filter(|other| **other == machine).count();
-        assert!(count(2) >= 8 && count(4) >= 2 && count(5) >= 1, "{served:?}");
+        assert!(
+            count(2) >= 8 && count(4) >= 2 && count(5) >= 1,
+            "{served:?}"
+        );
     });
 }
 
@@ -136,13 +148,13 @@ fn one_address_does_not_keep_strangers_out() {
 }
 
 #[test]
-fn suspects_get_a_few_places_of_the_workers_at_once() {
+fn suspects_get_one_place_of_a_worker_at_once() {
     in_system(async {
         let mut rig = Rig::new(100);
         rig.push(&[5; 20], suspect).await;
         let windows = rig.windows.clone();
         let held: Vec<_> = std::iter::from_fn(|| rig.lanes.pop(&windows)).collect();
-        assert_eq!(held.len(), 4);
+        assert_eq!(held.len(), 1);
         // The others wait, and hold up nobody.
         rig.push(&[2], proved).await;
         let next = rig.lanes.pop(&windows).expect("the next one");
@@ -150,6 +162,25 @@ fn suspects_get_a_few_places_of_the_workers_at_once() {
         assert!(rig.lanes.pop(&windows).is_none());
         drop(held);
         assert!(rig.lanes.pop(&windows).is_some());
+    });
+}
+
+#[test]
+fn large_request_waits_with_suspects_until_its_peer_is_proved() {
+    in_system(async {
+        let mut rig = Rig::new(10);
+        let large = vec![0; LARGE_OF_UNKNOWN];
+        for (machine, payload, raise, expected) in [
+            (2, &large[1..], unknown as fn(&Incoming), Standing::Unknown),
+            (2, &large, unknown, Standing::Suspect),
+            (3, &large, proved, Standing::Proved),
+            // Where somebody has proved who it is, returns may be large.
+            (3, &large, unknown, Standing::Known),
+            (3, &[0; LARGE_OF_KNOWN], unknown, Standing::Suspect),
+        ] {
+            let request = rig.request_of(machine, payload, raise).await;
+            assert_eq!(standing_of(&request), expected, "{}", payload.len());
+        }
     });
 }
 

@@ -73,12 +73,7 @@ impl Exchange {
         }
     }
 
-    async fn converse<S>(
-        &self,
-        stream: S,
-        peer: SocketAddr,
-        in_use: InUse,
-    ) -> Result<(), Refusal>
+    async fn converse<S>(&self, stream: S, peer: SocketAddr, in_use: InUse) -> Result<(), Refusal>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {

@@ -46,7 +46,10 @@ impl Budget {
 
     /// Waits for so many units. `None` would mean that the budget is closed, which nobody does.
     pub(super) async fn take(&self, units: u32) -> Option<Share> {
-        let permit = Arc::clone(&self.units).acquire_many_owned(units).await.ok()?;
+        let permit = Arc::clone(&self.units)
+            .acquire_many_owned(units)
+            .await
+            .ok()?;
         Some(Share(vec![permit]))
     }
 }

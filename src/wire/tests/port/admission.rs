@@ -159,7 +159,10 @@ async fn places_for_known_networks_are_not_given_to_strangers() {
     let socket = tokio::net::TcpSocket::new_v4().expect("socket");
     socket.bind(([127, 0, 0, 2], 0).into()).expect("bind");
     let stream = socket.connect(running.addr).await.expect("connect");
-    assert!(Raw { stream }.closed().await.is_empty(), "not even a greeting");
+    assert!(
+        Raw { stream }.closed().await.is_empty(),
+        "not even a greeting"
+    );
     running.reaches("refused_total", "reserved", 1).await;
     // From where a minion proved who it is there is a place.
     let mut again = ReqClient::connect(running.addr, None)

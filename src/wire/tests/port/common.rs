@@ -10,8 +10,8 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus::Registry;
 use saltern_wire::port::{
-    Incoming, KnownNetworks, ListenOptions, PubHandle, PubLimits, PubListener, ReplyHandle, ReqLimits,
-    ReqListener, RequestSink, Socket, Tls, Transport, bind,
+    Incoming, KnownNetworks, ListenOptions, PubHandle, PubLimits, PubListener, ReplyHandle,
+    ReqLimits, ReqListener, RequestSink, Socket, Tls, Transport, bind,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -196,7 +196,8 @@ pub(crate) fn publish_listener_of_all(
     });
     let addresses = sockets.iter().map(|socket| socket.listener.local_addr());
     let addresses: Vec<SocketAddr> = addresses.map(|addr| addr.expect("address")).collect();
-    let listener = PubListener::new(sockets.into(), limits, KnownNetworks::default(), &registry).expect("listener");
+    let listener = PubListener::new(sockets.into(), limits, KnownNetworks::default(), &registry)
+        .expect("listener");
     let handle = listener.handle();
     let stop = CancellationToken::new();
     let task = tokio::spawn(listener.serve(stop.clone()));
@@ -216,7 +217,13 @@ pub(crate) fn publish_listener(limits: PubLimits) -> (Running, PubHandle) {
 pub(crate) fn publish_listener_on(socket: TcpListener, limits: PubLimits) -> (Running, PubHandle) {
     let registry = Registry::new();
     let addr = socket.local_addr().expect("address");
-    let listener = PubListener::new(vec![socket.into()], limits, KnownNetworks::default(), &registry).expect("listener");
+    let listener = PubListener::new(
+        vec![socket.into()],
+        limits,
+        KnownNetworks::default(),
+        &registry,
+    )
+    .expect("listener");
     let handle = listener.handle();
     let stop = CancellationToken::new();
     let task = tokio::spawn(listener.serve(stop.clone()));

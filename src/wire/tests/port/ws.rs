@@ -160,11 +160,7 @@ fn common_rows() -> Vec<Row> {
             Close::Handshake,
             [Send(without("Sec-WebSocket-V"))],
         ),
-        row(
-            "a page in a browser",
-            Close::Origin,
-            [Send(from_a_page())],
-        ),
+        row("a page in a browser", Close::Origin, [Send(from_a_page())]),
         row("a head without end", Close::Handshake, [Send(endless)]),
         row(
             "half a head, then an end",
