@@ -147,10 +147,11 @@ impl Queue {
     fn push(&mut self, request: Incoming) {
         match &mut self.waiting {
             // Dropping the request answers it: its peer learns that it was not handled.
-            Waiting::Requests(waiting) => match waiting.push(request) {
-                Some(_given_up) => self.metrics.shed.inc(),
-                None => {}
-            },
+            Waiting::Requests(waiting) => {
+                if let Some(_given_up) = waiting.push(request) {
+                    self.metrics.shed.inc();
+                }
+            }
             Waiting::Authentications(waiting) => waiting.push(request),
         }
         self.tell_length();

@@ -2,6 +2,10 @@
 //! table "Admission and memory" in ARCHITECTURE.md), and whoever is honest is served.
 //!
 //! `SALTERN_HOSTILE_SECONDS` says how long; `make hostile` is the long form.
+#![expect(
+    clippy::disallowed_types,
+    reason = "measures other processes, which no paused clock can reach"
+)]
 
 use std::time::{Duration, Instant};
 

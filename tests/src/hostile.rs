@@ -71,7 +71,7 @@ impl Attacks {
             let kind = number % ATTACKS.len();
             let own = u8::try_from(2 + number % 200).unwrap_or(2);
             // Of each kind some here and some there.
-            let is_behind_nat = (number + number / ATTACKS.len()) % 2 == 0;
+            let is_behind_nat = (number + number / ATTACKS.len()).is_multiple_of(2);
             let peer = Peer {
                 from: Ipv4Addr::new(127, 0, 0, if is_behind_nat { 1 } else { own }),
                 number,

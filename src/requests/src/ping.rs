@@ -11,7 +11,7 @@ const LARGEST: usize = 1 << 10;
 pub(crate) fn handle(load: &MapView) -> Outcome {
     let packed = load.pack();
     Outcome::reply(match packed.len() {
-        ..=LARGEST => packed.into(),
+        ..=LARGEST => packed,
         _ => reply::bad_load(),
     })
 }
