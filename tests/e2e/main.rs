@@ -7,6 +7,7 @@ mod api;
 mod bad_input;
 mod batch;
 mod bridge;
+mod check_config;
 mod demo;
 mod differential;
 mod durability;

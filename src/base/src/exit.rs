@@ -9,7 +9,8 @@ use std::process::{ExitCode, Termination};
 pub enum Exit {
     /// Asked to stop, or the command succeeded.
     Ok = 0,
-    /// The command ran, and what it found or did was a failure.
+    /// The command ran, and what it found or did was a failure; `saltern check-config`: there are
+    /// warnings and no error.
     Failure = 1,
     /// As stock `salt`: no return, no match, or not authorised.
     NoReturn = 2,

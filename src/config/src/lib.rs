@@ -38,6 +38,7 @@ pub use doors::{AlsoListen, PeerCertificates, TlsConfig};
 pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookEngine};
 pub use finding::{ConfigErrors, Finding, Severity, sort as sort_findings};
 pub use logging::{LogOptions, is_place};
+pub use lost::missing_roots;
 pub use master::{Loaded, MasterConfig, Reading, load_master, read_master};
 pub use reader::is_secret;
 pub use report::render_findings;

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use crate::finding::{Finding, Severity};
+use crate::master::MasterConfig;
 use crate::reader::Reader;
 use crate::yaml::{Key, Mark, Node, NodeValue};
 
@@ -20,6 +21,30 @@ pub(crate) fn contents(reader: &mut Reader<'_>) {
     for name in ["external_auth", "peer", "peer_run"] {
         rules(reader, name);
     }
+}
+
+/// Directories of `file_roots` and `pillar_roots` that are not there at this moment. A master starts
+/// without them, and serves them once they are there, so this is for whoever asks only.
+pub fn missing_roots(config: &MasterConfig) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for name in ["file_roots", "pillar_roots"] {
+        let map = config.raw(name).filter(|_| config.is_written(name));
+        let map = map.and_then(Node::as_map).into_iter();
+        for (environment, entry) in map.flat_map(|map| map.iter()) {
+            let directories = entry.value.as_seq().unwrap_or_default();
+            for path in directories.iter().filter_map(Node::as_str) {
+                let is_pattern = path.contains(['*', '?', '[']) || path.contains("__env__");
+                if !is_pattern && !Path::new(path).is_dir() && findings.len() < MOST {
+                    let message = format!(
+                        "there is no directory \"{}\" (environment \"{environment}\")",
+                        path.escape_debug()
+                    );
+                    findings.push(config.finding(Severity::Warning, name, message));
+                }
+            }
+        }
+    }
+    findings
 }
 
 fn entries<'a>(
@@ -39,32 +64,16 @@ fn warn(reader: &mut Reader<'_>, mark: &Mark, name: &str, message: String) {
     }
 }
 
-/// Directories of environments that nobody can get anything from.
+/// Environments that nobody can get anything from.
 fn roots(reader: &mut Reader<'_>, name: &str) {
     for (environment, node) in entries(reader, name) {
-        let Some(directories) = node.as_seq() else {
-            if !node.is_null() {
-                let message = format!(
-                    "the environment \"{environment}\" has {} in place of a list of directories; it \
-                     is empty",
-                    node.kind()
-                );
-                warn(reader, &node.mark, name, message);
-            }
-            continue;
-        };
-        for directory in directories {
-            let Some(path) = directory.as_str() else {
-                continue;
-            };
-            let is_pattern = path.contains(['*', '?', '[']) || path.contains("__env__");
-            if !is_pattern && !Path::new(path).is_dir() {
-                let message = format!(
-                    "there is no directory \"{}\" (environment \"{environment}\")",
-                    path.escape_debug()
-                );
-                warn(reader, &directory.mark, name, message);
-            }
+        if node.as_seq().is_none() && !node.is_null() {
+            let message = format!(
+                "the environment \"{environment}\" has {} in place of a list of directories; it is \
+                 empty",
+                node.kind()
+            );
+            warn(reader, &node.mark, name, message);
         }
     }
 }

@@ -54,7 +54,7 @@ pub fn check(config: &MasterConfig, clock: &Clock) -> Vec<Finding> {
     for (option, problem) in files.iter().flat_map(FileServer::problems) {
         findings.push(config.finding(Severity::Warning, option, problem));
     }
-    reactions(config, files.ok().as_ref(), &mut findings);
+    reactions(config, &mut findings);
     schedule(config, &mut findings);
     findings
 }
@@ -74,26 +74,34 @@ fn of_git(error: &GitError, remotes: &str) -> (String, String) {
     }
 }
 
-/// Rules that mean nothing, and files of rules that are not there.
-fn reactions(config: &MasterConfig, files: Option<&FileServer>, findings: &mut Vec<Finding>) {
-    let mut warn = |message: String| {
-        findings.push(config.finding(Severity::Warning, "reactor", message));
+/// Rules of the reactor that mean nothing.
+fn reactions(config: &MasterConfig, findings: &mut Vec<Finding>) {
+    for problem in Reading::quietly(config).problems() {
+        findings.push(config.finding(Severity::Warning, "reactor", problem.clone()));
+    }
+}
+
+/// Files of rules of the reactor that are not there at this moment. A master starts without them,
+/// and looks for them with each event, so this is for whoever asks only.
+pub fn missing_reactions(config: &MasterConfig, clock: &Clock) -> Vec<Finding> {
+    let files = FileServer::new(config, clock.clone()).ok();
+    // What is fetched from remotes may be there later.
+    let is_remote = config.raw("gitfs_remotes").is_some_and(Node::is_truthy);
+    let is_served = |reference: &str| {
+        is_remote
+            || files
+                .as_ref()
+                .is_none_or(|files| reactions::is_served(reference, files))
     };
     let reading = Reading::quietly(config);
-    for problem in reading.problems() {
-        warn(problem.clone());
-    }
-    for reference in reading.references().take(MOST_REFERENCES) {
-        // The file server fetches its remotes later.
-        let is_remote = config.raw("gitfs_remotes").is_some_and(Node::is_truthy);
-        let is_served =
-            files.is_none_or(|files| is_remote || reactions::is_served(reference, files));
-        match reactions::find(reference) {
-            Err(error) => warn(error.to_string()),
-            Ok(_) if !is_served => warn(format!("there is no file \"{reference}\"")),
-            Ok(_) => {}
-        }
-    }
+    let references = reading.references().take(MOST_REFERENCES);
+    let missing = references.filter_map(|reference| match reactions::find(reference) {
+        Err(error) => Some(error.to_string()),
+        Ok(_) => (!is_served(reference)).then(|| format!("there is no file \"{reference}\"")),
+    });
+    missing
+        .map(|message| config.finding(Severity::Warning, "reactor", message))
+        .collect()
 }
 
 /// What is wrong with the schedule, and jobs whose function nobody has.

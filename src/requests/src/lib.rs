@@ -78,7 +78,7 @@ mod wheel;
 
 pub use batch_part::{BatchPart, PartRefused, batch_part};
 pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, StateError, time};
-pub use check::check;
+pub use check::{check, missing_reactions};
 pub use complaints::Complaints;
 pub use data_cache::forget_minion;
 pub use event_data::master_event;

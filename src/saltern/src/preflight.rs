@@ -32,6 +32,16 @@ pub(crate) fn parts(config: &MasterConfig) -> Vec<Finding> {
     findings
 }
 
+/// Directories and files that are named and are not there at this moment; a start does not look.
+pub(crate) fn missing(config: &MasterConfig) -> Vec<Finding> {
+    let mut findings = saltern_config::missing_roots(config);
+    findings.extend(saltern_requests::missing_reactions(
+        config,
+        &Clock::system(),
+    ));
+    findings
+}
+
 /// Whether the user of the configuration can be had.
 pub(crate) fn user(config: &MasterConfig) -> Option<Finding> {
     let error = privileges::account(&config.user).err()?;
@@ -52,7 +62,8 @@ pub(crate) fn python(config: &MasterConfig, findings: &mut Vec<Finding>) {
     };
     for finding in findings.iter_mut().filter(|finding| finding.needs_python) {
         finding.severity = Severity::Error;
-        if !finding.message.contains(&reason) {
+        let is_told = finding.message.contains("python_bridge is off");
+        if !is_told && !finding.message.contains(&reason) {
             finding
                 .message
                 .push_str(&format!("; nothing runs it: {reason}"));
@@ -88,6 +99,7 @@ pub(crate) fn look_further(config: &MasterConfig, findings: &mut Vec<Finding>) {
         let _ = privileges::become_user(&config.user);
     }
     more.extend(parts(config));
+    more.extend(missing(config));
     let is_known = |option: &str| {
         let mut known = findings.iter();
         known.any(|known| known.option == option && known.severity == Severity::Error)

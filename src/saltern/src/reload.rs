@@ -10,11 +10,11 @@ use std::sync::Arc;
 use saltern_actors::Master;
 use saltern_config::yaml::Node;
 use saltern_config::{Loaded, LogLevel, MasterConfig, Reload, load_master, reload_of};
-use saltern_requests::Schedule;
 
 use crate::commands::chain;
 use crate::commands::master::log_findings;
 use crate::logging::Levels;
+use crate::preflight;
 
 /// See the module.
 pub(crate) struct Reloader {
@@ -39,7 +39,14 @@ impl Reloader {
     /// Reads and follows.
     pub(crate) async fn reload(&mut self, master: &Master) {
         let path = self.path.clone();
-        let read = tokio::task::spawn_blocking(move || load_master(&path)).await;
+        let read = move || {
+            load_master(&path).map(|mut loaded| {
+                // What the next start would say of it; an error there refuses nothing here.
+                loaded.findings.extend(preflight::parts(&loaded.config));
+                loaded
+            })
+        };
+        let read = tokio::task::spawn_blocking(read).await;
         let loaded = match read {
             Ok(Ok(loaded)) => loaded,
             Ok(Err(errors)) => {
@@ -71,7 +78,6 @@ impl Reloader {
             return;
         }
         log_findings(&loaded.findings);
-        log_findings(&Schedule::of_site(&config).1);
         self.set_levels(&config);
         let changed = self.current.changed(&config);
         let is_new_reactor = |option: &str| option == "reactor" && !master.follow_reactor(&config);

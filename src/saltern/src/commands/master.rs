@@ -84,9 +84,11 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         }
         return exit;
     }
-    log_findings(&loaded.findings);
+    let (of_python, others): (Vec<Finding>, Vec<Finding>) =
+        loaded.findings.into_iter().partition(|it| it.needs_python);
+    log_findings(&others);
     let config = Arc::new(loaded.config);
-    look_for_python(&config, loaded.findings);
+    look_for_python(&config, of_python);
     let reloader = Reloader::new(
         arguments.config.config.clone(),
         config.clone(),
@@ -110,13 +112,12 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     }
 }
 
-/// Says in the log what nothing runs, where that is so; looking for a Python may take seconds.
+/// Says in the log what only Python runs, and whether nothing runs it; looking for a Python may take
+/// seconds.
 fn look_for_python(config: &Arc<MasterConfig>, mut findings: Vec<Finding>) {
     let config = config.clone();
     std::thread::spawn(move || {
-        findings.retain(|finding| finding.needs_python);
         preflight::python(&config, &mut findings);
-        findings.retain(|finding| finding.severity == Severity::Error);
         log_findings(&findings);
     });
 }

@@ -12,6 +12,7 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
     findings.extend(preflight::user(config));
     if !patient.may_run {
         findings.extend(preflight::parts(config));
+        findings.extend(preflight::missing(config));
     }
     // Of what the files of another user may not be used for by this one nothing follows.
     let is_ours = |finding: &&Finding| !(patient.may_run && is_of_process(finding));
