@@ -126,6 +126,8 @@ fn transcript(site: &mut Site) -> Result<Transcript> {
     site.bring_up_by_salt_key(&[("m1", MinionKind::Stock(release))])?;
     std::fs::write(site.path("pki/minions_pre/leaver"), "not a key\n")?;
 
+    // Of the range.
+    site.announce("a target matches nobody");
     let mark = site.events().mark();
     let mut mask = Mask::default();
     let mut commands = Vec::new();

@@ -19,7 +19,8 @@ const GRACE: i64 = 60;
 
 pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
     let now = patient.now;
-    let advice = "set the clock; jobs, tokens and keys are as old as it says";
+    let advice =
+        "set the clock; if it is right now and was ahead before, touch what has a time to come";
     if now < BEGINNING {
         let what = "the clock says that it is before 2026";
         return vec![Complaint::new(what, advice).error()];
