@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use saltern_base::trace::{self, Span};
 use saltern_model::MinionId;
-use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, decode_wire, encode};
+use saltern_wire::msgpack::{Dialect, Limits, MapView, RawValue, Value, decode_wire, encode};
 
 use crate::credentials::{self, NotProved, Place, Presented};
 use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
@@ -36,6 +36,15 @@ const LOGIN_LIMITS: Limits = Limits {
     items: 100_000,
     ..LOAD_LIMITS
 };
+
+/// The largest entry of a large load that is decoded before its sender is proved, in bytes.
+const MAX_CREDENTIAL: usize = 16 << 10;
+
+/// What proves a sender, and what a refusal names.
+const CREDENTIALS: [&str; 6] = ["eauth", "key", "password", "token", "user", "username"];
+const NAMES: [&str; 11] = [
+    "cmd", "eauth", "fun", "jid", "key", "password", "tgt", "tgt_type", "token", "user", "username",
+];
 
 /// What is said where no backend has time.
 pub(crate) const NO_TIME: &str = "too many users log in at the moment; try again later";
@@ -329,6 +338,9 @@ fn handle_clear(
             handle_open(command, (&load, version), class, origin, services)
         }
         ClearCommand::Proved(command) => {
+            if let Some(refused) = refuse_early(command, &load, origin.address, services) {
+                return refused;
+            }
             return handle_proved(command, load.pack(), origin.address, services);
         }
     };
@@ -351,6 +363,45 @@ fn handle_open(
         OpenCommand::GetToken => get_token::handle(load, services),
         OpenCommand::Ping => ping::handle(load),
     }
+}
+
+/// Refuses a large load of nobody before the most of it is decoded: what proves a sender is small.
+/// Whoever is proved by this is proved once more by the whole.
+fn refuse_early(
+    command: ProvedCommand,
+    load: &MapView,
+    from: IpAddr,
+    services: &Arc<Services>,
+) -> Option<Handled> {
+    let place = match command {
+        ProvedCommand::MkToken => return None,
+        ProvedCommand::Job(_) => Place::Kwargs,
+        ProvedCommand::Master(_) => Place::Load,
+    };
+    let is_large = |(_, value): (&RawValue, &RawValue)| value.bytes().len() > MAX_CREDENTIAL;
+    if !load.iter().any(is_large) {
+        return None;
+    }
+    let mut entries = small_entries(load, &NAMES);
+    if let Some(kwargs) = load.get("kwargs").and_then(RawValue::as_map) {
+        let kwargs = Value::Map(small_entries(&kwargs, &CREDENTIALS));
+        entries.push(("kwargs".into(), kwargs));
+    }
+    let small = Value::Map(entries);
+    let presented = Presented::of(&small, place);
+    if presented.takes_long() || presented.prove(place, services).is_ok() {
+        return None;
+    }
+    Some(prove_and_run(command, &small, from, services).handled)
+}
+
+/// Entries of a map by name, those that are small enough, decoded.
+fn small_entries(map: &MapView, names: &[&str]) -> Vec<(Value, Value)> {
+    let entry = |name: &&str| {
+        let value = map.get(name)?;
+        (value.bytes().len() <= MAX_CREDENTIAL).then(|| ((*name).into(), value.decode()))
+    };
+    names.iter().filter_map(entry).collect()
 }
 
 /// The gate: who sends it is found out, here or beside the workers, and then the command runs. What

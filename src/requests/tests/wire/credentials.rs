@@ -8,8 +8,8 @@ use saltern_requests::{Effect, NO_ANSWER};
 use saltern_store::Claims;
 use saltern_wire::msgpack::Value;
 
-use crate::client::{COMMANDS, Load, Minion, clear};
-use crate::site::{Site, decode};
+use crate::client::{COMMANDS, Load, Minion, clear, published_by_root};
+use crate::site::{Site, decode, sent, started};
 
 /// What becomes of a request: `y` it is served, `n` its sender is not believed, `r` the sender may
 /// not, `.` there is no such command, `b` stock's "bad load", `-` stock's word for a fault.
@@ -391,4 +391,27 @@ fn no_credential_of_users_opens_a_command_of_minions() {
         }
     }
     drop(m2);
+}
+
+/// What proves a sender is looked at first; a large load of nobody is refused for the same reason
+/// and in the same words as a small one, and one of somebody is carried out whole.
+#[test]
+fn large_load_is_decoded_for_who_is_proved() {
+    let site = Site::new("");
+    site.accept("m1", "minion");
+    let large = Value::Array(vec![Value::from("x".repeat(100)); 2_000]);
+    let ours = || published_by_root(&site, "m1");
+    for (what, load) in [("publish", ours()), ("runner", ours()), ("wheel", ours())] {
+        let load = load.set("cmd", what).set("key", "wrong");
+        let small = site.ask(clear(load.clone(), 3)).reply;
+        let kwargs = Value::map([("kept", large.clone())]);
+        for load in [
+            load.clone().set("arg", large.clone()),
+            load.set("kwargs", kwargs),
+        ] {
+            assert_eq!(site.ask(clear(load, 3)).reply, small, "{what}");
+        }
+    }
+    let outcome = site.ask(clear(ours().set("arg", large.clone()), 3));
+    assert_eq!(sent(started(&outcome)).get("arg"), Some(&large));
 }
