@@ -92,6 +92,7 @@ OVERVIEW = {
               (rate("saltern_authentications_turned_away_total"), "authentications"),
               (rate("saltern_requests_refused_total", zero=True), "failed a check"),
               (rate("saltern_store_refused_total"), "not stored"),
+              (rate("saltern_reports_refused_total"), "over a minion's quota"),
               about="Everything that was not served, by why."),
         graph("Restarts of actors", "none",
               ("sum by (actor) (increase(saltern_actor_restarts_total{I}[$__rate_interval]))", "{{actor}}"),

@@ -35,8 +35,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::duties::{Duties, Running};
 use crate::messages::{
-    AfterCommit, AnswerWhenGiven, Beginning, FinishFolding, Fire, FoldLog, FollowUp, Persist,
-    Publish, RemoveJobFiles, Stored, StoredReturn,
+    AfterCommit, AnswerWhenGiven, Beginning, BroughtJob, FinishFolding, Fire, FoldLog, FollowUp,
+    Persist, Publish, RemoveJobFiles, Stored, StoredReturn,
 };
 use crate::send::{Outbox, Sends};
 pub(crate) use disk::RoomOf;
@@ -197,10 +197,10 @@ impl Handler<Persist> for JobStore {
 
     fn handle(&mut self, message: Persist, context: &mut Self::Context) {
         let before = self.writes.len();
-        if let Some(job) = message.brought
+        if let Some(BroughtJob { job, reporter }) = message.brought
             && self.brought.insert(job.jid.clone())
         {
-            self.writes.push(Write::ClosedJob(job));
+            self.writes.push(Write::ClosedJob { job, reporter });
         }
         self.writes.extend(message.writes);
         let count = self.writes.len() - before;

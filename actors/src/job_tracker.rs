@@ -21,6 +21,7 @@ mod news;
 mod notes;
 mod outside;
 mod questions;
+mod quota;
 mod recall;
 mod rounds;
 mod traces;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, SpawnHandle};
 use bytes::Bytes;
+use saltern_base::seldom::Seldom;
 use saltern_model::{Event, Jid, MinionId};
 use saltern_requests::{About, Leaves, ProbeAnswer, StartJob, StoreReturn, probe};
 use saltern_store::jobs::{JobReader, JobState, OpenJob, Write};
@@ -45,14 +47,15 @@ use self::moment::Moment;
 use self::news::News;
 use self::notes::Notes;
 use self::outside::{Around, find_job_return};
+use self::quota::ReportQuota;
 use self::recall::Recall;
 use self::traces::JobTraces;
 use crate::answer::Answer;
 use crate::batches::BatchFeed;
 use crate::job_ends::JobEnds;
 use crate::messages::{
-    AfterCommit, BatchReturn, BeginJob, Beginning, BegunJob, CloseOlderThan, Departed, Explain,
-    Fire, Greet, Persist, Publish, Report, Stored, TakeAnswer, TakeLeaves, TakeReturn,
+    AfterCommit, BatchReturn, BeginJob, Beginning, BegunJob, BroughtJob, CloseOlderThan, Departed,
+    Explain, Fire, Greet, Persist, Publish, Report, Stored, TakeAnswer, TakeLeaves, TakeReturn,
     WhoIsAwaited,
 };
 use crate::send::{Outbox, Sends};
@@ -60,6 +63,7 @@ use crate::send::{Outbox, Sends};
 pub use self::account::{Account, Missing, given_up};
 pub(crate) use self::metrics::TrackerMetrics;
 pub(crate) use self::outside::Outside;
+pub(crate) use self::quota::QuotaLimits;
 
 /// What a tracker is built from.
 #[derive(Clone)]
@@ -73,6 +77,7 @@ pub(crate) struct Seed {
     /// Who waits for the end of a job hears of it.
     pub(crate) ends: Arc<JobEnds>,
     pub(crate) outside: Arc<dyn Outside>,
+    pub(crate) report_quota: QuotaLimits,
     pub(crate) metrics: TrackerMetrics,
 }
 
@@ -89,12 +94,18 @@ const DEPARTURES_WRITTEN: Duration = Duration::from_millis(100);
 /// Open jobs, the youngest, of which one who has begun to listen is told.
 const MOST_STATES: usize = 256;
 
+/// Reports beyond a quota are logged at most once in this time.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
 /// See the module.
 pub(crate) struct JobTracker {
     seed: Seed,
     outbox: Outbox,
     machine: Machine,
     known: KnownJobs,
+    quota: ReportQuota,
+    /// Refusals that are worth a line in the log.
+    over_quota: Seldom,
     traces: JobTraces,
     started: Instant,
     /// Jobs that have left, to be written.
@@ -118,6 +129,8 @@ impl Child for JobTracker {
             seed: seed.clone(),
             outbox: Outbox::default(),
             known: KnownJobs::default(),
+            quota: ReportQuota::new(seed.report_quota),
+            over_quota: Seldom::every(LOG_INTERVAL),
             traces: JobTraces::default(),
             started: Instant::now(),
             departures: Vec::new(),
@@ -424,10 +437,16 @@ impl JobTracker {
     }
 
     fn keep(&mut self, returned: StoreReturn, answer: Answer, context: &mut Context<Self>) {
+        if !self.has_room_for(&returned) {
+            self.seed.metrics.over_quota.inc();
+            // Not acknowledged: its minion knows that it was not stored, and gives it up in the end.
+            return answer.failed();
+        }
         let report = self.report(&returned);
         let StoreReturn {
             record,
             job,
+            reporter,
             standalone,
             forwarded,
             events,
@@ -436,7 +455,7 @@ impl JobTracker {
         let jid = &record.jid;
         // Nobody waits for a job that comes with its return; if somebody does, it is open.
         let is_there = self.known.contains(jid) || self.machine.is_remembered(jid);
-        let brought = (standalone || !is_there).then_some(job);
+        let brought = (standalone || !is_there).then_some(BroughtJob { job, reporter });
         let then = AfterCommit {
             events,
             answer: Some(answer),
@@ -457,6 +476,36 @@ impl JobTracker {
             then,
         };
         self.persist(persist, context);
+    }
+
+    /// Whether this is a return that a job expects, or one that the quota of its minion has room for.
+    fn has_room_for(&mut self, returned: &StoreReturn) -> bool {
+        let record = &returned.record;
+        let Some(reporter) = returned.reporter.as_ref().filter(|_| !returned.forwarded) else {
+            return true;
+        };
+        if self.machine.is_awaited(&record.jid, &record.minion) {
+            return true;
+        }
+        let bytes = record.load.bytes().len() + returned.job.load.bytes().len();
+        let now = self.seed.outside.micros();
+        if self.quota.take(reporter, bytes, now) || self.was_published_for(returned) {
+            return true;
+        }
+        if let Some(times) = self.over_quota.happened() {
+            tracing::warn!(minion = %reporter, jid = %record.jid, times,
+                "a return that no job expects is refused: the minion has spent its quota of the day \
+                 (saltern_max_reports, saltern_max_report_bytes)");
+        }
+        false
+    }
+
+    /// Whether the database has the job, and the job expects this minion: one that ended long ago.
+    fn was_published_for(&self, returned: &StoreReturn) -> bool {
+        let record = &returned.record;
+        let job = (!returned.standalone).then(|| self.seed.reader.load(&record.jid));
+        let job = job.and_then(|job| job.ok().flatten());
+        job.is_some_and(|job| job.reporter.is_none() && job.record.minions.contains(&record.minion))
     }
 
     fn report(&self, returned: &StoreReturn) -> Report {

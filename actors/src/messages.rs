@@ -213,12 +213,21 @@ pub struct Explain(pub Jid);
 
 // ---- to JobStore ----------------------------------------------------------------------------
 
+/// A job that comes with its return.
+#[derive(Clone, Debug)]
+pub struct BroughtJob {
+    /// The job.
+    pub job: JobRecord,
+    /// The peer that reported it; none of a job of the master's own.
+    pub reporter: Option<MinionId>,
+}
+
 /// Write, commit, and only then do the rest. From JobTracker and Batches.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Persist {
     /// A job that nobody waits for and that may be there already; written before the rest.
-    pub brought: Option<JobRecord>,
+    pub brought: Option<BroughtJob>,
     /// What is written, in one transaction with whatever else is waiting.
     pub writes: Vec<Write>,
     /// What follows the commit.

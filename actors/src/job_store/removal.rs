@@ -14,6 +14,9 @@ use crate::messages::{ExpireJobs, RemoveJobFiles};
 /// Rows deleted in one transaction when old jobs expire: short, because returns wait meanwhile.
 const EXPIRY_SLICE: usize = 500;
 
+/// The database takes at most this part of its disk, where its size is bounded at all.
+const DISK_SHARE: u64 = 2;
+
 /// How long to wait for a mirror that has no time to remove files.
 const CLEANER_IS_BUSY: Duration = Duration::from_secs(1);
 
@@ -25,7 +28,8 @@ struct ExpireSlice;
 impl Handler<ExpireJobs> for JobStore {
     type Result = ();
 
-    fn handle(&mut self, ExpireJobs(retention): ExpireJobs, context: &mut Self::Context) {
+    fn handle(&mut self, ExpireJobs(mut retention): ExpireJobs, context: &mut Self::Context) {
+        retention.most_bytes = self.bounded_by_disk(retention.most_bytes);
         if self.expiring.replace(retention).is_none() {
             self.expiry = Some(self.seed.duties.begin(Duty::JobExpiry));
             context.notify(ExpireSlice);
@@ -75,6 +79,13 @@ impl Handler<ExpireSlice> for JobStore {
 }
 
 impl JobStore {
+    /// A bound on the database's size that its disk can hold.
+    fn bounded_by_disk(&self, most_bytes: Option<u64>) -> Option<u64> {
+        let room = (self.seed.room_of)(&self.seed.database.lock());
+        let share = room.map_or(u64::MAX, |room| room.total / DISK_SHARE);
+        most_bytes.map(|most| most.min(share))
+    }
+
     fn expiry_ended(&mut self, result: Result<(), String>) {
         self.expiring = None;
         if let Some(expiry) = self.expiry.take() {

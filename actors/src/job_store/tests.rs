@@ -143,7 +143,10 @@ impl Rig {
 fn persist(record: ReturnRecord, answer: Answer) -> Persist {
     let report = Some(report(&record));
     Persist {
-        brought: Some(job("test.ping")),
+        brought: Some(BroughtJob {
+            job: job("test.ping"),
+            reporter: None,
+        }),
         writes: vec![Write::Return(record)],
         then: AfterCommit {
             events: vec![event("ret")],

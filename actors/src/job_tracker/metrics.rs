@@ -32,6 +32,7 @@ pub(crate) struct TrackerMetrics {
     answers: IntCounter,
     leaves_refused: IntCounter,
     pub(super) strays: IntCounter,
+    pub(super) over_quota: IntCounter,
 }
 
 impl TrackerMetrics {
@@ -98,6 +99,11 @@ impl TrackerMetrics {
             strays: counter(
                 "saltern_probe_strays_total",
                 "Answers through syndics to questions that are forgotten, and were passed over.",
+            ),
+            over_quota: counter(
+                "saltern_reports_refused_total",
+                "Returns that no job expects and that were refused, because their minion had spent \
+                 its quota of the day.",
             ),
         }
     }

@@ -94,6 +94,9 @@ impl Outside for Still {
     }
 }
 
+/// Returns that no job expects which are taken of a minion in a day.
+const REPORTS: usize = 1_000;
+
 /// How many jobs and returns are told again after a start.
 const RECALLED: usize = 3;
 
@@ -136,6 +139,10 @@ fn rig(writes: &[Write]) -> Rig {
         batches: batches.clone(),
         ends: Arc::default(),
         outside: Arc::new(Still::default()),
+        report_quota: QuotaLimits {
+            reports: REPORTS,
+            bytes: 0,
+        },
         metrics: metrics.clone(),
     };
     let tree = tree(&registry);
@@ -271,6 +278,7 @@ impl Rig {
         let returned = Box::new(StoreReturn {
             record: record(number, minion),
             job: job(number, &[minion]),
+            reporter: Some(id(minion)),
             standalone: false,
             forwarded: false,
             events: vec![event("ret")],
@@ -617,6 +625,7 @@ fn a_return_that_is_not_kept_counts_and_is_answered_after_it_was_fired() {
         let returned = Box::new(StoreReturn {
             record: record(1, "a"),
             job: job(1, &["a"]),
+            reporter: Some(id("a")),
             standalone: false,
             forwarded: false,
             events: vec![event("ret")],
@@ -789,5 +798,50 @@ fn a_minion_that_is_slow_to_say_what_it_runs_is_not_said_to_have_ended() {
         tokio::time::sleep(GATHER * 4).await;
         poll(&mut rig, 11, &["a"]).await;
         assert!(next_answer(&mut rig, 11, "a").await);
+    });
+}
+
+#[test]
+fn report_beyond_the_quota_is_refused_and_an_expected_return_is_not() {
+    in_system(async {
+        let ended = Write::ClosedJob {
+            job: job(7, &["a", "b"]),
+            reporter: None,
+        };
+        let mut rig = rig(&[ended]);
+        rig.tracker.send(begun(1, &["a"])).await.unwrap();
+        for number in 0..REPORTS as u32 {
+            rig.take(1_000 + number, "a").await;
+        }
+        let (answer, reply) = rig.answer().await;
+        let returned = |number: u32, minion: &str| {
+            Box::new(StoreReturn {
+                record: record(number, minion),
+                job: job(number, &[minion]),
+                reporter: Some(id(minion)),
+                standalone: false,
+                forwarded: false,
+                events: vec![event("ret")],
+                keep: true,
+            })
+        };
+        let one_more = TakeReturn {
+            returned: returned(9_000, "a"),
+            answer,
+        };
+        rig.tracker.send(one_more).await.unwrap();
+        assert_eq!(reply.await.unwrap(), &b"failed"[..]);
+        while let Ok(persist) = rig.store.try_recv() {
+            let is_return = |write: &Write| matches!(write, Write::Return(_));
+            assert!(persist.brought.is_none() && !persist.writes.iter().any(is_return));
+        }
+        assert_eq!(rig.metrics.over_quota.get(), 1);
+        // One job is open, the other one ended and is in the database alone; both expect the minion.
+        assert!(rig.take(1, "a").await.brought.is_none());
+        rig.take(7, "a").await;
+        // Another minion has a quota of its own, and brings a job that is marked.
+        let brought = rig.take(9_001, "b").await.brought.unwrap();
+        assert_eq!(brought.reporter, Some(id("b")));
+        assert_eq!(rig.metrics.over_quota.get(), 1);
     });
 }

@@ -75,6 +75,7 @@ fn kept() -> StoreReturn {
             minions: Vec::new(),
             nocache: false,
         },
+        reporter: None,
         standalone: true,
         forwarded: false,
         events: Vec::new(),

@@ -173,6 +173,10 @@ impl Plan {
             batches: self.batches.clone(),
             ends: self.ends.clone(),
             outside: services.clone(),
+            report_quota: job_tracker::QuotaLimits {
+                reports: self.config.saltern_max_reports,
+                bytes: self.config.saltern_max_report_bytes,
+            },
             metrics: job_tracker::TrackerMetrics::new(&self.registry),
         };
         let tracker: Addr<JobTracker> = self.root.start_child(self.on_thread("jobs"), seed, 0);

@@ -210,6 +210,10 @@ pub struct MasterConfig {
     /// While the rows of the job database take more bytes, the oldest jobs are removed; 0 for no
     /// such bound.
     pub saltern_keep_jobs_size: usize,
+    /// Returns that no job expects which are stored of one minion in a day; 0 for no such bound.
+    pub saltern_max_reports: usize,
+    /// The bytes of those; 0 for no such bound.
+    pub saltern_max_report_bytes: usize,
     /// Largest message of a known peer, in bytes.
     pub saltern_max_message_size: usize,
     /// Largest message of an unknown peer, in bytes.
@@ -565,6 +569,8 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_keep_jobs_count: reader.usize("saltern_keep_jobs_count", 0, i64::MAX),
         saltern_keep_events_count: reader.usize("saltern_keep_events_count", 0, i64::MAX),
         saltern_keep_jobs_size: reader.bytes("saltern_keep_jobs_size", 0),
+        saltern_max_reports: reader.usize("saltern_max_reports", 0, i64::MAX),
+        saltern_max_report_bytes: reader.bytes("saltern_max_report_bytes", 0),
         saltern_max_message_size: reader.bytes("saltern_max_message_size", 1 << 16),
         saltern_max_unauthenticated_size: reader.bytes("saltern_max_unauthenticated_size", 1 << 14),
         saltern_handshake_timeout: reader.seconds("saltern_handshake_timeout"),

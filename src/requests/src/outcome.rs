@@ -324,6 +324,9 @@ pub struct StoreReturn {
     /// The job that the return brings with it: always for `salt-call` (jid `req`); otherwise what
     /// is to be stored when the job is not known.
     pub job: JobRecord,
+    /// The peer that reports such a job, which this master has not published; none where the master
+    /// itself ran it.
+    pub reporter: Option<MinionId>,
     /// The minion asked the master to allot the jid, so the job is certainly new.
     pub standalone: bool,
     /// It came through a syndic: the job need not have expected this minion.

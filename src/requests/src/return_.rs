@@ -3,7 +3,7 @@
 //! The value that the minion returns is not decoded here: it goes to the event bus and into the
 //! store in the bytes that came.
 
-use saltern_model::{Compat, Jid, JobRecord, MinionId, ReturnRecord, Tag};
+use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord, Tag};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
@@ -11,6 +11,13 @@ use crate::{
     Effect, Outcome, Services, StoreReturn, batch_plan, event_data, probe, reply, signed_load,
     sub_events, syndics,
 };
+
+/// What is kept of the name of a function that a minion returns.
+const FUN_BYTES: usize = 4096;
+
+/// Arguments and metadata up to this size stand in a job that a peer reports; larger ones are in the
+/// return alone.
+const REPORTED_PART_BYTES: usize = 64 << 10;
 
 /// Answers nil, as stock does whatever it made of the return; the return is stored first.
 pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
@@ -63,22 +70,55 @@ fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'sta
     };
     let told_as = if is_nameless { "nocache" } else { jid.as_str() };
     let told_as = told_as.to_owned();
-    let mut kept = kept(&mut sealed.load, sender, jid, &told_as, services)?;
+    let reporter = Reporter::Minion(&sealed.minion);
+    let mut kept = kept(
+        &mut sealed.load,
+        sender,
+        (jid, &told_as),
+        reporter,
+        services,
+    )?;
     kept.standalone = standalone;
     kept.job.nocache = no_cache;
     kept.keep &= !no_cache;
     Ok(kept)
 }
 
-/// What is told and kept of a minion's return of a job; it is told under the jid `told_as`.
+/// The peer that says that there is a job.
+#[derive(Clone, Copy)]
+pub(crate) enum Reporter<'a> {
+    /// A minion that ran it.
+    Minion(&'a MinionId),
+    /// The syndic of the master that published it.
+    Syndic(&'a MinionId),
+}
+
+impl Reporter<'_> {
+    /// The user of a job that this peer reports: no name that it may choose.
+    pub(crate) fn user(self) -> String {
+        match self {
+            Self::Minion(id) => format!("minion:{id}"),
+            Self::Syndic(id) => format!("syndic:{id}"),
+        }
+    }
+
+    pub(crate) fn id(self) -> MinionId {
+        match self {
+            Self::Minion(id) | Self::Syndic(id) => id.clone(),
+        }
+    }
+}
+
+/// What is told and kept of a minion's return of a job; it is told under the jid `told_as`. The job
+/// that comes with it is for when this master has published none.
 ///
 /// # Errors
 /// When no event can bear the names.
 pub(crate) fn kept(
     load: &mut MapView,
     sender: MinionId,
-    jid: Jid,
-    told_as: &str,
+    (jid, told_as): (Jid, &str),
+    reporter: Reporter<'_>,
     services: &Services,
 ) -> Result<StoreReturn, &'static str> {
     let fun = fun_text(load);
@@ -97,25 +137,47 @@ pub(crate) fn kept(
         load: whole,
     };
     events.insert(0, event);
-    let job = JobRecord {
-        jid,
-        created: received,
-        user: load.str("user").unwrap_or_default().to_owned(),
-        fun,
-        tgt: load.str("tgt").unwrap_or(sender.as_str()).to_owned(),
-        tgt_type: load.str("tgt_type").unwrap_or("glob").to_owned(),
-        load: record.load.clone(),
-        minions: vec![sender],
-        nocache: false,
-    };
+    let job = reported_job(load, &record, reporter);
     Ok(StoreReturn {
         record,
         job,
+        reporter: Some(reporter.id()),
         standalone: false,
         forwarded: false,
         events,
         keep: services.config.job_cache,
     })
+}
+
+/// The job of which a peer reports a return. Who ran it and where is what the master knows, not what
+/// the peer says; the value is in the return and not kept a second time.
+fn reported_job(load: &MapView, record: &ReturnRecord, reporter: Reporter<'_>) -> JobRecord {
+    let text = |text: &str| RawValue::pack(&text.into(), Dialect::Raw);
+    let user = reporter.user();
+    let mut job = MapView::default();
+    job.insert("jid", text(record.jid.as_str()));
+    job.insert("id", text(record.minion.as_str()));
+    job.insert("fun", text(&record.fun));
+    let arguments = load.get("arg").or_else(|| load.get("fun_args"));
+    for (name, value) in [("arg", arguments), ("metadata", load.get("metadata"))] {
+        if let Some(value) = value.filter(|value| value.bytes().len() <= REPORTED_PART_BYTES) {
+            job.insert(name, value.clone());
+        }
+    }
+    job.insert("tgt", text(record.minion.as_str()));
+    job.insert("tgt_type", text("glob"));
+    job.insert("user", text(&user));
+    JobRecord {
+        jid: record.jid.clone(),
+        created: record.received,
+        user,
+        fun: record.fun.clone(),
+        tgt: record.minion.as_str().to_owned(),
+        tgt_type: "glob".to_owned(),
+        load: Packed::new(job.pack_bin_dialect()),
+        minions: vec![record.minion.clone()],
+        nocache: false,
+    }
 }
 
 /// Whose return it is: the sender's own, or in 3008 that of a resource which the sender has
@@ -173,8 +235,17 @@ fn is_true(value: &RawValue) -> bool {
     value.as_bool().unwrap_or(false)
 }
 
-/// The function, or the functions of a compound command joined by commas.
+/// The function, or the functions of a compound command joined by commas; of a longer text the first
+/// [`FUN_BYTES`], because it is in an index.
 pub(crate) fn fun_text(load: &MapView) -> String {
+    let mut text = whole_fun_text(load);
+    if text.len() > FUN_BYTES {
+        text.truncate(text.floor_char_boundary(FUN_BYTES));
+    }
+    text
+}
+
+fn whole_fun_text(load: &MapView) -> String {
     let Some(fun) = load.get("fun") else {
         return String::new();
     };

@@ -256,6 +256,7 @@ pub(crate) fn of_the_master(
             minions: Vec::new(),
             nocache: false,
         },
+        reporter: None,
         standalone: true,
         forwarded: false,
         events: Vec::new(),

@@ -10,6 +10,7 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
 use crate::outcome::StoreReturn;
+use crate::return_::Reporter;
 use crate::syndics::{MOST_LEAVES, Voice};
 use crate::{Effect, Outcome, Services, reply, return_, syndics, targets};
 
@@ -133,7 +134,9 @@ fn of_minion(
     let item = item.as_map().ok_or("it is no map")?;
     let mut load = load_of(aggregate, &item, &minion, jid)?;
     is_acceptable(&load, services)?;
-    let mut kept = return_::kept(&mut load, minion, jid.clone(), jid.as_str(), services)?;
+    let reporter = Reporter::Syndic(voice.syndic());
+    let names = (jid.clone(), jid.as_str());
+    let mut kept = return_::kept(&mut load, minion, names, reporter, services)?;
     kept.forwarded = true;
     Ok(kept)
 }
@@ -178,7 +181,8 @@ fn is_acceptable(load: &MapView, services: &Services) -> Result<(), &'static str
     }
 }
 
-/// The job that a syndic brings along, for when it is not known here: one of the master below.
+/// The job that a syndic brings along, for when it is not known here: one of the master below. Its
+/// user is none of this master's, so the syndic stands in that place.
 fn job_of(mut load: MapView, jid: &Jid, voice: &Voice<'_>, services: &Services) -> JobRecord {
     let minions = load.remove("Minions");
     let minions = minions.as_ref().and_then(RawValue::as_array);
@@ -188,11 +192,13 @@ fn job_of(mut load: MapView, jid: &Jid, voice: &Voice<'_>, services: &Services) 
     let minions = minions.filter(|minion| voice.speaks_for(minion));
     let tgt = load.get("tgt").map(RawValue::decode).unwrap_or(Value::Nil);
     let tgt_type = load.get("tgt_type").map(RawValue::decode);
+    let user = Reporter::Syndic(voice.syndic()).user();
+    load.insert("user", RawValue::pack(&user.as_str().into(), Dialect::Raw));
     let target = targets::of_load(&tgt, tgt_type.as_ref(), services.config.salt_compat);
     JobRecord {
         jid: jid.clone(),
         created: services.clock.unix_micros(),
-        user: load.str("user").unwrap_or_default().to_owned(),
+        user,
         fun: return_::fun_text(&load),
         tgt: target.map(|target| target.to_string()).unwrap_or_default(),
         tgt_type: load.str("tgt_type").unwrap_or("glob").to_owned(),

@@ -21,6 +21,7 @@ fn forwarded(record: ReturnRecord) -> Box<StoreReturn> {
     Box::new(StoreReturn {
         job: job(1, &[record.minion.as_str()]),
         record,
+        reporter: Some(id("relay")),
         standalone: false,
         forwarded: true,
         events: vec![event("ret")],

@@ -30,10 +30,17 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_keep_events_count", default: "100000",
         doc: "Of more events that \"event_return: saltern\" keeps in the job database the oldest \
               are removed; 0 for no such bound. They are also removed with the jobs of their age." },
-    OurOption { name: "saltern_keep_jobs_size", default: "0",
+    OurOption { name: "saltern_keep_jobs_size", default: "68719476736",
         doc: "While the rows of the job database take more bytes than this (or text such as \
-              \"10 GiB\"), the oldest jobs are removed, as above. The file does not shrink, it is \
-              filled again; 0 for no such bound." },
+              \"10 GiB\"), or more than half of its disk, the oldest jobs are removed, as above. \
+              The file does not shrink, it is filled again; 0 for no such bound." },
+    OurOption { name: "saltern_max_reports", default: "20000",
+        doc: "Returns that no job of this master expects (salt-call, the schedule of a minion) which \
+              are stored of one minion in a day (UTC). Further ones are refused and counted; the \
+              minion hears that they were not stored. 0 for no such bound." },
+    OurOption { name: "saltern_max_report_bytes", default: "268435456",
+        doc: "Bytes (or text such as \"256 MiB\") that such returns of one minion may take in the \
+              job database in a day, as above; 0 for no such bound." },
     OurOption { name: "saltern_disk_low", default: "536870912",
         doc: "With less room than this for the job database (bytes or text such as \"1 GiB\", at \
               most a twentieth of its disk) there is a warning and the event saltern/store/low. \

@@ -111,6 +111,47 @@ fn a_standalone_return_gets_a_jid_and_brings_its_job() {
 }
 
 #[test]
+fn reported_job_bears_nothing_that_its_minion_claims() {
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    for jid in ["req", "20260102030405060709"] {
+        let claims = load(&m1)
+            .set("jid", jid)
+            .set("user", "root")
+            .set("tgt", "db*")
+            .set("tgt_type", "compound")
+            .set("return", "x".repeat(100_000))
+            .set("metadata", "m".repeat(100_000))
+            .set("arg", Value::Array(vec!["x".into()]));
+        let outcome = ask(&site, &m1, claims);
+        let kept = stored(&outcome);
+        let job = &kept.job;
+        assert_eq!(kept.reporter.as_ref().map(|id| id.as_str()), Some("m1"));
+        let of_columns = [&*job.user, &*job.tgt, &*job.tgt_type];
+        assert_eq!(of_columns, ["minion:m1", "m1", "glob"], "{jid}");
+        let packed = decode(job.load.bytes());
+        let of_load = ["user", "tgt", "tgt_type"].map(|name| packed.get(name).cloned());
+        assert_eq!(
+            of_load,
+            ["minion:m1", "m1", "glob"].map(|text| Some(text.into()))
+        );
+        assert_eq!(packed.get("arg"), Some(&Value::Array(vec!["x".into()])));
+        assert!(packed.get("return").is_none() && packed.get("metadata").is_none());
+        assert!(job.load.bytes().len() < 512);
+    }
+}
+
+#[test]
+fn function_name_without_end_is_cut() {
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    let outcome = ask(&site, &m1, load(&m1).set("fun", "ä".repeat(1 << 20)));
+    let kept = stored(&outcome);
+    assert_eq!(kept.record.fun, "ä".repeat(2048));
+    assert_eq!(kept.job.fun, kept.record.fun);
+}
+
+#[test]
 fn returns_that_are_not_to_be_kept() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");

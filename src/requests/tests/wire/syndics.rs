@@ -110,7 +110,7 @@ fn each_leaf_returns_as_if_it_were_here_and_the_first_brings_the_job() {
     let job = &kept[0].job;
     assert_eq!(
         (job.user.as_str(), job.fun.as_str(), job.tgt.as_str()),
-        ("somebody", "test.ping", "a,b,c")
+        ("syndic:relay", "test.ping", "a,b,c")
     );
     assert_eq!(job.minions, ids(&["a", "b", "c"]));
     assert_eq!(decode(job.load.bytes()).get("Minions"), None);

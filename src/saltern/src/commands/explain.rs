@@ -191,7 +191,14 @@ fn described(job: &StoredJob, returns: &[ReturnHead], standing: &Standing, most:
     let mut done = Vec::new();
     for record in returns {
         let after = seconds(record.received.saturating_sub(job.record.created));
-        let line = format!("after {after}, retcode {}", record.retcode);
+        // Sorted, as the store gives them.
+        let is_expected = job.record.minions.binary_search(&record.minion).is_ok();
+        let unasked = if is_expected {
+            ""
+        } else {
+            ", not expected by the job"
+        };
+        let line = format!("after {after}, retcode {}{unasked}", record.retcode);
         let lines = if record.retcode == 0 {
             &mut done
         } else {
@@ -214,9 +221,10 @@ fn head(job: &StoredJob) -> String {
     let record = &job.record;
     let publisher = job.publisher.as_ref();
     let publisher = publisher.map_or(String::new(), |minion| format!(" for the minion {minion}"));
-    let sent = match job.published {
-        Some(at) => format!("sent {} later", seconds(at.saturating_sub(record.created))),
-        None => "it is not known to have been sent".to_owned(),
+    let sent = match (job.published, &job.reporter) {
+        (_, Some(reporter)) => format!("reported by {reporter}, not published by this master"),
+        (Some(at), None) => format!("sent {} later", seconds(at.saturating_sub(record.created))),
+        (None, None) => "it is not known to have been sent".to_owned(),
     };
     format!(
         "job {} of {}{publisher}: {} on {} \"{}\"\n  made {}; {sent}\n",

@@ -158,7 +158,7 @@ fn apply(
     match write {
         Write::Return(record) => insert_return(transaction, next, record),
         Write::Job(record) => insert_job(transaction, next, record, JobState::Open),
-        Write::ClosedJob(record) => insert_job(transaction, next, record, JobState::Complete),
+        Write::ClosedJob { job, reporter } => insert_closed(transaction, next, job, reporter),
         Write::JobPart(record) => match insert_job(transaction, next, record, JobState::Open)? {
             Written::Duplicate => replace_job(transaction, record),
             new => Ok(new),
@@ -224,9 +224,8 @@ fn apply(
 fn pages_of(write: &Write) -> u64 {
     let bytes = match write {
         Write::Return(record) => record.load.as_ref().len(),
-        Write::Job(record) | Write::JobPart(record) | Write::ClosedJob(record) => {
-            record.load.as_ref().len()
-        }
+        Write::Job(record) | Write::JobPart(record) => record.load.as_ref().len(),
+        Write::ClosedJob { job, .. } => job.load.as_ref().len(),
         Write::Events(kept) => kept.iter().map(|event| event.data.len()).sum(),
         _ => 0,
     };
@@ -317,12 +316,34 @@ pub(super) fn insert_job_as(
     Ok(true)
 }
 
+fn insert_closed(
+    transaction: &Transaction<'_>,
+    next: &mut NextIds,
+    record: &JobRecord,
+    reporter: &Option<MinionId>,
+) -> rusqlite::Result<Written> {
+    let written = insert_job(transaction, next, record, JobState::Complete)?;
+    if let Some(reporter) = reporter.as_ref().filter(|_| written.is_new()) {
+        transaction
+            .prepare_cached("UPDATE jobs SET reporter = ?2 WHERE jid = ?1")?
+            .execute([record.jid.as_str(), reporter.as_str()])?;
+    }
+    Ok(written)
+}
+
 fn replace_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::Result<Written> {
+    // Whom a mere report expects is not whom the published job expects.
+    transaction
+        .prepare_cached(
+            "DELETE FROM expected_part WHERE jid IN
+                 (SELECT jid FROM jobs WHERE jid = ?1 AND reporter IS NOT NULL)",
+        )?
+        .execute([record.jid.as_str()])?;
     transaction
         .prepare_cached(
             "UPDATE jobs SET created = ?2, user = ?3, fun = ?4, tgt = ?5, tgt_type = ?6,
                  nocache = ?7, state = ?8, load = ?9, published = NULL, finished = NULL,
-                 publisher = NULL
+                 publisher = NULL, reporter = NULL
              WHERE jid = ?1",
         )?
         .execute(params![

@@ -114,7 +114,13 @@ pub enum Write {
     JobPart(JobRecord),
     /// A job that comes with its return and that nobody waits for: complete when it is new. Answers
     /// [`Written::Duplicate`], and changes nothing, when the jid is taken.
-    ClosedJob(JobRecord),
+    ClosedJob {
+        /// The job.
+        job: JobRecord,
+        /// The peer that reported it, which this master never published; none of a job of the
+        /// master's own. A publication under the same jid replaces the report.
+        reporter: Option<MinionId>,
+    },
     /// More minions that a job expects (a syndic's, for instance).
     Expected {
         /// The job.

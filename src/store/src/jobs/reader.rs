@@ -40,6 +40,8 @@ pub struct StoredJob {
     pub notes: Option<Bytes>,
     /// The minion that it was published for; none when a user published it.
     pub publisher: Option<MinionId>,
+    /// The peer that reported it; none of a job that this master published or ran.
+    pub reporter: Option<MinionId>,
 }
 
 /// A job that is waited for, and who returned already.
@@ -280,7 +282,7 @@ impl JobReader {
 pub(super) fn select_jobs(rest: &str) -> String {
     format!(
         "SELECT id, jid, created, user, fun, tgt, tgt_type, nocache, state, load, notes,
-             published, finished, publisher
+             published, finished, publisher, reporter
          FROM jobs {rest}"
     )
 }
@@ -312,6 +314,7 @@ pub(super) fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredJob>> {
         finished: row.get(12)?,
         notes: row.get::<_, Option<Vec<u8>>>(10)?.map(Bytes::from),
         publisher: minion_of(row.get_ref(13)?),
+        reporter: minion_of(row.get_ref(14)?),
     }))
 }
 

@@ -50,7 +50,7 @@ const TABLES: [Table; 6] = [
             "id", "jid", "created", "user", "fun", "tgt", "tgt_type", "nocache", "state", "load",
             "notes",
         ],
-        later: &["published", "finished", "publisher"],
+        later: &["published", "finished", "publisher", "reporter"],
     },
     Table {
         name: "expected_part",

@@ -11,13 +11,14 @@ use crate::error::{Result, StoreError};
 
 /// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
 /// never changed once a release had it: the next one changes what it made.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     LAYOUT,
     VERDICTS,
     LISTINGS,
     batches::LAYOUT,
     PUBLISHERS,
     events::LAYOUT,
+    REPORTERS,
 ];
 
 /// The layout's number (`user_version`).
@@ -98,6 +99,12 @@ CREATE INDEX jobs_function ON jobs (fun, jid);
 /// The minion that a job was published for: it alone may ask the master for the job's returns.
 const PUBLISHERS: &str = "
 ALTER TABLE jobs ADD COLUMN publisher TEXT;
+";
+
+/// The peer that reported a job which this master never published: a minion that ran it by itself,
+/// or the syndic of the master that published it.
+const REPORTERS: &str = "
+ALTER TABLE jobs ADD COLUMN reporter TEXT;
 ";
 
 /// Opens the file for writing, makes it if it is not there, and examines it.

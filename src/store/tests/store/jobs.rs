@@ -149,9 +149,9 @@ fn a_job_that_comes_with_its_return_changes_no_verdict() {
         .commit(&[
             Write::Job(job(1, &["a", "b"])),
             expired,
-            Write::ClosedJob(job(1, &["a"])),
+            closed(1, None),
             late,
-            Write::ClosedJob(job(2, &["a"])),
+            closed(2, None),
             other,
         ])
         .expect("committed");
@@ -744,4 +744,33 @@ fn a_database_that_another_program_holds_is_busy_and_not_damaged() {
     assert!(refused.is_busy() && !refused.is_full() && !refused.is_corrupt());
     raw.execute_batch("ROLLBACK").expect("let go");
     database.commit(&[job]).expect("committed");
+}
+
+/// A job that comes with its return.
+fn closed(number: u32, reporter: Option<&str>) -> Write {
+    Write::ClosedJob {
+        job: job(number, &["a"]),
+        reporter: reporter.map(|name| MinionId::parse(name).expect("an id")),
+    }
+}
+
+#[test]
+fn reported_job_is_marked_until_it_is_published() {
+    let (_dir, mut database) = open();
+    let reader = database.reader().expect("a reader");
+    let stored = |number| reader.load(&jid(number)).expect("read").expect("a job");
+    let published = Write::Job(job(1, &["a", "b"]));
+    let reports = [closed(1, Some("a")), closed(2, Some("a")), closed(3, None)];
+    database.commit(&[published]).expect("committed");
+    let written = database.commit(&reports).expect("committed");
+    assert_eq!(written[0], Written::Duplicate);
+    let reporters = [1, 2, 3].map(|number| stored(number).reporter);
+    let reporters = reporters.map(|id| id.map(|id| id.to_string()));
+    assert_eq!(reporters, [None, Some("a".to_owned()), None]);
+    // Whoever reports a jid before it is published has no part in the job.
+    let part = Write::JobPart(job(2, &["b"]));
+    database.commit(&[part]).expect("committed");
+    let job = stored(2);
+    assert_eq!((job.reporter, job.state), (None, JobState::Open));
+    assert_eq!(job.record.minions, [MinionId::parse("b").expect("an id")]);
 }
