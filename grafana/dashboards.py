@@ -324,7 +324,8 @@ MINIONS = {
               about="Large requests until they are answered, and replies until they are read, of their budgets."),
         graph("Cached data", "none", ("sum(saltern_minion_data_minions{I})", "minions with grains"),
               (rate("saltern_minion_data_changed_outside_total"), "changed by others"),
-              (rate("saltern_minions_forgotten_total"), "forgotten"), width=8,
+              (rate("saltern_minions_forgotten_total"), "forgotten"),
+              (rate("saltern_grains_cut_total"), "too large to be kept whole"), width=8,
               about="Grains and pillars that targets are matched against."),
     ],
 }

@@ -61,7 +61,7 @@ pub use range::RangeError;
 pub use resources::{Inventory, Resource};
 
 use crate::target::{Candidates, Resolved, TargetError, Targeting};
-use index::Index;
+use index::{Fresh, Index};
 use resources::Universe;
 use search::Search;
 
@@ -148,6 +148,15 @@ impl Site {
             data,
             resources: RwLock::default(),
             index: Mutex::default(),
+        }
+    }
+
+    /// Reads what has changed while others can use the index. What is left of the changes, or came
+    /// meanwhile, is taken over under the lock ([`Index::refresh`]).
+    fn read_ahead(&self, data: &dyn MinionData) {
+        let since = self.index.lock().seen();
+        if let Some(fresh) = Fresh::read(data, since) {
+            self.index.lock().take_over(since, &fresh);
         }
     }
 }
@@ -285,6 +294,7 @@ impl Targeting {
     pub fn refresh(&self) {
         let site = self.site.as_ref();
         if let Some((site, data)) = site.and_then(|site| Some((site, site.data.as_ref()?))) {
+            site.read_ahead(data.as_ref());
             site.index.lock().refresh(data.as_ref());
         }
     }

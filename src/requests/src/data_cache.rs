@@ -63,7 +63,7 @@ fn keep(
     if services.pki.accepted_key(minion)?.is_none() {
         return Ok(false);
     }
-    match kept {
+    let kept = match kept {
         Kept::Grains => data.store_grains(minion, grains)?,
         Kept::Pillar(pillar) => data.store_grains_and_pillar(minion, grains, pillar)?,
         Kept::PillarOf(environment, _) if SaltEnv::parse(environment).is_err() => {
@@ -77,8 +77,21 @@ fn keep(
             return Ok(false);
         }
         Kept::PillarOf(environment, pillar) => {
-            data.store_with_pillarenv(minion, grains, pillar, environment)?;
+            data.store_with_pillarenv(minion, grains, pillar, environment)?
         }
+    };
+    if kept.left_out > 0 {
+        services.metrics.grains_cut.inc();
+        complain!(
+            services,
+            %minion,
+            grains = kept.left_out,
+            "grains are too large to be kept whole: targets do not find those left out"
+        );
+    }
+    if kept.is_large {
+        // Here, beside the workers, and not when somebody asks for a target.
+        services.targeting.refresh();
     }
     Ok(true)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use saltern_base::clock::Clock;
-use saltern_base::metrics::{IntCounterVec, Registry, counter_vec};
+use saltern_base::metrics::{IntCounter, IntCounterVec, Registry, counter, counter_vec};
 use saltern_base::trace::Tracer;
 use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
@@ -188,6 +188,8 @@ pub struct RequestMetrics {
     pub refused: IntCounterVec,
     /// Authentications, by result.
     pub authentications: IntCounterVec,
+    /// Grains that were too large to be kept whole.
+    pub grains_cut: IntCounter,
 }
 
 impl RequestMetrics {
@@ -209,6 +211,11 @@ impl RequestMetrics {
                 "saltern_authentications_total",
                 "Authentication requests, by result.",
                 &["result"],
+            ),
+            grains_cut: counter(
+                registry,
+                "saltern_grains_cut_total",
+                "Grains of minions that were too large to be kept whole.",
             ),
         }
     }

@@ -14,6 +14,7 @@
 //! `minion_data_cache`, `enforce_mine_cache` and `preserve_minion_cache` are the caller's).
 
 mod age;
+mod bound;
 mod clear;
 mod environments;
 mod known;
@@ -33,6 +34,7 @@ use saltern_config::MasterConfig;
 use saltern_model::{Compat, MinionId};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
+pub use bound::{GRAINS_BYTES, GRAINS_VALUES, KeptGrains};
 pub use known::{Changed, Changes};
 
 use crate::error::{Result, StoreError};
@@ -118,27 +120,33 @@ impl MinionDataStore {
         id: &MinionId,
         grains: &Value,
         pillar: &Value,
-    ) -> Result<()> {
+    ) -> Result<KeptGrains> {
+        let (grains, kept) = KeptGrains::of(grains);
         let _writing = self.writer(id).lock();
         if self.has_banks() {
-            self.write(id, Bank::Grains, grains)?;
-            return self.write(id, Bank::Pillar, pillar);
+            self.write(id, Bank::Grains, &grains)?;
+            self.write(id, Bank::Pillar, pillar)?;
+            return Ok(kept);
         }
-        let data = Value::map([("grains", grains.clone()), ("pillar", pillar.clone())]);
-        self.write(id, Bank::Data, &data)
+        let data = Value::map([("grains", grains.into_owned()), ("pillar", pillar.clone())]);
+        self.write(id, Bank::Data, &data)?;
+        Ok(kept)
     }
 
     /// Keeps the grains alone: the pillar that was made for them is nobody else's business.
-    pub fn store_grains(&self, id: &MinionId, grains: &Value) -> Result<()> {
+    pub fn store_grains(&self, id: &MinionId, grains: &Value) -> Result<KeptGrains> {
+        let (grains, kept) = KeptGrains::of(grains);
         let _writing = self.writer(id).lock();
         if self.has_banks() {
-            return self.write(id, Bank::Grains, grains);
+            self.write(id, Bank::Grains, &grains)?;
+            return Ok(kept);
         }
         // One file has both; the pillar in it is read and written back under the same lock.
         let pillar = self.pillar(id)?;
         let pillar = pillar.map_or(Value::Map(Vec::new()), |pillar| pillar.as_ref().clone());
-        let data = Value::map([("grains", grains.clone()), ("pillar", pillar)]);
-        self.write(id, Bank::Data, &data)
+        let data = Value::map([("grains", grains.into_owned()), ("pillar", pillar)]);
+        self.write(id, Bank::Data, &data)?;
+        Ok(kept)
     }
 
     /// Adds functions to a mine, or with `clear` replaces it (`_mine` in

@@ -54,6 +54,43 @@ pub(super) struct Index {
     order: Arc<Order>,
 }
 
+/// Changes of this many minions at most are read before the index is locked: they are all in memory
+/// at a time.
+const READ_AHEAD: usize = 64;
+
+/// Grains and pillar of one minion.
+type Read = (Option<Arc<Value>>, Option<Arc<Value>>);
+
+/// The data of minions that have changed, read without the index.
+pub(super) struct Fresh {
+    generation: u64,
+    /// Nothing of a minion that is gone.
+    minions: Vec<(MinionId, Option<Read>)>,
+}
+
+impl Fresh {
+    /// Reads what has changed since; `None` when that is nothing, or too much.
+    pub(super) fn read(data: &dyn MinionData, since: Option<u64>) -> Option<Self> {
+        let changes = data.changes(since);
+        let Changed::These(ids) = changes.changed else {
+            return None;
+        };
+        if since == Some(changes.generation) || ids.len() > READ_AHEAD {
+            return None;
+        }
+        let known = data.known();
+        let read = |id: MinionId| {
+            let is_known = known.binary_search(&id).is_ok();
+            let read = is_known.then(|| (data.grains(&id), data.pillar(&id)));
+            (id, read)
+        };
+        Some(Self {
+            generation: changes.generation,
+            minions: ids.into_iter().map(read).collect(),
+        })
+    }
+}
+
 /// Where in a sorted list of candidates each minion stands.
 #[derive(Default)]
 pub(super) struct Order {
@@ -63,6 +100,27 @@ pub(super) struct Order {
 }
 
 impl Index {
+    /// Up to which change the data is known.
+    pub(super) fn seen(&self) -> Option<u64> {
+        self.seen
+    }
+
+    /// Takes over what was read beside the index; `false`, and nothing has changed, when others have
+    /// taken over changes since.
+    pub(super) fn take_over(&mut self, since: Option<u64>, fresh: &Fresh) -> bool {
+        if self.seen != since {
+            return false;
+        }
+        for (id, data) in &fresh.minions {
+            match data {
+                Some((grains, pillar)) => self.place(id, grains.as_deref(), pillar.as_deref()),
+                None => self.remove(id),
+            }
+        }
+        self.seen = Some(fresh.generation);
+        true
+    }
+
     /// Takes over what has changed.
     pub(super) fn refresh(&mut self, data: &dyn MinionData) {
         let changes = data.changes(self.seen);
@@ -94,6 +152,10 @@ impl Index {
     }
 
     fn load(&mut self, id: &MinionId, data: &dyn MinionData) {
+        self.place(id, data.grains(id).as_deref(), data.pillar(id).as_deref());
+    }
+
+    fn place(&mut self, id: &MinionId, grains: Option<&Value>, pillar: Option<&Value>) {
         let slot = self.slots.get(id).copied().unwrap_or_else(|| {
             let next = u32::try_from(self.slots.len()).unwrap_or(NONE);
             let slot = self.free.pop().unwrap_or(next);
@@ -101,8 +163,8 @@ impl Index {
             self.membership += 1;
             slot
         });
-        self.grains.replace(slot, data.grains(id).as_deref());
-        self.pillar.replace(slot, data.pillar(id).as_deref());
+        self.grains.replace(slot, grains);
+        self.pillar.replace(slot, pillar);
     }
 
     fn remove(&mut self, id: &MinionId) {

@@ -1,7 +1,8 @@
 //! An index that has lived through changes answers as one that was made today.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -333,4 +334,76 @@ proptest! {
             }
         }
     }
+}
+
+/// Data that takes notice of whether the index is free while it is read.
+#[derive(Default)]
+struct Watched {
+    data: Data,
+    site: OnceLock<Weak<Targeting>>,
+    while_locked: AtomicUsize,
+    reads: AtomicUsize,
+}
+
+impl MinionData for Watched {
+    fn grains(&self, id: &MinionId) -> Option<Arc<Value>> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let targeting = self.site.get().and_then(Weak::upgrade);
+        let site = targeting
+            .as_ref()
+            .and_then(|targeting| targeting.site.as_ref());
+        if site.is_some_and(|site| site.index.is_locked()) {
+            self.while_locked.fetch_add(1, Ordering::SeqCst);
+        }
+        self.data.grains(id)
+    }
+
+    fn pillar(&self, id: &MinionId) -> Option<Arc<Value>> {
+        self.data.pillar(id)
+    }
+
+    fn known(&self) -> Arc<[MinionId]> {
+        self.data.known()
+    }
+
+    fn changes(&self, since: Option<u64>) -> Changes {
+        self.data.changes(since)
+    }
+}
+
+#[test]
+fn changed_data_is_read_while_the_index_is_free() {
+    let data = Arc::new(Watched::default());
+    let os = |os: &str| Some(Value::map([("os", os)]));
+    data.data.set(0, os("a"));
+    let shared: Arc<dyn MinionData> = Arc::clone(&data) as Arc<dyn MinionData>;
+    let site = Site::new(Compat::V3008, Nodegroups::default(), Some(shared));
+    let targeting = Arc::new(Targeting::of(site));
+    data.site.set(Arc::downgrade(&targeting)).unwrap();
+    let fleet = Fleet((0..3).map(id).collect());
+    let found = |os: &str| {
+        let target = Target::Expression(TargetType::Grain, format!("os:{os}"));
+        let options = MatchOptions::default();
+        targeting
+            .resolve_with(&target, &fleet, &options)
+            .unwrap()
+            .minions
+    };
+    // The first look reads everything, under the lock.
+    assert_eq!(found("a"), [id(0)]);
+    data.while_locked.store(0, Ordering::SeqCst);
+    data.data.set(1, os("a"));
+    data.data.set(2, os("b"));
+    assert_eq!(found("a"), [id(0), id(1)]);
+    data.data.set(0, None);
+    data.data.set(1, os("b"));
+    targeting.refresh();
+    let reads = data.reads.load(Ordering::SeqCst);
+    assert_eq!(found("b"), [id(1), id(2)]);
+    assert_eq!(
+        data.reads.load(Ordering::SeqCst),
+        reads,
+        "nothing was left to the asker"
+    );
+    assert_eq!(data.while_locked.load(Ordering::SeqCst), 0);
 }

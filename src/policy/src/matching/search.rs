@@ -356,8 +356,12 @@ impl Search<'_> {
         data: &dyn MinionData,
         ask: impl FnOnce(&mut Index, &Arc<Order>) -> T,
     ) -> T {
+        let is_refreshed = self.is_refreshed.replace(true);
+        if !is_refreshed {
+            self.site.read_ahead(data);
+        }
         let mut index = self.site.index.lock();
-        if !self.is_refreshed.replace(true) {
+        if !is_refreshed {
             index.refresh(data);
         }
         let mut order = self.order.borrow_mut();

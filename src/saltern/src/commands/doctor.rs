@@ -14,6 +14,7 @@ mod keys;
 mod minion_keys;
 mod ports;
 mod python;
+mod quotas;
 mod start;
 
 use std::io::ErrorKind;
@@ -123,6 +124,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("descriptors", descriptors::check),
     ("clock", clock::check),
     ("python", python::check),
+    ("quotas", quotas::check),
 ];
 
 /// 0 without errors and warnings, else 1; 64 or 66 when the configuration does not say which master is

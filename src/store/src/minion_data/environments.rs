@@ -4,7 +4,7 @@
 use saltern_model::{MinionId, SaltEnv};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use super::{Bank, FILE_BYTES, MinionDataStore, decoded};
+use super::{Bank, FILE_BYTES, KeptGrains, MinionDataStore, decoded};
 use crate::error::Result;
 use crate::files::{self, Create};
 
@@ -25,7 +25,7 @@ impl MinionDataStore {
         grains: &Value,
         pillar: &Value,
         pillarenv: &str,
-    ) -> Result<()> {
+    ) -> Result<KeptGrains> {
         if !self.has_banks() || pillarenv.is_empty() {
             return self.store_grains_and_pillar(id, grains, pillar);
         }
@@ -41,18 +41,19 @@ impl MinionDataStore {
         };
         self.load_known()?;
         let _writing = self.writer(id).lock();
-        self.write(id, Bank::Grains, grains)?;
+        let (grains, kept_grains) = KeptGrains::of(grains);
+        self.write(id, Bank::Grains, &grains)?;
         let kept = self.known.read().environments(id);
         let is_one_too_many =
             kept.len() >= ENVIRONMENTS && !kept.iter().any(|known| known == pillarenv);
         let Some(path) = name.filter(|_| !is_one_too_many) else {
-            return Ok(());
+            return Ok(kept_grains);
         };
         files::ensure_dir(&dir, 0o755)?;
         let packed = encode(pillar, Dialect::Bin);
         files::write_atomic(&path, &packed, Create::PRIVATE.derived().above())?;
         self.known.write().add_environment(id, pillarenv);
-        Ok(())
+        Ok(kept_grains)
     }
 
     /// The cached pillar of an environment of its own, which only 3008 keeps apart; without one, or

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
-use super::Bank;
+use super::{Bank, bound};
 use crate::files::Version;
 
 /// The most that is kept, in bytes of memory as estimated by [`WEIGHT`].
@@ -100,6 +100,11 @@ impl Memory {
     }
 }
 
+/// An earlier release, or another program, may have kept more.
+fn bounded(grains: Value) -> Value {
+    bound::cut(&grains).unwrap_or(grains)
+}
+
 /// What one file holds.
 #[derive(Default)]
 pub(super) struct Parts {
@@ -113,7 +118,7 @@ impl Parts {
     pub(super) fn new(bank: Bank, value: Value) -> Self {
         let mut parts = Self::default();
         match bank {
-            Bank::Grains => parts.grains = Some(Arc::new(value)),
+            Bank::Grains => parts.grains = Some(Arc::new(bounded(value))),
             Bank::Pillar => parts.pillar = Some(Arc::new(value)),
             Bank::Mine => parts.mine = Some(Arc::new(value)),
             Bank::Data => {
@@ -122,7 +127,7 @@ impl Parts {
                 };
                 for (name, value) in entries {
                     match name.as_str() {
-                        Some("grains") => parts.grains = Some(Arc::new(value)),
+                        Some("grains") => parts.grains = Some(Arc::new(bounded(value))),
                         Some("pillar") => parts.pillar = Some(Arc::new(value)),
                         _ => {}
                     }

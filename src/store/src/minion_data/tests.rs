@@ -377,3 +377,36 @@ print(json.dumps(answer))
         );
     }
 }
+
+#[test]
+fn oversized_grains_are_cut_when_kept_and_when_read() {
+    for compat in Compat::ALL {
+        let (_dir, cachedir, store) = place(compat);
+        let entry = |number| {
+            (
+                Value::from(format!("grain{number}")),
+                Value::from("a value"),
+            )
+        };
+        let mut entries: Vec<(Value, Value)> = (0..100_000).map(entry).collect();
+        entries.insert(0, ("os".into(), "Debian".into()));
+        let (large, pillar) = (Value::Map(entries), Value::map([("secret", "x")]));
+        let kept = store.store_grains_and_pillar(&id("a"), &large, &pillar);
+        let kept = kept.unwrap();
+        assert!(kept.left_out > 80_000 && kept.is_large, "{kept:?}");
+        let read = store.grains(&id("a")).unwrap().unwrap();
+        assert_eq!(read.get("os"), Some(&"Debian".into()));
+        assert_eq!(read.as_map().unwrap().len(), 100_001 - kept.left_out);
+        assert_eq!(store.pillar(&id("a")).unwrap().as_deref(), Some(&pillar));
+        let kept = store.store_grains(&id("a"), &grains("Debian")).unwrap();
+        assert!(kept.left_out == 0 && !kept.is_large);
+        // As an earlier release has written it.
+        let (name, content) = match compat {
+            Compat::V3008 => ("grains/a.p", large),
+            _ => ("minions/a/data.p", Value::map([("grains", large)])),
+        };
+        fs::write(cachedir.join(name), encode(&content, Dialect::Bin)).unwrap();
+        let read = store.grains(&id("a")).unwrap().unwrap();
+        assert!(read.as_map().unwrap().len() < 20_000, "{compat:?}");
+    }
+}
