@@ -210,6 +210,8 @@ pub struct MasterConfig {
     /// While the rows of the job database take more bytes, the oldest jobs are removed; 0 for no
     /// such bound.
     pub saltern_keep_jobs_size: usize,
+    /// Keys that wait to be accepted, at most; 0 for no such bound.
+    pub saltern_max_pending: usize,
     /// Returns that no job expects which are stored of one minion in a day; 0 for no such bound.
     pub saltern_max_reports: usize,
     /// The bytes of those; 0 for no such bound.
@@ -569,6 +571,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_keep_jobs_count: reader.usize("saltern_keep_jobs_count", 0, i64::MAX),
         saltern_keep_events_count: reader.usize("saltern_keep_events_count", 0, i64::MAX),
         saltern_keep_jobs_size: reader.bytes("saltern_keep_jobs_size", 0),
+        saltern_max_pending: reader.usize("saltern_max_pending", 0, i64::MAX),
         saltern_max_reports: reader.usize("saltern_max_reports", 0, i64::MAX),
         saltern_max_report_bytes: reader.bytes("saltern_max_report_bytes", 0),
         saltern_max_message_size: reader.bytes("saltern_max_message_size", 1 << 16),

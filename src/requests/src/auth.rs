@@ -6,7 +6,7 @@
 //! here.
 
 use bytes::Bytes;
-use saltern_crypto::{EncAlgo, SigAlgo, clean_key};
+use saltern_crypto::{EncAlgo, PublicKey, SigAlgo, clean_key};
 use saltern_model::{Compat, KeyState, MinionId, Tag};
 use saltern_policy::key_gate::{Decision, Situation, decide};
 use saltern_store::StoreError;
@@ -32,7 +32,7 @@ enum Negative {
 
 /// The longest public key that is looked at, in bytes; one of 16,384 bits has 2,800. Unknown peers
 /// make us keep their keys on disk, so stock's "of any length" is an invitation to fill it.
-const LONGEST_KEY: usize = 16 * 1024;
+const LONGEST_KEY: usize = 4096;
 
 /// What the answers have in common.
 struct Asker<'a> {
@@ -71,7 +71,7 @@ pub(crate) fn handle(
     let Some(presented) = load.str("pub").map(|text| presented_key(text, services)) else {
         return Outcome::reply(reply::no_answer());
     };
-    if presented.len() > LONGEST_KEY {
+    if presented.len() > LONGEST_KEY || PublicKey::from_pem(&presented).is_err() {
         complain!(
             services,
             %minion,
@@ -85,12 +85,51 @@ pub(crate) fn handle(
         return with_event(asker.negative(Negative::Full, "full"), event);
     }
     match gate(load, &minion, &presented, services) {
-        Ok(decision) => carry_out(decision, &asker, load, &minion, &presented),
+        Ok(decision) => match is_kept(decision, &minion, origin, services) {
+            Ok(true) => carry_out(decision, &asker, load, &minion, &presented),
+            Ok(false) => keys_full(decision, &asker, &minion),
+            Err(error) => not_stored(&asker, &minion, &error),
+        },
         Err(error) => {
             tracing::error!(%minion, %error, "the key cannot be looked up");
             asker.negative(Negative::Unable, "error")
         }
     }
+}
+
+/// Whether there is room for the key where the decision puts it. An accepted key needs none.
+fn is_kept(
+    decision: Decision,
+    minion: &MinionId,
+    origin: &Origin,
+    services: &Services,
+) -> Result<bool, StoreError> {
+    let state = match decision {
+        Decision::Pend => KeyState::Pending,
+        Decision::Reject => KeyState::Rejected,
+        Decision::Deny => KeyState::Denied,
+        _ => return Ok(true),
+    };
+    // A file that is there already is replaced.
+    if state == KeyState::Denied && services.pki.is_denied(minion)? {
+        return Ok(true);
+    }
+    let (admission, now) = (&services.key_admission, services.clock.unix());
+    admission.admits(&services.pki, (minion, state), origin.address, now)
+}
+
+/// The key is not kept, because too many are. A minion whose key would be pending comes again.
+fn keys_full(decision: Decision, asker: &Asker<'_>, minion: &MinionId) -> Outcome {
+    complain!(
+        asker.services,
+        %minion,
+        "a key is not kept: too many wait, or too many of its address (saltern_max_pending)"
+    );
+    let negative = match decision {
+        Decision::Pend => Negative::Pending,
+        _ => Negative::Refused,
+    };
+    asker.negative(negative, "keys_full")
 }
 
 /// Says that the minion is to come again, without a look at its key.

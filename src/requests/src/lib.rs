@@ -34,6 +34,7 @@ mod fleet;
 mod get_token;
 mod handle;
 mod jid_owner;
+mod key_admission;
 mod master_gate;
 mod master_opts;
 mod master_tops;

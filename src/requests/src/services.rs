@@ -23,6 +23,7 @@ use saltern_store::{
 
 use crate::complaints::Complaints;
 use crate::jid_owner::ChosenJids;
+use crate::key_admission::KeyAdmission;
 use crate::reactor::Reactions;
 use crate::rules::SiteRules;
 use crate::site_options::SiteOptions;
@@ -102,6 +103,8 @@ pub struct Services {
     pub tracer: Option<Arc<Tracer>>,
     /// How many lines about strangers the log still takes.
     pub complaints: Complaints,
+    /// How many keys that nobody has accepted are kept.
+    pub(crate) key_admission: KeyAdmission,
     /// What is counted.
     pub metrics: RequestMetrics,
 }
@@ -145,6 +148,7 @@ impl Services {
             surroundings,
             tracer: traces::tracer(&config, &clock, registry),
             complaints: Complaints::new(clock.clone(), registry),
+            key_admission: KeyAdmission::new(config.saltern_max_pending),
             metrics: RequestMetrics::new(registry),
             config,
             clock,

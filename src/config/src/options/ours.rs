@@ -106,6 +106,10 @@ pub const OURS: &[OurOption] = &[
               Salt installation of python_bridge: `salt-run state.orchestrate` and `salt-run \
               fileserver.*` read stock's clones in `cachedir/gitfs`, not this master's. Each remote \
               is then fetched and kept twice." },
+    OurOption { name: "saltern_max_pending", default: "20000",
+        doc: "Keys that wait to be accepted, at most; of those one address (of IPv6 a network of 64 \
+              bits) adds no more than half. A minion beyond that is told to come again, and its key \
+              is not kept. The same bound holds for rejected and for denied keys; 0 for none." },
     OurOption { name: "saltern_key_overlap", default: "300",
         doc: "Seconds for which requests encrypted with the last shared key are still understood \
               after a new one was made, if they carry a token of an accepted key. Concerns minions \

@@ -1,9 +1,11 @@
 //! `_auth`: what is decided about a key, what is answered, told and kept.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use saltern_crypto::{EncAlgo, SigAlgo};
 use saltern_model::MinionId;
-use saltern_requests::NO_ANSWER;
+use saltern_requests::{NO_ANSWER, handle};
 use saltern_wire::msgpack::Value;
 
 use crate::auth_decisions::assert_event;
@@ -213,13 +215,94 @@ fn requests_that_lack_something_leave_no_trace() {
 }
 
 #[test]
-fn a_text_that_is_no_key_is_kept_but_lets_nobody_in() {
-    let site = Site::new("auto_accept: True\n");
+fn text_that_is_no_key_makes_no_file_and_uses_no_autosign_stub() {
+    let site = Site::new("open_mode: True\nautosign_timeout: 0\n");
     let minion = Minion::new("m1", "minion");
-    let outcome = site.ask(clear(minion.auth().set("pub", "no key"), 3));
-    let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
-    assert_eq!(inner.get("ret"), Some(&false.into()));
+    site.write("pki/minions_autosign/m1", "");
+    let padded = format!("{}{}", "x".repeat(4096), minion.public);
+    for text in [
+        "no key",
+        "",
+        "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----",
+        &padded,
+    ] {
+        let outcome = site.ask(clear(minion.auth().set("pub", text), 3));
+        let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
+        assert_eq!(inner.get("ret"), Some(&false.into()), "{text}");
+        for state in [
+            "minions",
+            "minions_pre",
+            "minions_denied",
+            "minions_rejected",
+        ] {
+            assert!(!site.path(&format!("pki/{state}/m1")).exists(), "{state}");
+        }
+    }
+    assert!(site.path("pki/minions_autosign/m1").exists());
     assert!(!site.path("cache/sessions/m1").exists());
+}
+
+#[test]
+fn pending_keys_are_bounded_altogether_and_by_address() {
+    let minion = Minion::new("m1", "minion");
+    let (near, far) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+    let ask = |site: &Site, id: &str, from: IpAddr| {
+        let load = clear(minion.auth().set("id", id), 3);
+        let outcome = handle(load, from, &site.services).outcome;
+        let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
+        assert_eq!(inner.get("ret"), Some(&true.into()), "{id} comes again");
+        let is_kept = site.path(&format!("pki/minions_pre/{id}")).exists();
+        assert_eq!(outcome.effects.len(), usize::from(is_kept), "the event");
+        is_kept
+    };
+    let site = Site::new("saltern_max_pending: 4\n");
+    assert_eq!(
+        ["a", "b", "c"].map(|id| ask(&site, id, near)),
+        [true, true, false]
+    );
+    assert_eq!(
+        ["d", "e", "f"].map(|id| ask(&site, id, far)),
+        [true, true, false]
+    );
+    assert!(ask(&site, "a", near), "a key that is pending stays");
+    let full = &site.services.metrics.authentications;
+    assert_eq!(full.with_label_values(&["keys_full"]).get(), 2);
+    // Of one address again, once its keys are accepted.
+    let site = Site::new("saltern_max_pending: 4\n");
+    assert!(ask(&site, "a", near) && ask(&site, "b", near));
+    for id in ["a", "b"] {
+        site.accept(id, "minion");
+        std::fs::remove_file(site.path(&format!("pki/minions_pre/{id}"))).unwrap();
+    }
+    assert!(ask(&site, "c", near));
+    let unbounded = Site::new("saltern_max_pending: 0\n");
+    assert!(
+        ["a", "b", "c", "d", "e"]
+            .iter()
+            .all(|id| ask(&unbounded, id, near))
+    );
+}
+
+#[test]
+fn rejected_and_denied_keys_are_bounded_too() {
+    let site = Site::new("saltern_max_pending: 4\nautoreject_file: ROOT/rules/reject\n");
+    site.write("rules/reject", "bad*\n");
+    let minion = Minion::new("m1", "minion");
+    let ask = |id: &str| {
+        let outcome = site.ask(clear(minion.auth().set("id", id), 3));
+        let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
+        assert_eq!(inner.get("ret"), Some(&false.into()), "{id}");
+    };
+    for id in ["a", "b"] {
+        site.accept(id, "large");
+    }
+    ["bad1", "a", "bad2", "b"].iter().for_each(|id| ask(id));
+    let files = |state: &str| {
+        std::fs::read_dir(site.path(&format!("pki/{state}")))
+            .unwrap()
+            .count()
+    };
+    assert_eq!((files("minions_rejected"), files("minions_denied")), (1, 1));
 }
 
 #[test]
