@@ -78,6 +78,9 @@ class Master:
             "auto_accept": True,
             # Stock knows no such option, and passes over it.
             "saltern_metrics_address": f"127.0.0.1:{self.metrics_port}",
+            # The swarm returns jobs that nobody has published, more than a minion may.
+            "saltern_max_reports": 0,
+            "saltern_max_report_bytes": 0,
         }
         lines = [f"{name}: {value}\n" for name, value in options.items()]
         lines.append(site.options())
