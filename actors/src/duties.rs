@@ -49,6 +49,8 @@ pub enum Duty {
     FileEvents,
     /// Writes the list of accepted minions for other programs (`key_cache`).
     KeyCache,
+    /// Compares the master's key on the disk with the one in use.
+    MasterKey,
     /// Compares the accepted minions with the limit of open files.
     OpenFiles,
     /// Fetches the git remotes that are due.
@@ -59,7 +61,7 @@ pub enum Duty {
 
 impl Duty {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::SharedKey,
         Self::Subscribers,
         Self::Presence,
@@ -71,6 +73,7 @@ impl Duty {
         Self::FileLists,
         Self::FileEvents,
         Self::KeyCache,
+        Self::MasterKey,
         Self::OpenFiles,
         Self::Remotes,
         Self::DatabaseCheck,
@@ -90,6 +93,7 @@ impl Duty {
             Self::FileLists => "file_lists",
             Self::FileEvents => "file_events",
             Self::KeyCache => "key_cache",
+            Self::MasterKey => "master_key",
             Self::OpenFiles => "open_files",
             Self::Remotes => "remotes",
             Self::DatabaseCheck => "database_check",

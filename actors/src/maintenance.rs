@@ -131,6 +131,7 @@ impl Handler<DoDuty> for Maintenance {
             | Duty::FileLists
             | Duty::FileEvents
             | Duty::KeyCache
+            | Duty::MasterKey
             | Duty::OpenFiles
             | Duty::DatabaseCheck => {
                 let _ = self.seed.upkeep.try_send(LookOver(Look::Only(duty)));

@@ -156,6 +156,12 @@ impl Handler<LookOver> for Upkeep {
         if is_meant(Duty::FileEvents) {
             self.tell_file_events(look != Look::Due);
         }
+        if is_meant(Duty::MasterKey) {
+            self.simple(Duty::MasterKey, |services| {
+                let compared = services.master.compare_with_disk(&services.config);
+                compared.map_err(|error| chain(&error))
+            });
+        }
         if is_meant(Duty::OpenFiles) {
             self.look_at_open_files();
         }
@@ -183,6 +189,7 @@ impl Upkeep {
             Duty::MinionData,
             Duty::Tokens,
             Duty::FileLists,
+            Duty::MasterKey,
             Duty::OpenFiles,
             Duty::DatabaseCheck,
         ] {

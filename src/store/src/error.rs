@@ -92,6 +92,16 @@ pub enum StoreError {
         /// Why it is needed and where it comes from.
         reason: &'static str,
     },
+    /// The master's key was replaced while the master runs.
+    #[error(
+        "\"{}\" is another key than the one in use: restart the master to use it, and remove the \
+         master's key from each minion, or put the old one back",
+        path.display()
+    )]
+    Replaced {
+        /// The key file.
+        path: PathBuf,
+    },
     /// An option has a value that cannot be honoured here.
     #[error("the value of \"{option}\" cannot be used: {reason}")]
     Option {

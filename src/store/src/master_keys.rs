@@ -93,6 +93,29 @@ impl MasterKeys {
         }
     }
 
+    /// Whether the key on the disk is still the one in use. Somebody may have replaced it, by a
+    /// restored backup for instance: it counts with the next start, and minions that know the key in
+    /// use do not trust it.
+    ///
+    /// # Errors
+    /// The key on the disk is another one, is gone, or cannot be read.
+    pub fn compare_with_disk(&self, config: &MasterConfig) -> Result<()> {
+        self.compare_with(&StoreOptions::from(config))
+    }
+
+    /// The same with this crate's options.
+    pub fn compare_with(&self, options: &StoreOptions) -> Result<()> {
+        let path = find(options)?.ok_or_else(|| StoreError::Missing {
+            path: options.pki_dir.join("master.pem"),
+            reason: "the next start would make a new key, which no minion trusts",
+        })?;
+        let key = read(&path, passphrase("key_pass", options.key_pass.as_deref())?)?;
+        match key.public().pem() == self.public_pem {
+            true => Ok(()),
+            false => Err(StoreError::Replaced { path }),
+        }
+    }
+
     /// The `pub_sig` of an `_auth` reply: base64 with a line feed at its end, or what the file with
     /// the ready signature holds; `None` unless `master_sign_pubkey` is on.
     pub fn public_signature(&self, algo: SigAlgo) -> Result<Option<String>> {

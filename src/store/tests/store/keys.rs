@@ -113,6 +113,23 @@ mod master {
     }
 
     #[test]
+    fn replaced_key_is_noticed() {
+        let (_dir, options) = place(Compat::V3008);
+        let path = options.pki_dir.join("master.pem");
+        fs::create_dir_all(&options.pki_dir).expect("a directory");
+        fs::write(&path, key_pem(0, None).expose()).expect("written");
+        let keys = MasterKeys::with_options(&options).expect("keys");
+        keys.compare_with(&options).expect("the same key");
+        fs::write(&path, key_pem(1, None).expose()).expect("replaced");
+        let error = keys.compare_with(&options).expect_err("another key");
+        assert!(error.to_string().contains("master.pem"), "{error}");
+        assert!(matches!(error, StoreError::Replaced { .. }));
+        fs::remove_file(&path).expect("removed");
+        let error = keys.compare_with(&options).expect_err("no key");
+        assert!(matches!(error, StoreError::Missing { .. }), "{error}");
+    }
+
+    #[test]
     fn what_is_no_key_is_refused_with_its_path() {
         let (_dir, options) = place(Compat::V3006);
         fs::create_dir_all(&options.pki_dir).expect("pki_dir");
