@@ -274,7 +274,8 @@ pub(crate) fn add_salt_exporter(families: &mut Vec<MetricFamily>) {
         let mut labels = metric.get_label().iter();
         labels.any(|label| label.value() == "accepted")
     });
-    let accepted = accepted.map(|metric| metric.get_gauge().get_value()).sum();
+    // The sum of no numbers is -0.
+    let accepted = accepted.fold(0.0, |sum, metric| sum + metric.get_gauge().get_value());
     families.extend(single(
         "salt_health_minions_total",
         "Minions with an accepted key.",

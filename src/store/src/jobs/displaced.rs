@@ -10,7 +10,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rustix::fs::{AtFlags, CWD};
@@ -23,8 +22,8 @@ use crate::error::{Result, StoreError};
 use crate::files::{self, Create, beside};
 use crate::options::StoreOptions;
 
-/// Writing all of it anew may take long; after a failure it is tried again so much later.
-const RETRY: Duration = Duration::from_secs(2);
+/// Writing all of it anew may take long; after a failure it is tried again so many seconds later.
+const RETRY: i64 = 2;
 
 /// Which file lies at a path: device and inode.
 pub(super) type FileId = (u64, u64);
@@ -44,7 +43,8 @@ pub(super) fn file_id(path: &Path) -> Result<Option<FileId>> {
 pub(super) struct OpenFiles {
     database: Option<FileId>,
     log: Option<FileId>,
-    failed_at: Option<Instant>,
+    /// In seconds since 1970.
+    failed_at: Option<i64>,
 }
 
 impl OpenFiles {
@@ -130,7 +130,8 @@ impl JobDatabase {
     }
 
     /// Writes a displaced database to its place as a whole and goes on with that; `None` when it
-    /// is where it should be. `stamp` names a file that has its place, as a rule Unix seconds.
+    /// is where it should be. `stamp` is the time in seconds since 1970; it names a file that has
+    /// its place.
     ///
     /// # Errors
     /// When it cannot be written, and for some seconds after that: then nothing must be committed.
@@ -138,8 +139,8 @@ impl JobDatabase {
         if !self.is_displaced()? {
             return Ok(None);
         }
-        let waits = self.files.failed_at.is_some_and(|at| at.elapsed() < RETRY);
-        if waits {
+        let failed_at = self.files.failed_at;
+        if failed_at.is_some_and(|at| (0..RETRY).contains(&stamp.saturating_sub(at))) {
             return Err(StoreError::Missing {
                 path: self.path.clone(),
                 reason: "it was removed or replaced while it was in use",
@@ -147,7 +148,7 @@ impl JobDatabase {
         }
         let restored = self.restore(stamp);
         if restored.is_err() {
-            self.files.failed_at = Some(Instant::now());
+            self.files.failed_at = Some(stamp);
         }
         restored.map(Some)
     }
