@@ -9,7 +9,9 @@ use std::collections::HashSet;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
-use crate::publish::{self, Refused, Request, SentAs};
+use crate::publication::SentAs;
+use crate::publish::{self, Request};
+use crate::publish_refusal::Refused;
 use crate::{BatchPlan, Services, StartJob};
 
 /// What is to be done for some minions of a batch.

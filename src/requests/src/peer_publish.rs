@@ -21,7 +21,8 @@ use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 use crate::envelope::{Answer, LOAD_LIMITS, Sealed};
 use crate::handle::WireNames;
 use crate::outcome::{About, Errand, ErrandWork, StartJob};
-use crate::publish::{self, Request, SentAs};
+use crate::publication::SentAs;
+use crate::publish::{self, Request};
 use crate::{
     Effect, Finished, Later, Outcome, Services, pub_ret, publish_load, targets, typed_arguments,
 };

@@ -3,41 +3,22 @@
 //! Stored first, then announced, then published, then answered: a jid that a client holds is in
 //! the store.
 
-use saltern_base::trace;
-use saltern_model::{Compat, Event, Jid, JobRecord, MinionId, Packed, Tag, Target, TargetType};
+use saltern_model::{Compat, Event, Jid, JobRecord, Packed, Tag, Target};
 use saltern_policy::acl::Whom;
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Resolved;
-use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
+use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use crate::complaints::excerpt;
 use crate::credentials::{NotProved, Sender};
 use crate::event_data::fields;
-use crate::outcome::{About, Publication, StartJob, Topics};
+use crate::outcome::{About, StartJob};
+use crate::publication::{SENT_AS, SentAs, publication};
 use crate::publish_load::DEFAULT_DELIMITER;
+use crate::publish_refusal::{Refused, refusal};
 use crate::{
     Effect, Outcome, Services, about, event_data, jid_owner, publish_load, python_text, reply,
     targets,
 };
-
-/// Why nothing is published.
-pub(crate) enum Refused {
-    /// Something that stock needs is missing; stock fails without an answer of its own.
-    Malformed(&'static str),
-    /// The load proves nobody.
-    NotProved(NotProved),
-    /// `publisher_acl_blacklist` names the user or the function; stock fires no event then.
-    Barred,
-    /// The rules of a proved user do not allow it.
-    NotAuthorised {
-        /// The name that was proved.
-        user: String,
-    },
-    /// The jid is that of a job of another user.
-    JidTaken(Jid),
-    /// A sentence for the client.
-    Because(String),
-}
 
 /// Starts the job, or says why not.
 pub(crate) fn handle(
@@ -47,91 +28,6 @@ pub(crate) fn handle(
 ) -> Outcome {
     start(load, proof, services)
         .unwrap_or_else(|refused| refusal("publish", load, refused, services))
-}
-
-/// The answer to a request that starts nothing. Of a sender who is not proved nothing reaches the
-/// event bus: whoever reaches the port could have written it.
-pub(crate) fn refusal(
-    cmd: &'static str,
-    load: &Value,
-    refused: Refused,
-    services: &Services,
-) -> Outcome {
-    let named = load.get("user").and_then(Value::as_str).unwrap_or("?");
-    let named = excerpt(named);
-    let (name, text, why, proved) = match refused {
-        Refused::Malformed(missing) => {
-            complain!(services, cmd, missing, "request refused: it is incomplete");
-            return Outcome::reply(reply::no_answer());
-        }
-        Refused::Because(text) => {
-            complain!(services, cmd, text, "request refused");
-            return Outcome::reply(reply::plain_error(&text));
-        }
-        Refused::JidTaken(jid) => {
-            services.metrics.refuse("jid_taken");
-            let text = format!("the jid {jid} belongs to a job of another user");
-            complain!(services, cmd, user = named, text, "request refused");
-            return Outcome::reply(reply::plain_error(&text));
-        }
-        Refused::NotProved(refused) => {
-            let why = format!("{}: {}", refused.kind.word(), refused.why);
-            let text = "Authentication error occurred.";
-            ("AuthenticationError", text, why, None)
-        }
-        Refused::NotAuthorised { user } => (
-            "AuthorizationError",
-            NOT_AUTHORISED,
-            "no rule allows it".to_owned(),
-            Some(user),
-        ),
-        Refused::Barred => (
-            "AuthorizationError",
-            NOT_AUTHORISED,
-            "publisher_acl_blacklist".to_owned(),
-            None,
-        ),
-    };
-    complain!(services, cmd, user = named, why, "request refused: {text}");
-    services.metrics.refuse("publish");
-    let outcome = Outcome::reply(reply::named_error(name, text));
-    let event = proved.and_then(|user| error_event(load, &user, (name, text), services));
-    match event {
-        Some(event) => outcome.and_fire(event),
-        None => outcome,
-    }
-}
-
-const NOT_AUTHORISED: &str = "Authorization error occurred.";
-
-/// `salt/job/<jid>/error`: a proved user may not do what the load says; without the jid where the
-/// client leaves that to the master. Stock puts the whole load into it, and takes any text as jid
-/// (`ClearFuncs.publish` in `salt/master.py`); here a jid is one, of a job of that user or of none,
-/// and no argument is repeated. Clients have the error in the answer, too.
-fn error_event(
-    load: &Value,
-    user: &str,
-    (name, text): (&str, &str),
-    services: &Services,
-) -> Option<Event> {
-    load.get("jid")?;
-    let (tag, jid) = match given_jid(load).ok()? {
-        None => (Tag::parse("salt/job/error").ok()?, String::new()),
-        Some(jid) => {
-            let is_free = jid_owner::may_use(&jid, user, services).unwrap_or(false);
-            is_free.then(|| (Tag::job_error(&jid), jid.to_string()))?
-        }
-    };
-    let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
-    let entries = fields([
-        ("jid", Value::from(jid.as_str())),
-        ("user", user.into()),
-        ("fun", part("fun")),
-        ("tgt", part("tgt")),
-        ("tgt_type", part("tgt_type")),
-        ("error", Value::map([("name", name), ("message", text)])),
-    ]);
-    Some(event_data::event(services, tag, entries))
 }
 
 pub(crate) fn without_secrets(load: &Value) -> Vec<(Value, Value)> {
@@ -221,50 +117,8 @@ pub(crate) fn start(
     Ok(begin(load, &request, target, jid, resolved, services))
 }
 
-/// How the target of a job goes out to the minions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SentAs {
-    /// As it was asked for: each minion reads it once more and decides for itself.
-    Target,
-    /// As the list of the minions that this master found: what it has decided is carried out,
-    /// whatever a minion would make of the target.
-    Ids,
-}
-
-/// The entry of a stored load that says so of the job.
-const SENT_AS: &str = "saltern_sent_as";
-
-impl SentAs {
-    /// For a sender whose rules name minions: the list. Minions below syndics are not known here, so
-    /// above syndics the target itself has to go out, and only one by ids may, which every minion
-    /// here reads as this master does; those below hold the rules against it once more. `None` where
-    /// neither is certain.
-    pub(crate) fn of_limited(
-        target: &Target,
-        resolved: &Resolved,
-        services: &Services,
-    ) -> Option<Self> {
-        use TargetType::{Glob, List, Pcre};
-        if resolved.may_mean_more {
-            return None;
-        }
-        match services.site.order_masters {
-            false => Some(Self::Ids),
-            true => matches!(target.kind(), Glob | List | Pcre).then_some(Self::Target),
-        }
-    }
-
-    /// How a stored job was sent.
-    pub(crate) fn of_stored(load: &Value) -> Self {
-        match load.get(SENT_AS).and_then(Value::as_str) {
-            Some("ids") => Self::Ids,
-            _ => Self::Target,
-        }
-    }
-}
-
 /// The jid of a load; nothing where the client leaves it to the master.
-fn given_jid(load: &Value) -> Result<Option<Jid>, Refused> {
+pub(crate) fn given_jid(load: &Value) -> Result<Option<Jid>, Refused> {
     let given = match load.get("jid") {
         None | Some(Value::Nil) => return Ok(None),
         Some(given) => python_text::str(given).ok_or(Refused::Malformed("jid"))?,
@@ -574,44 +428,4 @@ pub(crate) fn beginning(
     ]);
     events.push(event_data::event(services, Tag::job_new(jid), new));
     events
-}
-
-/// What goes out to these minions: the entries, with the minions themselves in the place of the
-/// target where the job is sent as their ids.
-pub(crate) fn publication(
-    mut entries: Vec<(Value, Value)>,
-    target: &Target,
-    (minions, sent_as): (&[MinionId], SentAs),
-    services: &Services,
-) -> Publication {
-    if sent_as == SentAs::Ids {
-        let ids = minions.iter().map(|id| id.as_str().into());
-        entries.retain(|(name, _)| !matches!(name.as_str(), Some("tgt" | "tgt_type")));
-        entries.push(("tgt".into(), Value::Array(ids.collect())));
-        entries.push(("tgt_type".into(), TargetType::List.wire_name().into()));
-    }
-    let mut packed = Vec::new();
-    let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
-    for (name, value) in &entries {
-        encoder.value(name).value(value);
-    }
-    // A resource has no subscription of its own.
-    let has_resources = services.pki.accepted().is_ok_and(|accepted| {
-        let mut minions = minions.iter();
-        !minions.all(|id| accepted.contains(id.as_str()))
-    });
-    let is_by_ids = match target.kind() {
-        TargetType::Glob | TargetType::List | TargetType::Pcre => true,
-        _ => sent_as == SentAs::Ids,
-    };
-    let topics = match is_by_ids && !has_resources {
-        true => Topics::Minions(minions.to_vec()),
-        false => Topics::Broadcast,
-    };
-    Publication {
-        entries: entries.len(),
-        packed: packed.into(),
-        topics,
-        trace: trace::current(),
-    }
 }

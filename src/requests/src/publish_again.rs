@@ -9,7 +9,7 @@ use saltern_wire::msgpack::{Value, decode_exact};
 
 use crate::envelope::LOAD_LIMITS;
 use crate::outcome::Publication;
-use crate::publish::SentAs;
+use crate::publication::{self, SentAs};
 use crate::{Services, publish, publish_load, targets};
 
 /// The load of a job as it went out, or was about to; `None` when what is stored is no load that
@@ -20,7 +20,7 @@ pub fn publication_again(job: &JobRecord, services: &Services) -> Option<Publica
     let target = targets::of_load(load.get("tgt")?, load.get("tgt_type"), compat)?;
     let entries = publish_load::entries(&load, job.jid.as_str(), services);
     let sent_as = SentAs::of_stored(&load);
-    Some(publish::publication(
+    Some(publication::publication(
         entries,
         &target,
         (&job.minions, sent_as),

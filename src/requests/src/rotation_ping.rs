@@ -8,7 +8,8 @@
 use saltern_model::{MinionId, Standing};
 use saltern_wire::msgpack::Value;
 
-use crate::publish::{self, Request, SentAs};
+use crate::publication::SentAs;
+use crate::publish::{self, Request};
 use crate::{Services, StartJob};
 
 /// The job; `None` when nobody is there to be pinged. With `minion_data_cache` stock names the

@@ -16,7 +16,8 @@ use saltern_wire::msgpack::Value;
 
 use crate::batch_plan::seconds_of;
 use crate::credentials::{NotProved, Sender};
-use crate::publish::{self, Refused, Request};
+use crate::publish::{self, Request};
+use crate::publish_refusal::{self, Refused};
 use crate::{BatchPlan, Effect, Outcome, Services, publish_load, python_text, reply};
 
 /// The command's name.
@@ -29,7 +30,7 @@ pub(crate) fn handle(
     services: &Services,
 ) -> Outcome {
     begin(load, proof, services)
-        .unwrap_or_else(|refused| publish::refusal(COMMAND, load, refused, services))
+        .unwrap_or_else(|refused| publish_refusal::refusal(COMMAND, load, refused, services))
 }
 
 fn begin(

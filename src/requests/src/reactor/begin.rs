@@ -18,7 +18,8 @@ use crate::credentials::Sender;
 use crate::event_data::{self, fields};
 use crate::outcome::{Effect, Ran, Run, StartJob};
 use crate::peer_publish::with_job_cache;
-use crate::publish::{self, Refused};
+use crate::publish;
+use crate::publish_refusal::Refused;
 use crate::{Services, runner, wheel};
 
 /// A reaction that can be carried out.

@@ -1,0 +1,116 @@
+//! The answer to a publication, or a batch, that starts nothing, and what is told of it.
+//!
+//! Of a sender who is not proved nothing reaches the event bus: whoever reaches the port could have
+//! written it.
+
+use saltern_model::{Event, Jid, Tag};
+use saltern_wire::msgpack::Value;
+
+use crate::complaints::excerpt;
+use crate::credentials::NotProved;
+use crate::event_data::fields;
+use crate::publish::given_jid;
+use crate::{Outcome, Services, event_data, jid_owner, reply};
+
+/// Why nothing is published.
+pub(crate) enum Refused {
+    /// Something that stock needs is missing; stock fails without an answer of its own.
+    Malformed(&'static str),
+    /// The load proves nobody.
+    NotProved(NotProved),
+    /// `publisher_acl_blacklist` names the user or the function; stock fires no event then.
+    Barred,
+    /// The rules of a proved user do not allow it.
+    NotAuthorised {
+        /// The name that was proved.
+        user: String,
+    },
+    /// The jid is that of a job of another user.
+    JidTaken(Jid),
+    /// A sentence for the client.
+    Because(String),
+}
+
+/// The answer to a request that starts nothing.
+pub(crate) fn refusal(
+    cmd: &'static str,
+    load: &Value,
+    refused: Refused,
+    services: &Services,
+) -> Outcome {
+    let named = load.get("user").and_then(Value::as_str).unwrap_or("?");
+    let named = excerpt(named);
+    let (name, text, why, proved) = match refused {
+        Refused::Malformed(missing) => {
+            complain!(services, cmd, missing, "request refused: it is incomplete");
+            return Outcome::reply(reply::no_answer());
+        }
+        Refused::Because(text) => {
+            complain!(services, cmd, text, "request refused");
+            return Outcome::reply(reply::plain_error(&text));
+        }
+        Refused::JidTaken(jid) => {
+            services.metrics.refuse("jid_taken");
+            let text = format!("the jid {jid} belongs to a job of another user");
+            complain!(services, cmd, user = named, text, "request refused");
+            return Outcome::reply(reply::plain_error(&text));
+        }
+        Refused::NotProved(refused) => {
+            let why = format!("{}: {}", refused.kind.word(), refused.why);
+            let text = "Authentication error occurred.";
+            ("AuthenticationError", text, why, None)
+        }
+        Refused::NotAuthorised { user } => (
+            "AuthorizationError",
+            NOT_AUTHORISED,
+            "no rule allows it".to_owned(),
+            Some(user),
+        ),
+        Refused::Barred => (
+            "AuthorizationError",
+            NOT_AUTHORISED,
+            "publisher_acl_blacklist".to_owned(),
+            None,
+        ),
+    };
+    complain!(services, cmd, user = named, why, "request refused: {text}");
+    services.metrics.refuse("publish");
+    let outcome = Outcome::reply(reply::named_error(name, text));
+    let event = proved.and_then(|user| error_event(load, &user, (name, text), services));
+    match event {
+        Some(event) => outcome.and_fire(event),
+        None => outcome,
+    }
+}
+
+const NOT_AUTHORISED: &str = "Authorization error occurred.";
+
+/// `salt/job/<jid>/error`: a proved user may not do what the load says; without the jid where the
+/// client leaves that to the master. Stock puts the whole load into it, and takes any text as jid
+/// (`ClearFuncs.publish` in `salt/master.py`); here a jid is one, of a job of that user or of none,
+/// and no argument is repeated. Clients have the error in the answer, too.
+fn error_event(
+    load: &Value,
+    user: &str,
+    (name, text): (&str, &str),
+    services: &Services,
+) -> Option<Event> {
+    load.get("jid")?;
+    let (tag, jid) = match given_jid(load).ok()? {
+        None => (Tag::parse("salt/job/error").ok()?, String::new()),
+        Some(jid) => {
+            let is_free = jid_owner::may_use(&jid, user, services).unwrap_or(false);
+            is_free.then(|| (Tag::job_error(&jid), jid.to_string()))?
+        }
+    };
+    let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
+    let entries = fields([
+        ("jid", Value::from(jid.as_str())),
+        ("user", user.into()),
+        ("fun", part("fun")),
+        ("tgt", part("tgt")),
+        ("tgt_type", part("tgt_type")),
+        ("error", Value::map([("name", name), ("message", text)])),
+    ]);
+    Some(event_data::event(services, tag, entries))
+}
