@@ -2,19 +2,17 @@
 //! its jid: so a jid that exists belongs to the user of its job, and nobody else publishes under it.
 //! Stock lets everybody (`prep_jid` and `save_load` in `salt/returners/local_cache.py`).
 //!
-//! A job that is only known because a minion returned it belongs to nobody yet: which user it was is
-//! what that minion says.
+//! A job that is only known because a minion or a syndic reported it belongs to nobody yet.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 
 use parking_lot::Mutex;
-use saltern_model::{Jid, JobRecord};
+use saltern_model::Jid;
 use saltern_store::StoreError;
-use saltern_wire::msgpack::{MapView, RawValue};
+use saltern_store::jobs::StoredJob;
 
 use crate::Services;
-use crate::envelope::LOAD_LIMITS;
 
 /// The jids that clients chose last, with their users: their jobs may not be stored yet.
 #[derive(Default)]
@@ -65,20 +63,9 @@ pub(crate) fn take(jid: &Jid, user: &str, services: &Services) -> Result<bool, S
 /// When the job database cannot be read.
 pub(crate) fn may_use(jid: &Jid, user: &str, services: &Services) -> Result<bool, StoreError> {
     let stored = services.jobs.load(jid)?;
-    let is_own = |job: &JobRecord| job.user == user || is_of_minion(job);
-    let is_free = stored.is_none_or(|stored| is_own(&stored.record));
+    let is_own = |job: &StoredJob| job.record.user == user || job.reporter.is_some();
+    let is_free = stored.is_none_or(|job| is_own(&job));
     Ok(is_free && services.chosen_jids.is_free(jid, user))
-}
-
-/// Whether the record was made of a minion's return. Calls of functions of the master are kept with
-/// their return, too, and expect nobody.
-fn is_of_minion(job: &JobRecord) -> bool {
-    let load = MapView::parse(job.load.bytes().clone(), &LOAD_LIMITS);
-    let is_return = |load: MapView| {
-        let publishes = load.get("cmd").and_then(RawValue::as_str) == Some("publish");
-        load.contains("return") && !publishes
-    };
-    !job.minions.is_empty() && load.is_ok_and(is_return)
 }
 
 #[cfg(test)]

@@ -87,14 +87,12 @@ fn refused_publish_under_taken_jid_fires_nothing() {
     }
 }
 
-/// A minion that returns a jid which nobody published cannot keep users from it; but the call of a
+/// A minion that reports a jid which nobody published cannot keep users from it; but the call of a
 /// function of the master, which is kept with its return, too, is its user's.
 #[test]
-fn jid_of_a_minions_return_is_free() {
-    for (minions, is_free) in [
-        (vec![MinionId::parse("web1").unwrap()], true),
-        (vec![], false),
-    ] {
+fn jid_of_a_reported_job_is_free() {
+    let minion = || MinionId::parse("web1").unwrap();
+    for (reporter, is_free) in [(Some(minion()), true), (None, false)] {
         let site = site();
         let load = Value::map([("cmd", "_return"), ("return", "x")]);
         let job = JobRecord {
@@ -105,12 +103,12 @@ fn jid_of_a_minions_return_is_free() {
             tgt: "web1".to_owned(),
             tgt_type: "glob".to_owned(),
             load: Packed::new(encode(&load, Dialect::Bin)),
-            minions,
+            minions: reporter.iter().cloned().collect(),
             nocache: false,
         };
         site.database
             .lock()
-            .commit(&[Write::ClosedJob(job)])
+            .commit(&[Write::ClosedJob { job, reporter }])
             .unwrap();
         let outcome = site.ask(clear(by(&site, "nobody"), 3));
         assert_eq!(!is_refused(&outcome), is_free);

@@ -4,7 +4,7 @@
 mod explain;
 
 use saltern_base::exit::Exit;
-use saltern_config::{Finding, Reading, Severity, read_master, render_findings};
+use saltern_config::{Finding, MasterConfig, Reading, Severity, read_master, render_findings};
 use serde_json::{Value, json};
 
 use super::{python_parts, say};
