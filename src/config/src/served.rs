@@ -51,6 +51,8 @@ pub(crate) fn values(reader: &mut Reader<'_>) {
     nodegroups(reader);
     mine_get(reader);
     order_masters(reader);
+    // A list of rules or the path of a file with one; the reactor's own reading says what is wrong.
+    reader.mark_read("reactor");
 }
 
 fn warn(reader: &mut Reader<'_>, name: &str, message: impl Into<String>) {

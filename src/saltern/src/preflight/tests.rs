@@ -179,6 +179,7 @@ const TABLE: &[(&str, &str, Says)] = &[
     ("reactor: [{'salt/x': [3]}]", "reactor", Warning),
     ("reactor: {'salt/x': [DIR/x.sls]}", "reactor", Warning),
     ("reactor: DIR/none.conf", "reactor", Warning),
+    ("reactor: DIR/rules.conf", "reactor", Nothing),
     ("reactor: [x]", "reactor", Warning),
     ("saltern_reactor_limits: {x: {rate: many}}", "saltern_reactor_limits", Error),
     ("saltern_reactor_limits: [x]", "saltern_reactor_limits", Error),
@@ -236,6 +237,7 @@ impl Site {
             std::fs::write(dir.path().join(format!("pki/{name}.pem")), key).unwrap();
         }
         std::fs::write(dir.path().join("x.sls"), "{}\n").unwrap();
+        std::fs::write(dir.path().join("rules.conf"), "[]\n").unwrap();
         std::fs::write(dir.path().join("no.pem"), "nothing\n").unwrap();
         // What is written wins over these, as the last of two of one name does not: YAML refuses it.
         let base = "root_dir: DIR\npki_dir: DIR/pki\ncachedir: DIR/cache\nsock_dir: DIR/sock\n\
