@@ -51,8 +51,10 @@ pub(crate) fn values(reader: &mut Reader<'_>) {
     nodegroups(reader);
     mine_get(reader);
     order_masters(reader);
-    // A list of rules or the path of a file with one; the reactor's own reading says what is wrong.
-    reader.mark_read("reactor");
+    // Stock's schema knows lists only, and its reactor takes the path of a file, too.
+    if written(reader, "reactor").is_some_and(|node| node.as_str().is_some()) {
+        reader.mark_read("reactor");
+    }
 }
 
 fn warn(reader: &mut Reader<'_>, name: &str, message: impl Into<String>) {
