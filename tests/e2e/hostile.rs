@@ -27,10 +27,12 @@ const SECONDS: u64 = 20;
 /// counted byte by byte, connections, queues and the allocator's slack.
 const MEMORY: u64 = (128 + 64 + 96) << 20;
 
-/// An honest job may take so many times what it takes when nobody attacks, and this in any case:
-/// the attackers share the machine with the master.
+/// An honest job may take so many times what it takes when nobody attacks, and this in any case,
+/// one of two and 99 of 100: the attackers share the machine with the master, and both with
+/// whatever else runs there.
 const FACTOR: u32 = 10;
-const FLOOR: Duration = Duration::from_secs(10);
+const MEDIAN_FLOOR: Duration = Duration::from_secs(5);
+const P99_FLOOR: Duration = Duration::from_secs(30);
 
 fn duration() -> Duration {
     let seconds = std::env::var("SALTERN_HOSTILE_SECONDS");
@@ -53,11 +55,18 @@ fn ping(site: &Site) -> Result<Duration> {
     Ok(took)
 }
 
-/// The value that 99 of 100 stay below.
-fn p99(times: &mut [Duration]) -> Duration {
+/// The median, and the value that 99 of 100 stay below.
+fn median_and_p99(times: &mut [Duration]) -> (Duration, Duration) {
     times.sort_unstable();
-    let index = (times.len() * 99).div_ceil(100).saturating_sub(1);
-    times.get(index).copied().unwrap_or_default()
+    let p99 = (times.len() * 99).div_ceil(100).saturating_sub(1);
+    let at = |index: usize| times.get(index).copied().unwrap_or_default();
+    (at(times.len() / 2), at(p99))
+}
+
+/// The same of some jobs while nobody attacks.
+fn idle(site: &Site) -> Result<(Duration, Duration)> {
+    let times: Result<Vec<Duration>> = (0..10).map(|_| ping(site)).collect();
+    Ok(median_and_p99(&mut times?))
 }
 
 #[test]
@@ -71,16 +80,12 @@ fn hostile_peers_of_all_kinds_cost_neither_memory_nor_pings() -> TestResult {
             site.announce("auto_accept");
             site.announce("hostile-");
             let fleet = site.start_fleet("live", MINIONS, &[])?;
-            let mut idle = Vec::new();
-            for _ in 0..10 {
-                idle.push(ping(site)?);
-            }
-            let idle = p99(&mut idle);
+            let idle_before = idle(site)?;
             let before = site.master().memory()?;
 
             let duration = duration();
             site.step(&format!(
-                "{HOSTILE} hostile peers for {} s; idle: {idle:?}, {} MiB",
+                "{HOSTILE} hostile peers for {} s; idle: {idle_before:?}, {} MiB",
                 duration.as_secs(),
                 before >> 20
             ));
@@ -95,11 +100,10 @@ fn hostile_peers_of_all_kinds_cost_neither_memory_nor_pings() -> TestResult {
             }
             let rounds = attacks.rounds();
             drop(attacks);
-            let attacked = p99(&mut times);
+            let (median, p99) = median_and_p99(&mut times);
             site.step(&format!(
-                "{} pings, median {:?}, p99 {attacked:?}, at most {} MiB; rounds: {rounds:?}",
+                "{} pings, median {median:?}, p99 {p99:?}, at most {} MiB; rounds: {rounds:?}",
                 times.len(),
-                times.get(times.len() / 2).copied().unwrap_or_default(),
                 most >> 20
             ));
             for (kind, count) in rounds {
@@ -112,8 +116,18 @@ fn hostile_peers_of_all_kinds_cost_neither_memory_nor_pings() -> TestResult {
                 needed >> 20,
                 MEMORY >> 20
             );
-            let bound = FLOOR.max(idle * FACTOR);
-            ensure!(attacked < bound, "p99 is {attacked:?}, idle {idle:?}");
+            // Before and after: the machine may have become busier meanwhile.
+            let idle_after = idle(site)?;
+            for (what, attacked, before, after, floor) in [
+                ("median", median, idle_before.0, idle_after.0, MEDIAN_FLOOR),
+                ("p99", p99, idle_before.1, idle_after.1, P99_FLOOR),
+            ] {
+                let bound = floor.max(before.max(after) * FACTOR);
+                ensure!(
+                    attacked < bound,
+                    "{what} is {attacked:?}, idle {before:?} before and {after:?} after"
+                );
+            }
 
             let ledger = fleet.stop()?;
             site.accounts(&ledger)?.expect_balance()?;
