@@ -114,8 +114,7 @@ story: ## Kill each actor of a demo while jobs run, fail if a job does; draws it
 
 .PHONY: hostile
 hostile: ## Attack a master with all kinds of hostile peers beside honest minions for 15 minutes
-	$(CARGO) build -p saltern --features fault-injection
-	SALTERN_HOSTILE_SECONDS=$${SALTERN_HOSTILE_SECONDS:-900} $(CARGO) test -p saltern-tests --test e2e -- --nocapture hostile
+	SALTERN_HOSTILE_SECONDS=$${SALTERN_HOSTILE_SECONDS:-900} tests/run.sh --no-capture -E 'binary(e2e) & test(/^hostile::/)'
 
 .PHONY: soak
 soak: build ## Watch our master under a steady load for half an hour; fails when it grows
