@@ -1,7 +1,9 @@
 //! Events that this master keeps itself, in the job database (`event_return: saltern`).
 
 use actix::Recipient;
+use parking_lot::Mutex;
 use saltern_base::clock::Clock;
+use saltern_requests::is_masters_own;
 use saltern_store::KeptEvent;
 use saltern_store::jobs::Write;
 
@@ -15,11 +17,25 @@ use crate::messages::{AfterCommit, Persist};
 pub(crate) struct EventTable {
     store: Recipient<Persist>,
     clock: Clock,
+    /// The time of the event that was kept last: the next one is later, whatever the clock says.
+    last: Mutex<i64>,
 }
 
 impl EventTable {
     pub(crate) fn new(store: Recipient<Persist>, clock: Clock) -> Self {
-        Self { store, clock }
+        Self {
+            store,
+            clock,
+            last: Mutex::new(0),
+        }
+    }
+
+    /// The first of so many times, one a microsecond, that no event has yet.
+    fn times_for(&self, events: usize) -> i64 {
+        let mut last = self.last.lock();
+        let first = self.clock.unix_micros().max(last.saturating_add(1));
+        *last = first.saturating_add(i64::try_from(events).unwrap_or(i64::MAX));
+        first
     }
 
     fn store(&self, events: Vec<KeptEvent>) -> Result<(), String> {
@@ -45,12 +61,16 @@ impl Sink for EventTable {
         if batch.is_empty() {
             return End::Returned;
         }
-        let received = self.clock.unix_micros();
-        let events = batch.iter().map(|(tag, data)| KeptEvent {
-            received,
-            tag: tag.clone(),
-            data: data.clone(),
-        });
+        let first = self.times_for(batch.len());
+        let events = batch
+            .iter()
+            .zip(first..)
+            .map(|((tag, data), received)| KeptEvent {
+                received,
+                tag: tag.clone(),
+                data: data.clone(),
+                of_minion: !is_masters_own(tag),
+            });
         match self.store(events.collect()) {
             Ok(()) => End::Returned,
             Err(error) => End::NotTried(error, batch),

@@ -154,11 +154,21 @@ fn strict_refusal(tag: &Tag, minion: &MinionId, order_masters: bool) -> Option<R
     if begins_with_jid(text) && !order_masters {
         return Some(Refusal::Reserved);
     }
-    let is_reserved = RESERVED_TAGS.contains(&text)
-        || RESERVED
-            .iter()
-            .any(|namespace| below(text, namespace).is_some());
-    is_reserved.then_some(Refusal::Reserved)
+    is_reserved(text).then_some(Refusal::Reserved)
+}
+
+fn is_reserved(tag: &str) -> bool {
+    let mut namespaces = RESERVED.iter();
+    RESERVED_TAGS.contains(&tag) || namespaces.any(|namespace| below(tag, namespace).is_some())
+}
+
+/// Whether the tag is the master's own: with `saltern_strict_minion_events` no minion chooses it.
+pub fn is_masters_own(tag: &str) -> bool {
+    let of_job = below(tag, "salt/job").and_then(|rest| rest.split('/').nth(1));
+    if of_job.is_some_and(|what| OF_JOBS.contains(&what)) {
+        return false;
+    }
+    is_reserved(tag) || begins_with_jid(tag)
 }
 
 /// Whether the command line would take it for a return, wherever in the tag it says so: it waits for
@@ -197,6 +207,23 @@ fn below<'t>(tag: &'t str, namespace: &str) -> Option<&'t str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tags_of_the_master_are_known_from_those_that_minions_choose() {
+        for (tag, expected) in [
+            ("salt/auth", true),
+            ("salt/job/20261122101010123456/ret/web1", true),
+            ("20261122101010123456", true),
+            ("key", true),
+            ("salt/job/20261122101010123456/prog/web1/0", false),
+            ("salt/beacon/web1/load/", false),
+            ("salt/minion/web1/start", false),
+            ("salt/authx", false),
+            ("my/own", false),
+        ] {
+            assert_eq!(is_masters_own(tag), expected, "{tag}");
+        }
+    }
 
     fn tag(text: &str) -> Tag {
         Tag::parse(text).unwrap()

@@ -168,6 +168,11 @@ fn tidy_up(clone: &Clone, lock: File, cancel: Option<&Cancel>) {
         .run_holding(lock, FETCH_TIME, cancel);
     if let Err(problem) = tidied {
         let error = clone.failed("gc", &problem);
+        if cancel.is_some_and(Cancel::is_cancelled) {
+            // The next fetch that brings something tidies up.
+            tracing::debug!(%error, "a clone is not tidied up");
+            return;
+        }
         tracing::warn!(%error, "a clone is not tidied up");
     }
 }

@@ -1,7 +1,9 @@
 //! Events of the bus, where a site wants them kept (`event_return: saltern`).
 //!
-//! They are numbered as they come and only the oldest are ever removed, so the numbers also say how
-//! many there are. What an event says is not known here.
+//! Events under tags of the master's own and events under tags that minions choose lie in tables of
+//! their own, so that a flood of the latter pushes out no more than its half. In both they are
+//! numbered as they come and only the oldest are ever removed, so the numbers also say how many
+//! there are. What an event says is not known here.
 
 use bytes::Bytes;
 use rusqlite::{Transaction, named_params, params};
@@ -20,15 +22,28 @@ CREATE TABLE events (
 ) STRICT;
 ";
 
+/// The table of events under tags that minions choose.
+pub(super) const MINION_EVENTS: &str = "
+CREATE TABLE minion_events (
+    id       INTEGER PRIMARY KEY,
+    received INTEGER NOT NULL,
+    tag      TEXT NOT NULL,
+    data     BLOB NOT NULL
+) STRICT;
+";
+
 /// An event that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptEvent {
-    /// When it was kept, in microseconds since 1970.
+    /// When it was kept, in microseconds since 1970. Events are read in the order of these times, so
+    /// each has one of its own.
     pub received: i64,
     /// Its tag.
     pub tag: String,
     /// Its data as they stood on the bus, packed.
     pub data: Bytes,
+    /// Whether minions may choose such a tag.
+    pub of_minion: bool,
 }
 
 /// Which events to read.
@@ -47,9 +62,18 @@ impl JobReader {
     pub fn events(&self, page: &EventsPage<'_>) -> Result<Vec<KeptEvent>> {
         let mut events = self.read("read events of", |connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT received, tag, data FROM events
-                 WHERE (:tag IS NULL OR tag GLOB :tag) AND (:since IS NULL OR received >= :since)
-                 ORDER BY id DESC LIMIT :limit",
+                "SELECT * FROM (
+                     SELECT received, tag, data, 0 FROM events
+                     WHERE (:tag IS NULL OR tag GLOB :tag)
+                       AND (:since IS NULL OR received >= :since)
+                     ORDER BY id DESC LIMIT :limit)
+                 UNION ALL
+                 SELECT * FROM (
+                     SELECT received, tag, data, 1 FROM minion_events
+                     WHERE (:tag IS NULL OR tag GLOB :tag)
+                       AND (:since IS NULL OR received >= :since)
+                     ORDER BY id DESC LIMIT :limit)
+                 ORDER BY 1 DESC LIMIT :limit",
             )?;
             let rows = statement.query_map(
                 named_params! {
@@ -62,6 +86,7 @@ impl JobReader {
                         received: row.get(0)?,
                         tag: row.get(1)?,
                         data: row.get::<_, Vec<u8>>(2)?.into(),
+                        of_minion: row.get(3)?,
                     })
                 },
             )?;
@@ -69,6 +94,64 @@ impl JobReader {
         })?;
         events.reverse();
         Ok(events)
+    }
+}
+
+/// Where events lie, by who chooses their tags.
+#[derive(Clone, Copy)]
+enum Table {
+    Master,
+    Minions,
+}
+
+impl Table {
+    const ALL: [Self; 2] = [Self::Minions, Self::Master];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Master => "events",
+            Self::Minions => "minion_events",
+        }
+    }
+
+    /// The lowest and the highest number.
+    fn numbers(self, transaction: &Transaction<'_>) -> rusqlite::Result<Option<(i64, i64)>> {
+        let one = |what: &str| -> rusqlite::Result<Option<i64>> {
+            let sql = format!("SELECT {what}(id) FROM {}", self.name());
+            let mut statement = transaction.prepare_cached(&sql)?;
+            statement.query_row([], |row| row.get(0))
+        };
+        Ok(one("min")?.zip(one("max")?))
+    }
+
+    fn count(self, transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
+        let numbers = self.numbers(transaction)?;
+        Ok(numbers.map_or(0, |(first, last)| last - first + 1))
+    }
+
+    /// How many of `most` events in both tables this one may have: minions' tags no more than half,
+    /// the master's what the others leave.
+    fn share(self, most: i64, transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
+        let half = most / 2;
+        Ok(match self {
+            Self::Minions => half,
+            Self::Master => most - Self::Minions.count(transaction)?.min(half),
+        })
+    }
+
+    /// Removes the oldest events below number `up_to` that were kept before a time.
+    fn remove(
+        self,
+        transaction: &Transaction<'_>,
+        up_to: i64,
+        before: i64,
+    ) -> rusqlite::Result<usize> {
+        let sql = format!(
+            "DELETE FROM {} WHERE id < ?1 AND received < ?2",
+            self.name()
+        );
+        let mut statement = transaction.prepare_cached(&sql)?;
+        statement.execute(params![up_to, before])
     }
 }
 
@@ -81,16 +164,34 @@ impl JobDatabase {
         slice: i64,
         is_too_large: bool,
     ) -> Result<Option<Removed>> {
+        for table in Table::ALL {
+            let removed = self.remove_events_of(table, retention, slice, is_too_large)?;
+            if removed.is_some() {
+                return Ok(removed);
+            }
+        }
+        Ok(None)
+    }
+
+    fn remove_events_of(
+        &mut self,
+        table: Table,
+        retention: &Retention,
+        slice: i64,
+        is_too_large: bool,
+    ) -> Result<Option<Removed>> {
         let mut reason = Reason::Age;
         let rows = self.remove(|transaction| {
-            let first: Option<i64> = one(transaction, "SELECT min(id) FROM events")?;
-            let last: Option<i64> = one(transaction, "SELECT max(id) FROM events")?;
-            let (Some(first), Some(last)) = (first, last) else {
+            let Some((first, last)) = table.numbers(transaction)? else {
                 return Ok(0);
             };
-            let excess = retention.most_events.map_or(0, |most| {
-                (last - first + 1).saturating_sub(i64::try_from(most).unwrap_or(i64::MAX))
-            });
+            let most = retention
+                .most_events
+                .map(|most| i64::try_from(most).unwrap_or(i64::MAX));
+            let excess = match most {
+                Some(most) => (last - first + 1).saturating_sub(table.share(most, transaction)?),
+                None => 0,
+            };
             let (up_to, before) = if excess > 0 {
                 reason = Reason::Count;
                 (first + excess.min(slice), i64::MAX)
@@ -100,28 +201,28 @@ impl JobDatabase {
             } else {
                 (first + slice, retention.before.unwrap_or(i64::MIN))
             };
-            transaction
-                .prepare_cached("DELETE FROM events WHERE id < ?1 AND received < ?2")?
-                .execute(params![up_to, before])
+            table.remove(transaction, up_to, before)
         })?;
         let jobs = Vec::new();
         Ok((rows > 0).then_some(Removed { reason, rows, jobs }))
     }
 }
 
-fn one(transaction: &Transaction<'_>, sql: &str) -> rusqlite::Result<Option<i64>> {
-    transaction
-        .prepare_cached(sql)?
-        .query_row([], |row| row.get(0))
-}
-
 pub(super) fn insert(
     transaction: &Transaction<'_>,
     events: &[KeptEvent],
 ) -> rusqlite::Result<Written> {
-    let mut statement = transaction
-        .prepare_cached("INSERT INTO events (received, tag, data) VALUES (?1, ?2, ?3)")?;
     for event in events {
+        let table = if event.of_minion {
+            Table::Minions
+        } else {
+            Table::Master
+        };
+        let sql = format!(
+            "INSERT INTO {} (received, tag, data) VALUES (?1, ?2, ?3)",
+            table.name()
+        );
+        let mut statement = transaction.prepare_cached(&sql)?;
         statement.execute(params![event.received, event.tag, event.data.as_ref()])?;
     }
     Ok(Written::Updated)

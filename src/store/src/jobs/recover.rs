@@ -43,7 +43,7 @@ const BATCH: usize = 1_000;
 
 /// The tables in the order of their worth, with the columns of the first layout. Later ones are
 /// copied if the damaged database has them.
-const TABLES: [Table; 6] = [
+const TABLES: [Table; 7] = [
     Table {
         name: "jobs",
         columns: &[
@@ -76,6 +76,11 @@ const TABLES: [Table; 6] = [
     },
     Table {
         name: "events",
+        columns: &["id", "received", "tag", "data"],
+        later: &[],
+    },
+    Table {
+        name: "minion_events",
         columns: &["id", "received", "tag", "data"],
         later: &[],
     },

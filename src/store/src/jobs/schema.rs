@@ -11,7 +11,7 @@ use crate::error::{Result, StoreError};
 
 /// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
 /// never changed once a release had it: the next one changes what it made.
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 8] = [
     LAYOUT,
     VERDICTS,
     LISTINGS,
@@ -19,6 +19,7 @@ const STEPS: [&str; 7] = [
     PUBLISHERS,
     events::LAYOUT,
     REPORTERS,
+    events::MINION_EVENTS,
 ];
 
 /// The layout's number (`user_version`).

@@ -22,6 +22,7 @@ fn ten_events(bytes: usize) -> (TempDir, JobDatabase) {
             if number % 2 == 0 { "even" } else { "odd" }
         ),
         data: Bytes::from(vec![b'x'; bytes]),
+        of_minion: false,
     });
     let events: Vec<KeptEvent> = events.collect();
     let (first, rest) = events.split_at(4);
@@ -127,4 +128,30 @@ fn the_oldest_events_go_by_age_count_and_size_and_before_any_job_of_that_size() 
         let reader = database.reader().expect("a reader");
         assert_eq!(reader.counts().expect("counted").0, 1);
     }
+}
+
+/// Ten events of the master's own, then a thousand of a minion.
+#[test]
+fn flood_of_minion_events_pushes_out_none_of_the_masters() {
+    let (_dir, mut database) = ten_events(1);
+    let flood = (10..1_010).map(|received| KeptEvent {
+        received,
+        tag: format!("my/{received}"),
+        data: Bytes::from_static(b"x"),
+        of_minion: true,
+    });
+    database
+        .commit(&[Write::Events(flood.collect())])
+        .expect("committed");
+    let retention = Retention {
+        most_events: Some(20),
+        ..Retention::default()
+    };
+    while database
+        .remove_slice(&retention, 100)
+        .expect("removed")
+        .is_some()
+    {}
+    let expected: Vec<i64> = (0..10).chain(1_000..1_010).collect();
+    assert_eq!(received(&database, &all()), expected);
 }

@@ -181,7 +181,8 @@ fn every_table_of_the_layout_is_recovered() {
     raw.execute_batch(
         "INSERT INTO batches (jid, is_open, plan) VALUES ('1', 1, x'80');
          INSERT INTO batch_failed (jid, reason, minions) VALUES ('1', 'timeout', '[]');
-         INSERT INTO events (received, tag, data) VALUES (1, 'a/tag', x'80');",
+         INSERT INTO events (received, tag, data) VALUES (1, 'a/tag', x'80');
+         INSERT INTO minion_events (received, tag, data) VALUES (1, 'a/tag', x'80');",
     )
     .expect("a batch");
     let tables = |connection: &rusqlite::Connection| -> Vec<(String, i64)> {

@@ -21,10 +21,20 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
     let wrong = wrong.filter(|it| it.severity != Severity::Info && !it.needs_python);
     wrong
         .map(|finding| {
-            let advice = "correct the configuration; saltern check-config prints all findings";
-            Complaint::new(finding.to_string(), advice).with(finding.severity)
+            Complaint::new(finding.to_string(), advice(&finding.option)).with(finding.severity)
         })
         .collect()
+}
+
+fn advice(option: &str) -> &'static str {
+    match option {
+        "pki_dir" => {
+            "ask as the master's user if that is a matter of permission; else bring the key back from \
+             a backup: with a new one no minion would trust this master"
+        }
+        "user" => "correct the option user, or make the account",
+        _ => "correct the configuration; saltern check-config prints all findings",
+    }
 }
 
 #[cfg(test)]
@@ -46,5 +56,25 @@ mod tests {
         assert_eq!(check(&bad_edit)[0].severity, Severity::Error);
         let (_dir, hint) = patient("mworker_niceness: 3\n");
         assert!(check(&hint).is_empty());
+    }
+    #[test]
+    fn damaged_key_and_unknown_user_are_errors_with_a_remedy() {
+        let (_dir, stopped) = patient("");
+        assert!(check(&stopped).is_empty(), "a first start makes the key");
+        let pki = stopped.loaded.config.pki_dir.clone();
+        assert!(!pki.exists(), "nothing is made");
+        std::fs::create_dir_all(&pki).unwrap();
+        std::fs::write(pki.join("master.pem"), "-----BEGIN RSA PRIV").unwrap();
+        let (_dir, unknown) = patient("user: nobody-has-this-name\n");
+        for (patient, named, remedy) in [
+            (stopped, "master.pem", "backup"),
+            (unknown, "nobody-has-this-name", "make the account"),
+        ] {
+            let found = check(&patient);
+            let of_it = found.iter().find(|found| found.what.contains(named));
+            let of_it = of_it.unwrap_or_else(|| panic!("nothing about {named}"));
+            assert_eq!(of_it.severity, Severity::Error);
+            assert!(of_it.advice.contains(remedy), "{}", of_it.advice);
+        }
     }
 }

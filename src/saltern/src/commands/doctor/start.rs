@@ -1,48 +1,28 @@
-//! Why no master runs: what a start would stumble over beyond the configuration, the ports and the
-//! database. Nothing is made or changed.
+//! What is left to say where no master runs: what a start would be refused for, the configuration,
+//! the ports and the database have said.
 
 use nix::unistd::{Uid, User};
-use saltern_store::MasterKeys;
 
-use super::{Complaint, Patient, chain};
+use super::{Complaint, Patient};
 
 pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
     if patient.running.is_some() || patient.may_run {
         return Vec::new();
     }
-    let mut complaints = Vec::new();
-    complaints.extend(user(&patient.loaded.config.user));
-    if let Err(error) = MasterKeys::check(&patient.loaded.config) {
-        let what = format!("the master's key: {}", chain(&error));
-        let advice = "ask as the master's user if that is a matter of permission; else bring the key \
-                      back from a backup: with a new one no minion would trust this master";
-        complaints.push(Complaint::new(what, advice).error());
-    }
-    complaints
+    other_user(&patient.loaded.config.user)
+        .into_iter()
+        .collect()
 }
 
-fn user(name: &str) -> Option<Complaint> {
-    match User::from_name(name) {
-        Ok(None) => {
-            let what = format!("user: there is no account \"{name}\" on this machine");
-            Some(Complaint::new(what, "correct the option user, or make the account").error())
-        }
-        Ok(Some(account)) => {
-            let current = Uid::effective();
-            let is_other = !current.is_root() && account.uid != current;
-            is_other.then(|| {
-                let what = format!("not all could be looked at: this is not the user \"{name}\"");
-                Complaint::new(what, format!("ask again as root or \"{name}\"")).note()
-            })
-        }
-        Err(error) => {
-            let what = format!("the account \"{name}\" cannot be looked up: {error}");
-            Some(Complaint::new(
-                what,
-                "look at the name service of this machine",
-            ))
-        }
-    }
+/// Says that this process is neither root nor the master's user.
+fn other_user(name: &str) -> Option<Complaint> {
+    let account = User::from_name(name).ok().flatten()?;
+    let current = Uid::effective();
+    let is_other = !current.is_root() && account.uid != current;
+    is_other.then(|| {
+        let what = format!("not all could be looked at: this is not the user \"{name}\"");
+        Complaint::new(what, format!("ask again as root or \"{name}\"")).note()
+    })
 }
 
 /// What is said of a master that does not run though it could.
@@ -51,32 +31,4 @@ pub(super) fn nothing_is_in_the_way() -> Complaint {
     let advice = "start it: systemctl start saltern, or saltern master; why the last one ended is in \
                   its log: journalctl -u saltern";
     Complaint::new(what, advice).note()
-}
-
-#[cfg(test)]
-mod tests {
-    use saltern_config::Severity;
-
-    use super::super::tests::patient;
-    use super::*;
-
-    #[test]
-    fn damaged_key_and_unknown_user_are_errors() {
-        let (_dir, stopped) = patient("");
-        assert!(check(&stopped).is_empty(), "a first start makes the key");
-        let pki = stopped.loaded.config.pki_dir.clone();
-        assert!(!pki.exists(), "nothing is made");
-        std::fs::create_dir_all(&pki).unwrap();
-        std::fs::write(pki.join("master.pem"), "-----BEGIN RSA PRIV").unwrap();
-        let found = check(&stopped);
-        assert!(found[0].what.contains("master.pem"), "{}", found[0].what);
-        assert_eq!(found[0].severity, Severity::Error);
-        let (_dir, stopped) = patient("user: nobody-has-this-name\n");
-        let found = check(&stopped);
-        assert!(
-            found[0].what.contains("nobody-has-this-name"),
-            "{}",
-            found[0].what
-        );
-    }
 }
