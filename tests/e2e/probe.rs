@@ -43,6 +43,14 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     ("auth: auth, id 'a\\nb', version 1", "as above"),
     (
+        "auth: auth, new, no key in pub",
+        "a text that is no public key is refused, and makes no file",
+    ),
+    (
+        "auth: auth, short nonce",
+        "only what minions send is signed: 32 hexadecimal digits",
+    ),
+    (
         "auth: auth, grains are no map",
         "they accept nobody; stock fails without an answer",
     ),
@@ -80,6 +88,7 @@ const ANNOUNCED: &[&str] = &[
     "target matches nobody",
     "minimum_auth_version: minions with protocols that allow replay are served",
     "publisher_acl_blacklist: not honoured yet",
+    "the clock of a minion is wrong",
 ];
 
 #[test]

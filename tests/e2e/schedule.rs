@@ -86,6 +86,7 @@ fn compare(release: Release) -> TestResult {
         Site::run(server, configure, |site| {
             // Two of the jobs fail.
             site.announce("a scheduled job failed");
+            site.announce("is no runner function of Salt");
             here = listen(site)?;
             Ok(())
         })?;

@@ -260,7 +260,7 @@ fn ten_thousand_frozen_subscribers_hold_nobody_up() -> TestResult {
                     FROZEN_LISTENERS,
                 ),
             ] {
-                wait_until(&format!("{metric} to reach {count}"), SOON, || {
+                wait_until(&format!("{metric} to reach {count}"), 3 * SOON, || {
                     (site.metric(metric, label).ok()? >= count as f64).then_some(())
                 })?;
             }

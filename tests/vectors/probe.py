@@ -11,6 +11,7 @@ verified, and the result is printed. Everything else is printed as the bytes tha
 """
 
 import hashlib
+import itertools
 import json
 import pathlib
 import sys
@@ -41,6 +42,8 @@ class Probe:
         self.token = salt.crypt.PrivateKey.encrypt(self.private["minion"], b"salt")
         self.session = None
         self.shared = None
+        # As of a minion: no two sealed requests have the same, and both masters get the same ones.
+        self.nonces = itertools.count(1)
 
     def master(self):
         return salt.crypt.PublicKey.from_file(str(self.root / "pki" / "master.pub"))
@@ -67,7 +70,8 @@ class Probe:
         return self.clear(without_missing(load), version=version)
 
     def load(self, **load):
-        base = {"id": "m1", "nonce": NONCE, "ts": int(time.time()), "tok": self.token}
+        nonce = f"{next(self.nonces):032x}"
+        base = {"id": "m1", "nonce": nonce, "ts": int(time.time()), "tok": self.token}
         return without_missing({**base, **load})
 
     def sealed(self, load, key=None, version=3, **envelope):
@@ -364,9 +368,9 @@ def publish(p):
     yield "publish, nil key", p.publish(key=None)
     yield "publish, empty key", p.publish(key="")
     yield "publish, number as key", p.publish(key=5)
-    yield "publish, unknown user", p.publish(user="nobody-here")
+    yield "publish, unknown user", p.publish(jid="20260102030405060710", user="nobody-here")
     yield "publish, unknown user, bad key", p.publish(user="nobody-here", key="x")
-    yield "publish, sudo user", p.publish(user="sudo_ann")
+    yield "publish, sudo user", p.publish(jid="20260102030405060709", user="sudo_ann")
     yield "publish, sudo user, bad key", p.publish(user="sudo_ann", key="x")
     yield "publish, sudo without name", p.publish(user="sudo_")
     yield "publish, user is a number", p.publish(user=5)
