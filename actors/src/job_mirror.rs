@@ -59,9 +59,11 @@ impl MirrorMetrics {
     }
 }
 
-/// Rows taken at once; between two such steps other messages are handled. A stopping master waits
-/// for the step, which on a crowded machine, at the lowest priority, takes its time.
+/// Rows taken at once, at most; between two such steps other messages are handled.
 const STEP: usize = 50;
+/// For how long, at most: a stopping master waits for the step, which on a crowded machine, at the
+/// lowest priority, takes its time.
+const STEP_TIME: Duration = Duration::from_millis(200);
 /// How often the place is made durable.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// Writes a second from which on the store counts as busy.
@@ -149,7 +151,8 @@ impl Handler<Step> for JobMirror {
 
     fn handle(&mut self, _: Step, context: &mut Self::Context) {
         let began = Instant::now();
-        let step = self.seed.mirror.lock().step(STEP);
+        let goes_on = || began.elapsed() < STEP_TIME;
+        let step = self.seed.mirror.lock().step_while(STEP, goes_on);
         match step {
             Ok(0) => self.is_working = false,
             Ok(rows) => {

@@ -223,10 +223,17 @@ impl Mask {
             .lines()
             .filter(|line| !line.contains("call ``destroy()``"))
         {
-            let words = line
-                .split(' ')
-                .map(|word| if is_time(word) { "TIME" } else { word });
-            out.push_str(&words.collect::<Vec<_>>().join(" "));
+            let mut words: Vec<&str> = line.split(' ').collect();
+            for at in 0..words.len() {
+                if is_time(words[at]) {
+                    words[at] = "TIME";
+                    // The day in front of it, "2026, Nov 22", may have passed between two runs.
+                    if at > 2 && words[at - 3].ends_with(',') {
+                        words[at - 3..at].fill("DATE");
+                    }
+                }
+            }
+            out.push_str(&words.join(" "));
             out.push('\n');
         }
         out

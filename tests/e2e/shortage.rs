@@ -2,7 +2,7 @@
 //! Whatever is short, everything acknowledged is in the store, those who ask for something else
 //! are served meanwhile, and when the shortage is over all goes on by itself.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use saltern_tests::process::run;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::small_disk::{self, SmallDisk};
@@ -198,6 +198,15 @@ const FROZEN_LISTENERS: usize = 1_000;
 /// queues keep together. The events of this test alone come to twice as much.
 const MEMORY: u64 = (FROZEN as u64) * (8 << 10) + (64 << 20);
 
+/// What a metric counted, by its labels.
+fn counts(site: &Site, metric: &str) -> String {
+    let metrics = site.saltern(&["metrics"]).map(|run| run.stdout);
+    let metrics = metrics.unwrap_or_default();
+    let lines = metrics.lines().filter(|line| line.starts_with(metric));
+    let counted = lines.filter(|line| !line.ends_with(" 0"));
+    counted.collect::<Vec<_>>().join("\n")
+}
+
 #[test]
 fn ten_thousand_frozen_subscribers_hold_nobody_up() -> TestResult {
     Site::run(
@@ -227,6 +236,12 @@ fn ten_thousand_frozen_subscribers_hold_nobody_up() -> TestResult {
             ));
             let before = site.master().memory()?;
             let frozen = frozen::subscribers(site.publish_port(), count)?;
+            // Who is not let in before the jobs go out has nothing to read, and is cut off for nothing.
+            let open = "listener=\"publish\",state=\"open\"";
+            wait_until("all of them to be subscribers", 3 * SOON, || {
+                let connected = site.metric("saltern_port_connections", open).ok()?;
+                (connected >= count as f64).then_some(())
+            })?;
             let socket = site.path("run/master_event_pub.ipc");
             let listeners = frozen::listeners(&socket, FROZEN_LISTENERS)?;
             fleet.wait_for_more(100)?;
@@ -260,9 +275,10 @@ fn ten_thousand_frozen_subscribers_hold_nobody_up() -> TestResult {
                     FROZEN_LISTENERS,
                 ),
             ] {
-                wait_until(&format!("{metric} to reach {count}"), 3 * SOON, || {
+                wait_until(&format!("{metric} to reach {count}"), SOON, || {
                     (site.metric(metric, label).ok()? >= count as f64).then_some(())
-                })?;
+                })
+                .with_context(|| counts(site, metric))?;
             }
             site.saltern_cmd(&["live-*", "test.echo", "x"])?
                 .expect_code(0)?;

@@ -99,6 +99,12 @@ impl Mirror {
     /// # Errors
     /// Without space, or without access, the place does not move and the next call tries again.
     pub fn step(&mut self, limit: usize) -> Result<usize> {
+        self.step_while(limit, || true)
+    }
+
+    /// The same, but ends after the row after which `goes_on` says no: at the lowest priority a row
+    /// may take its time.
+    pub fn step_while(&mut self, limit: usize, mut goes_on: impl FnMut() -> bool) -> Result<usize> {
         if self.mode == MirrorMode::Off {
             (self.place.jobs, self.place.returns) = self.reader.last_ids()?;
             return Ok(0);
@@ -111,6 +117,9 @@ impl Mirror {
             }
             self.place.jobs = job.id;
             done += 1;
+            if !goes_on() {
+                return self.end_step(done);
+            }
         }
         if self.mode == MirrorMode::Loads {
             self.place.returns = self.reader.last_ids()?.1;
@@ -120,8 +129,15 @@ impl Mirror {
                 FailPoint::MirrorBetween.pass();
                 self.place.returns = row.id;
                 done += 1;
+                if !goes_on() {
+                    break;
+                }
             }
         }
+        self.end_step(done)
+    }
+
+    fn end_step(&mut self, done: usize) -> Result<usize> {
         self.unsaved += done;
         if self.unsaved >= ROWS_A_SAVE {
             self.save()?;
