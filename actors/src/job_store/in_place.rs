@@ -5,7 +5,7 @@ use saltern_base::chain;
 use saltern_store::jobs::{JobDatabase, note_incident};
 use saltern_store::{Imported, StoreError};
 
-use super::JobStore;
+use super::{JobStore, State};
 use crate::messages::ImportJobs;
 
 impl Handler<ImportJobs> for JobStore {
@@ -17,6 +17,12 @@ impl Handler<ImportJobs> for JobStore {
         if slice.is_empty() {
             database.finish_import()?;
             return Ok(Imported::default());
+        }
+        // What is kept free is not for jobs of before.
+        if self.disk.state() != State::Roomy {
+            return Err(StoreError::Full {
+                path: database.path().to_owned(),
+            });
         }
         database.import(&slice)
     }

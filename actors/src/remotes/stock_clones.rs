@@ -33,8 +33,8 @@ impl StockClones {
 
     /// Begins an update, or has the one that runs be followed by another.
     pub(super) fn update(&self, services: &Arc<Services>) {
-        self.was_updated.store(true, Ordering::Relaxed);
         if !services.config.saltern_gitfs_for_salt_run {
+            self.was_updated.store(true, Ordering::Relaxed);
             return;
         }
         self.is_wanted.store(true, Ordering::SeqCst);
@@ -54,7 +54,8 @@ impl StockClones {
     fn run(&self, services: &Services) {
         loop {
             while self.is_wanted.swap(false, Ordering::SeqCst) {
-                fetch(services);
+                let is_done = fetch(services);
+                self.was_updated.store(is_done, Ordering::Relaxed);
             }
             self.is_running.store(false, Ordering::SeqCst);
             // Wanted between the two by somebody who saw this one run.
@@ -66,7 +67,8 @@ impl StockClones {
     }
 }
 
-fn fetch(services: &Services) {
+/// Whether that need not be done again before something new comes.
+fn fetch(services: &Services) -> bool {
     let jid = services.minter.mint().to_string();
     let call = Call {
         fun: "fileserver.update".to_owned(),
@@ -79,19 +81,23 @@ fn fetch(services: &Services) {
     match services.bridge.call(&Work::Runner(&call), PATIENCE) {
         Ok(done) if done.get("success").is_some_and(Value::is_truthy) => {
             tracing::debug!("the clones of stock's salt-run are up to date");
+            true
         }
         Ok(done) => {
             let said = done.get("return").and_then(Value::as_str);
             let said: String = said.unwrap_or_default().chars().take(500).collect();
             tracing::warn!(said, "stock's salt-run may not see what is new in gitfs");
+            false
         }
         // Without an installation there is no such salt-run.
         Err(BridgeError::Off { .. } | BridgeError::NotFound { .. }) => {
             tracing::debug!("no Salt is found whose salt-run would read gitfs");
+            true
         }
         Err(error) => {
             let error = chain(&error);
             tracing::warn!(error, "stock's salt-run may not see what is new in gitfs");
+            false
         }
     }
 }

@@ -40,6 +40,9 @@ const LOGIN_LIMITS: Limits = Limits {
 /// The largest entry of a large load that is decoded before its sender is proved, in bytes.
 const MAX_CREDENTIAL: usize = 16 << 10;
 
+/// The largest load that is decoded whole before its sender is proved, in bytes.
+const MAX_UNPROVED: usize = 4 * MAX_CREDENTIAL;
+
 /// What proves a sender, and what a refusal names.
 const CREDENTIALS: [&str; 6] = ["eauth", "key", "password", "token", "user", "username"];
 const NAMES: [&str; 11] = [
@@ -378,8 +381,9 @@ fn refuse_early(
         ProvedCommand::Job(_) => Place::Kwargs,
         ProvedCommand::Master(_) => Place::Load,
     };
-    let is_large = |(_, value): (&RawValue, &RawValue)| value.bytes().len() > MAX_CREDENTIAL;
-    if !load.iter().any(is_large) {
+    let size = |(name, value): (&RawValue, &RawValue)| name.bytes().len() + value.bytes().len();
+    let bytes: usize = load.iter().map(size).sum();
+    if bytes <= MAX_UNPROVED {
         return None;
     }
     let mut entries = small_entries(load, &NAMES);
@@ -389,7 +393,10 @@ fn refuse_early(
     }
     let small = Value::Map(entries);
     let presented = Presented::of(&small, place);
-    if presented.takes_long() || presented.prove(place, services).is_ok() {
+    if presented.takes_long() {
+        return (bytes > command.login_limits().bytes).then(|| command.too_large(services));
+    }
+    if presented.prove(place, services).is_ok() {
         return None;
     }
     Some(prove_and_run(command, &small, from, services).handled)

@@ -112,7 +112,7 @@ impl ReplayWindow {
             if state.current.nonces.contains(&digest) || state.former.nonces.contains(&digest) {
                 return Freshness::Repeated;
             }
-            self.remember(&mut state, digest, ts, now);
+            self.remember(&mut state, digest, now);
         }
         state.ceiling = None;
         state.current.newest = state.current.newest.max(ts);
@@ -124,19 +124,13 @@ impl ReplayWindow {
         self.has_seen_stale.load(Ordering::Relaxed)
     }
 
-    fn remember(&self, state: &mut State, digest: u64, ts: Option<i64>, now: i64) {
+    fn remember(&self, state: &mut State, digest: u64, now: i64) {
         if state.current.nonces.len() >= MAX_IN_GENERATION {
             self.turn(state, now);
         }
-        // Room is made at the cost of the session that wants it.
-        for _ in 0..2 {
-            if self.kept_in_all.load(Ordering::Relaxed) >= MAX_IN_ALL {
-                self.turn(state, now);
-            }
-        }
+        // Without room it is taken and not remembered. A floor near the present would make up for
+        // that, and have every minion of a large site authenticate again and again.
         if self.kept_in_all.load(Ordering::Relaxed) >= MAX_IN_ALL {
-            let before = ts.map_or(i64::MIN, |ts| ts.saturating_sub(1));
-            state.floor = state.floor.max(before);
             return;
         }
         state.current.nonces.insert(digest);
@@ -204,6 +198,17 @@ mod tests {
             let next = window.admit(Some(b"b"), Some(later + 1 + skew), later);
             assert_eq!(next, Freshness::Fresh, "{wait}");
         }
+    }
+
+    #[test]
+    fn full_memory_of_all_sessions_makes_no_request_stale() {
+        let (window, kept) = new_key();
+        kept.store(MAX_IN_ALL, Ordering::Relaxed);
+        for nonce in [b"a", b"b", b"c", b"d"] {
+            let taken = window.admit(Some(nonce), Some(NOW), NOW);
+            assert_eq!(taken, Freshness::Fresh);
+        }
+        assert!(!window.needs_new_key());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -75,7 +76,11 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             return Exit::CannotCreate;
         }
     };
-    loaded.findings.extend(preflight::parts(&loaded.config));
+    let held: Vec<SocketAddr> = inherited.unclaimed().collect();
+    let parts = preflight::parts(&loaded.config).into_iter();
+    let parts = parts.filter(|finding| !is_held(finding, &loaded.config, &held));
+    let parts: Vec<Finding> = parts.collect();
+    loaded.findings.extend(parts);
     let mut refusals = loaded.findings.iter().filter(|it| it.refuses_start());
     if let Some(first) = refusals.next() {
         let exit = preflight::exit_of(first);
@@ -181,13 +186,25 @@ fn make_first_directories(config: &MasterConfig) -> io::Result<()> {
     privileges::make_directories_for(&config.user, &directories)
 }
 
+/// Whether a finding is about an address on which a service manager listens already: this process
+/// need not be able to.
+fn is_held(finding: &Finding, config: &MasterConfig, held: &[SocketAddr]) -> bool {
+    let holds = |port| held.contains(&SocketAddr::new(config.interface, port));
+    match finding.option.as_str() {
+        "interface" => holds(config.ret_port) && holds(config.publish_port),
+        "ret_port" => holds(config.ret_port),
+        "publish_port" => holds(config.publish_port),
+        _ => false,
+    }
+}
+
 fn open(
     config: &Arc<MasterConfig>,
     inherited: Inherited,
     levels: Arc<Levels>,
 ) -> Result<MasterParts, OpenError> {
     let clock = Clock::system();
-    remove_temporary_files(config)?;
+    remove_temporary_files(config);
     let stores = Stores::open(config, &clock)?;
     make_directories(config)?;
     let database = open_database(config, &clock)?;
@@ -257,12 +274,13 @@ fn close_to_writers(directory: &Path) -> Result<(), StoreError> {
     if mode & OTHERS_WRITE == 0 || mode & STICKY != 0 {
         return Ok(());
     }
+    let closed = std::fs::Permissions::from_mode(mode & !OTHERS_WRITE);
+    std::fs::set_permissions(directory, closed).map_err(failed)?;
     tracing::warn!(
         path = %directory.display(),
         "everybody could write in this directory, and nobody but its owner and group can now"
     );
-    let closed = std::fs::Permissions::from_mode(mode & !OTHERS_WRITE);
-    std::fs::set_permissions(directory, closed).map_err(failed)
+    Ok(())
 }
 
 /// The directories that stock's tools expect a master to have made (`verify_env` in
@@ -276,7 +294,10 @@ fn make_directories(config: &MasterConfig) -> Result<(), StoreError> {
         ensure_dir(directory, 0o755)?;
     }
     for directory in [&config.cachedir, &config.sock_dir] {
-        close_to_writers(directory)?;
+        // It may belong to somebody else: a mounted volume, for instance.
+        if let Err(error) = close_to_writers(directory) {
+            tracing::warn!(error = chain(&error), "everybody can write in a directory");
+        }
     }
     match config.saltern_job_database.parent() {
         Some(directory) => ensure_dir(directory, 0o700),
@@ -286,7 +307,7 @@ fn make_directories(config: &MasterConfig) -> Result<(), StoreError> {
 
 /// Removes what a master that was killed left half written, also in the directories in which
 /// earlier releases wrote. Before this process writes anything there.
-fn remove_temporary_files(config: &MasterConfig) -> Result<(), StoreError> {
+fn remove_temporary_files(config: &MasterConfig) {
     let keys = [
         "",
         "minions",
@@ -308,9 +329,11 @@ fn remove_temporary_files(config: &MasterConfig) -> Result<(), StoreError> {
     let keys = keys.iter().map(|name| config.pki_dir.join(name));
     let caches = caches.iter().map(|name| config.cachedir.join(name));
     for directory in keys.chain(caches) {
-        saltern_store::files::remove_stale(&directory)?;
+        // What cannot be removed does no harm.
+        if let Err(error) = saltern_store::files::remove_stale(&directory) {
+            tracing::warn!(error = chain(&error), "temporary files of before stay");
+        }
     }
-    Ok(())
 }
 
 async fn serve(parts: MasterParts, reloader: Reloader) -> Exit {

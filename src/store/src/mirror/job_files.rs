@@ -125,8 +125,9 @@ impl JobFiles {
         openssl::hash::hash(digest, b"").map_err(|_| unknown())?;
         let root = options.job_files();
         files::ensure_dir(&root, DIR_MODE)?;
-        if !options.acl_users.is_empty() || options.external_auth {
-            let_others_read(&root)?;
+        let admits_users = !options.acl_users.is_empty() || options.external_auth;
+        if admits_users && let Err(error) = let_others_read(&root) {
+            tracing::warn!(%error, "users of publisher_acl may not see the files of their jobs");
         }
         Ok(Self {
             root,
