@@ -220,9 +220,9 @@ impl Scene<'_> {
         }
         let expected = row.expected(self.site.server());
         let expected: Vec<String> = expected.map(|line| row.filled(line, &root)).collect();
-        // A row that is wrong is told below, with what came instead.
+        // A row that is wrong fails below, with what came instead. A file may be there before its text.
         wait_until("the reactions", SOON / 4, || {
-            (self.came(row, mark).len() >= expected.len()).then_some(())
+            (row::lanes(&self.came(row, mark)) == row::lanes(&expected)).then_some(())
         })
         .ok();
         self.settle(row)?;

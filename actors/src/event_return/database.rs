@@ -3,7 +3,7 @@
 use actix::Recipient;
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
-use saltern_requests::is_masters_own;
+use saltern_requests::is_paced_by_master;
 use saltern_store::KeptEvent;
 use saltern_store::jobs::Write;
 
@@ -69,7 +69,7 @@ impl Sink for EventTable {
                 received,
                 tag: tag.clone(),
                 data: data.clone(),
-                of_minion: !is_masters_own(tag),
+                of_minion: !is_paced_by_master(tag),
             });
         match self.store(events.collect()) {
             Ok(()) => End::Returned,

@@ -162,10 +162,13 @@ fn is_reserved(tag: &str) -> bool {
     RESERVED_TAGS.contains(&tag) || namespaces.any(|namespace| below(tag, namespace).is_some())
 }
 
-/// Whether the tag is the master's own: with `saltern_strict_minion_events` no minion chooses it.
-pub fn is_masters_own(tag: &str) -> bool {
+/// Whether the master decides how many events of this tag there are: with
+/// `saltern_strict_minion_events` no minion chooses it, and it tells of no authentication and of no
+/// return.
+pub fn is_paced_by_master(tag: &str) -> bool {
     let of_job = below(tag, "salt/job").and_then(|rest| rest.split('/').nth(1));
-    if of_job.is_some_and(|what| OF_JOBS.contains(&what)) {
+    let is_of_minion = |what: &str| what == "ret" || OF_JOBS.contains(&what);
+    if of_job.is_some_and(is_of_minion) || below(tag, "salt/auth").is_some() {
         return false;
     }
     is_reserved(tag) || begins_with_jid(tag)
@@ -209,10 +212,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_of_the_master_are_known_from_those_that_minions_choose() {
+    fn tags_that_the_master_paces_are_known_from_those_of_minions_and_strangers() {
         for (tag, expected) in [
-            ("salt/auth", true),
-            ("salt/job/20261122101010123456/ret/web1", true),
+            ("salt/auth", false),
+            ("salt/key", true),
+            ("salt/job/20261122101010123456/new", true),
+            ("salt/job/20261122101010123456/ret/web1", false),
             ("20261122101010123456", true),
             ("key", true),
             ("salt/job/20261122101010123456/prog/web1/0", false),
@@ -221,7 +226,7 @@ mod tests {
             ("salt/authx", false),
             ("my/own", false),
         ] {
-            assert_eq!(is_masters_own(tag), expected, "{tag}");
+            assert_eq!(is_paced_by_master(tag), expected, "{tag}");
         }
     }
 

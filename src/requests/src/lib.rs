@@ -85,7 +85,7 @@ pub use check::{check, missing_reactions};
 pub use complaints::Complaints;
 pub use data_cache::forget_minion;
 pub use event_data::master_event;
-pub use event_rules::is_masters_own;
+pub use event_rules::is_paced_by_master;
 pub use fleet::MasterFleet;
 pub use handle::{Class, Handled, come_again, handle, peek_class};
 pub use origin::Origin;

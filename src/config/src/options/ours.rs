@@ -29,8 +29,8 @@ pub const OURS: &[OurOption] = &[
               waited for; 0 for no such bound." },
     OurOption { name: "saltern_keep_events_count", default: "100000",
         doc: "Of more events that \"event_return: saltern\" keeps in the job database the oldest \
-              are removed, and those under tags that minions choose are no more than half of it; \
-              0 for no such bound. They are also removed with the jobs of their age." },
+              are removed; those of which minions or strangers decide how many there are (tags of \
+              their own, returns, authentications) are no more than half of it; 0 for no such bound. They are also removed with the jobs of their age." },
     OurOption { name: "saltern_keep_jobs_size", default: "68719476736",
         doc: "While the rows of the job database take more bytes than this (or text such as \
               \"10 GiB\"), or more than half of its disk, the oldest jobs are removed, as above. \

@@ -1,7 +1,7 @@
 //! Events of the bus, where a site wants them kept (`event_return: saltern`).
 //!
-//! Events under tags of the master's own and events under tags that minions choose lie in tables of
-//! their own, so that a flood of the latter pushes out no more than its half. In both they are
+//! Events of which the master decides how many there are, and events of which minions and strangers
+//! do, lie in tables of their own, so that a flood of the latter pushes out no more than its half. In both they are
 //! numbered as they come and only the oldest are ever removed, so the numbers also say how many
 //! there are. What an event says is not known here.
 
@@ -22,7 +22,7 @@ CREATE TABLE events (
 ) STRICT;
 ";
 
-/// The table of events under tags that minions choose.
+/// The table of events of which minions and strangers decide how many there are.
 pub(super) const MINION_EVENTS: &str = "
 CREATE TABLE minion_events (
     id       INTEGER PRIMARY KEY,
@@ -42,7 +42,7 @@ pub struct KeptEvent {
     pub tag: String,
     /// Its data as they stood on the bus, packed.
     pub data: Bytes,
-    /// Whether minions may choose such a tag.
+    /// Whether minions or strangers decide how many such events there are.
     pub of_minion: bool,
 }
 
@@ -97,7 +97,7 @@ impl JobReader {
     }
 }
 
-/// Where events lie, by who chooses their tags.
+/// Where events lie, by who decides how many there are.
 #[derive(Clone, Copy)]
 enum Table {
     Master,
@@ -129,7 +129,7 @@ impl Table {
         Ok(numbers.map_or(0, |(first, last)| last - first + 1))
     }
 
-    /// How many of `most` events in both tables this one may have: minions' tags no more than half,
+    /// How many of `most` events in both tables this one may have: those of minions no more than half,
     /// the master's what the others leave.
     fn share(self, most: i64, transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
         let half = most / 2;

@@ -20,8 +20,8 @@ pub struct Retention {
     pub before: Option<i64>,
     /// Of more jobs than this the oldest go; a job that is waited for stays.
     pub most_jobs: Option<u64>,
-    /// Of more kept events than this the oldest go; those under tags that minions choose have no more
-    /// than half of it.
+    /// Of more kept events than this the oldest go; those of which minions decide how many there are
+    /// have no more than half of it.
     pub most_events: Option<u64>,
     /// While rows take more bytes than this, the oldest events go, and then the oldest jobs; as
     /// above.
