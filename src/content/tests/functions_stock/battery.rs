@@ -1,11 +1,12 @@
-//! Every filter, test and global function of templates, and every function of `salt`, on odd values: `None`, numbers, empty and long
-//! texts, lists, mappings, a tuple, bytes, what is undefined. What stock prints of them is what is
-//! printed here, but for what stands in [`KNOWN`].
+//! Every filter, test and global function of templates, and every function of `salt`, on odd values:
+//! `None`, numbers, empty and long texts, lists, mappings, a tuple, bytes, what is undefined. What
+//! stock prints of them is what is printed here, but for what stands in [`KNOWN`].
 
 use saltern_content::render::jinja;
 use saltern_content::render::modules::Facts;
 use saltern_wire::msgpack::Value;
 
+use super::comparison::Comparison;
 use super::{ask_stock, context, registry};
 
 /// Filters whose result is not the same twice: whether there is one is all that is compared.
@@ -79,8 +80,7 @@ fn odd_values_give_what_they_give_in_stock() {
         "{} templates are not enough",
         rows.len()
     );
-    let mut different = Vec::new();
-    let mut agreed = Vec::new();
+    let mut comparison = Comparison::default();
     for row in rows {
         let text = |name: &str| row.get(name).and_then(Value::as_str);
         let (name, template) = (
@@ -97,25 +97,7 @@ fn odd_values_give_what_they_give_in_stock() {
             (Err(_), Some(_)) => false,
         };
         let is_known = KNOWN.iter().any(|(known, _)| *known == template);
-        match (same, is_known) {
-            (false, false) => different.push(format!(
-                "{template}\n  stock: {:?} {}\n  ours:  {ours:?}",
-                text("output").or(text("error")),
-                text("message").unwrap_or_default()
-            )),
-            (true, true) => agreed.push(template),
-            _ => {}
-        }
+        comparison.add(template, row, &ours, (same, is_known));
     }
-    let count = different.len();
-    assert!(
-        count == 0,
-        "{count} of {} differ:\n{}",
-        rows.len(),
-        different.join("\n")
-    );
-    assert!(
-        agreed.is_empty(),
-        "listed as different, but the same: {agreed:?}"
-    );
+    comparison.finish();
 }

@@ -1,9 +1,9 @@
 //! Events of the bus, where a site wants them kept (`event_return: saltern`).
 //!
 //! Events of which the master decides how many there are, and events of which minions and strangers
-//! do, lie in tables of their own, so that a flood of the latter pushes out no more than its half. In both they are
-//! numbered as they come and only the oldest are ever removed, so the numbers also say how many
-//! there are. What an event says is not known here.
+//! do, lie in tables of their own, so that a flood of the latter pushes out no more than its half. In
+//! both they are numbered as they come and only the oldest are ever removed, so the numbers also say
+//! how many there are. What an event says is not known here.
 
 use bytes::Bytes;
 use rusqlite::{Transaction, named_params, params};
