@@ -1,13 +1,6 @@
 //! `transport`, `saltern_also_listen` and `ssl`: what is read, and what is refused with its line.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "helpers of tests; a failure shows where"
-)]
-
-mod common;
-
-use common::load;
+use crate::common::load;
 use saltern_config::{MetricsCompat, PeerCertificates, Severity, TransportName};
 
 #[test]

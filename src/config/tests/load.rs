@@ -1,10 +1,5 @@
 //! Loading real files: what is read, what is refused, and what the messages say.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "helpers of tests; a failure shows where"
-)]
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

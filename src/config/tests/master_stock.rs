@@ -3,11 +3,6 @@
 //!
 //! `salt_compat` follows the version found there.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "helpers of tests; a failure shows where"
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,10 +1,5 @@
 //! The tables of options against what stock has, and against each other.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "helpers of tests; a failure shows where"
-)]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use saltern_config::options::{OURS, Status, all, nearest, ours, status, stock};

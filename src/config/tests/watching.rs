@@ -1,14 +1,7 @@
 //! `log_*`, `saltern_log_format` and `tracing`: what is read, what is passed over with a warning,
 //! and what is refused.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "helpers of tests; a failure shows where"
-)]
-
-mod common;
-
-use common::load;
+use crate::common::load;
 use saltern_base::trace::Sampler;
 use saltern_config::{Loaded, LogFormat, LogLevel, Severity};
 

@@ -1,11 +1,6 @@
 //! Compares the YAML reader with what stock's loader made of the same documents
 //! (`tests/vectors/options_yaml.json`, written by `options_yaml.py` there).
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "helpers of tests; a failure shows where"
-)]
-
 use saltern_config::yaml::{Key, Limits, Node, NodeValue, parse};
 use serde_json::{Value, json};
 

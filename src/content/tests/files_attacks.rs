@@ -5,8 +5,6 @@
 //!
 //! Longer than 500 lines because it is a list: one test an attack.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! What pillars do that stock's do not, or that a comparison cannot show: bounds, roots that hold,
 //! files that change, kept pillars. A little over 500 lines with the tree that all of them share.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,12 +1,10 @@
 //! What the outside sees: metrics, and the name of the actor that panics.
 //!
-//! One test of its own, because a panic hook belongs to the whole process.
-
-mod common;
+//! A panic hook belongs to the whole process: cargo-nextest runs each test in one of its own.
 
 use std::sync::Arc;
 
-use common::*;
+use crate::common::*;
 use parking_lot::Mutex;
 use prometheus::{Registry, TextEncoder};
 use saltern_supervise::{Budget, Strategy, Tree, current_actor};

@@ -1,7 +1,5 @@
 //! Who comes back, when, and who goes along.
 
-mod common;
-
 use std::{
     sync::{
         Arc,
@@ -10,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use common::*;
+use crate::common::*;
 use saltern_supervise::{Budget, ChildState, ExitReason, Restart, Strategy};
 
 #[test]

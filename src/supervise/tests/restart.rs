@@ -1,7 +1,5 @@
 //! What survives a panic, and what does not.
 
-mod common;
-
 use std::{
     sync::{
         Arc,
@@ -10,8 +8,8 @@ use std::{
     time::Duration,
 };
 
+use crate::common::*;
 use actix::{ActorFutureExt, AsyncContext, MailboxError, StreamHandler, WrapFuture};
-use common::*;
 use futures_util::stream;
 use parking_lot::Mutex;
 use saltern_supervise::{ChildState, Strategy};

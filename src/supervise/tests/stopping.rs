@@ -1,11 +1,9 @@
 //! The two-step stop.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::*;
 use actix::{ActorFutureExt, Running, WrapFuture};
-use common::*;
 use saltern_supervise::{ChildState, Strategy};
 use tokio::time::Instant;
 

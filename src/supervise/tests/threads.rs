@@ -1,10 +1,8 @@
 //! Actors on threads of their own.
 
-mod common;
-
 use std::{collections::HashSet, sync::mpsc, thread::ThreadId};
 
-use common::*;
+use crate::common::*;
 use futures_util::{StreamExt, stream};
 use saltern_supervise::{HEARTBEAT, Placement, Strategy};
 

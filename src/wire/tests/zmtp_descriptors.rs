@@ -1,5 +1,5 @@
-//! The request listener without file descriptors. A test binary of its own, because the limit it
-//! lowers holds for the whole process.
+//! The request listener without file descriptors. The limit that is lowered holds for the whole
+//! process: cargo-nextest runs each test in one of its own.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-"""What stock Salt's external pillars give, for tests/ext_pillar_stock/main.rs.
+"""What stock Salt's external pillars give, for tests/ext_pillar_stock/mod.rs.
 
 Reads {"config": path of a master's file, "cases": [...]} as JSON from the standard input, where a
 case has "options" (of the master, as YAML), "minion", "grains", "saltenv", "pillarenv" and "pillar". Writes

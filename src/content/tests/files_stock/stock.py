@@ -1,4 +1,4 @@
-"""Answers of stock Salt's file server, for tests/files_stock/main.rs.
+"""Answers of stock Salt's file server, for tests/files_stock/mod.rs.
 
 Reads a list of cases as JSON from the standard input: {"config": path of a master's file, "calls":
 [[function, arguments...], ...]}. Writes the list of lists of answers. An exception is the answer

@@ -1,4 +1,4 @@
-"""Answers of stock Salt's gitfs, with GitPython, for tests/gitfs_stock/main.rs.
+"""Answers of stock Salt's gitfs, with GitPython, for tests/gitfs_stock/mod.rs.
 
 Reads a list of steps as JSON from the standard input: {"config": path of a master's file, "calls":
 [[function, arguments...], ...]}. Each is answered by a fresh file server after an update. Writes

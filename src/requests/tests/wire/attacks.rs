@@ -17,8 +17,8 @@ use saltern_wire::msgpack::Value;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::client::{COMMANDS, Load, Minion, clear};
-use crate::site::Site;
+use crate::wire::client::{COMMANDS, Load, Minion, clear};
+use crate::wire::site::Site;
 
 /// Counts the lines that this program writes, down to a level. That no value of an attacker can make
 /// two of one is the business of the log's format.
@@ -249,7 +249,7 @@ fn thieves() {
     }
     // The answer to one minion is of no use to another.
     let answer = site.ask(m1.sealed(m1.load("_file_envs"), 3)).reply;
-    let replayed = crate::site::decode(&answer);
+    let replayed = crate::wire::site::decode(&answer);
     assert!(m2.crypticle(3).loads(replayed.as_bytes().unwrap()).is_err());
     all_fail(&site, attacks);
 }

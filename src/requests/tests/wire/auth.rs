@@ -8,9 +8,9 @@ use saltern_model::MinionId;
 use saltern_requests::{NO_ANSWER, handle};
 use saltern_wire::msgpack::Value;
 
-use crate::auth_decisions::assert_event;
-use crate::client::{Load, Minion, NONCE, clear, master_key};
-use crate::site::{Site, data, decode, events, key_pair, names, tags};
+use crate::wire::auth_decisions::assert_event;
+use crate::wire::client::{Load, Minion, NONCE, clear, master_key};
+use crate::wire::site::{Site, data, decode, events, key_pair, names, tags};
 
 const ACCEPTED: &str = "pki/minions/m1";
 const REJECTED: &str = "pki/minions_rejected/m1";

@@ -5,8 +5,8 @@ use saltern_crypto::SigAlgo;
 use saltern_requests::Outcome;
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Minion, clear};
-use crate::site::{Site, data, events, key_pair};
+use crate::wire::client::{Minion, clear};
+use crate::wire::site::{Site, data, events, key_pair};
 
 const ACCEPTED: &str = "pki/minions/m1";
 const PENDING: &str = "pki/minions_pre/m1";

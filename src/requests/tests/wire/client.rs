@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use saltern_crypto::{Crypticle, EncAlgo, KeyString, PrivateKey, PublicKey, SigAlgo};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use crate::site::{START, Site, decode, key_pair};
+use crate::wire::site::{START, Site, decode, key_pair};
 
 pub(crate) const NONCE: &str = "0123456789abcdef0123456789abcdef";
 

@@ -8,8 +8,8 @@ use saltern_requests::{Effect, NO_ANSWER};
 use saltern_store::Claims;
 use saltern_wire::msgpack::Value;
 
-use crate::client::{COMMANDS, Load, Minion, clear, published_by_root};
-use crate::site::{Site, decode, sent, started};
+use crate::wire::client::{COMMANDS, Load, Minion, clear, published_by_root};
+use crate::wire::site::{Site, decode, sent, started};
 
 /// What becomes of a request: `y` it is served, `n` its sender is not believed, `r` the sender may
 /// not, `.` there is no such command, `b` stock's "bad load", `-` stock's word for a fault.

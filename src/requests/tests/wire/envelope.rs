@@ -7,8 +7,8 @@ use saltern_base::clock::Clock;
 use saltern_requests::NO_ANSWER;
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, Minion, NONCE, clear};
-use crate::site::{Site, decode};
+use crate::wire::client::{Load, Minion, NONCE, clear};
+use crate::wire::site::{Site, decode};
 
 /// A reply of at most 31 characters: one fixstr.
 fn fixstr(text: &str) -> Vec<u8> {
@@ -267,7 +267,7 @@ fn sealed_requests_that_are_refused() {
             .set("load", Value::Bin(ciphertext.into()))
             .packed()
     };
-    let too_old = i64::try_from(crate::site::START).unwrap() - 61;
+    let too_old = i64::try_from(crate::wire::site::START).unwrap() - 61;
     let bytes = |text: &'static [u8]| Value::Bin(Bytes::from_static(text));
     let table: Vec<(&str, Bytes)> = vec![
         (
@@ -385,7 +385,7 @@ fn sealed_requests_that_are_served() {
             .set("tag", "x")
             .set("data", Load::new())
     };
-    let now = i64::try_from(crate::site::START).unwrap();
+    let now = i64::try_from(crate::wire::site::START).unwrap();
     let table = [
         ("newest protocol", event(), 3),
         ("at the limit", event().set("ts", now - 60), 3),
@@ -422,7 +422,7 @@ fn sealed_requests_that_are_served() {
     let reply = site.ask(m1.sealed(event().without("nonce"), 3)).reply;
     let plain = m1
         .crypticle(3)
-        .loads(crate::site::decode(&reply).as_bytes().unwrap());
+        .loads(crate::wire::site::decode(&reply).as_bytes().unwrap());
     assert_eq!(plain.unwrap(), &b"\xc0"[..], "no nonce in, none out");
     assert_eq!(site.around.heard.lock().len(), 9);
 }

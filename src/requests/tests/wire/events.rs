@@ -3,8 +3,8 @@
 use saltern_requests::Outcome;
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, Minion};
-use crate::site::{Site, data, events, names, tags};
+use crate::wire::client::{Load, Minion};
+use crate::wire::site::{Site, data, events, names, tags};
 
 fn ask(site: &Site, load: Load) -> Outcome {
     let m1 = Minion::signed_in(site, "m1");

@@ -7,8 +7,8 @@ use std::process::Command;
 use saltern_requests::handle;
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, Minion};
-use crate::site::Site;
+use crate::wire::client::{Load, Minion};
+use crate::wire::site::Site;
 
 fn git(directory: &Path, args: &[&str]) {
     let done = Command::new("git")

@@ -9,8 +9,8 @@ use saltern_model::MinionId;
 use saltern_requests::{Effect, Outcome, StartJob};
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, clear};
-use crate::site::{Site, decode, events, list};
+use crate::wire::client::{Load, clear};
+use crate::wire::site::{Site, decode, events, list};
 
 const LOGIN: &str = "
 client_acl_verify: False

@@ -5,8 +5,8 @@ use saltern_model::MinionId;
 use saltern_requests::Outcome;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use crate::client::{Load, Minion, clear};
-use crate::site::{Site, data, events, tags};
+use crate::wire::client::{Load, Minion, clear};
+use crate::wire::site::{Site, data, events, tags};
 
 fn ask(site: &Site, id: &str, cmd: &str, change: impl FnOnce(Load) -> Load) -> Value {
     let minion = Minion::signed_in(site, id);

@@ -8,8 +8,8 @@ use saltern_requests::{Effect, Errand, ErrandWork, Outcome, StartJob};
 use saltern_store::Write;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use crate::client::{Load, Minion};
-use crate::site::{Site, decode, sent};
+use crate::wire::client::{Load, Minion};
+use crate::wire::site::{Site, decode, sent};
 
 const RULES: &str = "
 peer:

@@ -6,8 +6,8 @@ use saltern_model::MinionId;
 use saltern_requests::NO_ANSWER;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use crate::client::{Load, Minion, master_key};
-use crate::site::{Site, decode, tags};
+use crate::wire::client::{Load, Minion, master_key};
+use crate::wire::site::{Site, decode, tags};
 
 fn pillar_load(minion: &Minion) -> Load {
     let load = minion

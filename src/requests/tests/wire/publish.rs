@@ -5,8 +5,8 @@ use saltern_model::{Jid, Packed};
 use saltern_requests::{About, NO_ANSWER, Topics, Victims, publication_again};
 use saltern_wire::msgpack::Value;
 
-use crate::client::{JID, Load, clear, published_by_root};
-use crate::site::{Site, data, decode, events, list, names, sent, started, tags};
+use crate::wire::client::{JID, Load, clear, published_by_root};
+use crate::wire::site::{Site, data, decode, events, list, names, sent, started, tags};
 
 const NOT_AUTHENTICATED: (&str, &str) = ("AuthenticationError", "Authentication error occurred.");
 const NOT_AUTHORISED: (&str, &str) = ("AuthorizationError", "Authorization error occurred.");

@@ -2,8 +2,8 @@
 
 use saltern_wire::msgpack::Value;
 
-use crate::client::{JID, Load, clear, published_by_root};
-use crate::site::{Site, data, decode, events, list, names, tags};
+use crate::wire::client::{JID, Load, clear, published_by_root};
+use crate::wire::site::{Site, data, decode, events, list, names, tags};
 
 const OPTIONS: &str = "publisher_acl: {nobody: ['test.*']}\n";
 

@@ -8,8 +8,8 @@ use saltern_crypto::{Crypticle, KeyString, SigAlgo};
 use saltern_requests::{Origin, handle, registered_minion};
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, Minion, clear};
-use crate::site::{Site, key_pair};
+use crate::wire::client::{Load, Minion, clear};
+use crate::wire::site::{Site, key_pair};
 
 /// `{"id", "tok"}` in the envelope in which stock's `connect_callback` sends it.
 fn registration(load: Load, key: &KeyString) -> Bytes {

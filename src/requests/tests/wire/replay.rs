@@ -7,8 +7,8 @@ use saltern_crypto::{EncAlgo, SigAlgo};
 use saltern_store::minion_clocks::wrong_clocks;
 use saltern_wire::msgpack::Value;
 
-use crate::client::{COMMANDS, Load, Minion, clear};
-use crate::site::{START, Site};
+use crate::wire::client::{COMMANDS, Load, Minion, clear};
+use crate::wire::site::{START, Site};
 
 const BAD_LOAD: &[u8] = b"\xa8bad load";
 

@@ -5,8 +5,8 @@ use saltern_crypto::SigAlgo;
 use saltern_requests::{Effect, NO_ANSWER, Outcome, StoreReturn};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use crate::client::{JID, Load, Minion};
-use crate::site::{Site, data, decode, events, names, tags};
+use crate::wire::client::{JID, Load, Minion};
+use crate::wire::site::{Site, data, decode, events, names, tags};
 
 fn load(minion: &Minion) -> Load {
     minion

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 
-use crate::client::{COMMANDS, Load, Minion, clear};
-use crate::site::{Site, decode};
+use crate::wire::client::{COMMANDS, Load, Minion, clear};
+use crate::wire::site::{Site, decode};
 
 fn bad_load() -> Bytes {
     Bytes::from_static(b"\xa8bad load")

@@ -4,8 +4,8 @@ use saltern_model::Event;
 use saltern_requests::{Effect, NO_ANSWER, Ran, Run};
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, clear};
-use crate::site::{Site, data, decode};
+use crate::wire::client::{Load, clear};
+use crate::wire::site::{Site, data, decode};
 
 /// What stock's `RunnerClient` sends.
 fn load(site: &Site, fun: &str, arguments: &[&str]) -> Load {

@@ -6,8 +6,8 @@ use saltern_model::MinionId;
 use saltern_requests::{BatchPlan, Effect, NO_ANSWER, Outcome, PartRefused, batch_part};
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, clear};
-use crate::site::{Site, data, decode, names};
+use crate::wire::client::{Load, clear};
+use crate::wire::site::{Site, data, decode, names};
 
 fn site(options: &str) -> Site {
     let site = Site::new(options);

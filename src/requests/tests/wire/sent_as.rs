@@ -4,8 +4,8 @@
 use saltern_requests::{StartJob, Topics, publication_again};
 use saltern_wire::msgpack::{Dialect, Encoder, Value};
 
-use crate::client::{Load, clear, published_by_root};
-use crate::site::{Site, data, decode, list, sent, started};
+use crate::wire::client::{Load, clear, published_by_root};
+use crate::wire::site::{Site, data, decode, list, sent, started};
 
 const RULES: &str = "publisher_acl: {nobody: [{'web*': ['test.*']}], daemon: ['test.*'], \
      bin: ['test.echo', {'web*': ['test.ping']}]}\n";

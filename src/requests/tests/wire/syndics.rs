@@ -5,8 +5,8 @@ use saltern_model::MinionId;
 use saltern_requests::{About, Effect, Leaves, NO_ANSWER, Outcome, StoreReturn};
 use saltern_wire::msgpack::Value;
 
-use crate::client::{JID, Load, Minion, clear, published_by_root};
-use crate::site::{Site, data, decode, events, list, names, sent, started, tags};
+use crate::wire::client::{JID, Load, Minion, clear, published_by_root};
+use crate::wire::site::{Site, data, decode, events, list, names, sent, started, tags};
 
 const ABOVE: &str = "order_masters: True\n";
 

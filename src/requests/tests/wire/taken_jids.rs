@@ -5,8 +5,8 @@ use saltern_requests::Outcome;
 use saltern_store::jobs::Write;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use crate::client::{JID, Load, clear, published_by_root};
-use crate::site::{Site, decode, started};
+use crate::wire::client::{JID, Load, clear, published_by_root};
+use crate::wire::site::{Site, decode, started};
 
 fn site() -> Site {
     let site = Site::new("publisher_acl: {nobody: ['test.*'], daemon: ['test.*', '@jobs']}\n");

@@ -5,8 +5,8 @@ use saltern_model::MinionId;
 use saltern_requests::{Effect, Topics};
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, Minion, clear, published_by_root};
-use crate::site::{Site, decode, tags};
+use crate::wire::client::{Load, Minion, clear, published_by_root};
+use crate::wire::site::{Site, decode, tags};
 
 const NODEGROUPS: &str = "nodegroups:\n  webs: L@web1,web2\n  nested: N@webs and not G@os:Debian\n  \
                           spaced: ['G@place:New York', or, db1]\n";

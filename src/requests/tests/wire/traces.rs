@@ -4,8 +4,8 @@ use saltern_base::trace::{FinishedSpan, TraceContext};
 use saltern_requests::Handled;
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, clear, published_by_root};
-use crate::site::{Site, data, sent, started};
+use crate::wire::client::{Load, clear, published_by_root};
+use crate::wire::site::{Site, data, sent, started};
 
 const ON: &str = "tracing: {enabled: true}\n";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

@@ -4,8 +4,8 @@ use saltern_model::{Event, MinionId};
 use saltern_requests::NO_ANSWER;
 use saltern_wire::msgpack::Value;
 
-use crate::client::{Load, Minion, clear};
-use crate::site::{Site, data, decode, events, names};
+use crate::wire::client::{Load, Minion, clear};
+use crate::wire::site::{Site, data, decode, events, names};
 
 /// What stock's `WheelClient.master_call` sends with a user's key.
 fn load(site: &Site, fun: &str, named: &[(&str, Value)]) -> Load {

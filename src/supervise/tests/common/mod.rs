@@ -1,9 +1,4 @@
 //! A scripted actor, and systems to run it in.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "every test binary uses its own part of this"
-)]
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -16,15 +11,15 @@ use prometheus::Registry;
 use saltern_supervise::{Budget, Child, ChildSpec, Strategy, Supervisor, Tree, current_actor};
 use tokio::time::Instant;
 
-pub const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// Runs a test in a system whose clock stands still unless everyone waits for it.
-pub fn paused(test: impl Future<Output = ()>) {
+pub(crate) fn paused(test: impl Future<Output = ()>) {
     in_system(true, test);
 }
 
 /// Runs a test with the real clock, for actors on several threads.
-pub fn real_time(test: impl Future<Output = ()>) {
+pub(crate) fn real_time(test: impl Future<Output = ()>) {
     in_system(false, test);
 }
 
@@ -39,7 +34,7 @@ fn in_system(paused: bool, test: impl Future<Output = ()>) {
     system.block_on(test);
 }
 
-pub fn tree(strategy: Strategy, max_restarts: u32) -> (Tree, Supervisor) {
+pub(crate) fn tree(strategy: Strategy, max_restarts: u32) -> (Tree, Supervisor) {
     let budget = Budget::new(max_restarts, SECOND * 60);
     let tree = Tree::new("root", strategy, budget, &Registry::new());
     let root = tree.root();
@@ -48,7 +43,7 @@ pub fn tree(strategy: Strategy, max_restarts: u32) -> (Tree, Supervisor) {
 
 /// What the probes did, in order, with the time since the log was made.
 #[derive(Clone)]
-pub struct Log {
+pub(crate) struct Log {
     entries: Arc<Mutex<Vec<(String, Duration)>>>,
     epoch: Instant,
 }
@@ -63,13 +58,13 @@ impl Default for Log {
 }
 
 impl Log {
-    pub fn add(&self, entry: impl Into<String>) {
+    pub(crate) fn add(&self, entry: impl Into<String>) {
         self.entries
             .lock()
             .push((entry.into(), self.epoch.elapsed()));
     }
 
-    pub fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         self.entries
             .lock()
             .drain(..)
@@ -78,7 +73,7 @@ impl Log {
     }
 
     /// The times, in milliseconds, at which this happened.
-    pub fn times(&self, wanted: &str) -> Vec<u128> {
+    pub(crate) fn times(&self, wanted: &str) -> Vec<u128> {
         let entries = self.entries.lock();
         entries
             .iter()
@@ -87,7 +82,7 @@ impl Log {
             .collect()
     }
 
-    pub fn count(&self, wanted: &str) -> usize {
+    pub(crate) fn count(&self, wanted: &str) -> usize {
         self.times(wanted).len()
     }
 }
@@ -99,19 +94,19 @@ type Draining = Arc<
 
 /// How a probe behaves each time it is built.
 #[derive(Clone)]
-pub struct Script {
-    pub number: u32,
-    pub log: Log,
-    pub build: Arc<dyn Fn() + Send + Sync>,
-    pub started: Step,
-    pub drain: Draining,
+pub(crate) struct Script {
+    pub(crate) number: u32,
+    pub(crate) log: Log,
+    pub(crate) build: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) started: Step,
+    pub(crate) drain: Draining,
     /// `stopping` answers this.
-    pub stopping: Running,
-    pub drop: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) stopping: Running,
+    pub(crate) drop: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Script {
-    pub fn new(number: u32, log: &Log) -> Self {
+    pub(crate) fn new(number: u32, log: &Log) -> Self {
         Self {
             number,
             log: log.clone(),
@@ -123,12 +118,12 @@ impl Script {
         }
     }
 
-    pub fn building(mut self, step: impl Fn() + Send + Sync + 'static) -> Self {
+    pub(crate) fn building(mut self, step: impl Fn() + Send + Sync + 'static) -> Self {
         self.build = Arc::new(step);
         self
     }
 
-    pub fn starting(
+    pub(crate) fn starting(
         mut self,
         step: impl Fn(&mut Probe, &mut Context<Probe>) + Send + Sync + 'static,
     ) -> Self {
@@ -136,7 +131,7 @@ impl Script {
         self
     }
 
-    pub fn draining_for(mut self, time: Duration) -> Self {
+    pub(crate) fn draining_for(mut self, time: Duration) -> Self {
         self.drain = Arc::new(move |probe: &mut Probe, _: &mut Context<Probe>| {
             let number = probe.script.number;
             probe.script.log.add(format!("drain {number}"));
@@ -148,25 +143,25 @@ impl Script {
         self
     }
 
-    pub fn start(self, under: &Supervisor) -> Addr<Probe> {
+    pub(crate) fn start(self, under: &Supervisor) -> Addr<Probe> {
         self.start_with(under, generous())
     }
 
-    pub fn start_with(self, under: &Supervisor, spec: ChildSpec) -> Addr<Probe> {
+    pub(crate) fn start_with(self, under: &Supervisor, spec: ChildSpec) -> Addr<Probe> {
         let number = self.number;
         under.start_child::<Probe>(spec, self, number)
     }
 }
 
 /// Permanent, with more restarts than any test needs.
-pub fn generous() -> ChildSpec {
+pub(crate) fn generous() -> ChildSpec {
     ChildSpec::permanent().with_budget(Budget::new(1000, SECOND * 60))
 }
 
 /// Counts, and does what it is told.
-pub struct Probe {
-    pub script: Script,
-    pub count: u32,
+pub(crate) struct Probe {
+    pub(crate) script: Script,
+    pub(crate) count: u32,
 }
 
 impl Probe {
@@ -224,7 +219,7 @@ impl Drop for Probe {
 }
 
 /// Counts one more, and answers the count.
-pub struct Bump;
+pub(crate) struct Bump;
 
 impl Message for Bump {
     type Result = u32;
@@ -242,22 +237,22 @@ impl Handler<Bump> for Probe {
 type Deed = Box<dyn FnOnce(&mut Probe, &mut Context<Probe>) + Send>;
 
 /// Does anything at all, inside the handler.
-pub struct Do(Deed);
+pub(crate) struct Do(Deed);
 
-pub fn act(deed: impl FnOnce(&mut Probe, &mut Context<Probe>) + Send + 'static) -> Do {
+pub(crate) fn act(deed: impl FnOnce(&mut Probe, &mut Context<Probe>) + Send + 'static) -> Do {
     Do(Box::new(deed))
 }
 
-pub fn boom() -> Do {
+pub(crate) fn boom() -> Do {
     act(|_, _| panic!("boom"))
 }
 
-pub fn stop() -> Do {
+pub(crate) fn stop() -> Do {
     act(|_, ctx| ctx.stop())
 }
 
 /// The actor that runs now, according to the framework.
-pub fn who(into: &Log) -> Do {
+pub(crate) fn who(into: &Log) -> Do {
     let log = into.clone();
     act(move |_, _| {
         log.add(format!(
@@ -281,13 +276,13 @@ impl Handler<Do> for Probe {
 
 /// How a [`Later`] answers.
 #[derive(Clone, Copy)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     Count,
     Panic,
 }
 
 /// Answers after a while, as a future of the actor: other messages are handled meanwhile.
-pub struct Later(pub Duration, pub Outcome);
+pub(crate) struct Later(pub(crate) Duration, pub(crate) Outcome);
 
 impl Message for Later {
     type Result = u32;
@@ -303,7 +298,7 @@ impl Handler<Later> for Probe {
 }
 
 /// Answers after a while; no other message is handled meanwhile.
-pub struct Atomic(pub Duration, pub Outcome);
+pub(crate) struct Atomic(pub(crate) Duration, pub(crate) Outcome);
 
 impl Message for Atomic {
     type Result = u32;
@@ -330,7 +325,7 @@ fn conclude(probe: &mut Probe, outcome: Outcome) -> u32 {
 }
 
 /// Answers after a while from a task of its own, which belongs to no actor.
-pub struct Detached(pub Duration, pub Outcome);
+pub(crate) struct Detached(pub(crate) Duration, pub(crate) Outcome);
 
 impl Message for Detached {
     type Result = u32;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use saltern_wire::port::{PeerLimits, ReqLimits};
 use saltern_wire::zmtp::ReqClient;
 
-use crate::common::{Echo, Raw, Running, message, request_listener, soon};
+use crate::port::common::{Echo, Raw, Running, message, request_listener, soon};
 
 const MIB: usize = 1 << 20;
 

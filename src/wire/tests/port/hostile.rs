@@ -15,7 +15,7 @@ use saltern_wire::port::{
 use saltern_wire::zmtp::{ReqClient, SubClient};
 use tokio::io::AsyncWriteExt;
 
-use crate::common::{
+use crate::port::common::{
     Echo, Raw, Running, command, greeting, message, publish_listener, ready, request_listener, soon,
 };
 

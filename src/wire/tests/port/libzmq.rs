@@ -13,7 +13,7 @@ use saltern_wire::zmtp::{ReqClient, SubClient};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::common::{
+use crate::port::common::{
     Echo, Running, publish_listener, publish_listener_on, request_listener, request_listener_on,
     socket, soon,
 };

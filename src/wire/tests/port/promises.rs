@@ -20,7 +20,7 @@ use saltern_wire::zmtp::{ReqClient, SubClient};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::common::{
+use crate::port::common::{
     Echo, Raw, command, message, publish_listener, request_listener, socket, soon,
 };
 

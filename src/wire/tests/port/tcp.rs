@@ -10,9 +10,9 @@ use saltern_wire::port::{
     Close, PeerLimits, PubLimits, PubMessage, ReqLimits, SubscriberWatch, Transport,
 };
 
-use crate::common::{Echo, Raw, publish_listener_of_all, request_listener_of, soon};
-use crate::hostile::Step::{Dribble, End, Flood, Send};
-use crate::hostile::{Row, all_hold, attack, publish_limits, request_limits, row, verdict};
+use crate::port::common::{Echo, Raw, publish_listener_of_all, request_listener_of, soon};
+use crate::port::hostile::Step::{Dribble, End, Flood, Send};
+use crate::port::hostile::{Row, all_hold, attack, publish_limits, request_limits, row, verdict};
 
 /// A request with this number whose body is packed text.
 fn request(mid: u8, body: &str) -> Vec<u8> {
@@ -151,7 +151,7 @@ fn common_rows() -> Vec<Row> {
         row(
             "a greeting of ZeroMQ",
             Close::Malformed,
-            [Send(crate::common::greeting(1))],
+            [Send(crate::port::common::greeting(1))],
         ),
         row(
             "an HTTP request",

@@ -24,8 +24,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::common::{Echo, Raw, Running, publish_listener_of_all, request_listener_of, soon};
-use crate::hostile::request_limits;
+use crate::port::common::{Echo, Raw, Running, publish_listener_of_all, request_listener_of, soon};
+use crate::port::hostile::request_limits;
 
 /// A directory with a certificate for 127.0.0.1 that vouches for itself.
 struct Site {

@@ -11,7 +11,7 @@ use saltern_wire::port::{
 use saltern_wire::zmtp::SubClient;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::common::{Raw, Running, command, message, publish_listener, soon};
+use crate::port::common::{Raw, Running, command, message, publish_listener, soon};
 
 #[derive(Debug, PartialEq)]
 enum Told {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use saltern_wire::port::{Close, PeerLimits, PubLimits, PubMessage, ReqLimits, Transport};
 
-use crate::common::{Echo, Raw, publish_listener_of_all, request_listener_of};
-use crate::hostile::Step::{Dribble, End, Flood, Send};
-use crate::hostile::{Row, all_hold, attack, publish_limits, request_limits, row, verdict};
+use crate::port::common::{Echo, Raw, publish_listener_of_all, request_listener_of};
+use crate::port::hostile::Step::{Dribble, End, Flood, Send};
+use crate::port::hostile::{Row, all_hold, attack, publish_limits, request_limits, row, verdict};
 
 /// An upgrade with RFC 6455's own example of a key, and the answer to it.
 const UPGRADE: &[u8] = b"GET /ws HTTP/1.1\r\nHost: master\r\nUpgrade: websocket\r\n\
@@ -54,7 +54,7 @@ async fn upgraded(addr: SocketAddr) -> Raw {
     raw
 }
 
-fn echo(limits: ReqLimits) -> crate::common::Running {
+fn echo(limits: ReqLimits) -> crate::port::common::Running {
     request_listener_of(
         Transport::WebSocket,
         None,
@@ -105,7 +105,7 @@ async fn who_connects_gets_every_publication() {
     running.stopped().await;
 }
 
-fn after_upgrade(then: &[u8]) -> crate::hostile::Step {
+fn after_upgrade(then: &[u8]) -> crate::port::hostile::Step {
     Send([UPGRADE, then].concat())
 }
 

@@ -11,7 +11,7 @@ use zeromq::{
     ZmqMessage,
 };
 
-use crate::common::{Echo, publish_listener, request_listener, soon};
+use crate::port::common::{Echo, publish_listener, request_listener, soon};
 
 fn frames(message: &ZmqMessage) -> Vec<Bytes> {
     message.iter().cloned().collect()

@@ -4,7 +4,6 @@
 //! A [`site::Site`] is a master without actors and sockets; a [`client::Minion`] builds requests
 //! and verifies answers as a stock minion does. The same rows go to a real stock master in
 //! `tests/e2e/probe.rs`, so the replies here are facts, not expectations of our own.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod attacks;
 mod auth;

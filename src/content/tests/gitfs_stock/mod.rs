@@ -2,8 +2,6 @@
 //! repositories and the same configuration.
 //! What is known to differ stands in the `DIFFERENCES.md` of the two parts.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 mod pillar;
 mod remotes;
 mod repository;

@@ -4,8 +4,6 @@
 //! same number, with the same first lines. Cases in which stock raises an exception are marked,
 //! and need an error here.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 mod cases;
 
 use std::fs;

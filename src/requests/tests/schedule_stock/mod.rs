@@ -2,8 +2,6 @@
 //!
 //! Both look at every tick of a case, and must run the same jobs at each.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 mod cases;
 
 use jiff::civil::DateTime;

@@ -3,8 +3,6 @@
 //! Both read the same configuration file, so the options are compared too. What is known to differ is left out of the cases here, and stands at [`known_differences`] and
 //! in `files_attacks.rs`.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 mod cases;
 
 use std::collections::BTreeSet;

@@ -1,8 +1,6 @@
 //! The external pillars beside stock's, over the same files and the same configuration.
 //! The sources that 3008 has no longer are compared with 3007.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
 mod cases;
 mod http;
 mod tls;

@@ -1,0 +1,9 @@
+//! Trees of scripted actors that fail, stop and come back.
+//! One binary a crate, so that it is linked once.
+
+mod common;
+mod observed;
+mod policies;
+mod restart;
+mod stopping;
+mod threads;

@@ -1,0 +1,6 @@
+//! The listeners over real sockets.
+//! One binary a crate, so that it is linked once.
+
+mod http;
+mod port;
+mod zmtp_descriptors;
