@@ -12,8 +12,8 @@ binary=$(realpath "$1")
 cd "$(dirname "$0")/.."
 context=target/image
 mkdir -p "$context"
-package=$(packaging/deb/build.sh "$binary" "$context")
-mv "$package" "$context/saltern.deb"
+packages=$(packaging/deb/build.sh "$binary" "$context")
+mv "${packages%%$'\n'*}" "$context/saltern.deb"
 cp packaging/Containerfile "$context/Containerfile"
 echo "$context/Containerfile"
 

@@ -3,8 +3,10 @@
 #
 #   packaging/deb/build.sh BINARY DIRECTORY   writes DIRECTORY/saltern_VERSION_ARCHITECTURE.deb
 #
-# VERSION names another version than the binary's own, LEVEL another level of compression. Asks for dpkg-deb and dpkg-shlibdeps
-# (Debian: dpkg-dev) and for strip (binutils), and for no network.
+# The debug symbols go into saltern-dbgsym_VERSION_ARCHITECTURE.deb beside it (packaging/README.md).
+# VERSION names another version than the binary's own, LEVEL another level of compression. Asks for
+# dpkg-deb and dpkg-shlibdeps (Debian: dpkg-dev) and for strip, objcopy and readelf (binutils), and for
+# no network.
 set -euo pipefail
 
 die() { echo "deb: $*" >&2; exit 1; }
@@ -14,7 +16,7 @@ binary=$(realpath "$1")
 mkdir -p "$2"
 directory=$(realpath "$2")
 cd "$(dirname "$0")"
-for tool in dpkg-deb dpkg-shlibdeps strip; do
+for tool in dpkg-deb dpkg-shlibdeps strip objcopy readelf; do
     command -v "$tool" >/dev/null || die "$tool is missing: apt-get install dpkg-dev binutils"
 done
 
@@ -31,8 +33,17 @@ depends() {
     (cd "$work" && dpkg-shlibdeps -O root/usr/bin/saltern) | sed -n 's/^shlibs:Depends=//p'
 }
 
+# Whoever reads symbols (gdb, perf, addr2line, `saltern debug frames`) finds them by the build id.
+build_id=$(readelf --notes "$binary" | sed -n 's/^ *Build ID: //p')
+[ -n "$build_id" ] || die "$binary has no build id, by which its symbols could be found"
+symbols=$work/symbols/usr/lib/debug/.build-id/${build_id:0:2}/${build_id:2}.debug
+install -d "${symbols%/*}"
+objcopy --only-keep-debug --compress-debug-sections "$binary" "$symbols"
+chmod 0644 "$symbols"
+
 install -D "$binary" "$root/usr/bin/saltern"
 strip --strip-unneeded "$root/usr/bin/saltern"
+objcopy --add-gnu-debuglink="$symbols" "$root/usr/bin/saltern"
 for pair in salt:cmd salt-run:run salt-master:master; do
     install -d "$root/usr/lib/saltern"
     sed "s/@NAME@/${pair%:*}/; s/@COMMAND@/${pair#*:}/" command >"$root/usr/lib/saltern/${pair%:*}"
@@ -58,15 +69,23 @@ install -D -m 0644 -t "$documents" ../../README.md ../../CHANGELOG.md
 gzip -9n "$documents/CHANGELOG.md"
 cat ../../LICENSE-MIT ../../LICENSE-APACHE >"$documents/copyright"
 
-install -d "$root/DEBIAN"
+# Writes the package of a directory that has its scripts already. pack ROOT TEMPLATE DEPENDS
+pack() {
+    local root="$1" template="$2" depends="$3" name size package
+    name=$(sed -n 's/^Package: //p' "$template")
+    size=$(du -sk --exclude=DEBIAN "$root" | cut -f 1)
+    sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/;
+        s/@DEPENDS@/$depends/; s/@BUILD_ID@/$build_id/" "$template" >"$root/DEBIAN/control"
+    (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z |
+        xargs -0 md5sum >DEBIAN/md5sums)
+    package=$directory/${name}_${version}_$architecture.deb
+    dpkg-deb --root-owner-group -Zxz "-z${LEVEL:-6}" --build "$root" "$package" >/dev/null
+    echo "$package"
+}
+
+install -d "$root/DEBIAN" "$work/symbols/DEBIAN"
 install -m 0755 -t "$root/DEBIAN" postinst prerm postrm
 echo /etc/default/saltern >"$root/DEBIAN/conffiles"
-size=$(du -sk --exclude=DEBIAN "$root" | cut -f 1)
-sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/;
-    s/@DEPENDS@/$(depends)/" control.in >"$root/DEBIAN/control"
-(cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z |
-    xargs -0 md5sum >DEBIAN/md5sums)
-
-package=$directory/saltern_${version}_$architecture.deb
-dpkg-deb --root-owner-group -Zxz "-z${LEVEL:-6}" --build "$root" "$package" >/dev/null
-echo "$package"
+pack "$root" control.in "$(depends)"
+# The first line of the output is the package itself.
+pack "$work/symbols" control-dbgsym.in ""
