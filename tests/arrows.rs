@@ -1,6 +1,8 @@
 //! Compares the crates' dependencies with the layout: a crate uses only crates that stand above it
 //! in the list, and no crate uses what its job forbids.
 
+mod tiers;
+
 use std::collections::BTreeMap;
 use std::process::Command;
 

@@ -2,11 +2,55 @@
 # Runs tests of the workspace by cargo-nextest; arguments go to it. All crates are built at once with
 # all features, so that lints, documentation and tests share one build.
 #
-#   tests/run.sh                          everything
+#   tests/run.sh                          everything that `make test` runs
 #   tests/run.sh -E 'not binary(e2e)'     what needs no stock daemon
 #   tests/run.sh -E 'binary(e2e)' jobs::  end-to-end tests by name
+#
+# SALTERN_TESTS=all runs what `make test-all` does: the tests of tests/tiers.list too, and the long forms.
+# This is the only place that knows of the two tiers; what is left out is printed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# The sizes of a tier, each unless the environment has one: simulated runs, kills at random moments,
+# seconds of attack.
+sizes() {
+    export SALTERN_SIMULATION_SEEDS=${SALTERN_SIMULATION_SEEDS:-$1}
+    export SALTERN_KILLS=${SALTERN_KILLS:-$2}
+    export SALTERN_HOSTILE_SECONDS=${SALTERN_HOSTILE_SECONDS:-$3}
+}
+
+left_out() { sed -n 's/^\([a-z][a-z0-9_:]*\) .*/\1/p' tests/tiers.list; }
+
+tier=()
+case ${SALTERN_TESTS:-} in
+all)
+    sizes 100000 50 900
+    echo "tests: all of them, in their long forms"
+    ;;
+"")
+    sizes 5000 5 20
+    # nextest holds this against every run, with or without a filter of its own.
+    config=target/nextest-tier.toml
+    mkdir -p target
+    {
+        echo '[profile.default]'
+        echo 'default-filter = """'
+        echo "not (binary(e2e) & ("
+        left_out | sed 's/.*/test(=&)/; $!s/$/ |/'
+        echo '))"""'
+    } >"$config"
+    tier=(--tool-config-file "saltern:$PWD/$config")
+    echo "tests: left to \`make test-all\` (SALTERN_TESTS=all) are the long forms of the simulation," \
+        "the kills and the attack, and, with what guards each in tests/tiers.list,"
+    left_out | sed 's/^/    /'
+    ;;
+*)
+    echo "SALTERN_TESTS is '$SALTERN_TESTS': only 'all' is known" >&2
+    exit 2
+    ;;
+esac
+echo "tests: $SALTERN_SIMULATION_SEEDS simulated runs, $SALTERN_KILLS random kills," \
+    "$SALTERN_HOSTILE_SECONDS s of attack"
 
 PATH=$PATH:$(tests/install-tools.sh)
 export RUST_BACKTRACE=0
@@ -20,4 +64,4 @@ else
 fi
 rmdir "$disk"
 
-exec "${CARGO:-cargo}" nextest run --workspace --all-features "$@"
+exec "${CARGO:-cargo}" nextest run --workspace --all-features "${tier[@]}" "$@"

@@ -23,13 +23,15 @@ use saltern_tests::{Fleet, Release, Server, Site, TestResult, wait_until};
 
 const OURS: Server = Server::Saltern(Release::V3006);
 const MINIONS: usize = 500;
-const KILLS: usize = 50;
+
+/// Kills at random moments, unless `SALTERN_KILLS` says otherwise; fail points come on top.
+const KILLS: usize = 5;
 
 /// Each is worth many small ones to the write-ahead log.
 const LARGE_RETURNS: [&str; 4] = ["--returns", "16", "--value-size", "100000"];
 
 #[test]
-fn fifty_kills_and_every_fail_point_lose_nothing_that_was_acknowledged() -> TestResult {
+fn random_kills_and_every_fail_point_lose_nothing_that_was_acknowledged() -> TestResult {
     Site::run(
         OURS,
         |config| {
@@ -46,11 +48,12 @@ fn fifty_kills_and_every_fail_point_lose_nothing_that_was_acknowledged() -> Test
             site.announce("auto_accept");
             let mut fleet = site.start_fleet("kill", MINIONS, &["--returns", "64"])?;
             let jobs = Jobs::start(site);
-            for kill in 1..=KILLS {
+            let kills = kills()?;
+            for kill in 1..=kills {
                 fleet.wait_for_more(random.below(150))?;
                 // Drawn and not awaited: any moment will do.
                 std::thread::sleep(Duration::from_micros(random.below(20_000) as u64));
-                site.step(&format!("kill -9, number {kill} of {KILLS}"));
+                site.step(&format!("kill -9, number {kill} of {kills}"));
                 site.kill_master();
                 site.start_master_only()?;
             }
@@ -64,6 +67,13 @@ fn fifty_kills_and_every_fail_point_lose_nothing_that_was_acknowledged() -> Test
             nothing_is_lost(site, fleet, &published)
         },
     )
+}
+
+fn kills() -> Result<usize> {
+    match std::env::var("SALTERN_KILLS") {
+        Ok(number) => number.parse().context("SALTERN_KILLS is a number"),
+        Err(_) => Ok(KILLS),
+    }
 }
 
 /// Lets the master die at a fail point, at the pass of this number, and starts it again.

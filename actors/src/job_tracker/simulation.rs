@@ -31,7 +31,8 @@ use super::moment::Moment;
 use super::news::News;
 use super::notes::Notes;
 
-const SEEDS: u64 = 100_000;
+/// How many runs, unless `SALTERN_SIMULATION_SEEDS` says otherwise.
+const SEEDS: u64 = 5_000;
 
 /// After so many steps a run is said not to end.
 const MOST_STEPS: usize = 5_000;
@@ -716,13 +717,14 @@ fn whatever_happens_every_job_ends_and_the_invariants_hold() {
     if let Some(seed) = given("SALTERN_SEED") {
         return Simulation::new(seed).run();
     }
+    let seeds = given("SALTERN_SIMULATION_SEEDS").unwrap_or(SEEDS);
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= SEEDS {
+                    if seed >= seeds {
                         return;
                     }
                     let ran = std::panic::catch_unwind(|| Simulation::new(seed).run());
