@@ -1,9 +1,8 @@
 //! The event bus as stock Salt's own listener sees it (`peers/listen.py`).
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::process::{Group, peer};
+use crate::process::{Group, Process, null, peer};
 use crate::release::Release;
 
 /// One event of the bus.
@@ -41,7 +40,7 @@ impl Event {
 
 /// A stock listener on a master's event socket; keeps every event since it began.
 pub struct Listener {
-    child: Child,
+    child: Process,
     group: Option<Group>,
     heard: Arc<Heard>,
 }
@@ -65,17 +64,14 @@ impl Listener {
     /// # Errors
     /// When it cannot connect.
     pub fn start(release: Release, sock_dir: &Path, config: &Path, output: &Path) -> Result<Self> {
-        let mut child = Command::new(release.program("python"))
-            .arg(peer("listen.py"))
-            .args([sock_dir, config])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(output)?)
-            .process_group(0)
-            .spawn()?;
-        let group = Some(Group::of(&child));
+        let mut command = Command::new(release.program("python"));
+        command.arg(peer("listen.py")).args([sock_dir, config]);
+        let (pipe, stdout) = std::io::pipe()?;
+        let errors = std::fs::File::create(output)?;
+        let child = Process::start(&mut command, null()?, stdout.into(), errors.into())?;
+        let group = Some(Group::of(child.id()));
         let heard = Arc::new(Heard::default());
-        let pipe = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let pipe = BufReader::new(pipe);
         let writer = Arc::clone(&heard);
         std::thread::spawn(move || {
             for line in pipe.lines().map_while(Result::ok) {

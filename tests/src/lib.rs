@@ -23,6 +23,7 @@ pub mod command_line;
 pub mod config;
 pub mod events;
 pub mod fleet;
+mod forkserver;
 pub mod frozen;
 pub mod hostile;
 pub mod logs;

@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
+
+use crate::forkserver::Forked;
 
 /// How often a condition is looked at while waiting for it.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -117,16 +120,12 @@ impl std::fmt::Display for Run {
 pub fn run(command: &mut Command, limit: Duration) -> Result<Run> {
     let line = describe(command);
     let started = Instant::now();
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .with_context(|| format!("cannot start: {line}"))?;
-    let group = Group::of(&child);
-    let stdout = collect(child.stdout.take().expect("stdout is piped"));
-    let stderr = collect(child.stderr.take().expect("stderr is piped"));
+    let (stdout, stdout_end) = std::io::pipe()?;
+    let (stderr, stderr_end) = std::io::pipe()?;
+    let mut child = Process::start(command, null()?, stdout_end.into(), stderr_end.into())?;
+    let group = Group::of(child.id());
+    let stdout = collect(stdout);
+    let stderr = collect(stderr);
     let status = wait_until("the command to finish", limit, || {
         child.try_wait().transpose()
     });
@@ -173,7 +172,7 @@ fn describe(command: &Command) -> String {
 /// A process that runs until it is stopped, with its output in a file.
 pub struct Daemon {
     name: String,
-    child: Child,
+    child: Process,
     group: Option<Group>,
     output: PathBuf,
 }
@@ -185,14 +184,8 @@ impl Daemon {
     /// When it cannot be started.
     pub fn start(name: &str, command: &mut Command, output: &Path) -> Result<Self> {
         let file = File::options().create(true).append(true).open(output)?;
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start: {}", describe(command)))?;
-        let group = Some(Group::of(&child));
+        let child = Process::start(command, null()?, file.try_clone()?.into(), file.into())?;
+        let group = Some(Group::of(child.id()));
         Ok(Self {
             name: name.to_owned(),
             child,
@@ -208,7 +201,7 @@ impl Daemon {
 
     /// The process id.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.child.id().as_raw_nonzero().get().cast_unsigned()
     }
 
     /// Its share of the machine's memory, in bytes (PSS).
@@ -239,7 +232,7 @@ impl Daemon {
     /// # Errors
     /// When the process is gone.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        rustix::process::kill_process(pid(&self.child), signal)
+        rustix::process::kill_process(self.child.id(), signal)
             .with_context(|| format!("cannot signal {}", self.name))
     }
 
@@ -248,7 +241,7 @@ impl Daemon {
     /// # Errors
     /// When they are gone.
     pub fn signal_all(&self, signal: Signal) -> Result<()> {
-        rustix::process::kill_process_group(pid(&self.child), signal)
+        rustix::process::kill_process_group(self.child.id(), signal)
             .with_context(|| format!("cannot signal {} and its children", self.name))
     }
 
@@ -279,12 +272,76 @@ impl Drop for Daemon {
     }
 }
 
+/// A process that leads a group of its own: a child of this one, or of the release's forkserver.
+pub(crate) enum Process {
+    Child(Child),
+    Forked(Forked),
+}
+
+impl Process {
+    /// Starts the command with these standard descriptors, of which it keeps no copy.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn start(
+        command: &mut Command,
+        stdin: OwnedFd,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    ) -> Result<Self> {
+        let stdio = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        if let Some(forked) = Forked::start(command, stdio)? {
+            return Ok(Self::Forked(forked));
+        }
+        let child = command
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(stderr)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start: {}", describe(command)))?;
+        // A copy here would keep a pipe open.
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Ok(Self::Child(child))
+    }
+
+    /// Its process id, which stays its own until it is dropped or awaited.
+    pub(crate) fn id(&self) -> Pid {
+        match self {
+            Self::Child(child) => pid(child),
+            Self::Forked(forked) => forked.id(),
+        }
+    }
+
+    pub(crate) fn try_wait(&mut self) -> std::io::Result<Option<ExitStatus>> {
+        match self {
+            Self::Child(child) => child.try_wait(),
+            Self::Forked(forked) => forked.try_wait(),
+        }
+    }
+
+    pub(crate) fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        match self {
+            Self::Child(child) => child.wait(),
+            Self::Forked(forked) => forked.wait(),
+        }
+    }
+}
+
+/// What stands for no input.
+pub(crate) fn null() -> Result<OwnedFd> {
+    Ok(File::open("/dev/null")?.into())
+}
+
 /// A process group that the reaper knows about until it is ended.
 pub(crate) struct Group(Pid);
 
 impl Group {
-    pub(crate) fn of(child: &Child) -> Self {
-        let group = Self(pid(child));
+    pub(crate) fn of(leader: Pid) -> Self {
+        let group = Self(leader);
         group.tell_reaper('+');
         group
     }

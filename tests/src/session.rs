@@ -1,37 +1,35 @@
 //! A session with the master in a program of its own: a minion's (`peers/send_event.py`), or that
 //! of stock's client (`peers/local_client.py`). Many questions, one start of Python.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::process::Group;
+use crate::process::{Group, Process};
 
 /// An open session; it ends when dropped.
 pub struct Session {
-    child: Child,
-    answers: BufReader<ChildStdout>,
+    child: Process,
+    questions: PipeWriter,
+    answers: BufReader<PipeReader>,
     group: Option<Group>,
 }
 
 impl Session {
     pub(crate) fn start(command: &mut Command, errors: &Path) -> Result<Self> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(errors)?)
-            .process_group(0)
-            .spawn()?;
-        let group = Some(Group::of(&child));
-        let answers = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let (stdin, questions) = std::io::pipe()?;
+        let (answers, stdout) = std::io::pipe()?;
+        let errors = std::fs::File::create(errors)?;
+        let child = Process::start(command, stdin.into(), stdout.into(), errors.into())?;
+        let group = Some(Group::of(child.id()));
         Ok(Self {
             child,
-            answers,
+            questions,
+            answers: BufReader::new(answers),
             group,
         })
     }
@@ -60,7 +58,7 @@ impl Session {
     /// # Errors
     /// When the program does not read.
     pub fn ask(&mut self, line: &str) -> Result<String> {
-        writeln!(self.child.stdin.as_mut().expect("stdin is piped"), "{line}")?;
+        writeln!(self.questions, "{line}")?;
         let mut answer = String::new();
         self.answers.read_line(&mut answer)?;
         Ok(answer.trim().to_owned())

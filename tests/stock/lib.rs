@@ -33,7 +33,11 @@ pub fn python(release: &str) -> PathBuf {
     }
 }
 
-fn environments() -> PathBuf {
+/// The directory with the environments of all releases.
+///
+/// # Panics
+/// When neither `SALTERN_STOCK` nor `HOME` is set.
+pub fn environments() -> PathBuf {
     env::var_os("SALTERN_STOCK").map_or_else(
         || {
             let home = env::var_os("HOME").expect("HOME is set");
