@@ -15,6 +15,7 @@ mod engines;
 mod explain;
 mod faults;
 mod files;
+mod forkserver;
 mod gitfs;
 mod hostile;
 mod job_cache;

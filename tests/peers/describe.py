@@ -1,6 +1,7 @@
 """Prints what a process was given by its parent, and what Python made of that, as JSON.
 
-`describe.py ARGUMENTS…`: then it exits with the number on standard input, or with what it raises.
+`describe.py CODE`: then it exits with this code, or is ended by the signal of this number if it is
+negative.
 """
 
 import json
@@ -12,6 +13,7 @@ import signal
 import sys
 import threading
 
+import salt.cli.daemons
 import salt.version
 
 
@@ -21,7 +23,7 @@ def handler(number):
 
 
 def main():
-    status = dict(line.rstrip().split(":\t", 1) for line in open("/proc/self/status"))
+    status = dict(map(str.strip, line.split(":", 1)) for line in open("/proc/self/status"))
     listed = [int(name) for name in os.listdir("/proc/self/fd")]
     said = {
         "arguments": sys.argv,
@@ -46,10 +48,15 @@ def main():
             [stream.encoding, stream.errors, stream.line_buffering]
             for stream in (sys.stdin, sys.stdout, sys.stderr)
         ],
+        "is forked": "forkserver.py" in open(f"/proc/{os.getppid()}/cmdline").read(),
+        "input": sys.stdin.read(),
         "salt": salt.version.__version__,
     }
-    print(json.dumps(said, sort_keys=True))
-    sys.exit(int(sys.stdin.read() or 0))
+    print(json.dumps(said, sort_keys=True), flush=True)
+    code = int(sys.argv[1])
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
 
 
 main()

@@ -221,7 +221,7 @@ def become(request, descriptors):
     sys.executable = request["python"]
     sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
     with open("/proc/self/comm", "w", encoding="utf-8") as comm:
-        comm.write(os.path.basename(script)[:15])
+        comm.write(request["name"][:15])
 
 
 def load(script):

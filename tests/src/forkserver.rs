@@ -9,6 +9,7 @@
 //! it while they start; `SALTERN_TESTS_WITHOUT_FORKSERVER=1` has all of them start afresh.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, IoSlice, Read as _};
 use std::mem::MaybeUninit;
@@ -147,7 +148,9 @@ impl Program {
         }
         let directory = command.get_current_dir().map(Path::to_owned);
         let open_files = getrlimit(Resource::Nofile).current;
+        let name = Path::new(command.get_program()).file_name();
         let request = json!({
+            "name": name.and_then(OsStr::to_str),
             "python": self.python,
             "arguments": arguments,
             "directory": directory.map_or_else(env::current_dir, Ok)?,
