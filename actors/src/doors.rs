@@ -255,6 +255,7 @@ fn request_limits(config: &MasterConfig) -> ReqLimits {
         peers: peer_limits(config),
         before_auth: sizes(config.saltern_max_unauthenticated_size),
         after_auth: sizes(config.saltern_max_message_size),
+        answers: config.saltern_reply_budget,
         ..ReqLimits::default()
     }
 }

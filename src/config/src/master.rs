@@ -234,6 +234,8 @@ pub struct MasterConfig {
     pub saltern_max_subscriptions: usize,
     /// Bytes that may wait for a subscriber.
     pub saltern_subscriber_queue_size: usize,
+    /// Bytes of replies that may wait for their readers on the request port.
+    pub saltern_reply_budget: usize,
     /// Events that may wait for a listener of the event socket.
     pub saltern_event_queue_length: usize,
     /// Questions to minions what they run that are published in a second at most.
@@ -583,6 +585,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_presence_questions: reader.usize("saltern_presence_questions", 0, 10_000),
         saltern_max_subscriptions: reader.usize("saltern_max_subscriptions", 1, 1 << 20),
         saltern_subscriber_queue_size: reader.bytes("saltern_subscriber_queue_size", 1 << 16),
+        saltern_reply_budget: reader.bytes("saltern_reply_budget", 16 << 20),
         saltern_event_queue_length: reader.usize("saltern_event_queue_length", 1, 1 << 30),
         saltern_probe_rate: reader.u32("saltern_probe_rate", 1),
         saltern_probe_interval: reader.seconds("saltern_probe_interval"),

@@ -83,6 +83,11 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_subscriber_queue_size", default: "16777216",
         doc: "Bytes that may wait for one slow subscriber of the publish port. Beyond it, or \
               beyond pub_hwm messages, new publishes to it are dropped and counted." },
+    OurOption { name: "saltern_reply_budget", default: "268435456",
+        doc: "Bytes (or text such as \"256 MiB\") of replies that may wait for their readers on the \
+              request port, over all connections; a quarter of it for peers that have not proved who \
+              they are. Beyond it connections are closed: those that read nothing first, and of \
+              those the ones of the address that holds most." },
     OurOption { name: "saltern_event_queue_length", default: "10000",
         doc: "Events that may wait for one slow listener of the event socket. Then the gap is \
               announced to it and counted." },

@@ -145,9 +145,9 @@ pub struct ReqLimits {
     /// largest size.
     pub in_flight: usize,
     /// Bytes of replies that wait for their readers over all connections; a quarter of it for
-    /// peers that proved nothing yet. When it is used up, the reply that has waited longest is
-    /// dropped and its connection closed. Small replies count when several of them wait at one
-    /// connection.
+    /// peers that proved nothing yet. When it is used up, the connection that holds most of it in
+    /// the network that holds most is closed, one that reads nothing before one that reads. Small
+    /// replies count when several of them wait at one connection.
     pub answers: usize,
     /// Requests of one connection that may be refused in a row; then it is closed.
     pub refusals: u32,

@@ -349,23 +349,37 @@ impl Link {
         self.framing.ping().unwrap_or_default()
     }
 
-    /// Writes a reply.
-    pub(super) async fn reply(&mut self, envelope: &[Bytes], payload: &[u8]) -> Result<(), Close> {
+    /// Writes a reply; `moved` is called whenever a peer that did not take it at once takes more.
+    pub(super) async fn reply(
+        &mut self,
+        envelope: &[Bytes],
+        payload: &[u8],
+        moved: &(dyn Fn() + Sync),
+    ) -> Result<(), Close> {
         let held: usize = envelope.iter().map(Bytes::len).sum();
         let mut head = BytesMut::with_capacity(32 + held + 10 * envelope.len());
         self.framing
             .put_reply_head(envelope, payload.len(), &mut head);
-        self.write(&head, payload).await
+        self.write_watched(&head, payload, moved).await
     }
 
     /// Writes both parts; a peer that takes them too slowly is closed.
     pub(super) async fn write(&mut self, head: &[u8], body: &[u8]) -> Result<(), Close> {
+        self.write_watched(head, body, &|| ()).await
+    }
+
+    async fn write_watched(
+        &mut self,
+        head: &[u8],
+        body: &[u8],
+        moved: &(dyn Fn() + Sync),
+    ) -> Result<(), Close> {
         let written = self.try_write(head, body)?;
         if written == head.len() + body.len() && !self.stream.owes() {
             return Ok(());
         }
         // Boxed: the rare case must not make every connection's task larger.
-        Box::pin(self.write_slowly(head, body, written)).await
+        Box::pin(self.write_slowly((head, body), written, moved)).await
     }
 
     /// One write, without waiting; 0 if the socket takes nothing now.
@@ -390,9 +404,9 @@ impl Link {
 
     async fn write_slowly(
         &mut self,
-        head: &[u8],
-        body: &[u8],
+        (head, body): (&[u8], &[u8]),
         mut written: usize,
+        moved: &(dyn Fn() + Sync),
     ) -> Result<(), Close> {
         let started = Instant::now();
         let gate = Arc::clone(&self.gate);
@@ -420,10 +434,14 @@ impl Link {
             if written == total {
                 continue;
             }
-            written += match written.checked_sub(head.len()) {
+            let more = match written.checked_sub(head.len()) {
                 Some(done) => self.try_write(&[], body.get(done..).unwrap_or_default())?,
                 None => self.try_write(head.get(written..).unwrap_or_default(), body)?,
             };
+            if more > 0 {
+                moved();
+            }
+            written += more;
         }
         // The peer read, so it is there; a PONG may wait behind what it had to read first.
         self.heard = Instant::now();

@@ -63,6 +63,30 @@ async fn replies_to_slow_readers_stay_within_their_budget() {
     running.stopped().await;
 }
 
+/// Whoever waited longest is not who pays, but the network that holds most.
+#[tokio::test]
+async fn full_reply_budget_closes_connections_of_network_that_holds_most() {
+    let limits = ReqLimits {
+        answers: 4 * 160 * MIB,
+        ..ReqLimits::default()
+    };
+    let running = request_listener(limits, Arc::new(Echo::default()));
+    let request = message(&[b"", b"large"]);
+    let mut first = Raw::open_from([127, 0, 0, 3], running.addr, 0, "DEALER", b"").await;
+    first.send(&request).await;
+    running.reaches("messages_total", "out", 1).await;
+    let mut crowd = Vec::new();
+    for number in 2..10 {
+        let mut raw = Raw::open_from([127, 0, 0, 2], running.addr, 0, "DEALER", b"").await;
+        raw.send(&request).await;
+        running.reaches("messages_total", "out", number).await;
+        crowd.push(raw);
+    }
+    running.reaches("closed_total", "answer_memory", 4).await;
+    assert_eq!(first.read(32 * MIB).await.len(), 32 * MIB);
+    running.stopped().await;
+}
+
 #[tokio::test]
 async fn replies_of_one_connection_are_bounded_together() {
     let limits = ReqLimits {

@@ -1,7 +1,7 @@
 //! The part of a connection that others reach: where replies are left, and who has an identity.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -13,6 +13,7 @@ use super::answers::{AnswerBudget, Charge};
 use super::{Core, Standing};
 use crate::port::accept::{Admission, Gate};
 use crate::port::metrics::Close;
+use crate::port::network::network;
 
 /// Replies up to this size, in bytes, of which this number waits at most, are not charged: nearly
 /// all of them are written at once.
@@ -68,6 +69,13 @@ impl Reply {
         }
     }
 
+    /// Notes that the kernel has taken a part of it.
+    pub(super) fn moved(&self) {
+        if let Some(charge) = &self.charge {
+            charge.moved();
+        }
+    }
+
     fn size(&self) -> usize {
         let envelope: usize = self.envelope.iter().map(Bytes::len).sum();
         self.payload.len() + envelope
@@ -86,6 +94,14 @@ impl Connection {
             refusals: AtomicU32::new(0),
             state: Mutex::default(),
         })
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn network(&self) -> IpAddr {
+        network(self.address.ip())
     }
 
     pub(super) fn authenticated(&self) {

@@ -160,7 +160,9 @@ impl Conversation {
     /// when it is dropped, after this.
     async fn write(&mut self, reply: &Reply) -> Result<(), Close> {
         let connection = &self.connection;
-        let mut writing = pin!(self.link.reply(&reply.envelope, &reply.payload));
+        let moved = || reply.moved();
+        let writing = self.link.reply(&reply.envelope, &reply.payload, &moved);
+        let mut writing = pin!(writing);
         std::future::poll_fn(|cx| {
             if let Poll::Ready(written) = writing.as_mut().poll(cx) {
                 return Poll::Ready(written);
