@@ -372,6 +372,7 @@ STORAGE = {
               (rate("saltern_store_refused_total"), "requests refused"),
               ("max(saltern_store_read_only{I})", "1: the disk is full"),
               ("max(saltern_store_failing{I})", "1: the last commit failed"),
+              ("max(saltern_store_restoring{I})", "1: the database was removed and is written anew"),
               about="Minions keep what was refused and send it again."),
         graph("Removed", "ops", (rate("saltern_store_rows_removed_total", "reason", zero=True), "{{reason}}"),
               about="Rows that need not be kept any longer."),

@@ -15,6 +15,7 @@ mod metrics;
 mod removal;
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
@@ -41,13 +42,17 @@ use crate::messages::{
 use crate::send::{Outbox, Sends};
 pub(crate) use disk::RoomOf;
 use disk::{DiskWatch, LookAtDisk, State};
+use in_place::{Place, Restoring};
 pub(crate) use metrics::StoreMetrics;
 
 /// What a store is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
-    /// The one connection that writes; only this actor locks it.
+    /// The one connection that writes; only this actor locks it, and the thread that writes a
+    /// displaced database to its place.
     pub(crate) database: Arc<Mutex<JobDatabase>>,
+    /// Where it should be.
+    pub(crate) path: PathBuf,
     /// Writes the files that stock's command line wants, unless the mirror is off.
     pub(crate) job_files: Option<Arc<JobFileWriter>>,
     pub(crate) bus: Recipient<Fire>,
@@ -104,6 +109,7 @@ pub(crate) struct JobStore {
     /// A full disk fails every commit there is, and the log may lie on it too.
     failures: Seldom,
     disk: DiskWatch,
+    restoring: Restoring,
     /// What need not be kept is being removed.
     expiring: Option<Retention>,
     expiry: Option<Running>,
@@ -128,6 +134,7 @@ impl Child for JobStore {
             of_many: None,
             is_draining: false,
             disk: DiskWatch::new(seed.disk_low),
+            restoring: Restoring::default(),
             expiring: None,
             expiry: None,
             failures: Seldom::every(COMPLAINT),
@@ -140,7 +147,7 @@ impl Child for JobStore {
         // for a commit that the end of the actor would forestall.
         self.is_draining = true;
         self.commit(context);
-        None
+        self.last_restore(context)
     }
 }
 
@@ -219,7 +226,8 @@ impl Handler<FinishFolding> for JobStore {
     type Result = ();
 
     fn handle(&mut self, _: FinishFolding, _: &mut Self::Context) {
-        if let Err(error) = self.seed.database.lock().checkpoint() {
+        let folded = self.database().map(|mut database| database.checkpoint());
+        if let Some(Err(error)) = folded {
             tracing::error!(error = chain(&error), "the log of the job database grows");
         }
     }
@@ -233,11 +241,25 @@ impl JobStore {
     }
 
     fn commit(&mut self, context: &mut Context<Self>) {
+        if self.follow.is_empty() {
+            self.of_many = None;
+            return;
+        }
+        let place = self.keep_in_place(context);
+        if matches!(place, Ok(Place::Awaited)) && self.writes.len() < BATCH {
+            // They are committed at its end, or refused when it takes too long.
+            return;
+        }
         let writes = std::mem::take(&mut self.writes);
         let follow = std::mem::take(&mut self.follow);
         self.of_many = (follow.len() >= MANY).then(Instant::now);
         self.brought.clear();
-        if follow.is_empty() {
+        if let Err(error) = place.and_then(|place| match place {
+            Place::Right => Ok(()),
+            Place::Awaited => Err(self.displaced()),
+        }) {
+            self.seed.metrics.failing.set(1);
+            self.give_up(follow, &error);
             return;
         }
         if self.disk.state() == State::Full {
@@ -285,10 +307,8 @@ impl JobStore {
         FailPoint::CommitBefore.pass();
         let began = Instant::now();
         let (written, log_is_long) = {
-            let mut database = self.seed.database.lock();
-            let in_place = self.keep_in_place(&mut database);
-            let written = in_place.and_then(|()| database.commit(writes));
-            (written, database.log_is_long())
+            let mut database = self.database().ok_or_else(|| self.displaced())?;
+            (database.commit(writes), database.log_is_long())
         };
         if log_is_long {
             // One waiting message is enough.

@@ -128,7 +128,7 @@ impl Handler<LookAtDisk> for JobStore {
     type Result = ();
 
     fn handle(&mut self, _: LookAtDisk, context: &mut Self::Context) {
-        self.look_at_place();
+        self.look_at_place(context);
         self.look_at_disk(false, context);
     }
 }
@@ -136,10 +136,14 @@ impl Handler<LookAtDisk> for JobStore {
 impl JobStore {
     /// `found_full`: a commit has just found that there is no room.
     pub(super) fn look_at_disk(&mut self, found_full: bool, context: &mut Context<Self>) {
-        let looked = (self.seed.room_of)(&self.seed.database.lock());
+        let looked = self
+            .database()
+            .map(|database| (self.seed.room_of)(&database));
         let room = match looked {
-            Ok(room) => room,
-            Err(error) => {
+            Some(Ok(room)) => room,
+            // It is being written to its place, which takes what room there is, or gives some.
+            None => return,
+            Some(Err(error)) => {
                 tracing::error!(%error, "the disk of the job database cannot be looked at");
                 return;
             }
@@ -174,7 +178,9 @@ impl JobStore {
 
     /// Gives up what is kept back while the disk is full, and takes it again.
     fn keep_reserve(&mut self, state: State, room: Room) {
-        let database = self.seed.database.lock();
+        let Some(database) = self.seed.database.try_lock() else {
+            return;
+        };
         let kept = match state {
             State::Full => database
                 .release_reserve()
@@ -190,7 +196,7 @@ impl JobStore {
 
     fn disk_event(&self, state: State, free: u64) -> Event {
         let now = stamp(self.seed.compat, self.seed.clock.unix_micros());
-        let path = self.seed.database.lock().path().display().to_string();
+        let path = self.seed.path.display().to_string();
         let data = Value::map([
             ("path", Value::from(path)),
             ("free", free.into()),

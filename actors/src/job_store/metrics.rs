@@ -15,6 +15,7 @@ pub(crate) struct StoreMetrics {
     pub(crate) writes: IntCounter,
     pub(super) failed: IntCounter,
     pub(super) failing: IntGauge,
+    pub(super) restoring: IntGauge,
     pub(super) removed: IntCounterVec,
     pub(super) bytes: IntGaugeVec,
     pub(super) disk: DiskMetrics,
@@ -43,6 +44,11 @@ impl StoreMetrics {
                 registry,
                 "saltern_store_failing",
                 "1 while the last commit of the job database has failed.",
+            ),
+            restoring: gauge(
+                registry,
+                "saltern_store_restoring",
+                "1 while the job database, which was removed or replaced, is written to its place.",
             ),
             removed: counter_vec(
                 registry,

@@ -17,8 +17,9 @@ const EXPIRY_SLICE: usize = 500;
 /// The database takes at most this part of its disk, where its size is bounded at all.
 const DISK_SHARE: u64 = 2;
 
-/// How long to wait for a mirror that has no time to remove files.
-const CLEANER_IS_BUSY: Duration = Duration::from_secs(1);
+/// How long to wait for a mirror that has no time to remove files, and for a database that is being
+/// written to its place.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Remove the next slice of old jobs.
 #[derive(Message)]
@@ -45,13 +46,16 @@ impl Handler<ExpireSlice> for JobStore {
             return;
         };
         if !self.tell_cleaner() {
-            context.notify_later(ExpireSlice, CLEANER_IS_BUSY);
+            context.notify_later(ExpireSlice, PAUSE);
             return;
         }
         let began = Instant::now();
-        let removed = {
-            let mut database = self.seed.database.lock();
-            database.remove_slice(&retention, EXPIRY_SLICE)
+        let removed = self
+            .database()
+            .map(|mut database| database.remove_slice(&retention, EXPIRY_SLICE));
+        let Some(removed) = removed else {
+            context.notify_later(ExpireSlice, PAUSE);
+            return;
         };
         match removed {
             Ok(None) => {
@@ -81,8 +85,13 @@ impl Handler<ExpireSlice> for JobStore {
 impl JobStore {
     /// A bound on the database's size that its disk can hold.
     fn bounded_by_disk(&self, most_bytes: Option<u64>) -> Option<u64> {
-        let room = (self.seed.room_of)(&self.seed.database.lock());
-        let share = room.map_or(u64::MAX, |room| room.total / DISK_SHARE);
+        let room = self
+            .database()
+            .map(|database| (self.seed.room_of)(&database));
+        let share = match room {
+            Some(Ok(room)) => room.total / DISK_SHARE,
+            _ => u64::MAX,
+        };
         most_bytes.map(|most| most.min(share))
     }
 
@@ -109,7 +118,10 @@ impl JobStore {
     }
 
     pub(super) fn measure(&self) {
-        match self.seed.database.lock().size() {
+        let Some(size) = self.database().map(|database| database.size()) else {
+            return;
+        };
+        match size {
             Ok(size) => {
                 let set = |what: &str, bytes: u64| {
                     let gauge = self.seed.metrics.bytes.with_label_values(&[what]);

@@ -33,7 +33,9 @@ thread_local! {
 struct Rig {
     dir: tempfile::TempDir,
     tree: Tree,
+    clock: Clock,
     address: actix::Addr<JobStore>,
+    database: Arc<Mutex<JobDatabase>>,
     store: Recipient<Persist>,
     metrics: StoreMetrics,
     bus: UnboundedReceiver<Fire>,
@@ -46,7 +48,9 @@ struct Rig {
 
 fn rig(limits: DatabaseLimits) -> Rig {
     let dir = tempfile::tempdir().unwrap();
-    let database = JobDatabase::open(&dir.path().join("jobs"), limits).unwrap();
+    let path = dir.path().join("jobs");
+    let database = Arc::new(Mutex::new(JobDatabase::open(&path, limits).unwrap()));
+    let clock = Clock::manual(std::time::SystemTime::UNIX_EPOCH);
     let registry = Registry::new();
     let metrics = StoreMetrics::new(&registry);
     let (to_bus, bus) = recorder();
@@ -54,7 +58,8 @@ fn rig(limits: DatabaseLimits) -> Rig {
     let (to_tracker, tracker) = recorder();
     let (to_folder, folder) = recorder();
     let seed = Seed {
-        database: Arc::new(Mutex::new(database)),
+        database: database.clone(),
+        path,
         job_files: None,
         bus: to_bus,
         publisher: to_publisher,
@@ -71,7 +76,7 @@ fn rig(limits: DatabaseLimits) -> Rig {
         },
         disk_low: LOW,
         compat: Compat::V3008,
-        clock: Clock::manual(std::time::SystemTime::UNIX_EPOCH),
+        clock: clock.clone(),
         duties: Duties::new(Clock::system(), &registry),
         metrics: metrics.clone(),
     };
@@ -81,7 +86,9 @@ fn rig(limits: DatabaseLimits) -> Rig {
     Rig {
         dir,
         tree,
+        clock,
         address,
+        database,
         store,
         metrics,
         bus,
@@ -132,6 +139,19 @@ impl Rig {
         let (answer, reply) = self.answer().await;
         self.store.try_send(persist(record, answer)).unwrap();
         reply
+    }
+
+    fn remove_database(&self) {
+        for name in ["jobs", "jobs-wal", "jobs-shm"] {
+            std::fs::remove_file(self.dir.path().join(name)).unwrap();
+        }
+    }
+
+    /// How many returns the file has, whatever the store believes.
+    fn kept(&self) -> usize {
+        let path = self.dir.path().join("jobs");
+        let reader = saltern_store::jobs::JobReader::open(&path, DatabaseLimits::default());
+        reader.unwrap().returns_after(0, 100).unwrap().len()
     }
 
     fn commits(&self) -> u64 {
@@ -519,5 +539,108 @@ fn the_minions_of_a_syndic_are_told_of_jobs_that_are_there() {
         rig.store.try_send(persist).unwrap();
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
         assert_eq!(rig.tracker.recv().await.unwrap().leaves, all[..1]);
+    });
+}
+
+#[test]
+fn displaced_database_is_written_to_its_place_and_what_waits_is_committed() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let reply = rig.send(returned("m1", "f", 1)).await;
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        rig.remove_database();
+        let mut replies = Vec::new();
+        for number in 2..5 {
+            replies.push(rig.send(returned(&format!("m{number}"), "f", 1)).await);
+        }
+        for reply in replies {
+            assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        }
+        assert_eq!(rig.kept(), 4);
+        assert_eq!(rig.metrics.restoring.get(), 0);
+        assert_eq!(rig.metrics.disk.refused.get(), 0);
+    });
+}
+
+/// A thread has the database for as long as the test wants.
+fn hold(database: &Arc<Mutex<JobDatabase>>) -> impl FnOnce() + use<> {
+    let (database, (held, is_held)) = (database.clone(), std::sync::mpsc::channel());
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let _database = database.lock();
+        held.send(()).unwrap();
+        let _ = released.recv();
+    });
+    is_held.recv().unwrap();
+    move || {
+        drop(release);
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn store_refuses_and_goes_on_while_displaced_database_takes_long() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let release = hold(&rig.database);
+        let reply = rig.send(returned("m1", "f", 1)).await;
+        // Nothing that the store is asked waits for the lock.
+        rig.address.send(FinishFolding).await.unwrap();
+        rig.address.send(disk::LookAtDisk).await.unwrap();
+        let imported = rig.address.send(crate::messages::ImportJobs(Vec::new()));
+        let refused = imported.await.unwrap().expect_err("not in its place");
+        assert!(refused.to_string().contains("not in its place yet"));
+        assert_eq!(rig.metrics.restoring.get(), 1);
+        assert_eq!(
+            rig.metrics.disk.refused.get(),
+            0,
+            "it may be back in a moment"
+        );
+        tokio::time::pause();
+        tokio::time::advance(in_place::PATIENCE).await;
+        assert_eq!(reply.await.unwrap(), &b"failed"[..]);
+        tokio::time::resume();
+        let reply = rig.send(returned("m2", "f", 1)).await;
+        assert_eq!(reply.await.unwrap(), &b"failed"[..], "at once");
+        assert_eq!(rig.metrics.failing.get(), 1);
+        release();
+        let reply = rig.send(returned("m1", "f", 1)).await;
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        assert_eq!(rig.metrics.restoring.get(), 0);
+        assert_eq!(rig.metrics.failing.get(), 0);
+        assert_eq!(rig.kept(), 1);
+    });
+}
+
+#[test]
+fn failed_restore_refuses_and_a_later_one_succeeds() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let reply = rig.send(returned("m1", "f", 1)).await;
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        rig.remove_database();
+        let obstacle = rig.dir.path().join("jobs-wal");
+        std::fs::create_dir(&obstacle).unwrap();
+        let reply = rig.send(returned("m2", "f", 1)).await;
+        assert_eq!(reply.await.unwrap(), &b"failed"[..]);
+        std::fs::remove_dir(&obstacle).unwrap();
+        let reply = rig.send(returned("m2", "f", 1)).await;
+        assert_eq!(reply.await.unwrap(), &b"failed"[..], "not due yet");
+        rig.clock.advance(Duration::from_secs(2));
+        let reply = rig.send(returned("m2", "f", 1)).await;
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        assert_eq!(rig.kept(), 2);
+    });
+}
+
+#[test]
+fn store_that_stops_writes_displaced_database_to_its_place() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let reply = rig.send(returned("m1", "f", 1)).await;
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        rig.remove_database();
+        assert!(rig.tree.shutdown().await.is_clean());
+        assert_eq!(rig.kept(), 1);
     });
 }

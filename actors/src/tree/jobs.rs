@@ -137,6 +137,7 @@ impl Plan {
             .start_child(self.on_patient_thread("log"), seed, 0);
         let tracker_slot = Arc::new(Mutex::new(None));
         let seed = job_store::Seed {
+            path: database.path().to_owned(),
             database: Arc::new(Mutex::new(database)),
             job_files: stored.job_files,
             bus: bus.clone().recipient(),

@@ -28,6 +28,26 @@ pub enum StoreError {
         /// The file that could not grow.
         path: PathBuf,
     },
+    /// A file that is to be written as a whole has no room; nothing of it was written.
+    #[error("writing \"{}\" takes {needed} bytes, and {free} are free", path.display())]
+    NoRoom {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// The job database is not where its path says: what is committed now would be lost.
+    #[error(
+        "the job database \"{}\" was removed or replaced while it was in use, and is not in its \
+         place yet",
+        path.display()
+    )]
+    Displaced {
+        /// Where the database should be.
+        path: PathBuf,
+    },
     /// A file has more bytes than its kind can have.
     #[error("\"{}\" has more than {limit} bytes", path.display())]
     TooLarge {
@@ -172,7 +192,7 @@ impl StoreError {
 
     /// There is no space: new durable work must be refused, reads go on.
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::Full { .. })
+        matches!(self, Self::Full { .. } | Self::NoRoom { .. })
     }
 
     /// Another program held the job database for as long as a commit waits.

@@ -17,13 +17,42 @@ use rustix::fs::{AtFlags, CWD};
 use saltern_config::MasterConfig;
 
 use super::JobDatabase;
+use super::room;
 use super::schema::{self, wrap};
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, beside};
 use crate::options::StoreOptions;
 
-/// Writing all of it anew may take long; after a failure it is tried again so many seconds later.
+/// After a failure it is tried again so many seconds later, after each further one twice as many.
 const RETRY: i64 = 2;
+
+/// The longest time between two attempts, in seconds.
+const LONGEST_PAUSE: i64 = 300;
+
+/// What must be left for the log of the new file, in bytes.
+const LOG_ROOM: u64 = 1 << 20;
+
+/// How often in a row the database could not be written to its place.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    times: u32,
+    /// The last time, in seconds since 1970.
+    at: i64,
+}
+
+impl Failed {
+    fn once_more(before: Option<Self>, at: i64) -> Self {
+        let times = before.map_or(0, |failed| failed.times).saturating_add(1);
+        Self { times, at }
+    }
+
+    /// A clock that was set back makes it due, too.
+    fn is_over(self, now: i64) -> bool {
+        let doublings = self.times.saturating_sub(1).min(16);
+        let pause = (RETRY << doublings).min(LONGEST_PAUSE);
+        !(0..pause).contains(&now.saturating_sub(self.at))
+    }
+}
 
 /// Which file lies at a path: device and inode.
 pub(super) type FileId = (u64, u64);
@@ -43,8 +72,7 @@ pub(super) fn file_id(path: &Path) -> Result<Option<FileId>> {
 pub(super) struct OpenFiles {
     database: Option<FileId>,
     log: Option<FileId>,
-    /// In seconds since 1970.
-    failed_at: Option<i64>,
+    failed: Option<Failed>,
 }
 
 impl OpenFiles {
@@ -52,7 +80,7 @@ impl OpenFiles {
         Ok(Self {
             database: file_id(path)?,
             log: file_id(&log_of(path))?,
-            failed_at: None,
+            failed: None,
         })
     }
 }
@@ -129,51 +157,55 @@ impl JobDatabase {
         Ok(log.is_some() && file_id(&log_of(&self.path))? != log)
     }
 
+    /// Whether a displaced database may be written to its place now: after failures at growing
+    /// intervals. `now` is in seconds since 1970.
+    pub fn restore_is_due(&self, now: i64) -> bool {
+        self.files.failed.is_none_or(|failed| failed.is_over(now))
+    }
+
     /// Writes a displaced database to its place as a whole and goes on with that; `None` when it
     /// is where it should be. `stamp` is the time in seconds since 1970; it names a file that has
-    /// its place.
+    /// its place. Takes as long as the disk takes for all of the database.
     ///
     /// # Errors
-    /// When it cannot be written, and for some seconds after that: then nothing must be committed.
+    /// When it cannot be written; [`StoreError::NoRoom`] before anything is. Then nothing must be
+    /// committed.
     pub fn restore_if_displaced(&mut self, stamp: i64) -> Result<Option<Restored>> {
         if !self.is_displaced()? {
             return Ok(None);
         }
-        let failed_at = self.files.failed_at;
-        if failed_at.is_some_and(|at| (0..RETRY).contains(&stamp.saturating_sub(at))) {
-            return Err(StoreError::Missing {
-                path: self.path.clone(),
-                reason: "it was removed or replaced while it was in use",
-            });
-        }
-        let restored = self.restore(stamp);
+        let building = beside(&self.path, ".restoring");
+        let restored = self.restore(&building, stamp);
         if restored.is_err() {
-            self.files.failed_at = Some(stamp);
+            self.files.failed = Some(Failed::once_more(self.files.failed, stamp));
+            // It may take much of a disk that is short of room.
+            if let Err(error) = remove_parts(&building) {
+                tracing::warn!(%error, "what was written of the job database is left");
+            }
         }
         restored.map(Some)
     }
 
-    fn restore(&mut self, stamp: i64) -> Result<Restored> {
-        let building = beside(&self.path, ".restoring");
-        for suffix in ["-journal", "-wal", "-shm", ""] {
-            files::remove(&beside(&building, suffix))?;
-        }
-        if let Some(directory) = self.path.parent() {
-            files::ensure_dir(directory, 0o700)?;
-        }
+    fn restore(&mut self, building: &Path, stamp: i64) -> Result<Restored> {
+        remove_parts(building)?;
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        files::ensure_dir(directory, 0o700)?;
+        let size = self.size()?;
+        let needed = size.file.saturating_sub(size.free) + LOG_ROOM;
+        has_room(building, needed, room::free_on(directory)?)?;
         // SQLite fills an empty file; one that it made would be readable by others.
-        files::create_new(&building, b"", Create::PRIVATE)?;
+        files::create_new(building, b"", Create::PRIVATE)?;
         let name = building.to_string_lossy();
         self.connection
             .execute("VACUUM INTO ?1", [name.as_ref()])
             .map_err(|error| wrap(&self.path, "write anew", error))?;
-        let failed = |source| StoreError::io("write to the disk", &building, source);
-        let file = fs::OpenOptions::new().write(true).open(&building);
+        let failed = |source| StoreError::io("write to the disk", building, source);
+        let file = fs::OpenOptions::new().write(true).open(building);
         file.and_then(|file| file.sync_all()).map_err(failed)?;
 
         let set_aside = self.clear_place(stamp)?;
         let failed = |source| StoreError::io("create", &self.path, source);
-        fs::rename(&building, &self.path).map_err(failed)?;
+        fs::rename(building, &self.path).map_err(failed)?;
         files::sync_dir(self.path.parent().unwrap_or(Path::new(".")))?;
 
         let fresh = schema::open_writer(&self.path, &self.limits)?;
@@ -210,5 +242,61 @@ impl JobDatabase {
             fs::rename(&self.path, aside("")).map_err(failed)?;
         }
         Ok(is_other.then(|| aside("")))
+    }
+}
+
+/// Removes a file of SQLite and what it makes beside it.
+fn remove_parts(path: &Path) -> Result<()> {
+    for suffix in ["-journal", "-wal", "-shm", ""] {
+        files::remove(&beside(path, suffix))?;
+    }
+    Ok(())
+}
+
+fn has_room(path: &Path, needed: u64, free: u64) -> Result<()> {
+    if needed <= free {
+        return Ok(());
+    }
+    Err(StoreError::NoRoom {
+        path: path.to_path_buf(),
+        needed,
+        free,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restore_is_due_at_growing_intervals_up_to_the_longest() {
+        let mut failed = None;
+        let mut now = 1_000;
+        for pause in [2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300] {
+            let last = Failed::once_more(failed, now);
+            assert!(!last.is_over(now), "{pause}");
+            assert!(!last.is_over(now + pause - 1), "{pause}");
+            assert!(last.is_over(now + pause), "{pause}");
+            assert!(last.is_over(now - 1), "the clock was set back");
+            now += pause;
+            failed = Some(last);
+        }
+        let forever = Failed {
+            times: u32::MAX,
+            at: now,
+        };
+        assert!(forever.is_over(now + LONGEST_PAUSE));
+    }
+
+    #[test]
+    fn restore_without_room_says_what_it_takes() {
+        let path = Path::new("/x/jobs.sqlite.restoring");
+        assert!(has_room(path, 5, 5).is_ok());
+        let error = has_room(path, 70_000, 4_096).expect_err("no room");
+        assert!(error.is_full());
+        assert_eq!(
+            error.to_string(),
+            "writing \"/x/jobs.sqlite.restoring\" takes 70000 bytes, and 4096 are free"
+        );
     }
 }

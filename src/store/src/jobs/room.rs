@@ -31,11 +31,10 @@ impl JobDatabase {
     /// Looks how much room there is.
     pub fn room(&self) -> Result<Room> {
         let directory = self.path().parent().unwrap_or(Path::new("."));
-        let disk = rustix::fs::statvfs(directory)
-            .map_err(|error| StoreError::io("look at the room of", directory, error))?;
+        let disk = disk_of(directory)?;
         Ok(Room {
-            free: disk.f_bavail.saturating_mul(disk.f_frsize) + self.size()?.free,
-            total: disk.f_blocks.saturating_mul(disk.f_frsize),
+            free: disk.free + self.size()?.free,
+            total: disk.total,
         })
     }
 
@@ -68,4 +67,18 @@ impl JobDatabase {
     fn reserve(&self) -> PathBuf {
         files::beside(self.path(), ".reserve")
     }
+}
+
+/// Bytes that are free on a directory's file system.
+pub(super) fn free_on(directory: &Path) -> Result<u64> {
+    disk_of(directory).map(|disk| disk.free)
+}
+
+fn disk_of(directory: &Path) -> Result<Room> {
+    let disk = rustix::fs::statvfs(directory)
+        .map_err(|error| StoreError::io("look at the room of", directory, error))?;
+    Ok(Room {
+        free: disk.f_bavail.saturating_mul(disk.f_frsize),
+        total: disk.f_blocks.saturating_mul(disk.f_frsize),
+    })
 }

@@ -117,12 +117,35 @@ fn database_without_a_place_takes_nothing_until_it_has_one() {
     let moved = folder.with_file_name("moved");
     fs::rename(&folder, &moved).expect("moved");
     fs::write(&folder, "no directory").expect("written");
+    assert!(database.restore_is_due(1));
     assert!(database.restore_if_displaced(1).is_err());
-    // Not tried with every commit.
-    let error = database.restore_if_displaced(1).expect_err("too soon");
-    assert!(error.to_string().contains("removed or replaced"), "{error}");
+    assert!(!database.restore_is_due(2), "not with every commit");
+    assert!(database.restore_is_due(3));
+    assert!(database.restore_if_displaced(3).is_err());
+    assert!(!database.restore_is_due(6), "later each time");
     fs::remove_file(&folder).expect("removed");
     fs::rename(&moved, &folder).expect("moved back");
+    is_whole(&options, database);
+}
+
+#[test]
+fn failed_restore_leaves_no_part_of_a_file() {
+    let (_dir, options, mut database) = open();
+    for suffix in ["", "-wal", "-shm"] {
+        fs::remove_file(part(&options.job_database, suffix)).expect("removed");
+    }
+    // What is written is whole by the time that this is in its way.
+    let obstacle = part(&options.job_database, "-wal");
+    fs::create_dir(&obstacle).expect("a directory");
+    assert!(database.restore_if_displaced(1).is_err());
+    assert!(!part(&options.job_database, ".restoring").exists());
+    fs::remove_dir(&obstacle).expect("removed");
+    assert!(
+        database
+            .restore_if_displaced(3)
+            .expect("restored")
+            .is_some()
+    );
     is_whole(&options, database);
 }
 
