@@ -43,6 +43,8 @@ pub enum Duty {
     MinionData,
     /// Removes tokens that have expired.
     Tokens,
+    /// Forgets the nonces of requests whose time is over, of minions that have been silent since.
+    Nonces,
     /// Lists the files that are served, ahead of the questions for them.
     FileLists,
     /// Tells what has changed below `file_roots` (`fileserver_events`).
@@ -61,7 +63,7 @@ pub enum Duty {
 
 impl Duty {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::SharedKey,
         Self::Subscribers,
         Self::Presence,
@@ -70,6 +72,7 @@ impl Duty {
         Self::FormerMinions,
         Self::MinionData,
         Self::Tokens,
+        Self::Nonces,
         Self::FileLists,
         Self::FileEvents,
         Self::KeyCache,
@@ -90,6 +93,7 @@ impl Duty {
             Self::FormerMinions => "former_minions",
             Self::MinionData => "minion_data",
             Self::Tokens => "tokens",
+            Self::Nonces => "nonces",
             Self::FileLists => "file_lists",
             Self::FileEvents => "file_events",
             Self::KeyCache => "key_cache",

@@ -128,6 +128,7 @@ impl Handler<DoDuty> for Maintenance {
             Duty::FormerMinions
             | Duty::MinionData
             | Duty::Tokens
+            | Duty::Nonces
             | Duty::FileLists
             | Duty::FileEvents
             | Duty::KeyCache

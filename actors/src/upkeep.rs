@@ -141,6 +141,12 @@ impl Handler<LookOver> for Upkeep {
                 swept.map(|_| ()).map_err(|error| chain(&error))
             });
         }
+        if is_meant(Duty::Nonces) {
+            self.simple(Duty::Nonces, |services| {
+                services.sessions.sweep_nonces();
+                Ok(())
+            });
+        }
         if is_meant(Duty::FileLists) {
             self.simple(Duty::FileLists, |services| {
                 let listed = services.files.refresh_lists();
@@ -188,6 +194,7 @@ impl Upkeep {
             Duty::FormerMinions,
             Duty::MinionData,
             Duty::Tokens,
+            Duty::Nonces,
             Duty::FileLists,
             Duty::MasterKey,
             Duty::OpenFiles,

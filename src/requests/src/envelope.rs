@@ -65,6 +65,8 @@ pub(crate) struct Sealed {
     pub enc_algo: Option<EncAlgo>,
     /// See `enc_algo`.
     pub sig_algo: Option<SigAlgo>,
+    /// The minion has sent a newer one of its kind since: it is answered, and nothing of it is kept.
+    pub is_superseded: bool,
 }
 
 /// How the answer to an encrypted request is to be encrypted.
@@ -267,9 +269,12 @@ fn open_sealed(
         Some(id) => check_identity(&mut load, id, services)?,
         None => check_legacy_identity(&mut load, &key, services)?,
     };
-    if let AnswerKey::Session(session) = &key {
-        check_freshness(&minion, session, &load, nonce.as_deref(), services)?;
-    }
+    let is_superseded = match &key {
+        AnswerKey::Session(session) => {
+            is_superseded(&minion, session, &load, nonce.as_deref(), services)?
+        }
+        _ => false,
+    };
     Ok(Sealed {
         minion,
         load,
@@ -286,6 +291,7 @@ fn open_sealed(
             SigAlgo::Pkcs1v15Sha1,
             SigAlgo::from_wire,
         ),
+        is_superseded,
     })
 }
 
@@ -390,10 +396,8 @@ fn take_nonce(load: &mut MapView, version: i64) -> Result<Option<Bytes>, Refusal
     }
 }
 
-/// Commands that may be carried out as often as they come: nothing is different afterwards. Stock's
-/// minion sends the very same bytes again when `_pillar` gets no answer (`_send_with_retry` in
-/// `salt/channel/client.py`); everything else it seals anew.
-const REPEATABLE: [&str; 14] = [
+/// Commands that may be carried out as often as they come: nothing is different afterwards.
+const REPEATABLE: [&str; 13] = [
     "_dir_list",
     "_file_envs",
     "_file_find",
@@ -404,11 +408,15 @@ const REPEATABLE: [&str; 14] = [
     "_master_opts",
     "_master_tops",
     "_mine_get",
-    "_pillar",
     "_serve_file",
     "_symlink_list",
     "pub_ret",
 ];
+
+/// Stock's minion sends the very same bytes again when this one gets no answer (`_send_with_retry`
+/// in `salt/channel/client.py`); everything else it seals anew. Its grains are kept, so only the
+/// newest one may be carried out again: an older one would bring old grains back.
+const REPEATABLE_WHILE_NEWEST: &str = "_pillar";
 
 /// A return is recorded once for each jid and minion, unless it asks for a jid of its own.
 fn is_repeatable(load: &MapView) -> bool {
@@ -420,25 +428,32 @@ fn is_repeatable(load: &MapView) -> bool {
 }
 
 /// Refuses what was carried out before. The answer makes an honest minion, whose clock was set back,
-/// authenticate and seal its request anew.
-fn check_freshness(
+/// authenticate and seal its request anew. `true`: to be answered, but its data is old.
+fn is_superseded(
     minion: &MinionId,
     session: &Session,
     load: &MapView,
     nonce: Option<&[u8]>,
     services: &Services,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     let now = services.clock.unix();
     let ts = load.get("ts").and_then(RawValue::as_f64);
     let ts = ts.filter(|ts| ts.is_finite()).map(|ts| ts as i64);
-    let nonce = nonce.filter(|_| !is_repeatable(load));
-    match session.replay.admit(nonce, ts, now) {
+    let freshness = match load.str("cmd") {
+        Some(REPEATABLE_WHILE_NEWEST) => session.replay.admit_latest(nonce, ts, now),
+        _ => {
+            let nonce = nonce.filter(|_| !is_repeatable(load));
+            session.replay.admit(nonce, ts, now)
+        }
+    };
+    match freshness {
         Freshness::Fresh => {
             if let Some(ts) = ts {
                 services.sessions.clocks.note(minion, ts, now);
             }
-            Ok(())
+            Ok(false)
         }
+        Freshness::Superseded => Ok(true),
         Freshness::Repeated => {
             complain!(services, %minion, "request refused: it was carried out before");
             Err(Refusal::bad_load("replayed"))

@@ -40,7 +40,8 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         } else {
             sealed.answer.seal(&encode(&pillar, Dialect::Raw))
         };
-        let event = request.and_then(|request| {
+        let is_kept = !sealed.is_superseded;
+        let event = request.filter(|_| is_kept).and_then(|request| {
             let (minion, grains) = (&sealed.minion, &request.grains);
             let kept = match &request.pillarenv {
                 // What a minion chooses itself makes no pillar that targets may look at.

@@ -11,6 +11,24 @@
 //!
 //! What a restart forgets is made up for by the master's clock: of a session that an earlier process
 //! made, only requests of about this time are taken at first.
+//!
+//! # Memory
+//!
+//! A nonce takes 8 to 16 bytes. A session keeps at most two generations of [`MAX_IN_GENERATION`], all
+//! sessions together [`MAX_IN_ALL`] and beyond that [`GUARANTEED`] each for two generations. Nothing is
+//! ever admitted without being remembered, and nothing is refused for want of room: with the common
+//! room used up, a session whose generation has its guaranteed size begins the next one, so that its
+//! own window becomes shorter, and gives the room of the generation before back.
+//!
+//! For 10,000 minions at the default window of 600 seconds: the common room is used up when each sends
+//! a request that is remembered every 11 seconds (an hourly mine, a pillar and a few beacons are one
+//! every few minutes). Then a generation lasts for 32 requests, 352 seconds, in place of 600; at 1,000
+//! such requests a second in all it is 320 seconds. An honest request would have to be underway for
+//! longer than that to be stale, and then costs its minion one authentication. At most 1,048,576 +
+//! 10,000 × 64 nonces are kept, about 26 MiB, and more for a moment of a session with hundreds of
+//! requests in one second ([`MAX_IN_SECOND`]). Refusing for want of room would cost every minion of such
+//! a site its events for up to 20 minutes; shortening the windows of those who send most costs nobody
+//! a request.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -23,8 +41,15 @@ use parking_lot::Mutex;
 /// Nonces of one generation of a session; one more begins the next generation.
 const MAX_IN_GENERATION: usize = 4_096;
 
-/// Nonces of all sessions together: about 16 MiB.
+/// Nonces of all sessions together, beyond which a generation ends at [`GUARANTEED`]: about 16 MiB.
 const MAX_IN_ALL: usize = 1 << 20;
+
+/// Nonces that a generation of any session may hold whatever the others keep. More than a minion has
+/// under way at once: the floor comes no nearer to the present than this many requests.
+const GUARANTEED: usize = 32;
+
+/// The same while all of them are of one second: `ts` counts seconds, so no floor lies between them.
+const MAX_IN_SECOND: usize = 512;
 
 /// What is remembered of a nonce: a digest that nobody outside can foresee.
 static DIGEST: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -36,6 +61,8 @@ pub enum Freshness {
     Fresh,
     /// Its nonce was seen before.
     Repeated,
+    /// Its nonce was seen before, and another request of the kind that supersedes it since.
+    Superseded,
     /// It is older than what is remembered.
     Stale,
 }
@@ -50,6 +77,8 @@ pub struct ReplayWindow {
 }
 
 struct State {
+    /// The digest of the newest request among those that supersede each other.
+    latest: Option<u64>,
     /// When the current generation began, in seconds since 1970 by the master's clock.
     began: i64,
     current: Generation,
@@ -72,6 +101,7 @@ impl ReplayWindow {
         Self {
             window: i64::try_from(window.as_secs()).unwrap_or(i64::MAX),
             state: Mutex::new(State {
+                latest: None,
                 began: now,
                 current: Generation::default(),
                 former: Generation::default(),
@@ -97,26 +127,59 @@ impl ReplayWindow {
     /// Looks at a request that the minion certainly made, at `ts` by its own clock. With a nonce it
     /// is taken once, without one (it may be carried out as often as it comes) any number of times.
     pub fn admit(&self, nonce: Option<&[u8]>, ts: Option<i64>, now: i64) -> Freshness {
+        let digest = nonce.map(|nonce| DIGEST.hash_one(nonce));
+        self.judge(&mut self.state.lock(), digest, ts, now)
+    }
+
+    /// The same of a request whose data replaces that of the one before, and that its minion may send
+    /// again with the same nonce. It stays [`Freshness::Fresh`] until the next one is taken; after
+    /// that it is [`Freshness::Superseded`], and what it says is old.
+    pub fn admit_latest(&self, nonce: Option<&[u8]>, ts: Option<i64>, now: i64) -> Freshness {
+        let digest = nonce.map(|nonce| DIGEST.hash_one(nonce));
+        let mut state = self.state.lock();
+        match self.judge(&mut state, digest, ts, now) {
+            Freshness::Fresh => {
+                state.latest = digest;
+                Freshness::Fresh
+            }
+            Freshness::Repeated if state.latest == digest => Freshness::Fresh,
+            Freshness::Repeated => Freshness::Superseded,
+            other => other,
+        }
+    }
+
+    fn judge(
+        &self,
+        state: &mut State,
+        digest: Option<u64>,
+        ts: Option<i64>,
+        now: i64,
+    ) -> Freshness {
         if self.window == 0 {
             return Freshness::Fresh;
         }
-        let mut state = self.state.lock();
-        self.turn_by_time(&mut state, now);
+        self.turn_by_time(state, now);
         let is_stale = |ts: i64| ts <= state.floor || state.ceiling.is_some_and(|last| ts > last);
         if ts.is_some_and(is_stale) {
             self.has_seen_stale.store(true, Ordering::Relaxed);
             return Freshness::Stale;
         }
-        if let Some(nonce) = nonce {
-            let digest = DIGEST.hash_one(nonce);
+        if let Some(digest) = digest {
             if state.current.nonces.contains(&digest) || state.former.nonces.contains(&digest) {
                 return Freshness::Repeated;
             }
-            self.remember(&mut state, digest, now);
+            self.remember(state, digest, ts, now);
         }
         state.ceiling = None;
         state.current.newest = state.current.newest.max(ts);
         Freshness::Fresh
+    }
+
+    /// Forgets the nonces whose time is over, of a session that has had no request since.
+    pub(crate) fn sweep(&self, now: i64) {
+        if self.window > 0 {
+            self.turn_by_time(&mut self.state.lock(), now);
+        }
     }
 
     /// Whether the next authentication of the minion is to get a new key.
@@ -124,14 +187,16 @@ impl ReplayWindow {
         self.has_seen_stale.load(Ordering::Relaxed)
     }
 
-    fn remember(&self, state: &mut State, digest: u64, now: i64) {
-        if state.current.nonces.len() >= MAX_IN_GENERATION {
+    fn remember(&self, state: &mut State, digest: u64, ts: Option<i64>, now: i64) {
+        let is_full = self.kept_in_all.load(Ordering::Relaxed) >= MAX_IN_ALL;
+        let most = match is_full {
+            false => MAX_IN_GENERATION,
+            // The floor would be this very second, in which an honest minion may send more.
+            true if state.former.newest >= ts => MAX_IN_SECOND,
+            true => GUARANTEED,
+        };
+        if state.current.nonces.len() >= most {
             self.turn(state, now);
-        }
-        // Without room it is taken and not remembered. A floor near the present would make up for
-        // that, and have every minion of a large site authenticate again and again.
-        if self.kept_in_all.load(Ordering::Relaxed) >= MAX_IN_ALL {
-            return;
         }
         state.current.nonces.insert(digest);
         self.kept_in_all.fetch_add(1, Ordering::Relaxed);
@@ -200,15 +265,72 @@ mod tests {
         }
     }
 
+    /// Two requests a second for an hour, in the order sent, each with the clock of its second.
     #[test]
-    fn full_memory_of_all_sessions_makes_no_request_stale() {
+    fn full_memory_of_all_sessions_admits_nothing_twice_and_refuses_nothing() {
         let (window, kept) = new_key();
         kept.store(MAX_IN_ALL, Ordering::Relaxed);
-        for nonce in [b"a", b"b", b"c", b"d"] {
-            let taken = window.admit(Some(nonce), Some(NOW), NOW);
-            assert_eq!(taken, Freshness::Fresh);
+        let time = |number: i64| NOW + number / 2;
+        for number in 0..7_200_i64 {
+            let nonce = number.to_be_bytes();
+            let admit = || window.admit(Some(&nonce), Some(time(number)), time(number));
+            assert_eq!(admit(), Freshness::Fresh, "{number}");
+            assert_ne!(admit(), Freshness::Fresh, "{number}");
         }
         assert!(!window.needs_new_key());
+        assert!(kept.load(Ordering::Relaxed) <= MAX_IN_ALL + 2 * GUARANTEED);
+        for number in 0..7_200_i64 {
+            let nonce = number.to_be_bytes();
+            let again = window.admit(Some(&nonce), Some(time(number)), time(7_199));
+            assert_ne!(again, Freshness::Fresh, "{number}");
+        }
+    }
+
+    #[test]
+    fn full_memory_makes_a_large_session_give_its_own_room_back() {
+        let (window, kept) = new_key();
+        let admit = |number: i64| {
+            let nonce = number.to_be_bytes();
+            window.admit(Some(&nonce), Some(NOW + number / 300), NOW)
+        };
+        for number in 0..6_000 {
+            assert_eq!(admit(number), Freshness::Fresh);
+        }
+        kept.fetch_add(MAX_IN_ALL, Ordering::Relaxed);
+        // Hundreds within a second are no reason to refuse one, and none is admitted again.
+        for number in 6_000..9_000 {
+            assert_eq!(admit(number), Freshness::Fresh, "{number}");
+            assert_ne!(admit(number), Freshness::Fresh, "{number}");
+        }
+        let own = kept.load(Ordering::Relaxed) - MAX_IN_ALL;
+        assert!(own <= 2 * MAX_IN_SECOND, "{own}");
+    }
+
+    #[test]
+    fn sweep_forgets_the_nonces_of_an_idle_session_and_admits_none_again() {
+        let (window, kept) = new_key();
+        window.admit(Some(b"a"), Some(NOW), NOW);
+        window.sweep(NOW + 599);
+        assert_eq!(kept.load(Ordering::Relaxed), 1);
+        window.sweep(NOW + 1_200);
+        assert_eq!(kept.load(Ordering::Relaxed), 0);
+        let again = window.admit(Some(b"a"), Some(NOW), NOW + 1_200);
+        assert_eq!(again, Freshness::Stale);
+    }
+
+    #[test]
+    fn latest_request_is_fresh_again_until_the_next_supersedes_it() {
+        let (window, _) = new_key();
+        let admit = |nonce: &[u8]| window.admit_latest(Some(nonce), Some(NOW), NOW);
+        assert_eq!(admit(b"a"), Freshness::Fresh);
+        assert_eq!(admit(b"a"), Freshness::Fresh);
+        // Of another kind: it supersedes nothing.
+        window.admit(Some(b"event"), Some(NOW), NOW);
+        assert_eq!(admit(b"a"), Freshness::Fresh);
+        assert_eq!(admit(b"b"), Freshness::Fresh);
+        assert_eq!(admit(b"a"), Freshness::Superseded);
+        assert_eq!(admit(b"event"), Freshness::Superseded);
+        assert_eq!(admit(b"b"), Freshness::Fresh);
     }
 
     #[test]

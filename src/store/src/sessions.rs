@@ -209,6 +209,20 @@ impl Sessions {
         Ok(removed)
     }
 
+    /// Forgets the nonces that the sessions remember beyond their time: a session by itself does so
+    /// with its next request only.
+    pub fn sweep_nonces(&self) {
+        let now = self.clock.unix();
+        for known in &self.known {
+            known.session.replay.sweep(now);
+        }
+    }
+
+    /// How many nonces the sessions remember.
+    pub fn nonces(&self) -> usize {
+        self.nonces.load(Ordering::Relaxed)
+    }
+
     /// How many sessions are in memory.
     pub fn remembered(&self) -> usize {
         self.known.len()

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_crypto::{EncAlgo, SigAlgo};
+use saltern_model::MinionId;
 use saltern_store::minion_clocks::wrong_clocks;
 use saltern_wire::msgpack::Value;
 
@@ -82,6 +83,56 @@ fn same_bytes_sent_again_are_answered_where_stock_sends_them_again() {
             assert_ne!(site.ask(request.clone()).reply, BAD_LOAD);
         }
     }
+}
+
+/// Whether the grains of a request for a pillar are kept; it is answered in any case.
+fn keeps_grains(site: &Site, request: &Bytes) -> bool {
+    let outcome = site.ask(request.clone());
+    assert_ne!(outcome.reply, BAD_LOAD);
+    !outcome.effects.is_empty()
+}
+
+#[test]
+fn replayed_pillar_request_brings_no_old_grains_back() {
+    let site = Site::new("minion_data_cache_events: True\n");
+    let minion = Minion::signed_in(&site, "m1");
+    let pillar = |role: &str| {
+        let grains = Value::map([("role", role)]);
+        minion.sealed(
+            minion.load("_pillar").set("grains", grains).set("ver", "2"),
+            3,
+        )
+    };
+    let kept = || {
+        let grains = site
+            .services
+            .minion_data
+            .grains(&MinionId::parse(&minion.id).unwrap())
+            .unwrap()
+            .unwrap();
+        grains
+            .get("role")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let (old, new) = (pillar("old"), pillar("new"));
+    for request in [&old, &old, &new, &new] {
+        assert!(keeps_grains(&site, request));
+    }
+    assert!(!keeps_grains(&site, &old), "answered, not kept");
+    assert_eq!(kept().as_deref(), Some("new"));
+    assert!(keeps_grains(&site, &new), "the newest may come again");
+}
+
+#[test]
+fn nonces_of_silent_minions_are_forgotten_by_the_sweep() {
+    let site = Site::new("");
+    let minion = Minion::signed_in(&site, "m1");
+    site.ask(event(&minion, now(&site)));
+    assert_eq!(site.services.sessions.nonces(), 1);
+    site.clock.advance(Duration::from_secs(1_300));
+    site.services.sessions.sweep_nonces();
+    assert_eq!(site.services.sessions.nonces(), 0);
 }
 
 #[test]
