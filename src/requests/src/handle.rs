@@ -531,48 +531,54 @@ enum MinionCommand {
     VerifyMinion,
 }
 
-impl MinionCommand {
+impl WireNames for MinionCommand {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("_master_opts", Self::MasterOpts),
+        ("_master_tops", Self::MasterTops),
+        ("_minion_event", Self::MinionEvent),
+        ("_pillar", Self::Pillar),
+        ("_register_resources", Self::RegisterResources),
+        ("_return", Self::Return),
+        ("_syndic_return", Self::SyndicReturn),
+        ("minion_pub", Self::PeerPublish(PeerPublish::Begin)),
+        ("minion_publish", Self::PeerPublish(PeerPublish::Wait)),
+        ("minion_runner", Self::PeerRun),
+        ("pub_ret", Self::PubRet),
+        ("revoke_auth", Self::RevokeAuth),
+        ("verify_minion", Self::VerifyMinion),
+    ];
+
     fn from_wire(name: &str) -> Option<Self> {
-        Some(match name {
-            "_master_opts" => Self::MasterOpts,
-            "_master_tops" => Self::MasterTops,
-            "_minion_event" => Self::MinionEvent,
-            "_pillar" => Self::Pillar,
-            "minion_pub" => Self::PeerPublish(PeerPublish::Begin),
-            "minion_publish" => Self::PeerPublish(PeerPublish::Wait),
-            "minion_runner" => Self::PeerRun,
-            "pub_ret" => Self::PubRet,
-            "_register_resources" => Self::RegisterResources,
-            "_return" => Self::Return,
-            "revoke_auth" => Self::RevokeAuth,
-            "_syndic_return" => Self::SyndicReturn,
-            "verify_minion" => Self::VerifyMinion,
-            other => match (FileCommand::from_wire(other), MineCommand::from_wire(other)) {
-                (Some(command), _) => Self::File(command),
-                (None, Some(command)) => Self::Mine(command),
-                _ => return None,
-            },
-        })
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found
+            .map(|(_, command)| *command)
+            .or_else(|| FileCommand::from_wire(name).map(Self::File))
+            .or_else(|| MineCommand::from_wire(name).map(Self::Mine))
     }
 
     fn name(self) -> &'static str {
+        let found = Self::NAMES.iter().find(|(_, command)| *command == self);
         match self {
             Self::File(command) => command.name(),
             Self::Mine(command) => command.name(),
-            Self::MasterOpts => "_master_opts",
-            Self::MasterTops => "_master_tops",
-            Self::MinionEvent => "_minion_event",
-            Self::PeerPublish(command) => command.name(),
-            Self::PeerRun => "minion_runner",
-            Self::Pillar => "_pillar",
-            Self::PubRet => "pub_ret",
-            Self::RegisterResources => "_register_resources",
-            Self::Return => "_return",
-            Self::RevokeAuth => "revoke_auth",
-            Self::SyndicReturn => "_syndic_return",
-            Self::VerifyMinion => "verify_minion",
+            _ => found.map_or(UNKNOWN_COMMAND, |(name, _)| name),
         }
     }
+}
+
+/// Every command that a minion can send encrypted, for tables that have to be complete.
+pub fn minion_commands() -> impl Iterator<Item = &'static str> {
+    fn names<C: WireNames>() -> impl Iterator<Item = &'static str> {
+        C::NAMES.iter().map(|(name, _)| *name)
+    }
+    names::<MinionCommand>()
+        .chain(names::<FileCommand>())
+        .chain(names::<MineCommand>())
+}
+
+/// Every command that is sent in the clear, likewise.
+pub fn clear_commands() -> impl Iterator<Item = &'static str> {
+    ClearCommand::NAMES.iter().map(|(name, _)| *name)
 }
 
 fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Handled {

@@ -87,7 +87,7 @@ pub use data_cache::forget_minion;
 pub use event_data::master_event;
 pub use event_rules::is_paced_by_master;
 pub use fleet::MasterFleet;
-pub use handle::{Class, Handled, come_again, handle, peek_class};
+pub use handle::{Class, Handled, clear_commands, come_again, handle, minion_commands, peek_class};
 pub use origin::Origin;
 pub use outcome::{
     About, Effect, Errand, ErrandWork, Finished, Fire, Later, Leaves, LogIn, LoginEnd, Outcome,

@@ -17,7 +17,7 @@ use saltern_wire::msgpack::Value;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::wire::client::{COMMANDS, Load, Minion, clear};
+use crate::wire::client::{Load, Minion, clear, commands};
 use crate::wire::site::Site;
 
 /// Counts the lines that this program writes, down to a level. That no value of an attacker can make
@@ -171,7 +171,7 @@ fn thieves() {
     let m2 = Minion::signed_in(&site, "m2");
     let stranger = Minion::new("m1", "large");
     let mut attacks = Vec::new();
-    for cmd in COMMANDS {
+    for cmd in commands() {
         let load = || m1.load(cmd);
         let seal = |load: Load| m1.sealed(load, 3);
         let mut row =

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use saltern_crypto::{Crypticle, EncAlgo, KeyString, PrivateKey, PublicKey, SigAlgo};
+use saltern_requests::minion_commands;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::wire::site::{START, Site, decode, key_pair};
@@ -16,37 +17,13 @@ pub(crate) const NONCE: &str = "0123456789abcdef0123456789abcdef";
 /// That of [`published_by_root`].
 pub(crate) const JID: &str = "20260102030405060708";
 
-/// Every command that a minion can send encrypted, served or not.
-pub(crate) const COMMANDS: [&str; 27] = [
-    "_dir_list",
-    "_file_envs",
-    "_file_find",
-    "_file_hash",
-    "_file_hash_and_stat",
-    "_file_list",
-    "_file_list_emptydirs",
-    "_file_recv",
-    "_master_opts",
-    "_master_tops",
-    "_mine",
-    "_mine_delete",
-    "_mine_flush",
-    "_mine_get",
-    "_minion_event",
-    "_pillar",
-    "_register_resources",
-    "_return",
-    "_serve_file",
-    "_symlink_list",
-    "_syndic_return",
-    "minion_pub",
-    "minion_publish",
-    "minion_runner",
-    "pub_ret",
-    "verify_minion",
-    // The last, for after it the key is gone.
-    "revoke_auth",
-];
+/// Every command that a minion can send encrypted, served or not. The last is `revoke_auth`, for after
+/// it the key is gone.
+pub(crate) fn commands() -> Vec<&'static str> {
+    let mut commands: Vec<_> = minion_commands().collect();
+    commands.sort_unstable_by_key(|name| (*name == "revoke_auth", *name));
+    commands
+}
 
 /// A map, entry by entry; a later entry replaces an earlier one, `None` takes it out.
 #[derive(Clone, Default)]

@@ -8,7 +8,7 @@ use saltern_requests::{Effect, NO_ANSWER};
 use saltern_store::Claims;
 use saltern_wire::msgpack::Value;
 
-use crate::wire::client::{COMMANDS, Load, Minion, clear, published_by_root};
+use crate::wire::client::{Load, Minion, clear, commands, published_by_root};
 use crate::wire::site::{Site, decode, sent, started};
 
 /// What becomes of a request: `y` it is served, `n` its sender is not believed, `r` the sender may
@@ -75,7 +75,7 @@ const NO_COMMANDS: [&str; 15] = [
 
 /// What no user can ask for: those names, and all commands of minions.
 fn no_commands() -> impl Iterator<Item = &'static str> {
-    NO_COMMANDS.into_iter().chain(COMMANDS)
+    NO_COMMANDS.into_iter().chain(commands())
 }
 
 const OPTIONS: &str = "
@@ -297,6 +297,16 @@ fn letter(fixture: &Fixture, command: &str, what: &str, payload: Bytes) -> char 
     };
     untouched();
     refused
+}
+
+#[test]
+fn table_of_credentials_has_every_clear_command() {
+    let (mut columns, _) = table();
+    columns.push("_auth");
+    columns.sort_unstable();
+    let mut served: Vec<_> = saltern_requests::clear_commands().collect();
+    served.sort_unstable();
+    assert_eq!(columns, served);
 }
 
 /// The table's columns, and its rows with a letter for each.

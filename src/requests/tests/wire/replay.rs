@@ -8,7 +8,7 @@ use saltern_model::MinionId;
 use saltern_store::minion_clocks::wrong_clocks;
 use saltern_wire::msgpack::Value;
 
-use crate::wire::client::{COMMANDS, Load, Minion, clear};
+use crate::wire::client::{Load, Minion, clear, commands};
 use crate::wire::site::{START, Site};
 
 const BAD_LOAD: &[u8] = b"\xa8bad load";
@@ -59,7 +59,7 @@ fn every_command_that_changes_something_is_carried_out_once() {
         "minion_runner",
         "revoke_auth",
     ];
-    for cmd in COMMANDS {
+    for cmd in commands() {
         let request = minion.sealed(minion.load(cmd), 3);
         site.ask(request.clone());
         let is_refused = site.ask(request).reply == BAD_LOAD;
