@@ -40,6 +40,9 @@ use self::table::Table;
 /// who it is, and nobody is told to be lost.
 const RETURN: Duration = Duration::from_secs(30);
 
+/// Microseconds for which the address of a minion that went away is that of a known network.
+const LATELY: i64 = 86_400_000_000;
+
 /// See the module; shared by all workers.
 pub(crate) struct Presence {
     heard: DashMap<MinionId, Heard>,
@@ -158,20 +161,25 @@ impl Presence {
     }
 
     /// Begins with these minions, and with what the master before this one remembered of them.
-    pub(crate) fn begin(&self, accepted: &Arc<AcceptedIds>) {
+    /// Gives the addresses from which they have lately proved who they are, the latest first.
+    pub(crate) fn begin(&self, accepted: &Arc<AcceptedIds>) -> Vec<IpAddr> {
         self.accept(accepted);
         let memories = memory::read(&self.memory).unwrap_or_else(|error| {
             tracing::warn!(%error, "where minions were before cannot be read");
             Vec::new()
         });
         let (now, wall) = (Instant::now(), self.clock.unix_micros());
-        let mut before = Vec::new();
+        let (mut before, mut lately) = (Vec::new(), Vec::new());
         for memory in memories {
             if memory.was_present {
                 before.push(memory.minion.clone());
             }
             if !accepted.contains(memory.minion.as_str()) {
                 continue;
+            }
+            // Of a minion that stays connected nothing else need be heard.
+            if memory.was_present || wall.saturating_sub(memory.heard) < LATELY {
+                lately.push((memory.heard, memory.from));
             }
             let heard = Heard {
                 from: memory.from,
@@ -184,6 +192,8 @@ impl Presence {
         }
         before.sort_unstable();
         *self.before.lock() = before;
+        lately.sort_unstable_by(|one, other| other.cmp(one));
+        lately.into_iter().map(|(_, from)| from).collect()
     }
 
     /// Writes down what the next master is to remember, if there is anything new.

@@ -460,7 +460,10 @@ impl Plan {
         });
         subscribers.set_watch(Arc::downgrade(&watch));
         match services.pki.accepted() {
-            Ok(accepted) => presence.begin(&accepted),
+            Ok(accepted) => {
+                let lately = presence.begin(&accepted);
+                requests.known_networks().restore(lately);
+            }
             Err(error) => tracing::error!(%error, "the accepted minions cannot be listed"),
         }
         let rotation = Rotation::default();

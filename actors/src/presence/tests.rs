@@ -40,11 +40,37 @@ impl Site {
         presence.begin(&ids(accepted));
         presence
     }
+
+    /// Where a master that starts now knows these minions to have been lately.
+    fn knows(&self, accepted: &[&str]) -> Vec<IpAddr> {
+        self.starts(&Registry::new(), &[]).begin(&ids(accepted))
+    }
 }
 
 fn presence(registry: &Registry) -> (Arc<Presence>, Clock) {
     let site = Site::new();
     (site.starts(registry, &["m1", "m2"]), site.clock)
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_of_minions_that_were_lately_there_survive_a_restart() {
+    let site = Site::new();
+    let first = site.starts(&Registry::new(), &["m1", "m2", "m3", "m4"]);
+    let from = |last: u8| IpAddr::from([192, 0, 2, last]);
+    for (last, minion) in [(1, "m1"), (2, "m2"), (3, "m3"), (4, "m4")] {
+        first.heard(&id(minion), from(last));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        site.clock.advance(Duration::from_secs(1));
+    }
+    // The first stays connected, and the last loses its key.
+    first.subscribed(1, SocketAddr::new(from(1), 40_000), b"");
+    first.remember();
+    let accepted = ["m1", "m2", "m3"];
+    assert_eq!(site.knows(&accepted), [from(3), from(2), from(1)]);
+    site.clock.advance(Duration::from_secs(86_400 - 3));
+    assert_eq!(site.knows(&accepted), [from(3), from(1)]);
+    site.clock.advance(Duration::from_secs(86_400));
+    assert_eq!(site.knows(&accepted), [from(1)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,11 +8,11 @@ use saltern_actors::{Master, StartError};
 use saltern_wire::msgpack::Value;
 use saltern_wire::zmtp::{ReqClient, SubClient};
 use tokio::io::AsyncWriteExt;
-use tokio::net::UnixStream;
+use tokio::net::{TcpSocket, UnixStream};
 use tokio::time::Instant;
 
-use crate::in_system;
 use crate::site::{Listener, Minion, Site};
+use crate::{in_system, until};
 
 const NAMES: [&str; 5] = [
     "master_event_pub.ipc",
@@ -57,6 +57,41 @@ fn an_idle_master_with_connections_stops_at_once_and_removes_its_files() {
             events.next().await.is_none(),
             "the bus closes its connections"
         );
+    });
+}
+
+/// A minion that connects anew after a restart is not kept out by strangers who were quicker.
+#[test]
+fn places_for_minions_are_reserved_after_a_restart() {
+    in_system(async {
+        let site = Site::new("saltern_max_connections: 8\n");
+        let identity = site.minion("m1");
+        let first = site.start();
+        let mut minion = identity.sign_in(&first).await;
+        minion
+            .return_until_acknowledged("20260102030405000001")
+            .await;
+        drop(minion);
+        first.master.shutdown().await;
+
+        let second = site.start();
+        let mut strangers = Vec::new();
+        for _ in 0..8 {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+            let address = second.master.request_address();
+            strangers.push(socket.connect(address).await.unwrap());
+        }
+        let reserved = ["request", "reserved"];
+        until(|| second.labelled("saltern_port_refused_total", &reserved) > 0.0).await;
+        let mut minion = identity.sign_in(&second).await;
+        assert_eq!(
+            minion
+                .return_until_acknowledged("20260102030405000002")
+                .await,
+            1
+        );
+        second.master.shutdown().await;
     });
 }
 

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ use super::framing::{Side, Transport};
 use super::limits::PeerLimits;
 use super::listen::ListenError;
 use super::metrics::{Close, Families, Metrics, Refusal, State};
-use super::network::{KnownNetworks, network};
+use super::network::{KnownNetworks, NetworkWatch, network};
 use super::stream::Stream;
 use super::tls::Tls;
 
@@ -73,9 +73,11 @@ impl Door {
         known: KnownNetworks,
     ) -> Result<Vec<Self>, ListenError> {
         let crowd = Arc::new(Crowd {
-            known,
+            known: known.clone(),
             ..Crowd::default()
         });
+        let watch: Weak<dyn NetworkWatch> = Arc::<Crowd>::downgrade(&crowd);
+        known.watch(watch);
         let doors = sockets.into_iter().map(|socket| {
             let Socket {
                 listener,
@@ -132,9 +134,69 @@ pub(super) struct Gate {
 #[derive(Default)]
 struct Counts {
     all: usize,
-    /// Those from networks that were not known when they came.
+    /// Those of networks that are not known.
     strangers: usize,
-    by_address: HashMap<IpAddr, usize>,
+    by_network: HashMap<IpAddr, NetworkCount>,
+}
+
+#[derive(Default)]
+struct NetworkCount {
+    connections: usize,
+    /// Whether the network is known, or has been since it has connections.
+    is_known: bool,
+}
+
+impl Counts {
+    /// Counts a connection in, if there is a place for it.
+    fn admit(
+        &mut self,
+        network: IpAddr,
+        is_known: bool,
+        limits: &PeerLimits,
+    ) -> Result<(), Refusal> {
+        if is_known {
+            self.becomes_known(network);
+        }
+        if self.all >= limits.connections {
+            return Err(Refusal::Connections);
+        }
+        let here = self.by_network.get(&network);
+        let is_known = is_known || here.is_some_and(|here| here.is_known);
+        let for_strangers = limits.connections - limits.connections / RESERVED;
+        if !is_known && self.strangers >= for_strangers {
+            return Err(Refusal::Reserved);
+        }
+        if here.map_or(0, |here| here.connections) >= limits.per_address {
+            return Err(Refusal::PerAddress);
+        }
+        let here = self.by_network.entry(network).or_default();
+        here.is_known = is_known;
+        here.connections += 1;
+        self.all += 1;
+        self.strangers += usize::from(!is_known);
+        Ok(())
+    }
+
+    /// The connections of this network take no places of strangers any more.
+    fn becomes_known(&mut self, network: IpAddr) {
+        if let Some(here) = self.by_network.get_mut(&network)
+            && !std::mem::replace(&mut here.is_known, true)
+        {
+            self.strangers -= here.connections;
+        }
+    }
+
+    /// Counts a connection out.
+    fn release(&mut self, network: IpAddr) {
+        self.all -= 1;
+        if let Some(here) = self.by_network.get_mut(&network) {
+            here.connections -= 1;
+            self.strangers -= usize::from(!here.is_known);
+            if here.connections == 0 {
+                self.by_network.remove(&network);
+            }
+        }
+    }
 }
 
 /// One connection's place. Dropping it gives the place back and counts the reason.
@@ -151,25 +213,14 @@ pub(super) struct Admission {
 
 impl Gate {
     fn admit(self: &Arc<Self>, peer: SocketAddr) -> Result<Admission, Refusal> {
-        let address = network(peer.ip());
-        let is_known = self.crowd.known.contains(address);
-        {
+        let network = network(peer.ip());
+        let is_known = {
             let mut counts = self.crowd.counts.lock();
-            if counts.all >= self.limits.connections {
-                return Err(Refusal::Connections);
-            }
-            let for_strangers = self.limits.connections - self.limits.connections / RESERVED;
-            if !is_known && counts.strangers >= for_strangers {
-                return Err(Refusal::Reserved);
-            }
-            let here = counts.by_address.entry(address).or_insert(0);
-            if *here >= self.limits.per_address {
-                return Err(Refusal::PerAddress);
-            }
-            *here += 1;
-            counts.all += 1;
-            counts.strangers += usize::from(!is_known);
-        }
+            // Looked up with the lock held: a network that becomes known from now on is counted.
+            let is_known = self.crowd.known.contains(network);
+            counts.admit(network, is_known, &self.limits)?;
+            is_known
+        };
         self.metrics.accepted.inc();
         self.metrics.connections(State::Handshake).inc();
         Ok(Admission {
@@ -190,6 +241,12 @@ impl Gate {
             self,
         )
         .await
+    }
+}
+
+impl NetworkWatch for Crowd {
+    fn became_known(&self, network: IpAddr) {
+        self.counts.lock().becomes_known(network);
     }
 }
 
@@ -234,16 +291,8 @@ impl Drop for Admission {
     fn drop(&mut self) {
         self.gate.metrics.connections(self.state).dec();
         self.gate.metrics.closed(self.reason).inc();
-        let address = network(self.peer.ip());
         let mut counts = self.gate.crowd.counts.lock();
-        counts.all -= 1;
-        counts.strangers -= usize::from(!self.is_known);
-        if let Some(here) = counts.by_address.get_mut(&address) {
-            *here -= 1;
-            if *here == 0 {
-                counts.by_address.remove(&address);
-            }
-        }
+        counts.release(network(self.peer.ip()));
         if counts.all == 0 {
             self.gate.crowd.emptied.notify_waiters();
         }

@@ -83,7 +83,7 @@ pub struct Rate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
     /// Connections in all. An eighth of them is reserved for known networks: those in which a
-    /// minion has lately proved who it is.
+    /// minion has lately proved who it is, on whichever port.
     pub connections: usize,
     /// Connections from one IPv4 address or IPv6 network of 64 bits. High, because whole sites sit
     /// behind one NAT.

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 /// How long a network stays known after the last proof, at least; at most twice as long.
@@ -29,7 +29,18 @@ pub fn network(address: IpAddr) -> IpAddr {
 /// The networks from which a minion has lately proved who it is. Cloning shares them: what the
 /// request port learns, the publish port goes by.
 #[derive(Clone)]
-pub struct KnownNetworks(Arc<RwLock<Generations>>);
+pub struct KnownNetworks(Arc<Shared>);
+
+struct Shared {
+    generations: RwLock<Generations>,
+    watches: Mutex<Vec<Weak<dyn NetworkWatch>>>,
+}
+
+/// Hears of networks that become known.
+pub(super) trait NetworkWatch: Send + Sync {
+    /// A network (see [`network`]) is known that may not have been before.
+    fn became_known(&self, network: IpAddr);
+}
 
 /// Two sets, of which the older one is forgotten as a whole: no entry has a time of its own.
 struct Generations {
@@ -40,11 +51,15 @@ struct Generations {
 
 impl Default for KnownNetworks {
     fn default() -> Self {
-        Self(Arc::new(RwLock::new(Generations {
+        let generations = Generations {
             current: HashSet::new(),
             previous: HashSet::new(),
             began: Instant::now(),
-        })))
+        };
+        Self(Arc::new(Shared {
+            generations: RwLock::new(generations),
+            watches: Mutex::default(),
+        }))
     }
 }
 
@@ -53,30 +68,61 @@ impl KnownNetworks {
     pub(super) fn remember(&self, address: IpAddr) {
         let network = network(address);
         let is_current = {
-            let generations = self.0.read();
+            let generations = self.0.generations.read();
             generations.began.elapsed() < LIFETIME && generations.current.contains(&network)
         };
         if is_current {
             return;
         }
-        let mut generations = self.0.write();
-        generations.age();
-        if generations.current.len() >= KNOWN_NETWORKS {
-            generations.begin();
+        {
+            let mut generations = self.0.generations.write();
+            generations.age();
+            if generations.current.len() >= KNOWN_NETWORKS {
+                generations.begin();
+            }
+            generations.current.insert(network);
         }
-        generations.current.insert(network);
+        self.announce(network);
+    }
+
+    /// Notes where minions proved who they are before this process began, the latest first: these
+    /// networks stay known for 12 hours. What is beyond the bound is passed over.
+    pub fn restore(&self, addresses: impl IntoIterator<Item = IpAddr>) {
+        for address in addresses {
+            let network = network(address);
+            {
+                let mut generations = self.0.generations.write();
+                if generations.previous.len() >= KNOWN_NETWORKS {
+                    return;
+                }
+                generations.previous.insert(network);
+            }
+            self.announce(network);
+        }
+    }
+
+    /// Announces networks that become known from now on, for as long as `watch` lives.
+    pub(super) fn watch(&self, watch: Weak<dyn NetworkWatch>) {
+        self.0.watches.lock().push(watch);
+    }
+
+    fn announce(&self, network: IpAddr) {
+        let watches = self.0.watches.lock().clone();
+        for watch in watches.iter().filter_map(Weak::upgrade) {
+            watch.became_known(network);
+        }
     }
 
     /// Whether a minion has proved who it is at this address, or in its network.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         let network = network(address);
         {
-            let generations = self.0.read();
+            let generations = self.0.generations.read();
             if generations.began.elapsed() < LIFETIME {
                 return generations.contains(&network);
             }
         }
-        let mut generations = self.0.write();
+        let mut generations = self.0.generations.write();
         generations.age();
         generations.contains(&network)
     }
@@ -138,13 +184,25 @@ mod tests {
         assert!(!known.contains(address("10.0.0.1")));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn restored_network_is_known_for_one_lifetime() {
+        let known = KnownNetworks::default();
+        known.restore([address("2001:db8::1"), address("10.0.0.1")]);
+        assert!(known.contains(address("2001:db8::2")) && known.contains(address("10.0.0.1")));
+        known.remember(address("10.0.0.1"));
+        tokio::time::advance(LIFETIME).await;
+        assert!(!known.contains(address("2001:db8::1")));
+        assert!(known.contains(address("10.0.0.1")));
+    }
+
     #[test]
     fn known_networks_are_bounded() {
         let known = KnownNetworks::default();
         for number in 0..u32::try_from(3 * KNOWN_NETWORKS).expect("a small number") {
             known.remember(IpAddr::V4(number.into()));
         }
-        let generations = known.0.read();
+        known.restore((0..u32::MAX).rev().map(|number| IpAddr::V4(number.into())));
+        let generations = known.0.generations.read();
         assert!(generations.current.len() <= KNOWN_NETWORKS);
         assert!(generations.previous.len() <= KNOWN_NETWORKS);
     }

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use saltern_wire::port::{PeerLimits, ReqLimits};
+use saltern_wire::port::{PeerLimits, PubLimits, ReqLimits};
 use saltern_wire::zmtp::ReqClient;
 
-use crate::port::common::{Echo, Raw, Running, message, request_listener, soon};
+use crate::port::common::{
+    Echo, Raw, Running, message, publish_listener_with, request_listener, request_listener_after,
+    socket, soon,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -180,13 +183,7 @@ async fn places_for_known_networks_are_not_given_to_strangers() {
     for _ in 0..7 {
         strangers.push(Raw::open_from([127, 0, 0, 2], running.addr, 1, "REQ", b"").await);
     }
-    let socket = tokio::net::TcpSocket::new_v4().expect("socket");
-    socket.bind(([127, 0, 0, 2], 0).into()).expect("bind");
-    let stream = socket.connect(running.addr).await.expect("connect");
-    assert!(
-        Raw { stream }.closed().await.is_empty(),
-        "not even a greeting"
-    );
+    refused(&running, [127, 0, 0, 2]).await;
     running.reaches("refused_total", "reserved", 1).await;
     // From where a minion proved who it is there is a place.
     let mut again = ReqClient::connect(running.addr, None)
@@ -195,4 +192,79 @@ async fn places_for_known_networks_are_not_given_to_strangers() {
     let reply = soon("a reply", again.request(Bytes::from_static(b"hi"))).await;
     assert_eq!(reply.expect("reply"), "hi");
     running.stopped().await;
+}
+
+/// A connection from this address that is not even greeted.
+async fn refused(running: &Running, from: [u8; 4]) {
+    let socket = tokio::net::TcpSocket::new_v4().expect("socket");
+    socket.bind((from, 0).into()).expect("bind");
+    let stream = socket.connect(running.addr).await.expect("connect");
+    assert!(Raw { stream }.closed().await.is_empty());
+}
+
+/// Eight connections, of which strangers may have seven.
+fn eight() -> PeerLimits {
+    PeerLimits {
+        connections: 8,
+        ..PeerLimits::default()
+    }
+}
+
+#[tokio::test]
+async fn places_are_reserved_for_networks_known_before_a_restart() {
+    let limits = ReqLimits {
+        peers: eight(),
+        ..ReqLimits::default()
+    };
+    let before = [[127, 0, 0, 1].into()];
+    let (running, _) = request_listener_after(socket(), limits, Arc::new(Echo::default()), &before);
+    let mut strangers = Vec::new();
+    for _ in 0..7 {
+        strangers.push(Raw::open_from([127, 0, 0, 2], running.addr, 1, "REQ", b"").await);
+    }
+    refused(&running, [127, 0, 0, 2]).await;
+    let _known = Raw::open(running.addr, 1, "REQ", b"").await;
+    running.stopped().await;
+}
+
+/// Connections that were there before their network was known take no place of strangers any more,
+/// on either port.
+#[tokio::test]
+async fn connection_that_proves_itself_gives_back_the_place_of_a_stranger() {
+    let limits = ReqLimits {
+        peers: eight(),
+        ..ReqLimits::default()
+    };
+    let (requests, known) =
+        request_listener_after(socket(), limits, Arc::new(Echo::default()), &[]);
+    let limits = PubLimits {
+        peers: eight(),
+        ..PubLimits::default()
+    };
+    let (publish, _) = publish_listener_with(socket(), limits, known);
+    let mut peers = Vec::new();
+    for _ in 0..7 {
+        peers.push(Raw::open_from([127, 0, 0, 3], publish.addr, 1, "SUB", b"").await);
+    }
+    for _ in 0..6 {
+        peers.push(Raw::open_from([127, 0, 0, 2], requests.addr, 1, "REQ", b"").await);
+    }
+    let mut minion = Raw::open_from([127, 0, 0, 3], requests.addr, 0, "DEALER", b"").await;
+    refused(&requests, [127, 0, 0, 2]).await;
+    refused(&publish, [127, 0, 0, 2]).await;
+    minion.send(&message(&[b"", b"trust"])).await;
+    minion.read(9).await;
+    // Seven strangers may be there once more, and the last place is that of a known network.
+    peers.push(Raw::open_from([127, 0, 0, 2], requests.addr, 1, "REQ", b"").await);
+    peers.push(Raw::open_from([127, 0, 0, 2], publish.addr, 1, "SUB", b"").await);
+    drop((minion, peers));
+    // Counted out as it was counted in.
+    requests.reaches("closed_total", "peer_closed", 8).await;
+    let mut strangers = Vec::new();
+    for _ in 0..7 {
+        strangers.push(Raw::open_from([127, 0, 0, 2], requests.addr, 1, "REQ", b"").await);
+    }
+    refused(&requests, [127, 0, 0, 2]).await;
+    requests.stopped().await;
+    publish.stopped().await;
 }

@@ -1,7 +1,7 @@
 //! What the ZMTP tests share: listeners on a free port, a sink that answers, raw peers that say
 //! whatever bytes a test wants, and a look at the metrics.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,17 +144,31 @@ pub(crate) fn request_listener_on(
     limits: ReqLimits,
     sink: Arc<dyn RequestSink>,
 ) -> Running {
+    request_listener_after(socket, limits, sink, &[]).0
+}
+
+/// A request listener after a restart, with the addresses that were known before it, and what it
+/// learns of networks.
+pub(crate) fn request_listener_after(
+    socket: TcpListener,
+    limits: ReqLimits,
+    sink: Arc<dyn RequestSink>,
+    before: &[IpAddr],
+) -> (Running, KnownNetworks) {
     let registry = Registry::new();
     let addr = socket.local_addr().expect("address");
     let listener = ReqListener::new(vec![socket.into()], limits, &registry).expect("listener");
+    let known = listener.known_networks();
+    known.restore(before.iter().copied());
     let stop = CancellationToken::new();
     let task = tokio::spawn(listener.serve(sink, stop.clone()));
-    Running {
+    let running = Running {
         addr,
         registry,
         stop,
         task,
-    }
+    };
+    (running, known)
 }
 
 /// A request listener that speaks this transport, plain or inside TLS.
@@ -215,15 +229,19 @@ pub(crate) fn publish_listener(limits: PubLimits) -> (Running, PubHandle) {
 }
 
 pub(crate) fn publish_listener_on(socket: TcpListener, limits: PubLimits) -> (Running, PubHandle) {
+    publish_listener_with(socket, limits, KnownNetworks::default())
+}
+
+/// A publish listener that goes by these networks.
+pub(crate) fn publish_listener_with(
+    socket: TcpListener,
+    limits: PubLimits,
+    known: KnownNetworks,
+) -> (Running, PubHandle) {
     let registry = Registry::new();
     let addr = socket.local_addr().expect("address");
-    let listener = PubListener::new(
-        vec![socket.into()],
-        limits,
-        KnownNetworks::default(),
-        &registry,
-    )
-    .expect("listener");
+    let listener =
+        PubListener::new(vec![socket.into()], limits, known, &registry).expect("listener");
     let handle = listener.handle();
     let stop = CancellationToken::new();
     let task = tokio::spawn(listener.serve(stop.clone()));
