@@ -1,12 +1,13 @@
 //! A queue in which keys take turns: whoever has many items waiting waits for those items alone.
 //!
 //! Each key has a line of its own, and the lines are served round robin. Lines that have become
-//! empty are used again, so that a busy queue allocates nothing.
+//! empty are used again, so that a busy queue allocates little. The keys with more than one item are
+//! sorted by how many they have: who gives way is found without a look at the others.
 //!
 //! Not here: how many items may wait, and which of them gives way.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 
 /// Most empty lines that are kept for use.
@@ -22,8 +23,8 @@ pub(crate) struct FairQueue<K, T> {
     turns: VecDeque<K>,
     len: usize,
     spare: Vec<VecDeque<T>>,
-    /// The key that gave way last; as a rule its line is still among the longest.
-    longest: Option<K>,
+    /// The length and the key of each line of more than one item.
+    by_length: BTreeSet<(usize, K)>,
 }
 
 impl<K, T> Default for FairQueue<K, T> {
@@ -33,7 +34,7 @@ impl<K, T> Default for FairQueue<K, T> {
             turns: VecDeque::new(),
             len: 0,
             spare: Vec::new(),
-            longest: None,
+            by_length: BTreeSet::new(),
         }
     }
 }
@@ -71,7 +72,11 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
     pub(crate) fn push(&mut self, key: K, item: T) {
         self.len += 1;
         match self.lines.entry(key) {
-            Entry::Occupied(mut line) => line.get_mut().push_back(item),
+            Entry::Occupied(mut line) => {
+                let line = line.get_mut();
+                line.push_back(item);
+                resize(&mut self.by_length, key, (line.len() - 1, line.len()));
+            }
             Entry::Vacant(entry) => {
                 let line = entry.insert(self.spare.pop().unwrap_or_default());
                 line.push_back(item);
@@ -87,6 +92,8 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
             return None;
         };
         let item = line.get_mut().pop_front();
+        let left = line.get().len();
+        resize(&mut self.by_length, key, (left + 1, left));
         if line.get().is_empty() {
             let line = line.remove();
             if self.spare.len() < SPARE_LINES && line.capacity() <= SPARE_CAPACITY {
@@ -102,16 +109,13 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
     /// The youngest item of a key that has more than `share`, at least one, if there is such a key.
     pub(crate) fn pop_over(&mut self, share: usize) -> Option<T> {
         let share = share.max(1);
-        let key = match self.longest.filter(|key| self.len_of(key) > share) {
-            Some(key) => key,
-            None => {
-                let lengths = self.lines.iter().map(|(key, line)| (line.len(), *key));
-                lengths.max().filter(|(length, _)| *length > share)?.1
-            }
-        };
-        self.longest = Some(key);
+        let (length, key) = *self.by_length.last()?;
+        if length <= share {
+            return None;
+        }
         // It has at least two, so it keeps its turn.
         let item = self.lines.get_mut(&key)?.pop_back()?;
+        resize(&mut self.by_length, key, (length, length - 1));
         self.len -= 1;
         Some(item)
     }
@@ -121,6 +125,7 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
         let key = *self.turns.back()?;
         let line = self.lines.get_mut(&key)?;
         let item = line.pop_back()?;
+        resize(&mut self.by_length, key, (line.len() + 1, line.len()));
         if line.is_empty() {
             self.lines.remove(&key);
             self.turns.pop_back();
@@ -135,6 +140,8 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
             line.retain(&mut keep);
             !line.is_empty()
         });
+        let lengths = self.lines.iter().map(|(key, line)| (line.len(), *key));
+        self.by_length = lengths.filter(|(length, _)| *length > 1).collect();
         let lines = &self.lines;
         self.turns.retain(|key| lines.contains_key(key));
         let before = self.len;
@@ -143,8 +150,25 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
     }
 }
 
+/// Notes that the line of a key has another length.
+fn resize<K: Copy + Ord>(
+    by_length: &mut BTreeSet<(usize, K)>,
+    key: K,
+    (before, after): (usize, usize),
+) {
+    if before > 1 {
+        by_length.remove(&(before, key));
+    }
+    if after > 1 {
+        by_length.insert((after, key));
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::cmp::Ordering;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -178,6 +202,45 @@ mod tests {
         assert_eq!(queue.pop_last(), Some(20));
         assert_eq!(queue.pop_last(), Some(10));
         assert_eq!(queue.pop_last(), None);
+    }
+
+    thread_local! {
+        static COMPARED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A key that counts how often keys are compared.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+    struct Counted(u32);
+
+    impl Ord for Counted {
+        fn cmp(&self, other: &Self) -> Ordering {
+            COMPARED.set(COMPARED.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    impl PartialOrd for Counted {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    #[test]
+    fn key_that_gives_way_is_found_without_a_look_at_all_keys() {
+        let mut queue = FairQueue::default();
+        for number in 0..10_000 {
+            queue.push(Counted(number), number);
+        }
+        COMPARED.set(0);
+        assert_eq!(queue.pop_over(1), None, "no key has more than another");
+        for number in (0..100).map(|number| 97 * number) {
+            queue.push(Counted(number), 20_000 + number);
+        }
+        for number in (0..100).map(|number| 97 * number).rev() {
+            assert_eq!(queue.pop_over(1), Some(20_000 + number));
+        }
+        let compared = COMPARED.get();
+        assert!(compared < 10_000, "{compared}");
     }
 
     #[derive(Clone, Debug)]
@@ -231,6 +294,9 @@ mod tests {
                 }
                 prop_assert_eq!(queue.len(), waiting.len());
                 prop_assert_eq!(queue.turns.len(), queue.keys());
+                let lines = queue.lines.iter().map(|(key, line)| (line.len(), *key));
+                let sorted: BTreeSet<_> = lines.filter(|(length, _)| *length > 1).collect();
+                prop_assert_eq!(&queue.by_length, &sorted);
             }
             let mut left: Vec<u32> = std::iter::from_fn(|| queue.pop()).collect();
             left.sort_unstable();
