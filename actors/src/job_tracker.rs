@@ -489,7 +489,11 @@ impl JobTracker {
         }
         let bytes = record.load.bytes().len() + returned.job.load.bytes().len();
         let now = self.seed.outside.micros();
-        if self.quota.take(reporter, bytes, now) || self.was_published_for(returned) {
+        if self.quota.take(reporter, bytes, now) {
+            return true;
+        }
+        let moment = self.now();
+        if self.quota.take_lookup(reporter, moment) && self.was_published_for(returned) {
             return true;
         }
         if let Some(times) = self.over_quota.happened() {
@@ -503,9 +507,12 @@ impl JobTracker {
     /// Whether the database has the job, and the job expects this minion: one that ended long ago.
     fn was_published_for(&self, returned: &StoreReturn) -> bool {
         let record = &returned.record;
-        let job = (!returned.standalone).then(|| self.seed.reader.load(&record.jid));
-        let job = job.and_then(|job| job.ok().flatten());
-        job.is_some_and(|job| job.reporter.is_none() && job.record.minions.contains(&record.minion))
+        let reader = &self.seed.reader;
+        !returned.standalone
+            && matches!(
+                reader.is_published_for(&record.jid, &record.minion),
+                Ok(true)
+            )
     }
 
     fn report(&self, returned: &StoreReturn) -> Report {
@@ -537,7 +544,7 @@ impl JobTracker {
         probe::may_answer(fun)
             && !self.known.contains(jid)
             && !self.machine.is_remembered(jid)
-            && matches!(self.seed.reader.load(jid), Ok(None))
+            && matches!(self.seed.reader.has(jid), Ok(false))
     }
 
     fn take_answer(&mut self, answer: ProbeAnswer, context: &mut Context<Self>) {

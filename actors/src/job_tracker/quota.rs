@@ -4,13 +4,24 @@
 //!
 //! Counted by minion and UTC day, in memory: a start begins anew. A return that a job awaits is
 //! never counted, nor is what a syndic forwards.
+//!
+//! Beyond the quota the job database is asked whether a job that ended long ago expects the return:
+//! a few times a minute for each minion, for the tracker waits for the answer.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use saltern_model::MinionId;
 
+use super::moment::Moment;
+
 /// Microseconds of a day.
 const DAY: i64 = 86_400_000_000;
+
+/// Questions to the database about the returns of one minion, and the time in which it may cause so
+/// many.
+const LOOKUPS: u32 = 30;
+const LOOKUP_PERIOD: Duration = Duration::from_secs(60);
 
 /// What one minion may report in a day; 0 is no such bound.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +38,14 @@ pub(super) struct ReportQuota {
     limits: QuotaLimits,
     day: i64,
     spent: HashMap<MinionId, Spent>,
+    lookups: HashMap<MinionId, Lookups>,
+}
+
+/// Questions that were asked since a moment.
+#[derive(Clone, Copy, Debug)]
+struct Lookups {
+    since: Moment,
+    count: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +60,7 @@ impl ReportQuota {
             limits,
             day: 0,
             spent: HashMap::new(),
+            lookups: HashMap::new(),
         }
     }
 
@@ -51,6 +71,7 @@ impl ReportQuota {
         if day != self.day {
             self.day = day;
             self.spent.clear();
+            self.lookups.clear();
         }
         let spent = self.spent.get(minion).copied().unwrap_or_default();
         let after = Spent {
@@ -64,6 +85,22 @@ impl ReportQuota {
             self.spent.insert(minion.clone(), after);
         }
         is_within
+    }
+
+    /// Takes one of the questions to the database that a minion beyond its quota may cause now, if
+    /// one is left.
+    pub(super) fn take_lookup(&mut self, minion: &MinionId, now: Moment) -> bool {
+        let fresh = Lookups {
+            since: now,
+            count: 0,
+        };
+        let lookups = self.lookups.entry(minion.clone()).or_insert(fresh);
+        if now.since(lookups.since) >= LOOKUP_PERIOD {
+            *lookups = fresh;
+        }
+        let is_left = lookups.count < LOOKUPS;
+        lookups.count += u32::from(is_left);
+        is_left
     }
 }
 
@@ -85,6 +122,18 @@ mod tests {
         assert!(quota.take(&id("b"), 100, 6), "another minion's is its own");
         assert!(!quota.take(&id("a"), 1, DAY - 1) && quota.take(&id("a"), 100, DAY));
         assert!(quota.take(&id("a"), 1, 0), "the clock was set back");
+    }
+
+    #[test]
+    fn lookups_beyond_the_quota_are_a_few_a_minute_for_each_minion() {
+        let at = |seconds| Moment::at(Duration::from_secs(seconds));
+        let (one, other) = (MinionId::parse("a").unwrap(), MinionId::parse("b").unwrap());
+        let mut quota = ReportQuota::new(QuotaLimits::default());
+        let mut count = |minion, at| (0..100).filter(|_| quota.take_lookup(minion, at)).count();
+        let all = LOOKUPS as usize;
+        assert_eq!(count(&one, at(1)), all);
+        assert_eq!((count(&one, at(60)), count(&other, at(60))), (0, all));
+        assert_eq!(count(&one, at(61)), all);
     }
 
     #[test]

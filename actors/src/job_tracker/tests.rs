@@ -843,5 +843,22 @@ fn report_beyond_the_quota_is_refused_and_an_expected_return_is_not() {
         let brought = rig.take(9_001, "b").await.brought.unwrap();
         assert_eq!(brought.reporter, Some(id("b")));
         assert_eq!(rig.metrics.over_quota.get(), 1);
+        // Made-up jids are not looked for without end: the tracker is everybody's.
+        for number in 0..100 {
+            let (answer, reply) = rig.answer().await;
+            let returned = returned(10_000 + number, "a");
+            rig.tracker
+                .send(TakeReturn { returned, answer })
+                .await
+                .unwrap();
+            assert_eq!(reply.await.unwrap(), &b"failed"[..]);
+        }
+        let (answer, reply) = rig.answer().await;
+        let late = TakeReturn {
+            returned: returned(7, "a"),
+            answer,
+        };
+        rig.tracker.send(late).await.unwrap();
+        assert_eq!(reply.await.unwrap(), &b"failed"[..], "not looked for");
     });
 }

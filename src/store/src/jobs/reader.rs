@@ -111,6 +111,29 @@ impl JobReader {
         })
     }
 
+    /// Whether there is a job of this jid; its load is not read.
+    pub fn has(&self, jid: &Jid) -> Result<bool> {
+        self.read("look for a job in", |connection| {
+            connection
+                .prepare_cached("SELECT EXISTS (SELECT 1 FROM jobs WHERE jid = ?1)")?
+                .query_row([jid.as_str()], |row| row.get(0))
+        })
+    }
+
+    /// Whether there is a job of this jid that the master published or ran, and that expects this
+    /// minion; neither its load nor its other minions are read into memory.
+    pub fn is_published_for(&self, jid: &Jid, minion: &MinionId) -> Result<bool> {
+        self.read("look for a job in", |connection| {
+            connection
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM expected_part, json_each(minions)
+                                    WHERE jid = ?1 AND value = ?2)
+                        AND EXISTS (SELECT 1 FROM jobs WHERE jid = ?1 AND reporter IS NULL)",
+                )?
+                .query_row([jid.as_str(), minion.as_str()], |row| row.get(0))
+        })
+    }
+
     /// The minion that a job was published for, if it was one that published it.
     pub fn publisher_of(&self, jid: &Jid) -> Result<Option<MinionId>> {
         self.read("read a job of", |connection| {

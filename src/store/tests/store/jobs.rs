@@ -774,3 +774,28 @@ fn reported_job_is_marked_until_it_is_published() {
     assert_eq!((job.reporter, job.state), (None, JobState::Open));
     assert_eq!(job.record.minions, [MinionId::parse("b").expect("an id")]);
 }
+
+#[test]
+fn published_job_is_told_from_reported_one_by_minion() {
+    let (_dir, mut database) = open();
+    let published = Write::Job(job(1, &["b", "a"]));
+    let more = Write::Expected {
+        jid: jid(1),
+        minions: vec![id("c")],
+    };
+    database
+        .commit(&[published, more, closed(2, Some("a")), closed(3, None)])
+        .expect("committed");
+    let reader = database.reader().expect("a reader");
+    let is_for = |number, minion| {
+        let answer = reader.is_published_for(&jid(number), &id(minion));
+        answer.expect("an answer")
+    };
+    assert!(["a", "b", "c"].iter().all(|minion| is_for(1, minion)));
+    assert!(!is_for(1, "d"), "a job of other minions");
+    assert!(!is_for(2, "a"), "a reported one");
+    assert!(is_for(3, "a"), "one that the master ran");
+    assert!(!is_for(4, "a"), "none");
+    let has = |number| reader.has(&jid(number)).expect("an answer");
+    assert_eq!([1, 2, 3, 4].map(has), [true, true, true, false]);
+}
