@@ -121,7 +121,7 @@ impl Handler<Look> for Doorkeeper {
         if end.is_refused {
             self.hold_back(end.handled, login.answer, (turn.refused(), took), context);
         } else {
-            drop(turn);
+            turn.proved();
             let sinks = self.seed.sinks.clone();
             let mut handled = end.handled;
             let answer = login.answer.traced(handled.span.take());

@@ -87,7 +87,13 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
 
     /// The first item of the key whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        let key = self.turns.pop_front()?;
+        self.pop_if(|_| true)
+    }
+
+    /// The first item of the first key in turn that is ready; the others keep their turns.
+    pub(crate) fn pop_if(&mut self, is_ready: impl Fn(&K) -> bool) -> Option<T> {
+        let position = self.turns.iter().position(is_ready)?;
+        let key = self.turns.remove(position)?;
         let Entry::Occupied(mut line) = self.lines.entry(key) else {
             return None;
         };
@@ -104,6 +110,19 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
         }
         self.len -= usize::from(item.is_some());
         item
+    }
+
+    /// The oldest item of this key, if it has more than one.
+    pub(crate) fn pop_oldest_of(&mut self, key: &K) -> Option<T> {
+        let line = self.lines.get_mut(key)?;
+        let length = line.len();
+        if length <= 1 {
+            return None;
+        }
+        let item = line.pop_front()?;
+        resize(&mut self.by_length, *key, (length, length - 1));
+        self.len -= 1;
+        Some(item)
     }
 
     /// The youngest item of a key that has more than `share`, at least one, if there is such a key.
@@ -204,6 +223,21 @@ mod tests {
         assert_eq!(queue.pop_last(), None);
     }
 
+    #[test]
+    fn key_that_is_not_ready_keeps_its_turn() {
+        let mut queue = queue(&[(1, 10), (2, 20), (2, 21), (3, 30)]);
+        assert_eq!(queue.pop_if(|key| *key != 1), Some(20));
+        assert_eq!(queue.pop_if(|_| false), None);
+        assert_eq!(queue.pop(), Some(10));
+        assert_eq!(queue.pop_oldest_of(&2), None, "its last one");
+        queue.push(2, 22);
+        assert_eq!(queue.pop_oldest_of(&2), Some(21));
+        assert_eq!(
+            (queue.pop(), queue.pop(), queue.pop()),
+            (Some(30), Some(22), None)
+        );
+    }
+
     thread_local! {
         static COMPARED: Cell<usize> = const { Cell::new(0) };
     }
@@ -247,6 +281,8 @@ mod tests {
     enum Step {
         Push(u8),
         Pop,
+        PopIf(u8),
+        PopOldest(u8),
         PopOver(usize),
         PopLast,
         Retain(u32),
@@ -256,6 +292,8 @@ mod tests {
         let step = prop_oneof![
             4 => (0..5_u8).prop_map(Step::Push),
             2 => Just(Step::Pop),
+            1 => (0..5_u8).prop_map(Step::PopIf),
+            1 => (0..5_u8).prop_map(Step::PopOldest),
             1 => (0..4_usize).prop_map(Step::PopOver),
             1 => Just(Step::PopLast),
             1 => (2..7_u32).prop_map(Step::Retain),
@@ -278,6 +316,8 @@ mod tests {
                         None
                     }
                     Step::Pop => queue.pop(),
+                    Step::PopIf(key) => queue.pop_if(|other| *other != key),
+                    Step::PopOldest(key) => queue.pop_oldest_of(&key),
                     Step::PopOver(share) => queue.pop_over(share),
                     Step::PopLast => queue.pop_last(),
                     Step::Retain(divisor) => {

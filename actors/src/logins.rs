@@ -1,18 +1,26 @@
-//! Log-ins that wait for their backend: in turns by address, so that nobody who tries passwords
-//! keeps the others from logging in.
+//! Log-ins that wait for their backend: in turns by address and, at each address, by name, so that
+//! nobody who tries passwords keeps the others from logging in.
 //!
-//! An address may have a few under way; one beyond that is refused at once and counted. While there
-//! are too many in all, the longest line gives up its last for who has less. Of IPv6 a network of
-//! 64 bits counts as one address: nobody is given less.
+//! Everything is bounded, and whoever comes is taken as long as somebody has more. Of a name with
+//! too many waiting the oldest gives way: behind however many wrong passwords the right one is late,
+//! not refused, unless so many follow it that it becomes the oldest itself. At an address with too
+//! many waiting, the name with most gives way to one with less; names that nobody has logged in
+//! with from there give way first, because anybody can invent them. Of IPv6 a network of 64 bits
+//! counts as one address: nobody is given less.
 //!
 //! A refused log-in keeps no place while its answer is held back (`doorkeeper.rs`), or a few
 //! strangers would lock everybody out. It counts against whoever tried, an address and a name
 //! together: many users may come from one address, where salt-api is. While too many refusals of
-//! one name are held back, its next tries wait and the others are heard: guesses are slow, and the
-//! right password behind wrong ones is late, not refused.
+//! one name are held back, its next tries wait and the others are heard: guesses are slow.
+//!
+//! Not here: which of several passwords for a name is the right one. Nobody knows before the
+//! backend is asked, and whoever asked it out of turn would let passwords be guessed quickly.
 
-use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+mod proved;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use actix::Recipient;
@@ -20,22 +28,27 @@ use parking_lot::Mutex;
 use saltern_base::metrics::{Histogram, IntCounter, IntGauge, Registry, SECONDS};
 use saltern_base::metrics::{counter, gauge, histogram};
 use saltern_requests::LogIn;
+use saltern_wire::port::network;
 
+use self::proved::Proved;
 use crate::answer::Answer;
+use crate::fair_queue::FairQueue;
 use crate::renderer::Look;
 
-/// Log-ins that wait or are being asked about, in all and of one address; salt-api sends those of
-/// all its users from one.
-const MOST: usize = 256;
-const MOST_OF_ADDRESS: usize = 32;
+/// Log-ins that wait, in all and of one address; salt-api sends those of all its users from one.
+const MOST: usize = 1_024;
+const MOST_OF_ADDRESS: usize = 256;
 
-/// Refusals of one user at one address whose answers are held back; while there are as many, the
+/// Log-ins of one name at one address that wait. The last of them is heard when so many refusals
+/// have left, before its client gives up.
+const MOST_OF_NAME: usize = 64;
+
+/// Places of an address that are left to names which nobody has logged in with from there.
+const FLOOR: usize = MOST_OF_ADDRESS / 8;
+
+/// Refusals of one name at one address whose answers are held back; while there are as many, the
 /// next try waits. With the time that each is held back, these are the guesses a second.
 const MOST_REFUSED: usize = 4;
-
-/// Log-ins of one user at one address that may wait: beyond it, one is refused at once, so that the
-/// other users of the address keep places.
-const MOST_OF_USER: usize = 16;
 
 /// A log-in and the answer to whoever sent it.
 pub(crate) struct Login {
@@ -43,9 +56,10 @@ pub(crate) struct Login {
     pub(crate) answer: Answer,
 }
 
-/// See the module.
+/// The log-ins that wait for a doorkeeper.
 pub(crate) struct Logins {
     lines: Mutex<Lines>,
+    names: RandomState,
     doorkeepers: Mutex<Vec<Recipient<Look>>>,
     waiting: IntGauge,
     shed: IntCounter,
@@ -54,102 +68,186 @@ pub(crate) struct Logins {
     pub(crate) taking: Histogram,
 }
 
-#[derive(Default)]
-struct Lines {
-    by_address: HashMap<IpAddr, Line>,
-    /// Addresses with somebody in their line, each once.
-    turns: VecDeque<IpAddr>,
-    /// Those that wait or are being asked about.
-    under_way: usize,
-    /// Refusals whose answers are held back, by who tried.
-    refused: HashMap<Who, usize>,
+/// Somebody who logs in: where, and the hash of the name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Who {
+    address: IpAddr,
+    name: u64,
 }
 
 #[derive(Default)]
+struct Lines {
+    /// Those with somebody waiting.
+    by_address: HashMap<IpAddr, Line>,
+    /// Each address of `by_address` once, the one whose turn it is in front.
+    turns: VecDeque<IpAddr>,
+    /// How many wait at each address.
+    by_length: BTreeSet<(usize, IpAddr)>,
+    waiting: usize,
+    /// Refusals whose answers are held back, by who tried.
+    refused: HashMap<Who, usize>,
+    proved: Proved,
+}
+
+/// Log-ins of one address, by name.
+#[derive(Default)]
 struct Line {
-    waiting: VecDeque<Login>,
-    under_way: usize,
+    /// Of names that somebody has logged in with from there.
+    proved: FairQueue<u64, Login>,
+    unknown: FairQueue<u64, Login>,
+    is_turn_of_unknown: bool,
 }
 
 impl Line {
-    fn waiting_of(&self, user: &str) -> usize {
-        let waiting = self.waiting.iter();
-        waiting.filter(|login| login.log_in.user() == user).count()
+    fn len(&self) -> usize {
+        self.proved.len() + self.unknown.len()
     }
-}
 
-/// Somebody who logs in.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Who {
-    address: IpAddr,
-    user: String,
-}
-
-impl Who {
-    fn of(log_in: &LogIn) -> Self {
-        Self {
-            address: network(log_in.from()),
-            user: log_in.user().to_owned(),
+    fn lane(&mut self, is_proved: bool) -> &mut FairQueue<u64, Login> {
+        match is_proved {
+            true => &mut self.proved,
+            false => &mut self.unknown,
         }
     }
+
+    /// The next log-in of a name that is ready; both lanes take turns.
+    fn pop(&mut self, is_ready: impl Fn(u64) -> bool) -> Option<Login> {
+        let first = !self.is_turn_of_unknown;
+        let next = [first, !first].into_iter().find_map(|is_proved| {
+            let login = self.lane(is_proved).pop_if(|name| is_ready(*name))?;
+            Some((is_proved, login))
+        });
+        next.map(|(is_proved, login)| {
+            self.is_turn_of_unknown = is_proved;
+            login
+        })
+    }
+
+    /// The log-in that gives way to one of this name, if one does.
+    fn give_way(&mut self, name: u64, is_proved: bool) -> Option<Login> {
+        if is_proved && let Some(other) = take_youngest(&mut self.unknown) {
+            return Some(other);
+        }
+        let lane = self.lane(is_proved);
+        let share = lane.share_of(&name, lane.len());
+        let has_less = lane.len_of(&name) < share;
+        let other = has_less.then(|| lane.pop_over(share)).flatten();
+        if other.is_none() && !is_proved && self.unknown.len() < FLOOR {
+            return self.proved.pop_over(FLOOR);
+        }
+        other
+    }
 }
 
-/// What counts as one address.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let host = u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !host))
-        }
-        address => address,
-    }
+/// The youngest log-in of the name with most.
+fn take_youngest(lane: &mut FairQueue<u64, Login>) -> Option<Login> {
+    lane.pop_over(1).or_else(|| lane.pop_last())
 }
 
 impl Lines {
     fn has_tried_enough(&self, who: &Who) -> bool {
-        self.refused
-            .get(who)
-            .is_some_and(|count| *count >= MOST_REFUSED)
+        let refused = self.refused.get(who);
+        refused.is_some_and(|count| *count >= MOST_REFUSED)
     }
 
-    /// Takes the last one out of the longest line, if it has more waiting than so many.
-    fn cut_longest(&mut self, more_than: usize) -> Option<Login> {
-        let lines = self.by_address.values_mut();
-        let longest = lines.max_by_key(|line| line.waiting.len())?;
-        if longest.waiting.len() <= more_than {
-            return None;
+    fn len_of(&self, address: IpAddr) -> usize {
+        self.by_address.get(&address).map_or(0, Line::len)
+    }
+
+    /// Takes a log-in, and gives back the one for which there is no place: it, or another one.
+    fn push(&mut self, who: Who, login: Login) -> Option<Login> {
+        let is_proved = self.proved.contains(&who);
+        let here = self.len_of(who.address);
+        let (mut given_up, mut of) = (None, who.address);
+        if let Some(line) = self.by_address.get_mut(&who.address) {
+            let lane = line.lane(is_proved);
+            if lane.len_of(&who.name) >= MOST_OF_NAME {
+                given_up = lane.pop_oldest_of(&who.name);
+            } else if here >= MOST_OF_ADDRESS {
+                given_up = line.give_way(who.name, is_proved);
+                if given_up.is_none() {
+                    return Some(login);
+                }
+            }
         }
-        longest.under_way -= 1;
-        self.under_way -= 1;
-        longest.waiting.pop_back()
+        if given_up.is_none() && self.waiting >= MOST {
+            let longest = self.by_length.last().copied();
+            let Some((_, address)) = longest.filter(|(length, _)| *length > here + 1) else {
+                return Some(login);
+            };
+            let line = self.by_address.get_mut(&address);
+            given_up = line.and_then(|line| {
+                let unknown = take_youngest(&mut line.unknown);
+                unknown.or_else(|| take_youngest(&mut line.proved))
+            });
+            of = address;
+        }
+        if given_up.is_some() {
+            self.resize(of, |length| length + 1);
+        }
+        let line = self.by_address.entry(who.address).or_default();
+        line.lane(is_proved).push(who.name, login);
+        self.resize(who.address, |length| length - 1);
+        given_up
+    }
+
+    /// Notes that the line of an address has changed; `before` is how long it was, by how long it is.
+    fn resize(&mut self, address: IpAddr, before: impl Fn(usize) -> usize) {
+        let length = self.len_of(address);
+        let before = before(length);
+        self.waiting = (self.waiting - before) + length;
+        self.by_length.remove(&(before, address));
+        if length > 0 {
+            self.by_length.insert((length, address));
+        } else {
+            self.by_address.remove(&address);
+        }
+        if before == 0 {
+            self.turns.push_back(address);
+        }
+    }
+
+    /// The next log-in of somebody who is not passed over.
+    fn pop(&mut self, is_passed_over: impl Fn(&Self, &Who) -> bool) -> Option<Login> {
+        for _ in 0..self.turns.len() {
+            let address = self.turns.pop_front()?;
+            // Out of the map while it is asked about: what decides is kept beside it.
+            let mut line = self.by_address.remove(&address)?;
+            let login = line.pop(|name| !is_passed_over(self, &Who { address, name }));
+            if line.len() > 0 {
+                self.turns.push_back(address);
+            }
+            self.by_address.insert(address, line);
+            if login.is_some() {
+                self.resize(address, |length| length + 1);
+                return login;
+            }
+        }
+        None
     }
 }
 
-/// A log-in counts for as long as this lives.
+/// A log-in that is being asked about.
 pub(crate) struct Turn {
     logins: Arc<Logins>,
     who: Who,
 }
 
 impl Turn {
-    /// The same for a log-in that is refused, until its answer has left: it gives its place up.
+    /// The log-in is refused: it counts against who tried until its answer has left.
     pub(crate) fn refused(self) -> Refused {
-        let (logins, who) = (self.logins.clone(), self.who.clone());
-        *logins.lines.lock().refused.entry(who.clone()).or_default() += 1;
-        Refused { logins, who }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
         let mut lines = self.logins.lines.lock();
-        lines.under_way -= 1;
-        if let Some(line) = lines.by_address.get_mut(&self.who.address) {
-            line.under_way -= 1;
-            if line.under_way == 0 {
-                lines.by_address.remove(&self.who.address);
-            }
+        *lines.refused.entry(self.who).or_default() += 1;
+        drop(lines);
+        Refused {
+            logins: self.logins,
+            who: self.who,
         }
+    }
+
+    /// Somebody has logged in.
+    pub(crate) fn proved(self) {
+        self.logins.lines.lock().proved.remember(self.who);
     }
 }
 
@@ -168,7 +266,7 @@ impl Drop for Refused {
                 lines.refused.remove(&self.who);
             }
         }
-        let somebody_waits = !lines.turns.is_empty();
+        let somebody_waits = lines.waiting > 0;
         drop(lines);
         if somebody_waits {
             self.logins.wake_doorkeepers();
@@ -180,6 +278,7 @@ impl Logins {
     pub(crate) fn new(registry: &Registry) -> Arc<Self> {
         Arc::new(Self {
             lines: Mutex::default(),
+            names: RandomState::new(),
             doorkeepers: Mutex::default(),
             waiting: gauge(
                 registry,
@@ -189,8 +288,8 @@ impl Logins {
             shed: counter(
                 registry,
                 "saltern_logins_shed_total",
-                "Log-ins refused unheard: too many were under way, in all, from one address or of \
-                 one user there.",
+                "Log-ins refused unheard: too many waited, in all, from one address or of one user \
+                 there.",
             ),
             early: counter(
                 registry,
@@ -213,82 +312,53 @@ impl Logins {
 
     /// Takes a log-in; what there is no room for, this one or another, is answered at once.
     pub(crate) fn push(&self, login: Login) {
-        if let Some(login) = self.take(login) {
-            self.shed(login);
+        let who = self.who(&login.log_in);
+        let given_up = {
+            let mut lines = self.lines.lock();
+            let given_up = lines.push(who, login);
+            self.count(&lines);
+            given_up
+        };
+        if let Some(login) = given_up {
+            self.shed.inc();
+            login.answer.failed();
         }
         self.wake_doorkeepers();
     }
 
-    /// Gives back the one that there is no room for.
-    fn take(&self, login: Login) -> Option<Login> {
-        let who = Who::of(&login.log_in);
-        let address = who.address;
-        let mut lines = self.lines.lock();
-        let lines = &mut *lines;
-        let of_address = lines.by_address.get(&address);
-        let has = of_address.map_or(0, |line| line.under_way);
-        let of_user = of_address.map_or(0, |line| line.waiting_of(&who.user));
-        if has >= MOST_OF_ADDRESS || of_user >= MOST_OF_USER {
-            return Some(login);
-        }
-        let mut cut = None;
-        if lines.under_way >= MOST {
-            cut = lines.cut_longest(has + 1);
-            if cut.is_none() {
-                return Some(login);
-            }
-            self.waiting.dec();
-        }
-        let line = lines.by_address.entry(address).or_default();
-        if line.waiting.is_empty() {
-            lines.turns.push_back(address);
-        }
-        line.waiting.push_back(login);
-        line.under_way += 1;
-        lines.under_way += 1;
-        self.waiting.inc();
-        cut
-    }
-
-    /// The next log-in; it counts until the turn is dropped. A user with too many refusals held back
-    /// is passed over until one of them has left.
+    /// The next log-in. A user with too many refusals held back is passed over until one of them
+    /// has left.
     pub(crate) fn pop(self: &Arc<Self>) -> Option<(Login, Turn)> {
-        self.next(Lines::has_tried_enough)
+        let login = self.next(Lines::has_tried_enough)?;
+        let turn = Turn {
+            who: self.who(&login.log_in),
+            logins: Arc::clone(self),
+        };
+        Some((login, turn))
     }
 
     /// The next log-in, whoever it is: when the master stops.
-    pub(crate) fn give_up(self: &Arc<Self>) -> Option<Login> {
-        self.next(|_, _| false).map(|(login, _)| login)
+    pub(crate) fn give_up(&self) -> Option<Login> {
+        self.next(|_, _| false)
     }
 
-    fn next(
-        self: &Arc<Self>,
-        is_passed_over: impl Fn(&Lines, &Who) -> bool,
-    ) -> Option<(Login, Turn)> {
+    fn next(&self, is_passed_over: impl Fn(&Lines, &Who) -> bool) -> Option<Login> {
         let mut lines = self.lines.lock();
-        for _ in 0..lines.turns.len() {
-            let address = lines.turns.pop_front()?;
-            let at = lines.by_address.get(&address).and_then(|line| {
-                let mut waiting = line.waiting.iter();
-                waiting.position(|login| !is_passed_over(&lines, &Who::of(&login.log_in)))
-            });
-            let line = lines.by_address.get_mut(&address);
-            let login = at
-                .zip(line)
-                .and_then(|(at, line)| Some((line.waiting.remove(at)?, line.waiting.is_empty())));
-            if !matches!(login, Some((_, true))) {
-                lines.turns.push_back(address);
-            }
-            if let Some((login, _)) = login {
-                self.waiting.dec();
-                let turn = Turn {
-                    logins: Arc::clone(self),
-                    who: Who::of(&login.log_in),
-                };
-                return Some((login, turn));
-            }
+        let login = lines.pop(is_passed_over);
+        self.count(&lines);
+        login
+    }
+
+    fn count(&self, lines: &Lines) {
+        let waiting = i64::try_from(lines.waiting).unwrap_or(i64::MAX);
+        self.waiting.set(waiting);
+    }
+
+    fn who(&self, log_in: &LogIn) -> Who {
+        Who {
+            address: network(log_in.from()),
+            name: self.names.hash_one(log_in.user()),
         }
-        None
     }
 
     fn wake_doorkeepers(&self) {
@@ -296,11 +366,6 @@ impl Logins {
             // A full mailbox holds a look that is still to come, which sees this one too.
             let _ = doorkeeper.try_send(Look);
         }
-    }
-
-    fn shed(&self, login: Login) {
-        self.shed.inc();
-        login.answer.failed();
     }
 }
 

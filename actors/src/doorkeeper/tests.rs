@@ -196,6 +196,37 @@ fn right_password_behind_wrong_ones_is_late() {
     });
 }
 
+/// More wrong passwords than may wait of one name push each other out, not the right one.
+#[test]
+fn right_password_behind_too_many_wrong_ones_is_late_and_not_refused() {
+    in_system(async {
+        let place = Place::new();
+        tokio::time::pause();
+        let began = Instant::now();
+        let ask = |is_refused| {
+            let (answer, answered) = Answer::inside();
+            let log_in = LogIn::new(address(1), "ana", move || end("done", is_refused));
+            place.logins.push(Login { log_in, answer });
+            answered
+        };
+        let wrong: Vec<_> = (0..100).map(|_| ask(true)).collect();
+        let right = ask(false);
+        place.start(None);
+        assert!(right.await, "answered, and not for want of a place");
+        // Four guesses in the time of a refusal, and 64 wait.
+        let (least, most) = (REFUSAL.mul_f64(0.75 * 15.0), REFUSAL.mul_f64(1.26 * 16.0));
+        let waited = began.elapsed();
+        assert!((least..most).contains(&waited), "{waited:?}");
+        let mut pushed_out = 0;
+        for answered in wrong {
+            pushed_out += usize::from(!answered.await);
+        }
+        assert_eq!(pushed_out, 37);
+        tokio::time::resume();
+        assert!(place.tree.shutdown().await.is_clean());
+    });
+}
+
 /// However many are refused, no more than so many answers are kept, and who comes is heard.
 #[test]
 fn of_too_many_refusals_the_oldest_is_answered_early() {

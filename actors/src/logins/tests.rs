@@ -52,34 +52,42 @@ fn addresses_take_turns() {
             order.push(address.octets()[3]);
         }
         assert_eq!(order, [1, 2, 3, 1, 2, 1]);
-        assert_eq!(logins.waiting.get(), 0);
-        assert!(logins.lines.lock().by_address.is_empty());
+        is_empty(&logins);
     });
 }
 
+/// Nothing waits, and nothing is kept of who has waited.
+fn is_empty(logins: &Logins) {
+    let lines = logins.lines.lock();
+    assert_eq!((lines.waiting, logins.waiting.get()), (0, 0));
+    assert!(lines.by_address.is_empty() && lines.by_length.is_empty() && lines.turns.is_empty());
+}
+
+fn api() -> IpAddr {
+    IpAddr::from([10, 0, 0, 1])
+}
+
+/// Every log-in that waits, by its name; each proves who it is.
+fn served(logins: &Arc<Logins>) -> Vec<String> {
+    let all = std::iter::from_fn(|| {
+        let (login, turn) = logins.pop()?;
+        turn.proved();
+        Some(login.log_in.user().to_owned())
+    });
+    all.collect()
+}
+
 #[test]
-fn an_address_has_a_few_under_way_and_keeps_nobody_else_out() {
+fn names_of_an_address_take_turns() {
     in_system(async {
         let logins = Logins::new(&Registry::new());
         let mut port = Port::open();
         let mut replies = Vec::new();
-        for _ in 0..MOST_OF_ADDRESS {
-            replies.push(push(&logins, &mut port, 1).await);
+        for name in ["ana", "ana", "ana", "bob", "eve", "bob"] {
+            replies.push(push_of(&logins, &mut port, (api(), name)).await);
         }
-        let refused = push(&logins, &mut port, 1).await;
-        assert_eq!(refused.await.unwrap(), BUSY);
-        assert_eq!(logins.shed.get(), 1);
-        replies.push(push(&logins, &mut port, 2).await);
-        // One that is asked about still counts.
-        let (login, turn) = logins.pop().unwrap();
-        drop(login);
-        let refused = push(&logins, &mut port, 1).await;
-        assert_eq!(refused.await.unwrap(), BUSY);
-        drop(turn);
-        replies.push(push(&logins, &mut port, 1).await);
-        assert_eq!(logins.shed.get(), 2);
-        let all = usize::try_from(logins.waiting.get()).unwrap();
-        assert_eq!(all, MOST_OF_ADDRESS + 1);
+        assert_eq!(served(&logins), ["ana", "bob", "eve", "ana", "bob", "ana"]);
+        is_empty(&logins);
     });
 }
 
@@ -89,94 +97,138 @@ fn refusals_count_against_who_tried_and_nobody_else() {
     in_system(async {
         let logins = Logins::new(&Registry::new());
         let mut port = Port::open();
-        let api = IpAddr::from([10, 0, 0, 1]);
         let mut replies = Vec::new();
         let mut held_back = Vec::new();
         for _ in 0..=MOST_REFUSED {
-            replies.push(push_of(&logins, &mut port, (api, "ana")).await);
+            replies.push(push_of(&logins, &mut port, (api(), "ana")).await);
         }
         for _ in 0..MOST_REFUSED {
             let (_, turn) = logins.pop().unwrap();
             held_back.push(turn.refused());
         }
-        assert_eq!(logins.lines.lock().under_way, 1);
+        assert_eq!(logins.lines.lock().waiting, 1);
         // The fifth, and the sixth with the right password, wait until an answer has left.
-        replies.push(push_of(&logins, &mut port, (api, "ana")).await);
+        replies.push(push_of(&logins, &mut port, (api(), "ana")).await);
         assert!(logins.pop().is_none());
         assert_eq!((logins.shed.get(), logins.waiting.get()), (0, 2));
         // Another user there, and the same name from elsewhere.
-        for who in [(api, "bob"), (IpAddr::from([10, 0, 0, 2]), "ana")] {
+        for who in [(api(), "bob"), (IpAddr::from([10, 0, 0, 2]), "ana")] {
             replies.push(push_of(&logins, &mut port, who).await);
-            assert_eq!(Who::of(&logins.pop().unwrap().0.log_in).user, who.1);
+            assert_eq!(logins.pop().unwrap().0.log_in.user(), who.1);
         }
         for _ in 0..2 {
             assert!(logins.pop().is_none());
             held_back.pop();
             let (login, turn) = logins.pop().unwrap();
-            assert_eq!(Who::of(&login.log_in).user, "ana");
+            assert_eq!(login.log_in.user(), "ana");
             held_back.push(turn.refused());
         }
         held_back.clear();
-        let lines = logins.lines.lock();
-        assert!(lines.refused.is_empty() && lines.by_address.is_empty());
+        is_empty(&logins);
+        assert!(logins.lines.lock().refused.is_empty());
     });
 }
 
-/// Of a user who is tried without end a few wait; the other users of the address have places.
+/// However many wrong passwords wait, the next one is taken, and the oldest gives way.
 #[test]
-fn flood_of_one_user_leaves_places_to_others_at_its_address() {
+fn flooded_name_takes_the_latest_and_leaves_places_to_others_at_its_address() {
     in_system(async {
         let logins = Logins::new(&Registry::new());
         let mut port = Port::open();
-        let api = IpAddr::from([10, 0, 0, 1]);
+        let mut replies = VecDeque::new();
+        for _ in 0..MOST_OF_NAME {
+            replies.push_back(push_of(&logins, &mut port, (api(), "ana")).await);
+        }
+        replies.push_back(push_of(&logins, &mut port, (api(), "ana")).await);
+        let oldest = replies.pop_front().unwrap();
+        assert_eq!(oldest.await.unwrap(), BUSY);
+        // Four such names have all places of the address; who comes then has less.
+        for name in ["bob", "cid", "dot"] {
+            for _ in 0..MOST_OF_NAME {
+                replies.push_back(push_of(&logins, &mut port, (api(), name)).await);
+            }
+        }
+        assert_eq!(logins.lines.lock().waiting, MOST_OF_ADDRESS);
+        let guest = push_of(&logins, &mut port, (api(), "guest")).await;
+        assert_eq!(
+            (logins.shed.get(), logins.lines.lock().waiting),
+            (2, MOST_OF_ADDRESS)
+        );
+        let served = served(&logins);
+        assert_eq!(served.len(), MOST_OF_ADDRESS);
+        assert!(
+            served[..5].contains(&"guest".to_owned()),
+            "{:?}",
+            &served[..5]
+        );
+        assert!(!guest.is_finished() || guest.await.unwrap() != BUSY);
+        is_empty(&logins);
+    });
+}
+
+/// Names cost nothing: those with which somebody has logged in are not pushed out by others.
+#[test]
+fn invented_names_give_way_to_a_name_that_has_logged_in() {
+    in_system(async {
+        let logins = Logins::new(&Registry::new());
+        let mut port = Port::open();
+        let mut replies = vec![push_of(&logins, &mut port, (api(), "ana")).await];
+        assert_eq!(served(&logins), ["ana"]);
+        for number in 0..MOST_OF_ADDRESS {
+            let name = format!("invented{number}");
+            replies.push(push_of(&logins, &mut port, (api(), &name)).await);
+        }
+        assert_eq!(logins.shed.get(), 0);
+        let one_more = push_of(&logins, &mut port, (api(), "invented")).await;
+        assert_eq!(one_more.await.unwrap(), BUSY);
+        replies.push(push_of(&logins, &mut port, (api(), "ana")).await);
+        assert_eq!(logins.shed.get(), 2);
+        let (first, turn) = logins.pop().unwrap();
+        assert_eq!(first.log_in.user(), "ana");
+        turn.proved();
+        // Nor do names that are flooded keep out those who log in for the first time.
+        for name in ["bob", "cid", "dot"] {
+            let who = Who {
+                address: api(),
+                name: logins.names.hash_one(name),
+            };
+            logins.lines.lock().proved.remember(who);
+        }
+        for name in ["ana", "bob", "cid", "dot"] {
+            for _ in 0..MOST_OF_NAME {
+                replies.push(push_of(&logins, &mut port, (api(), name)).await);
+            }
+        }
+        let proved = |logins: &Logins| logins.lines.lock().by_address[&api()].proved.len();
+        assert_eq!(proved(&logins), MOST_OF_ADDRESS);
+        replies.push(push_of(&logins, &mut port, (api(), "newcomer")).await);
+        assert_eq!(proved(&logins), MOST_OF_ADDRESS - 1);
+        assert!(served(&logins)[..2].contains(&"newcomer".to_owned()));
+        is_empty(&logins);
+    });
+}
+
+#[test]
+fn full_queue_has_room_for_an_address_that_has_less() {
+    in_system(async {
+        let logins = Logins::new(&Registry::new());
+        let mut port = Port::open();
         let mut replies = Vec::new();
-        for _ in 0..MOST_OF_USER {
-            replies.push(push_of(&logins, &mut port, (api, "ana")).await);
-        }
-        let refused = push_of(&logins, &mut port, (api, "ana")).await;
-        assert_eq!(refused.await.unwrap(), BUSY);
-        replies.push(push_of(&logins, &mut port, (api, "bob")).await);
-        let mut given_up = 0;
-        while logins.give_up().is_some() {
-            given_up += 1;
-        }
-        assert_eq!(given_up, MOST_OF_USER + 1);
-        assert!(logins.lines.lock().by_address.is_empty());
-    });
-}
-
-#[test]
-fn a_full_house_has_room_for_who_has_less() {
-    in_system(async {
-        let logins = Logins::new(&Registry::new());
-        let mut port = Port::open();
-        let mut strangers = Vec::new();
         for number in 0..MOST {
             let last = u8::try_from(number / MOST_OF_ADDRESS).unwrap();
-            strangers.push(push(&logins, &mut port, last).await);
+            replies.push(push(&logins, &mut port, last).await);
         }
-        let mut guests = Vec::new();
         for last in [100, 101] {
-            guests.push(push(&logins, &mut port, last).await);
+            replies.push(push(&logins, &mut port, last).await);
         }
         assert_eq!(logins.shed.get(), 2);
-        let lines = || logins.lines.lock();
-        assert_eq!(lines().under_way, MOST);
+        assert_eq!(logins.lines.lock().waiting, MOST);
         assert_eq!(logins.waiting.get(), i64::try_from(MOST).unwrap());
         let mut heard = std::collections::HashSet::new();
-        while let Some((login, _turn)) = logins.pop() {
+        while let Some((login, _)) = logins.pop() {
             heard.insert(login.log_in.from());
         }
         assert_eq!(heard.len(), MOST / MOST_OF_ADDRESS + 2);
-        assert_eq!((lines().under_way, logins.waiting.get()), (0, 0));
+        is_empty(&logins);
     });
-}
-
-#[test]
-fn a_network_of_somebody_is_one_address() {
-    let address = |text: &str| network(text.parse().unwrap());
-    assert_eq!(address("2001:db8:1:2::3"), address("2001:db8:1:2:ffff::"));
-    assert_ne!(address("2001:db8:1:2::3"), address("2001:db8:1:3::3"));
-    assert_eq!(address("::ffff:10.0.0.1"), address("10.0.0.1"));
-    assert_ne!(address("10.0.0.2"), address("10.0.0.1"));
 }

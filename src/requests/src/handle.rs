@@ -438,7 +438,7 @@ fn handle_proved(
         Ok(load) => prove_and_run(command, &load, from, &their_services),
         Err(_) => LoginEnd {
             handled: command.too_large(&their_services),
-            is_refused: false,
+            is_refused: true,
         },
     });
     let no_time = command.not_asked(NO_TIME);

@@ -143,8 +143,8 @@ impl LogIn {
 pub struct LoginEnd {
     /// What became of the request.
     pub handled: Handled,
-    /// The backend does not know who it is. The answer should not come at once, or passwords could
-    /// be tried quickly.
+    /// Who it is was not proved. The answer should not come at once, or passwords could be tried
+    /// quickly.
     pub is_refused: bool,
 }
 
