@@ -135,3 +135,33 @@ fn hostile_peers_of_all_kinds_cost_neither_memory_nor_pings() -> TestResult {
         },
     )
 }
+
+/// Time that a master has to end under attack whose parts drain for two seconds.
+const STOP: Duration = Duration::from_secs(20);
+
+#[test]
+fn master_that_is_asked_to_stop_under_attack_ends_in_its_usual_time() -> TestResult {
+    Site::run(
+        OURS,
+        |config| {
+            config.set("saltern_stop_timeout", 2);
+        },
+        |site| {
+            site.announce("hostile-");
+            let attacks = Attacks::start(HOSTILE, site.ret_port(), site.publish_port())?;
+            let began = Instant::now();
+            let is_idle = |attacks: &Attacks| attacks.rounds().iter().any(|(_, it)| *it < 2);
+            while is_idle(&attacks) {
+                ensure!(began.elapsed() < 4 * STOP, "{:?}", attacks.rounds());
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            let began = Instant::now();
+            let status = site.stop_master()?;
+            let took = began.elapsed();
+            drop(attacks);
+            site.step(&format!("stopped in {took:?}"));
+            ensure!(status.success() && took < STOP, "{status} after {took:?}");
+            Ok(())
+        },
+    )
+}
