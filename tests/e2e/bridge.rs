@@ -137,33 +137,45 @@ fn configure(server: Server) -> impl FnOnce(&mut Config) {
 }
 
 #[test]
-fn pillars_that_need_python_are_those_of_stock() -> TestResult {
-    for release in Release::ALL {
-        let mut answers = Vec::new();
-        for server in [Server::Stock(release), Server::Saltern(release)] {
-            Site::run(server, configure(server), |site| {
-                write_tree(site)?;
-                site.bring_up(&[("m1", MinionKind::Stock(release))])?;
-                let pillar = pillar_of(site, "m1")?;
-                // What the test is about is there at all.
-                for name in ["by_py", "by_mako", "custom", "from_ext"] {
-                    ensure!(pillar.get(name).is_some(), "{name} is missing: {pillar:#}");
-                }
-                let top = site.salt(&["m1", "state.show_top", "--static", "--out=json"])?;
-                ensure!(top.stdout.contains("m1_m1"), "no states by Python: {top}");
-                answers.push((pillar, top.stdout));
-                Ok(())
-            })
-            .map_err(Failure::into_error)?;
-        }
-        let [stock, ours] =
-            <[_; 2]>::try_from(answers).map_err(|_| anyhow::anyhow!("two masters were asked"))?;
-        if stock != ours {
-            let version = release.version();
-            Err(anyhow::anyhow!(
-                "{version}\n--- stock\n{stock:#?}\n--- ours\n{ours:#?}"
-            ))?;
-        }
+fn pillars_that_need_python_are_those_of_stock_3006() -> TestResult {
+    pillars_that_need_python_are_those_of_stock(Release::V3006)
+}
+
+#[test]
+fn pillars_that_need_python_are_those_of_stock_3007() -> TestResult {
+    pillars_that_need_python_are_those_of_stock(Release::V3007)
+}
+
+#[test]
+fn pillars_that_need_python_are_those_of_stock_3008() -> TestResult {
+    pillars_that_need_python_are_those_of_stock(Release::V3008)
+}
+
+fn pillars_that_need_python_are_those_of_stock(release: Release) -> TestResult {
+    let mut answers = Vec::new();
+    for server in [Server::Stock(release), Server::Saltern(release)] {
+        Site::run(server, configure(server), |site| {
+            write_tree(site)?;
+            site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+            let pillar = pillar_of(site, "m1")?;
+            // What the test is about is there at all.
+            for name in ["by_py", "by_mako", "custom", "from_ext"] {
+                ensure!(pillar.get(name).is_some(), "{name} is missing: {pillar:#}");
+            }
+            let top = site.salt(&["m1", "state.show_top", "--static", "--out=json"])?;
+            ensure!(top.stdout.contains("m1_m1"), "no states by Python: {top}");
+            answers.push((pillar, top.stdout));
+            Ok(())
+        })
+        .map_err(Failure::into_error)?;
+    }
+    let [stock, ours] =
+        <[_; 2]>::try_from(answers).map_err(|_| anyhow::anyhow!("two masters were asked"))?;
+    if stock != ours {
+        let version = release.version();
+        Err(anyhow::anyhow!(
+            "{version}\n--- stock\n{stock:#?}\n--- ours\n{ours:#?}"
+        ))?;
     }
     Ok(())
 }
@@ -192,45 +204,52 @@ const BY_ATTRIBUTE: &str = "\
     nothing: {{ salt.nothing_at_all is defined }} {{ 'custom.nothing' in salt }} {{ 'no.thing' in salt }}\n";
 
 #[test]
-fn module_by_attribute_loads_itself_and_not_all_of_salts() -> TestResult {
-    for release in [Release::V3006, Release::V3008] {
-        let mut answers = Vec::new();
-        for server in [Server::Stock(release), Server::Saltern(release)] {
-            Site::run(server, configure(server), |site| {
-                write_tree(site)?;
-                let by_template = if server.is_ours() {
-                    format!("{BY_ATTRIBUTE}loaded: {{{{ salt.custom.loaded() | length }}}}\n")
-                } else {
-                    BY_ATTRIBUTE.to_owned()
-                };
-                // Other renderers load all modules.
-                fs::write(
-                    site.path("pillar/top.sls"),
-                    "base:\n  '*':\n    - by_template\n",
-                )?;
-                fs::write(site.path("pillar/by_template.sls"), by_template)?;
-                site.bring_up(&[("m1", MinionKind::Stock(release))])?;
-                let mut pillar = pillar_of(site, "m1")?;
-                if server.is_ours() {
-                    let all = pillar.as_object_mut().context("a pillar is a mapping")?;
-                    let loaded = all.remove("loaded").and_then(|count| count.as_u64());
-                    ensure!(
-                        loaded.is_some_and(|count| count < 60),
-                        "{loaded:?} of {all:#?}"
-                    );
-                }
-                // It names what is in the pillar, and the count is there for ours alone.
-                pillar["from_ext"] = Value::Null;
-                ensure!(pillar["own"] == "hello dots of m1!", "{pillar:#}");
-                answers.push(pillar);
-                Ok(())
-            })
-            .map_err(Failure::into_error)?;
-        }
-        let differ = answers.first() != answers.last();
-        if differ {
-            Err(anyhow::anyhow!("{}: {answers:#?}", release.version()))?;
-        }
+fn module_by_attribute_loads_itself_and_not_all_of_salts_3006() -> TestResult {
+    module_by_attribute_loads_itself_and_not_all_of_salts(Release::V3006)
+}
+
+#[test]
+fn module_by_attribute_loads_itself_and_not_all_of_salts_3008() -> TestResult {
+    module_by_attribute_loads_itself_and_not_all_of_salts(Release::V3008)
+}
+
+fn module_by_attribute_loads_itself_and_not_all_of_salts(release: Release) -> TestResult {
+    let mut answers = Vec::new();
+    for server in [Server::Stock(release), Server::Saltern(release)] {
+        Site::run(server, configure(server), |site| {
+            write_tree(site)?;
+            let by_template = if server.is_ours() {
+                format!("{BY_ATTRIBUTE}loaded: {{{{ salt.custom.loaded() | length }}}}\n")
+            } else {
+                BY_ATTRIBUTE.to_owned()
+            };
+            // Other renderers load all modules.
+            fs::write(
+                site.path("pillar/top.sls"),
+                "base:\n  '*':\n    - by_template\n",
+            )?;
+            fs::write(site.path("pillar/by_template.sls"), by_template)?;
+            site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+            let mut pillar = pillar_of(site, "m1")?;
+            if server.is_ours() {
+                let all = pillar.as_object_mut().context("a pillar is a mapping")?;
+                let loaded = all.remove("loaded").and_then(|count| count.as_u64());
+                ensure!(
+                    loaded.is_some_and(|count| count < 60),
+                    "{loaded:?} of {all:#?}"
+                );
+            }
+            // It names what is in the pillar, and the count is there for ours alone.
+            pillar["from_ext"] = Value::Null;
+            ensure!(pillar["own"] == "hello dots of m1!", "{pillar:#}");
+            answers.push(pillar);
+            Ok(())
+        })
+        .map_err(Failure::into_error)?;
+    }
+    let differ = answers.first() != answers.last();
+    if differ {
+        Err(anyhow::anyhow!("{}: {answers:#?}", release.version()))?;
     }
     Ok(())
 }
@@ -327,42 +346,54 @@ fn without_python_the_errors_name_module_and_option() -> TestResult {
 }
 
 #[test]
-fn runners_of_python_do_what_they_do_beside_stock() -> TestResult {
-    for release in Release::ALL {
-        let mut answers = Vec::new();
-        for server in [Server::Stock(release), Server::Saltern(release)] {
-            Site::run(server, configure(server), |site| {
-                write_tree(site)?;
-                site.bring_up(&[("m1", MinionKind::Stock(release))])?;
-                let run = run(site, &["site_runner.add", "40", "b=2"])?;
-                ensure!(run["sum"] == 42, "{run:#}");
-                let mut orchestrated = self::run(site, &["state.orchestrate", "orch"])?;
-                strip(&mut orchestrated);
-                let text = orchestrated.to_string();
-                ensure!(
-                    text.contains("you_m1") && text.contains("42"),
-                    "{orchestrated:#}"
-                );
-                answers.push((run, orchestrated));
-                if site.server().is_ours() {
-                    events_are_told(site)?;
-                    let failed = site.saltern(&["run", "--out", "json", "site_runner.fail"])?;
-                    ensure!(failed.code == Some(1), "{failed}");
-                    let expected = "runner site_runner.fail: ValueError: it cannot be done";
-                    ensure!(failed.stdout.contains(expected), "{failed}");
-                }
-                Ok(())
-            })
-            .map_err(Failure::into_error)?;
-        }
-        let [stock, ours] =
-            <[_; 2]>::try_from(answers).map_err(|_| anyhow::anyhow!("two masters were asked"))?;
-        if stock != ours {
-            let version = release.version();
-            Err(anyhow::anyhow!(
-                "{version}\n--- stock\n{stock:#?}\n--- ours\n{ours:#?}"
-            ))?;
-        }
+fn runners_of_python_do_what_they_do_beside_stock_3006() -> TestResult {
+    runners_of_python_do_what_they_do_beside_stock(Release::V3006)
+}
+
+#[test]
+fn runners_of_python_do_what_they_do_beside_stock_3007() -> TestResult {
+    runners_of_python_do_what_they_do_beside_stock(Release::V3007)
+}
+
+#[test]
+fn runners_of_python_do_what_they_do_beside_stock_3008() -> TestResult {
+    runners_of_python_do_what_they_do_beside_stock(Release::V3008)
+}
+
+fn runners_of_python_do_what_they_do_beside_stock(release: Release) -> TestResult {
+    let mut answers = Vec::new();
+    for server in [Server::Stock(release), Server::Saltern(release)] {
+        Site::run(server, configure(server), |site| {
+            write_tree(site)?;
+            site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+            let run = run(site, &["site_runner.add", "40", "b=2"])?;
+            ensure!(run["sum"] == 42, "{run:#}");
+            let mut orchestrated = self::run(site, &["state.orchestrate", "orch"])?;
+            strip(&mut orchestrated);
+            let text = orchestrated.to_string();
+            ensure!(
+                text.contains("you_m1") && text.contains("42"),
+                "{orchestrated:#}"
+            );
+            answers.push((run, orchestrated));
+            if site.server().is_ours() {
+                events_are_told(site)?;
+                let failed = site.saltern(&["run", "--out", "json", "site_runner.fail"])?;
+                ensure!(failed.code == Some(1), "{failed}");
+                let expected = "runner site_runner.fail: ValueError: it cannot be done";
+                ensure!(failed.stdout.contains(expected), "{failed}");
+            }
+            Ok(())
+        })
+        .map_err(Failure::into_error)?;
+    }
+    let [stock, ours] =
+        <[_; 2]>::try_from(answers).map_err(|_| anyhow::anyhow!("two masters were asked"))?;
+    if stock != ours {
+        let version = release.version();
+        Err(anyhow::anyhow!(
+            "{version}\n--- stock\n{stock:#?}\n--- ours\n{ours:#?}"
+        ))?;
     }
     Ok(())
 }
