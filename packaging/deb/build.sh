@@ -66,6 +66,7 @@ install -D -m 0644 -t "$root/usr/share/zsh/vendor-completions" "$completions/_sa
 
 documents=$root/usr/share/doc/saltern
 install -D -m 0644 -t "$documents" ../../README.md ../../CHANGELOG.md
+install -D -m 0644 -t "$documents/docs" ../../docs/*.md
 gzip -9n "$documents/CHANGELOG.md"
 cat ../../LICENSE-MIT ../../LICENSE-APACHE >"$documents/copyright"
 

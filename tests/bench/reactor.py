@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 
-from report import write_markdown, write_readme, write_svg
+from report import write_markdown, write_pages, write_svg
 from run import HERE, ROOT, SALTERN, STOCK_VERSION, Master, machine, wait_for
 
 TAG = "bench/reactor"
@@ -262,7 +262,7 @@ def main():
     write_svg(results, options.out / "results.svg")
     if options.out == HERE:
         has_storm = "storm" in results
-        write_readme((HERE / "results.md").read_text(), ROOT / "README.md", has_storm=has_storm)
+        write_pages((HERE / "results.md").read_text(), ROOT, has_storm=has_storm)
 
 
 if __name__ == "__main__":

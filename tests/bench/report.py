@@ -148,18 +148,50 @@ def write_markdown(results, path):
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
-def write_readme(markdown, readme, has_storm=False):
-    """Puts the table and the plots between the two marks of the README."""
-    text = readme.read_text()
+# What a stranger reads first, by the titles of the table, and under which titles there; everything
+# else stands in docs/performance.md.
+HIGHLIGHTS = {
+    "Returns, connection kept": "Returns",
+    "Authentications": "Authentications",
+    "Publish to last delivery": "Publish to last delivery",
+    "test.ping complete, p99": "test.ping complete, p99",
+    "Master CPU per 1,000 returns": "Master CPU per 1,000 returns",
+    "Master memory (PSS)": "Master memory (PSS)",
+    "Pillars rendered (Jinja, 50 keys)": "Pillars rendered",
+    "kill -9: all minions served after": "kill -9: all 5,000 minions served after",
+    "… wrongly “did not return”": "Minions of 20 long jobs wrongly “did not return”",
+    "Target among 10,000 minions, p50": "Target among 10,000 minions, p50",
+}
+
+
+def write_pages(markdown, root, has_storm=False):
+    """Puts the table and the plots into docs/performance.md, and the highlights into the README."""
+    plots = ["![The figures of the table as bars](../tests/bench/results.svg)"]
+    if has_storm:
+        title = "Minions served after the master was killed, over time"
+        plots.append(f"![{title}](../tests/bench/storm.svg)")
+    put_between_marks(root / "docs" / "performance.md", "\n\n".join([markdown.strip(), *plots]))
+    put_between_marks(root / "README.md", highlights(markdown))
+
+
+def highlights(markdown):
+    """The head of the table, and of its rows those of HIGHLIGHTS."""
+    rows = [line for line in markdown.splitlines() if line.startswith("|")]
+    chosen = []
+    for row in rows[2:]:
+        title = row.split("|")[1].strip()
+        if title in HIGHLIGHTS:
+            chosen.append(row.replace(title, HIGHLIGHTS[title], 1))
+    return "\n".join(rows[:2] + chosen)
+
+
+def put_between_marks(page, content):
+    """Replaces what stands between the two marks of a page."""
+    text = page.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if begin and end:
-        plots = ["![The figures of the table as bars](tests/bench/results.svg)"]
-        if has_storm:
-            title = "Minions served after the master was killed, over time"
-            plots.append(f"![{title}](tests/bench/storm.svg)")
-        plots = "\n\n".join(plots)
-        readme.write_text(f"{before}{BEGIN}\n{markdown.strip()}\n\n{plots}\n{END}{after}")
+        page.write_text(f"{before}{BEGIN}\n{content}\n{END}{after}")
 
 
 def write_svg(results, path):

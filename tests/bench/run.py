@@ -28,7 +28,7 @@ import tempfile
 import time
 import urllib.request
 
-from report import write_markdown, write_readme, write_svg
+from report import write_markdown, write_pages, write_svg
 from site_files import Site
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -448,7 +448,7 @@ def main():
     write_svg(results, out / "results.svg")
     table = (out / "results.md").read_text()
     if out == HERE:
-        write_readme(table, ROOT / "README.md", has_storm="storm" in results)
+        write_pages(table, ROOT, has_storm="storm" in results)
     print(table)
 
 

@@ -18,7 +18,7 @@ import pathlib
 import resource
 import tempfile
 
-from report import write_markdown, write_readme, write_storm_svg, write_svg
+from report import write_markdown, write_pages, write_storm_svg, write_svg
 from run import HERE, ROOT, STOCK_VERSION, Master, machine, put_load
 
 
@@ -102,7 +102,7 @@ def main():
     write_markdown(results, options.out / "results.md")
     write_svg(results, options.out / "results.svg")
     if options.out == HERE:
-        write_readme((HERE / "results.md").read_text(), ROOT / "README.md", has_storm=True)
+        write_pages((HERE / "results.md").read_text(), ROOT, has_storm=True)
 
 
 if __name__ == "__main__":
