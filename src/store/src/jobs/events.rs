@@ -99,7 +99,7 @@ impl JobReader {
 
 /// Where events lie, by who decides how many there are.
 #[derive(Clone, Copy)]
-enum Table {
+pub(super) enum Table {
     Master,
     Minions,
 }
@@ -156,16 +156,14 @@ impl Table {
 }
 
 impl JobDatabase {
-    /// Removes events that need not be kept, about `slice` at most; before any job that is there
-    /// for too long only by count or size.
+    /// Removes events that are too old or too many, about `slice` at most.
     pub(super) fn remove_events(
         &mut self,
         retention: &Retention,
         slice: i64,
-        is_too_large: bool,
     ) -> Result<Option<Removed>> {
         for table in Table::ALL {
-            let removed = self.remove_events_of(table, retention, slice, is_too_large)?;
+            let removed = self.remove_events_of(table, retention, slice)?;
             if removed.is_some() {
                 return Ok(removed);
             }
@@ -173,12 +171,28 @@ impl JobDatabase {
         Ok(None)
     }
 
+    /// Removes the oldest events of a table, `slice` at most, because of their size.
+    pub(super) fn remove_oldest_events(
+        &mut self,
+        table: Table,
+        slice: i64,
+    ) -> Result<Option<Removed>> {
+        let rows = self.remove(|transaction| match table.numbers(transaction)? {
+            Some((first, _)) => table.remove(transaction, first + slice, i64::MAX),
+            None => Ok(0),
+        })?;
+        Ok((rows > 0).then_some(Removed {
+            reason: Reason::Size,
+            rows,
+            jobs: Vec::new(),
+        }))
+    }
+
     fn remove_events_of(
         &mut self,
         table: Table,
         retention: &Retention,
         slice: i64,
-        is_too_large: bool,
     ) -> Result<Option<Removed>> {
         let mut reason = Reason::Age;
         let rows = self.remove(|transaction| {
@@ -195,9 +209,6 @@ impl JobDatabase {
             let (up_to, before) = if excess > 0 {
                 reason = Reason::Count;
                 (first + excess.min(slice), i64::MAX)
-            } else if is_too_large {
-                reason = Reason::Size;
-                (first + slice, i64::MAX)
             } else {
                 (first + slice, retention.before.unwrap_or(i64::MIN))
             };

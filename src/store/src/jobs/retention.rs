@@ -9,6 +9,7 @@ use saltern_model::Jid;
 
 use super::JobDatabase;
 use super::database::{delete_job, remember_next_ids};
+use super::events::Table;
 use super::schema::{PAGE_BYTES, wrap};
 use crate::error::Result;
 
@@ -23,8 +24,9 @@ pub struct Retention {
     /// Of more kept events than this the oldest go; those of which minions decide how many there are
     /// have no more than half of it.
     pub most_events: Option<u64>,
-    /// While rows take more bytes than this, the oldest events go, and then the oldest jobs; as
-    /// above.
+    /// While rows take more bytes than this, the oldest events go of which minions decide how many
+    /// there are, then the oldest jobs, as above, and the master's own events last: who did what is
+    /// to be known for longest.
     pub most_bytes: Option<u64>,
 }
 
@@ -88,10 +90,7 @@ impl JobDatabase {
                 }));
             }
         }
-        let size = self.size()?;
-        let used = size.file.saturating_sub(size.free);
-        let is_too_large = retention.most_bytes.is_some_and(|most| used > most);
-        if let Some(removed) = self.remove_events(retention, slice, is_too_large)? {
+        if let Some(removed) = self.remove_events(retention, slice)? {
             return Ok(Some(removed));
         }
         if let Some(most) = retention.most_jobs
@@ -99,13 +98,36 @@ impl JobDatabase {
         {
             self.excess = self.count_above(most)?;
         }
-        let (reason, most_jobs) = if self.excess > 0 {
-            (Reason::Count, self.excess)
-        } else if is_too_large {
-            (Reason::Size, u64::MAX)
-        } else {
+        if self.excess > 0 {
+            return self.remove_jobs(Reason::Count, self.excess, slice);
+        }
+        if !self.is_larger_than(retention.most_bytes)? {
             return Ok(None);
+        }
+        if let Some(removed) = self.remove_oldest_events(Table::Minions, slice)? {
+            return Ok(Some(removed));
+        }
+        match self.remove_jobs(Reason::Size, u64::MAX, slice)? {
+            Some(removed) => Ok(Some(removed)),
+            None => self.remove_oldest_events(Table::Master, slice),
+        }
+    }
+
+    fn is_larger_than(&self, most_bytes: Option<u64>) -> Result<bool> {
+        let Some(most) = most_bytes else {
+            return Ok(false);
         };
+        let size = self.size()?;
+        Ok(size.file.saturating_sub(size.free) > most)
+    }
+
+    /// Removes the oldest of the jobs that are not waited for.
+    fn remove_jobs(
+        &mut self,
+        reason: Reason,
+        most_jobs: u64,
+        slice: i64,
+    ) -> Result<Option<Removed>> {
         let mut jobs = Vec::new();
         let rows =
             self.remove(|transaction| remove_oldest(transaction, most_jobs, slice, &mut jobs));

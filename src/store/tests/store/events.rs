@@ -73,7 +73,7 @@ fn the_newest_events_of_a_kind_are_told_in_their_order() {
 }
 
 #[test]
-fn the_oldest_events_go_by_age_count_and_size_and_before_any_job_of_that_size() {
+fn the_oldest_events_go_by_age_and_count_and_by_size_where_no_job_can() {
     let small = Retention::default();
     for (retention, reason, left) in [
         (
@@ -154,4 +154,71 @@ fn flood_of_minion_events_pushes_out_none_of_the_masters() {
     {}
     let expected: Vec<i64> = (0..10).chain(1_000..1_010).collect();
     assert_eq!(received(&database, &all()), expected);
+}
+
+/// What a slice removed: `m`inions' events, `j`obs or the `a`udit events of the master.
+fn kinds_removed(minions: i64, jobs: u32, masters: i64) -> String {
+    let (_dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
+    let mut database = database.expect("a database");
+    let event = |received, of_minion| KeptEvent {
+        received,
+        tag: "t".to_owned(),
+        data: Bytes::from_static(b"x"),
+        of_minion,
+    };
+    let mut writes = vec![Write::Job(job(99, &["a"]))];
+    let of_minions = (0..minions).map(|number| event(100 + number, true));
+    let of_master = (0..masters).map(|number| event(number, false));
+    writes.push(Write::Events(of_minions.chain(of_master).collect()));
+    for number in 0..jobs {
+        let (job, reporter) = (job(number, &["a"]), None);
+        writes.push(Write::ClosedJob { job, reporter });
+    }
+    database.commit(&writes).expect("committed");
+    let retention = Retention {
+        most_bytes: Some(1),
+        ..Retention::default()
+    };
+    let counts = |database: &JobDatabase| {
+        let reader = database.reader().expect("a reader");
+        let events = reader.events(&all()).expect("read");
+        let of_minions = events.iter().filter(|event| event.of_minion).count();
+        let jobs = usize::try_from(reader.counts().expect("counted").0).expect("few");
+        (of_minions, jobs, events.len() - of_minions)
+    };
+    let mut order = String::new();
+    let mut before = counts(&database);
+    while let Some(removed) = database.remove_slice(&retention, 1).expect("removed") {
+        assert_eq!(removed.reason, Reason::Size);
+        let after = counts(&database);
+        order.push(
+            match (before.0 - after.0, before.1 - after.1, before.2 - after.2) {
+                (1, 0, 0) => 'm',
+                (0, 1, 0) => 'j',
+                (0, 0, 1) => 'a',
+                // A part of a job.
+                (0, 0, 0) => continue,
+                other => panic!("{other:?} at once"),
+            },
+        );
+        before = after;
+    }
+    assert_eq!(before, (0, 1, 0), "a job that is waited for stays");
+    order
+}
+
+#[test]
+fn by_size_events_of_minions_go_first_then_jobs_and_the_masters_own_events_last() {
+    for (minions, jobs, masters, order) in [
+        (3, 3, 3, "mmmjjjaaa"),
+        (0, 3, 2, "jjjaa"),
+        (2, 0, 2, "mmaa"),
+        (0, 0, 3, "aaa"),
+        (2, 2, 0, "mmjj"),
+        (0, 0, 0, ""),
+    ] {
+        assert_eq!(kinds_removed(minions, jobs, masters), order);
+    }
 }
