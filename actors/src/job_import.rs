@@ -4,7 +4,8 @@
 //! In the background, a slice at a time, because a site may have hundreds of thousands of files:
 //! reading is done here, on a thread of low priority, and every slice is a short transaction of the
 //! JobStore. It may be interrupted at any time; the next start begins anew, and what is there
-//! already stays as it is.
+//! already stays as it is. A directory that cannot be listed holds up no other one: it is passed over
+//! and tried again, a few times now and once more by the next start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,12 +80,14 @@ impl Handler<Step> for JobImport {
         let began = Instant::now();
         let slice = match again {
             Some(slice) => slice,
-            None => match self.seed.jobs.lock().next_slice() {
-                // Nothing more: said to the store by a slice without jobs.
-                Ok(slice) => slice.unwrap_or_default(),
-                Err(error) => {
-                    tracing::error!(error = chain(&error), "stock's job cache cannot be read");
+            None => match self.next_slice() {
+                Next::Slice(slice) => slice,
+                Next::Later => {
                     context.notify_later(Step(None), RETRY);
+                    return;
+                }
+                Next::Incomplete => {
+                    context.stop();
                     return;
                 }
             },
@@ -115,7 +118,40 @@ impl Handler<Step> for JobImport {
     }
 }
 
+/// What is to be done next.
+enum Next {
+    /// Hand this on; without jobs it says to the store that there is nothing more.
+    Slice(Vec<CachedJob>),
+    /// Wait, and read what could not be listed.
+    Later,
+    /// Leave the rest to the next start.
+    Incomplete,
+}
+
 impl JobImport {
+    fn next_slice(&self) -> Next {
+        let mut jobs = self.seed.jobs.lock();
+        if let Some(slice) = jobs.next_slice() {
+            return Next::Slice(slice);
+        }
+        let directories = jobs.unlisted();
+        if directories == 0 {
+            return Next::Slice(Vec::new());
+        }
+        if jobs.try_again() {
+            return Next::Later;
+        }
+        let Imported { jobs, returns } = self.total;
+        tracing::error!(
+            directories,
+            jobs,
+            returns,
+            "directories of stock's job cache cannot be listed: their jobs are not in the job \
+             database, and the next start tries again"
+        );
+        Next::Incomplete
+    }
+
     fn ended(&self) {
         let Imported { jobs, returns } = self.total;
         let unreadable = self.seed.jobs.lock().unreadable();
@@ -130,5 +166,98 @@ impl JobImport {
             returns,
             "stock's job cache has been read into the job database"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use saltern_base::metrics::Registry;
+    use saltern_config::load_master;
+    use saltern_store::StoreError;
+    use saltern_supervise::{ChildSpec, Restart};
+    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+    use super::*;
+    use crate::testing::{in_system, tree};
+
+    /// Takes everything; tells how many jobs a slice had.
+    struct Store(UnboundedSender<usize>);
+
+    impl Actor for Store {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<ImportJobs> for Store {
+        type Result = Result<Imported, StoreError>;
+
+        fn handle(&mut self, ImportJobs(slice): ImportJobs, _: &mut Self::Context) -> Self::Result {
+            let _ = self.0.send(slice.len());
+            Ok(Imported::default())
+        }
+    }
+
+    /// A job cache with one job, and a part that nobody can list.
+    struct Site {
+        _directory: tempfile::TempDir,
+        jobs: PathBuf,
+        slices: UnboundedReceiver<usize>,
+    }
+
+    fn import() -> Site {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().display();
+        let config = directory.path().join("master");
+        fs::write(
+            &config,
+            format!("root_dir: {root}\ncachedir: {root}/cache\n"),
+        )
+        .unwrap();
+        let jobs = directory.path().join("cache/jobs");
+        let job = jobs.join("02/job");
+        fs::create_dir_all(&job).unwrap();
+        fs::write(job.join("jid"), "20260102030405060708").unwrap();
+        fs::write(job.join(".load.p"), b"\x80").unwrap();
+        symlink("05", jobs.join("05")).unwrap();
+        let config = load_master(&config).unwrap().config;
+        let (sender, slices) = unbounded_channel();
+        let seed = Seed {
+            jobs: Arc::new(Mutex::new(JobCacheReader::new(&config, None))),
+            store: Store(sender).start().recipient(),
+        };
+        let tree = tree(&Registry::new());
+        let spec = ChildSpec::permanent().with_restart(Restart::Transient);
+        let _: actix::Addr<JobImport> = tree.root().start_child(spec, seed, 0);
+        Site {
+            _directory: directory,
+            jobs,
+            slices,
+        }
+    }
+
+    #[test]
+    fn unlisted_part_is_waited_for_and_then_the_import_is_whole() {
+        in_system(async {
+            let mut site = import();
+            assert_eq!(site.slices.recv().await, Some(1));
+            fs::remove_file(site.jobs.join("05")).unwrap();
+            tokio::time::pause();
+            assert_eq!(site.slices.recv().await, Some(0), "all is read");
+        });
+    }
+
+    #[test]
+    fn import_ends_without_a_part_that_stays_unlisted_and_is_not_called_whole() {
+        // Longer than a test may take by the clock that is paused.
+        actix::System::new().block_on(async {
+            let mut site = import();
+            assert_eq!(site.slices.recv().await, Some(1));
+            tokio::time::pause();
+            // The actor, which has the other end, is gone.
+            assert_eq!(site.slices.recv().await, None);
+        });
     }
 }

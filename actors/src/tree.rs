@@ -183,12 +183,12 @@ impl Master {
         Self::start_behind(doors, parts).inspect_err(|_| EventSockets::remove(&config.sock_dir))
     }
 
-    fn start_behind(doors: Doors, parts: MasterParts) -> Result<Self, StartError> {
+    fn start_behind(doors: Doors, mut parts: MasterParts) -> Result<Self, StartError> {
         let config = parts.config.clone();
         let stop = CancellationToken::new();
         let (requests, publish) = doors.addresses;
         // Everything that can fail comes before the first actor.
-        let stored = Stored::open(&parts)?;
+        let stored = Stored::open(&mut parts)?;
         let reactor = Desk::open(&parts.config, &parts.clock, &parts.registry)?;
         let known = Knowledge::new(parts.config.clone(), parts.database.reader()?);
         let known = match &reactor {

@@ -43,7 +43,8 @@ pub(super) struct StoredJobs {
 }
 
 impl Stored {
-    pub(super) fn open(parts: &MasterParts) -> Result<Self, StoreError> {
+    pub(super) fn open(parts: &mut MasterParts) -> Result<Self, StoreError> {
+        let cached = job_cache_to_read(parts)?;
         let config = &parts.config;
         let (job_files, mirror) = match config.local_cache_mirror {
             LocalCacheMirror::Off => (None, None),
@@ -52,7 +53,6 @@ impl Stored {
                 Some(Mirror::open(config, parts.database.reader()?)?),
             ),
         };
-        let cached = job_cache_to_read(parts)?;
         Ok(Self {
             jobs: StoredJobs {
                 cached,
@@ -69,10 +69,15 @@ impl Stored {
     }
 }
 
-/// Stock's job cache, if there is one and the database does not have its jobs.
-fn job_cache_to_read(parts: &MasterParts) -> Result<Option<JobCacheReader>, StoreError> {
+/// Stock's job cache, if there is one and the database does not have its jobs. Where there is none,
+/// what will be there is this master's own.
+fn job_cache_to_read(parts: &mut MasterParts) -> Result<Option<JobCacheReader>, StoreError> {
     let config = &parts.config;
-    if JobCacheReader::is_empty(config) || parts.database.reader()?.has_imported()? {
+    if parts.database.reader()?.has_imported()? {
+        return Ok(None);
+    }
+    if JobCacheReader::is_empty(config) {
+        parts.database.finish_import()?;
         return Ok(None);
     }
     let now = parts.clock.unix_micros();

@@ -70,6 +70,19 @@ fn a_return_of_an_unknown_job_brings_its_job_which_nobody_waits_for() {
     });
 }
 
+/// What is in the job cache at the second start is what this master has mirrored there.
+#[test]
+fn master_of_a_new_site_has_no_job_cache_to_read() {
+    in_system(async {
+        let site = Site::new("");
+        site.minion("m1");
+        let running = site.start();
+        jid_of(&running.publish(&["m1"]).await);
+        running.master.shutdown().await;
+        assert!(site.reader().has_imported().unwrap());
+    });
+}
+
 #[test]
 fn a_master_that_starts_again_takes_up_jobs_keys_and_sessions() {
     in_system(async {

@@ -361,6 +361,24 @@ fn replace_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::R
     Ok(Written::Updated)
 }
 
+/// Puts a job in the place of the report of one; `false`, and nothing changes, when there is none.
+pub(super) fn replace_reported(
+    transaction: &Transaction<'_>,
+    record: &JobRecord,
+) -> rusqlite::Result<bool> {
+    let is_reported = transaction
+        .prepare_cached("SELECT 1 FROM jobs WHERE jid = ?1 AND reporter IS NOT NULL")?
+        .exists([record.jid.as_str()])?;
+    if !is_reported {
+        return Ok(false);
+    }
+    replace_job(transaction, record)?;
+    transaction
+        .prepare_cached("UPDATE jobs SET state = ?2, finished = created WHERE jid = ?1")?
+        .execute(params![record.jid.as_str(), JobState::Expired.code()])?;
+    Ok(true)
+}
+
 fn insert_expected(
     transaction: &Transaction<'_>,
     jid: &Jid,

@@ -7,7 +7,7 @@
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::JobDatabase;
-use super::database::{NextIds, insert_job_as, insert_return};
+use super::database::{NextIds, insert_job_as, insert_return, replace_reported};
 use super::{JobReader, JobState, Written};
 use crate::error::Result;
 use crate::mirror::CachedJob;
@@ -25,7 +25,8 @@ pub struct Imported {
 }
 
 impl JobDatabase {
-    /// Adds jobs and returns that are not there yet; what is there stays as it is.
+    /// Adds jobs and returns that are not there yet; what is there stays as it is, but for a job that
+    /// is only known by the report of a peer: that one is replaced, and keeps its number.
     ///
     /// # Errors
     /// As for [`JobDatabase::commit`]; nothing of the slice is kept then.
@@ -37,11 +38,13 @@ impl JobDatabase {
                 returned: below(transaction, "returns")?,
             };
             for cached in slice {
-                if let Some(job) = &cached.job
-                    && insert_job_as(transaction, next.job, job, JobState::Expired)?
-                {
-                    next.job -= 1;
-                    imported.jobs += 1;
+                if let Some(job) = &cached.job {
+                    if insert_job_as(transaction, next.job, job, JobState::Expired)? {
+                        next.job -= 1;
+                        imported.jobs += 1;
+                    } else if replace_reported(transaction, job)? {
+                        imported.jobs += 1;
+                    }
                 }
                 for record in &cached.returns {
                     let mut numbers = next;
@@ -91,7 +94,8 @@ fn below(transaction: &Transaction<'_>, table: &'static str) -> rusqlite::Result
     )
 }
 
-/// An imported job is complete when as many returned as were expected.
+/// An imported job is complete when as many returned as were expected. One that took the place of a
+/// report has ended when it was made, as no job does that this master has published.
 fn conclude(transaction: &Transaction<'_>, jid: &str) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
@@ -104,7 +108,7 @@ fn conclude(transaction: &Transaction<'_>, jid: &str) -> rusqlite::Result<()> {
                  published = coalesce(published, created),
                  finished = coalesce(
                      (SELECT max(received) FROM returns WHERE returns.jid = jobs.jid), created)
-             WHERE jid = ?1 AND id < 0",
+             WHERE jid = ?1 AND (id < 0 OR (state = ?3 AND finished = created))",
         )?
         .execute(params![
             jid,

@@ -2,7 +2,8 @@
 //! its place, and those of a job database that was lost.
 //!
 //! One slice at a time, bounded in rows and bytes. Nothing is followed out of a job's directory
-//! (no symbolic links), nothing is changed, and what cannot be read is passed over and counted.
+//! (no symbolic links), nothing is changed, and what cannot be read is passed over and counted. The
+//! 256 parts of the job cache that cannot be listed may be gone through once more.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use rustix::fs::{Dir, Mode, OFlags};
 use rustix::io::Errno;
+use saltern_base::chain;
 use saltern_base::clock::unix_micros;
 use saltern_config::MasterConfig;
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
@@ -36,6 +38,9 @@ const OUT_BYTES: usize = 4 << 10;
 /// As for the lists that are written.
 const MINIONS_BYTES: usize = 32 << 20;
 
+/// How often a part that cannot be listed is tried.
+const ATTEMPTS: u32 = 5;
+
 /// Minions of one job that are looked at.
 const MOST_MINIONS: usize = 1_000_000;
 
@@ -57,8 +62,12 @@ pub struct JobCacheReader {
     root: PathBuf,
     /// Jobs with an older `jid` file are passed over, in microseconds since 1970.
     since: i64,
-    /// The next of the 256 parts.
-    part: u16,
+    /// The parts to come, the next one last.
+    parts: Vec<u8>,
+    /// Those that could not be listed in this pass.
+    unlisted: Vec<u8>,
+    /// The number of this pass.
+    attempt: u32,
     /// Job directories of the present part.
     dirs: Vec<PathBuf>,
     open: Option<OpenJobDir>,
@@ -87,7 +96,9 @@ impl JobCacheReader {
         Self {
             root: options.job_files(),
             since: since.unwrap_or(i64::MIN),
-            part: 0,
+            parts: (0..=u8::MAX).rev().collect(),
+            unlisted: Vec::new(),
+            attempt: 1,
             dirs: Vec::new(),
             open: None,
             unreadable: 0,
@@ -96,8 +107,10 @@ impl JobCacheReader {
 
     /// Whether there is any job directory at all.
     pub fn is_empty(config: &MasterConfig) -> bool {
-        let entries = fs::read_dir(StoreOptions::from(config).job_files());
-        entries.is_ok_and(|mut entries| entries.next().is_none())
+        match fs::read_dir(StoreOptions::from(config).job_files()) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) => is_absent(&error),
+        }
     }
 
     /// Jobs, or returns of a job, that could not be read so far.
@@ -105,16 +118,34 @@ impl JobCacheReader {
         self.unreadable
     }
 
+    /// Directories of the job cache that could not be listed in this pass.
+    pub fn unlisted(&self) -> usize {
+        self.unlisted.len()
+    }
+
+    /// Goes through the parts once more that could not be listed in this pass, which has ended;
+    /// `false` when there are none, or when each was tried [`ATTEMPTS`] times. What was read of them
+    /// comes again.
+    pub fn try_again(&mut self) -> bool {
+        if self.unlisted.is_empty() || self.attempt >= ATTEMPTS {
+            return false;
+        }
+        self.attempt += 1;
+        self.parts = std::mem::take(&mut self.unlisted);
+        self.parts.reverse();
+        true
+    }
+
     /// The next slice; none when all has been read.
-    pub fn next_slice(&mut self) -> Result<Option<Vec<CachedJob>>> {
+    pub fn next_slice(&mut self) -> Option<Vec<CachedJob>> {
         let mut slice = Vec::new();
         let (mut rows, mut bytes) = (0, 0);
         while rows < SLICE_ROWS && bytes < SLICE_BYTES {
             let mut open = match self.open.take() {
                 Some(open) => open,
-                None => match self.next_dir()? {
+                None => match self.next_dir() {
                     Some(open) => open,
-                    None => return Ok((!slice.is_empty()).then_some(slice)),
+                    None => return (!slice.is_empty()).then_some(slice),
                 },
             };
             let job = open.job.take();
@@ -148,25 +179,42 @@ impl JobCacheReader {
                 self.open = Some(open);
             }
         }
-        Ok(Some(slice))
+        Some(slice)
     }
 
-    fn next_dir(&mut self) -> Result<Option<OpenJobDir>> {
+    fn next_dir(&mut self) -> Option<OpenJobDir> {
         loop {
             let Some(path) = self.dirs.pop() else {
-                if self.part > u16::from(u8::MAX) {
-                    return Ok(None);
-                }
-                self.dirs = directories(&self.root.join(format!("{:02x}", self.part)))?;
-                self.part += 1;
+                let part = self.parts.pop()?;
+                self.list(part);
                 continue;
             };
             match OpenJobDir::open(path, self.since) {
-                Opened::Job(open) => return Ok(Some(*open)),
+                Opened::Job(open) => return Some(*open),
                 Opened::TooOld => {}
                 Opened::Unreadable => self.unreadable += 1,
             }
         }
+    }
+
+    /// Lists a part as far as that works.
+    fn list(&mut self, part: u8) {
+        let path = self.root.join(format!("{part:02x}"));
+        let Err(error) = directories(&path, &mut self.dirs) else {
+            return;
+        };
+        // A disk that fails has all of them fail: one line in the log a pass.
+        if self.unlisted.is_empty() {
+            tracing::warn!(
+                error = chain(&error),
+                attempt = self.attempt,
+                most = ATTEMPTS,
+                "jobs in a directory of stock's job cache are passed over for now"
+            );
+        } else {
+            tracing::debug!(error = chain(&error), "one more");
+        }
+        self.unlisted.push(part);
     }
 }
 
@@ -299,21 +347,30 @@ impl OpenJobDir {
     }
 }
 
-fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
+/// Adds the directories in a directory to those that were found.
+fn directories(dir: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     let failed = |source| StoreError::io("list", dir, source);
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if is_absent(&error) => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
-    let mut found = Vec::new();
     for entry in entries {
         let entry = entry.map_err(failed)?;
-        if entry.file_type().map_err(failed)?.is_dir() {
-            found.push(entry.path());
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => found.push(entry.path()),
+            Ok(_) => {}
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(failed(error)),
         }
     }
-    Ok(found)
+    Ok(())
+}
+
+/// There is none, or a file in its place.
+fn is_absent(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
 }
 
 /// The names in a job's directory that are text.

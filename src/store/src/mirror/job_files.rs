@@ -59,7 +59,7 @@ impl JobDir {
 }
 
 /// What of a return load is kept, as packed values in the dialect with bin types.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReturnParts {
     /// `return`
     pub value: Option<Bytes>,
@@ -183,6 +183,12 @@ impl JobFiles {
     /// The same of a stored job.
     pub fn write_job(&self, job: &JobRecord) -> Result<()> {
         self.write_load(&job.jid, &job.load, Some(&job.minions), job.nocache)
+    }
+
+    /// Whether there is a job's load, whoever wrote it.
+    pub fn has_load(&self, jid: &Jid) -> Result<bool> {
+        let load = Version::of(&self.job_dir(jid)?.join(".load.p"), false)?;
+        Ok(load.is_some_and(|stat| stat.size() > 0))
     }
 
     /// Writes the job's files unless they are there already and whole.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use saltern_model::{Compat, Jid};
+use saltern_model::{Compat, Jid, Packed};
 use saltern_store::jobs::JobsPage;
 use saltern_store::{
     DatabaseLimits, Imported, JobCacheReader, JobDatabase, JobFollower, JobState, Mirror,
@@ -27,7 +27,7 @@ fn import(
 ) -> (Imported, u64) {
     let mut reader = JobCacheReader::with_options(options, since);
     let mut total = Imported::default();
-    while let Some(slice) = reader.next_slice().expect("a slice") {
+    while let Some(slice) = reader.next_slice() {
         let new = database.import(&slice).expect("imported");
         total.jobs += new.jobs;
         total.returns += new.returns;
@@ -243,4 +243,102 @@ fn unreadable_foreign_and_old_files_are_passed_over() {
         import(&other, &mut database, Some(i64::MAX)).0,
         imported(0, 0)
     );
+}
+
+/// Writes the files of a job into the part of the job cache of this name.
+fn cached(options: &StoreOptions, part: &str, number: u32) {
+    let dir = options.job_files().join(part).join(format!("job{number}"));
+    fs::create_dir_all(dir.join("m1")).expect("a directory");
+    fs::write(dir.join("jid"), jid(number).as_str()).expect("written");
+    let load = job(number, &["m1"]).load;
+    fs::write(dir.join(".load.p"), load.as_ref()).expect("written");
+    fs::write(dir.join("m1/return.p"), b"\x81\xa6return\xc3").expect("written");
+}
+
+fn read_all(reader: &mut JobCacheReader) -> Vec<Jid> {
+    let slices = std::iter::from_fn(|| reader.next_slice());
+    slices.flatten().map(|cached| cached.jid).collect()
+}
+
+#[test]
+fn unlisted_part_holds_nothing_up_and_is_tried_again_a_few_times() {
+    let (_dir, options) = place(Compat::V3008);
+    cached(&options, "02", 1);
+    cached(&options, "7f", 2);
+    let part = options.job_files().join("05");
+    // Nobody can list it, root neither.
+    symlink("05", &part).expect("a link");
+    fs::write(options.job_files().join("06"), "a file of somebody").expect("written");
+
+    let mut reader = JobCacheReader::with_options(&options, None);
+    assert_eq!(read_all(&mut reader), [jid(1), jid(2)]);
+    assert_eq!(reader.unlisted(), 1);
+    assert!(reader.try_again());
+    assert_eq!(read_all(&mut reader), []);
+    fs::remove_file(&part).expect("removed");
+    cached(&options, "05", 3);
+    assert!(reader.try_again());
+    assert_eq!(read_all(&mut reader), [jid(3)]);
+    assert_eq!(reader.unlisted(), 0);
+    assert!(!reader.try_again(), "all is read");
+
+    fs::remove_dir_all(&part).expect("removed");
+    symlink("05", &part).expect("a link");
+    let mut reader = JobCacheReader::with_options(&options, None);
+    let mut passes = 1;
+    read_all(&mut reader);
+    while reader.try_again() {
+        read_all(&mut reader);
+        passes += 1;
+    }
+    assert_eq!((passes, reader.unlisted()), (5, 1));
+}
+
+/// A minion returned a job of the old master before that was read in; the job's files say the truth.
+#[test]
+fn imported_job_takes_the_place_of_its_report_and_its_file_stays() {
+    let (_dir, options) = place(Compat::V3008);
+    cached(&options, "02", 1);
+    let mut database = database(&options);
+    let mut reported = job(1, &["late"]);
+    reported.user = "minion:late".to_owned();
+    reported.load = Packed::new(&b"\x81\xa3fun\xa4fake"[..]);
+    let writes = [
+        Write::ClosedJob {
+            job: reported,
+            reporter: Some(id("late")),
+        },
+        Write::Return(ret(1, "late", Value::from(1))),
+    ];
+    database.commit(&writes).expect("committed");
+    let mirror = Mirror::with_options(&options, database.reader().expect("a reader"));
+    let mut mirror = mirror.expect("a mirror");
+    while mirror.step(100).expect("a step") > 0 {}
+
+    assert_eq!(import(&options, &mut database, None).0, imported(1, 1));
+    let reader = database.reader().expect("a reader");
+    let found = reader.load(&jid(1)).expect("read").expect("a job");
+    assert_eq!(found.record.user, job(1, &[]).user);
+    assert_eq!(found.record.fun, job(1, &[]).fun);
+    assert_eq!(found.reporter, None);
+    assert_eq!(found.state, JobState::Complete);
+    assert_eq!(reader.returns(&jid(1)).expect("read").len(), 2);
+    // Once more: nothing is new, and nothing changes.
+    assert_eq!(import(&options, &mut database, None).0, imported(0, 0));
+}
+
+/// The job that this master published itself, and that a report never was.
+#[test]
+fn imported_job_changes_no_published_one() {
+    let (_dir, options) = place(Compat::V3008);
+    cached(&options, "02", 1);
+    let mut database = database(&options);
+    let mut own = job(1, &["m1", "m2"]);
+    own.user = "ann".to_owned();
+    database.commit(&[Write::Job(own)]).expect("committed");
+    assert_eq!(import(&options, &mut database, None).0, imported(0, 1));
+    let reader = database.reader().expect("a reader");
+    let found = reader.load(&jid(1)).expect("read").expect("a job");
+    assert_eq!(found.record.user, "ann");
+    assert_eq!(found.state, JobState::Open);
 }
