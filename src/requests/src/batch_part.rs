@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
+use crate::jid_owner::BACKEND;
 use crate::publication::SentAs;
 use crate::publish::{self, Request};
 use crate::publish_refusal::Refused;
@@ -91,6 +92,9 @@ fn load(plan: &BatchPlan, minions: &[MinionId]) -> Value {
         entries.push(("kwargs", plan.options.clone()));
     }
     entries.push(("user", plan.user.as_str().into()));
+    if let Some(backend) = &plan.backend {
+        entries.push((BACKEND, backend.as_str().into()));
+    }
     Value::map(entries)
 }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 use saltern_model::{Jid, MinionId, Packed};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
+use crate::jid_owner::BACKEND;
+
 /// Stock's patience where its state names none (`create_batch_state`).
 const TIMEOUT: Duration = Duration::from_secs(60);
 const GATHER_JOB_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,6 +39,8 @@ pub struct BatchPlan {
     pub gather_job_timeout: Duration,
     /// Who asked for it.
     pub user: String,
+    /// The backend that knows that user; none of a local one.
+    pub backend: Option<String>,
     /// The target as it was asked for.
     pub tgt: Value,
     /// The name of its type.
@@ -116,7 +120,7 @@ impl BatchPlan {
         let failed = failed.map(|(id, reason)| (id.as_str(), reason.as_str()));
         let size = i64::try_from(self.size).unwrap_or(i64::MAX);
         let halted = now.halted.as_deref();
-        Value::map([
+        let mut state = Value::map([
             ("jid", Value::from(self.jid.as_str())),
             ("all_minions", ids(&self.minions)),
             ("pending", ids(&now.pending)),
@@ -145,7 +149,11 @@ impl BatchPlan {
             ("ret", self.ret.clone()),
             ("user", self.user.as_str().into()),
             ("saltern_options", self.options.clone()),
-        ])
+        ]);
+        if let (Value::Map(entries), Some(backend)) = (&mut state, &self.backend) {
+            entries.push((BACKEND.into(), backend.as_str().into()));
+        }
+        state
     }
 
     /// The same, packed.
@@ -176,6 +184,7 @@ impl BatchPlan {
             timeout: duration(state, "timeout", TIMEOUT)?,
             gather_job_timeout: duration(state, "gather_job_timeout", GATHER_JOB_TIMEOUT)?,
             user: text("user").unwrap_or_else(|_| "root".to_owned()),
+            backend: text(BACKEND).ok(),
             tgt: or("tgt", "".into()),
             tgt_type: text("tgt_type").unwrap_or_else(|_| "glob".to_owned()),
             fun: state.get("fun").cloned().ok_or(StateError("fun"))?,
@@ -301,6 +310,7 @@ mod tests {
             timeout: Duration::from_secs(5),
             gather_job_timeout: Duration::from_secs(10),
             user: "ana".to_owned(),
+            backend: Some("pam".to_owned()),
             tgt: "*".into(),
             tgt_type: "glob".to_owned(),
             fun: "test.ping".into(),

@@ -13,6 +13,7 @@ use saltern_runners::Arguments;
 use saltern_store::KeyProof;
 use saltern_wire::msgpack::Value;
 
+use crate::jid_owner::{BACKEND, Owner};
 use crate::{Services, targets};
 
 /// Where in the load of a command tokens, names and passwords stand. Keys stand in the load itself.
@@ -57,6 +58,8 @@ pub(crate) enum Presented<'a> {
 pub(crate) struct Sender {
     kind: Kind,
     name: String,
+    /// The backend that knows the name; none of a local user.
+    backend: Option<String>,
     /// The rules that hold for the sender; without any the sender may do everything.
     rules: Option<Rules>,
 }
@@ -140,6 +143,7 @@ impl<'a> Presented<'a> {
                     kind: Kind::Eauth,
                     rules: Some(known.rules(services)),
                     name: known.name,
+                    backend: Some(known.eauth),
                 })
             }
             Self::Key(load) => by_key(load, place, services),
@@ -197,6 +201,7 @@ fn by_token(token: &Value, services: &Services) -> Result<Sender, NotProved> {
     Ok(Sender {
         kind: Kind::Token,
         name: token.name().to_owned(),
+        backend: Some(token.eauth().to_owned()),
         rules: Some(rules),
     })
 }
@@ -225,6 +230,7 @@ fn by_key(load: &Value, place: Place, services: &Services) -> Result<Sender, Not
     Ok(Sender {
         kind: Kind::User,
         name: user.unwrap_or(own).to_owned(),
+        backend: None,
         rules: match place {
             Place::Load => rules,
             Place::Kwargs => of_syndic(load, key, services)?.or(rules),
@@ -255,6 +261,7 @@ impl Sender {
         Self {
             kind: Kind::User,
             name: services.config.user.clone(),
+            backend: None,
             rules: services.rules().reactor_acl.clone(),
         }
     }
@@ -269,19 +276,32 @@ impl Sender {
         &self.name
     }
 
-    /// The load in the proved name: who shows a token or logs in may say any other.
+    /// Whose the sender's jobs are.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner {
+            backend: self.backend.clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    /// The load in the proved name, with the backend that knows it: who shows a token or logs in may
+    /// say any other.
     pub(crate) fn sign<'a>(&self, load: &'a Value) -> Cow<'a, Value> {
         let Value::Map(entries) = load else {
             return Cow::Borrowed(load);
         };
-        if self.kind == Kind::User {
+        if self.kind == Kind::User && load.get(BACKEND).is_none() {
             return Cow::Borrowed(load);
         }
         let mut entries = entries.clone();
+        entries.retain(|(name, _)| name.as_str() != Some(BACKEND));
         for (name, value) in &mut entries {
-            if name.as_str() == Some("user") {
+            if name.as_str() == Some("user") && self.kind != Kind::User {
                 *value = self.name.as_str().into();
             }
+        }
+        if let Some(backend) = &self.backend {
+            entries.push((BACKEND.into(), backend.as_str().into()));
         }
         Cow::Owned(Value::Map(entries))
     }

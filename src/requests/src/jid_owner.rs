@@ -2,22 +2,54 @@
 //! its jid: so a jid that exists belongs to the user of its job, and nobody else publishes under it.
 //! Stock lets everybody (`prep_jid` and `save_load` in `salt/returners/local_cache.py`).
 //!
-//! A job that is only known because a minion or a syndic reported it belongs to nobody yet.
+//! A user is a name together with who proves it: a backend of `external_auth`, through a token or a
+//! log-in, or the key of a local user. Whoever a backend calls "root" is not the local root.
+//!
+//! A job that is only known because a minion or a syndic reported it belongs to nobody yet. It is
+//! replaced by who could have published it: by a client whose job another master or a lost database
+//! had (3008's command line sends the next part of a batch under the jid of the first), but not by
+//! somebody who may not do what it says, for that would take it out of the history.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 
 use parking_lot::Mutex;
-use saltern_model::Jid;
+use saltern_model::{Jid, JobRecord};
+use saltern_policy::acl::Whom;
 use saltern_store::StoreError;
 use saltern_store::jobs::StoredJob;
+use saltern_wire::msgpack::{Limits, MapView, Value, decode};
 
 use crate::Services;
+use crate::credentials::Sender;
 
-/// The jids that clients chose last, with their users: their jobs may not be stored yet.
+/// The entry of a stored load that names the backend which knows the user of the job.
+pub(crate) const BACKEND: &str = "saltern_backend";
+
+/// Whose a job is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    /// The backend that knows the name; none of a local user.
+    pub(crate) backend: Option<String>,
+    /// The user's name.
+    pub(crate) name: String,
+}
+
+impl Owner {
+    fn of(job: &JobRecord) -> Self {
+        let load = MapView::parse(job.load.bytes().clone(), &Limits::WIRE).ok();
+        let backend = load.as_ref().and_then(|load| load.str(BACKEND));
+        Self {
+            backend: backend.map(str::to_owned),
+            name: job.user.clone(),
+        }
+    }
+}
+
+/// The jids that clients chose last, with their owners: their jobs may not be stored yet.
 #[derive(Default)]
 pub(crate) struct ChosenJids {
-    /// Of the user a hash, because a name may be long.
+    /// Of the owner a hash, because a name may be long.
     last: Mutex<VecDeque<(Jid, u64)>>,
     hash: RandomState,
 }
@@ -26,46 +58,62 @@ impl ChosenJids {
     /// The most that are kept. Each is in the store a moment later.
     const CAPACITY: usize = 1024;
 
-    /// Whether no other user chose it.
-    fn is_free(&self, jid: &Jid, user: &str) -> bool {
-        let user = self.hash.hash_one(user);
+    /// Whether nobody else chose it.
+    fn is_free(&self, jid: &Jid, owner: &Owner) -> bool {
+        let owner = self.hash.hash_one(owner);
         let last = self.last.lock();
-        let mut owner = last.iter().filter(|(known, _)| known == jid);
-        owner.all(|(_, owner)| *owner == user)
+        let mut chosen = last.iter().filter(|(known, _)| known == jid);
+        chosen.all(|(_, chooser)| *chooser == owner)
     }
 
-    /// The same; from now on this user has.
-    fn take(&self, jid: &Jid, user: &str) -> bool {
-        let user = self.hash.hash_one(user);
+    /// The same; from now on this owner has.
+    fn take(&self, jid: &Jid, owner: &Owner) -> bool {
+        let owner = self.hash.hash_one(owner);
         let mut last = self.last.lock();
-        if let Some((_, owner)) = last.iter().find(|(known, _)| known == jid) {
-            return *owner == user;
+        if let Some((_, chooser)) = last.iter().find(|(known, _)| known == jid) {
+            return *chooser == owner;
         }
         if last.len() >= Self::CAPACITY {
             last.pop_front();
         }
-        last.push_back((jid.clone(), user));
+        last.push_back((jid.clone(), owner));
         true
     }
 }
 
-/// Whether the user may publish under this jid, and if so, takes it for that user.
+/// Whether the sender may publish under this jid, and if so, takes it for the sender.
 ///
 /// # Errors
 /// When the job database cannot be read.
-pub(crate) fn take(jid: &Jid, user: &str, services: &Services) -> Result<bool, StoreError> {
-    Ok(may_use(jid, user, services)? && services.chosen_jids.take(jid, user))
+pub(crate) fn take(jid: &Jid, sender: &Sender, services: &Services) -> Result<bool, StoreError> {
+    let owner = sender.owner();
+    let is_open = services
+        .jobs
+        .load(jid)?
+        .is_none_or(|job| match &job.reporter {
+            Some(_) => may_replace(&job, sender, services),
+            None => Owner::of(&job.record) == owner,
+        });
+    Ok(is_open && services.chosen_jids.take(jid, &owner))
 }
 
-/// Whether the job of this jid, if there is one, is one of this user.
+/// Whether the sender may have the functions of a reported job run on its minions.
+fn may_replace(job: &StoredJob, sender: &Sender, services: &Services) -> bool {
+    let record = &job.record;
+    let load = decode(record.load.as_ref(), &Limits::WIRE).unwrap_or(Value::Nil);
+    let functions: Vec<String> = record.fun.split(',').map(str::to_owned).collect();
+    let whom = Whom::These(&record.minions);
+    sender.may_publish(&load, &functions, whom, services)
+}
+
+/// Whether there is no job of this jid but one of this owner.
 ///
 /// # Errors
 /// When the job database cannot be read.
-pub(crate) fn may_use(jid: &Jid, user: &str, services: &Services) -> Result<bool, StoreError> {
+pub(crate) fn is_free(jid: &Jid, owner: &Owner, services: &Services) -> Result<bool, StoreError> {
     let stored = services.jobs.load(jid)?;
-    let is_own = |job: &StoredJob| job.record.user == user || job.reporter.is_some();
-    let is_free = stored.is_none_or(|job| is_own(&job));
-    Ok(is_free && services.chosen_jids.is_free(jid, user))
+    let is_own = |job: StoredJob| job.reporter.is_none() && Owner::of(&job.record) == *owner;
+    Ok(stored.is_none_or(is_own) && services.chosen_jids.is_free(jid, owner))
 }
 
 #[cfg(test)]
@@ -76,23 +124,39 @@ mod tests {
         Jid::parse(&format!("{number:020}")).unwrap()
     }
 
+    fn local(name: &str) -> Owner {
+        Owner {
+            backend: None,
+            name: name.to_owned(),
+        }
+    }
+
     #[test]
-    fn chosen_jid_belongs_to_the_first_user() {
+    fn chosen_jid_belongs_to_the_first_owner() {
         let chosen = ChosenJids::default();
-        assert!(chosen.take(&jid(1), "root"));
-        assert!(chosen.take(&jid(1), "root"), "again");
-        assert!(!chosen.is_free(&jid(1), "ann"));
-        assert!(!chosen.take(&jid(1), "ann"));
-        assert!(chosen.take(&jid(2), "ann"));
+        let external = Owner {
+            backend: Some("pam".to_owned()),
+            ..local("root")
+        };
+        assert!(chosen.take(&jid(1), &local("root")));
+        assert!(chosen.take(&jid(1), &local("root")), "again");
+        for other in [local("ann"), external] {
+            assert!(!chosen.is_free(&jid(1), &other));
+            assert!(!chosen.take(&jid(1), &other));
+        }
+        assert!(chosen.take(&jid(2), &local("ann")));
     }
 
     #[test]
     fn chosen_jids_are_bounded() {
         let chosen = ChosenJids::default();
         for number in 0..=ChosenJids::CAPACITY {
-            assert!(chosen.take(&jid(number), "root"));
+            assert!(chosen.take(&jid(number), &local("root")));
         }
         assert_eq!(chosen.last.lock().len(), ChosenJids::CAPACITY);
-        assert!(chosen.take(&jid(0), "ann"), "the oldest is forgotten");
+        assert!(
+            chosen.take(&jid(0), &local("ann")),
+            "the oldest is forgotten"
+        );
     }
 }

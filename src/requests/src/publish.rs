@@ -73,7 +73,7 @@ pub(crate) fn resolve_allowed(
     match sender.may_publish(load, &request.functions, whom, services) {
         true => Ok(without_syndics(resolved, services)),
         false => Err(Refused::NotAuthorised {
-            user: request.user.to_owned(),
+            owner: sender.owner(),
         }),
     }
 }
@@ -104,7 +104,7 @@ pub(crate) fn start(
         let tgt_type = target.kind();
         complain!(services, %tgt_type, "who is meant is not certain, so rules for some do not hold");
         return Err(Refused::NotAuthorised {
-            user: request.user.to_owned(),
+            owner: sender.owner(),
         });
     };
     for name in ["arg", "ret"] {
@@ -112,7 +112,7 @@ pub(crate) fn start(
             return Err(Refused::Malformed(name));
         }
     }
-    let jid = jid(load, request.user, services)?;
+    let jid = jid(load, &sender, services)?;
     let resolved = (resolved, sent_as);
     Ok(begin(load, &request, target, jid, resolved, services))
 }
@@ -133,11 +133,11 @@ pub(crate) fn given_jid(load: &Value) -> Result<Option<Jid>, Refused> {
 /// The jid that the client chose, or a new one when it left that to the master. One that exists
 /// belongs to its user, who may go on under it: so 3008's command line sends the parts of a batch,
 /// and a syndic what comes twice from above.
-fn jid(load: &Value, user: &str, services: &Services) -> Result<Jid, Refused> {
+fn jid(load: &Value, sender: &Sender, services: &Services) -> Result<Jid, Refused> {
     let Some(jid) = given_jid(load)? else {
         return Ok(services.minter.mint());
     };
-    match jid_owner::take(&jid, user, services) {
+    match jid_owner::take(&jid, sender, services) {
         Ok(true) => Ok(jid),
         Ok(false) => Err(Refused::JidTaken(jid)),
         Err(error) => {

@@ -9,6 +9,7 @@ use saltern_wire::msgpack::Value;
 use crate::complaints::excerpt;
 use crate::credentials::NotProved;
 use crate::event_data::fields;
+use crate::jid_owner::Owner;
 use crate::publish::given_jid;
 use crate::{Outcome, Services, event_data, jid_owner, reply};
 
@@ -22,8 +23,8 @@ pub(crate) enum Refused {
     Barred,
     /// The rules of a proved user do not allow it.
     NotAuthorised {
-        /// The name that was proved.
-        user: String,
+        /// Who was proved.
+        owner: Owner,
     },
     /// The jid is that of a job of another user.
     JidTaken(Jid),
@@ -60,11 +61,11 @@ pub(crate) fn refusal(
             let text = "Authentication error occurred.";
             ("AuthenticationError", text, why, None)
         }
-        Refused::NotAuthorised { user } => (
+        Refused::NotAuthorised { owner } => (
             "AuthorizationError",
             NOT_AUTHORISED,
             "no rule allows it".to_owned(),
-            Some(user),
+            Some(owner),
         ),
         Refused::Barred => (
             "AuthorizationError",
@@ -76,7 +77,7 @@ pub(crate) fn refusal(
     complain!(services, cmd, user = named, why, "request refused: {text}");
     services.metrics.refuse("publish");
     let outcome = Outcome::reply(reply::named_error(name, text));
-    let event = proved.and_then(|user| error_event(load, &user, (name, text), services));
+    let event = proved.and_then(|owner| error_event(load, &owner, (name, text), services));
     match event {
         Some(event) => outcome.and_fire(event),
         None => outcome,
@@ -91,7 +92,7 @@ const NOT_AUTHORISED: &str = "Authorization error occurred.";
 /// and no argument is repeated. Clients have the error in the answer, too.
 fn error_event(
     load: &Value,
-    user: &str,
+    owner: &Owner,
     (name, text): (&str, &str),
     services: &Services,
 ) -> Option<Event> {
@@ -99,14 +100,14 @@ fn error_event(
     let (tag, jid) = match given_jid(load).ok()? {
         None => (Tag::parse("salt/job/error").ok()?, String::new()),
         Some(jid) => {
-            let is_free = jid_owner::may_use(&jid, user, services).unwrap_or(false);
+            let is_free = jid_owner::is_free(&jid, owner, services).unwrap_or(false);
             is_free.then(|| (Tag::job_error(&jid), jid.to_string()))?
         }
     };
     let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
     let entries = fields([
         ("jid", Value::from(jid.as_str())),
-        ("user", user.into()),
+        ("user", owner.name.as_str().into()),
         ("fun", part("fun")),
         ("tgt", part("tgt")),
         ("tgt_type", part("tgt_type")),

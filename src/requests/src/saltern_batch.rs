@@ -16,6 +16,7 @@ use saltern_wire::msgpack::Value;
 
 use crate::batch_plan::seconds_of;
 use crate::credentials::{NotProved, Sender};
+use crate::jid_owner::Owner;
 use crate::publish::{self, Request};
 use crate::publish_refusal::{self, Refused};
 use crate::{BatchPlan, Effect, Outcome, Services, publish_load, python_text, reply};
@@ -58,7 +59,7 @@ fn begin(
     if let Some(count) = wishes.subset {
         resolved.minions = subset(resolved.minions, count);
     }
-    let plan = plan(load, request.user, wishes, &resolved, services)?;
+    let plan = plan(load, sender.owner(), wishes, &resolved, services)?;
     let answer = Value::map([
         ("jid", Value::from(plan.jid.as_str())),
         ("minions", publish::names(&resolved)),
@@ -83,7 +84,7 @@ fn begin(
 
 fn plan(
     load: &Value,
-    user: &str,
+    owner: Owner,
     wishes: Wishes,
     resolved: &Resolved,
     services: &Services,
@@ -102,7 +103,8 @@ fn plan(
         gather_job_timeout: wishes
             .gather_job_timeout
             .unwrap_or(services.config.gather_job_timeout),
-        user: user.to_owned(),
+        user: owner.name,
+        backend: owner.backend,
         tgt: part("tgt")?,
         tgt_type: load
             .get("tgt_type")

@@ -9,7 +9,10 @@ use crate::wire::client::{JID, Load, clear, published_by_root};
 use crate::wire::site::{Site, decode, started};
 
 fn site() -> Site {
-    let site = Site::new("publisher_acl: {nobody: ['test.*'], daemon: ['test.*', '@jobs']}\n");
+    let site = Site::new(
+        "publisher_acl: {nobody: ['test.*'], daemon: ['test.*', '@jobs']}\nsharedsecret: s3cret\n\
+         external_auth: {sharedsecret: {root: ['test.*'], nobody: ['test.*']}}\n",
+    );
     site.accept("web1", "minion");
     site
 }
@@ -20,6 +23,27 @@ fn by(site: &Site, user: &str) -> Load {
     published_by_root(site, "web1")
         .set("user", user)
         .set("key", key.as_str())
+        .set("jid", JID)
+}
+
+/// The same by a log-in, or a token of it, of somebody who bears the name.
+fn by_backend(site: &Site, name: &str, shows_token: bool) -> Load {
+    let login = Load::new()
+        .set("eauth", "sharedsecret")
+        .set("username", name)
+        .set("password", "s3cret");
+    let beside = match shows_token {
+        false => login,
+        true => {
+            let made = decode(&site.ask(clear(login.set("cmd", "mk_token"), 3)).reply);
+            let token = made.get("token").and_then(Value::as_str).unwrap();
+            Load::new().set("token", token)
+        }
+    };
+    published_by_root(site, "web1")
+        .without("key")
+        .set("user", name)
+        .set("kwargs", beside)
         .set("jid", JID)
 }
 
@@ -112,5 +136,83 @@ fn jid_of_a_reported_job_is_free() {
             .unwrap();
         let outcome = site.ask(clear(by(&site, "nobody"), 3));
         assert_eq!(!is_refused(&outcome), is_free);
+    }
+}
+
+/// Whom a backend knows by the name of a local user is not that user, and a token is its log-in.
+#[test]
+fn taken_jid_belongs_to_a_name_and_to_who_proves_it() {
+    type Publish = fn(&Site, &str) -> Load;
+    for name in ["root", "nobody"] {
+        for is_stored in [false, true] {
+            let ways: [(&str, Publish, &str); 3] = [
+                ("local", by, ""),
+                ("login", |site, name| by_backend(site, name, false), "x"),
+                ("token", |site, name| by_backend(site, name, true), "x"),
+            ];
+            for (first, publish, prover) in &ways {
+                for (second, again, other) in &ways {
+                    let mut site = site();
+                    let outcome = site.ask(clear(publish(&site, name), 3));
+                    if is_stored {
+                        // As after a restart, when nobody remembers who chose it last.
+                        site = self::site();
+                        store(&site, &outcome);
+                    }
+                    let refused = is_refused(&site.ask(clear(again(&site, name), 3)));
+                    assert_eq!(refused, prover != other, "{name}: {first}, {second}");
+                }
+            }
+        }
+    }
+}
+
+/// What says who proved the name is not what a client says.
+#[test]
+fn backend_of_a_jid_is_no_word_of_the_client() {
+    let site = site();
+    let load = by(&site, "nobody").set("saltern_backend", "sharedsecret");
+    let outcome = site.ask(clear(load, 3));
+    let stored = started(&outcome).job.load.clone();
+    let stored =
+        saltern_wire::msgpack::decode(stored.as_ref(), &saltern_wire::msgpack::Limits::WIRE);
+    assert_eq!(stored.unwrap().get("saltern_backend"), None);
+}
+
+/// Who may not do what a report says takes it out of no history, and what is refused is not told
+/// under its jid.
+#[test]
+fn reported_job_is_replaced_by_who_could_have_published_it() {
+    let table = [
+        ("root", "cmd.run", true),
+        ("root", "test.ping", true),
+        ("nobody", "test.ping", true),
+        ("nobody", "cmd.run", false),
+        ("nobody", "test.ping,cmd.run", false),
+    ];
+    for (user, fun, may) in table {
+        let site = site();
+        let web1 = MinionId::parse("web1").unwrap();
+        let load = Value::map([("jid", JID), ("fun", fun)]);
+        let job = JobRecord {
+            jid: Jid::parse(JID).unwrap(),
+            created: 1,
+            user: "minion:web1".to_owned(),
+            fun: fun.to_owned(),
+            tgt: "web1".to_owned(),
+            tgt_type: "glob".to_owned(),
+            load: Packed::new(encode(&load, Dialect::Bin)),
+            minions: vec![web1.clone()],
+            nocache: false,
+        };
+        let write = Write::ClosedJob {
+            job,
+            reporter: Some(web1),
+        };
+        site.database.lock().commit(&[write]).unwrap();
+        let outcome = site.ask(clear(by(&site, user), 3));
+        assert_eq!(!is_refused(&outcome), may, "{user}, {fun}");
+        let forbidden = by(&site, "nobody").set("fun", "cmd.run");
+        assert!(site.ask(clear(forbidden, 3)).effects.is_empty());
     }
 }
