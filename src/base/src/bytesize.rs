@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_and_reads() {
+    fn byte_size_round_trips() {
         let table = [
             (0, "0 B"),
             (1023, "1023 B"),

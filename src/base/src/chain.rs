@@ -1,5 +1,5 @@
-//! An error and everything that caused it as one line of text: errors here say only their own part,
-//! and what really happened is mostly said at the end of the chain.
+//! An error with its chain of sources as one line of text. An error's own text never repeats its
+//! source, and the cause that matters is mostly the last one.
 
 use std::error::Error;
 

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_moves_only_when_told() {
+    fn manual_clock_moves_only_when_advanced() {
         let clock = Clock::manual(UNIX_EPOCH + Duration::from_secs(10));
         let other = clock.clone();
         assert_eq!(clock.unix(), 10);

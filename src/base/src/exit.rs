@@ -1,5 +1,5 @@
-//! How the process ends: one number for each kind of failure, so that a unit file, a script or a
-//! person can tell them apart. The numbers are those of BSD's `sysexits.h` where one fits.
+//! Exit codes of the process: one for each kind of failure, so that a unit file or a script can
+//! distinguish them. The numbers are those of BSD's `sysexits.h` where one fits.
 
 use std::process::{ExitCode, Termination};
 

@@ -1,4 +1,4 @@
-//! Named places at which a test build can be made to die, as a power cut would end it there.
+//! Fault injection: named points at which a test build can be made to die, as by a power cut.
 //!
 //! They stand in the way of a return, of a publish and of everything else that is first written
 //! and then believed, so that tests can ask what is left of each half-done thing. Only builds with
@@ -16,7 +16,7 @@ pub enum FailPoint {
     CommitAfter,
     /// Their events are on the bus; nobody is answered.
     AnswerBefore,
-    /// One of those who wait for the same commit is answered, the next one is not.
+    /// One of several peers that wait for the same commit is answered, the next one is not.
     AnswerBetween,
     /// The write-ahead log is being folded into the database.
     CheckpointWithin,
@@ -32,7 +32,7 @@ pub enum FailPoint {
     MirrorBetween,
     /// A file is complete under another name.
     FileBefore,
-    /// A minion's new session key is in its file; the minion has not been told, nor have we noted it.
+    /// A minion's new session key is in its file, but neither sent to the minion nor noted in memory.
     SessionBetween,
     /// A new shared key is in its file; publications are still made with the old one.
     RotationBetween,

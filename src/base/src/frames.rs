@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_of_the_program_is_an_error() {
+    fn address_outside_the_program_is_an_error() {
         for text in [
             "",
             "0x10",

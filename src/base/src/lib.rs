@@ -1,9 +1,8 @@
-//! The ground floor: small things that every other crate may need and that know nothing of Salt.
+//! Utilities that every other crate may need and that know nothing of Salt.
 //!
-//! What belongs here has no opinion: the clock, byte sizes, the panic hook, stack frames, process
-//! exit codes, the places where tests may end the process, lines that the log has seldom, traces, an error's text,
-//! percent signs, the characters that steer a terminal, and the helpers that register metrics.
-//! Anything that knows a protocol or an option lives above.
+//! The clock, byte sizes, the panic hook, stack frames, exit codes, fault injection, log throttles,
+//! traces, error chains, percent encoding, characters unsafe for a terminal, and helpers that
+//! register metrics. Anything that knows a protocol or an option lives above.
 
 pub mod bytesize;
 mod chain;

@@ -1,4 +1,4 @@
-//! Registering metrics with less noise.
+//! Helpers that register Prometheus metrics.
 //!
 //! Metrics are built from a registry that is handed in, never from a global, so that two masters
 //! in one test process do not share a counter. Registering one name twice is a mistake in the
@@ -60,8 +60,8 @@ pub fn gauge_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -
     register(registry, metric)
 }
 
-/// A family of gauges that are looked up when somebody asks for the metrics, and not before: `look`
-/// sets them. It runs on the thread of whoever asks, and must not wait for anybody.
+/// Gauges collected lazily at scrape time: `look` sets them when the registry is gathered, never
+/// before. It runs on the thread that gathers, and must not block.
 pub fn looked_up(
     registry: &Registry,
     name: &str,
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_looked_up_is_what_it_is_when_somebody_asks() {
+    fn gauge_on_scrape_has_the_value_at_scrape_time() {
         let registry = Registry::new();
         let length = Arc::new(AtomicI64::new(1));
         let seen = length.clone();

@@ -1,4 +1,4 @@
-//! Percent signs of URLs and lists of the environment, resolved.
+//! Percent decoding, for URLs and for lists in environment variables.
 
 /// The bytes that a text stands for, `%20` a space. What is no number after a percent sign stays as
 /// it is, as in Python.
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_resolved_and_nothing_else() {
+    fn percent_decoding_leaves_malformed_escapes() {
         let cases: [(&str, &[u8]); 5] = [
             ("a%20b%2Fc", b"a b/c"),
             ("%ff", b"\xff"),

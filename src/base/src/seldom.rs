@@ -1,12 +1,12 @@
-//! A line in the log about something that goes on: written when it begins and then at most once in
-//! a while, with how often it happened in between.
+//! A throttle for log lines about something that recurs: the first occurrence is logged, then at
+//! most one line per interval, with the number of occurrences since the last line.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Says when it is time for a line.
+/// Throttle of one log line: at most one per interval, the others are counted.
 pub struct Seldom {
     pause: Duration,
     state: Mutex<State>,
@@ -19,7 +19,7 @@ struct State {
 }
 
 impl Seldom {
-    /// At most one line in `pause`.
+    /// Allows one line per `pause`.
     #[must_use]
     pub fn every(pause: Duration) -> Self {
         Self {
@@ -28,8 +28,8 @@ impl Seldom {
         }
     }
 
-    /// It happened again. When a line is due: how often it happened since the last one, this time
-    /// included.
+    /// Records an occurrence. When a line is due, gives the number of occurrences since the last
+    /// line, this one included.
     pub fn happened(&self) -> Option<u64> {
         let mut state = self.state.lock();
         state.untold += 1;
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_time_is_told_and_the_others_are_counted() {
+    async fn first_occurrence_is_logged_and_later_ones_are_counted() {
         let minute = Duration::from_secs(60);
         let seldom = Seldom::every(minute);
         assert_eq!(seldom.happened(), Some(1));

@@ -1,7 +1,7 @@
-//! Which characters of a text from outside may not reach a terminal or a log as they are.
+//! Characters of untrusted text that are unsafe for a terminal or a log.
 
-/// Whether a character would steer whoever shows it: control characters, and those of Unicode that
-/// cannot be seen or turn the direction of what stands beside them. They are shown as their codes.
+/// Whether a character is unsafe for a terminal: a control, bidirectional or invisible character.
+/// Such characters are shown as their codes.
 pub fn steers(c: char) -> bool {
     let is_invisible = matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_seen_steers_and_letters_do_not() {
+    fn control_and_invisible_characters_are_unsafe_letters_are_not() {
         let steering = "\u{0}\n\u{1b}\u{7f}\u{9b}\u{ad}\u{61c}\u{180e}\u{200b}\u{202e}\u{2066}\u{206a}\
             \u{feff}\u{fff9}\u{e0041}";
         for c in steering.chars() {

@@ -1,9 +1,8 @@
-//! Traces: what became of one request, over all processes that had a part in it, as a tree of
-//! spans.
+//! Distributed tracing: the spans of one request, over all processes that had a part in it.
 //!
-//! The place in a trace travels with what is sent, in the form of W3C Trace Context; the spans are
-//! collected here, bounded, until somebody takes them away to where they are looked at. Nobody waits
-//! for that: what has no room is counted and gone.
+//! The context is propagated with what is sent, as W3C Trace Context. Ended spans are buffered here,
+//! bounded, until they are exported. Nothing waits for that: spans beyond the bound are dropped and
+//! counted.
 //!
 //! Not made of `tracing`'s spans: those end with the scope they were begun in, and the request that
 //! is followed here goes through the mailboxes of several actors. So a span is a value that goes

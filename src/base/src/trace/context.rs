@@ -1,4 +1,4 @@
-//! A place in a trace as it is written in loads, events and headers (W3C Trace Context, level 1:
+//! Trace context as it is written in loads, events and headers (W3C Trace Context, level 1:
 //! `traceparent` and `tracestate`).
 
 use std::fmt;
@@ -45,7 +45,7 @@ impl TraceContext {
         })
     }
 
-    /// A place in a trace of its own, or under another one.
+    /// A new span's context: in a trace of its own, or under a parent.
     pub(super) fn begin(parent: Option<&Self>, ids: &Ids) -> Self {
         Self {
             trace: parent.map_or_else(|| ids.long(), |parent| parent.trace),
@@ -126,7 +126,7 @@ mod tests {
     const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn what_is_written_is_read() {
+    fn trace_context_round_trips() {
         let context = TraceContext::parse(GOOD, Some("a=1,b=2")).unwrap();
         assert_eq!(context.to_string(), GOOD);
         assert_eq!(context.state(), Some("a=1,b=2"));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_and_versions_of_others_are_understood() {
+    fn unknown_flags_and_versions_of_trace_context_are_accepted() {
         let not_sampled = TraceContext::parse(&format!("{}0", &GOOD[..54]), None).unwrap();
         assert!(!not_sampled.is_sampled());
         let later = format!("cc{}-what-comes-later", &GOOD[2..53].to_owned()) + "03";
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_place() {
+    fn malformed_trace_context_is_rejected() {
         for garbage in [
             "",
             "00",

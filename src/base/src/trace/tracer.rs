@@ -1,4 +1,4 @@
-//! Spans that are under way, and those that ended and have not been taken away yet.
+//! Spans in progress, and the bounded buffer of ended spans that wait to be exported.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub enum Kind {
     Internal = 1,
     /// Answers somebody.
     Server = 2,
-    /// Tells others, and waits for no answer.
+    /// Sends a message, and waits for no answer.
     Producer = 4,
 }
 
@@ -46,7 +46,7 @@ pub enum Sampler {
     /// `trace_id_ratio`: this part of them, by their ids: every process with the same part takes the
     /// same ones.
     TraceIdRatio(f64),
-    /// `parent_based`: as whoever began the trace decided; of those that begin here this part.
+    /// `parent_based`: the parent's decision; of traces that begin here this part.
     ParentBased(f64),
 }
 
@@ -120,7 +120,7 @@ impl Tracer {
         })
     }
 
-    /// Begins a span, under that of whoever asked; `None` if its trace is not collected.
+    /// Begins a span under that of the caller; `None` if its trace is not sampled.
     pub fn begin(
         self: &Arc<Self>,
         name: impl Into<String>,
@@ -144,14 +144,14 @@ impl Tracer {
         })
     }
 
-    /// Takes at most so many ended spans away, in their order.
+    /// Drains at most `most` ended spans, oldest first.
     pub fn take(&self, most: usize) -> Vec<FinishedSpan> {
         let mut ended = self.ended.lock();
         let count = ended.len().min(most);
         ended.drain(..count).collect()
     }
 
-    /// These were taken away and are wanted by nobody.
+    /// Counts drained spans that the exporter could not deliver.
     pub fn refused(&self, count: usize) {
         self.drop_for("refused", count);
     }
@@ -174,7 +174,7 @@ impl Tracer {
     }
 }
 
-/// A place in a trace under which further spans are begun, here or by whoever is told of it.
+/// Parent of further spans, begun here or in a process that receives its context.
 #[derive(Clone)]
 pub struct Place {
     tracer: Arc<Tracer>,
@@ -182,12 +182,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// As it is told to others.
+    /// The context to propagate.
     pub fn context(&self) -> &TraceContext {
         &self.context
     }
 
-    /// Records a span under this one that ends now and began so long ago.
+    /// Records a child span that ends now and lasted `took`.
     pub fn record(
         &self,
         name: &str,
@@ -222,7 +222,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Its place.
+    /// The parent for spans under this one.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn samplers_decide_as_those_of_opentelemetry() {
+    fn samplers_decide_as_those_of_opentelemetry_do() {
         let trace = "00-0000000000000001{}-b7ad6b7169203331-0";
         let context = |low: &str, flag: u8| {
             let text = trace.replace("{}", low) + &flag.to_string();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_counted() {
+    fn full_span_buffer_drops_and_counts() {
         let (tracer, _) = tracer(Sampler::AlwaysOn);
         for _ in 0..MOST_WAITING + 3 {
             drop(tracer.begin("x", Kind::Internal, None));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn work_has_its_place_also_after_a_panic() {
+    fn current_span_is_restored_after_a_panic() {
         let (tracer, _) = tracer(Sampler::AlwaysOn);
         let span = tracer.begin("x", Kind::Internal, None).unwrap();
         let place = Some(span.place().clone());
