@@ -97,7 +97,7 @@ mod tests {
     use super::{EncAlgo, SigAlgo};
 
     #[test]
-    fn wire_names_read_back_and_others_are_unknown() {
+    fn algorithm_names_round_trip_and_others_are_unknown() {
         for algo in [EncAlgo::OaepSha1, EncAlgo::OaepSha224] {
             assert_eq!(EncAlgo::from_wire(algo.wire_name()), Some(algo));
         }

@@ -3,7 +3,7 @@
 //! stock's `crypt.py`).
 //!
 //! What is inside the mark is not looked at here. The `serial` of a publication is part of
-//! the decoded message and is checked by whoever decodes it.
+//! the decoded message and is checked by the code that decodes it.
 
 use aes::{Aes192Dec, Aes192Enc};
 use bytes::Bytes;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authentic_message_that_makes_no_sense_is_an_error() {
+    fn authentic_message_with_malformed_plaintext_is_an_error() {
         let crypticle = Crypticle::new(&KeyString::generate());
         let block = |last: &[u8]| [&vec![b'x'; BLOCK - last.len()], last].concat();
         let cases = [
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_below_the_shortest_length_are_named_as_such() {
+    fn message_below_the_minimum_length_is_too_short() {
         let crypticle = Crypticle::new(&KeyString::generate());
         for len in 0..BLOCK + TAG {
             assert_eq!(
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_message_never_looks_the_same() {
+    fn encrypting_twice_gives_different_ciphertexts() {
         let crypticle = Crypticle::new(&KeyString::generate());
         assert_ne!(crypticle.encrypt(b"salt"), crypticle.encrypt(b"salt"));
     }

@@ -92,7 +92,7 @@ mod tests {
     use super::{KeyString, KeyStringError, TEXT_LEN};
 
     #[test]
-    fn a_new_key_reads_back_and_is_not_like_the_next() {
+    fn new_key_string_round_trips_and_is_unique() {
         let key = KeyString::generate();
         assert_eq!(key.as_str().len(), TEXT_LEN);
         let again = KeyString::parse(key.as_str()).expect("own key");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_key_are_refused() {
+    fn malformed_key_string_is_refused() {
         let short = "A".repeat(75);
         let long = "A".repeat(77);
         let unpadded = "A".repeat(76);

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_between_threads_can_be() {
+    fn shared_key_types_are_send_and_sync() {
         fn shared<T: Send + Sync>() {}
         shared::<crate::PrivateKey>();
         shared::<crate::PublicKey>();

@@ -111,7 +111,7 @@ mod tests {
     use super::{clean_key, first_block};
 
     #[test]
-    fn a_clean_key_has_plain_line_ends() {
+    fn cleaned_pem_has_unix_line_ends() {
         let cases = [
             ("", ""),
             (" \r\n\t", ""),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_armour_with_the_right_label_counts() {
+    fn pem_needs_complete_armour_with_the_right_label() {
         let block = "x -----BEGIN A-----\nAAEC\n-----END A----- y";
         assert_eq!(first_block(block, &["A"]), Some(("A", vec![0, 1, 2])));
         assert_eq!(first_block(block, &["B", "A"]), Some(("A", vec![0, 1, 2])));

@@ -28,7 +28,7 @@ impl PrivateKey {
     /// where stock fails to start.
     ///
     /// # Errors
-    /// See [`KeyError`]; a missing and a wrong passphrase are told apart.
+    /// See [`KeyError`]; a missing and a wrong passphrase are different errors.
     pub fn from_pem(text: impl AsRef<[u8]>, passphrase: Option<&str>) -> Result<Self, KeyError> {
         let text = text.as_ref();
         if !text.windows(11).any(|window| window == b"-----BEGIN ") {

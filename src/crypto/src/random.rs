@@ -1,4 +1,4 @@
-//! Bytes that nobody can foresee.
+//! Bytes from the system's cryptographic random number generator.
 
 use std::cell::RefCell;
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_given_out_twice() {
+    fn random_bytes_never_repeat() {
         let threads: Vec<_> = (0..4)
             .map(|_| std::thread::spawn(|| (0..1_000).map(|_| public_random()).collect()))
             .collect();

@@ -51,7 +51,7 @@ fn pkcs1v15_signatures_are_stocks_byte_for_byte() {
 }
 
 #[test]
-fn what_stock_encrypted_to_a_key_is_decrypted() {
+fn rsa_ciphertext_of_stock_is_decrypted() {
     let pairs = pairs();
     for (name, entry) in entries("ciphertexts") {
         let (private, _) = &pairs[text(&entry, "key")];
@@ -68,7 +68,7 @@ fn what_stock_encrypted_to_a_key_is_decrypted() {
 }
 
 #[test]
-fn what_stock_put_into_a_crypticle_is_opened() {
+fn crypticle_of_stock_is_opened() {
     for (name, entry) in entries("crypticles") {
         let key = KeyString::parse(text(&entry, "key_string")).unwrap();
         let crypticle = Crypticle::new(&key);

@@ -53,7 +53,7 @@ fn all_private_forms_are_the_same_key() {
 }
 
 #[test]
-fn a_passphrase_that_is_missing_or_wrong_is_told_apart() {
+fn missing_and_wrong_passphrase_are_different_errors() {
     for form_name in ["pkcs1_encrypted", "pkcs8_encrypted"] {
         let pem = form("master", form_name);
         assert_eq!(kind(PrivateKey::from_pem(&pem, None)), "passphrase needed");
@@ -138,7 +138,7 @@ fn all_public_forms_are_the_same_key() {
 }
 
 #[test]
-fn what_is_no_rsa_key_is_refused() {
+fn key_that_is_not_rsa_is_refused() {
     let bare_under_the_other_label =
         form("master", "public_pkcs1").replace("RSA PUBLIC KEY", "PUBLIC KEY");
     let cut: String = form("master", "public").chars().take(200).collect();

@@ -16,7 +16,7 @@ fn crypticle() -> Crypticle {
 
 proptest! {
     #[test]
-    fn a_crypticle_opens_what_it_closed(plain in vec(any::<u8>(), 0..600)) {
+    fn crypticle_round_trips(plain in vec(any::<u8>(), 0..600)) {
         let crypticle = crypticle();
         prop_assert_eq!(crypticle.decrypt(&crypticle.encrypt(&plain)).unwrap(), plain.clone());
         prop_assert_eq!(crypticle.loads(&crypticle.dumps(&plain, None)).unwrap(), plain);
@@ -63,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_from_nowhere_are_refused(bytes in vec(any::<u8>(), 0..300)) {
+    fn random_bytes_are_no_crypticle(bytes in vec(any::<u8>(), 0..300)) {
         let crypticle = crypticle();
         prop_assert!(crypticle.decrypt(&bytes).is_err());
         prop_assert!(crypticle.loads(&bytes).is_err());
@@ -100,7 +100,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn rsa_brings_back_what_it_was_given(message in vec(any::<u8>(), 1..190)) {
+    fn rsa_encryption_round_trips(message in vec(any::<u8>(), 1..190)) {
         let (private, public) = (private("minion"), public("minion"));
         for algo in [EncAlgo::OaepSha1, EncAlgo::OaepSha224] {
             let ciphertext = public.encrypt(algo, &message).unwrap();
@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_from_nowhere_are_no_signature(bytes in vec(any::<u8>(), 0..400)) {
+    fn random_bytes_are_no_signature(bytes in vec(any::<u8>(), 0..400)) {
         let (private, public) = (private("minion"), public("minion"));
         for algo in [SigAlgo::Pkcs1v15Sha1, SigAlgo::Pkcs1v15Sha224] {
             prop_assert!(!public.verify(algo, b"salt", &bytes));

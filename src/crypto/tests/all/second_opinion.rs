@@ -23,7 +23,7 @@ fn oaep(algo: EncAlgo) -> Oaep {
 }
 
 #[test]
-fn encryption_is_understood_both_ways() {
+fn encryption_interoperates_with_an_independent_implementation() {
     for name in ["master", "large"] {
         let (ours, theirs) = (private(name), other(name));
         for algo in [EncAlgo::OaepSha1, EncAlgo::OaepSha224] {
@@ -41,7 +41,7 @@ fn encryption_is_understood_both_ways() {
 }
 
 #[test]
-fn signatures_are_the_same() {
+fn signatures_equal_those_of_an_independent_implementation() {
     use rsa::sha2::Digest;
     for name in ["master", "large"] {
         for message in [b"".as_slice(), b"salt"] {
@@ -106,7 +106,7 @@ fn x931_is_what_its_definition_says() {
 }
 
 #[test]
-fn what_does_not_fit_the_key_is_refused() {
+fn message_too_long_for_the_key_is_refused() {
     let key = public("master");
     for (algo, capacity) in [(EncAlgo::OaepSha1, 214), (EncAlgo::OaepSha224, 198)] {
         assert!(key.encrypt(algo, &vec![0; capacity]).is_ok());

@@ -48,7 +48,7 @@ fn crypticle_outputs() -> Value {
 }
 
 #[test]
-fn stock_salt_reads_what_we_write() {
+fn stock_opens_our_keys_signatures_and_crypticles() {
     let directory = tempfile::tempdir().unwrap();
     let outputs = json!({
         "directory": directory.path(),
