@@ -65,7 +65,7 @@ mod tests {
 
     /// What stock's `get_batch_size` of 3008.3 answers.
     #[test]
-    fn sizes_are_those_of_stock() {
+    fn batch_sizes_are_those_of_stock() {
         let cases = [
             ("1", 10, 1),
             ("3", 10, 3),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn malformed_batch_size_is_refused() {
         for text in [
             "",
             "%",
@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn at_least_one_and_within_a_hundred_percent_never_more_than_all(
+        fn batch_size_is_at_least_one_and_at_most_all(
             percent in 0.0..=100.0_f64, minions in 1..100_000_usize,
         ) {
             let size = BatchSize::Percent(percent).of(minions);
@@ -119,7 +119,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read_again(count in any::<i64>(), percent in -1e6..1e6_f64) {
+        fn batch_size_round_trips(count in any::<i64>(), percent in -1e6..1e6_f64) {
             for size in [BatchSize::Count(count), BatchSize::Percent(percent)] {
                 prop_assert_eq!(BatchSize::parse(&size.to_string()), Ok(size));
             }

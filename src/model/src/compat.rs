@@ -1,4 +1,4 @@
-//! Which version's layouts the master's surroundings expect.
+//! The line of Salt whose file and socket layouts local tools expect.
 
 use std::fmt;
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_as_each_version_writes_them() {
+    fn event_stamps_as_each_version_writes_them() {
         let at = 1_795_244_782_637_714;
         assert_eq!(stamp(Compat::V3006, at), "2026-11-21T07:06:22.637714");
         assert_eq!(stamp(Compat::V3008, at), "2026-11-21T07:06:22.637714+00:00");

@@ -1,4 +1,4 @@
-//! What travels on the event bus.
+//! Events of the event bus.
 
 use crate::{Packed, Tag};
 

@@ -139,7 +139,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
-    fn good_and_bad_jids() {
+    fn malformed_jids_are_refused() {
         for good in ["20261121070622637714", "20261121070622637714_4711"] {
             assert_eq!(Jid::parse(good).map(|j| j.to_string()), Ok(good.to_owned()));
         }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn jids_go_up_whatever_the_clock_does() {
+    fn jids_increase_when_the_clock_steps_back() {
         let clock = Clock::manual(UNIX_EPOCH + Duration::from_micros(1_795_244_782_637_714));
         let minter = JidMinter::new(clock.clone(), None);
         let first = minter.mint();

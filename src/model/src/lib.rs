@@ -1,8 +1,8 @@
-//! The vocabulary: the words of Salt as types that can only be built from valid input.
+//! The domain model: Salt's terms as types that can only be built from valid input.
 //!
 //! Everything that comes from outside as text and names something (a minion, a job, an event, an
 //! environment) is parsed into one of these types in one place, here, and only travels on as that
-//! type. No file system, no network, no byte layout: a [`Packed`] value is opaque at this height.
+//! type. No file system, no network, no byte layout: a [`Packed`] value is opaque here.
 
 pub mod batch_size;
 pub mod compat;

@@ -88,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn good_and_bad_ids() {
+    fn unsafe_minion_ids_are_refused() {
         for good in [
             "m1",
             "web-01.example.com",
@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_id_joined_to_a_directory_stays_directly_inside(text in ".*") {
+        fn minion_id_never_leaves_its_directory(text in ".*") {
             if let Ok(id) = MinionId::parse(&text) {
                 let joined = std::path::Path::new("/pki").join(id.as_str());
                 prop_assert_eq!(joined.parent(), Some(std::path::Path::new("/pki")));

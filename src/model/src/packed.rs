@@ -1,4 +1,4 @@
-//! A msgpack value that nobody at this height looks into.
+//! A msgpack value that stays opaque above the wire.
 
 use bytes::Bytes;
 

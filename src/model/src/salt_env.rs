@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_and_bad_names() {
+    fn malformed_environment_names_are_refused() {
         for good in ["base", "prod", "feature/x", "__env__", "v1.2"] {
             assert!(SaltEnv::parse(good).is_ok(), "{good}");
         }

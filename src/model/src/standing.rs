@@ -1,14 +1,13 @@
-//! Where a minion stands with the master: whether it would get a publication sent now.
+//! Presence of a minion: whether it would get a publication sent now.
 //!
-//! Only the words. What they are concluded from, and how surely, is the business of whoever
-//! watches the publish port.
+//! Only the states. The actor that watches the publish port concludes them.
 
 use std::fmt;
 
 /// Whether a minion would get a publication sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Its key is accepted, and no more is known: nothing has been heard or seen of it since the
+    /// Its key is accepted, and no more is known: no request or connection of it came since the
     /// master started, or it may hold a connection that comes from elsewhere.
     Known,
     /// It holds a connection to the publish port.
@@ -22,24 +21,24 @@ pub enum Standing {
 /// Why it is not certain that a minion is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// Fewer connections come from its address than minions were heard from there, and which of
-    /// them is missing has not shown yet.
+    /// Fewer connections come from its address than minions sent requests from there, and which of
+    /// them is missing is not known yet.
     AddressShared,
-    /// Its connection was asked for a sign of life and owes it.
+    /// Its connection was probed and has not answered yet.
     Silent,
 }
 
 /// Why a minion is not connected. Times are microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
-    /// It was heard on the request port, and never had a connection to the publish port.
+    /// It sent requests, and never had a connection to the publish port.
     NeverConnected,
-    /// Its end closed the connection.
+    /// The minion closed the connection.
     Closed {
         /// When.
         at: i64,
     },
-    /// The connection was given up, because the other end did not answer any more.
+    /// The connection timed out: the peer did not answer any more.
     Lost {
         /// When.
         at: i64,
@@ -64,7 +63,7 @@ impl fmt::Display for Standing {
     /// One word and, where there is one, the reason.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Known => "known: not heard since the master started",
+            Self::Known => "known: not seen since the master started",
             Self::Connected => "connected",
             Self::Stale(Doubt::AddressShared) => "stale: it shares an address with others",
             Self::Stale(Doubt::Silent) => "stale: its connection does not answer",

@@ -89,7 +89,7 @@ impl Tag {
         Self::trusted(format!("saltern/engine/{what}"))
     }
 
-    /// `<jid>`: who was targeted (3006 and 3007).
+    /// `<jid>`: the targeted minions (3006 and 3007).
     pub fn bare_jid(jid: &crate::Jid) -> Self {
         Self::trusted(jid.to_string())
     }
@@ -104,7 +104,7 @@ impl Tag {
         Self::trusted(format!("saltern/job/{jid}/progress"))
     }
 
-    /// `saltern/job/<jid>/state`: how far an open job is, for one who has just begun to listen.
+    /// `saltern/job/<jid>/state`: the progress of an open job, for a new subscriber.
     pub fn job_state(jid: &crate::Jid) -> Self {
         Self::trusted(format!("saltern/job/{jid}/state"))
     }
@@ -144,12 +144,12 @@ impl Tag {
         Self::trusted(format!("salt/fileserver/{backend}/update"))
     }
 
-    /// `salt/presence/present`: who is connected.
+    /// `salt/presence/present`: the connected minions.
     pub fn presence_present() -> Self {
         Self::trusted("salt/presence/present".to_owned())
     }
 
-    /// `salt/presence/change`: who has come and who has gone.
+    /// `salt/presence/change`: the minions that connected and that disconnected.
     pub fn presence_change() -> Self {
         Self::trusted("salt/presence/change".to_owned())
     }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_and_bad_tags() {
+    fn malformed_tags_are_refused() {
         assert!(Tag::parse("salt/job/1/new").is_ok());
         assert_eq!(Tag::parse(""), Err(TagError::Empty));
         assert_eq!(Tag::parse("a\n\nb"), Err(TagError::LineBreak));

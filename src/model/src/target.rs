@@ -1,4 +1,4 @@
-//! Whom a job is for.
+//! The target of a job.
 
 use std::fmt;
 
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_on_the_wire_reads_back() {
+    fn target_type_names_round_trip() {
         for (name, kind) in TargetType::NAMES {
             assert_eq!(TargetType::from_wire(name), Some(kind));
             assert_eq!(kind.wire_name(), name);
