@@ -82,7 +82,7 @@ mod tests {
     use crate::yaml::{Limits, parse};
 
     #[test]
-    fn a_path_a_word_or_false() {
+    fn python_bridge_is_a_path_auto_or_false() {
         let table = [
             ("false", Some(PythonBridge::Off)),
             ("off", Some(PythonBridge::Off)),

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn only_another_value_is_a_change() {
+    fn reformatted_configuration_is_no_change() {
         let before = config("peer:\n  a: [test.ping]\ntimeout: 5\nkey_pass: one\n");
         let same = config("timeout: 5\npeer: {a: [test.ping]}\nkey_pass: one\nloop_interval: 60\n");
         assert_eq!(before.changed(&same), Vec::<String>::new());

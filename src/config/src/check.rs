@@ -1,7 +1,7 @@
-//! What there is to say about a configuration beyond single values.
+//! Validation of a configuration as a whole; single values are validated where they are read.
 //!
-//! Every option that was written is looked at once: known or not, honoured or not, of this version
-//! or another. Then options are looked at together. Nothing is created or bound here.
+//! Every option in the files is checked once: known or not, honoured or not, of this version or
+//! another. Then options are checked together. Nothing is created or bound here.
 
 use std::path::Path;
 
@@ -53,7 +53,7 @@ fn unknown(reader: &mut Reader<'_>, name: &str, mark: &Mark, value: &Node) {
         let finding = Finding::new(Severity::Info, mark, name, message);
         return reader.findings.push(finding);
     }
-    let message = "no such option; the value is kept for whoever reads it";
+    let message = "no such option; modules and templates can still read its value";
     let finding = Finding::new(Severity::Warning, mark, name, message);
     reader.findings.push(match options::nearest(name) {
         Some(nearest) => finding.suggest(format!("did you mean \"{nearest}\"?")),
@@ -131,7 +131,7 @@ const LOST: &[(&str, &str)] = &[
 
 /// Stock's schema, for options whose type the reader does not look at: a warning, as in stock.
 fn wrong_type(reader: &mut Reader<'_>, option: &StockOption, mark: &Mark, value: &Node) {
-    // A value from an sdb is whatever the sdb says.
+    // The type of a value from an sdb is not known here.
     if option.types.is_empty()
         || is_from_sdb(value)
         || option.types.iter().any(|kind| fits(*kind, value))
@@ -275,7 +275,7 @@ fn process(reader: &mut Reader<'_>, config: &MasterConfig) {
 
 fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
     if config.saltern_config_wheels {
-        let message = "whoever has @wheel may run anything as the user of the master";
+        let message = "users with @wheel may run anything as the user of the master";
         reader.find(Severity::Warning, "saltern_config_wheels", message);
     }
     if config.open_mode {
@@ -294,7 +294,7 @@ fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
         reader.find(Severity::Warning, "minimum_auth_version", message);
     }
     if !config.sign_pub_messages {
-        let message = "minions cannot tell that a publish is from this master";
+        let message = "minions cannot verify that a publish is from this master";
         reader.find(Severity::Warning, "sign_pub_messages", message);
     }
     if config.master_use_pubkey_signature && !config.master_sign_pubkey {
@@ -309,7 +309,7 @@ fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
         ("master_sign_key_name", &config.master_sign_key_name),
         ("master_pubkey_signature", &config.master_pubkey_signature),
     ] {
-        // One that was made from the id is as wrong as the id, which is told.
+        // One derived from the id is only wrong if the id is, which is reported itself.
         let made = name == "master_pubkey_signature" && reader.written(name).is_none();
         if !made && (value.is_empty() || value.contains('/')) {
             reader.error(

@@ -1,9 +1,9 @@
-//! What is spoken on which ports, and how: `transport`, `saltern_also_listen` and `ssl`.
+//! Listeners: transports, ports and TLS (`transport`, `saltern_also_listen`, `ssl`).
 //!
 //! `ssl` is read as stock's `_update_ssl_config` and `ssl_context` (`salt/config/__init__.py`,
-//! `salt/transport/base.py`) do. What cannot be done as it is written is an error with its line, so
-//! that nobody takes a port for safer than it is. Whether the files can be used is found out by
-//! whoever speaks TLS.
+//! `salt/transport/base.py`) do. A setting that cannot be honoured is an error with its
+//! line, so that no port is less safe than configured. The TLS code finds out whether the files can
+//! be used.
 
 use std::path::PathBuf;
 
@@ -161,21 +161,21 @@ fn is_off(ssl: &Node) -> bool {
     matches!(ssl.value, NodeValue::Null | NodeValue::Bool(false))
 }
 
-/// Reads `ssl`. `None` also if it says something wrong, which is then an error.
+/// Reads `ssl`. `None` also if it is invalid, which is then a finding.
 pub(crate) fn tls(reader: &mut Reader<'_>, compat: Compat) -> Option<TlsConfig> {
-    // 3006 and 3007 ask for nothing unless they are told, 3008 wants to see a certificate.
-    let unless_told = match compat {
+    // Without `cert_reqs` 3006 and 3007 ask for no certificate, 3008 requires one.
+    let default = match compat {
         Compat::V3006 | Compat::V3007 => PeerCertificates::NotAsked,
         Compat::V3008 => PeerCertificates::Required,
     };
-    tls_of(reader, "ssl", unless_told)
+    tls_of(reader, "ssl", default)
 }
 
 /// Reads an option with the form of `ssl`.
 pub(crate) fn tls_of(
     reader: &mut Reader<'_>,
     name: &'static str,
-    unless_told: PeerCertificates,
+    default: PeerCertificates,
 ) -> Option<TlsConfig> {
     let ssl = reader.applies(name).filter(|ssl| !is_off(ssl))?;
     let empty = Mapping::default();
@@ -192,7 +192,7 @@ pub(crate) fn tls_of(
         }
     };
     let before = reader.findings.len();
-    let config = Tls { reader, name, map }.read(unless_told);
+    let config = Tls { reader, name, map }.read(default);
     (reader.findings.len() == before).then_some(config?)
 }
 
@@ -204,7 +204,7 @@ struct Tls<'r, 'a> {
 }
 
 impl Tls<'_, '_> {
-    fn read(mut self, unless_told: PeerCertificates) -> Option<TlsConfig> {
+    fn read(mut self, default: PeerCertificates) -> Option<TlsConfig> {
         for (key, entry) in self.map.iter() {
             let message = match key {
                 Key::Str(name) => match name.as_str() {
@@ -225,7 +225,7 @@ impl Tls<'_, '_> {
         let certificate = certificate?;
         let mut authorities: Vec<PathBuf> = self.path("ca_certs").into_iter().collect();
         authorities.extend(self.verify_locations());
-        let peers = self.peers(unless_told)?;
+        let peers = self.peers(default)?;
         if peers != PeerCertificates::NotAsked && authorities.is_empty() {
             let message = "peers are to show certificates, but ca_certs names nobody to vouch for \
                            them (cert_reqs: CERT_NONE asks for none)";
@@ -288,9 +288,9 @@ impl Tls<'_, '_> {
         paths
     }
 
-    fn peers(&mut self, unless_told: PeerCertificates) -> Option<PeerCertificates> {
+    fn peers(&mut self, default: PeerCertificates) -> Option<PeerCertificates> {
         let Some(text) = self.text("cert_reqs") else {
-            return Some(unless_told);
+            return Some(default);
         };
         match text.as_str() {
             "CERT_NONE" => Some(PeerCertificates::NotAsked),

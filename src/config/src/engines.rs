@@ -1,8 +1,8 @@
-//! `engines`: what runs beside the master for as long as it does, entry by entry.
+//! The option `engines`: long-running modules beside the master, entry by entry.
 //!
 //! An entry is a name, or a name with options; `engine_module` among these names the module when
 //! the entry's own name is another (`start_engines` in `salt/engines/__init__.py`). Stock starts
-//! whatever loads and says nothing of the rest. Here an entry that cannot work is left out with a
+//! every module that loads and ignores the others silently. Here an entry that cannot work is left out with a
 //! warning, so that one mistake does not keep the master from starting.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ const OPTION: &str = "engines";
 /// The engines that are built in. The reactor is none here: it runs without being asked for.
 const BUILT_IN: [&str; 4] = ["reactor", "script", "test", "webhook"];
 
-/// The port of a webhook unless it is said (`salt/engines/webhook.py`).
+/// The default port of a webhook (`salt/engines/webhook.py`).
 const HOOK_PORT: u16 = 5000;
 
 /// One engine. No `Debug`: options of engines hold passwords.
@@ -246,18 +246,21 @@ mod tests {
     use crate::yaml::{Limits, parse};
     use saltern_model::Compat;
 
-    /// The engines of a configuration in few words, and what is said of it.
+    /// The engines of a configuration in short, and its findings.
     fn read_from(text: &str) -> (Vec<String>, Vec<String>) {
         let node = parse(text, "master", &Limits::DEFAULT).expect("it is YAML");
         let settings = node.as_map().expect("a mapping").clone();
         let defaults = defaults(Compat::V3008);
         let mut reader = Reader::new(&settings, &defaults, Vec::new());
         let engines = read(&mut reader);
-        let said = reader
+        let messages = reader
             .findings
             .iter()
             .map(|finding| finding.message.clone());
-        (engines.iter().map(shown_engine).collect(), said.collect())
+        (
+            engines.iter().map(shown_engine).collect(),
+            messages.collect(),
+        )
     }
 
     fn shown_engine(engine: &EngineConfig) -> String {
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_mappings_and_modules_under_other_names() {
+    fn engines_are_read_from_lists_and_mappings() {
         let script = "ScriptEngine { cmd: \"/bin/x -a\", output: Json, interval: 1s, \
                       onchange: false }";
         let table = [
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_python_has_to_run_is_said() {
+    fn engines_that_need_python_are_reported() {
         let (engines, said) = read_from("engines: [slack: {token: a}, script: {output: toml}]");
         assert_eq!(engines.len(), 2);
         assert!(
@@ -320,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_left_out_by_name() {
+    fn invalid_engine_is_skipped_and_named() {
         let table = [
             ("engines: 3", "is no list"),
             ("engines: [3]", "no name of an engine"),

@@ -1,4 +1,4 @@
-//! Reads the configuration file and what it includes, and puts them over one another as stock does.
+//! Reads the configuration file and its includes, and merges them as stock does.
 //!
 //! The rules are odd and kept (`load_config`, `include_config` in `salt/config/__init__.py`): the
 //! files of one include option are merged deeply, lists joined without repetition; the result then
@@ -19,7 +19,7 @@ const DEEPEST_INCLUDE: usize = 16;
 /// The file name that an empty `default_include` line means.
 const DEFAULT_INCLUDE: &str = "master.d/*.conf";
 
-/// What a file says but for the one option that makes it no YAML, with that option's name. The
+/// The options of a file without the one that makes it invalid YAML, with that option's name. The
 /// master does not start with such a file; tools beside a running one go on with the rest. Nothing
 /// when the mistake is not within one option.
 fn without_broken_option(bytes: &[u8], name: &str) -> Option<(String, Mapping)> {
@@ -168,7 +168,7 @@ impl Files {
         Some(map)
     }
 
-    fn include(&mut self, include: &Node, origin: &Path, told: bool, depth: usize) -> Mapping {
+    fn include(&mut self, include: &Node, origin: &Path, warns: bool, depth: usize) -> Mapping {
         let mut merged = Mapping::default();
         let single = std::slice::from_ref(include);
         let patterns = match &include.value {
@@ -191,7 +191,7 @@ impl Files {
             let base = origin.parent().unwrap_or(Path::new(""));
             let full = base.join(&text);
             let found = glob(&full.to_string_lossy());
-            if found.is_empty() && told {
+            if found.is_empty() && warns {
                 let message = format!("include: no file matches \"{}\"", full.display());
                 self.problem(Severity::Warning, &pattern.mark, message);
             }

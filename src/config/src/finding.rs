@@ -1,4 +1,4 @@
-//! What the check of a configuration has to say, and the error that holds all of it.
+//! Findings of a configuration check, and the error that holds them.
 
 use std::fmt;
 

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_match_as_in_python() {
+    fn glob_patterns_match_as_in_python() {
         let table = [
             ("*.conf", "a.conf", true),
             ("*.conf", ".conf", true),

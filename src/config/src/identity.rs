@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_from_the_system_files() {
+    fn host_and_user_names_come_from_the_system_files() {
         let hosts = "127.0.0.1 localhost\n10.0.0.1 box box.example.com # here\n";
         assert_eq!(full_name("box", hosts), "box.example.com");
         assert_eq!(full_name("other", hosts), "other");

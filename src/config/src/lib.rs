@@ -1,4 +1,4 @@
-//! The master's configuration: which options there are, what a file says, and whether it can work.
+//! The master's configuration: the table of options, the reader of files, and the validation.
 //!
 //! A configuration is read as stock reads it (same YAML dialect, same include files, same paths
 //! below `root_dir`), checked as a whole, and handed out as one plain struct. Nothing is ignored

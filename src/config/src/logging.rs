@@ -1,6 +1,6 @@
-//! What is logged, where, and in which form: `log_*` and `saltern_log_format`.
+//! The logging options, `log_*` and `saltern_log_format`: levels, destinations and format.
 //!
-//! Says what was asked for; whoever starts the log opens the file.
+//! Reads options only: the log file is opened when logging starts.
 
 use crate::finding::Severity;
 use crate::paths::is_uri;
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_known_by_their_crates_and_all_crates_are_known() {
+    fn log_targets_are_known_by_their_crates_and_all_crates_are_known() {
         for place in [
             "saltern",
             "saltern::reload",

@@ -1,5 +1,5 @@
-//! What a site has written and would lose without a word: roots that are not there, groups of
-//! minions that are nobody, rules that hold for nobody.
+//! Settings that would have no effect: roots that do not exist, node groups that match nothing,
+//! rules that hold for nobody.
 //!
 //! Stock passes over all of these silently. Types of whole options are looked at in `check.rs`.
 
@@ -24,7 +24,7 @@ pub(crate) fn contents(reader: &mut Reader<'_>) {
 }
 
 /// Directories of `file_roots` and `pillar_roots` that are not there at this moment. A master starts
-/// without them, and serves them once they are there, so this is for whoever asks only.
+/// without them, and serves them once they exist, so only a check reports them.
 pub fn missing_roots(config: &MasterConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in ["file_roots", "pillar_roots"] {

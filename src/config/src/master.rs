@@ -1,8 +1,8 @@
-//! The master's options as one plain struct, and the way from a path to it.
+//! The master's options as one plain struct, and its loading from a path.
 //!
 //! Field names are the option names (dots become underscores). Paths are resolved, times are
-//! durations, choices are enums: whoever takes a value out needs to check nothing. Options that no
-//! field has yet are there as they were written, through [`MasterConfig::raw`].
+//! durations, choices are enums: a value that was read needs no further check. Options
+//! without a field are kept as they were written, through [`MasterConfig::raw`].
 //!
 //! Longer than 500 lines because it has a field for each option.
 
@@ -39,8 +39,8 @@ pub struct Loaded {
     pub findings: Vec<Finding>,
 }
 
-/// The options of the master. See Salt's manual for what each means; what is said here is what a
-/// value looks like.
+/// The options of the master. See Salt's manual for what each means; documented here is the form
+/// of its value.
 #[derive(Clone)]
 pub struct MasterConfig {
     /// Whose tools use this master's files and sockets.
@@ -57,9 +57,9 @@ pub struct MasterConfig {
     pub publish_port: u16,
     /// The port of the request channel.
     pub ret_port: u16,
-    /// What is spoken on these two.
+    /// The transport of these two ports.
     pub transport: TransportName,
-    /// What is spoken on other ports at the same time.
+    /// Further transports, on ports of their own.
     pub saltern_also_listen: Vec<AlsoListen>,
     /// TLS on the ports of TCP and websockets.
     pub ssl: Option<TlsConfig>,
@@ -67,7 +67,7 @@ pub struct MasterConfig {
     pub saltern_metrics_address: Option<SocketAddr>,
     /// TLS there.
     pub saltern_metrics_ssl: Option<TlsConfig>,
-    /// Under whose names they are told, too.
+    /// Further names under which metrics are exposed.
     pub metrics_compat: MetricsCompat,
     /// How many messages may wait for one slow subscriber.
     pub pub_hwm: usize,
@@ -132,9 +132,9 @@ pub struct MasterConfig {
     pub unique_jid: bool,
     /// The largest event in bytes; larger ones lose their values.
     pub max_event_size: usize,
-    /// Whether authentications are told on the event bus.
+    /// Whether authentications fire events.
     pub auth_events: bool,
-    /// Whether it is told there which minions are present.
+    /// Whether presence events are fired.
     pub presence_events: bool,
 
     // Keys and authentication.
@@ -191,7 +191,7 @@ pub struct MasterConfig {
     /// Whether a return with a wrong signature is dropped.
     pub drop_messages_signature_fail: bool,
 
-    // Our own; `options::OURS` says what they mean.
+    // Our own; `options::OURS` documents them.
     /// What is mirrored to stock's job-cache files.
     pub local_cache_mirror: LocalCacheMirror,
     /// The job database.
@@ -279,7 +279,7 @@ pub struct MasterConfig {
     pub saltern_engine_restart_window: Duration,
     /// Python beside the master: the options `python_bridge…`.
     pub python_bridge: BridgeOptions,
-    /// Who gets events and jobs.
+    /// The returners of events and jobs.
     pub returners: ReturnerOptions,
 
     settings: Mapping,
@@ -370,8 +370,8 @@ pub fn load_master(path: &Path) -> Result<Loaded, ConfigErrors> {
     read_master(path).into_loaded()
 }
 
-/// [`load_master`] for whoever goes on with a configuration that cannot be used, to find out what
-/// else is wrong with it.
+/// Like [`load_master`], for a caller that goes on with an invalid configuration, to find all its
+/// mistakes.
 pub fn read_master(path: &Path) -> Reading {
     let (conf_file, files) = files::read(path);
     let Files {

@@ -1,7 +1,7 @@
-//! Who and where the master is: id, user, and the paths, which depend on one another.
+//! The master's id, user and paths, which depend on one another.
 //!
 //! The rules are those of `apply_master_config` in `salt/config/__init__.py`. Whether a path can be
-//! used is looked at in `check.rs`.
+//! used is checked in `check.rs`.
 
 use std::net::Ipv4Addr;
 
@@ -66,7 +66,7 @@ impl Places {
     }
 }
 
-/// The user to run as; stock's default is whoever runs it.
+/// The user to run as; stock's default is the user that starts it.
 pub(crate) fn take_user(reader: &mut Reader<'_>) -> String {
     match reader.written("user") {
         Some(_) => reader.text("user"),

@@ -1,4 +1,4 @@
-//! Takes typed values out of the settings and notes every one that is wrong.
+//! Reads typed values from the settings, with a finding for every invalid one.
 //!
 //! A wrong value never stops the reading: the finding is kept and the default is used, so that one
 //! run names all mistakes. Nothing here knows what an option means.
@@ -37,12 +37,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes that whoever asks looks at the type of an option.
+    /// Records that the caller checks the type of an option itself.
     pub(crate) fn mark_read(&mut self, name: &str) {
         self.read.insert(name.to_owned());
     }
 
-    /// Whether the type of an option was looked at, so that a wrong one is a finding already.
+    /// Whether the type of an option was checked, so that a wrong one is a finding already.
     pub(crate) fn is_read(&self, name: &str) -> bool {
         self.read.contains(name)
     }

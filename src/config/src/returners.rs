@@ -9,18 +9,18 @@ use crate::yaml::Node;
 /// The name by which `event_return` means this master's own job database.
 pub const OWN_EVENTS: &str = "saltern";
 
-/// What is kept without a returner.
+/// The job cache that needs no returner.
 pub(crate) const OWN_JOBS: &str = "local_cache";
 
-/// See the module.
+/// Returners of events and jobs, with the queue and the filters of events.
 #[derive(Clone, Debug, Default)]
 pub struct ReturnerOptions {
     /// `event_return`: those that get events, each once, in the order of the file. [`OWN_EVENTS`] is
     /// this master itself, all others run in Python.
     pub events: Vec<String>,
-    /// `event_return_queue`: so many events wait for each other before they are returned.
+    /// `event_return_queue`: events that are collected before they are returned together.
     pub queue: usize,
-    /// `event_return_queue_max_seconds`: but the first of them no longer than this.
+    /// `event_return_queue_max_seconds`: the longest that the first of them waits.
     pub patience: Option<Duration>,
     /// `event_return_whitelist`: wildcards of tags; without any, every event is returned.
     pub whitelist: Vec<String>,

@@ -1,8 +1,7 @@
-//! Options that are served in part: which of their values this master cannot do, or can do nothing
-//! with.
+//! Options that are honoured in part: validation of those values that this master does not support.
 //!
-//! Only names and forms are looked at. The parts that use these options know more and say so when
-//! they are opened; nothing here reads a file or asks a server.
+//! Only names and forms are checked. The parts that use these options check more when they are
+//! opened; nothing here reads a file or connects to a server.
 
 use regex::Regex;
 
@@ -157,7 +156,7 @@ fn ext_pillar(reader: &mut Reader<'_>) {
             if excluded.contains(&module.as_str()) || EXT_PILLARS.contains(&module.as_str()) {
                 continue;
             }
-            let without = "every pillar tells of it as an error";
+            let without = "every pillar has it as an error";
             needs_python(reader, name, &module, &EXT_PILLARS, without);
         }
     }
@@ -289,8 +288,8 @@ fn mine_get(reader: &mut Reader<'_>) {
     }
 }
 
-/// What is wrong with an expression in every dialect. Expressions that only some dialects know, such
-/// as those that look around, are left to whoever uses them.
+/// The mistake that makes an expression invalid in every dialect. Syntax of some dialects only, such
+/// as look-around, is checked where the expression is compiled.
 fn broken(expression: &str) -> Option<&'static str> {
     const PROBLEMS: [&str; 3] = ["unclosed group", "unopened group", "missing expression"];
     let error = Regex::new(expression).err()?.to_string();
@@ -302,7 +301,7 @@ fn order_masters(reader: &mut Reader<'_>) {
     let is_strict = reader.applies("saltern_strict_minion_events");
     if reader.applies(name).is_some_and(Node::is_truthy) && is_strict.is_some_and(Node::is_truthy) {
         let message = "every minion may return in the name of minions that are not this master's \
-                       own, because nothing tells it from a syndic";
+                       own, because a minion cannot be distinguished from a syndic";
         warn(reader, name, message);
     }
 }

@@ -1,9 +1,8 @@
-//! A configuration for tools beside a master, which may run though no master would start with what
-//! the files say now: the disk is read-only, the tool belongs to another user, or somebody has just
-//! made a mistake in a file.
+//! Lenient loading of the configuration for tools beside a master. A tool may run where no master
+//! would start: on a read-only disk, as another user, or with a mistake in a file.
 //!
-//! A tool needs to know which master is meant. While that is certain it goes on, with the default in
-//! place of each value that is wrong.
+//! While it is certain which master is meant, a tool uses the default in place of each invalid
+//! value.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! `tracing`: whether, how much and where the master tells of traces (3008's option; what it means
-//! is in stock's `salt/utils/tracing.py`).
+//! The option `tracing`: sampling and export of traces (3008's option; its meaning is in stock's
+//! `salt/utils/tracing.py`).
 
 use saltern_base::trace::Sampler;
 
@@ -17,9 +17,9 @@ pub struct TracingOptions {
     pub endpoint: String,
     /// Headers for there; they may be what lets us in.
     pub headers: Vec<(String, Secret)>,
-    /// What this process is called.
+    /// The name of the service.
     pub service_name: String,
-    /// What else is said of it.
+    /// Further attributes of the resource.
     pub resource_attributes: Vec<(String, String)>,
     /// Which traces are collected.
     pub sampler: Sampler,

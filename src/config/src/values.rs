@@ -1,4 +1,4 @@
-//! The small closed types that some options have.
+//! Enumerated types of options.
 
 use zeroize::Zeroizing;
 
@@ -135,7 +135,7 @@ choice! {
 }
 
 impl LogLevel {
-    /// The names, for those who are told that theirs is none.
+    /// The accepted names, for an error text.
     pub const NAMES: &'static str =
         "one of all, garbage, trace, debug, profile, info, warning, error, critical, quiet";
 }

@@ -1,5 +1,5 @@
-//! Where and how those who watch the master are served: `saltern_metrics_address`,
-//! `saltern_metrics_ssl`, `metrics_compat` and `saltern_metrics_minion_labels`.
+//! The options of the metrics endpoint: `saltern_metrics_address`, `saltern_metrics_ssl`,
+//! `metrics_compat` and `saltern_metrics_minion_labels`.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use crate::doors::{PeerCertificates, TlsConfig, tls_of};
 use crate::reader::Reader;
 use crate::yaml::{Node, NodeValue};
 
-/// Under whose names metrics are told beside our own (`metrics_compat`).
+/// Further names under which metrics are exposed beside our own (`metrics_compat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetricsCompat {
     /// Those of the program salt-exporter.

@@ -4,7 +4,7 @@ use crate::common::load;
 use saltern_config::{MetricsCompat, PeerCertificates, Severity, TransportName};
 
 #[test]
-fn several_transports_listen_beside_each_other() {
+fn several_transports_listen_at_the_same_time() {
     let text = "transport: tcp\nsaltern_also_listen:\n  - {transport: zeromq, ret_port: 5506, \
                 publish_port: 5505}\n  - {transport: ws, ret_port: 6506, publish_port: 6505}\n";
     let config = load(text).unwrap().config;
@@ -32,7 +32,7 @@ fn tls_is_read_as_stock_reads_it() {
     assert_eq!(tls.authorities.len(), 3);
     assert!(tls.only_tls12);
     assert_eq!(tls.ciphers.unwrap().len(), 2);
-    // Who says nothing of cert_reqs wants to see a certificate in 3008, and none before.
+    // Without cert_reqs a certificate is required in 3008, and not asked for before.
     assert_eq!(tls.peers, PeerCertificates::Required);
     for (text, peers) in [
         ("salt_compat: 3006\n", PeerCertificates::NotAsked),
@@ -48,7 +48,7 @@ fn tls_is_read_as_stock_reads_it() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_with_its_line() {
+fn invalid_listener_is_refused_with_its_line() {
     let also = |item: &str| format!("saltern_also_listen:\n  - {item}\n");
     let tls =
         |entry: &str| format!("transport: tcp\nssl:\n  certfile: /c\n  ca_certs: /a\n  {entry}\n");
@@ -132,7 +132,7 @@ fn what_cannot_be_done_is_refused_with_its_line() {
 }
 
 #[test]
-fn tls_that_covers_only_some_ports_is_said() {
+fn tls_on_some_ports_only_is_reported() {
     let text = "ssl: {certfile: /c, cert_reqs: CERT_NONE}\n\
                 saltern_also_listen: [{transport: tcp, ret_port: 1, publish_port: 2}]\n";
     let findings = load(text).unwrap().findings;
@@ -152,7 +152,7 @@ fn metrics_have_an_address_and_tls_of_their_own() {
     assert!(!config.is_written("saltern_metrics_address"));
     let off = load("saltern_metrics_address: ''\n").unwrap().config;
     assert_eq!(off.saltern_metrics_address, None);
-    // Whoever watches shows no certificate unless one is asked for, whatever Salt's line is.
+    // A scraper needs no certificate unless one is asked for, whatever Salt's line is.
     let text = "saltern_metrics_address: '[::]:9000'\nsaltern_metrics_ssl: {certfile: /c.pem}\n";
     let config = load(text).unwrap().config;
     assert_eq!(config.saltern_metrics_address.unwrap().port(), 9000);
@@ -171,7 +171,7 @@ fn metrics_have_an_address_and_tls_of_their_own() {
 }
 
 #[test]
-fn metrics_are_told_under_the_names_that_are_asked_for() {
+fn metrics_compat_selects_metric_names() {
     let compat = |text: &str| load(text).map(|loaded| loaded.config.metrics_compat);
     assert_eq!(compat("").unwrap(), MetricsCompat::default());
     let both = compat("metrics_compat: [salt-exporter, opentelemetry]\n").unwrap();

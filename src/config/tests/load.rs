@@ -41,7 +41,7 @@ fn errors(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_ordinary_file_gives_an_ordinary_master() {
+fn ordinary_file_is_loaded() {
     let text = "interface: 127.0.0.1\npublish_port: 14505\nret_port: \"14506\"\ntimeout: 7\n\
                 worker_threads: 2\nsalt_compat: 3007.15\nauto_accept: True\n";
     let Loaded { config, findings } = loaded(text);
@@ -83,7 +83,7 @@ fn every_mistake_is_named_with_its_line() {
 }
 
 #[test]
-fn an_unknown_name_is_a_warning_with_the_nearest_one() {
+fn unknown_option_is_a_warning_with_the_nearest_name() {
     let findings = loaded("worker_thread: 3\nour_site_data: {a: 1}\n").findings;
     let shown: Vec<String> = findings
         .iter()
@@ -103,7 +103,7 @@ fn an_unknown_name_is_a_warning_with_the_nearest_one() {
 }
 
 #[test]
-fn what_is_not_built_is_said() {
+fn options_that_are_not_built_are_reported() {
     let findings = loaded("thorium_interval: 5\ncython_enable: true\nnodegroups: {}\n").findings;
     let shown: Vec<String> = findings
         .iter()
@@ -119,7 +119,7 @@ fn what_is_not_built_is_said() {
 }
 
 #[test]
-fn a_missing_directory_and_a_broken_file_are_told_apart() {
+fn missing_directory_and_broken_file_are_different_errors() {
     let missing = load_master(Path::new("/nowhere/at/all")).err().unwrap();
     assert!(missing.unreadable);
     let (_dir, broken) = load(&[("master", "a: [1\nb: 2\n")]);
@@ -129,7 +129,7 @@ fn a_missing_directory_and_a_broken_file_are_told_apart() {
 }
 
 #[test]
-fn what_would_be_dangerous_is_refused() {
+fn unsafe_or_unsupported_values_are_refused() {
     let table = [
         (
             "transport: detect\n",
@@ -221,8 +221,8 @@ fn no_message_shows_a_secret() {
 }
 
 #[test]
-fn old_names_and_options_of_other_versions_are_told() {
-    let told = |text: &str| -> Vec<String> {
+fn old_names_and_options_of_other_versions_are_reported() {
+    let reported = |text: &str| -> Vec<String> {
         let findings = loaded(text).findings;
         findings
             .iter()
@@ -230,15 +230,15 @@ fn old_names_and_options_of_other_versions_are_told() {
             .collect()
     };
     assert_eq!(
-        told("keep_jobs: 48\n"),
+        reported("keep_jobs: 48\n"),
         ["Warning keep_jobs: has no effect in 3008"]
     );
     assert_eq!(
-        told("salt_compat: 3006\nkeep_jobs: 48\n"),
+        reported("salt_compat: 3006\nkeep_jobs: 48\n"),
         ["Info keep_jobs: is the old name"]
     );
     assert_eq!(
-        told("salt_compat: 3006\nworker_pools_enabled: true\n"),
+        reported("salt_compat: 3006\nworker_pools_enabled: true\n"),
         [
             "Info worker_pools_enabled: Salt 3006 has no such option, only 3008",
             "Info worker_pools_enabled: has no effect: every class of requests has a queue of its \
@@ -285,7 +285,7 @@ fn a_mistake_in_an_included_file_names_that_file() {
 }
 
 #[test]
-fn includes_that_go_round_end() {
+fn circular_includes_are_refused() {
     let (_dir, result) = load(&[
         ("master", "root_dir: DIR/root\nid: m\ninclude: a\n"),
         ("a", "include: b\n"),
@@ -385,7 +385,7 @@ fn values_of_options_that_are_served_in_part() {
 }
 
 #[test]
-fn findings_about_python_are_told_apart() {
+fn findings_about_python_are_marked() {
     for off in ["", "python_bridge: false\n"] {
         let text = format!("{off}renderer: jinja|mako|yaml\nsaltern_no_such_option: 1\n");
         let findings = loaded(&text).findings;

@@ -50,7 +50,7 @@ fn every_option_is_decided() {
 }
 
 #[test]
-fn our_options_are_no_ones_else() {
+fn our_options_differ_from_those_of_stock() {
     for option in OURS {
         assert!(stock(option.name).is_none(), "{}", option.name);
         assert!(

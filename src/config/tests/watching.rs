@@ -15,7 +15,7 @@ fn warning(loaded: &Loaded) -> &str {
 }
 
 #[test]
-fn places_of_this_program_have_levels_and_others_are_named() {
+fn granular_log_levels_apply_to_our_crates_only() {
     let text = "log_level: info\nsaltern_log_format: json\nlog_rotate_max_bytes: 1000\n\
                 log_granular_levels: {saltern_actors.bus: debug, salt.loader: trace}\n";
     let loaded = load(text).unwrap();
@@ -37,7 +37,7 @@ fn places_of_this_program_have_levels_and_others_are_named() {
 }
 
 #[test]
-fn a_log_for_syslog_is_no_file() {
+fn log_to_syslog_is_reported_as_unsupported() {
     let loaded = load("log_file: file:///dev/log\n").unwrap();
     assert_eq!(loaded.config.log.file_level, LogLevel::Quiet);
     assert!(warning(&loaded).contains("syslog"));
@@ -61,7 +61,7 @@ fn tracing_is_read_as_stock_reads_it() {
 }
 
 #[test]
-fn what_tracing_cannot_do_is_named() {
+fn unsupported_tracing_settings_are_reported() {
     let loaded = load("tracing: {enabled: true, exporter: otlp-grpc}\n").unwrap();
     assert!(!loaded.config.tracing.as_ref().unwrap().is_exported);
     assert!(warning(&loaded).contains("otlp-grpc"));

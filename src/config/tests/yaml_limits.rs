@@ -40,7 +40,7 @@ fn a_merge_bomb_is_refused() {
 }
 
 #[test]
-fn circles_and_depth_are_refused() {
+fn yaml_cycles_and_depth_are_refused() {
     assert_eq!(
         refused("a: &x\n  b: *x"),
         "f:1:4: this collection contains itself"
@@ -62,7 +62,7 @@ fn circles_and_depth_are_refused() {
 }
 
 #[test]
-fn large_and_odd_documents_end_soon() {
+fn large_and_odd_documents_are_read_in_bounded_time() {
     let odd = [
         "&a ".repeat(50_000),
         "\"".repeat(100_001),
@@ -85,7 +85,7 @@ fn large_and_odd_documents_end_soon() {
 }
 
 #[test]
-fn the_place_of_a_mistake_is_told() {
+fn yaml_errors_have_line_and_column() {
     let table = [
         (
             "a: 1\nb: 2\na: 3\n",

@@ -85,7 +85,7 @@ mod tests {
     use crate::yaml::{Limits, parse};
 
     #[test]
-    fn options_of_modules_are_told_from_misspelt_names() {
+    fn module_options_are_not_reported_as_misspelt() {
         assert!(MODULES.is_sorted());
         let table = [
             ("mysql.host: db", Some("mysql")),

@@ -38,7 +38,7 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_max_reports", default: "20000",
         doc: "Returns that no job of this master expects (salt-call, the schedule of a minion) which \
               are stored of one minion in a day (UTC). Further ones are refused and counted; the \
-              minion hears that they were not stored. 0 for no such bound." },
+              minion is answered that they were not stored. 0 for no such bound." },
     OurOption { name: "saltern_max_report_bytes", default: "268435456",
         doc: "Bytes (or text such as \"256 MiB\") that such returns of one minion may take in the \
               job database in a day, as above; 0 for no such bound." },
@@ -105,8 +105,8 @@ pub const OURS: &[OurOption] = &[
               saltern_auth_backlog." },
     OurOption { name: "saltern_auth_backlog", default: "5000",
         doc: "Authentications that may wait for a free worker, shared evenly by the addresses they \
-              come from. Beyond it a minion is told to come again after its acceptance_wait_time \
-              or, when many are, hears nothing and asks again after its auth_timeout." },
+              come from. Beyond it a minion is answered to retry after its acceptance_wait_time; \
+              when many are, its connection is closed and it retries after its auth_timeout." },
     OurOption { name: "saltern_gitfs_for_salt_run", default: "true",
         doc: "Whether, after gitfs brought something new, stock's own fileserver.update is run by the \
               Salt installation of python_bridge: `salt-run state.orchestrate` and `salt-run \
@@ -114,8 +114,8 @@ pub const OURS: &[OurOption] = &[
               is then fetched and kept twice." },
     OurOption { name: "saltern_max_pending", default: "20000",
         doc: "Keys that wait to be accepted, at most; of those one address (of IPv6 a network of 64 \
-              bits) adds no more than half. A minion beyond that is told to come again, and its key \
-              is not kept. The same bound holds for rejected and for denied keys; 0 for none." },
+              bits) adds no more than half. A minion beyond that is answered to retry later, and its \
+              key is not kept. The same bound holds for rejected and for denied keys; 0 for none." },
     OurOption { name: "saltern_key_overlap", default: "300",
         doc: "Seconds for which requests encrypted with the last shared key are still understood \
               after a new one was made, if they carry a token of an accepted key. Concerns minions \
@@ -129,8 +129,8 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_render_threads", default: "0",
         doc: "Threads that compile pillars, beside the workers; 0 for one a processor core." },
     OurOption { name: "saltern_render_backlog", default: "10000",
-        doc: "Requests for pillars that may wait for such a thread. Beyond it a minion is told \
-              that its request was not handled, and asks again." },
+        doc: "Requests for pillars that may wait for such a thread. Beyond it a minion is answered \
+              that its request was not handled, and retries." },
     OurOption { name: "saltern_render_timeout", default: "30",
         doc: "Seconds of processor time that rendering one file, of a pillar or of a reaction, may \
               take; by the clock four times as many." },
@@ -139,8 +139,8 @@ pub const OURS: &[OurOption] = &[
               programs, external pillars and gpg. Then it has an error." },
     OurOption { name: "saltern_config_wheels", default: "false",
         doc: "Whether the wheel functions config.update_config and config.apply write files of \
-              options into the directory of default_include, for whoever has @wheel: who may write \
-              the configuration may run anything as the user of the master." },
+              options into the directory of default_include, for users with @wheel: users who may \
+              write the configuration may run anything as the user of the master." },
     OurOption { name: "saltern_stop_timeout", default: "10",
         doc: "Seconds that requests in flight have when the master is asked to stop." },
     OurOption { name: "saltern_reactor_acl", default: "null",
@@ -150,7 +150,7 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_reactor_limits", default: "{}",
         doc: "Limits on events that lead to reactions, by patterns of tags: {pattern: {rate: 10/s, \
               concurrency: 2}}. Events beyond the rate (a number, or with /s, /m, /h) are dropped, \
-              counted and told on the bus; those beyond the concurrency wait until the reactions \
+              counted and reported on the bus; those beyond the concurrency wait until the reactions \
               of others have ended. Of several patterns for a tag the first one holds." },
     OurOption { name: "saltern_batch_resume_delay", default: "10",
         doc: "Seconds after the start of the master before batches that were under way send their \
@@ -175,9 +175,9 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_engine_restart_window", default: "3600",
         doc: "Seconds of that window." },
     OurOption { name: "metrics_compat", default: "[]",
-        doc: "Under whose names metrics are told, too, so that dashboards that exist go on: a list of \
+        doc: "Further names under which metrics are exposed, for existing dashboards: a list of \
               salt-exporter (the names of that program) and opentelemetry (those of 3008's exporter \
-              as they look in Prometheus). Those of salt-exporter that have a minion in a label are told \
+              as they look in Prometheus). Those of salt-exporter that have a minion in a label are exposed \
               without it, for all minions together, unless saltern_metrics_minion_labels asks for \
               it." },
     OurOption { name: "saltern_metrics_minion_labels", default: "false",

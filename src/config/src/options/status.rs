@@ -1,7 +1,7 @@
-//! What this program does with each option of stock, decided by hand, name by name.
+//! The status of each option of stock in this program, decided by hand, name by name.
 //!
 //! A test checks that every name of `stock.rs` is decided here and that nothing is decided twice.
-//! When an option is wired, its name moves to [`HONOURED`]; that is the whole ceremony.
+//! When an option is wired, its name moves to [`HONOURED`].
 
 /// What happens to a value that differs from the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub(super) const HONOURED: &[&str] = &[
     // Modules of the site's own: Python reads these.
     "clean_dynamic_modules", "extension_modules", "extmod_blacklist", "extmod_whitelist",
     "module_dirs", "runner_dirs",
-    // States of minions: the minions are told.
+    // States of minions: the minions receive these.
     "default_top", "failhard", "state_aggregate", "state_auto_order", "state_events",
     "state_top_saltenv", "top_file_merging_strategy",
     // Pillars.
@@ -184,7 +184,7 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("serial", "only \"msgpack\" can be used"),
 ];
 
-const CLONES: &str = "each clone has a lock of its own, which ends with whoever holds it";
+const CLONES: &str = "each clone has a lock of its own, which ends with the process that holds it";
 const CLUSTER: &str = "clusters of masters are not built, and nothing else uses it";
 const NICENESS: &str = "there is one process; set its priority where it is started";
 const PORTS: &str = "the event sockets are Unix sockets";
@@ -262,7 +262,7 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ("archive_jobs", "only the returner pgjsonb uses it"),
     (
         "auth_mode",
-        "stock uses it only to tell of refused calls twice",
+        "stock uses it only to report refused calls twice",
     ),
     (
         "batch_manager_loop_interval",
@@ -533,7 +533,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_is_decided_twice_or_unknown() {
+    fn every_option_status_is_known_and_unique() {
         let mut seen = HashSet::new();
         let tables = REFUSED.iter().chain(NO_EFFECT).map(|(name, _)| *name);
         let parts = NOT_YET.iter().flat_map(|(_, names)| names.iter().copied());
