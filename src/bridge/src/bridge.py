@@ -29,7 +29,7 @@ LONGEST = 64 << 20
 
 
 class Refused(Exception):
-    """What was asked for is not there; the text says so to whoever asked."""
+    """What was asked for does not exist; the caller receives the text."""
 
 
 # --- the pipes
@@ -458,25 +458,25 @@ class Helper:
         return self.minion.returners
 
     def do_returner(self, work):
-        """Calls functions of a returner. What fails is told and does not keep the others from being
-        tried, unless too many fail one after the other. What becomes of a step is told at once:
-        the master knows it even if a later one ends this process."""
+        """Calls functions of a returner. A step that fails does not keep later ones from being tried,
+        unless too many fail one after the other. The result of each step is reported at once, so
+        that the master has it even if a later step ends this process."""
         returners = self.returners()
         name = work["name"]
         if f"{name}.{work['needs']}" not in returners:
             raise Refused(f"there is no such returner with a function \"{work['needs']}\"")
-        told = []
+        results = []
         failures = 0
         for step in work["steps"]:
-            told.append(self.returner_step(returners, name, step))
+            results.append(self.returner_step(returners, name, step))
             if os.getpid() != self.pid:
                 # What was called has forked and returned twice; the rest is for one of them.
                 os._exit(0)
-            self.reply({"event": "step", "data": told[-1]})
-            failures = failures + 1 if told[-1] else 0
+            self.reply({"event": "step", "data": results[-1]})
+            failures = failures + 1 if results[-1] else 0
             if failures >= work["patience"]:
                 break
-        return told
+        return results
 
     def returner_step(self, returners, name, step):
         problem = None
@@ -581,7 +581,7 @@ class Helper:
 
 
 def is_refusal(error):
-    """Whether a function refused, in the classes that stock's templates tell apart."""
+    """Whether a function refused, in the classes that stock's templates distinguish."""
     import salt.exceptions
 
     return isinstance(

@@ -1,7 +1,6 @@
-//! An engine of the site in a helper of its own, for as long as the master runs.
+//! Engines of the site: each runs in a helper process of its own, for as long as the master.
 //!
-//! Whoever runs one has a thread for it, which waits here until the engine ends; another thread
-//! ends it by its [`Leash`]. Whether it is started again is not decided here.
+//! Running one blocks its thread until the engine ends; another thread ends it by its [`Leash`]. Whether it is started again is not decided here.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Why Python gave no value.
+//! The error of a call into Python.
 
-/// Why a piece of work was not done. Whoever asked may see the texts; they hold no traceback.
+/// Why a piece of work was not done. The texts may be shown to the caller; they hold no traceback.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BridgeError {
     /// The option `python_bridge` is off.

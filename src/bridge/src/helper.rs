@@ -24,10 +24,10 @@ const BOOT: &str = include_str!("boot.py");
 /// The real one.
 const PROGRAM: &str = include_str!("bridge.py");
 
-/// Calls after which a helper is replaced, whatever it looks like.
+/// Calls after which a helper is replaced, in whatever state it is.
 const MOST_CALLS: u32 = 1000;
 
-/// For so long a helper that closed its pipes may be on its way out.
+/// How long a helper may take to exit after it closed its pipes.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// What all helpers are started with.
@@ -120,7 +120,7 @@ impl Helper {
         self.child.id()
     }
 
-    /// Does a request; events on the way go to `tell`.
+    /// Runs a request; its events go to `tell` as they come.
     pub(crate) fn call(
         &mut self,
         request: &[u8],

@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// Stands for a Python, whatever it is told to run. A link, because a program that was written
+    /// A fake Python that ignores its program. A link, because a program that was written
     /// here cannot be started ("text file busy") while a child of another test has it open.
     fn python(path: &Path, does: &str) {
         fs::create_dir_all(path.parent().expect("a directory")).expect("it can be made");

@@ -1,4 +1,4 @@
-//! The kinds of helpers.
+//! Lanes: the kinds of helpers, each with a pool of its own.
 
 use std::time::Duration;
 

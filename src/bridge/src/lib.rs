@@ -1,10 +1,10 @@
-//! What only Python can run, run by the site's own Salt installation beside the master.
+//! The Python bridge: runs modules that only Python can run, in the site's own Salt installation.
 //!
 //! A [`Bridge`] is a pool of helper processes for each `Lane`: what pillars wait for (renderers,
 //! external pillars, functions, tops), functions of the master that users run, which may take hours,
 //! returners, and log-ins. None holds up the others. A piece of [`Work`] goes to a helper over a
 //! pipe and comes back as a value or a [`BridgeError`] that names the module; it never gets
-//! further than one process, and is never tried twice. Calls block: who calls has threads for it.
+//! further than one process, and is never tried twice. Calls block their thread.
 //!
 //! Engines of the site run for as long as the master: each has a helper of its own, in no pool
 //! ([`Bridge::run_engine`]).

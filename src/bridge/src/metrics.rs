@@ -1,4 +1,4 @@
-//! What is counted of the bridge.
+//! Metrics of the bridge.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Which files of `pillar_roots` name a renderer in their first line that only Python has.
+//! Finds files of `pillar_roots` whose first line names a renderer that only Python has.
 //!
-//! For whoever checks a configuration: nothing is rendered, a file is not read beyond its first
-//! line, and links and roots with wildcards are passed over.
+//! For the check of a configuration: nothing is rendered, a file is not read beyond its first line,
+//! and links and roots with wildcards are skipped.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -58,7 +58,7 @@ pub fn python_pillar_files(config: &MasterConfig) -> Vec<(PathBuf, Vec<String>)>
 /// The renderers of a file that are not built in.
 fn foreign_renderers(path: &Path) -> Vec<String> {
     let mut read = Vec::new();
-    // What cannot be read is told when it is rendered.
+    // A file that cannot be read is reported when it is rendered.
     let _ = File::open(path).map(|file| file.take(FIRST_LINE).read_to_end(&mut read));
     let text = String::from_utf8_lossy(&read);
     let line = text.lines().next().unwrap_or_default();

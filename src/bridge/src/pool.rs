@@ -1,9 +1,9 @@
-//! The helpers of all lanes, and whose turn it is.
+//! The pools of helper processes, one for each lane.
 //!
-//! Nothing runs here by itself: whoever calls waits for his turn, starts a helper if none is idle,
-//! serves its pipes, and puts it back. First come, first served: each caller is a thread of the
-//! master with one call at a time, and the queues before those threads share them out by minion. A
-//! call that kills its helper fails and is not tried again, so it never costs a second one.
+//! There is no thread here: a caller waits for its turn, starts a helper if none is idle, serves its
+//! pipes, and returns it to the pool. Callers are served first in, first out: each is a thread of the
+//! master with one call at a time, and the queues before those threads are fair by minion. A call
+//! that kills its helper fails and is not retried, so it never costs a second one.
 //!
 //! Bounds: processes by the configuration; calls that wait, then the next is refused and counted;
 //! helpers that die or do not come up within a time, then none is started until it is over.
@@ -72,7 +72,7 @@ struct Pool {
 
 #[derive(Default)]
 struct State {
-    /// Who waits, in order.
+    /// Tickets of waiting callers, in order.
     waiting: VecDeque<u64>,
     last_ticket: u64,
     busy: usize,
@@ -83,7 +83,7 @@ struct State {
     /// How many in a row did not come up, with the last one's time and reason.
     failures: Option<(u32, Instant, String)>,
     is_stopped: bool,
-    /// How often the configuration has changed for those who run; each is told at its start.
+    /// Generation of the configuration; each helper notes it at its start.
     reading: u64,
 }
 
@@ -146,7 +146,7 @@ impl Bridge {
         self.call_and_tell(work, within, &mut |_, _| {})
     }
 
-    /// As [`Bridge::call`]; events of the work go to `tell`, each with the end of its tag.
+    /// Like [`Bridge::call`]; events of the work go to `tell`, each with the end of its tag.
     ///
     /// # Errors
     /// As [`Bridge::call`].
@@ -186,8 +186,8 @@ impl Bridge {
         self.pool(Lane::Runner).stop();
     }
 
-    /// Ends the helpers that know who somebody is and what he may do, who is at work as soon as he
-    /// has answered: from now on, nobody is asked who has read an older configuration.
+    /// Retires the helpers for log-ins, busy ones once they have answered: no later log-in is decided
+    /// by a helper with an older configuration.
     pub fn retire_log_ins(&self) {
         let idle = self.pool(Lane::LogIn).retire();
         if let Some(metrics) = self.metrics.get() {

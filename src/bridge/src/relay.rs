@@ -1,8 +1,7 @@
-//! What helpers print as errors, line by line into the log, and no more of it than the log can
-//! bear.
+//! Relays the standard error of helpers into the log, line by line and rate-limited.
 //!
 //! Lines that begin with a mark are records of Salt's own log with their level; the others were
-//! printed by modules. Salt's errors are warnings here: whoever asked is told of his own failure.
+//! printed by modules. Salt's errors are warnings here: the caller receives its own failure.
 
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ pub(crate) struct Relay {
     last_error: Option<String>,
     window: Instant,
     told: u32,
-    /// Lines left out since anybody asked.
+    /// Lines dropped since the count was last taken.
     dropped: u64,
 }
 
@@ -44,7 +43,7 @@ impl Relay {
         }
     }
 
-    /// Whose lines they are.
+    /// The kind of helper, or the engine, that printed the lines.
     pub(crate) fn lane(&self) -> &str {
         &self.lane
     }
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn lines_beyond_the_bound_are_counted_until_the_window_is_over() {
+    async fn relay_drops_and_counts_lines_beyond_the_rate_limit() {
         let mut relay = Relay::new("pillar", 1);
         for _ in 0..MOST + 5 {
             relay.take(b"a line\n");
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_error_is_known_and_lines_are_cut() {
+    async fn relay_keeps_the_last_error_and_cuts_long_lines() {
         let mut relay = Relay::new("pillar", 1);
         relay.take(b"\x01Eit is br");
         relay.take(b"oken\n\x01Wa warning\n");

@@ -1,4 +1,4 @@
-//! What can be asked of Python, and how it is packed for the pipe.
+//! The kinds of calls into Python, and their encoding for the pipe.
 //!
 //! Pillars and arguments are secrets: nothing here can be printed, and what is packed is wiped.
 
@@ -71,7 +71,7 @@ pub struct Call {
     pub jid: String,
     /// The tag that its events begin with.
     pub tag: String,
-    /// Who asks.
+    /// The user that asks.
     pub user: String,
 }
 
@@ -132,18 +132,18 @@ pub enum Work<'a> {
         /// The options of the minion that asks, with its grains.
         opts: &'a Value,
     },
-    /// A module of `external_auth`; gives `known`, and of who is known `groups` and `auth_list`.
+    /// A module of `external_auth`; gives `known`, and for a known user `groups` and `auth_list`.
     LogIn {
         /// The module.
         eauth: &'a str,
-        /// Who says to be who.
+        /// The claimed name of the user.
         username: &'a str,
         /// The proof of it; it is wiped with what is packed.
         password: &'a str,
     },
-    /// Calls of a returner; gives for each step nothing, or the text of the exception that decided.
-    /// Those behind too many failures in a row are not tried, and have no entry. Each entry is also
-    /// told as it comes, as an event `step`: of a call that does not come back, those are known.
+    /// Calls of a returner; gives for each step nothing, or the text of its exception. Steps after
+    /// too many failures in a row are not tried, and have no entry. Each entry is also sent at once,
+    /// as an event `step`, so that the finished steps of a call that never returns are known.
     Returner {
         /// The module.
         name: &'a str,
@@ -181,7 +181,7 @@ impl Work<'_> {
         }
     }
 
-    /// Who does it.
+    /// The lane that runs it.
     pub(crate) fn lane(&self) -> Lane {
         match self {
             Self::Render { .. }

@@ -105,7 +105,7 @@ impl Named {
     fn new(top: &TempDir, name: &str) -> Self {
         let path = top.path().join(name);
         rustix::fs::mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).expect("it is new");
-        // Whoever has both ends need not wait for the other one.
+        // Opening a FIFO for both directions does not block.
         let held = File::options().read(true).write(true).open(&path);
         Self {
             held: held.expect("it is there"),
@@ -178,13 +178,13 @@ fn a_helper_that_hangs_is_killed_with_its_children_at_the_deadline() {
 }
 
 #[test]
-fn a_helper_that_speaks_unasked_is_not_believed() {
+fn unsolicited_answer_of_a_helper_fails_the_next_call() {
     let script = format!("{UP}; {READ}; {OK}; {OK}; echo >{{top}}/said; {READ}; {OK}");
     let (top, bridge) = bridge(&script, "");
     let said = Named::new(&top, "said");
     assert_eq!(ask(&bridge, LONG), Ok(Value::Bool(true)));
     said.wait();
-    // Else this would be the answer to a question that was not asked yet.
+    // Without the check this would be taken for the answer to a later call.
     let error = ask(&bridge, LONG)
         .expect_err("it spoke unasked")
         .to_string();
@@ -192,7 +192,7 @@ fn a_helper_that_speaks_unasked_is_not_believed() {
 }
 
 #[test]
-fn no_announced_length_is_believed() {
+fn frame_with_an_oversized_length_is_refused() {
     let script = format!(r"{UP}; {READ}; printf '\377\377\377\377'; cat >/dev/null");
     let (_top, bridge) = bridge(&script, "");
     let error = ask(&bridge, LONG).expect_err("it lies").to_string();
@@ -200,7 +200,7 @@ fn no_announced_length_is_believed() {
 }
 
 #[test]
-fn one_that_does_not_come_up_is_not_started_again_at_once() {
+fn helper_that_fails_to_start_is_not_restarted_within_the_back_off() {
     let script = "echo >>{top}/starts; printf '\\001ESalt is broken\\n' >&2; exit 3";
     let (top, bridge) = bridge(script, "");
     for _ in 0..2 {
@@ -215,7 +215,7 @@ fn one_that_does_not_come_up_is_not_started_again_at_once() {
 }
 
 #[test]
-fn helpers_that_die_too_often_are_given_up_for_a_while() {
+fn helpers_that_die_often_open_the_circuit_breaker() {
     let script = format!("echo >>{{top}}/starts; {UP}; {READ}; exit 1");
     let (top, bridge) = bridge(&script, "");
     for _ in 0..MOST_DEATHS {
@@ -228,7 +228,7 @@ fn helpers_that_die_too_often_are_given_up_for_a_while() {
 }
 
 #[test]
-fn who_waits_has_his_own_deadline_and_stop_ends_all() {
+fn waiting_calls_have_their_own_deadline_and_end_on_stop() {
     let script = format!("{UP}; echo >{{top}}/up; sleep 600");
     let (top, bridge) = bridge(&script, "python_bridge_processes: 1");
     let up = Named::new(&top, "up");
@@ -249,7 +249,7 @@ fn who_waits_has_his_own_deadline_and_stop_ends_all() {
 }
 
 #[test]
-fn users_functions_have_helpers_of_their_own() {
+fn runner_lane_has_helpers_of_its_own() {
     let script = format!("{UP}; {READ}; {OK}; cat >/dev/null");
     let (_top, bridge) = bridge(&script, "");
     bridge.stop_runs();
@@ -270,7 +270,7 @@ fn users_functions_have_helpers_of_their_own() {
 }
 
 #[test]
-fn helpers_for_log_ins_do_not_outlive_the_configuration_that_they_have_read() {
+fn login_helpers_are_retired_on_reload() {
     let read = read_log_in();
     let script = format!("echo >>{{top}}/starts; {UP}; while :; do {read}; {OK}; done");
     let (top, bridge) = bridge(&script, "");
@@ -284,7 +284,7 @@ fn helpers_for_log_ins_do_not_outlive_the_configuration_that_they_have_read() {
 }
 
 #[test]
-fn a_helper_that_is_at_work_is_retired_when_it_has_answered() {
+fn busy_helper_is_retired_after_its_answer() {
     let read = read_log_in();
     let work = format!("{read}; echo >{{top}}/asked; read line <{{top}}/go; {OK}");
     let script = format!("echo >>{{top}}/starts; {UP}; while :; do {work}; done");

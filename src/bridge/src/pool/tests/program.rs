@@ -35,7 +35,7 @@ fn run(bridge: &Bridge, fun: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn a_call_is_answered_once_however_its_process_ends() {
+fn call_is_answered_once_however_its_process_ends() {
     let (_top, bridge) = bridge_to_python();
     let failed = |fun: &str, problem: &str| Err(format!("the runner \"fake.{fun}\": {problem}"));
     let table = [
@@ -58,7 +58,7 @@ fn a_call_is_answered_once_however_its_process_ends() {
 }
 
 #[test]
-fn half_an_answer_is_the_end_of_the_helper_and_of_no_other_call() {
+fn truncated_answer_ends_its_helper_only() {
     let (_top, bridge) = bridge_to_python();
     assert_eq!(
         run(&bridge, "die_while_it_answers"),
@@ -71,7 +71,7 @@ fn half_an_answer_is_the_end_of_the_helper_and_of_no_other_call() {
     assert_eq!(run(&bridge, "split"), Ok("one".into()));
 }
 
-/// What a returner makes of steps with such jids: what was told of them, and the end of the call.
+/// Runs one step of a returner for each jid: gives the events `step`, and the result of the call.
 fn store(bridge: &Bridge, jids: &[&'static str]) -> (Vec<Value>, Result<Value, BridgeError>) {
     let save = |jid: &&'static str| {
         vec![ReturnerCall::SaveLoad {
@@ -87,22 +87,22 @@ fn store(bridge: &Bridge, jids: &[&'static str]) -> (Vec<Value>, Result<Value, B
         steps: &steps,
         patience: 9,
     };
-    let mut told = Vec::new();
-    let end = bridge.call_and_tell(&work, LONG, &mut |what, said| {
+    let mut events = Vec::new();
+    let end = bridge.call_and_tell(&work, LONG, &mut |what, result| {
         assert_eq!(what, "step");
-        told.push(said);
+        events.push(result);
     });
-    (told, end)
+    (events, end)
 }
 
 #[test]
-fn what_a_returner_has_stored_is_told_before_a_later_row_ends_python() {
+fn returner_steps_are_reported_before_a_later_step_ends_python() {
     let (_top, bridge) = bridge_to_python();
-    let (told, end) = store(&bridge, &["kept", "raised", "forked", "kept"]);
+    let (events, end) = store(&bridge, &["kept", "raised", "forked", "kept"]);
     let all = vec![Value::Nil, "raised".into(), Value::Nil, Value::Nil];
-    assert_eq!(told, all);
+    assert_eq!(events, all);
     assert_eq!(end.ok(), Some(Value::Array(all)));
-    let (told, end) = store(&bridge, &["kept", "raised", "died", "kept"]);
-    assert_eq!(told, [Value::Nil, "raised".into()]);
+    let (events, end) = store(&bridge, &["kept", "raised", "died", "kept"]);
+    assert_eq!(events, [Value::Nil, "raised".into()]);
     assert!(matches!(end, Err(BridgeError::Died { .. })));
 }
