@@ -22,8 +22,8 @@ use saltern_wire::msgpack::Value;
 use crate::expression::{AnyOf, PatternCache};
 use crate::matching::text_of;
 
-/// What everybody who is known may call (`ClearFuncs.publish` in `salt/master.py`): clients ask
-/// with it whether their job still runs.
+/// The function that every authenticated user may call (`ClearFuncs.publish` in `salt/master.py`):
+/// clients ask with it whether their job still runs.
 const ALWAYS: &str = "saltutil.find_job";
 
 /// The rules that hold for somebody: stock's `auth_list`.
@@ -104,7 +104,7 @@ pub enum Verdict {
     Allowed,
     /// It may not.
     Refused,
-    /// The name is none of a function; stock tells of a syntax error.
+    /// The text is not the name of a function; stock answers with a syntax error.
     NoFunction,
 }
 

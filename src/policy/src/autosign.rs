@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn grains_accept_by_exact_value_and_never_leave_their_directory() {
+    fn autosign_grains_match_exactly_and_never_leave_their_directory() {
         let dir = tempfile::tempdir().unwrap();
         write(&dir.path().join("uuid"), "# ours\n8d0d7a\n", 0o600);
         write(&dir.path().join("secret"), "x\n", 0o600);

@@ -1,4 +1,4 @@
-//! `publisher_acl_blacklist`: users and functions that may not be published at all, whoever asks.
+//! `publisher_acl_blacklist`: users that may publish nothing, and functions that nobody may publish.
 
 use crate::expression::AnyOf;
 
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_many_steps_is_barred() {
+    fn function_that_exhausts_the_step_limit_is_barred() {
         let list = Blacklist::new([], [r"(a|a|(?=a)a)*\1b"]);
         assert!(list.bars_any_function(["a".repeat(200).as_str()]));
         assert!(!list.bars_any_function(["test.ping"]));

@@ -1,8 +1,8 @@
 //! External authentication: which backend knows a user, and which rules hold for whom the backend
 //! knows (`external_auth`; `salt/auth/__init__.py` and the modules beside it).
 //!
-//! A backend may block for seconds, so whoever asks does it on a thread that may. How failures are
-//! slowed down and how many may wait is not decided here, nor what the rules mean (`acl`).
+//! A backend may block for seconds, so callers use a thread that may block. Throttling of failures
+//! and bounds on waiting log-ins are not decided here, nor what the rules mean (`acl`).
 //!
 //! Modules in Python, of the site's own or of stock, are asked through the bridge; they may have rules
 //! of their own for whom they know, which a token carries then: nobody asks them with each request.
@@ -10,8 +10,8 @@
 //! # Where this differs from stock, and why
 //! - The user's name is text. Stock takes it for a pattern over the names in the configuration, so
 //!   that with `auto` or `sharedsecret` a user called `*` is everybody.
-//! - `sharedsecret` without a secret in the configuration knows nobody; in stock it knows whoever
-//!   sends no password.
+//! - `sharedsecret` without a secret in the configuration knows nobody; in stock it knows every
+//!   user that sends no password.
 //! - The service of `pam` comes from the configuration alone (CVE-2016-3176), and the account phase
 //!   counts (CVE-2022-22967).
 //! - `file`: an entry of a hash that this program does not compute is an error that names it.
@@ -51,7 +51,7 @@ pub struct EauthOptions {
     pub acl_module: Option<String>,
 }
 
-/// See the module.
+/// The enabled backends of `external_auth`, with the rules of the configuration.
 pub struct ExternalAuth {
     backends: BTreeMap<String, Enabled>,
     permissive: bool,
@@ -62,7 +62,7 @@ pub struct ExternalAuth {
 /// Somebody whom a backend knows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// The groups; of the backends that are built in only `pam` tells any.
+    /// The groups; of the built-in backends only `pam` reports any.
     pub groups: Vec<String>,
     /// The rules, where the backend has a say in them; else those of the configuration hold
     /// ([`ExternalAuth::rules_of`]).
@@ -92,13 +92,13 @@ pub enum EauthError {
     /// The configuration does not name it.
     #[error("external_auth does not enable \"{0}\"")]
     NotEnabled(String),
-    /// Rules would come from a module in Python, whoever knows the user.
+    /// Rules would come from a module in Python, for users of every backend.
     #[error("\"eauth_acl_module\" names the module \"{0}\", which is not asked for rules")]
     NotServed(String),
     /// Python cannot be asked.
     #[error(transparent)]
     Python(#[from] BridgeError),
-    /// Its answer is none.
+    /// Its answer is malformed.
     #[error("the external_auth module \"{0}\" gave an answer of no use")]
     Answer(String),
     /// PAM cannot be asked.

@@ -57,8 +57,8 @@ pub const MAX_BYTES: usize = 65_536;
 /// an expression from a client could hold a worker for ever.
 const BACKTRACK_LIMIT: usize = 200_000;
 
-/// How many steps nearly every match makes do with. Who takes more is tried again with the full
-/// limit, and so it is known that the match was expensive: the engine itself does not count.
+/// Steps within which nearly every match ends. A match that takes more is repeated with the full
+/// limit, which shows that it was expensive: the engine itself does not count.
 const USUAL_BACKTRACKS: usize = 1_000;
 
 /// The longest text, in bytes, that a regular expression of a target is held against.
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_that_explodes_ends_as_no_match() {
+    fn catastrophic_backtracking_ends_as_no_match() {
         let bomb = Pattern::regex_at_start(r"(a|a|(?=a)a)*\1b").unwrap();
         assert!(!bomb.matches(&"a".repeat(200)));
         let (is_match, steps) = bomb.matches_counting(&"a".repeat(200));
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_much_memory_is_heavy_or_refused() {
+    fn expression_that_needs_much_memory_is_heavy_or_refused() {
         let compile = |text: &str| Pattern::regex_at_start(text);
         for light in [
             r"web\d+",
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_more_than_the_usual_steps_still_matches() {
+    fn match_beyond_the_usual_steps_still_matches() {
         let pattern = Pattern::regex_at_start(r"(?=(a|a)*\1c|a)a*b").unwrap();
         let (is_match, steps) = pattern.matches_counting(&("a".repeat(12) + "b"));
         assert_eq!(is_match, Some(true));

@@ -1,4 +1,4 @@
-//! What becomes of a minion's public key when the minion asks to be authenticated.
+//! The decision about a minion's public key when the minion authenticates.
 //!
 //! A pure function of what is on disk and what the site's rules say, in the order of stock's
 //! `_auth` (`salt/channel/server.py` of 3006 and 3007, `salt/master.py` of 3008). What it decides
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_combination_that_stock_tells_apart() {
+    fn key_decisions_follow_stock_for_every_combination() {
         use Decision::*;
         use KeyState::{Accepted, Pending, Rejected};
         // open_mode, auto_reject, auto_sign, known, presented

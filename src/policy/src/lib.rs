@@ -1,8 +1,8 @@
-//! Who may do what to whom: whether a minion's key is good enough, who may publish, and which
-//! minions a target means.
+//! Authorization and targeting: whether a minion's key is accepted, which users may publish, and
+//! which minions a target means.
 //!
 //! Decisions only. What has been decided is carried out by `requests`; what the master keeps on disk
-//! is read and written by `store`. The one thing that is asked of others is who a user is ([`eauth`]).
+//! is read and written by `store`. Only [`eauth`] asks other systems: who a user is.
 
 pub mod acl;
 pub mod autosign;

@@ -3,7 +3,7 @@
 //!
 //! Candidates are the accepted minions; grains and pillars are those that the master has cached
 //! and come through [`MinionData`]. An answer is what the master *expects*; each minion decides for
-//! itself once more. Whoever wants stock's behaviour takes an error for "nobody".
+//! itself once more. A caller that wants stock's behaviour takes an error for "nobody".
 //!
 //! # Where this differs from stock, and why
 //! - Only minions with an accepted key, and what these manage, are ever found. Stock's non-greedy
@@ -79,8 +79,8 @@ pub trait MinionData: Send + Sync {
     fn known(&self) -> Arc<[MinionId]>;
     /// What has changed after the generation `since`, and which generation it is now.
     ///
-    /// An entry that changes after this call must be part of a later generation, so that whoever
-    /// reads the data after this call misses nothing.
+    /// An entry that changes after this call must be part of a later generation, so that a
+    /// reader of the data after this call misses nothing.
     fn changes(&self, since: Option<u64>) -> Changes;
 }
 

@@ -1,9 +1,9 @@
-//! What minions may have other minions and the master do: the options `peer` and `peer_run`
-//! (`__verify_minion_publish` and `minion_runner` in `salt/daemons/masterapi.py`).
+//! Peer calls: what minions may call on other minions and on the master (`peer` and `peer_run`,
+//! `__verify_minion_publish` and `minion_runner` in `salt/daemons/masterapi.py`).
 //!
 //! A minion, found by a regular expression over ids, has a list of rules: those of users
 //! ([`crate::acl`]) in `peer`, regular expressions over functions in `peer_run`. An expression that
-//! does not parse matches nothing and is told once, at the start.
+//! does not parse matches nothing and is logged once, at the start.
 
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;

@@ -1,4 +1,4 @@
-//! From a target expression to the minions that it means.
+//! Resolution of a target expression to minions.
 //!
 //! The candidates are the minions whose keys are accepted; whether they are connected is not asked
 //! here. What needs nothing but ids (glob, list, pcre) is resolved here, everything else in
@@ -34,14 +34,14 @@ pub struct Resolved {
 }
 
 /// What is wrong with parts of a target of which the rest still counts; stock logs each as an
-/// error. The first few are kept: whoever chooses the target chooses how many there are.
+/// error. The first few are kept: the client chooses the target, and so their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(Vec<String>);
 
 impl Problems {
     const MOST: usize = 3;
 
-    /// `what` is said of the part, of which the beginning is shown.
+    /// Adds the problem `what` of a part, of which only the beginning is shown.
     pub(crate) fn add(&mut self, part: &str, what: &str) {
         if self.0.len() < Self::MOST {
             let shown: String = part.chars().take(100).collect();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_and_what_they_mean() {
+    fn glob_list_and_pcre_targets_resolve() {
         use TargetType::{Glob, List, Pcre};
         let table: [(TargetType, &str, &[&str], &[&str]); 9] = [
             (Glob, "*", &["db1", "web1", "web2"], &[]),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_resolved_says_so() {
+    fn unsupported_or_malformed_target_is_an_error() {
         let target = Target::Expression(TargetType::Grain, "os:Debian".to_owned());
         let error = Targeting::default().resolve(&target, &fleet()).unwrap_err();
         assert_eq!(error, TargetError::Unsupported(TargetType::Grain));

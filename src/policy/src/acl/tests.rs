@@ -50,7 +50,7 @@ fn allows(rules: &Rules, asked: &Asked<'_>) -> bool {
 }
 
 #[test]
-fn the_arguments_of_a_list_of_one_function_are_a_list_of_lists() {
+fn list_of_one_function_has_a_list_of_arguments() {
     let wanted = one("args", list(&["^.*uptime"]));
     let rules = rules(vec![one("*", list(&[])), one("*", one("cmd.run", wanted))]);
     let nested = |argument: &str| Value::Array(vec![list(&[argument, "uptime"])]);
@@ -75,7 +75,7 @@ fn the_arguments_of_a_list_of_one_function_are_a_list_of_lists() {
 }
 
 #[test]
-fn where_it_is_not_certain_who_is_meant_only_rules_for_all_minions_hold() {
+fn unresolvable_target_needs_a_rule_for_all_minions() {
     let rules = rules(vec![
         "test.*".into(),
         one("*", list(&["grains.*"])),
@@ -125,7 +125,7 @@ fn a_rule_for_minions_covers_all_minions_of_the_job_or_none() {
 }
 
 #[test]
-fn functions_are_expressions_from_the_beginning() {
+fn acl_functions_are_expressions_anchored_at_the_start() {
     let rules = rules(vec!["test.*".into(), one("web1", "cmd.run".into())]);
     let table: [(&[&str], &[&str], bool); 8] = [
         (&["test.ping"], &["db1"], true),
@@ -175,7 +175,7 @@ fn kwargs(entries: &[(&str, &str)]) -> Value {
 }
 
 #[test]
-fn arguments_are_held_against_the_rule_as_the_minion_will_take_them() {
+fn arguments_are_checked_as_the_minion_binds_them() {
     let wanted = Value::map([
         ("args", Value::Array(vec![Value::Nil, "^safe$".into()])),
         ("kwargs", one("mode", "^(ro|r)$".into())),
@@ -420,7 +420,7 @@ proptest! {
     /// Whatever stands in the rules and the load: an answer, and none of it allows what no
     /// expression names.
     #[test]
-    fn nothing_strange_allows_anything(noise in proptest::collection::vec("[a-z@*%{}()=]{0,8}", 0..6)) {
+    fn malformed_rules_allow_nothing(noise in proptest::collection::vec("[a-z@*%{}()=]{0,8}", 0..6)) {
         let items: Vec<Value> = noise
             .iter()
             .flat_map(|text| [

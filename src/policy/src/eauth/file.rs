@@ -1,7 +1,7 @@
 //! The backend `file`: names and passwords in a file (`salt/auth/file.py`).
 //!
-//! `text`, plain or hashed, `htpasswd` and `htdigest`. The file is read for each question: who was
-//! taken out of it is not known any more. Of the hashes of `htpasswd` those are computed that need
+//! `text`, plain or hashed, `htpasswd` and `htdigest`. The file is read for each log-in, so a user
+//! removed from it is unknown at once. Of the hashes of `htpasswd` those are computed that need
 //! nothing but a digest.
 
 use std::io::Read;
@@ -53,7 +53,7 @@ pub enum FileError {
     Hash(String),
 }
 
-/// See the module.
+/// The backend `file`, or why its configuration cannot be used.
 pub(super) struct PasswordFile(Result<Known, String>);
 
 struct Known {

@@ -5,7 +5,7 @@
 //! password go through a pipe, never through arguments or the environment. A process that gives no
 //! answer in time is killed, and nobody is known. The service is that of the configuration.
 //!
-//! The same process tells the groups of who is known (`get_group_list` in `salt/utils/user.py`):
+//! The same process gives the groups of a known user (`get_group_list` in `salt/utils/user.py`):
 //! they come from the same directory services, and may take as long.
 #![allow(
     clippy::disallowed_types,
@@ -49,15 +49,15 @@ pub enum PamError {
     /// The process that asks cannot be started or spoken to.
     #[error("cannot start \"{CHECK_COMMAND}\"")]
     Process(#[source] io::Error),
-    /// It took longer than anybody waits.
+    /// It took longer than `PATIENCE`.
     #[error("pam gave no answer within {} seconds", PATIENCE.as_secs())]
     Late,
-    /// What the process said instead of an answer.
+    /// What the process printed instead of an answer.
     #[error("pam gave no answer: {0}")]
     Failed(String),
 }
 
-/// See the module.
+/// The backend `pam`: asks one service of PAM, in a process for each log-in.
 pub(super) struct Pam {
     service: String,
     has_hinted: AtomicBool,
@@ -123,7 +123,7 @@ fn ask(question: &str) -> Result<Option<Vec<String>>, PamError> {
     read_answer(&child.answer(deadline)?)
 }
 
-/// What the line says that [`answer_to`] made: the groups of who is known.
+/// Parses the line that [`answer_to`] made: the groups of a known user.
 fn read_answer(line: &str) -> Result<Option<Vec<String>>, PamError> {
     let mut parts = line.split('\0');
     match (parts.next(), parts.next_back()) {
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_groups_come_with_the_answer() {
+    fn pam_answer_contains_the_groups() {
         let root = read_answer(&granted("root")).unwrap().unwrap();
         assert!(root.iter().any(|group| group == "root"));
         let nobody = read_answer(&granted("nobody-of-this-name")).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn half_an_answer_is_none() {
+    fn truncated_pam_answer_is_an_error() {
         let cut = [
             "",
             GRANTED,

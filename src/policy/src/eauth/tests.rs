@@ -30,7 +30,7 @@ fn enabled(name: &str, users: Value) -> ExternalAuth {
 }
 
 #[test]
-fn a_user_has_the_own_rules_and_those_of_the_groups_or_those_of_everybody() {
+fn eauth_user_has_own_and_group_rules_or_those_of_everybody() {
     let auth = enabled("auto", users());
     let groups = |names: &[&str]| {
         names
@@ -97,10 +97,10 @@ fn a_shared_secret_must_be_there_and_equal() {
 }
 
 #[test]
-fn what_is_not_enabled_or_not_built_in_knows_nobody_and_is_named() {
+fn disabled_or_unknown_eauth_backend_knows_nobody_and_is_named() {
     let auth = enabled("ldap", users());
     assert!(auth.is_in_python("ldap") && !auth.is_in_python("auto"));
-    // Without a way to Python nobody is known; with one that is off it is said why.
+    // Without a bridge to Python nobody is known; with one that is off it is an error.
     assert!(auth.knows("ldap", "ana", "x").unwrap().is_none());
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().display();
@@ -225,7 +225,7 @@ fn a_digest_belongs_to_its_realm() {
 const DIGEST_OF_ANA: &str = "466db53dc5c59453b10a6d84313d96ad";
 
 #[test]
-fn a_file_that_cannot_be_used_is_an_error_that_says_why() {
+fn unusable_password_file_is_an_error_with_its_reason() {
     let dir = tempfile::tempdir().unwrap();
     type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
     let table: [Row<'_>; 6] = [
@@ -250,7 +250,7 @@ fn a_file_that_cannot_be_used_is_an_error_that_says_why() {
 }
 
 #[test]
-fn a_name_or_password_beyond_all_bounds_is_not_even_asked_for() {
+fn oversized_credentials_are_refused_without_asking_the_backend() {
     let long = "x".repeat(LONGEST + 1);
     let auth = enabled("auto", users());
     assert!(auth.knows("auto", &long, "x").unwrap().is_none());
@@ -260,7 +260,7 @@ fn a_name_or_password_beyond_all_bounds_is_not_even_asked_for() {
 
 /// The program of this test is no PAM helper, and ends with code zero: that proves nothing.
 #[test]
-fn a_helper_that_says_nothing_grants_nothing() {
+fn pam_process_without_an_answer_grants_nothing() {
     let auth = enabled("pam", users());
     assert!(auth.knows("pam", "ana", "x").is_err());
     assert!(auth.knows("pam", "ana\0", "x").unwrap().is_none());

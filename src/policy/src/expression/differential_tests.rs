@@ -197,7 +197,7 @@ fn pairs(asked: &Json, kind: &str) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn what_compiles_here_matches_as_in_python() {
+fn accepted_expressions_match_as_in_python() {
     let count = number("SALTERN_REGEX_CASES", 4_000);
     let asked = asked(number("SALTERN_REGEX_SEED", 1), count as usize);
     let answers = python(&asked);
@@ -269,7 +269,7 @@ fn wildcards_match_as_in_python() {
 
 /// The ways around rules that were seen.
 #[test]
-fn what_walked_around_rules_is_refused_or_read_as_python_does() {
+fn expressions_that_bypassed_rules_are_refused_or_match_as_in_python() {
     let table = [
         ("db[+--x]1", "db-1", Some(true)),
         ("(?i)db-ı", "db-i", Some(true)),

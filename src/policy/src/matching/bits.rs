@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sets_of_bits_are_sets(
+        fn bits_behave_like_a_set(
             a in prop::collection::btree_set(0_usize..130, 0..40),
             b in prop::collection::btree_set(0_usize..130, 0..40),
         ) {

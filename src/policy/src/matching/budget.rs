@@ -1,11 +1,11 @@
-//! What one target may cost, and an answer from mines: steps of all words over all minions
-//! together, and time of the processor.
+//! Budget of one target, or of one answer from mines: steps of all words over all minions together,
+//! and processor time.
 //!
-//! Whoever may ask chooses the expression, and minions choose the values that it is held against;
+//! The client chooses the expression, and minions choose the values that it is matched against;
 //! stock has no limit. One value has a limit of its own, so that one minion's data cannot use up
-//! what the others' need: beyond it the value does not match, and the search says that it has cut
-//! something short. Beyond the limit of the whole search nobody does, because half an answer would
-//! be a wrong one.
+//! what the others' need: beyond it the value does not match, and the result is marked as
+//! incomplete. Beyond the limit of the whole search nothing matches, because half an answer would be
+//! a wrong one.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -92,8 +92,8 @@ impl Allowance {
         self.looked.set(self.left.get());
     }
 
-    /// Does something that is not the asker's doing and so costs him no time: whoever asks first
-    /// after a start finds the data of all minions still to be read.
+    /// Runs work that is not charged to this search: the first search after a start has to read the
+    /// data of all minions.
     pub(super) fn excuse<T>(&self, work: impl FnOnce() -> T) -> T {
         let began = processor_time();
         let done = work();
@@ -102,7 +102,7 @@ impl Allowance {
         done
     }
 
-    /// Takes note that something is taken for no match without being looked at to its end.
+    /// Records that something counts as no match without having been matched to its end.
     pub(super) fn cut(&self) {
         self.is_cut.set(true);
     }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_excused_costs_no_time() {
+    fn excused_work_is_not_charged() {
         let allowance = Allowance::new(MAX_STEPS, Duration::ZERO);
         let spin = || {
             let began = processor_time();

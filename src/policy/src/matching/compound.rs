@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_their_engines() {
+    fn compound_words_select_their_engines() {
         let word = |engine, delimiter, pattern| Word {
             engine,
             delimiter,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_mean_what_python_makes_of_them() {
+    fn compound_expressions_evaluate_as_in_python() {
         let table = [
             ("ab", "ab"),
             ("ab or c and d", "ab"),

@@ -163,7 +163,7 @@ fn vectors() -> PathBuf {
 }
 
 #[test]
-fn the_recorded_answers_of_stock_are_ours() {
+fn recorded_answers_of_stock_are_ours() {
     let file = std::env::var_os("SALTERN_TARGETS_JSON").map(PathBuf::from);
     let file = file.unwrap_or_else(|| vectors().join("targets.json"));
     let recorded = std::fs::read_to_string(file).unwrap();

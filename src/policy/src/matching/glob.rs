@@ -51,7 +51,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pattern_of_stars_means_what_the_general_one_means(
+        fn star_patterns_match_like_the_general_engine(
             pattern in "[ab*ü]{0,8}", text in "[abü]{0,12}",
         ) {
             let general = Pattern::glob(&pattern).unwrap().matches(&text);

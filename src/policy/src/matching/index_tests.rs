@@ -1,4 +1,4 @@
-//! An index that has lived through changes answers as one that was made today.
+//! Tests of the index: after changes it answers like one built anew.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,7 +104,7 @@ fn slots(view: &View, test: &Test) -> Vec<usize> {
 }
 
 #[test]
-fn a_view_is_of_one_moment_and_its_answer_too() {
+fn view_and_its_answer_are_a_snapshot() {
     let (data, mut index) = (Data::default(), Index::default());
     for minion in 0..3 {
         data.set(minion, Some(Value::map([("os", "a")])));
@@ -128,7 +128,7 @@ fn a_view_is_of_one_moment_and_its_answer_too() {
 }
 
 #[test]
-fn an_expensive_expression_uses_up_its_own_allowance_only() {
+fn expensive_expression_uses_up_only_its_own_budget() {
     let (data, mut index) = (Data::default(), Index::default());
     let bombs = vec![Value::from("a".repeat(60).as_str()); 20_000];
     data.set(0, Some(Value::map([("x", bombs)])));
@@ -148,7 +148,7 @@ fn an_expensive_expression_uses_up_its_own_allowance_only() {
 }
 
 #[test]
-fn an_answer_says_that_something_in_it_was_cut_also_the_second_time() {
+fn truncated_match_is_marked_also_from_the_cache() {
     let data = Data::default();
     data.set(
         0,
@@ -184,7 +184,7 @@ fn an_answer_says_that_something_in_it_was_cut_also_the_second_time() {
 }
 
 #[test]
-fn answers_that_are_kept_have_a_bound_on_their_bytes() {
+fn cached_matches_are_bounded_in_bytes() {
     let mut index = Index::default();
     let bits = Arc::new(Bits::all(8 << 20));
     let texts: Vec<String> = (0..64).map(|number| format!("os:{number}")).collect();
@@ -214,7 +214,7 @@ fn answers_that_are_kept_have_a_bound_on_their_bytes() {
 }
 
 #[test]
-fn a_target_has_a_bound_on_its_length_but_for_lists_of_ids() {
+fn target_length_is_bounded_except_for_lists() {
     let data = Arc::new(Data::default());
     let (site, fleet) = (site(&data), Fleet((0..3).map(id).collect()));
     let resolve = |target: Target| {
@@ -264,7 +264,7 @@ fn a_target_has_a_bound_on_its_length_but_for_lists_of_ids() {
 }
 
 #[test]
-fn however_much_is_wrong_a_few_problems_are_told() {
+fn at_most_three_problems_of_a_target_are_kept() {
     let data = Arc::new(Data::default());
     let (site, fleet) = (site(&data), Fleet((0..3).map(id).collect()));
     let text = "S@x or ".repeat(1_000) + &"N@none ".repeat(1_000) + "m1";
@@ -272,15 +272,15 @@ fn however_much_is_wrong_a_few_problems_are_told() {
     let found = site.resolve_with(&target, &fleet, &MatchOptions::default());
     let found = found.unwrap();
     assert_eq!(found.minions, [id(1)]);
-    let told = found.problems.to_string();
-    assert_eq!(told.matches("\"x\" is neither").count(), 3);
-    assert!(!told.contains("none"));
+    let problems = found.problems.to_string();
+    assert_eq!(problems.matches("\"x\" is neither").count(), 3);
+    assert!(!problems.contains("none"));
     let target = Target::Expression(TargetType::Nodegroup, "n".repeat(60_000));
-    let told = match site.resolve_with(&target, &fleet, &MatchOptions::default()) {
+    let problems = match site.resolve_with(&target, &fleet, &MatchOptions::default()) {
         Ok(found) => found.problems.to_string(),
         Err(error) => error.to_string(),
     };
-    assert!(told.len() < 200, "{told}");
+    assert!(problems.len() < 200, "{problems}");
 }
 
 /// What happens to a minion: it goes, or comes with these grains.
@@ -296,7 +296,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn changes_are_taken_over(
+    fn index_after_changes_equals_a_new_one(
         steps in prop::collection::vec((change(), 0_u8..12), 1..60),
     ) {
         const QUESTIONS: [&str; 6] = [
@@ -372,7 +372,7 @@ impl MinionData for Watched {
 }
 
 #[test]
-fn changed_data_is_read_while_the_index_is_free() {
+fn changed_data_is_read_without_the_index_lock() {
     let data = Arc::new(Watched::default());
     let os = |os: &str| Some(Value::map([("os", os)]));
     data.data.set(0, os("a"));

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_and_the_addresses_they_mean() {
+    fn ipcidr_targets_match_their_addresses() {
         let list = |text: &str| Value::from(text.split(' ').map(Value::from).collect::<Vec<_>>());
         let table = [
             ("10.0.0.1", "127.0.0.1 10.0.0.1", true),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target() {
+    fn malformed_ipcidr_target_is_refused() {
         for text in [
             "",
             "10.0.0",

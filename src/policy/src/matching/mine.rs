@@ -1,4 +1,4 @@
-//! Who may read whose mine: `_mine_get` (`salt/daemons/masterapi.py`, `salt/utils/mine.py`).
+//! Access to mines: `_mine_get` (`salt/daemons/masterapi.py`, `salt/utils/mine.py`).
 //!
 //! Two locks. The master's option `mine_get` says which minions may ask for which functions; each
 //! entry of a mine may name the minions that it is for (`allow_tgt`). Where the mines lie is the
@@ -115,7 +115,7 @@ impl MineAccess {
 /// What a minion asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MineRequest {
-    /// Who asks; authenticated by the caller.
+    /// The minion that asks; authenticated by the caller.
     pub id: MinionId,
     /// Whose mines.
     pub target: Target,

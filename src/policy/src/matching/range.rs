@@ -93,8 +93,7 @@ fn union(text: &str, depth: usize, room: &mut Room) -> Result<Vec<String>, Range
     Ok(names)
 }
 
-/// Splits at commas and ampersands that are in no brackets; tells which terms an ampersand
-/// precedes.
+/// Splits at commas and ampersands outside brackets; the flag marks terms after an ampersand.
 fn terms(text: &str) -> Result<Vec<(bool, &str)>, RangeError> {
     let mut terms = Vec::new();
     let mut open: Vec<char> = Vec::new();
@@ -294,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions_and_what_they_stand_for() {
+    fn range_expressions_expand() {
         let table = [
             ("web1", "web1"),
             ("web1,web2,web1", "web1 web2"),
@@ -324,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_resolved_says_why() {
+    fn unsupported_range_expression_is_an_error() {
         for text in ["%web", "a,%web:key", "@dc1", "*a", "/web/", "clusters(a)"] {
             assert!(
                 matches!(expand(text), Err(RangeError::NeedsServer(_))),

@@ -20,7 +20,7 @@ pub struct Resource {
     pub kind: String,
     /// The minion that manages it.
     pub owner: MinionId,
-    /// Its grains, if the minion told them.
+    /// Its grains, if the minion sent them.
     pub grains: Option<Value>,
 }
 

@@ -1,7 +1,7 @@
-//! One target being resolved: what each engine finds among the candidates.
+//! One search: the candidates that each engine of a target matches.
 //!
-//! Whatever takes long because of what others have chosen is paid from one allowance, and done
-//! without the lock of the index.
+//! Work whose cost clients or minions choose is charged to one budget, and done without the lock of
+//! the index.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -302,7 +302,7 @@ impl Search<'_> {
         if !self.options.greedy {
             return Ok(found);
         }
-        // Whoever has no cached data might have the address.
+        // A minion without cached data might have the address.
         let mut greedy = Bits::all(self.ids.len());
         greedy.subtract(&order.standing(|_| true));
         greedy.unite(&found);

@@ -7,7 +7,7 @@ fn read(text: &str) -> Result<String, Refused> {
 }
 
 #[test]
-fn plain_expressions_stay_as_they_are() {
+fn common_regex_syntax_is_unchanged() {
     for text in [
         "web1",
         "web(1|2)",
@@ -21,7 +21,7 @@ fn plain_expressions_stay_as_they_are() {
 }
 
 #[test]
-fn differences_are_translated() {
+fn python_regex_differences_are_translated() {
     let table = [
         ("db[+--x]1", r"db[\x{2b}-\x{2d}x]1"),
         ("[[ab]c]", r"[\x{5b}ab]c\x{5d}"),
@@ -49,7 +49,7 @@ fn differences_are_translated() {
 }
 
 #[test]
-fn what_python_refuses_or_may_read_otherwise_is_refused() {
+fn invalid_or_ambiguous_python_regex_is_refused() {
     let table = [
         "(",
         ")",

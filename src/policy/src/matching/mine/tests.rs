@@ -1,4 +1,4 @@
-//! Who gets what of whose mine, and the bounds on it.
+//! Access rules of mines, and the bounds on an answer.
 
 use super::*;
 use saltern_config::yaml::{Limits, parse};
@@ -38,7 +38,7 @@ fn ask(asker: &str, fun: impl Into<Value>, access: &MineAccess) -> Value {
 }
 
 #[test]
-fn entries_go_to_those_whom_they_are_for() {
+fn mine_entries_are_given_to_allowed_minions_only() {
     let open = MineAccess::default();
     assert_eq!(
         ask("x", "open", &open),
@@ -59,7 +59,7 @@ fn entries_go_to_those_whom_they_are_for() {
 }
 
 #[test]
-fn permissions_that_look_alike_are_not_the_same() {
+fn similar_mine_permissions_are_cached_separately() {
     let text = "G@role:web or db*";
     let entry = |allow: Value| {
         Value::map([
@@ -86,7 +86,7 @@ fn permissions_that_look_alike_are_not_the_same() {
 }
 
 #[test]
-fn an_answer_has_a_bound() {
+fn mine_answer_is_bounded() {
     let large = Arc::new(Value::map([("f", "x".repeat(1 << 20).as_str())]));
     let load = Value::map([("tgt", "*"), ("fun", "f")]);
     let request = MineRequest::read(&id("m"), &load).unwrap();
@@ -114,14 +114,14 @@ fn a_request_names_a_bounded_number_of_functions() {
 }
 
 #[test]
-fn a_function_is_looked_up_once_however_often_it_is_named() {
+fn repeated_mine_function_is_read_once() {
     let names = vec![Value::from("open"); MOST_FUNCTIONS];
     let once = Value::map([("open", Value::map([("a", "a1"), ("b", "b1")]))]);
     assert_eq!(ask("x", names, &MineAccess::default()), once);
 }
 
 #[test]
-fn an_answer_needs_a_bounded_number_of_searches() {
+fn mine_answer_needs_a_bounded_number_of_searches() {
     let load = Value::map([("tgt", "*"), ("fun", "f")]);
     let request = MineRequest::read(&id("m"), &load).unwrap();
     let answer = |minions: usize, different: usize| {
@@ -147,7 +147,7 @@ fn an_answer_needs_a_bounded_number_of_searches() {
 }
 
 #[test]
-fn the_master_decides_who_may_ask() {
+fn mine_get_option_decides_which_minions_may_ask() {
     let access =
         |text: &str| MineAccess::from_option(Some(&parse(text, "test", &Limits::DEFAULT).unwrap()));
     let rules = access("{'web.*': [op.*], 'db(': [.*], db: not-a-list}");
@@ -159,7 +159,7 @@ fn the_master_decides_who_may_ask() {
 }
 
 #[test]
-fn requests_choose_no_expressions_over_pillars() {
+fn mine_request_by_pillar_is_compared_exactly() {
     let kind = |kind: &str| {
         let load = Value::map([("tgt", "a:b"), ("fun", "f"), ("tgt_type", kind)]);
         let request = MineRequest::read(&id("x"), &load).ok();

@@ -1,4 +1,4 @@
-//! What paths and patterns mean, and that every expression ends.
+//! Tests of paths and patterns, and of the bounds on every expression.
 
 use super::super::budget::Allowance;
 use super::*;
@@ -82,7 +82,7 @@ fn paths_and_patterns_mean_what_they_mean_in_stock() {
 }
 
 #[test]
-fn other_ways_to_match() {
+fn regex_exact_and_other_delimiters_match() {
     assert!(matches("os:^deb.an$", ":", How::Regex));
     assert!(!matches("os:^ebian", ":", How::Regex));
     assert!(!matches("os:(", ":", How::Regex));
@@ -125,7 +125,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_mixture_of_stars_and_delimiters_ends(
+    fn stars_and_delimiters_match_in_bounded_steps(
         pieces in prop::collection::vec(
             (prop::sample::select(vec!["*:", "*", ":", "|", "a", "net", "?", "["]), 1_usize..200),
             1..20,
@@ -141,7 +141,7 @@ proptest! {
 }
 
 #[test]
-fn an_expression_that_multiplies_ends() {
+fn exponential_expression_ends() {
     let mut deep = Value::from("x");
     for _ in 0..60 {
         deep = Value::map([("a", deep)]);
