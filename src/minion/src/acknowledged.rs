@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_names_the_return_and_its_content() {
+    fn acknowledged_line_names_the_return_and_its_digest() {
         let fields = [
             ("id", Value::from("m1")),
             ("jid", Value::from("20261121120000000000")),

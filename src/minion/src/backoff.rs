@@ -1,4 +1,4 @@
-//! Pauses between tries, drawn at random so that many minions do not come back in one wave.
+//! Back-off between retries, with jitter so that many minions do not return in one wave.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_their_bound_and_start_over() {
+    fn backoff_grows_to_its_bound_and_resets() {
         let second = Duration::from_secs(1);
         let mut pauses = Backoff::new(second, 3 * second, false);
         let seen: Vec<u64> = (0..5).map(|_| pauses.pause().as_secs()).collect();

@@ -1,4 +1,4 @@
-//! The events that a minion sends by itself; that one fails hurts nobody.
+//! The events that a minion fires by itself; a failure of one is ignored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::channel::Channel;
 /// How long an event may take to be accepted.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Tells the master that the minion is up, as stock does after subscribing.
+/// Fires the event that the minion has started, as stock does after subscribing.
 pub(crate) async fn announce(channel: Arc<Channel>) {
     let config = channel.config();
     let id = channel.id();

@@ -1,6 +1,6 @@
 //! The minion's key pair and the master's public key, kept as stock keeps them in `pki_dir`.
 //!
-//! The master's key is trusted on first use: whoever answers first is the master, until the file
+//! The master's key is trusted on first use: the first key that answers is the master's, until the file
 //! `minion_master.pub` is removed. What may replace it is decided in `sign_in`.
 
 use std::fs::{self, OpenOptions};

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_functions_is_their_names() {
+    fn functions_display_without_arguments() {
         let secret = || vec![Value::from("password=x")];
         let one = Functions::One("cmd.run".to_owned(), secret());
         assert_eq!(one.to_string(), "cmd.run");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_and_foreign_publications_are_not_read() {
+    fn incomplete_and_foreign_publications_are_ignored() {
         let whole = vec![
             ("fun", Value::from("test.ping")),
             ("arg", Value::from(Vec::new())),

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_are_told_from_texts_with_an_equals_sign() {
+    fn keywords_differ_from_texts_with_an_equals_sign() {
         assert_eq!(keyword("a=b"), Some(("a", "b")));
         assert_eq!(keyword("a="), Some(("a", "")));
         assert_eq!(keyword("env-x.y=1=2"), Some(("env-x.y", "1=2")));

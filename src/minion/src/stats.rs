@@ -1,4 +1,4 @@
-//! Counts and latencies, shared by all minions of a swarm. Everything is atomic and of fixed
+//! Counters and latency histograms, shared by all minions of a swarm. Everything is atomic and of fixed
 //! size, so that measuring does not slow down what is measured.
 
 use std::collections::HashSet;
@@ -113,7 +113,7 @@ pub struct Stats {
     probes: Mutex<HashSet<String>>,
 }
 
-/// Most probes that are told apart; a swarm lives for minutes.
+/// Most distinct probes that are remembered; a swarm lives for minutes.
 const PROBES: usize = 1 << 16;
 
 impl Stats {
@@ -139,8 +139,8 @@ impl Stats {
         }
     }
 
-    /// How many publications asked what runs (`saltutil.find_job`, `saltutil.running`), whoever
-    /// sent them.
+    /// How many publications asked for running jobs (`saltutil.find_job`, `saltutil.running`), from
+    /// every sender.
     #[must_use]
     pub fn probes(&self) -> usize {
         self.probes.lock().len()

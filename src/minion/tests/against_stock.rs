@@ -363,7 +363,7 @@ fn end_group(child: &Child, signal: Signal) {
     }
 }
 
-/// Two ports that were free a moment ago: stock cannot be told to choose.
+/// Two ports that were free a moment ago: stock cannot choose its ports itself.
 fn free_ports() -> (u16, u16) {
     let free = || TcpListener::bind("127.0.0.1:0").expect("a port");
     let (first, second) = (free(), free());

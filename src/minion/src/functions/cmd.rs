@@ -298,7 +298,7 @@ fn prepare(arguments: &Arguments, line: &Line) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Stock speaks English to the programs whose output it reads, unless told otherwise.
+/// The variables of the locale: stock sets English for programs whose output it reads, by default.
 const LOCALE: &[&str] = &[
     "LC_CTYPE",
     "LC_NUMERIC",

@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_through_maps_and_lists() {
+    fn grain_paths_traverse_maps_and_lists() {
         let list = Value::from(vec![Value::from("a"), Value::from("b")]);
         let grains = Value::map([("x", Value::map([("y", list)]))]);
         assert_eq!(traverse(&grains, "x:y:1", ":"), Some(&Value::from("b")));

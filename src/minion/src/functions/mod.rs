@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_by_name() {
+    fn function_table_is_sorted_by_name() {
         assert!(FUNCTIONS.is_sorted_by_key(|function| function.name));
     }
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_calls_are_answered_as_stock_answers_them() {
+    fn invalid_calls_are_answered_as_by_stock() {
         let text = |text: &str| Value::from(text);
         let cases = [
             ("no.such", vec![], "'no.such' is not available."),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_others_begin_with_lists_them() {
+    fn function_prefix_lists_its_functions() {
         let answer = run("test.pin", &[]);
         assert_eq!(
             answer.value.get("test.pin"),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn test_functions_answer() {
+    fn test_functions_return_their_values() {
         assert_eq!(run("test.ping", &[]).value, Value::from(true));
         assert_eq!(
             run("test.echo", &[Value::from("x")]).value,

@@ -1,4 +1,4 @@
-//! A master made by hand answers; every lie in an answer must be found.
+//! Tests of sign-in against a fake master: every forged answer must be rejected.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -37,7 +37,7 @@ fn trust(store: &MemoryStore, key: &PrivateKey) {
     store.store(&Arc::new(key)).expect("it is kept in memory");
 }
 
-/// What the master says; each test changes one thing in it.
+/// The answer of a fake master; each test changes one thing in it.
 struct Master {
     key: &'static PrivateKey,
     aes: KeyString,
@@ -118,7 +118,7 @@ fn text_of(answer: Result<SignInAnswer, SignInError>) -> String {
 }
 
 #[test]
-fn the_first_master_is_trusted_and_then_expected() {
+fn master_key_is_trusted_on_first_use() {
     let (who, store) = minion();
     let request = SignInRequest::new(&who).expect("a request");
     assert!(request.token.is_none());
@@ -140,7 +140,7 @@ fn the_first_master_is_trusted_and_then_expected() {
 }
 
 #[test]
-fn every_lie_is_found() {
+fn forged_sign_in_answers_are_rejected() {
     type Lie = fn(&mut Master);
     let lies: [(&str, Lie); 10] = [
         ("the master's key has changed", |m| {
@@ -183,7 +183,7 @@ fn every_lie_is_found() {
 }
 
 #[test]
-fn nothing_is_trusted_before_everything_is_checked() {
+fn master_key_is_stored_only_after_all_checks() {
     let (mut who, store) = minion();
     let request = SignInRequest::new(&who).expect("a request");
     let mut master = Master::accepting(&request);
@@ -204,7 +204,7 @@ fn nothing_is_trusted_before_everything_is_checked() {
 }
 
 #[test]
-fn verdicts_are_understood_and_only_believed_from_the_known_master() {
+fn sign_in_verdicts_are_accepted_from_the_known_master_only() {
     let cases = [
         (Value::from(true), "pending"),
         (
@@ -228,7 +228,7 @@ fn verdicts_are_understood_and_only_believed_from_the_known_master() {
 }
 
 #[test]
-fn answers_that_are_none_are_malformed() {
+fn malformed_sign_in_answers_are_errors() {
     let (who, _) = minion();
     let request = SignInRequest::new(&who).expect("a request");
     let clear = |ret: &str| {

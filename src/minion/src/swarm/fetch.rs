@@ -220,9 +220,9 @@ impl<'a> Fetching<'a> {
             path: path.clone(),
             missing,
         };
-        let told = self.ask(&load("_file_hash")).await?;
-        let told = told.get("hsum").and_then(Value::as_str);
-        let told = told.ok_or_else(|| malformed("hash"))?.to_owned();
+        let expected = self.ask(&load("_file_hash")).await?;
+        let expected = expected.get("hsum").and_then(Value::as_str);
+        let expected = expected.ok_or_else(|| malformed("hash"))?.to_owned();
         let (mut content, mut place) = (Sha256::new(), 0_u64);
         loop {
             let mut chunk = load("_serve_file");
@@ -238,7 +238,7 @@ impl<'a> Fetching<'a> {
             self.done.bytes += data.len() as u64;
         }
         let digest = hex(content);
-        if digest != told {
+        if digest != expected {
             return Err(FetchError::WrongContent(path));
         }
         self.done.files += 1;
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_compared_with_the_file_itself() {
+    fn fetched_files_are_compared_with_the_source() {
         let root = tempfile::tempdir().expect("a directory");
         std::fs::write(root.path().join("a"), "abc").expect("a file");
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";

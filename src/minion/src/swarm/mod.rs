@@ -66,7 +66,7 @@ pub struct SwarmConfig {
     pub transport: Transport,
     /// How many sign in at a time.
     pub parallel: usize,
-    /// Whether each tells the master that it started.
+    /// Whether each fires its start event.
     pub start_events: bool,
     /// Subscribe to own topics (`zmq_filtering`).
     pub zmq_filtering: bool,
@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_split_swarm_has_every_minion_once() {
+    fn split_swarm_has_every_minion_once() {
         let whole = SwarmConfig::new(10, SocketAddr::from(([127, 0, 0, 1], 1)));
         for parts in 1..12 {
             let split = whole.split(parts);

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_replies_are_checked_and_then_a_share() {
+    fn first_pillars_are_checked_then_a_sample() {
         let storm = PillarStorm {
             total: 40,
             in_flight: 1,

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_signed_reply_to_this_request_is_opened() {
+    fn foreign_or_forged_private_reply_is_refused() {
         let keys = MinionKeys::generate(2048).expect("a key pair");
         let other = MinionKeys::generate(2048).expect("a key pair");
         let master = PrivateKey::generate(2048).expect("a key");

@@ -2,7 +2,7 @@
 //! what minions do while a master comes and goes.
 //!
 //! The jobs are made up, a jid for each round of the swarm. What is returned follows from the jid
-//! and the minion, so that whoever finds it later can tell whether it is the right one.
+//! and the minion, so that a reader can verify it later.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_says_whose_it_is_and_has_its_length() {
+    fn steady_return_names_its_minion_and_has_its_length() {
         assert_eq!(text("2026", "m1", 12), "2026 m1 2026");
         assert_eq!(text("2026", "m1", 0), "");
     }
