@@ -1,7 +1,6 @@
 //! Follows a batch that the master drives: its parts as they are sent, the returns, and its end.
 //!
-//! The master alone decides; a follower may come and go. What happened before it came, it is not
-//! told here.
+//! The master alone decides; a follower may come and go. It gets no events from before it subscribed.
 
 use saltern_wire::msgpack::Value;
 use tokio::time::{Instant, timeout_at};
@@ -11,7 +10,7 @@ use crate::job::{MinionReturn, minion_return};
 use crate::publish::strings;
 use crate::{ClientError, EventListener, LocalClient, PublishRequest, Published};
 
-/// How a batch is to run; what is not said is left to the master.
+/// Options of a batch; the master chooses those that are `None`.
 #[derive(Debug, Clone, Default)]
 pub struct BatchWishes {
     /// How many minions at a time: `10`, or `25%` of all.
@@ -77,7 +76,7 @@ pub struct BatchEnd {
 pub struct BatchFollower {
     events: EventListener,
     jid: String,
-    /// When there last was news.
+    /// Time of the last event of the batch.
     heard: Instant,
 }
 
@@ -177,7 +176,7 @@ mod tests {
     use crate::event::testing::Bus;
 
     #[tokio::test(start_paused = true)]
-    async fn who_missed_events_or_hears_nothing_is_told_so() {
+    async fn batch_follower_reports_gaps_and_silence() {
         let (mut bus, events) = Bus::with_listener();
         let mut follower = BatchFollower::new(events, "20260102030405060708".to_owned());
         let nothing = Value::Map(Vec::new());
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_read_from_either_event() {
+    fn batch_end_is_read_from_either_event() {
         let complete = Value::map([("completed", 3_i64), ("failed", 1), ("total_minions", 4)]);
         let expected = BatchEnd {
             halted: None,

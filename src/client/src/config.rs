@@ -23,7 +23,7 @@ pub struct ClientConfig {
     pub request_port: Option<(Transport, u16)>,
     /// The user the master runs as (`user`); names the key that root uses.
     pub user: String,
-    /// How long to wait before asking who is still running the job (`timeout`, `-t`).
+    /// How long to wait before asking which minions still run the job (`timeout`, `-t`).
     pub timeout: Duration,
     /// How long to wait for those answers (`gather_job_timeout`).
     pub gather_job_timeout: Duration,

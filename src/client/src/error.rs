@@ -1,4 +1,4 @@
-//! Why a client could not do what it was asked. The texts are for a person at a terminal.
+//! Errors of a client. The texts are for a person at a terminal.
 
 use std::io;
 use std::path::PathBuf;

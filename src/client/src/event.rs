@@ -1,7 +1,7 @@
 //! Reads the master's event socket, `master_event_pub.ipc`.
 //!
-//! The socket says nothing about its framing, which differs between versions; it shows in the
-//! first byte, so that this reader needs no setting. It never writes: a subscriber gets every
+//! The framing differs between versions; the first byte shows which one it is, so that this reader
+//! needs no setting. It never writes: a subscriber gets every
 //! event and picks its own.
 
 use std::path::Path;
@@ -19,11 +19,11 @@ use crate::ClientError;
 /// The name of the event socket in `sock_dir`.
 pub const EVENT_SOCKET: &str = "master_event_pub.ipc";
 
-/// The master tells with it that a subscriber was too slow, and has lost events.
+/// Tag of the event by which a slow subscriber is notified that it lost events.
 const GAP: &str = "saltern/bus/gap";
 
-/// Who waits for something and hears nothing of it for as long asks the master: a stock master
-/// does not say that events were lost.
+/// A client that gets no event for this long asks the master: a stock master does not report lost
+/// events.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 
 /// One event as it came from the bus.
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_master_that_is_killed_ends_the_events() {
+    async fn killed_master_ends_the_event_stream() {
         let (mut bus, mut events) = Bus::with_listener();
         bus.fire("whole", &Value::Map(Vec::new())).await;
         bus.die().await;

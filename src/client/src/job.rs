@@ -1,5 +1,5 @@
 //! Follows one job to its end, as stock's `LocalClient.get_iter_returns` does: take returns from
-//! the bus; when the timeout passes, ask who is still running the job; wait on while anybody is.
+//! the bus; when the timeout passes, ask which minions still run the job; wait on while any does.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -161,7 +161,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Publishes `saltutil.find_job` to everybody who is still missing.
+    /// Publishes `saltutil.find_job` to the minions whose returns are missing.
     async fn ask_who_runs_it(&mut self) -> Result<(), ClientError> {
         let waiting: Vec<Value> = self
             .expected
@@ -306,7 +306,7 @@ fn retcode(code: Option<&Value>) -> i64 {
     }
 }
 
-/// Counts answers and says what the command's exit code is.
+/// Counts answers and derives the exit code of the command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Minions that returned.

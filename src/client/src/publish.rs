@@ -11,7 +11,7 @@ use crate::event::{EVENT_SOCKET, EventListener};
 use crate::job::Job;
 use crate::{ClientConfig, ClientError, user};
 
-/// The socket whose existence tells stock's clients that a master runs.
+/// The socket by whose existence stock's clients recognize a running master.
 const PUBLISH_SOCKET: &str = "publish_pull.ipc";
 
 /// What to run where.
@@ -129,7 +129,7 @@ impl LocalClient {
             .await
     }
 
-    /// Asks for something in the clear; adds who is asking.
+    /// Sends a cleartext request, with the user and its key.
     pub(crate) async fn ask(&self, load: &[(&str, Value)]) -> Result<Value, ClientError> {
         let probe = self.config.sock_dir.join(PUBLISH_SOCKET);
         if !probe.exists() {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_apart() {
+    fn refusals_of_a_publish_are_different_errors() {
         let named = |name: &str| {
             let error = [("name", Value::from(name)), ("message", Value::from("no"))];
             Value::map([("error", Value::map(error))])
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_job_has_its_minions() {
+    fn accepted_job_has_its_minions() {
         let load = Value::map([
             ("jid", Value::from("20261121070622637714")),
             ("minions", Value::from(vec![Value::from("m1")])),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wildcard_address_means_this_machine() {
+    fn wildcard_interface_means_this_machine() {
         let route = client().config().master().map(|route| route.to.to_string());
         assert_eq!(route.as_deref(), Some("127.0.0.1:4506"));
     }

@@ -1,6 +1,6 @@
-//! Calls functions of the master, as `salt.runner.RunnerClient.cmd_sync` does: the master is asked
-//! to run one, and the event bus says when it is done and what it returned. Where events were lost,
-//! or none came for a while, the job cache says it, if it keeps calls (`runner_returns`).
+//! Calls functions of the master, as `salt.runner.RunnerClient.cmd_sync` does: the master runs
+//! one, and its return comes as an event. Where events were lost, or none came for a while, the
+//! return is read from the job cache, if that keeps calls (`runner_returns`).
 
 use std::time::Duration;
 
@@ -165,7 +165,7 @@ mod tests {
     use crate::event::testing::Bus;
 
     #[tokio::test(start_paused = true)]
-    async fn an_end_that_may_have_been_missed_is_not_waited_for() {
+    async fn missed_runner_return_is_not_awaited() {
         let (mut bus, events) = Bus::with_listener();
         let mut begun = Begun {
             events,
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_call_is_read_as_its_event_would_be() {
+    fn stored_runner_return_is_read_like_its_event() {
         let data = Value::map([("return", Value::from("x")), ("retcode", 3_i64.into())]);
         let kept = kept_return(&Value::map([("master", data)])).expect("it is over");
         assert_eq!((kept.value.as_str(), kept.retcode), (Some("x"), 3));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_return_code_is_where_stock_looks_for_it() {
+    fn runner_return_code_is_where_stock_expects_it() {
         let of = |value: Value, code: Option<i64>| {
             let mut data = vec![(Value::from("return"), value)];
             data.extend(code.map(|code| ("retcode".into(), code.into())));

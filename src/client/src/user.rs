@@ -1,4 +1,4 @@
-//! Who is asking, and with which key. The rules are stock's (`salt/utils/user.py`,
+//! The calling user and its key. The rules are stock's (`salt/utils/user.py`,
 //! `LocalClient.__read_master_key`).
 
 use std::fs;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_root_behind_sudo_is_named_after_who_called_it() {
+    fn sudo_root_is_named_after_its_caller() {
         assert_eq!(publishing_name("root", None), "root");
         assert_eq!(publishing_name("root", Some("ana")), "sudo_ana");
         assert_eq!(publishing_name("ana", Some("eve")), "ana");
