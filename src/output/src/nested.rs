@@ -64,7 +64,7 @@ impl Tree<'_> {
             .push(format!("{:indent$}{color}{prefix}{text}{end}{suffix}", ""));
     }
 
-    /// Maps and list items are cyan and green, or red once a return code tells of a failure.
+    /// Maps and list items are cyan and green, or red once a return code means failure.
     fn unless_failed(&self, color: &'static str) -> &'static str {
         if self.style.retcode == 0 {
             color
