@@ -1,4 +1,4 @@
-//! What an actor must say about itself to be supervised.
+//! The trait of a supervised actor.
 
 use actix::{Actor, Context, ResponseActFuture};
 

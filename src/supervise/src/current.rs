@@ -1,4 +1,4 @@
-//! Who is being polled on this thread right now.
+//! The actor that this thread polls right now.
 //!
 //! The panic hook runs before the stack unwinds, so it can ask here which actor it was.
 //! Detached tasks (an actor's `ResponseFuture`, anything given to `actix_rt::spawn`) belong to

@@ -1,4 +1,4 @@
-//! Who belongs to whom, and whom the end of one concerns.
+//! The tree of supervisors and children as data, and the restart strategies over it.
 //!
 //! Plain data under the lock of `tree.rs`. Charges budgets and hands out [`Rebuild`]s; starts,
 //! stops and logs nothing.
@@ -50,7 +50,7 @@ pub(crate) struct ChildNode {
     pub(crate) may_block: bool,
 }
 
-/// Whoever must be built again, and how long the first of them waits.
+/// The members to rebuild, and the back-off of the first of them.
 pub(crate) struct Plan {
     pub(crate) scope: Member,
     pub(crate) supervisor: usize,
@@ -112,7 +112,7 @@ impl Family {
     }
 
     /// Chains the group in the order of starting: each waits until the one before has started.
-    /// Returns the part of `failed`; the others are told.
+    /// Returns the part of `failed`; the others are sent theirs.
     pub(crate) fn rebuild(&self, failed: u64, plan: &Plan) -> Option<Rebuild> {
         let mut group = Vec::new();
         let node = &self.supervisors[plan.supervisor];

@@ -76,7 +76,7 @@ impl<A: Child> Inbox<A> {
         self.take(task);
     }
 
-    /// Closes the address; whoever waits for an answer gets an error. Runs the `Drop` of
+    /// Closes the address; callers that wait for an answer get an error. Runs the `Drop` of
     /// messages, which is foreign code.
     pub(crate) fn close(&mut self) {
         self.channel = None;

@@ -6,7 +6,7 @@
 //! is built) or stops unasked:
 //!
 //! - its value is dropped at once, with its timers, its futures and the answers they owe:
-//!   whoever waits for one gets `MailboxError::Closed` now, not after the back-off;
+//!   a caller that waits for one gets `MailboxError::Closed` now, not after the back-off;
 //! - the message being handled is lost and not tried again, so there is no poison loop;
 //! - the address stays good, and the messages behind the fatal one are handled by a fresh value,
 //!   built from the same [`Seed`](Child::Seed);

@@ -1,4 +1,4 @@
-//! The line between the tree and one runner: commands in, signs of life out.
+//! The control channel between the tree and one runner: commands in, heartbeats out.
 //!
 //! It does not pass through the mailbox, so a full mailbox, a waiting actor or one in back-off
 //! still obeys and still answers. Only a thread that is stuck in synchronous code does not, and

@@ -1,4 +1,4 @@
-//! The rules: who is restarted, how often, how soon, and where it runs.
+//! Restart policies: which children are restarted, how often, how soon, and on which thread.
 //!
 //! Everything here is plain data and arithmetic over instants that are passed in, so that the
 //! rules are tested without actors. What happens to the neighbours is decided in `tree.rs`.
@@ -81,7 +81,7 @@ pub struct ChildSpec {
     /// Where it runs.
     pub arbiter: Placement,
     /// Whether its thread may be in synchronous work for however long that takes, so that its
-    /// silence tells nothing.
+    /// silence is no fault.
     pub may_block: bool,
 }
 

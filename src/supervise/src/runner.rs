@@ -189,7 +189,7 @@ impl<A: Child> Runner<A> {
         self.drained = None;
     }
 
-    /// Ends for good: the address closes, and whoever waits for an answer gets an error.
+    /// Ends for good: the address closes, and callers that wait for an answer get an error.
     fn finish(&mut self) {
         self.discard();
         self.phase = Phase::Over;

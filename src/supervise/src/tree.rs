@@ -1,4 +1,4 @@
-//! The tree: who supervises whom, and what the end of one means for the others.
+//! The supervision tree: starts children, and decides what the end of one means for the others.
 //!
 //! Decisions are taken under one lock, on the thread of the child that ended, so that a stuck
 //! thread cannot hold up the restart of an actor on another one. The lock is taken when a child
@@ -76,7 +76,7 @@ pub struct ChildHealth {
     /// Time since the last beat that it answered. Up to [`HEARTBEAT`] when all is well; growing
     /// means that its thread is stuck in synchronous code.
     pub last_beat_age: Duration,
-    /// Whether its silence tells nothing: [`ChildSpec::may_block`].
+    /// Whether its silence is no fault: [`ChildSpec::may_block`].
     pub may_block: bool,
     /// Messages waiting when it was last polled; [`Child::MAILBOX`] means "that many or more".
     pub mailbox_len: usize,
@@ -149,7 +149,7 @@ impl Tree {
         let _ = beat.changed().await;
     }
 
-    /// Everyone who is not gone for good, in the order of starting.
+    /// All children that have not ended for good, in the order of starting.
     #[must_use]
     pub fn liveness(&self) -> Vec<ChildHealth> {
         let now = self.shared.micros();
@@ -279,7 +279,7 @@ pub(crate) struct Shared {
     threads: Mutex<HashMap<String, Arbiter>>,
     pub(crate) level: watch::Sender<Level>,
     failure: watch::Sender<Option<Failure>>,
-    /// Told of every heartbeat that nobody owes an answer to.
+    /// Notified of every heartbeat that all children have answered.
     beat: watch::Sender<()>,
 }
 
@@ -300,7 +300,7 @@ impl Shared {
             .collect()
     }
 
-    /// Whether everyone whose silence tells something has answered the last heartbeat.
+    /// Whether all children that may not block have answered the last heartbeat.
     fn is_alive(&self) -> bool {
         let family = self.family.lock();
         let mut children = family.children.values();
@@ -350,7 +350,7 @@ impl Shared {
         }
     }
 
-    /// A value ended. Says when to build the next one, and tells everyone else concerned.
+    /// Handles the end of a value: decides when to build the next one, and notifies affected siblings.
     /// `None`: the child is not built again.
     pub(crate) fn child_exited(self: &Arc<Self>, key: u64, reason: &ExitReason) -> Option<Rebuild> {
         let now = Instant::now();
@@ -408,7 +408,7 @@ impl Shared {
         tracing::error!(%failure, "the root gives up; everything is stopped");
         let shared = Arc::clone(self);
         // Not on the thread of the failed child, which has a child to finish. If the home
-        // thread is gone, so is whoever could wait for the answer.
+        // thread is gone, nothing is left that could wait for the answer.
         self.home.spawn(async move {
             crate::stop::shutdown(&shared).await;
             shared.failure.send_replace(Some(failure));

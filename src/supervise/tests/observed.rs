@@ -10,7 +10,7 @@ use prometheus::{Registry, TextEncoder};
 use saltern_supervise::{Budget, Strategy, Tree, current_actor};
 
 #[test]
-fn the_panic_hook_learns_the_actor_and_the_metrics_count_it() {
+fn panic_hook_names_the_actor_and_metrics_count_the_panic() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&seen);
     std::panic::set_hook(Box::new(move |_| {

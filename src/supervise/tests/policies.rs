@@ -1,4 +1,4 @@
-//! Who comes back, when, and who goes along.
+//! Restart policies: which children restart, when, and with which siblings.
 
 use std::{
     sync::{
@@ -265,7 +265,7 @@ fn a_panic_can_be_injected_by_name() {
 }
 
 #[test]
-fn two_last_straws_at_once_end_the_tree_once_and_let_the_others_drain() {
+fn two_exhausted_budgets_at_once_stop_the_tree_once() {
     paused(async {
         let (tree, root) = tree(Strategy::OneForOne, 0);
         let log = Log::default();

@@ -125,7 +125,7 @@ fn a_panic_in_a_response_future_fails_everyone_who_waits_for_this_value() {
             probe.send(Later(SECOND * 60, Outcome::Count)),
         );
         assert_eq!(fatal, Err(MailboxError::Closed));
-        // Its future died with the value: told at once, not after a minute.
+        // Its future died with the value: answered at once, not after a minute.
         assert_eq!(other, Err(MailboxError::Closed));
         assert!(start.elapsed() < SECOND * 2);
         assert_eq!(probe.send(Bump).await, Ok(1));
@@ -133,7 +133,7 @@ fn a_panic_in_a_response_future_fails_everyone_who_waits_for_this_value() {
 }
 
 #[test]
-fn callers_are_told_at_once_also_during_back_off() {
+fn callers_get_an_error_at_once_also_during_back_off() {
     paused(async {
         let (_tree, root) = tree(Strategy::OneForOne, 100);
         let probe = Script::new(0, &Log::default()).start(&root);
@@ -298,7 +298,7 @@ fn a_value_that_panics_in_drop_is_survived() {
 }
 
 #[test]
-fn neighbours_on_the_same_thread_notice_nothing() {
+fn restart_leaves_other_actors_on_the_thread_alone() {
     paused(async {
         let (tree, root) = tree(Strategy::OneForOne, 10);
         let log = Log::default();
@@ -341,7 +341,7 @@ fn an_actor_that_talks_to_itself_for_ever_does_not_starve_its_thread() {
 }
 
 #[test]
-fn a_child_whose_address_nobody_holds_stays() {
+fn child_without_addresses_is_not_stopped() {
     paused(async {
         let (tree, root) = tree(Strategy::OneForOne, 10);
         let log = Log::default();

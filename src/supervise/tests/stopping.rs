@@ -41,7 +41,7 @@ fn children_drain_in_reverse_order_one_after_the_other() {
 }
 
 #[test]
-fn what_is_in_the_mailbox_is_still_handled_and_the_sink_still_answers() {
+fn stop_drains_mailboxes_while_the_sink_still_answers() {
     paused(async {
         let (tree, root) = tree(Strategy::OneForOne, 10);
         let log = Log::default();
@@ -68,7 +68,7 @@ fn what_is_in_the_mailbox_is_still_handled_and_the_sink_still_answers() {
 }
 
 #[test]
-fn a_child_that_drains_too_long_is_cut_short() {
+fn drain_beyond_the_shutdown_budget_is_cut_short() {
     paused(async {
         let (tree, root) = tree(Strategy::OneForOne, 10);
         let log = Log::default();
@@ -90,7 +90,7 @@ fn a_child_that_drains_too_long_is_cut_short() {
 }
 
 #[test]
-fn no_time_to_drain_means_not_being_asked() {
+fn zero_shutdown_budget_skips_draining() {
     paused(async {
         let (tree, root) = tree(Strategy::OneForOne, 10);
         let log = Log::default();
@@ -106,7 +106,7 @@ fn no_time_to_drain_means_not_being_asked() {
 }
 
 #[test]
-fn a_second_call_stops_at_once() {
+fn second_shutdown_call_stops_at_once() {
     paused(async {
         let (tree, root) = tree(Strategy::OneForOne, 10);
         let log = Log::default();

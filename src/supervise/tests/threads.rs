@@ -99,7 +99,7 @@ fn rest_for_one_keeps_its_order_across_threads() {
         assert_eq!(last.recv().await, Some(()));
         log.take();
         assert!(one.send(boom()).await.is_err());
-        // The sender hears of the panic before the other threads do: only then is it certain
+        // The sender gets the error before the other threads are notified: only then is it certain
         // that the old values do not answer any more.
         assert_eq!(last.recv().await, Some(()));
         let built: Vec<String> = log
@@ -126,7 +126,7 @@ fn rest_for_one_keeps_its_order_across_threads() {
 }
 
 #[test]
-fn a_heartbeat_tells_a_stuck_thread_from_a_full_mailbox() {
+fn heartbeat_distinguishes_a_stuck_thread_from_a_full_mailbox() {
     paused(async {
         let (tree, root) = tree(Strategy::OneForOne, 10);
         let log = Log::default();
@@ -191,7 +191,7 @@ async fn beats(tree: &saltern_supervise::Tree) -> bool {
 }
 
 #[test]
-fn the_heart_stands_still_while_a_thread_is_stuck_unless_that_may_block() {
+fn heartbeat_stops_while_a_thread_is_stuck_unless_it_may_block() {
     paused(async {
         let (tree, root) = tree(Strategy::OneForOne, 10);
         let log = Log::default();
@@ -210,12 +210,12 @@ fn the_heart_stands_still_while_a_thread_is_stuck_unless_that_may_block() {
             release
         };
 
-        let told: Vec<bool> = tree
+        let may_block: Vec<bool> = tree
             .liveness()
             .iter()
             .map(|child| child.may_block)
             .collect();
-        assert_eq!(told, [true, false]);
+        assert_eq!(may_block, [true, false]);
 
         let release_blocked = block(&blocked);
         while !beats(&tree).await {}

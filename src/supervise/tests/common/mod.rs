@@ -158,7 +158,7 @@ pub(crate) fn generous() -> ChildSpec {
     ChildSpec::permanent().with_budget(Budget::new(1000, SECOND * 60))
 }
 
-/// Counts, and does what it is told.
+/// An actor that counts messages and runs the outcome in each.
 pub(crate) struct Probe {
     pub(crate) script: Script,
     pub(crate) count: u32,
