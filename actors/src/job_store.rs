@@ -110,6 +110,8 @@ pub(crate) struct JobStore {
     failures: Seldom,
     disk: DiskWatch,
     restoring: Restoring,
+    /// The first return whose events were fired in this life of the actor, if any was.
+    fired_from: Option<i64>,
     /// What need not be kept is being removed.
     expiring: Option<Retention>,
     expiry: Option<Running>,
@@ -135,6 +137,7 @@ impl Child for JobStore {
             is_draining: false,
             disk: DiskWatch::new(seed.disk_low),
             restoring: Restoring::default(),
+            fired_from: None,
             expiring: None,
             expiry: None,
             failures: Seldom::every(COMPLAINT),
@@ -363,12 +366,16 @@ impl JobStore {
             then.trace(count, *took);
             let own = written.get(end - count..end).unwrap_or_default();
             stored.leaves.extend(self.known_leaves(then.leaves, own));
+            let mut was_fired = false;
             if let Some(report) = then.report {
-                let last = end.checked_sub(1).and_then(|last| written.get(last));
-                let is_new = last.is_some_and(|written| written.is_new());
+                let last = own.last().copied().unwrap_or(Written::Duplicate);
+                was_fired = self.was_fired(last);
+                let is_new = last.is_new();
                 stored.returns.push(StoredReturn { report, is_new });
             }
-            events.extend(then.events);
+            if !was_fired {
+                events.extend(then.events);
+            }
             if let Some(begun) = then.begun {
                 FailPoint::PublishBefore.pass();
                 self.write_job_files(&begun);
@@ -417,6 +424,20 @@ impl JobStore {
         for follower in &self.seed.followers {
             // One waiting message is enough, so a full mailbox is no loss.
             let _ = follower.try_send(FollowUp);
+        }
+    }
+
+    /// Whether the events of this return are on the bus already. A minion that got no answer sends
+    /// its return again, and nothing shall happen twice because of that. What an earlier life has
+    /// stored may not have been fired: that is fired, twice at worst.
+    fn was_fired(&mut self, written: Written) -> bool {
+        match written {
+            Written::New { id } => {
+                self.fired_from.get_or_insert(id);
+                false
+            }
+            Written::Repeated { id } => self.fired_from.is_some_and(|first| id >= first),
+            _ => false,
         }
     }
 

@@ -644,3 +644,46 @@ fn store_that_stops_writes_displaced_database_to_its_place() {
         assert_eq!(rig.kept(), 1);
     });
 }
+
+#[test]
+fn events_of_a_repeated_return_are_fired_once_in_a_life_of_the_store() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let table = [
+            ("new", returned("m1", "f", 1), true),
+            ("sent again", returned("m1", "f", 1), false),
+            ("another value", returned("m1", "f", 2), true),
+            ("another minion", returned("m2", "f", 1), true),
+            ("sent again after that", returned("m2", "f", 1), false),
+        ];
+        for (what, record, is_fired) in table.clone() {
+            let reply = rig.send(record).await;
+            assert_eq!(reply.await.unwrap(), &b"done"[..], "{what}");
+            assert_eq!(rig.bus.try_recv().is_ok(), is_fired, "{what}");
+        }
+        // Nobody knows what became of the events of those before.
+        assert!(rig.tree.inject_panic("job_store", 0));
+        let reply = rig.send(returned("m1", "f", 1)).await;
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        assert!(rig.bus.try_recv().is_ok(), "stored in an earlier life");
+    });
+}
+
+#[test]
+fn events_of_a_return_that_comes_twice_in_one_commit_are_fired_once() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let (one, two) = (rig.answer().await, rig.answer().await);
+        let mut replies = Vec::new();
+        for (answer, reply) in [one, two] {
+            let persist = persist(returned("m1", "f", 1), answer);
+            rig.store.try_send(persist).unwrap();
+            replies.push(reply);
+        }
+        for reply in replies {
+            assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        }
+        assert_eq!(rig.commits(), 1);
+        assert_eq!(rig.bus.try_recv().unwrap().0.len(), 1);
+    });
+}

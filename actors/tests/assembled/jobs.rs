@@ -39,9 +39,16 @@ fn a_job_is_announced_published_returned_and_closed() {
         assert_eq!(minion.return_until_acknowledged(&jid).await, 1);
         assert!(reader.return_of(&job, &id).unwrap().is_some());
         events.wait_for(&format!("salt/job/{jid}/ret/m1")).await;
-        // Sent again, it is acknowledged again, fired again and stored once.
+        // Sent again, it is acknowledged again, fired once and stored once.
         assert_eq!(minion.return_until_acknowledged(&jid).await, 1);
-        events.wait_for(&format!("salt/job/{jid}/ret/m1")).await;
+        let next = jid_of(&running.publish(&["m1"]).await);
+        loop {
+            let (tag, _) = events.next().await.unwrap();
+            assert_ne!(tag, format!("salt/job/{jid}/ret/m1"));
+            if tag == format!("salt/job/{next}/new") {
+                break;
+            }
+        }
         assert_eq!(reader.returns(&job).unwrap().len(), 1);
         running.master.shutdown().await;
         assert_eq!(

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use saltern_base::fail_point::FailPoint;
 use saltern_base::seldom::Seldom;
 use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
+use saltern_wire::msgpack::{Limits, MapView};
 
 use super::checkpoint::{self, Checkpointer, Folded};
 use super::displaced::OpenFiles;
@@ -14,6 +16,7 @@ use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobReader, JobState, Write, Written};
 use super::{batches, events};
 use crate::error::{Result, StoreError};
+use crate::mirror::ReturnParts;
 
 /// The only writer of the job database.
 pub struct JobDatabase {
@@ -156,7 +159,10 @@ fn apply(
     write: &Write,
 ) -> rusqlite::Result<Written> {
     match write {
-        Write::Return(record) => insert_return(transaction, next, record),
+        Write::Return(record) => match insert_return(transaction, next, record)? {
+            Written::Duplicate => once_more(transaction, record),
+            new => Ok(new),
+        },
         Write::Job(record) => insert_job(transaction, next, record, JobState::Open),
         Write::ClosedJob { job, reporter } => insert_closed(transaction, next, job, reporter),
         Write::JobPart(record) => match insert_job(transaction, next, record, JobState::Open)? {
@@ -266,6 +272,39 @@ pub(super) fn insert_return(
     let id = next.returned;
     next.returned += 1;
     Ok(Written::New { id })
+}
+
+/// Whether a return that is there already is the same one, and has not been asked for anew since.
+fn once_more(transaction: &Transaction<'_>, record: &ReturnRecord) -> rusqlite::Result<Written> {
+    let mut statement = transaction.prepare_cached(
+        "SELECT id, fun, load FROM returns WHERE jid = ?1 AND minion = ?2 AND received >=
+             coalesce((SELECT created FROM jobs WHERE jobs.jid = returns.jid), received)",
+    )?;
+    let keys = [record.jid.as_str(), record.minion.as_str()];
+    let found = statement
+        .query_row(keys, |row| {
+            let load: Vec<u8> = row.get(2)?;
+            Ok((row.get(0)?, row.get::<_, String>(1)?, Bytes::from(load)))
+        })
+        .optional()?;
+    Ok(match found {
+        Some((id, fun, load)) if fun == record.fun && says_the_same(&load, record.load.bytes()) => {
+            Written::Repeated { id }
+        }
+        _ => Written::Duplicate,
+    })
+}
+
+/// Whether two loads of returns say the same; stamps and traces of the way here do not count.
+fn says_the_same(one: &Bytes, other: &Bytes) -> bool {
+    let parts = |load: &Bytes| {
+        let load = MapView::parse(load.clone(), &Limits::WIRE).ok()?;
+        Some(ReturnParts::of(&load))
+    };
+    match (parts(one), parts(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one == other,
+    }
 }
 
 fn insert_job(

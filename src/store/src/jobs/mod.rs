@@ -128,7 +128,8 @@ pub enum Write {
         /// Those minions; ones that are expected already do no harm.
         minions: Vec<MinionId>,
     },
-    /// One minion's return; [`Written::Duplicate`] when it returned before. The job need not be
+    /// One minion's return; [`Written::Duplicate`] or [`Written::Repeated`], and nothing changes, when
+    /// it returned before. The job need not be
     /// known: stock stores such returns too.
     Return(ReturnRecord),
     /// What the tracker knows of a job.
@@ -199,6 +200,12 @@ pub enum Written {
     },
     /// There was one already, which stays as it is.
     Duplicate,
+    /// The same of a return that says what the one that is there says; its job was not published
+    /// anew since.
+    Repeated {
+        /// The number of the one that is there.
+        id: i64,
+    },
     /// A row that was there was changed.
     Updated,
     /// Rows were removed.

@@ -6,13 +6,13 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write as _};
 
 use bytes::Bytes;
-use saltern_model::{Compat, MinionId, ReturnRecord};
+use saltern_model::{Compat, MinionId, Packed, ReturnRecord};
 use saltern_store::jobs::{Scrub, ScrubSlice};
 use saltern_store::{
     DatabaseLimits, JobDatabase, JobReader, JobState, Reason, Removed, Retention, StoreError,
     Write, Written, set_aside,
 };
-use saltern_wire::msgpack::Value;
+use saltern_wire::msgpack::{Dialect, Value, encode};
 use tempfile::TempDir;
 
 use crate::common::{id, jid, job, mode, place, ret};
@@ -90,6 +90,12 @@ fn a_return_is_recorded_once() {
     assert_eq!(
         database.commit(&[again]).expect("committed"),
         [Written::Duplicate]
+    );
+    assert_eq!(
+        database
+            .commit(std::slice::from_ref(&first))
+            .expect("committed"),
+        [Written::Repeated { id: 1 }]
     );
     let reader = database.reader().expect("a reader");
     let returns = reader.returns(&jid(1)).expect("read");
@@ -798,4 +804,69 @@ fn published_job_is_told_from_reported_one_by_minion() {
     assert!(!is_for(4, "a"), "none");
     let has = |number| reader.has(&jid(number)).expect("an answer");
     assert_eq!([1, 2, 3, 4].map(has), [true, true, true, false]);
+}
+
+/// What a minion sends again, because no answer came, says the same as before but for stamps.
+#[test]
+fn repeated_return_is_told_apart_from_another_one() {
+    type Change = fn(&mut ReturnRecord);
+    let load =
+        |entries: [(&str, Value); 3]| Packed::new(encode(&Value::map(entries), Dialect::Bin));
+    let first = ReturnRecord {
+        load: load([
+            ("return", 1.into()),
+            ("retcode", 0.into()),
+            ("_stamp", "a".into()),
+        ]),
+        received: 5,
+        ..ret(1, "m1", Value::Nil)
+    };
+    let changes: [(&str, Change, bool); 5] = [
+        ("nothing", |_| {}, true),
+        (
+            "stamp",
+            |record| {
+                let entries = [
+                    ("retcode", Value::from(0)),
+                    ("_stamp", "b".into()),
+                    ("return", 1.into()),
+                ];
+                record.load = Packed::new(encode(&Value::map(entries), Dialect::Bin));
+            },
+            true,
+        ),
+        ("time", |record| record.received = 9, true),
+        ("function", |record| record.fun = "f.g".to_owned(), false),
+        (
+            "value",
+            |record| {
+                let entries = [("return", Value::from(2)), ("retcode", 0.into())];
+                record.load = Packed::new(encode(&Value::map(entries), Dialect::Bin));
+            },
+            false,
+        ),
+    ];
+    let (_dir, mut database) = open();
+    let mut published = job(1, &["m1"]);
+    published.created = 4;
+    let writes = [
+        Write::JobPart(published.clone()),
+        Write::Return(first.clone()),
+    ];
+    database.commit(&writes).expect("committed");
+    for (what, change, is_the_same) in changes {
+        let mut again = first.clone();
+        change(&mut again);
+        let written = database.commit(&[Write::Return(again)]).expect("committed");
+        let expected = match is_the_same {
+            true => Written::Repeated { id: 1 },
+            false => Written::Duplicate,
+        };
+        assert_eq!(written, [expected], "{what}");
+    }
+    // Who publishes under the jid once more waits for a return of now.
+    published.created = 6;
+    let writes = [Write::JobPart(published), Write::Return(first)];
+    let written = database.commit(&writes).expect("committed");
+    assert_eq!(written, [Written::Updated, Written::Duplicate]);
 }
