@@ -84,7 +84,7 @@ fn compare() -> Result<()> {
                         "ext_pillar",
                         format!("[{{cmd_yaml: \"printf 'out: {root}/out\\nasked_by: %s'\"}}]"),
                     )
-                    .set("timeout", 15);
+                    .set("timeout", 60);
             },
             |site| {
                 answers.push(ask(site)?);

@@ -92,7 +92,7 @@ fn with_modules(config: &mut Config, server: Server) {
     let root = config.get("root_dir").unwrap_or_default().to_owned();
     config
         .set("extension_modules", format!("{root}/ext"))
-        .set("timeout", 15);
+        .set("timeout", 60);
     if server.is_ours() {
         let python = server.release().program("python3");
         config.set("python_bridge", python.display());
