@@ -41,17 +41,25 @@ image: build ## Write a Containerfile into target/image; build it where podman o
 	packaging/image.sh $${SALTERN:-target/release/saltern}
 
 .PHONY: demo
-demo: build ## Start a master and three minions in .demo/, run real jobs, leave them running
-	packaging/demo.sh start
+demo: ## Start a master and three minions in .demo/, run real jobs, leave them running
+	@CARGO="$(CARGO)" packaging/demo.sh build
+	@SALTERN=target/demo/saltern packaging/demo.sh start
 
 .PHONY: demo-stop
 demo-stop: ## Stop what `make demo` started
 	packaging/demo.sh stop
 
+# What a tier has, tests/run.sh says, and prints what it leaves out.
 .PHONY: test
 test: stock lint grafana-check ## Everything CI runs: `lint`, dashboards and alerts, all tests, stock Salt end to end included
 	$(CARGO) test $(WORKSPACE) --doc --quiet
 	tests/run.sh
+
+.PHONY: test-all
+test-all: export SALTERN_TESTS := all
+test-all: test bench-check ## `test` with all releases, all seeds and the long forms; the benches' self-check; as root `deb-test`
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) build deb-test; \
+		else echo "test-all: left out is deb-test, which only root can run"; fi
 
 .PHONY: check
 check: lint unit ## Format, lints, documentation, licences, and the tests that need no stock daemon
@@ -67,9 +75,12 @@ fmt: ## Check the formatting (`cargo fmt` repairs it)
 clippy: ## Check the lints
 	$(CARGO) clippy $(WORKSPACE) --all-targets -- -D warnings
 
+# With the examples, because then cargo gives the dependencies the features that clippy and the tests
+# give them: without, it compiles 55 crates for this step alone, tokio among them.
 .PHONY: doc
 doc: ## Build the documentation, warnings are errors
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(WORKSPACE) --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(WORKSPACE) --lib --bins --examples --no-deps \
+		--document-private-items
 
 .PHONY: deny
 deny: ## Check licences, sources and banned crates of all dependencies
@@ -92,6 +103,14 @@ bench: stock build ## Measure our master and stock 3008.3 side by side; writes t
 	tests/bench/run.py
 	tests/bench/storm.py
 	tests/bench/reactor.py
+
+.PHONY: bench-check
+bench-check: ## Run each bench for a moment with the tests' binary: whether it works, not how fast it is
+	$(CARGO) build $(WORKSPACE) --bins
+	SALTERN=target/debug/saltern tests/bench/run.py --only saltern --minions 50 --seconds 1 \
+		--small-files 20 --megabytes 5 --fleets 100 --out target/bench-check
+	SALTERN=target/debug/saltern tests/bench/storm.py --only saltern --minions 50 --watched 10
+	SALTERN=target/debug/saltern tests/bench/reactor.py --only saltern --rate 100 --seconds 3 --drain 20
 
 .PHONY: grafana
 grafana: build ## Start the demo with Prometheus (and Grafana where it is installed) on loopback

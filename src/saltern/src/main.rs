@@ -2,6 +2,7 @@
 //!
 //! One file a sub-command under `commands`; each gives the process exit code.
 
+#[cfg(feature = "jemalloc")]
 mod allocator;
 mod commands;
 mod logging;
@@ -56,6 +57,7 @@ enum Command {
     #[command(name = saltern_policy::eauth::CHECK_COMMAND, hide = true)]
     PamCheck,
     /// Write the manual pages and the shells' completions, for packages.
+    #[cfg(feature = "documents")]
     #[command(hide = true)]
     Documents(commands::documents::Arguments),
     /// List the jobs of the option schedule, when each runs next, and what is wrong with it.
@@ -113,6 +115,7 @@ fn main() -> Exit {
         Command::Bench(arguments) => commands::bench::run(&arguments),
         Command::BenchStore(arguments) => commands::bench_store::run(&arguments),
         Command::PamCheck => commands::pam_check::run(),
+        #[cfg(feature = "documents")]
         Command::Documents(arguments) => {
             commands::documents::run(&arguments, <Arguments as clap::CommandFactory>::command())
         }

@@ -7,6 +7,7 @@ pub(crate) mod check_config;
 pub(crate) mod cmd;
 pub(crate) mod debug;
 pub(crate) mod doctor;
+#[cfg(feature = "documents")]
 pub(crate) mod documents;
 pub(crate) mod duty;
 pub(crate) mod events;
