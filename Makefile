@@ -104,9 +104,10 @@ bench: stock build ## Measure our master and stock 3008.3 side by side; writes t
 	tests/bench/storm.py
 	tests/bench/reactor.py
 
+# With the examples for the same reason as `doc`: nothing is compiled that the tests have not.
 .PHONY: bench-check
 bench-check: ## Run each bench for a moment with the tests' binary: whether it works, not how fast it is
-	$(CARGO) build $(WORKSPACE) --bins
+	$(CARGO) build $(WORKSPACE) --bins --examples
 	SALTERN=target/debug/saltern tests/bench/run.py --only saltern --minions 50 --seconds 1 \
 		--small-files 20 --megabytes 5 --fleets 100 --out target/bench-check
 	SALTERN=target/debug/saltern tests/bench/storm.py --only saltern --minions 50 --watched 10
