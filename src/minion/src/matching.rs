@@ -1,5 +1,6 @@
 //! Whether a publication is for this minion. The master sends everything to everybody, so that
-//! the minion decides. Glob, list and pcre are here; every other type is not matched, because
+//! the minion decides. Glob, list and pcre are here, and a compound target of one wildcard, as the
+//! master sends it for users who are limited to some minions; every other type is not matched, because
 //! grains and pillar of this minion are too few to give a true answer.
 
 use saltern_wire::msgpack::Value;
@@ -15,9 +16,18 @@ pub(crate) fn matches(tgt_type: Option<&str>, tgt: &Value, id: &str) -> bool {
                 .as_str()
                 .is_some_and(|ids| ids.split(',').any(|item| item == id)),
         },
+        Some("compound") => tgt
+            .as_str()
+            .is_some_and(|word| is_wildcard(word) && glob(word, id)),
         Some("pcre") => tgt.as_str().is_some_and(|pattern| pcre(pattern, id)),
         Some(_) => false,
     }
+}
+
+/// Whether a compound target is one word that can only be a wildcard.
+fn is_wildcard(word: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '*' | '?');
+    word.contains(['*', '?']) && word.chars().all(is_plain)
 }
 
 /// Python's `fnmatch`: `*`, `?`, `[…]` and `[!…]`, over the whole text.
@@ -131,6 +141,10 @@ mod tests {
             (Some("pcre"), text("(("), false),
             (Some("grain"), text("os:*"), false),
             (Some("compound"), text("m1"), false),
+            (Some("compound"), text("m*"), true),
+            (Some("compound"), text("x*"), false),
+            (Some("compound"), text("not m*"), false),
+            (Some("compound"), text("G@os:*"), false),
         ];
         for (kind, tgt, matched) in cases {
             assert_eq!(matches(kind, &tgt, "m1"), matched, "{kind:?} {tgt:?}");

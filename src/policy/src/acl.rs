@@ -19,7 +19,7 @@
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
-use crate::expression::{AnyOf, PatternCache};
+use crate::expression::{AnyOf, PatternCache, PlainWildcard};
 use crate::matching::text_of;
 
 /// The function that every authenticated user may call (`ClearFuncs.publish` in `salt/master.py`):
@@ -74,6 +74,9 @@ pub struct AskedJob<'a> {
 pub enum Whom<'a> {
     /// These and no others.
     These(&'a [MinionId]),
+    /// Whoever this pattern matches, also those who come later: a rule must be one for all of them,
+    /// as a look at both patterns shows.
+    Matching(&'a PlainWildcard),
     /// It is not certain whom the target means: a rule must be one for all minions.
     Anybody,
 }
@@ -385,8 +388,12 @@ fn covers(
     if target.starts_with('@') {
         return false;
     }
-    let Whom::These(minions) = job.minions else {
-        return false;
+    let minions = match job.minions {
+        Whom::These(minions) => minions,
+        Whom::Matching(pattern) => {
+            return PlainWildcard::parse(target).is_some_and(|rule| rule.contains(pattern));
+        }
+        Whom::Anybody => return false,
     };
     // Nobody is covered by everything, as in stock. What goes to syndics all the same, under
     // `order_masters`, carries the rules along, and each master below asks them of its own minions

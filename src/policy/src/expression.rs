@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod differential_tests;
+mod plain;
 mod python_regex;
 mod wildcards;
 
@@ -10,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use dashmap::DashMap;
 use fancy_regex::{Regex, RegexBuilder};
 
+pub use plain::PlainWildcard;
 use python_regex::{Tail, from_python};
 use wildcards::to_python_regex;
 

@@ -78,6 +78,25 @@ pub(crate) fn resolve_allowed(
     }
 }
 
+/// How the target goes out for this sender; `None` where it is not certain whom it means.
+fn how_sent(
+    load: &Value,
+    request: &Request<'_>,
+    target: &Target,
+    resolved: &Resolved,
+    sender: &Sender,
+    services: &Services,
+) -> Option<SentAs> {
+    let may = |whom: Whom<'_>| sender.may_publish(load, &request.functions, whom, services);
+    if may(Whom::Anybody) {
+        return Some(SentAs::Target);
+    }
+    match SentAs::wildcard(target, resolved, services) {
+        Some(pattern) if may(Whom::Matching(&pattern)) => Some(SentAs::Wildcard),
+        _ => SentAs::of_limited(target, resolved, services),
+    }
+}
+
 /// What a request begins.
 pub(crate) fn start(
     load: &Value,
@@ -96,11 +115,7 @@ pub(crate) fn start(
     if resolved.minions.is_empty() && !services.site.order_masters {
         return Ok(Outcome::reply(no_match(load)));
     }
-    let sent_as = match sender.may_publish(load, &request.functions, Whom::Anybody, services) {
-        true => Some(SentAs::Target),
-        false => SentAs::of_limited(target, &resolved, services),
-    };
-    let Some(sent_as) = sent_as else {
+    let Some(sent_as) = how_sent(load, &request, target, &resolved, &sender, services) else {
         let tgt_type = target.kind();
         complain!(services, %tgt_type, "who is meant is not certain, so rules for some do not hold");
         return Err(Refused::NotAuthorised {
@@ -376,8 +391,8 @@ fn stored_load(load: &Value, jid: &Jid, sent_as: SentAs) -> Packed {
     let mut entries = without_secrets(load);
     entries.retain(|(name, _)| !matches!(name.as_str(), Some("jid" | SENT_AS)));
     entries.push(("jid".into(), jid.as_str().into()));
-    if sent_as == SentAs::Ids {
-        entries.push((SENT_AS.into(), "ids".into()));
+    if let Some(mark) = sent_as.mark() {
+        entries.push((SENT_AS.into(), mark.into()));
     }
     Packed::new(encode(&Value::Map(entries), Dialect::Bin))
 }
