@@ -6,12 +6,15 @@
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::Access;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use saltern_base::umask;
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::spawn_blocking;
 
@@ -27,8 +30,7 @@ impl Group {
     /// Starts a program that reads nothing, and gives both of its outputs as one.
     pub(super) fn spawn(program: &str, arguments: &[String]) -> io::Result<(Self, Receiver)> {
         let (output, input) = io::pipe()?;
-        let child = Command::new(program)
-            .args(arguments)
+        let child = command(program, arguments)
             .stdin(Stdio::null())
             .stdout(input.try_clone()?)
             .stderr(input)
@@ -119,8 +121,42 @@ fn receiver(pipe: PipeReader) -> io::Result<Receiver> {
     Receiver::from_owned_fd(pipe.into())
 }
 
+/// Sets the umask that its first argument is, and becomes the program that the others are.
+const WITH_UMASK: &str = r#"umask "$0" && exec "$@""#;
+
+/// The program with the umask that it has under a stock master. The master's own is the whole
+/// process's, and other threads write files meanwhile, so a shell sets it. Without one, or with a
+/// program that is not there or may not be run, the attempt itself says what is wrong.
+fn command(program: &str, arguments: &[String]) -> Command {
+    let shell = Path::new("/bin/sh");
+    let mut command = match umask::of_children() {
+        Some(bits) if is_executable(shell) && is_found(program) => {
+            let mut command = Command::new(shell);
+            command.args(["-c", WITH_UMASK, &format!("{bits:04o}"), program]);
+            command
+        }
+        _ => Command::new(program),
+    };
+    command.args(arguments);
+    command
+}
+
+/// Whether it is a program, by its path or by that of the environment.
+fn is_found(program: &str) -> bool {
+    if program.contains('/') {
+        return is_executable(Path::new(program));
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&directories).any(|directory| is_executable(&directory.join(program)))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
+    use rustix::fs::Mode;
     use tokio::io::AsyncReadExt;
 
     use super::*;
@@ -142,6 +178,27 @@ mod tests {
             .await
             .expect("it is text");
         assert_eq!(printed, "here\nthere\n");
+    }
+
+    /// The process of a test is its own, so its umask is, too.
+    #[tokio::test]
+    async fn program_has_the_umask_that_it_has_under_stock_and_its_arguments() {
+        umask::remember_inherited(0o002);
+        rustix::process::umask(Mode::from_raw_mode(0o027));
+        let arguments = ["-c", r#"umask; echo "$1""#, "x", "$HOME 'a' *"].map(str::to_owned);
+        let (mut group, mut output) = Group::spawn("sh", &arguments).expect("there is a shell");
+        let mut printed = String::new();
+        output
+            .read_to_string(&mut printed)
+            .await
+            .expect("it is text");
+        assert_eq!(printed, "0022\n$HOME 'a' *\n");
+        assert!(group.ended().await.expect("it ends").success());
+        let absent = Group::spawn("/none/such", &[]).err();
+        assert_eq!(
+            absent.map(|error| error.kind()),
+            Some(io::ErrorKind::NotFound)
+        );
     }
 
     #[tokio::test]

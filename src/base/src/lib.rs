@@ -1,7 +1,7 @@
 //! Utilities that every other crate may need and that know nothing of Salt.
 //!
-//! The clock, byte sizes, the panic hook, stack frames, exit codes, fault injection, log throttles,
-//! traces, error chains, percent encoding, characters unsafe for a terminal, and helpers that
+//! The clock, byte sizes, the panic hook, stack frames, exit codes, the umask of children, fault
+//! injection, log throttles, traces, error chains, percent encoding, characters unsafe for a terminal, and helpers that
 //! register metrics. Anything that knows a protocol or an option lives above.
 
 pub mod bytesize;
@@ -16,6 +16,7 @@ mod percent;
 pub mod seldom;
 mod steers;
 pub mod trace;
+pub mod umask;
 
 pub use chain::chain;
 pub use percent::percent_decoded;

@@ -594,6 +594,8 @@ def main():
     settings = json.loads(pipes.take_frame())
     if not settings["forks"]:
         pipes.watch()
+    if settings["umask"] is not None:
+        os.umask(settings["umask"])
     memory = settings["memory"]
     if memory:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

@@ -201,6 +201,7 @@ pub(crate) fn opening(forks: bool, settings: &Settings) -> Result<Vec<u8>, Strin
         "conf_file": settings.conf_file,
         "memory": settings.memory,
         "forks": forks,
+        "umask": saltern_base::umask::of_children(),
     });
     let mut first = frame(PROGRAM.as_bytes())?;
     first.extend(frame(settings.to_string().as_bytes())?);

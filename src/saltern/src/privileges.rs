@@ -129,6 +129,7 @@ pub(crate) fn restrict_umask(admits_users: bool) {
         false => Mode::WGRP | Mode::RWXO,
     };
     let inherited = umask(Mode::RWXG | Mode::RWXO);
+    saltern_base::umask::remember_inherited(inherited.bits());
     umask(inherited | least);
 }
 

@@ -86,6 +86,12 @@ def strange():
     return object()
 
 
+def umask():
+    inherited = os.umask(0)
+    os.umask(inherited)
+    return f"{inherited:03o}"
+
+
 def split():
     if os.fork():
         os.wait()
@@ -139,6 +145,7 @@ class RunnerClient:
             mute,
             strange,
             split,
+            umask,
             die_while_it_answers,
             die_after_its_answer,
         )

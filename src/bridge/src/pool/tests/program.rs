@@ -57,6 +57,15 @@ fn call_is_answered_once_however_its_process_ends() {
     assert_eq!(bridge.pool(Lane::Runner).state.lock().idle.len(), 1);
 }
 
+/// The process of a test is its own, so its umask is, too.
+#[test]
+fn modules_of_the_site_have_the_umask_that_they_have_under_stock() {
+    saltern_base::umask::remember_inherited(0o002);
+    rustix::process::umask(Mode::from_raw_mode(0o027));
+    let (_top, bridge) = bridge_to_python();
+    assert_eq!(run(&bridge, "umask"), Ok("022".into()));
+}
+
 #[test]
 fn truncated_answer_ends_its_helper_only() {
     let (_top, bridge) = bridge_to_python();
