@@ -7,6 +7,7 @@
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_bridge::{Bridge, python_pillar_files};
+use saltern_config::yaml::Node;
 use saltern_config::{Finding, MasterConfig, Severity};
 
 use crate::commands::{chain, python_parts};
@@ -54,7 +55,8 @@ pub(crate) fn python(config: &MasterConfig, findings: &mut Vec<Finding>) {
     let files = python_pillar_files(config);
     let modules = python_parts::modules(config);
     let is_needed = findings.iter().any(|finding| finding.needs_python);
-    if !is_needed && files.is_empty() && modules.is_empty() {
+    let has_gitfs = keeps_stock_clones(config);
+    if !is_needed && !has_gitfs && files.is_empty() && modules.is_empty() {
         return;
     }
     let Err(reason) = Bridge::new(config).python() else {
@@ -76,6 +78,19 @@ pub(crate) fn python(config: &MasterConfig, findings: &mut Vec<Finding>) {
             ..finding
         });
     };
+    if has_gitfs {
+        let message = format!(
+            "gitfs is served to minions, but stock's salt-run (state.orchestrate, fileserver.*) reads \
+             clones of its own in cachedir/gitfs, which only Salt can keep up to date; nothing runs \
+             it: {reason}"
+        );
+        // Only who has asked for it misses something.
+        let severity = match config.is_written(GITFS_FOR_SALT_RUN) {
+            true => Severity::Warning,
+            false => Severity::Info,
+        };
+        add(severity, GITFS_FOR_SALT_RUN, message);
+    }
     for (file, renderers) in files {
         let (file, renderers) = (file.display(), renderers.join(", "));
         let message = format!("\"{file}\" needs Python ({renderers}); nothing runs it: {reason}");
@@ -86,6 +101,18 @@ pub(crate) fn python(config: &MasterConfig, findings: &mut Vec<Finding>) {
         let message = format!("{names} in \"{place}\" need Python; nothing runs it: {reason}");
         add(Severity::Warning, "extension_modules", message);
     }
+}
+
+const GITFS_FOR_SALT_RUN: &str = "saltern_gitfs_for_salt_run";
+
+/// Whether the clones that stock's own programs read are to be kept up to date for them.
+fn keeps_stock_clones(config: &MasterConfig) -> bool {
+    let is_gitfs = |name: &Node| matches!(name.as_str(), Some("git" | "gitfs"));
+    let backends = config.raw("fileserver_backend").and_then(Node::as_seq);
+    let has_remotes = config.raw("gitfs_remotes").is_some_and(Node::is_truthy);
+    config.saltern_gitfs_for_salt_run
+        && has_remotes
+        && backends.unwrap_or_default().iter().any(is_gitfs)
 }
 
 /// Everything at once, for whoever does not start a master: findings about the parts, as the user of

@@ -67,6 +67,11 @@ const TABLE: &[(&str, &str, Says)] = &[
     ("fileserver_backend: [gitfs]\ngitfs_remotes: ['file://DIR/salt': [{nosuch: 1}]]", "gitfs_remotes", Error),
     ("fileserver_backend: [gitfs]\ngitfs_remotes: [3]", "gitfs_remotes", Error),
     ("gitfs_remotes: ['file://DIR/salt']", "gitfs_remotes", Warning),
+    // No Salt is found here, so nothing keeps the clones of its salt-run.
+    ("fileserver_backend: [gitfs]\ngitfs_remotes: ['file://DIR/salt']", "saltern_gitfs_for_salt_run", Hint),
+    ("fileserver_backend: [git, roots]\ngitfs_remotes: ['file://DIR/salt']\nsaltern_gitfs_for_salt_run: True", "saltern_gitfs_for_salt_run", Warning),
+    ("fileserver_backend: [gitfs]\ngitfs_remotes: ['file://DIR/salt']\nsaltern_gitfs_for_salt_run: False", "saltern_gitfs_for_salt_run", Nothing),
+    ("fileserver_backend: [roots]", "saltern_gitfs_for_salt_run", Nothing),
     ("hgfs_remotes: [x]", "hgfs_remotes", Warning),
     // Pillars.
     ("ext_pillar: {git: x}", "ext_pillar", Warning),
