@@ -14,6 +14,7 @@ use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value};
 
 use crate::envelope::{algorithm, is_nonce};
 use crate::handle::value_of;
+use crate::key_admission::Admission;
 use crate::origin::Origin;
 use crate::{Outcome, Services, data_cache, event_data, python_text, reply};
 
@@ -108,6 +109,10 @@ fn is_kept(
         Decision::Pend => KeyState::Pending,
         Decision::Reject => KeyState::Rejected,
         Decision::Deny => KeyState::Denied,
+        Decision::StillPending => {
+            services.key_admission.heard(minion, origin.address);
+            return Ok(true);
+        }
         _ => return Ok(true),
     };
     // A file that is there already is replaced.
@@ -115,7 +120,17 @@ fn is_kept(
         return Ok(true);
     }
     let (admission, now) = (&services.key_admission, services.clock.unix());
-    admission.admits(&services.pki, (minion, state), origin.address, now)
+    let admission = admission.admit(&services.pki, (minion, state), origin.address, now)?;
+    if let Admission::InPlaceOf(other) = &admission {
+        complain!(
+            services,
+            %minion,
+            removed = %other,
+            "a pending key is removed for another one: too many wait, most of them of its address \
+             (saltern_max_pending)"
+        );
+    }
+    Ok(admission != Admission::Full)
 }
 
 /// The key is not kept, because too many are. A minion whose key would be pending comes again.

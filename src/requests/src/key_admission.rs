@@ -1,125 +1,303 @@
 //! How many keys that nobody has accepted are kept on disk. Whoever reaches the request port can
 //! make the master keep keys, each under another id, so there is a bound on them altogether, and on
-//! what one address adds.
+//! what one block of addresses adds.
+//!
+//! # When there is no room
+//! A minion without a pending key is seen by no operator, so a flood must not keep newcomers out.
+//! Where no more pending keys fit, the newest key of whoever has most gives its place to a newcomer of
+//! a network that would still have fewer afterwards: blocks of addresses are compared first (/24, /48),
+//! then the networks of the block (one address, /64). Floods of so many blocks leave each newcomer
+//! the same part as each of them, and then it ends: between equals nothing is replaced.
+//!
+//! The newest key goes, not the oldest. An older one may be before an operator's eyes, and its id must
+//! not become free for somebody else's key while they compare its fingerprint. A minion whose key gave
+//! way has been answered as pending and asks again every few seconds, so what is lost is a place, not
+//! a minion.
+//!
+//! Rejected and denied keys give no place: their minions are refused in any case, and the files are
+//! notes for the operator.
+//!
+//! Whose keys were there before this process started is not known until their minions ask again;
+//! until then they count together, as those of one block.
 
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use parking_lot::Mutex;
 use saltern_model::{KeyState, MinionId};
 use saltern_store::{PkiTree, StoreError};
 
-/// The part of all keys that may come from one address. Minions behind a translator of addresses
-/// or a load balancer share one.
-const ADDRESS_SHARE: usize = 2;
-
-/// Seconds for which a count of the files holds: they are counted for strangers.
-const COUNT_LASTS: i64 = 1;
+/// The part of all keys that may come from one block of addresses. Minions behind a translator of
+/// addresses or a load balancer share one.
+const BLOCK_SHARE: usize = 2;
 
 /// Admits keys to the pending, rejected and denied ones.
 pub(crate) struct KeyAdmission {
     /// Keys in each of these states (`saltern_max_pending`); 0 for no bound.
     most: usize,
-    table: Mutex<Table>,
+    pools: Mutex<HashMap<KeyState, Pool>>,
 }
 
+/// Whether one more key may be kept.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It may.
+    Admitted,
+    /// It may, and the pending key of this minion was removed for it.
+    InPlaceOf(MinionId),
+    /// It may not.
+    Full,
+}
+
+/// Addresses that are likely one party's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Network {
+    /// /24 or /48.
+    block: IpAddr,
+    /// The address, of IPv6 the network of 64 bits: a host has all of them.
+    own: IpAddr,
+}
+
+/// The keys in one state. The files are the truth: they are listed once a second at most, and once
+/// more before anybody is refused.
 #[derive(Default)]
-struct Table {
-    counts: HashMap<KeyState, Count>,
-    /// The ids whose keys an address has added.
-    added: HashMap<IpAddr, HashSet<MinionId>>,
-    /// All of these ids.
-    ids: usize,
-    /// When ids that are settled were last taken out.
-    pruned: i64,
+struct Pool {
+    /// All keys in this state, by the last listing and what was admitted since.
+    keys: usize,
+    /// When they were last listed, in seconds since 1970.
+    listed: Option<i64>,
+    /// When they were last listed for want of room.
+    listed_when_full: Option<i64>,
+    /// Who added a key, of those that are known.
+    origins: HashMap<MinionId, Network>,
+    /// The ids of each network, the newest last.
+    networks: HashMap<Network, Vec<MinionId>>,
+    blocks: HashMap<IpAddr, usize>,
+    /// Keys of which that is not known, each with the time of its file in microseconds.
+    unknown: HashMap<MinionId, i64>,
 }
 
-#[derive(Clone, Copy)]
-struct Count {
-    keys: usize,
-    /// Seconds since 1970.
-    at: i64,
+/// What a look at a pool leads to.
+enum Step {
+    Done(Admission),
+    /// The files have to be listed first.
+    List,
 }
 
 impl KeyAdmission {
     pub(crate) fn new(most: usize) -> Self {
         Self {
             most,
-            table: Mutex::default(),
+            pools: Mutex::default(),
         }
     }
 
     /// Whether one more key may be kept in a state; then it counts. `now` is in seconds since 1970.
-    pub(crate) fn admits(
+    /// Files are listed and removed without the lock.
+    pub(crate) fn admit(
         &self,
         pki: &PkiTree,
         (id, state): (&MinionId, KeyState),
         from: IpAddr,
         now: i64,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Admission, StoreError> {
         if self.most == 0 {
-            return Ok(true);
+            return Ok(Admission::Admitted);
         }
-        let mut table = self.table.lock();
-        let known = table.counts.get(&state).copied();
-        let known = known.filter(|known| (0..COUNT_LASTS).contains(&(now - known.at)));
-        let count = match known {
-            Some(count) => count,
-            None => Count {
-                keys: pki.count(state)?,
-                at: now,
-            },
+        let network = Network::of(from);
+        loop {
+            let step = {
+                let mut pools = self.pools.lock();
+                let pool = pools.entry(state).or_default();
+                pool.step(id, network, (self.most, state), now)
+            };
+            match step {
+                Step::Done(Admission::InPlaceOf(victim)) => {
+                    pki.remove(&victim, KeyState::Pending)?;
+                    return Ok(Admission::InPlaceOf(victim));
+                }
+                Step::Done(admission) => return Ok(admission),
+                Step::List => {
+                    let listed = pki.list(state)?;
+                    let unknown = self.times_of_unknown(pki, state, &listed);
+                    let mut pools = self.pools.lock();
+                    pools.entry(state).or_default().take(&listed, unknown);
+                }
+            }
+        }
+    }
+
+    /// A minion whose key is pending asks again, so it is known whose the key is.
+    pub(crate) fn heard(&self, id: &MinionId, from: IpAddr) {
+        let mut pools = self.pools.lock();
+        if let Some(pool) = pools.get_mut(&KeyState::Pending)
+            && pool.unknown.remove(id).is_some()
+        {
+            pool.add(id, Network::of(from));
+        }
+    }
+
+    /// The keys of which is not known who added them, with the times of their files.
+    fn times_of_unknown(
+        &self,
+        pki: &PkiTree,
+        state: KeyState,
+        listed: &[MinionId],
+    ) -> HashMap<MinionId, i64> {
+        let (strange, mut times) = {
+            let mut pools = self.pools.lock();
+            let pool = pools.entry(state).or_default();
+            let is_strange = |id: &&MinionId| !pool.origins.contains_key(*id);
+            let strange: Vec<MinionId> = listed.iter().filter(is_strange).cloned().collect();
+            (strange, std::mem::take(&mut pool.unknown))
         };
-        table.counts.insert(state, count);
-        if count.keys >= self.most {
-            return Ok(false);
-        }
-        let network = network(from);
-        let share = (self.most / ADDRESS_SHARE).max(1);
-        let has_room = |table: &Table| {
-            let added = table.added.get(&network);
-            added.is_none_or(|added| added.len() < share || added.contains(id))
+        let time_of = |id: MinionId| {
+            let known = times.remove(&id);
+            let time = known.or_else(|| Some(pki.version(&id, state).ok()??.modified_micros()));
+            Some((id, time?))
         };
-        let is_long = table.ids >= self.most.saturating_mul(4);
-        if (is_long || !has_room(&table)) && table.pruned != now {
-            table.pruned = now;
-            table.prune(pki);
-        }
-        if !has_room(&table) {
-            return Ok(false);
-        }
-        if table.added.entry(network).or_default().insert(id.clone()) {
-            table.ids += 1;
-        }
-        let keys = count.keys + 1;
-        table.counts.insert(state, Count { keys, ..count });
-        Ok(true)
+        strange.into_iter().filter_map(time_of).collect()
     }
 }
 
-impl Table {
-    /// Takes out the ids whose keys were accepted or removed.
-    fn prune(&mut self, pki: &PkiTree) {
-        let is_unsettled = |id: &MinionId| {
-            let state = pki.state(id).ok().flatten();
-            matches!(state, Some(KeyState::Pending | KeyState::Rejected))
-                || pki.is_denied(id).unwrap_or(true)
-        };
-        for ids in self.added.values_mut() {
-            ids.retain(is_unsettled);
+impl Pool {
+    fn step(
+        &mut self,
+        id: &MinionId,
+        network: Network,
+        (most, state): (usize, KeyState),
+        now: i64,
+    ) -> Step {
+        if self.listed != Some(now) {
+            (self.listed, self.listed_when_full) = (Some(now), None);
+            return Step::List;
         }
-        self.added.retain(|_, ids| !ids.is_empty());
-        self.ids = self.added.values().map(HashSet::len).sum();
+        let share = (most / BLOCK_SHARE).max(1);
+        let of_block = self.blocks.get(&network.block).copied().unwrap_or(0);
+        let has_share = of_block < share || self.origins.contains_key(id);
+        if self.keys < most && has_share {
+            self.add(id, network);
+            self.keys += 1;
+            return Step::Done(Admission::Admitted);
+        }
+        if self.listed_when_full != Some(now) {
+            self.listed_when_full = Some(now);
+            return Step::List;
+        }
+        let victim = match (state, has_share) {
+            (KeyState::Pending, true) => self.newest_of_most(network, of_block),
+            (KeyState::Pending, false) => self.newest_of_block(network),
+            _ => None,
+        };
+        let Some(victim) = victim else {
+            return Step::Done(Admission::Full);
+        };
+        self.forget(&victim);
+        self.add(id, network);
+        Step::Done(Admission::InPlaceOf(victim))
+    }
+
+    /// The newest key of the block with most keys, if that leaves it no fewer than the newcomer's.
+    fn newest_of_most(&self, newcomer: Network, of_block: usize) -> Option<MinionId> {
+        let most = self.blocks.iter().max_by_key(|(_, keys)| **keys);
+        let most = most.map(|(block, keys)| (*block, *keys));
+        let of_most = most.map_or(0, |(_, keys)| keys);
+        if self.unknown.len() > of_most.max(of_block + 1) {
+            let newest = self.unknown.iter().max_by_key(|(_, time)| **time);
+            return newest.map(|(id, _)| id.clone());
+        }
+        let (block, keys) = most?;
+        if block == newcomer.block {
+            return self.newest_of_block(newcomer);
+        }
+        let largest = self.largest_network(block)?;
+        (keys > of_block + 1)
+            .then(|| largest.last().cloned())
+            .flatten()
+    }
+
+    /// The newest key of the network with most keys in the newcomer's own block, if that leaves it no
+    /// fewer than the newcomer's.
+    fn newest_of_block(&self, newcomer: Network) -> Option<MinionId> {
+        let own = self.networks.get(&newcomer).map_or(0, Vec::len);
+        let largest = self.largest_network(newcomer.block)?;
+        (largest.len() > own + 1)
+            .then(|| largest.last().cloned())
+            .flatten()
+    }
+
+    fn largest_network(&self, block: IpAddr) -> Option<&Vec<MinionId>> {
+        let networks = self.networks.iter();
+        let of_block = networks.filter(|(network, _)| network.block == block);
+        of_block.map(|(_, ids)| ids).max_by_key(|ids| ids.len())
+    }
+
+    fn add(&mut self, id: &MinionId, network: Network) {
+        self.forget(id);
+        self.origins.insert(id.clone(), network);
+        self.networks.entry(network).or_default().push(id.clone());
+        *self.blocks.entry(network.block).or_default() += 1;
+    }
+
+    fn forget(&mut self, id: &MinionId) {
+        self.unknown.remove(id);
+        let Some(network) = self.origins.remove(id) else {
+            return;
+        };
+        if let Some(ids) = self.networks.get_mut(&network) {
+            // As a rule the newest.
+            if let Some(place) = ids.iter().rposition(|known| known == id) {
+                ids.remove(place);
+            }
+            if ids.is_empty() {
+                self.networks.remove(&network);
+            }
+        }
+        if let Some(keys) = self.blocks.get_mut(&network.block) {
+            *keys -= 1;
+            if *keys == 0 {
+                self.blocks.remove(&network.block);
+            }
+        }
+    }
+
+    /// Takes over what a listing has found: keys that were accepted or removed are gone.
+    fn take(&mut self, listed: &[MinionId], unknown: HashMap<MinionId, i64>) {
+        let there: HashSet<&MinionId> = listed.iter().collect();
+        let gone = self.origins.keys().filter(|id| !there.contains(id));
+        let gone: HashSet<MinionId> = gone.cloned().collect();
+        self.origins.retain(|id, _| !gone.contains(id));
+        for ids in self.networks.values_mut() {
+            ids.retain(|id| !gone.contains(id));
+        }
+        self.networks.retain(|_, ids| !ids.is_empty());
+        self.blocks.clear();
+        for (network, ids) in &self.networks {
+            *self.blocks.entry(network.block).or_default() += ids.len();
+        }
+        self.unknown = unknown;
+        self.unknown.retain(|id, _| !self.origins.contains_key(id));
+        self.keys = listed.len();
     }
 }
 
-/// The address, of IPv6 the network of 64 bits: a host has all of them.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+impl Network {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                Self {
+                    block: Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0).into(),
+                    own: Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into(),
+                }
+            }
+            IpAddr::V4(address) => {
+                let [a, b, c, _] = address.octets();
+                Self {
+                    block: Ipv4Addr::new(a, b, c, 0).into(),
+                    own: address.into(),
+                }
+            }
         }
-        v4 => v4,
     }
 }

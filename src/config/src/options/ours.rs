@@ -113,9 +113,11 @@ pub const OURS: &[OurOption] = &[
               fileserver.*` read stock's clones in `cachedir/gitfs`, not this master's. Each remote \
               is then fetched and kept twice." },
     OurOption { name: "saltern_max_pending", default: "20000",
-        doc: "Keys that wait to be accepted, at most; of those one address (of IPv6 a network of 64 \
-              bits) adds no more than half. A minion beyond that is answered to retry later, and its \
-              key is not kept. The same bound holds for rejected and for denied keys; 0 for none." },
+        doc: "Keys that wait to be accepted, at most; of those one block of addresses (/24, of IPv6 \
+              /48) adds no more than half. When there is no more room, the newest key of the block \
+              with most of them is removed for a newcomer of one with fewer. A minion that finds no \
+              room is answered to retry later, and its key is not kept. The same bound, without removal, \
+              holds for rejected and for denied keys; 0 for none." },
     OurOption { name: "saltern_key_overlap", default: "300",
         doc: "Seconds for which requests encrypted with the last shared key are still understood \
               after a new one was made, if they carry a token of an accepted key. Concerns minions \

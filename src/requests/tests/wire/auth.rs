@@ -242,44 +242,110 @@ fn text_that_is_no_key_makes_no_file_and_uses_no_autosign_stub() {
     assert!(!site.path("cache/sessions/m1").exists());
 }
 
+/// Asks for an id with a new key; whether it is pending afterwards.
+fn pends(site: &Site, id: &str, from: [u8; 4]) -> bool {
+    let minion = Minion::new("m1", "minion");
+    let load = clear(minion.auth().set("id", id), 3);
+    let outcome = handle(load, IpAddr::from(from), &site.services).outcome;
+    let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
+    assert_eq!(inner.get("ret"), Some(&true.into()), "{id} comes again");
+    let is_kept = site.path(&format!("pki/minions_pre/{id}")).exists();
+    assert_eq!(outcome.effects.len(), usize::from(is_kept), "the event");
+    is_kept
+}
+
+fn pending(site: &Site) -> Vec<String> {
+    let ids = site.services.pki.list(saltern_model::KeyState::Pending);
+    let ids = ids.unwrap().into_iter();
+    ids.map(|id| id.as_str().to_owned()).collect()
+}
+
 #[test]
 fn pending_keys_are_bounded_altogether_and_by_address() {
-    let minion = Minion::new("m1", "minion");
-    let (near, far) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-    let ask = |site: &Site, id: &str, from: IpAddr| {
-        let load = clear(minion.auth().set("id", id), 3);
-        let outcome = handle(load, from, &site.services).outcome;
-        let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
-        assert_eq!(inner.get("ret"), Some(&true.into()), "{id} comes again");
-        let is_kept = site.path(&format!("pki/minions_pre/{id}")).exists();
-        assert_eq!(outcome.effects.len(), usize::from(is_kept), "the event");
-        is_kept
-    };
+    let (near, far) = ([10, 0, 0, 1], [10, 0, 1, 2]);
     let site = Site::new("saltern_max_pending: 4\n");
     assert_eq!(
-        ["a", "b", "c"].map(|id| ask(&site, id, near)),
+        ["a", "b", "c"].map(|id| pends(&site, id, near)),
         [true, true, false]
     );
     assert_eq!(
-        ["d", "e", "f"].map(|id| ask(&site, id, far)),
+        ["d", "e", "f"].map(|id| pends(&site, id, far)),
         [true, true, false]
     );
-    assert!(ask(&site, "a", near), "a key that is pending stays");
+    assert!(pends(&site, "a", near), "a key that is pending stays");
     let full = &site.services.metrics.authentications;
     assert_eq!(full.with_label_values(&["keys_full"]).get(), 2);
     // Of one address again, once its keys are accepted.
     let site = Site::new("saltern_max_pending: 4\n");
-    assert!(ask(&site, "a", near) && ask(&site, "b", near));
+    assert!(pends(&site, "a", near) && pends(&site, "b", near));
     for id in ["a", "b"] {
         site.accept(id, "minion");
         std::fs::remove_file(site.path(&format!("pki/minions_pre/{id}"))).unwrap();
     }
-    assert!(ask(&site, "c", near));
+    assert!(pends(&site, "c", near));
     let unbounded = Site::new("saltern_max_pending: 0\n");
     assert!(
         ["a", "b", "c", "d", "e"]
             .iter()
-            .all(|id| ask(&unbounded, id, near))
+            .all(|id| pends(&unbounded, id, near))
+    );
+}
+
+#[test]
+fn floods_of_two_blocks_leave_newcomers_of_a_third_their_part() {
+    let site = Site::new("saltern_max_pending: 12\n");
+    for number in 0..20_u8 {
+        pends(&site, &format!("x{number:02}"), [10, 0, 0, 1]);
+        // Many addresses of one block count as one.
+        pends(&site, &format!("y{number:02}"), [10, 0, 1, number]);
+    }
+    assert_eq!(pending(&site).len(), 12);
+    let newcomers = ["a", "b", "c", "d", "e"];
+    let kept = newcomers.map(|id| pends(&site, id, [192, 168, 0, 7]));
+    assert_eq!(
+        kept,
+        [true, true, true, true, false],
+        "a third of the places"
+    );
+    let now = pending(&site);
+    assert_eq!(now.len(), 12, "and no more than there are");
+    // Who came first keeps the place.
+    for early in ["x00", "x01", "x02", "x03", "a", "b", "c", "d"] {
+        assert!(now.iter().any(|id| id == early), "{early}: {now:?}");
+    }
+    // Nothing is replaced between equals, so it ends.
+    for id in ["x40", "x05"] {
+        assert!(!pends(&site, id, [10, 0, 0, 1]), "{id}");
+    }
+    assert_eq!(pending(&site), now);
+}
+
+#[test]
+fn flood_of_one_address_leaves_its_neighbours_their_part_of_the_block() {
+    let site = Site::new("saltern_max_pending: 8\n");
+    for number in 0..10 {
+        pends(&site, &format!("x{number}"), [10, 0, 0, 1]);
+    }
+    let kept = ["a", "b", "c"].map(|id| pends(&site, id, [10, 0, 0, 2]));
+    assert_eq!(kept, [true, true, false]);
+    assert_eq!(pending(&site), ["a", "b", "x0", "x1"]);
+}
+
+#[test]
+fn keys_of_before_the_start_give_way_until_their_minions_ask_again() {
+    let site = Site::new("saltern_max_pending: 4\n");
+    for id in ["o1", "o2", "o3", "o4"] {
+        site.write(&format!("pki/minions_pre/{id}"), &key_pair("minion").public);
+    }
+    assert!(pends(&site, "a", [10, 0, 0, 1]), "in place of one of them");
+    assert_eq!(pending(&site).len(), 4);
+    let old: Vec<String> = pending(&site).into_iter().filter(|id| id != "a").collect();
+    for (id, last) in old.iter().zip(1..) {
+        assert!(pends(&site, id, [10, 0, last, 1]), "still pending");
+    }
+    assert!(
+        !pends(&site, "b", [10, 0, 9, 1]),
+        "one of each block by now"
     );
 }
 
@@ -293,16 +359,19 @@ fn rejected_and_denied_keys_are_bounded_too() {
         let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
         assert_eq!(inner.get("ret"), Some(&false.into()), "{id}");
     };
-    for id in ["a", "b"] {
+    for id in ["a", "b", "c"] {
         site.accept(id, "large");
     }
-    ["bad1", "a", "bad2", "b"].iter().for_each(|id| ask(id));
+    // Half of each for one block of addresses, and none gives way: they are notes.
+    let ids = ["bad1", "a", "bad2", "b", "bad3", "c"];
+    ids.iter().for_each(|id| ask(id));
     let files = |state: &str| {
         std::fs::read_dir(site.path(&format!("pki/{state}")))
             .unwrap()
             .count()
     };
-    assert_eq!((files("minions_rejected"), files("minions_denied")), (1, 1));
+    assert_eq!((files("minions_rejected"), files("minions_denied")), (2, 2));
+    assert_eq!(site.read("pki/minions_rejected/bad3"), None);
 }
 
 #[test]
