@@ -438,6 +438,33 @@ fn number(site: &Site, metric: &str) -> Result<f64> {
     Ok(line.unwrap_or(0.0))
 }
 
+/// What root may read, the master of another user may not.
+#[test]
+fn doctor_of_root_looks_as_the_masters_user() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |_| {},
+        |site| {
+            let is_root = rustix::process::geteuid().is_root();
+            ensure!(is_root, "this needs root, as the tests of small disks do");
+            site.stop_master()?;
+            for above in site.path("pki").ancestors().skip(1) {
+                if above.starts_with(std::env::temp_dir()) && above != std::env::temp_dir() {
+                    fs::set_permissions(above, fs::Permissions::from_mode(0o755))?;
+                }
+            }
+            site.saltern(&["doctor"])?
+                .expect_text("nothing was found")?;
+            fs::create_dir_all(site.path("conf/master.d"))?;
+            fs::write(site.path("conf/master.d/user.conf"), "user: nobody\n")?;
+            site.saltern(&["doctor"])?
+                .expect_code(1)?
+                .expect_text("cannot be used by \"nobody\"")?;
+            Ok(())
+        },
+    )
+}
+
 #[test]
 fn the_doctor_finds_what_is_wrong_with_a_running_and_with_a_stopped_master() -> TestResult {
     Site::run(

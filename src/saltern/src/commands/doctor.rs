@@ -27,7 +27,7 @@ use serde_json::json;
 
 use super::duty::Told;
 use super::{chain, load_for_tool, say};
-use crate::ConfigArgument;
+use crate::{ConfigArgument, privileges};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -152,6 +152,9 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             None
         }
     };
+    // The socket is root's to ask, too; everything else is looked at as the master would meet it. Who
+    // may not become that user is told so (`start`), and there may be none (`configuration`).
+    let _ = privileges::become_user(&loaded.config.user);
     let patient = Patient {
         loaded,
         running,

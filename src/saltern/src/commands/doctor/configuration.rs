@@ -33,6 +33,7 @@ fn advice(option: &str) -> &'static str {
              a backup: with a new one no minion would trust this master"
         }
         "user" => "correct the option user, or make the account",
+        "interface" => "set interface to an address of this machine",
         _ => "correct the configuration; saltern check-config prints all findings",
     }
 }

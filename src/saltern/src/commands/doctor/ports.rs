@@ -28,8 +28,8 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
         let error = TcpListener::bind(address).err()?;
         let advice = match error.kind() {
             ErrorKind::AddrInUse => "stop the program that has it, perhaps a stock master",
-            ErrorKind::AddrNotAvailable => "set interface to an address of this machine",
-            _ => "ask as the user that starts the master",
+            // All others are of the interface, or of who may not bind: the configuration says so, once.
+            _ => return None,
         };
         let what = format!("{option}: {address} cannot be had: {error}");
         Some(Complaint::new(what, advice).error())
@@ -41,6 +41,16 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
 mod tests {
     use super::super::tests::patient;
     use super::*;
+
+    #[test]
+    fn foreign_interface_is_one_finding_and_not_one_a_port() {
+        // Of a network that is for documents only (RFC 5737).
+        let (_dir, patient) = patient("interface: 192.0.2.1\n");
+        let found = super::super::configuration::check(&patient);
+        let of_it = found.iter().filter(|one| one.what.contains("192.0.2.1"));
+        assert_eq!(of_it.count(), 1);
+        assert!(check(&patient).is_empty());
+    }
 
     #[test]
     fn a_port_that_another_program_has_is_told() {
