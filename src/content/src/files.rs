@@ -419,8 +419,8 @@ impl FileServer {
     ) -> Result<Option<Found>, FilesError> {
         match backend {
             Backend::Roots(roots) => roots.find(wanted, saltenv),
-            Backend::MinionFs(minionfs) => Ok(minionfs.find(wanted, saltenv)),
-            Backend::Git(gitfs) => Ok(gitfs.find(wanted, saltenv)),
+            Backend::MinionFs(minionfs) => minionfs.find(wanted, saltenv),
+            Backend::Git(gitfs) => gitfs.find(wanted, saltenv),
         }
     }
 

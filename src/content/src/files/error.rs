@@ -63,10 +63,16 @@ pub enum FilesError {
 }
 
 impl FilesError {
-    /// Whether the master is at fault (no descriptors, no memory, a failing disk): the file may well
-    /// be there, so no answer may say that it is not.
+    /// Whether the master is at fault (no descriptors, no memory, a failing disk, a clone that git
+    /// cannot read): the file may well be there, so no answer may say that it is not.
     pub fn is_local_fault(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if is_local_fault(source))
+        match self {
+            Self::Io { source, .. } => is_local_fault(source),
+            Self::Git(GitError::Failed { .. } | GitError::Io { .. } | GitError::Missing(..)) => {
+                true
+            }
+            _ => false,
+        }
     }
 
     pub(crate) fn option(name: &'static str, problem: impl Into<String>) -> Self {

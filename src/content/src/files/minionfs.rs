@@ -16,12 +16,12 @@ use parking_lot::Mutex;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
-use super::error::FilesError;
+use super::error::{FilesError, or_absent};
 use super::found::Found;
 use super::options::Options;
 use super::path::{Relative, Wanted, join};
 use super::root::{Links, Root, is_regular};
-use super::tree::{Kind, MAX_ENTRIES, Tree};
+use super::tree::{Kind, MAX_ENTRIES, Tree, WalkError};
 
 /// The backend's name in answers.
 pub(crate) const NAME: &str = "minionfs";
@@ -45,7 +45,44 @@ impl MinionFs {
         &self.options.minionfs.environment
     }
 
-    pub(crate) fn find(&self, wanted: &Wanted, saltenv: &str) -> Option<Found> {
+    /// Looks for a file that a minion pushed.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`] where the master cannot look, for a reason of its own.
+    pub(crate) fn find(&self, wanted: &Wanted, saltenv: &str) -> Result<Option<Found>, FilesError> {
+        let Some((rel, minion, relative)) = self.pushed(wanted, saltenv) else {
+            return Ok(None);
+        };
+        let directory = self.directory(minion.as_str());
+        let shown = directory.to_string_lossy();
+        let pushed = rel.split_once('/').map_or("", |(_, pushed)| pushed);
+        let path = join(&shown, pushed);
+        let Some(root) = or_absent(Root::open(&directory), "open", &shown)? else {
+            return Ok(None);
+        };
+        let stat = root.stat(&relative, Links::Never);
+        let Some(stat) = or_absent(stat, "examine", &path)? else {
+            return Ok(None);
+        };
+        if !is_regular(&stat) || self.options.ignore.matches(&path) {
+            return Ok(None);
+        }
+        Ok(Some(Found {
+            path,
+            rel,
+            stat,
+            git_mode: None,
+            back: NAME,
+            saltenv: saltenv.to_owned(),
+            by_index: false,
+            root,
+            relative,
+            links: Links::Never,
+        }))
+    }
+
+    /// What a path means here: below the mountpoint, of which minion, and which of its files.
+    fn pushed(&self, wanted: &Wanted, saltenv: &str) -> Option<(String, MinionId, Relative)> {
         let path = wanted.path.as_str();
         // Stock keeps a minion from handing out a top file.
         let is_top = path.rsplit('/').next() == Some("top.sls");
@@ -65,25 +102,7 @@ impl MinionFs {
             return None;
         }
         let relative = Relative::parse(pushed).ok()?;
-        let directory = self.directory(minion.as_str());
-        let root = Root::open(&directory).ok()?;
-        let stat = root.stat(&relative, Links::Never).ok()?;
-        let path = join(&directory.to_string_lossy(), pushed);
-        if !is_regular(&stat) || self.options.ignore.matches(&path) {
-            return None;
-        }
-        Some(Found {
-            path,
-            rel: rel.to_owned(),
-            stat,
-            git_mode: None,
-            back: NAME,
-            saltenv: saltenv.to_owned(),
-            by_index: false,
-            root,
-            relative,
-            links: Links::Never,
-        })
+        Some((rel.to_owned(), minion, relative))
     }
 
     pub(crate) fn serve(
@@ -152,7 +171,7 @@ impl MinionFs {
             _ => prefix,
         };
         let (minions, below) = match prefix.split_once('/') {
-            None if prefix.is_empty() => (self.minions(), None),
+            None if prefix.is_empty() => (self.minions()?, None),
             // A prefix that is no more than a minion finds nothing in stock.
             None => return Ok(listed),
             Some((minion, below)) => match (MinionId::parse(minion), Relative::parse(below)) {
@@ -162,12 +181,18 @@ impl MinionFs {
         };
         let mut trees = self.trees.lock();
         for minion in minions.iter().filter(|minion| self.is_exposed(minion)) {
-            let root = Root::open(&self.directory(minion)).ok();
+            let root = or_absent(Root::open(&self.directory(minion)), "open", minion)?;
             let old = trees.remove(minion).unwrap_or_default();
-            // A tree that is too large or too deep is that minion's doing: it alone is left out.
-            let Ok((tree, _)) = Tree::walk(old, root.as_ref(), Links::Never, now) else {
-                tracing::warn!(%minion, "the files of a minion are too many or too deep to list");
-                continue;
+            let tree = match Tree::walk(old, root.as_ref(), Links::Never, now) {
+                Ok((tree, _)) => tree,
+                Err(WalkError::LocalFault(code)) => {
+                    return Err(FilesError::io("list", minion, code));
+                }
+                // That is the minion's doing: it alone is left out.
+                Err(WalkError::TooManyEntries | WalkError::TooDeep) => {
+                    tracing::warn!(%minion, "the files of a minion are too many or too deep to list");
+                    continue;
+                }
             };
             let mountpoint = join(mountpoint, minion);
             pick(&tree, below.as_ref(), &mut |path, may_be_ignored| {
@@ -189,13 +214,18 @@ impl MinionFs {
         Ok(listed)
     }
 
-    fn minions(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.options.cachedir.join("minions")) else {
-            return Vec::new();
+    fn minions(&self) -> Result<Vec<String>, FilesError> {
+        let directory = self.options.cachedir.join("minions");
+        let shown = directory.to_string_lossy();
+        let Some(entries) = or_absent(fs::read_dir(&directory), "list", &shown)? else {
+            return Ok(Vec::new());
         };
-        entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .collect()
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| FilesError::io("list", &shown, error))?;
+            names.extend(entry.file_name().into_string().ok());
+        }
+        Ok(names)
     }
 
     fn directory(&self, minion: &str) -> PathBuf {

@@ -242,9 +242,12 @@ impl Clone {
     }
 
     /// The commit with this name; `None` if there is none.
-    pub(crate) fn commit(&self, name: &str) -> Option<Oid> {
+    ///
+    /// # Errors
+    /// [`GitError::Failed`] where git could not look; nothing is remembered of that.
+    pub(crate) fn commit(&self, name: &str) -> Result<Option<Oid>, GitError> {
         if let Some(known) = self.known_commit(name) {
-            return known;
+            return Ok(known);
         }
         let lookups = {
             let mut commits = self.commits.lock();
@@ -267,16 +270,15 @@ impl Clone {
                 "--end-of-options",
                 &wanted,
             ])
-            .output(Vec::new());
-        let found = printed
-            .ok()
-            .and_then(|printed| Oid::parse(String::from_utf8_lossy(&printed).trim()));
+            .looked_up()
+            .map_err(|problem| self.failed("rev-parse", &problem))?;
+        let found = printed.and_then(|it| Oid::parse(String::from_utf8_lossy(&it).trim()));
         let mut commits = self.commits.lock();
         match &found {
             Some(oid) => commits.known.insert(name.to_owned(), oid.clone()),
             None => commits.unknown.insert(name.to_owned(), ()),
         }
-        found
+        Ok(found)
     }
 
     /// The tree of a commit, if it has been listed and is still kept.

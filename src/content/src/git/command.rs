@@ -157,6 +157,21 @@ impl Git {
         }
     }
 
+    /// The same of a call that looks something up: `None` where git says that it is not there.
+    ///
+    /// # Errors
+    /// A text, where git could not look.
+    pub(super) fn looked_up(self) -> Result<Option<Vec<u8>>, String> {
+        let mut command = self.command();
+        command.stderr(Stdio::null());
+        let done = process::run(command, Vec::new(), LOCAL_TIME, OUTPUT)?;
+        match done.code {
+            Some(0) => Ok(Some(done.output)),
+            Some(1) => Ok(None),
+            code => Err(ended(code)),
+        }
+    }
+
     /// Runs the call; what it prints goes into `file`, or nowhere.
     ///
     /// # Errors

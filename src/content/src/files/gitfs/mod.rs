@@ -126,19 +126,26 @@ impl GitFs {
     }
 
     /// Looks for a file in all remotes, in their order.
-    pub(crate) fn find(&self, wanted: &Wanted, saltenv: &str) -> Option<Found> {
+    ///
+    /// # Errors
+    /// [`FilesError::Git`] where a remote that may have it cannot be read: whether there is such a
+    /// file, and which one, is not known then.
+    pub(crate) fn find(&self, wanted: &Wanted, saltenv: &str) -> Result<Option<Found>, FilesError> {
         let path = wanted.path.as_str();
-        if path.starts_with('/') {
-            return None;
-        }
         // Stock joins the path to that of its cache, and refuses one that leads out of there.
-        Relative::parse(path).ok()?;
-        self.remotes.iter().find_map(|remote| {
-            let below = self.below(remote, path, saltenv)?;
-            let tree = tree(remote, saltenv)?;
-            let (oid, mode) = file_at(&tree, below)?;
-            self.found(remote, &oid, mode, path, saltenv)
-        })
+        if path.starts_with('/') || Relative::parse(path).is_err() {
+            return Ok(None);
+        }
+        for remote in &self.remotes {
+            let Some(below) = self.below(remote, path, saltenv) else {
+                continue;
+            };
+            let tree = try_tree(remote, saltenv)?;
+            if let Some((oid, mode)) = tree.and_then(|tree| file_at(&tree, below)) {
+                return Ok(Some(self.found(remote, &oid, mode, path, saltenv)?));
+            }
+        }
+        Ok(None)
     }
 
     /// A path within a remote's tree, if the remote can have it.
@@ -197,10 +204,7 @@ impl GitFs {
         mode: u32,
         path: &str,
         saltenv: &str,
-    ) -> Option<Found> {
-        let failed = |error: &dyn std::fmt::Display| {
-            tracing::error!(path, saltenv, %error, "a file of a git remote cannot be served");
-        };
+    ) -> Result<Found, GitError> {
         let take = || -> Result<_, GitError> {
             let files = remote.clone.files();
             let name = remote.clone.file(oid)?;
@@ -213,11 +217,8 @@ impl GitFs {
             Ok((stored, root, stat))
         };
         // It may have been removed to make room, right after it was there.
-        let (stored, root, stat) = take()
-            .or_else(|_| take())
-            .inspect_err(|error| failed(error))
-            .ok()?;
-        Some(Found {
+        let (stored, root, stat) = take().or_else(|_| take())?;
+        Ok(Found {
             path: join(&join(&self.shown, saltenv), path),
             rel: path.to_owned(),
             stat,
@@ -292,14 +293,7 @@ impl GitFs {
     }
 }
 
-/// The tree of an environment; one that cannot be listed is told in the log.
-fn tree(remote: &Remote, saltenv: &str) -> Option<Arc<Tree>> {
-    try_tree(remote, saltenv).unwrap_or_else(|error| {
-        tracing::error!(saltenv, %error, "an environment of a git remote cannot be read");
-        None
-    })
-}
-
+/// The tree of an environment, if the remote has it.
 fn try_tree(remote: &Remote, saltenv: &str) -> Result<Option<Arc<Tree>>, GitError> {
     if !remote.is_exposed(saltenv) {
         return Ok(None);
@@ -309,8 +303,10 @@ fn try_tree(remote: &Remote, saltenv: &str) -> Result<Option<Arc<Tree>>, GitErro
     };
     let refs = remote.clone.refs();
     let fallback = (!remote.fallback.is_empty()).then_some(remote.fallback.as_str());
-    let commit = commit(remote, &refs, reference)
-        .or_else(|| fallback.and_then(|fallback| commit(remote, &refs, fallback)));
+    let commit = match (commit(remote, &refs, reference)?, fallback) {
+        (None, Some(fallback)) => commit(remote, &refs, fallback)?,
+        (found, _) => found,
+    };
     commit.map(|commit| remote.clone.tree(&commit)).transpose()
 }
 
@@ -341,12 +337,18 @@ fn known_commit(remote: &Remote, saltenv: &str) -> Option<Option<Oid>> {
 }
 
 /// The object of a branch, a tag or a commit, by the types that the remote has, in their order.
-fn commit(remote: &Remote, refs: &Refs, reference: &str) -> Option<Oid> {
-    remote.ref_types.iter().find_map(|ref_type| match ref_type {
-        RefType::Branch => refs.branches.get(reference).cloned(),
-        RefType::Tag => refs.tags.get(reference).cloned(),
-        RefType::Sha => remote.clone.commit(reference),
-    })
+fn commit(remote: &Remote, refs: &Refs, reference: &str) -> Result<Option<Oid>, GitError> {
+    for ref_type in &remote.ref_types {
+        let found = match ref_type {
+            RefType::Branch => refs.branches.get(reference).cloned(),
+            RefType::Tag => refs.tags.get(reference).cloned(),
+            RefType::Sha => remote.clone.commit(reference)?,
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 /// The file at a path, behind links in the place of its last part.
