@@ -40,7 +40,7 @@ pub struct LogOptions {
 /// What the names of all places in this program begin with.
 const OURS: &str = "saltern";
 /// Its crates that a master runs, without that.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "actors",
     "base",
     "bridge",
@@ -51,6 +51,7 @@ const CRATES: [&str; 15] = [
     "model",
     "output",
     "policy",
+    "python",
     "requests",
     "runners",
     "store",

@@ -20,7 +20,6 @@ use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
 use crate::expression::{AnyOf, PatternCache, PlainWildcard};
-use crate::matching::text_of;
 
 /// The function that every authenticated user may call (`ClearFuncs.publish` in `salt/master.py`):
 /// clients ask with it whether their job still runs.
@@ -351,7 +350,9 @@ impl Acl {
         match (wanted, given) {
             (_, None) => false,
             (Value::Nil, Some(_)) => true,
-            (Value::Str(expression), Some(given)) => self.matches(expression, &text_of(given)),
+            (Value::Str(expression), Some(given)) => {
+                self.matches(expression, &saltern_python::str(given))
+            }
             _ => false,
         }
     }

@@ -33,7 +33,6 @@ mod budget;
 mod compound;
 #[cfg(test)]
 mod differential;
-mod glob;
 mod index;
 #[cfg(test)]
 mod index_tests;
@@ -56,7 +55,6 @@ use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
 pub use nodegroups::Nodegroups;
-pub(crate) use python::text as text_of;
 pub use range::RangeError;
 pub use resources::{Inventory, Resource};
 
@@ -310,7 +308,9 @@ fn check_size(target: &Target, options: &MatchOptions<'_>) -> Result<(), TargetE
     let size: usize = match target {
         Target::List(_) | Target::Expression(TargetType::List, _) => 0,
         Target::Words(words) => of_words(&mut words.iter().map(String::as_str)),
-        Target::Expression(TargetType::Compound, text) => of_words(&mut python::words(text)),
+        Target::Expression(TargetType::Compound, text) => {
+            of_words(&mut saltern_python::text::split(text))
+        }
         Target::Expression(_, text) => text.len(),
     };
     match size.saturating_add(options.delimiter.len()) > MAX_BYTES {

@@ -9,7 +9,6 @@ use std::cell::RefCell;
 
 use super::bits::Bits;
 use super::nodegroups::{Nodegroups, OPERATORS};
-use super::python;
 use crate::target::{Problems, TargetError};
 use saltern_model::Compat;
 
@@ -250,7 +249,9 @@ fn operand(tokens: &mut Tokens, minions: &Bits) -> Option<Operand> {
 
 /// Splits a compound expression into its words.
 pub(super) fn words(text: &str) -> Vec<String> {
-    python::words(text).map(str::to_owned).collect()
+    saltern_python::text::split(text)
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 
 use saltern_config::yaml::Node;
 
-use super::python;
 use crate::target::{Problems, TargetError, Targeting};
 
 /// The option `nodegroups`.
@@ -31,7 +30,11 @@ impl Nodegroups {
         let groups = entries.filter_map(|(name, entry)| {
             let name = name.as_str()?.to_owned();
             let words = match (entry.value.as_str(), entry.value.as_seq()) {
-                (Some(text), _) => Some(python::words(text).map(str::to_owned).collect()),
+                (Some(text), _) => Some(
+                    saltern_python::text::split(text)
+                        .map(str::to_owned)
+                        .collect(),
+                ),
                 (None, Some(items)) => {
                     let words = items.iter().map(|item| item.as_str().map(str::to_owned));
                     words.collect::<Option<Vec<String>>>()

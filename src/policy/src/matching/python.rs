@@ -1,12 +1,12 @@
-//! Values as Python sees them: as text, as keys of a dictionary, as indices of a list.
+//! Values as stock's matchers see them: as text, as keys of a dictionary, as indices of a list.
 //!
 //! Stock compares the text that Python prints for a value, so `True`, `1.0` and even
 //! `['a', 'b']` can be matched, and it reads a part of a path as YAML when nothing has that name.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use saltern_config::yaml::{self, NodeValue};
+use saltern_python::number::{IntError, parse_int};
 use saltern_wire::msgpack::Value;
 
 /// Python's `str(value).lower()`.
@@ -16,127 +16,13 @@ pub(super) fn lower(value: &Value) -> Cow<'_, str> {
         Value::Bool(true) => Cow::Borrowed("true"),
         Value::Bool(false) => Cow::Borrowed("false"),
         Value::Nil => Cow::Borrowed("none"),
-        other => {
-            let mut out = String::new();
-            print(&mut out, other);
-            Cow::Owned(out)
-        }
+        other => saltern_python::str(other),
     };
     let is_lower = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
     match text.bytes().all(is_lower) {
         true => text,
         false => Cow::Owned(text.to_lowercase()),
     }
-}
-
-/// Python's `str(value)`.
-pub(crate) fn text(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::Str(text) => Cow::Borrowed(text.as_str()),
-        other => {
-            let mut out = String::new();
-            print(&mut out, other);
-            Cow::Owned(out)
-        }
-    }
-}
-
-/// Python's `repr`.
-fn print(out: &mut String, value: &Value) {
-    let written = match value {
-        Value::Nil => write!(out, "None"),
-        Value::Bool(true) => write!(out, "True"),
-        Value::Bool(false) => write!(out, "False"),
-        Value::Int(number) => write!(out, "{number}"),
-        Value::Uint(number) => write!(out, "{number}"),
-        Value::Float(number) => {
-            out.push_str(&float(*number));
-            Ok(())
-        }
-        Value::Str(text) => {
-            quote(out, text.chars(), |c| c.is_control());
-            Ok(())
-        }
-        Value::Bin(bytes) => {
-            out.push('b');
-            let chars = bytes.iter().map(|byte| char::from(*byte));
-            quote(out, chars, |c| c.is_control() || !c.is_ascii());
-            Ok(())
-        }
-        Value::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                print(out, item);
-            }
-            out.push(']');
-            Ok(())
-        }
-        Value::Map(entries) => {
-            out.push('{');
-            for (index, (name, item)) in entries.iter().enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                print(out, name);
-                out.push_str(": ");
-                print(out, item);
-            }
-            out.push('}');
-            Ok(())
-        }
-        // A time or the like; grains and pillars carry none that anybody could target.
-        Value::Ext(code, _) => write!(out, "ExtType(code={code})"),
-    };
-    written.expect("invariant: a String takes every text");
-}
-
-/// Python prints the shortest digits that read back, with an exponent below 1e-4 and from 1e16 on.
-fn float(number: f64) -> String {
-    if number.is_nan() {
-        return "nan".to_owned();
-    }
-    if number.is_infinite() {
-        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
-    }
-    let scientific = format!("{number:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    match exponent {
-        -4..=15 => format!("{number:?}"),
-        negative if negative < 0 => format!("{digits}e-{:02}", -negative),
-        positive => format!("{digits}e+{positive:02}"),
-    }
-}
-
-fn quote(
-    out: &mut String,
-    text: impl Iterator<Item = char> + Clone,
-    is_escaped: impl Fn(char) -> bool,
-) {
-    let has = |wanted: char| text.clone().any(|c| c == wanted);
-    let mark = if has('\'') && !has('"') { '"' } else { '\'' };
-    out.push(mark);
-    for c in text {
-        let code = u32::from(c);
-        let written = match c {
-            '\n' => write!(out, "\\n"),
-            '\r' => write!(out, "\\r"),
-            '\t' => write!(out, "\\t"),
-            '\\' => write!(out, "\\\\"),
-            c if c == mark => write!(out, "\\{c}"),
-            c if !is_escaped(c) && (c == ' ' || !c.is_whitespace()) => write!(out, "{c}"),
-            _ if code <= 0xff => write!(out, "\\x{code:02x}"),
-            _ if code <= 0xffff => write!(out, "\\u{code:04x}"),
-            _ => write!(out, "\\U{code:08x}"),
-        };
-        written.expect("invariant: a String takes every text");
-    }
-    out.push(mark);
-}
-
-/// Words as Python's `str.split()` without an argument makes them.
-pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
-    let is_space = |c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c);
-    text.split(is_space).filter(|word| !word.is_empty())
 }
 
 /// What a part of a path is after `yamlify_arg` (`salt/utils/args.py`), when that is something else
@@ -224,17 +110,11 @@ pub(super) enum Index {
 impl Index {
     /// Nothing when the text is no whole number.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-        let is_number = !digits.is_empty()
-            && digits
-                .split('_')
-                .all(|group| !group.is_empty() && group.bytes().all(|b| b.is_ascii_digit()));
-        if !is_number {
-            return None;
+        match parse_int(text, 10) {
+            Ok(number) => Some(i64::try_from(number).map_or(Self::Beyond, Self::At)),
+            Err(IntError::TooLarge) => Some(Self::Beyond),
+            Err(IntError::Invalid) => None,
         }
-        let plain = text.replace('_', "");
-        Some(plain.parse().map_or(Self::Beyond, Self::At))
     }
 }
 

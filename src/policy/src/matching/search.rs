@@ -11,7 +11,6 @@ use saltern_model::{Compat, MinionId, TargetType};
 use super::bits::Bits;
 use super::budget::{Allowance, Budget};
 use super::compound::{self, Word};
-use super::glob::Stars;
 use super::index::{Index, Kind, Order, Question};
 use super::ipcidr::Network;
 use super::range;
@@ -229,17 +228,12 @@ impl Search<'_> {
         let alike = self.ids.get(start..).unwrap_or_default();
         let alike = alike.partition_point(is_alike);
         let mut found = Bits::none(self.ids.len());
-        let stars = Stars::read(text);
         self.allowance.look();
         if !self.allowance.spend(alike) {
             return Err(TargetError::TooMuchWork);
         }
-        let matches = |id: &str| match &stars {
-            Some(stars) => stars.matches(id),
-            None => pattern.matches(id),
-        };
         for (at, id) in self.ids.iter().enumerate().skip(start).take(alike) {
-            if rest == "*" || matches(id.as_str()) {
+            if rest == "*" || pattern.matches(id.as_str()) {
                 found.insert(at);
             }
         }

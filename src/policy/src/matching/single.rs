@@ -16,7 +16,6 @@ use super::budget::{Allowance, Budget};
 use super::compound::{MAX_DEPTH, Word};
 use super::ipcidr::{self, Network};
 use super::nodegroups::{MAX_WORDS, Nodegroups, OPERATORS};
-use super::python;
 use super::subdict::{How, Subdict};
 use crate::expression::{ExpressionError, PatternCache};
 use crate::target::Problems;
@@ -83,7 +82,9 @@ impl Single<'_> {
         let mut problems = Problems::default();
         let is_match = match matcher {
             "compound" => {
-                let words = python::words(text).map(str::to_owned).collect();
+                let words = saltern_python::text::split(text)
+                    .map(str::to_owned)
+                    .collect();
                 self.compound(words, &mut problems)
             }
             "nodegroup" => self.nodegroup(text, &mut problems),

@@ -11,7 +11,6 @@ use std::rc::Rc;
 use saltern_wire::msgpack::Value;
 
 use super::budget::Budget;
-use super::glob::Stars;
 use super::python::{self, Index, Loaded};
 use crate::expression::{Pattern, PatternCache};
 
@@ -61,7 +60,6 @@ pub(super) struct Rest {
 
 enum Test {
     Exactly(String),
-    Stars(Stars),
     Pattern(Pattern),
     /// Not a regular expression, or one too many that is heavy: matches nothing.
     Never,
@@ -190,9 +188,6 @@ impl<'a> Compiler<'a> {
 
     fn test(&mut self, text: &str) -> Test {
         let lower = text.to_lowercase();
-        if let (How::Glob, Some(stars)) = (self.how, Stars::read(&lower)) {
-            return Test::Stars(stars);
-        }
         let compiled = match self.how {
             How::Exact | How::Network => return Test::Exactly(lower),
             How::Glob => self.patterns.glob(&lower),
@@ -256,7 +251,6 @@ impl Rest {
         budget.spend_on(&text)
             && match &self.test {
                 Test::Exactly(exactly) => text == *exactly,
-                Test::Stars(stars) => stars.matches(&text),
                 Test::Pattern(pattern) => budget.matches(pattern, &text),
                 Test::Never => budget.cannot_tell(),
             }

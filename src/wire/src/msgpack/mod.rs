@@ -18,6 +18,7 @@ mod decode;
 mod encode;
 mod ext;
 mod map_view;
+mod object;
 mod raw;
 mod scan;
 mod token;

@@ -3,12 +3,15 @@
 //! An expression is read as CPython's `re` reads it (`Lib/re/_parser.py`) and written anew, so that
 //! nothing of it means one thing here and another on a minion. What Python takes for an error is
 //! one, and so is what is not surely the same in both engines: `\N{…}`, conditional and atomic
-//! groups, possessive repeats, flags behind the beginning, references without regard to case. `differential_tests.rs` holds the two against each other.
+//! groups, possessive repeats, flags behind the beginning, references without regard to case. `tests/differential/patterns.rs`
+//! compares the two.
 //!
 //! Longer than most files because the grammar is one recursion, which is read in one piece.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+
+use crate::expression::ExpressionFlags;
 
 /// The deepest nesting of groups.
 const MAX_DEPTH: usize = 100;
@@ -33,18 +36,26 @@ type Refused = &'static str;
 
 /// What follows the expression where it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tail {
-    /// Nothing: it may end anywhere.
+pub(crate) enum Tail {
+    /// Nothing, and how far the match reaches does not matter.
     Open,
-    /// The end of the text.
+    /// The end of the text; or how far the match reaches matters.
     End,
+}
+
+/// An expression in the syntax of this engine.
+#[derive(Debug)]
+pub(crate) struct Translation {
+    pub(crate) regex: String,
+    /// The numbers of the groups with a name: they have none in `regex`.
+    pub(crate) names: HashMap<String, usize>,
 }
 
 /// The expression in the syntax of this engine.
 ///
 /// # Errors
 /// When Python knows no such expression, or may read it otherwise.
-pub(super) fn from_python(text: &str, tail: Tail) -> Result<String, Refused> {
+pub(crate) fn translate(text: &str, tail: Tail, flags: Flags) -> Result<Translation, Refused> {
     let mut parser = Parser {
         chars: text.chars().collect(),
         at: 0,
@@ -54,20 +65,24 @@ pub(super) fn from_python(text: &str, tail: Tail) -> Result<String, Refused> {
         before_look_behind: None,
         tail,
     };
-    let mut flags = Flags::default();
+    let mut flags = flags;
     parser.global_flags(&mut flags)?;
     if flags.ignores_case {
         parser.out.push_str("(?i)");
     }
     parser.alternatives(flags, 0)?;
     match parser.peek() {
-        None => Ok(parser.out),
+        None => Ok(Translation {
+            regex: parser.out,
+            names: parser.names,
+        }),
         Some(_) => Err("unbalanced parenthesis"),
     }
 }
 
+/// The flags of `re.compile` and of groups.
 #[derive(Clone, Copy, Default)]
-struct Flags {
+pub(crate) struct Flags {
     /// `i`.
     ignores_case: bool,
     /// `m`.
@@ -78,6 +93,16 @@ struct Flags {
     is_verbose: bool,
     /// `a`.
     is_ascii: bool,
+}
+
+impl From<ExpressionFlags> for Flags {
+    fn from(flags: ExpressionFlags) -> Self {
+        Self {
+            ignores_case: flags.ignores_case,
+            is_multiline: flags.is_multiline,
+            ..Self::default()
+        }
+    }
 }
 
 impl Flags {

@@ -6,50 +6,10 @@
 //! it; but most of what Python takes must be taken. `SALTERN_REGEX_CASES` sets the number of
 //! expressions for a longer run, `SALTERN_REGEX_SEED` another beginning.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-
+use saltern_python::expression::{Expression, ExpressionFlags, Pattern};
 use serde_json::{Value as Json, json};
 
-use super::Pattern;
-
-/// Reads expressions and texts, answers for each expression with an error or with which texts match
-/// at the start and as a whole.
-const PYTHON: &str = r#"
-import fnmatch, json, re, signal, sys, warnings
-warnings.simplefilter("ignore")
-signal.alarm(300)
-asked = json.load(sys.stdin)
-answers = []
-for expression, texts in asked["expressions"]:
-    try:
-        compiled = re.compile(expression)
-    except (re.error, OverflowError, ValueError, RecursionError) as error:
-        answers.append(str(error))
-        continue
-    answers.append([[bool(compiled.match(text)), bool(compiled.fullmatch(text))] for text in texts])
-wildcards = [
-    [fnmatch.fnmatchcase(text, wildcard) for text in texts]
-    for wildcard, texts in asked["wildcards"]
-]
-json.dump({"expressions": answers, "wildcards": wildcards}, sys.stdout)
-"#;
-
-/// A small generator of numbers; the same for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        // Knuth's MMIX multiplier; the high bits are the good ones.
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
-        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % bound
-    }
-
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
-    }
-}
+use crate::oracle::{Random, asked_of_python, number};
 
 const LETTERS: &[&str] = &[
     "a", "b", "i", "I", "ı", "İ", "k", "K", "s", "ſ", "ß", "1", "-", "_", ".", "\n", " ", "²",
@@ -137,74 +97,53 @@ fn text(random: &mut Random) -> String {
     (0..random.below(6)).map(|_| random.one(LETTERS)).collect()
 }
 
-fn asked(seed: u64, count: usize) -> Json {
-    let mut random = Random(seed);
-    let mut expressions = Vec::new();
-    let mut wildcards = Vec::new();
-    for _ in 0..count {
+/// Expressions, each with texts.
+fn expressions(seed: u64, count: u64) -> Vec<(String, Vec<String>)> {
+    let mut random = Random::new(seed);
+    let of_one = |_| {
         let mut expression = expression(&mut random, 0);
         if random.below(4) == 0 {
             let flags = random.one(&["(?i)", "(?m)", "(?s)", "(?x)", "(?a)", "(?im)", "(?ai)"]);
             expression.insert_str(0, flags);
         }
-        let texts: Vec<String> = (0..12).map(|_| text(&mut random)).collect();
-        expressions.push(json!([expression, texts]));
-        let parts = 1 + random.below(4);
-        let wildcard: String = (0..parts)
-            .map(|_| match random.below(3) {
-                0 => class(&mut random).replace("[^", "[!"),
-                1 => random.one(&["*", "?", "[", "]", "!", "\\"]).to_owned(),
-                _ => text(&mut random),
-            })
-            .collect();
-        wildcards.push(json!([wildcard, texts]));
-    }
-    json!({"expressions": expressions, "wildcards": wildcards})
-}
-
-fn python(asked: &Json) -> Json {
-    let mut child = Command::new(saltern_stock::python("3008.3"))
-        .args(["-I", "-c", PYTHON])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let packed = asked.to_string();
-    let writer = std::thread::spawn(move || input.write_all(packed.as_bytes()));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(output.status.success());
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-fn number(name: &str, default: u64) -> u64 {
-    let given = std::env::var(name).ok();
-    given.map_or(default, |given| given.parse().unwrap())
-}
-
-fn pairs(asked: &Json, kind: &str) -> Vec<(String, Vec<String>)> {
-    let texts = |texts: &Json| {
-        let texts = texts.as_array().unwrap().iter();
-        texts
-            .map(|text| text.as_str().unwrap().to_owned())
-            .collect()
+        (expression, (0..12).map(|_| text(&mut random)).collect())
     };
-    let pairs = asked[kind].as_array().unwrap().iter();
-    pairs
-        .map(|pair| (pair[0].as_str().unwrap().to_owned(), texts(&pair[1])))
-        .collect()
+    (0..count).map(of_one).collect()
+}
+
+/// Wildcards, each with texts.
+fn wildcards(seed: u64, count: u64) -> Vec<(String, Vec<String>)> {
+    let mut random = Random::new(seed);
+    let of_one = |_| {
+        let parts = 1 + random.below(4);
+        let wildcard = (0..parts).map(|_| match random.below(3) {
+            0 => class(&mut random).replace("[^", ["[!", "[^"][random.below(2)]),
+            1 => random
+                .one(&["*", "?", "[", "]", "!", "[!", "\\"])
+                .to_owned(),
+            _ => text(&mut random),
+        });
+        let wildcard = wildcard.collect();
+        (wildcard, (0..12).map(|_| text(&mut random)).collect())
+    };
+    (0..count).map(of_one).collect()
+}
+
+fn jobs(function: &str, pairs: &[(String, Vec<String>)]) -> Json {
+    let jobs = pairs
+        .iter()
+        .map(|(pattern, texts)| json!([function, pattern, texts]));
+    jobs.collect()
 }
 
 #[test]
 fn accepted_expressions_match_as_in_python() {
     let count = number("SALTERN_REGEX_CASES", 4_000);
-    let asked = asked(number("SALTERN_REGEX_SEED", 1), count as usize);
-    let answers = python(&asked);
+    let pairs = expressions(number("SALTERN_REGEX_SEED", 1), count);
+    let answers = asked_of_python(&jobs("matches", &pairs));
     let mut differences = Vec::new();
     let (mut taken, mut known) = (0, 0);
-    let answered = answers["expressions"].as_array().unwrap();
-    for ((expression, texts), answer) in pairs(&asked, "expressions").iter().zip(answered) {
+    for ((expression, texts), answer) in pairs.iter().zip(&answers) {
         known += usize::from(answer.is_array());
         let (Ok(start), Ok(whole)) = (
             Pattern::regex_at_start(expression),
@@ -244,18 +183,18 @@ fn accepted_expressions_match_as_in_python() {
     );
     assert!(taken * 10 >= known * 8, "{taken} of {known} are taken");
     assert!(
-        known * 10 >= count as usize * 3,
-        "{known} of {count} are expressions"
+        known * 10 >= pairs.len() * 3,
+        "{known} of {} are expressions",
+        pairs.len()
     );
 }
 
 #[test]
 fn wildcards_match_as_in_python() {
     let count = number("SALTERN_REGEX_CASES", 4_000);
-    let asked = asked(number("SALTERN_REGEX_SEED", 2), count as usize);
-    let answers = python(&asked);
-    let answered = answers["wildcards"].as_array().unwrap();
-    for ((wildcard, texts), answer) in pairs(&asked, "wildcards").iter().zip(answered) {
+    let pairs = wildcards(number("SALTERN_REGEX_SEED", 2), count);
+    let answers = asked_of_python(&jobs("fnmatch", &pairs));
+    for ((wildcard, texts), answer) in pairs.iter().zip(&answers) {
         let pattern = Pattern::glob(wildcard).unwrap();
         for (text, answer) in texts.iter().zip(answer.as_array().unwrap()) {
             assert_eq!(
@@ -265,6 +204,53 @@ fn wildcards_match_as_in_python() {
             );
         }
     }
+}
+
+/// What a search finds, group by group, where both sides know the expression.
+#[test]
+fn searches_find_what_python_finds() {
+    let count = number("SALTERN_REGEX_CASES", 4_000);
+    let pairs = expressions(number("SALTERN_REGEX_SEED", 3), count);
+    let mut random = Random::new(4);
+    let flags: Vec<(bool, bool)> = pairs
+        .iter()
+        .map(|_| (random.below(2) == 0, random.below(2) == 0))
+        .collect();
+    let jobs = pairs.iter().zip(&flags);
+    let jobs = jobs.map(|((expression, texts), (ignores_case, is_multiline))| {
+        json!(["spans", expression, ignores_case, is_multiline, texts])
+    });
+    let answers = asked_of_python(&jobs.collect());
+    let mut same = 0;
+    for (((text, texts), flags), answer) in pairs.iter().zip(flags).zip(&answers) {
+        let (ignores_case, is_multiline) = flags;
+        let compiled = Expression::new(
+            text,
+            ExpressionFlags {
+                ignores_case,
+                is_multiline,
+            },
+        );
+        // What the translation refuses is left to the engine, which reads some of it otherwise.
+        let is_translated = compiled.as_ref().is_ok_and(Expression::is_translated);
+        let (Ok(compiled), Some(answer), true) = (compiled, answer.as_array(), is_translated)
+        else {
+            continue;
+        };
+        for (given, theirs) in texts.iter().zip(answer) {
+            let Ok(found) = compiled.captures(given, 0) else {
+                continue;
+            };
+            let ours = found.map(|found| {
+                let groups = found.iter();
+                let groups = groups.map(|group| group.map(|group| group.as_str().to_owned()));
+                groups.collect::<Vec<_>>()
+            });
+            assert_eq!(json!(ours), *theirs, "{text:?} {flags:?} {given:?}");
+            same += 1;
+        }
+    }
+    assert!(same as u64 > count * 2, "{same} searches");
 }
 
 /// The ways around rules that were seen.

@@ -1,0 +1,33 @@
+//! Python's values as text, its patterns and its paths, as CPython writes and reads them.
+//!
+//! Stock Salt is written in Python, so its replies, file names and matches show how Python prints a
+//! value or reads a pattern. Every crate takes that from here. The differential test
+//! (`tests/differential`) compares each function with CPython over generated values.
+//!
+//! This crate knows no value type: a type implements [`Object`], and [`repr`] and [`json`] write
+//! whatever does. It knows nothing of Salt but [`expression::AnyOf`].
+//!
+//! | module | Python |
+//! |---|---|
+//! | [`repr`] | `repr`, `str` |
+//! | [`number`] | `repr(float)`, `int(str)`, `float(str)` |
+//! | [`text`] | `str.isspace`, `isprintable`, `strip`, `split`, `splitlines` |
+//! | [`json`] | `json.dumps` |
+//! | [`shlex`] | `shlex.split`, `shlex.quote` |
+//! | [`path`] | `posixpath.normpath`, `join`, `dirname` |
+//! | [`fnmatch`] | `fnmatch.fnmatchcase` |
+//! | [`expression`] | `re.match`, `re.fullmatch`, `re.search` |
+
+pub mod expression;
+pub mod fnmatch;
+pub mod json;
+pub mod number;
+mod object;
+pub mod path;
+mod re;
+pub mod repr;
+pub mod shlex;
+pub mod text;
+
+pub use object::{Object, Sequence, TextError, Visitor};
+pub use repr::{repr, str};
