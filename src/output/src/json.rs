@@ -1,110 +1,69 @@
 //! Stock's outputter `json`: four spaces, keys in their order, text as it is
 //! (`salt/output/json_out.py`).
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 
+use saltern_python::json::{self, Style};
+use saltern_python::repr::Limits;
+use saltern_python::{Object, Sequence, TextError, Visitor};
 use saltern_wire::msgpack::Value;
 
-use crate::python::float_repr;
+const STYLE: Style = Style {
+    ascii: false,
+    sorted: false,
+    indent: Some(4),
+};
+
+/// For values that were bounded when they were read.
+const LIMITS: Limits = Limits {
+    depth: 1_000,
+    bytes: usize::MAX,
+};
 
 /// A value as JSON. Bytes become text as far as they are; keys that are no text become text.
 #[must_use]
 pub fn json(value: &Value) -> String {
     let mut out = String::new();
-    write(&mut out, value, 0);
+    if let Err(error) = json::write(&mut out, Shown::Value(value), STYLE, LIMITS) {
+        out.push_str(&error.to_string());
+    }
     out
 }
 
-fn write(out: &mut String, value: &Value, depth: usize) {
-    match value {
-        Value::Nil => out.push_str("null"),
-        Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
-        Value::Int(number) => out.push_str(&number.to_string()),
-        Value::Uint(number) => out.push_str(&number.to_string()),
-        Value::Float(number) if number.is_nan() => out.push_str("NaN"),
-        Value::Float(number) if number.is_infinite() => {
-            out.push_str(if *number > 0.0 {
-                "Infinity"
-            } else {
-                "-Infinity"
-            });
-        }
-        Value::Float(number) => out.push_str(&float_repr(*number)),
-        Value::Str(text) => quote(out, text),
-        Value::Bin(bytes) | Value::Ext(_, bytes) => quote(out, &String::from_utf8_lossy(bytes)),
-        Value::Array(items) => {
-            let items = items.iter().map(|item| (None, item));
-            block(out, ['[', ']'], items, depth);
-        }
-        Value::Map(entries) => {
-            let entries = entries.iter().map(|(key, value)| (Some(key), value));
-            block(out, ['{', '}'], entries, depth);
-        }
-    }
+/// A value of which everything has a form in JSON: `json.dumps` refuses bytes, times, and keys that
+/// are containers, and a command line has to show what a minion returned all the same.
+enum Shown<'a> {
+    Key(&'a Value),
+    Value(&'a Value),
 }
 
-fn block<'v>(
-    out: &mut String,
-    [open, close]: [char; 2],
-    items: impl ExactSizeIterator<Item = (Option<&'v Value>, &'v Value)>,
-    depth: usize,
-) {
-    out.push(open);
-    let is_empty = items.len() == 0;
-    for (index, (key, value)) in items.enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        new_line(out, depth + 1);
-        if let Some(key) = key {
-            write_key(out, key);
-            out.push_str(": ");
-        }
-        write(out, value, depth + 1);
-    }
-    if !is_empty {
-        new_line(out, depth);
-    }
-    out.push(close);
-}
+impl Object for Shown<'_> {
+    type Error = TextError;
 
-fn new_line(out: &mut String, depth: usize) {
-    out.push('\n');
-    out.extend(std::iter::repeat_n("    ", depth));
-}
-
-fn write_key(out: &mut String, key: &Value) {
-    match key {
-        Value::Str(text) => quote(out, text),
-        other => {
-            let mut text = String::new();
-            write(&mut text, other, 0);
-            match other {
-                Value::Bin(_) | Value::Ext(..) => out.push_str(&text),
-                _ => quote(out, &text),
+    fn accept<V: Visitor>(&self, visitor: &mut V) -> Result<(), TextError> {
+        match self {
+            Self::Key(Value::Bin(bytes) | Value::Ext(_, bytes))
+            | Self::Value(Value::Bin(bytes) | Value::Ext(_, bytes)) => {
+                visitor.text(&String::from_utf8_lossy(bytes))
             }
-        }
-    }
-}
-
-fn quote(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            c if c < ' ' => {
-                write!(out, "\\u{:04x}", u32::from(c)).expect("invariant: a String takes all");
+            Self::Key(key @ (Value::Array(_) | Value::Map(_))) => {
+                visitor.text(&saltern_python::repr(key))
             }
-            c => out.push(c),
+            Self::Value(Value::Array(items)) => {
+                visitor.sequence(Sequence::List, items.iter().map(Shown::Value))
+            }
+            Self::Value(Value::Map(entries)) => {
+                let entries = entries.iter();
+                visitor.dict(entries.map(|(key, value)| (Shown::Key(key), Shown::Value(value))))
+            }
+            Self::Key(scalar) | Self::Value(scalar) => scalar.accept(visitor),
         }
     }
-    out.push('"');
+
+    fn own_str(&self) -> Option<Cow<'_, str>> {
+        let (Self::Key(value) | Self::Value(value)) = self;
+        value.own_str()
+    }
 }
 
 #[cfg(test)]

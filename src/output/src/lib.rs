@@ -9,14 +9,12 @@
 mod json;
 mod nested;
 mod no_return;
-mod python;
 
 use saltern_wire::msgpack::Value;
 
 pub use json::json;
 pub use nested::nested;
 pub use no_return::no_return;
-pub use python::float_repr;
 
 /// How a value is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +79,7 @@ pub fn render(value: &Value, outputter: Outputter, style: &Style) -> String {
         Outputter::Nested => nested(value, style),
         Outputter::NoReturn => no_return(value, style),
     };
-    text.truncate(python::rstrip(&text).len());
+    text.truncate(saltern_python::text::rstrip(&text).len());
     text
 }
 

@@ -3,10 +3,12 @@
 
 use std::cmp::Ordering;
 
+use saltern_python::number::float_repr;
+use saltern_python::repr::of_bytes;
+use saltern_python::text::splitlines;
 use saltern_wire::msgpack::Value;
 
 use crate::Style;
-use crate::python::{float_repr, splitlines};
 
 /// The codes of stock's default theme (`salt/utils/color.py`).
 pub(crate) struct Palette {
@@ -190,7 +192,9 @@ impl<'a> Key<'a> {
             Value::Bool(true) => Self::Number(1.0, "True".to_owned()),
             Value::Bool(false) => Self::Number(0.0, "False".to_owned()),
             Value::Nil => Self::Other("None".to_owned()),
-            Value::Array(_) | Value::Map(_) | Value::Ext(..) => Self::Other(format!("{key:?}")),
+            Value::Array(_) | Value::Map(_) | Value::Ext(..) => {
+                Self::Other(saltern_python::repr(key))
+            }
         }
     }
 
@@ -216,30 +220,7 @@ impl<'a> Key<'a> {
         match self {
             Self::Text(text) => text.clone().into_owned(),
             Self::Number(_, text) | Self::Other(text) => text.clone(),
-            Self::Bytes(bytes) => bytes_repr(bytes),
+            Self::Bytes(bytes) => of_bytes(bytes),
         }
     }
-}
-
-/// Bytes as Python shows them: `b'\xff…'`.
-fn bytes_repr(bytes: &[u8]) -> String {
-    let quote = if bytes.contains(&b'\'') && !bytes.contains(&b'"') {
-        '"'
-    } else {
-        '\''
-    };
-    let mut text = format!("b{quote}");
-    for &byte in bytes {
-        match byte {
-            b'\\' => text.push_str("\\\\"),
-            b'\n' => text.push_str("\\n"),
-            b'\r' => text.push_str("\\r"),
-            b'\t' => text.push_str("\\t"),
-            b'\'' if quote == '\'' => text.push_str("\\'"),
-            0x20..=0x7e => text.push(char::from(byte)),
-            _ => text.push_str(&format!("\\x{byte:02x}")),
-        }
-    }
-    text.push(quote);
-    text
 }

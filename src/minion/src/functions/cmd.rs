@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use rustix::process::Pid;
+use saltern_python::shlex;
 use saltern_wire::msgpack::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
@@ -230,7 +231,7 @@ impl Line {
                 shell,
                 text: python::text(&cmd),
             }),
-            cmd => python::shlex_split(&python::text(&cmd))
+            cmd => shlex::split(&python::text(&cmd))
                 .map(Self::Words)
                 .map_err(|error| Failure::Exception(format!("ValueError: {error}"))),
         }
@@ -240,7 +241,10 @@ impl Line {
     fn shown(&self) -> String {
         match self {
             Self::Shell { text, .. } => text.clone(),
-            Self::Words(words) => python::repr_list(words),
+            Self::Words(words) => {
+                let words = words.iter().map(|word| Value::from(word.as_str()));
+                saltern_python::repr(Value::Array(words.collect()))
+            }
         }
     }
 

@@ -1,11 +1,11 @@
 //! `sys.*`: what functions there are.
 
 use futures_util::FutureExt;
+use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::Signature;
 use super::{Answer, FUNCTIONS, Function};
-use crate::matching::glob;
 use crate::python;
 
 pub(crate) const DOC: Function = Function {
@@ -50,7 +50,7 @@ fn chosen(names: &[Value]) -> impl Iterator<Item = &'static Function> {
         names.is_empty()
             || names.iter().any(|name| {
                 if name.contains('*') || name.contains('.') {
-                    glob(name, function.name)
+                    Glob::new(name).matches(function.name)
                 } else {
                     function.name.split('.').next() == Some(name)
                 }
