@@ -9,6 +9,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use saltern_python::number::float_repr;
+
 use crate::finding::{Finding, Severity};
 use crate::glob::glob;
 use crate::yaml::{self, Entry, Key, Limits, Mapping, Mark, Node, NodeValue};
@@ -226,7 +228,7 @@ fn id_as_text(id: &mut Node) {
     let text = match &id.value {
         NodeValue::Int(number) => number.to_string(),
         NodeValue::BigInt(digits) => digits.clone(),
-        NodeValue::Float(number) => format!("{number:?}"),
+        NodeValue::Float(number) => float_repr(*number),
         _ => return,
     };
     id.value = NodeValue::Str(text);

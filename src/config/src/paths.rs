@@ -4,37 +4,7 @@
 
 use std::path::PathBuf;
 
-/// Python's `os.path.normpath`: no `.`, no `..` that can be taken away, no double slashes except
-/// exactly two at the start.
-pub(crate) fn normalized(path: &str) -> String {
-    if path.is_empty() {
-        return ".".to_owned();
-    }
-    let leading = match path.bytes().take_while(|byte| *byte == b'/').count() {
-        0 => "",
-        2 => "//",
-        _ => "/",
-    };
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if leading.is_empty() && parts.last().is_none_or(|last| *last == "..") => {
-                parts.push("..");
-            }
-            ".." => {
-                parts.pop();
-            }
-            _ => parts.push(part),
-        }
-    }
-    let joined = format!("{leading}{}", parts.join("/"));
-    if joined.is_empty() {
-        ".".to_owned()
-    } else {
-        joined
-    }
-}
+use saltern_python::path::normpath;
 
 /// `prepend_root_dir` of `salt/config/__init__.py` for one path. Stock's own root is `/`.
 ///
@@ -67,8 +37,8 @@ pub(crate) fn below_root(root_dir: &str, path: &str) -> String {
 
 /// `salt.utils.path.join` of two parts: the second goes below the first even if it is absolute.
 pub(crate) fn joined(root: &str, rest: &str) -> String {
-    let (root, rest) = (normalized(root), normalized(rest));
-    normalized(&format!(
+    let (root, rest) = (normpath(root), normpath(rest));
+    normpath(&format!(
         "{}/{}",
         root.trim_end_matches('/'),
         rest.trim_start_matches('/')
@@ -78,10 +48,10 @@ pub(crate) fn joined(root: &str, rest: &str) -> String {
 /// `os.path.abspath`.
 pub(crate) fn absolute(path: &str) -> String {
     if path.starts_with('/') {
-        return normalized(path);
+        return normpath(path);
     }
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    normalized(&format!("{}/{path}", here.display()))
+    normpath(&format!("{}/{path}", here.display()))
 }
 
 /// Whether stock would take the value for a URI (`file:///dev/log`) rather than for a path.

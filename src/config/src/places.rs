@@ -5,8 +5,10 @@
 
 use std::net::Ipv4Addr;
 
+use saltern_python::path::normpath;
+
 use crate::identity;
-use crate::paths::{absolute, below_root, is_uri, normalized};
+use crate::paths::{absolute, below_root, is_uri};
 use crate::reader::Reader;
 
 /// The paths, which depend on each other.
@@ -51,7 +53,7 @@ impl Places {
             } else {
                 below(&log_file)
             },
-            root_dir: normalized(&root_dir),
+            root_dir: normpath(&root_dir),
         }
     }
 

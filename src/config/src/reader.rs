@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use saltern_base::bytesize::ByteSize;
+use saltern_python::number::float_repr;
 use zeroize::Zeroizing;
 
 use crate::finding::{Finding, Severity};
@@ -234,7 +235,7 @@ pub(crate) fn shown(name: &str, node: &Node) -> String {
         NodeValue::Bool(flag) => flag.to_string(),
         NodeValue::Int(number) => number.to_string(),
         NodeValue::BigInt(digits) => digits.clone(),
-        NodeValue::Float(number) => format!("{number:?}"),
+        NodeValue::Float(number) => float_repr(*number),
         NodeValue::Str(text) | NodeValue::Timestamp(text) => {
             let start: String = text.chars().take(60).collect();
             let dots = if start.len() < text.len() { "…" } else { "" };

@@ -7,6 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use openssl::error::ErrorStack;
+use saltern_python::text::{splitlines, strip};
 
 /// Why a key could not be read, made or written.
 #[derive(Debug, thiserror::Error)]
@@ -61,34 +62,7 @@ pub(crate) const MAX_EXPONENT_BITS: i32 = 256;
 /// A key text in its normal form: no white space around it, lines ended by `\n` alone, none
 /// at the end (stock's `clean_key` in `crypt.py`). Two keys are the same if these are equal.
 pub fn clean_key(text: &str) -> String {
-    let text = text.trim_matches(is_python_space);
-    let mut clean = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(is_python_line_end) {
-        let (line, tail) = rest.split_at(at);
-        clean.push_str(line);
-        clean.push('\n');
-        let mut chars = tail.chars();
-        if chars.next() == Some('\r') && tail.starts_with("\r\n") {
-            chars.next();
-        }
-        rest = chars.as_str();
-    }
-    clean.push_str(rest);
-    clean
-}
-
-/// What Python's `str.strip` strips: Unicode white space and the four separators U+001C..1F.
-fn is_python_space(character: char) -> bool {
-    character.is_whitespace() || matches!(character, '\u{1c}'..='\u{1f}')
-}
-
-/// Where Python's `str.splitlines` ends a line.
-fn is_python_line_end(character: char) -> bool {
-    matches!(
-        character,
-        '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}'
-    )
+    splitlines(strip(text)).join("\n")
 }
 
 /// The first armour in `text` with one of these labels: the label and the DER inside.

@@ -22,7 +22,7 @@ pub(crate) fn matches(tgt_type: Option<&str>, tgt: &Value, id: &str) -> bool {
         },
         Some("compound") => tgt
             .as_str()
-            .is_some_and(|word| is_wildcard(word) && glob(word, id)),
+            .is_some_and(|word| is_wildcard(word) && Glob::new(word).matches(id)),
         Some("pcre") => tgt.as_str().is_some_and(|pattern| pcre(pattern, id)),
         Some(_) => false,
     }

@@ -10,10 +10,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use regex::Regex;
 use saltern_config::MasterConfig;
 use saltern_crypto::{KeyString, SecretString, ct_eq};
 use saltern_model::Compat;
+use saltern_python::expression::AnyOf;
 
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Version};
@@ -81,9 +81,9 @@ impl UserKeys {
             }
         }
         if options.client_acl_verify {
-            let patterns: Vec<Pattern> = named.iter().map(|text| Pattern::new(text)).collect();
+            let patterns = AnyOf::new(named.iter().copied());
             for user in accounts.keys() {
-                if !keys.contains_key(user) && patterns.iter().any(|p| p.matches(user)) {
+                if !keys.contains_key(user) && patterns.matches(user) {
                     add(&mut keys, options, user, &accounts)?;
                 }
             }
@@ -256,69 +256,4 @@ fn running_user(accounts: &BTreeMap<String, u32>) -> String {
             user.ok().flatten().map(|user| user.name)
         })
         .unwrap_or_default()
-}
-
-/// Stock's `expr_match`: a shell glob, or a regular expression for the whole name.
-struct Pattern {
-    expressions: Vec<Regex>,
-}
-
-impl Pattern {
-    fn new(text: &str) -> Self {
-        let expressions = [glob(text), format!(r"\A(?:{text})\z")]
-            .iter()
-            .filter_map(|expression| Regex::new(expression).ok())
-            .collect();
-        Self { expressions }
-    }
-
-    fn matches(&self, name: &str) -> bool {
-        self.expressions.iter().any(|known| known.is_match(name))
-    }
-}
-
-/// A shell glob as Python's `fnmatch` reads it, as a regular expression.
-fn glob(text: &str) -> String {
-    let mut expression = String::from(r"(?s)\A");
-    let mut rest = text.chars();
-    while let Some(next) = rest.next() {
-        match next {
-            '*' => expression.push_str(".*"),
-            '?' => expression.push('.'),
-            '[' => match set(rest.as_str()) {
-                Some((set, left)) => {
-                    expression.push_str(&set);
-                    rest = left.chars();
-                }
-                None => expression.push_str(r"\["),
-            },
-            other => expression.push_str(&regex::escape(other.encode_utf8(&mut [0; 4]))),
-        }
-    }
-    expression.push_str(r"\z");
-    expression
-}
-
-/// The `[…]` that `text` begins inside of, and what follows it; `None` when it is not closed.
-fn set(text: &str) -> Option<(String, &str)> {
-    let (negated, body) = match text.strip_prefix('!') {
-        Some(body) => (true, body),
-        None => (false, text),
-    };
-    // A closing bracket in first place is a member.
-    let end = body
-        .char_indices()
-        .skip(1)
-        .find(|(_, c)| *c == ']')
-        .map(|(at, _)| at)?;
-    let (members, rest) = body.split_at(end);
-    let members: String = members
-        .chars()
-        .flat_map(|c| {
-            let escape = matches!(c, '\\' | '[' | ']' | '^' | '&' | '~');
-            escape.then_some('\\').into_iter().chain([c])
-        })
-        .collect();
-    let sign = if negated { "^" } else { "" };
-    Some((format!("[{sign}{members}]"), rest.get(1..)?))
 }

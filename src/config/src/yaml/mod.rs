@@ -24,6 +24,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use indexmap::{Equivalent, IndexMap};
+use saltern_python::number::float_repr;
 
 /// Where something was written. Lines and columns count from one; line 0 means "no place in a
 /// file", as for a default.
@@ -177,7 +178,7 @@ impl fmt::Display for Key {
             Key::Bool(flag) => write!(f, "{flag}"),
             Key::Int(number) => write!(f, "{number}"),
             Key::BigInt(text) | Key::Str(text) => f.write_str(text),
-            Key::Float(number) => write!(f, "{number:?}"),
+            Key::Float(number) => f.write_str(&float_repr(*number)),
             Key::Binary(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
         }
     }
