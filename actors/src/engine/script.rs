@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use saltern_base::seldom::Seldom;
 use saltern_config::ScriptEngine;
-use saltern_requests::engines::{LastData, script_event, words};
+use saltern_python::shlex;
+use saltern_requests::engines::{LastData, script_event};
 use tokio_util::codec::FramedRead;
 
 use super::group::Group;
@@ -34,7 +35,9 @@ struct Script<'a> {
 
 /// Runs until the master stops.
 pub(super) async fn run(seed: &Seed, options: &ScriptEngine) -> Result<(), Ended> {
-    let mut words = words(&options.cmd).ok_or(Ended::Words)?.into_iter();
+    let mut words = shlex::split(&options.cmd)
+        .map_err(|_| Ended::Words)?
+        .into_iter();
     let mut script = Script {
         seed,
         options,

@@ -355,7 +355,7 @@ impl FileServer {
         }
         // The root itself is no file, but nothing to be alarmed about.
         match Relative::parse(&wanted.path) {
-            Err(Refusal::Outside) if path::normalise(&wanted.path) == "." => None,
+            Err(Refusal::Outside) if saltern_python::path::normpath(&wanted.path) == "." => None,
             parsed => parsed.err(),
         }
     }

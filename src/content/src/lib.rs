@@ -16,5 +16,3 @@ pub mod reactions;
 pub mod render;
 pub mod tops;
 pub mod web;
-
-pub use ext_pillar::words;

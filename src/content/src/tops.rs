@@ -14,9 +14,9 @@ use saltern_bridge::{Bridge, BridgeError, Work};
 use saltern_config::MasterConfig;
 use saltern_config::yaml::{Limits, Node, parse};
 use saltern_model::MinionId;
+use saltern_python::shlex;
 use saltern_wire::msgpack::Value;
 
-use crate::ext_pillar::words;
 use crate::pillar::merge::{Strategy, merge};
 use crate::render::data::from_yaml;
 use crate::render::process;
@@ -67,7 +67,7 @@ impl MasterTops {
                 (Some("ext_nodes"), Some("")) => {}
                 (Some("ext_nodes"), Some(command)) => {
                     // No words at all are told of when the first minion asks.
-                    tops.ext_nodes = Some(words(command).unwrap_or_default());
+                    tops.ext_nodes = Some(shlex::split(command).unwrap_or_default());
                 }
                 (Some(other), _) => tops.others.push(other.to_owned()),
                 (None, _) => {}

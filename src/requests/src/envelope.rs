@@ -12,7 +12,7 @@ use saltern_model::MinionId;
 use saltern_store::{AcceptedKey, Freshness, Session, SharedKey};
 use saltern_wire::msgpack::{Dialect, Encoder, Kind, Limits, MapView, RawValue};
 
-use crate::{Services, python_text, reply};
+use crate::{Services, reply};
 
 /// Limits on a decrypted or clear load. Its size is bounded by the listener already.
 pub(crate) const LOAD_LIMITS: Limits = Limits::WIRE;
@@ -235,7 +235,7 @@ fn check_id_text(load: &MapView) -> Result<(), Refusal> {
 /// size. The value is decoded only when it is short.
 fn quoted(value: &RawValue) -> String {
     let bytes = value.bytes().len();
-    let shown = (bytes <= MAX_QUOTED).then(|| python_text::repr(&value.decode()));
+    let shown = (bytes <= MAX_QUOTED).then(|| saltern_python::repr(value.decode()));
     shown
         .filter(|shown| shown.len() <= MAX_QUOTED)
         .unwrap_or_else(|| format!("of {bytes} bytes"))

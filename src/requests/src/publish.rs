@@ -282,9 +282,7 @@ pub(crate) fn without_syndics(mut resolved: Resolved, services: &Services) -> Re
 
 /// The answer when the target means nobody.
 pub(crate) fn no_match(load: &Value) -> bytes::Bytes {
-    let shown = load.get("tgt").map_or_else(String::new, |target| {
-        python_text::str(target).unwrap_or_else(|| python_text::repr(target))
-    });
+    let shown = load.get("tgt").map(saltern_python::str).unwrap_or_default();
     let inner = Value::map([
         ("jid", Value::Nil),
         ("minions", Value::Array(Vec::new())),

@@ -10,6 +10,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use saltern_python::shlex;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::Arguments;
@@ -55,9 +56,9 @@ impl Source for CmdYaml {
 impl Source for CmdJson {
     fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
         let text = command_for(&self.0, call)?;
-        let words = words(&text);
-        let Some(words) = words else {
-            return Ok(read(Err("a quote is not closed".to_owned()), &text));
+        let words = match shlex::split(&text) {
+            Ok(words) => words,
+            Err(error) => return Ok(read(Err(error.to_string()), &text)),
         };
         let mut command = Command::new("/bin/sh");
         // The shell only joins the two outputs, as `cmd.run` does; the words are its arguments and
@@ -110,67 +111,9 @@ fn read(parsed: Result<Value, String>, command: &str) -> Value {
     })
 }
 
-/// The words of a command, by the rules of Python's `shlex.split`; `None` where a quote is not
-/// closed, or a backslash ends the text.
-pub fn words(text: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            ' ' | '\t' | '\r' | '\n' => words.extend(word.take()),
-            '\'' => {
-                let word = word.get_or_insert_default();
-                loop {
-                    match letters.next()? {
-                        '\'' => break,
-                        other => word.push(other),
-                    }
-                }
-            }
-            '"' => quoted(&mut letters, word.get_or_insert_default())?,
-            '\\' => word.get_or_insert_default().push(letters.next()?),
-            other => word.get_or_insert_default().push(other),
-        }
-    }
-    words.extend(word);
-    Some(words)
-}
-
-/// The rest of a text in double quotes, where a backslash only counts before a quote or itself.
-fn quoted(letters: &mut std::str::Chars<'_>, word: &mut String) -> Option<()> {
-    loop {
-        match letters.next()? {
-            '"' => return Some(()),
-            '\\' => match letters.next()? {
-                escaped @ ('"' | '\\') => word.push(escaped),
-                other => word.extend(['\\', other]),
-            },
-            other => word.push(other),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{is_plain, words};
-
-    #[test]
-    fn words_are_those_of_python() {
-        let cases: [(&str, Option<&[&str]>); 7] = [
-            ("a  b\tc", Some(&["a", "b", "c"])),
-            ("echo '{\"a\": 1}'", Some(&["echo", "{\"a\": 1}"])),
-            (r#"echo "a\"b\n" c\ d"#, Some(&["echo", "a\"b\\n", "c d"])),
-            ("a''b '' x", Some(&["ab", "", "x"])),
-            ("a | b", Some(&["a", "|", "b"])),
-            ("'open", None),
-            ("open\\", None),
-        ];
-        for (text, expected) in cases {
-            let expected = expected.map(|words| words.iter().map(ToString::to_string).collect());
-            assert_eq!(words(text), expected, "{text}");
-        }
-    }
+    use super::is_plain;
 
     #[test]
     fn ids_that_a_shell_would_read_are_refused() {

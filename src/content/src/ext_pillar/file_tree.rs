@@ -125,7 +125,7 @@ impl FileTree {
                 continue;
             };
             let joined = Path::new(below).join(root);
-            let directory = crate::files::path::normalise(&joined.to_string_lossy()).into();
+            let directory = saltern_python::path::normpath(&joined.to_string_lossy()).into();
             if found.last() != Some(&directory) {
                 found.push(directory);
             }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
+use saltern_python::path::normpath;
 use saltern_wire::msgpack::Value;
 
 use super::{Call, GitRemote, Source};
@@ -126,7 +127,7 @@ impl Remote {
         let root = parameters.text("root")?.trim_end_matches('/').to_owned();
         for (name, below) in [("mountpoint", &mountpoint), ("root", &root)] {
             let below = below.trim_start_matches('/');
-            if !below.is_empty() && path::normalise(below) != "." {
+            if !below.is_empty() && normpath(below) != "." {
                 path::Relative::parse(below)
                     .map_err(|_| parameters.wrong(name, format_args!("\"{below}\" leads out")))?;
             }
@@ -141,7 +142,7 @@ impl Remote {
             base: parameters.text("base")?,
             env: parameters.text("env")?,
             fallback: parameters.text("fallback")?,
-            root: path::normalise(root.trim_start_matches('/')),
+            root: normpath(root.trim_start_matches('/')),
             mountpoint,
             all_saltenvs: parameters.own("all_saltenvs").and_then(text_of),
             id: parameters.shown.clone(),

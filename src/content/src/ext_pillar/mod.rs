@@ -17,8 +17,6 @@ mod nodegroups;
 mod python;
 mod stack;
 
-pub use commands::words;
-
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use saltern_config::yaml::Node;
+use saltern_python::path::normpath;
 use saltern_wire::msgpack::Value;
 
 use super::{Call, Source, yaml};
+use crate::files::expand_glob;
 use crate::files::path::is_plain_environment;
-use crate::files::{expand_glob, path};
 use crate::render::data::from_yaml;
 use crate::render::jinja::{self, Context, Loader};
 use crate::render::modules::file::open;
@@ -234,8 +235,8 @@ impl Templates {
 
     /// Merges one template over `stack`.
     fn template(&mut self, found: &str, stack: Value) -> Result<Value, String> {
-        let below = path::normalise(&self.directory.to_string_lossy());
-        let relative = path::normalise(found);
+        let below = normpath(&self.directory.to_string_lossy());
+        let relative = normpath(found);
         let relative = match below.as_str() {
             "." => Some(relative.as_str()),
             "/" => relative.strip_prefix('/'),

@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use saltern_python::number::float_repr;
 use saltern_store::files::{Create, read_text, write_atomic};
 
 use super::error::FilesError;
@@ -116,7 +117,7 @@ fn take(directory: &Path, options: &Options, times: &mut Times) -> Vec<PathBuf> 
 /// The time as Python writes it: a float, with as many digits as tell it from the next one.
 fn time_of(metadata: &fs::Metadata) -> String {
     let seconds = metadata.mtime() as f64 + 1e-9 * metadata.mtime_nsec() as f64;
-    format!("{seconds:?}")
+    float_repr(seconds)
 }
 
 fn parse(text: &str) -> Times {

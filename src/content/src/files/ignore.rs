@@ -3,19 +3,15 @@
 //! Stock applies them to the whole path on disk when a file is asked for, and to the path below
 //! the root when files are listed (`salt.fileserver.is_file_ignored`). The callers here do too.
 
-use fancy_regex::{Regex, RegexBuilder};
 use saltern_config::yaml::{Node, NodeValue};
-use saltern_policy::expression::Pattern;
+use saltern_python::expression::{Expression, ExpressionFlags, Pattern};
 
 use super::error::FilesError;
-
-/// How many steps one search may take.
-const BACKTRACK_LIMIT: usize = 200_000;
 
 /// The rules of one master.
 #[derive(Default)]
 pub(crate) struct IgnoreRules {
-    regexes: Vec<Regex>,
+    regexes: Vec<Expression>,
     globs: Vec<Pattern>,
     /// The entries of `file_ignore_regex` that are left out, each with what is wrong with it.
     pub(crate) broken: Vec<String>,
@@ -27,16 +23,9 @@ impl IgnoreRules {
     pub(crate) fn new(regex: Option<&Node>, glob: Option<&Node>) -> Result<Self, FilesError> {
         let mut rules = Self::default();
         for expression in texts("file_ignore_regex", regex)? {
-            let compiled = RegexBuilder::new(expression)
-                .backtrack_limit(BACKTRACK_LIMIT)
-                .delegate_size_limit(4 << 20)
-                .build();
-            match compiled {
+            match Expression::new(expression, ExpressionFlags::default()) {
                 Ok(regex) => rules.regexes.push(regex),
-                Err(error) => rules.broken.push(format!(
-                    "\"{}\" is not a regular expression, and is left out: {error}",
-                    expression.escape_debug()
-                )),
+                Err(error) => rules.broken.push(format!("{error}, and is left out")),
             }
         }
         for pattern in texts("file_ignore_glob", glob)? {

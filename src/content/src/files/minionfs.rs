@@ -14,12 +14,13 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use saltern_model::MinionId;
+use saltern_python::path::join;
 use saltern_wire::msgpack::Value;
 
 use super::error::{FilesError, or_absent};
 use super::found::Found;
 use super::options::Options;
-use super::path::{Relative, Wanted, join};
+use super::path::{Relative, Wanted};
 use super::root::{Links, Root, is_regular};
 use super::tree::{Kind, MAX_ENTRIES, Tree, WalkError};
 

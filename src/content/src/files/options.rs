@@ -245,7 +245,7 @@ pub(crate) fn expand(pattern: &str) -> Vec<String> {
         let mut next = Vec::new();
         for base in &found {
             if !has_magic(part) {
-                let path = super::path::join(base, part);
+                let path = saltern_python::path::join(base, part);
                 if Path::new(&path).symlink_metadata().is_ok() {
                     next.push(path);
                 }
@@ -261,7 +261,7 @@ pub(crate) fn expand(pattern: &str) -> Vec<String> {
             for name in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
                 let hidden = name.starts_with('.') && !part.starts_with('.');
                 if !hidden && glob.matches(&name) {
-                    next.push(super::path::join(base, &name));
+                    next.push(saltern_python::path::join(base, &name));
                 }
             }
         }

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use saltern_python::number::parse_int;
+use saltern_python::path::normpath;
+
 /// The longest path in bytes that Linux opens, less the closing NUL.
 pub const MAX_PATH_BYTES: usize = 4095;
 
@@ -62,7 +65,7 @@ impl Relative {
         if path.len() > MAX_PATH_BYTES {
             return Err(Refusal::TooLong);
         }
-        let normal = normalise(path);
+        let normal = normpath(path);
         if normal == "." || normal == ".." || normal.starts_with("../") {
             return Err(Refusal::Outside);
         }
@@ -93,44 +96,6 @@ impl Relative {
             Some(parent) => Self(format!("{}/{name}", parent.0)),
             None => Self(name.to_owned()),
         }
-    }
-}
-
-/// Python's `posixpath.normpath`.
-pub(crate) fn normalise(path: &str) -> String {
-    let start = match path.bytes().take_while(|byte| *byte == b'/').count() {
-        0 => "",
-        2 => "//",
-        _ => "/",
-    };
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => match parts.last() {
-                Some(&last) if last != ".." => {
-                    parts.pop();
-                }
-                None if !start.is_empty() => {}
-                _ => parts.push(".."),
-            },
-            part => parts.push(part),
-        }
-    }
-    match (start, parts.is_empty()) {
-        ("", true) => ".".to_owned(),
-        _ => format!("{start}{}", parts.join("/")),
-    }
-}
-
-/// Python's `os.path.join` of two paths.
-pub(crate) fn join(base: &str, path: &str) -> String {
-    if path.starts_with('/') || base.is_empty() {
-        path.to_owned()
-    } else if base.ends_with('/') {
-        format!("{base}{path}")
-    } else {
-        format!("{base}/{path}")
     }
 }
 
@@ -176,7 +141,7 @@ impl Wanted {
             for (name, value) in query.split('&').filter_map(|part| part.split_once('=')) {
                 match name {
                     "saltenv" => wanted.saltenv = Some(value.to_owned()),
-                    "index" => wanted.index = Some(python_int(value)),
+                    "index" => wanted.index = Some(index_of(value)),
                     // Stock passes a query on as keyword arguments, and fails on these two.
                     "path" | "self" => return Err(Refusal::Query),
                     _ => {}
@@ -223,17 +188,8 @@ fn scheme(url: &str) -> Option<String> {
 }
 
 /// `int(text)` of Python for numbers that an index can be.
-fn python_int(text: &str) -> Option<i64> {
-    let text = text.trim();
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let well_formed = digits.starts_with(|c: char| c.is_ascii_digit())
-        && digits.ends_with(|c: char| c.is_ascii_digit())
-        && !digits.contains("__")
-        && digits.chars().all(|c| c.is_ascii_digit() || c == '_');
-    if !well_formed {
-        return None;
-    }
-    text.replace('_', "").parse().ok()
+fn index_of(text: &str) -> Option<i64> {
+    i64::try_from(parse_int(text, 10).ok()?).ok()
 }
 
 /// Whether `saltenv` may take the place of `__env__` in a root: one or more plain parts. Stock puts
@@ -308,27 +264,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn paths_are_normalised_as_python_does() {
-        for (path, normal) in [
-            ("", "."),
-            (".", "."),
-            ("a", "a"),
-            ("a/", "a"),
-            ("./a//b/.", "a/b"),
-            ("a/../b", "b"),
-            ("a/..", "."),
-            ("../a", "../a"),
-            ("a/../../b", "../b"),
-            ("/..", "/"),
-            ("//a", "//a"),
-            ("///a", "/a"),
-            ("/a/../..", "/"),
-        ] {
-            assert_eq!(normalise(path), normal, "{path:?}");
-        }
-    }
 
     #[test]
     fn only_paths_that_stay_below_are_taken() {

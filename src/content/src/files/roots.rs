@@ -10,13 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use saltern_python::path::{join, normpath};
 use saltern_wire::msgpack::Value;
 
 use super::error::{FilesError, or_absent};
 use super::found::Found;
 use super::listing::{Listing, Listings, Paths, Purpose};
 use super::options::{ANY_ENVIRONMENT, Options};
-use super::path::{Relative, Wanted, is_below, is_plain_environment, join, normalise, real_path};
+use super::path::{Relative, Wanted, is_below, is_plain_environment, real_path};
 use super::root::{Links, Root, is_regular};
 use super::tree::{Kind, MAX_DEPTH, MAX_ENTRIES, Tree, WalkError};
 
@@ -144,9 +145,9 @@ impl Roots {
                 return Ok(found.value());
             };
             let real = |path: &str| match self.options.links {
-                Links::Follow => normalise(path),
+                Links::Follow => normpath(path),
                 Links::Inside | Links::Never => {
-                    real_path(&normalise(path)).to_string_lossy().into_owned()
+                    real_path(&normpath(path)).to_string_lossy().into_owned()
                 }
             };
             let path = real(&found.path);
@@ -256,7 +257,7 @@ impl Roots {
         let Ok(root) = std::path::absolute(root) else {
             return false;
         };
-        let Ok(joined) = std::path::absolute(normalise(&joined)) else {
+        let Ok(joined) = std::path::absolute(normpath(&joined)) else {
             return false;
         };
         let root = real_path(&root.to_string_lossy());

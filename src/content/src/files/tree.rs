@@ -373,7 +373,7 @@ mod tests {
             .flat_map(|(path, entries)| {
                 entries
                     .iter()
-                    .map(move |entry| super::super::path::join(path, &entry.name))
+                    .map(move |entry| saltern_python::path::join(path, &entry.name))
             })
             .collect();
         paths.sort();

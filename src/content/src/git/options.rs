@@ -4,6 +4,7 @@
 
 use saltern_config::MasterConfig;
 use saltern_config::yaml::{Node, NodeValue};
+use saltern_python::number::float_repr;
 
 use super::error::GitError;
 use super::origin::shown;
@@ -175,7 +176,7 @@ pub(crate) fn text_of(node: &Node) -> Option<String> {
             Some(text.clone())
         }
         NodeValue::Int(number) => Some(number.to_string()),
-        NodeValue::Float(number) => Some(crate::render::jinja::float_text(*number)),
+        NodeValue::Float(number) => Some(float_repr(*number)),
         NodeValue::Bool(true) => Some("True".to_owned()),
         NodeValue::Bool(false) => Some("False".to_owned()),
         _ => None,

@@ -17,8 +17,9 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use rustix::fs::Stat;
 use saltern_base::clock::Clock;
+use saltern_python::path::join;
 
-use crate::files::path::{Relative, join};
+use crate::files::path::Relative;
 use crate::files::root::{Links, Root, is_regular};
 use crate::files::state::FileState;
 use crate::files::tree::{Tree, is_settled};

@@ -1,18 +1,21 @@
 //! JSON as Python reads and writes it: the order of keys is kept, `NaN` is a number, and texts are
 //! written with Python's separators.
 
+use minijinja::value::Value;
+pub(crate) use saltern_python::json::Style;
+use saltern_python::repr::Limits;
 use saltern_wire::msgpack::Value as Data;
 
-use super::jinja::fault::{Fault, Outcome};
-use super::jinja::ops;
-use super::jinja::text::float;
-use super::jinja::value::{Kind, type_name, undefined_fault};
-use minijinja::value::Value;
+use super::jinja::fault::Outcome;
+use super::jinja::text::{Form, Shown};
 
 /// How deep documents are read and written.
 const DEEPEST: usize = 200;
-/// The longest document that is written.
-const LONGEST: usize = 16 << 20;
+
+const LIMITS: Limits = Limits {
+    depth: DEEPEST,
+    bytes: 16 << 20,
+};
 
 /// Reads a document.
 ///
@@ -239,148 +242,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How a value is written.
-#[derive(Clone, Copy)]
-pub(crate) struct Style {
-    pub(crate) ascii: bool,
-    pub(crate) sorted: bool,
-    pub(crate) indent: Option<usize>,
-}
-
 /// `json.dumps(value)`.
 pub(crate) fn dump(value: &Value, style: Style) -> Outcome<String> {
     let mut out = String::new();
-    write(&mut out, value, style, 0)?;
+    saltern_python::json::write(&mut out, Shown::new(value, Form::Json), style, LIMITS)?;
     Ok(out)
-}
-
-fn write(out: &mut String, value: &Value, style: Style, depth: usize) -> Outcome<()> {
-    if depth > DEEPEST {
-        return Err(Fault::limit("Circular reference detected"));
-    }
-    // A list that holds another twice doubles it at each level.
-    if out.len() > LONGEST {
-        return Err(Fault::limit("the text of a value is too long"));
-    }
-    match Kind::of(value) {
-        Kind::None => out.push_str("null"),
-        Kind::Bool(flag) => out.push_str(if flag { "true" } else { "false" }),
-        Kind::Int(number) => out.push_str(&number.to_string()),
-        Kind::Float(number) => out.push_str(&number_text(number)),
-        Kind::Str(text) => quote(out, text, style.ascii),
-        Kind::List(_) | Kind::Tuple(_) => {
-            let items = ops::items(value)?;
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                between(out, style, depth + 1, index > 0);
-                write(out, item, style, depth + 1)?;
-            }
-            finish(out, style, depth, items.is_empty(), ']');
-        }
-        Kind::Dict(entries) => {
-            let entries: Vec<(Value, Value)> = entries.0.lock().values().cloned().collect();
-            let order: Vec<Value> = if style.sorted {
-                let pairs = entries
-                    .iter()
-                    .enumerate()
-                    .map(|(index, (key, _))| (key.clone(), Value::from(index)))
-                    .collect();
-                ops::sorted(pairs, false)?
-            } else {
-                (0..entries.len()).map(Value::from).collect()
-            };
-            out.push('{');
-            let ordered = order
-                .iter()
-                .filter_map(|index| entries.get(index.as_usize()?));
-            for (index, (key, value)) in ordered.enumerate() {
-                between(out, style, depth + 1, index > 0);
-                quote(out, &key_text(key)?, style.ascii);
-                out.push_str(": ");
-                write(out, value, style, depth + 1)?;
-            }
-            finish(out, style, depth, entries.is_empty(), '}');
-        }
-        Kind::Undefined(undefined) => return Err(undefined_fault(undefined)),
-        _ => {
-            return Err(Fault::other(format!(
-                "Object of type {} is not JSON serializable",
-                type_name(value)
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn number_text(number: f64) -> String {
-    if number.is_nan() {
-        "NaN".to_owned()
-    } else if number.is_infinite() {
-        if number > 0.0 {
-            "Infinity"
-        } else {
-            "-Infinity"
-        }
-        .to_owned()
-    } else {
-        float(number)
-    }
-}
-
-fn key_text(key: &Value) -> Outcome<String> {
-    Ok(match Kind::of(key) {
-        Kind::Str(text) => text.to_owned(),
-        Kind::None => "null".to_owned(),
-        Kind::Bool(flag) => if flag { "true" } else { "false" }.to_owned(),
-        Kind::Int(number) => number.to_string(),
-        Kind::Float(number) => number_text(number),
-        _ => {
-            return Err(Fault::other(format!(
-                "keys must be str, int, float, bool or None, not {}",
-                type_name(key)
-            )));
-        }
-    })
-}
-
-fn between(out: &mut String, style: Style, depth: usize, more: bool) {
-    match style.indent {
-        Some(width) => {
-            out.push_str(if more { ",\n" } else { "\n" });
-            out.push_str(&" ".repeat(width * depth));
-        }
-        None => out.push_str(if more { ", " } else { "" }),
-    }
-}
-
-fn finish(out: &mut String, style: Style, depth: usize, empty: bool, end: char) {
-    if let (Some(width), false) = (style.indent, empty) {
-        out.push('\n');
-        out.push_str(&" ".repeat(width * depth));
-    }
-    out.push(end);
-}
-
-fn quote(out: &mut String, text: &str, ascii: bool) {
-    out.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\0'..='\u{1f}' => out.push_str(&format!("\\u{:04x}", u32::from(letter))),
-            _ if ascii && !letter.is_ascii() => {
-                let mut units = [0_u16; 2];
-                for unit in letter.encode_utf16(&mut units) {
-                    out.push_str(&format!("\\u{unit:04x}"));
-                }
-            }
-            _ => out.push(letter),
-        }
-    }
-    out.push('"');
 }

@@ -13,7 +13,6 @@ use saltern_model::{Event, Tag};
 use crate::Services;
 use crate::event_data::{event, fields};
 
-pub use saltern_content::words;
 pub use script::{LastData, LineError, script_event};
 pub use webhook::{HookError, hook_event};
 

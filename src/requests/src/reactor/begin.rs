@@ -319,7 +319,6 @@ fn end_of(ran: &saltern_runners::Ran) -> End {
     if ran.success {
         return End::Done;
     }
-    let shown = crate::python_text::str(&ran.value);
-    let shown = shown.unwrap_or_else(|| crate::python_text::repr(&ran.value));
+    let shown = saltern_python::str(&ran.value);
     End::Failed(shown.chars().take(MOST).collect())
 }

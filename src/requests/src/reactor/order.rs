@@ -162,7 +162,7 @@ fn requisites(chunks: &[Chunk]) -> Result<Vec<Arrow>, Problem> {
             let wanted = chunk.entries.get(name).and_then(Value::as_array);
             for requisite in wanted.unwrap_or_default() {
                 let found = meant(requisite, chunks).ok_or_else(|| {
-                    let shown = python_text::repr(requisite);
+                    let shown = saltern_python::repr(requisite);
                     let text = format!("what \"{name}\" names does not exist: {shown}");
                     Problem::of_file(&chunk.sls, &chunk.id, &text)
                 })?;

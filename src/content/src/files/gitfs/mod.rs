@@ -15,12 +15,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use saltern_config::MasterConfig;
+use saltern_python::path::{join, normpath};
 
 use self::options::{RefType, Remote};
 use super::error::FilesError;
 use super::found::Found;
 use super::listing::{Listing, Paths};
-use super::path::{Relative, Wanted, join, normalise};
+use super::path::{Relative, Wanted};
 use super::root::{Links, Root};
 use crate::git::{Clones, Entry, Fetch, GitError, Kept, Oid, Refs, Tree};
 
@@ -368,8 +369,8 @@ fn file_at(tree: &Tree, mut path: String) -> Option<(Oid, u32)> {
 
 /// `salt.utils.path.join` of two parts, where an absolute second part is below the first too.
 fn joined(base: &str, path: &str) -> String {
-    let below = normalise(path);
-    normalise(&join(&normalise(base), below.trim_start_matches('/')))
+    let below = normpath(path);
+    normpath(&join(&normpath(base), below.trim_start_matches('/')))
 }
 
 fn list(

@@ -47,8 +47,7 @@ use tokio::time::Instant;
 
 pub use self::limits::Limits;
 
-pub(crate) use self::filters::{glob, normal};
-pub(crate) use self::text::{float as float_text, str_of as text_of};
+pub(crate) use self::text::str_of as text_of;
 
 use self::engine::Output;
 use self::fault::{Fault, Outcome, Raised};

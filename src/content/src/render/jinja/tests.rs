@@ -119,8 +119,9 @@ const TESTS: [(&str, &[&str], Test); 41] = [
             let pattern = super::filters::pattern(args, 1, 2, 3)?;
             let text = str_of(value)?;
             let found = pattern
-                .find(&text)
+                .captures(&text, 0)
                 .map_err(|error| Fault::other(error.to_string()))?;
+            let found = found.and_then(|found| found.get(0));
             Ok(found.is_some_and(|found| found.start() == 0))
         },
     ),

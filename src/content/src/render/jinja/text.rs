@@ -1,4 +1,4 @@
-//! How Python writes values: `str()`, `repr()` and the numbers in them.
+//! How values of templates are printed: `str()`, `repr()`, `%` and `format`.
 //!
 //! Also what Salt changes when a template prints a mapping: text with line ends inside becomes a
 //! double-quoted YAML scalar (`_yaml_safe_repr` in `salt/utils/jinja.py`), so that the YAML that
@@ -6,16 +6,22 @@
 //!
 //! Longer than 500 lines, because `%`, `format` and `str` share how numbers are written.
 
+use std::borrow::Cow;
+
 use minijinja::value::Value;
+use saltern_python::number::float_repr;
+use saltern_python::repr::{Limits, write_repr};
+use saltern_python::{Object, Sequence, TextError, Visitor};
 
 use super::fault::{Fault, Outcome};
 use super::methods::View;
-use super::value::{Kind, Namespace, Undefined, dict, undefined_fault};
+use super::value::{Kind, Namespace, Undefined, dict, list, undefined_fault};
 
-/// How deep containers are written; a list that contains itself ends here.
-const DEEPEST: usize = 150;
-/// The longest text of a value that is no text itself.
-const LONGEST: usize = 16 << 20;
+/// A list that contains itself ends at the depth.
+const LIMITS: Limits = Limits {
+    depth: 150,
+    bytes: 16 << 20,
+};
 
 /// `str(value)`; using what is undefined is an error.
 pub(crate) fn str_of(value: &Value) -> Outcome<String> {
@@ -30,7 +36,7 @@ pub(crate) fn str_of(value: &Value) -> Outcome<String> {
 /// `repr(value)`.
 pub(crate) fn repr(value: &Value) -> Outcome<String> {
     let mut out = String::new();
-    Writer { yaml_text: false }.write(&mut out, value, 0)?;
+    write_repr(&mut out, Shown::new(value, Form::Repr), LIMITS)?;
     Ok(out)
 }
 
@@ -42,191 +48,140 @@ pub(crate) fn printed(value: &Value) -> Outcome<String> {
         Kind::Undefined(undefined) => Err(undefined_fault(undefined)),
         _ => {
             let mut out = String::new();
-            Writer { yaml_text: true }.write(&mut out, value, 0)?;
+            write_repr(&mut out, Shown::new(value, Form::Printed), LIMITS)?;
             Ok(out)
         }
     }
 }
 
-struct Writer {
-    /// Whether texts that are values of a mapping are written for YAML.
-    yaml_text: bool,
+/// What a value is shown in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `repr`.
+    Repr,
+    /// The output of a template: texts that are values of a mapping are written for YAML.
+    Printed,
+    /// JSON, which has nothing for what is undefined.
+    Json,
 }
 
-impl Writer {
-    fn write(&self, out: &mut String, value: &Value, depth: usize) -> Outcome<()> {
-        if depth > DEEPEST {
-            return Err(Fault::limit("maximum recursion depth exceeded"));
+/// A value of a template as Python shows it.
+pub(crate) struct Shown<'a> {
+    value: &'a Value,
+    form: Form,
+    is_entry: bool,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn new(value: &'a Value, form: Form) -> Self {
+        Self {
+            value,
+            form,
+            is_entry: false,
         }
-        // A list that holds another twice doubles it at each level.
-        if out.len() > LONGEST {
-            return Err(Fault::limit("the text of a value is too long"));
+    }
+
+    fn item(&self, value: &'a Value) -> Self {
+        Self::new(value, self.form)
+    }
+
+    fn entry(&self, value: &'a Value) -> Self {
+        Self {
+            is_entry: true,
+            ..self.item(value)
         }
-        match Kind::of(value) {
-            Kind::None => out.push_str("None"),
-            Kind::Bool(flag) => out.push_str(if flag { "True" } else { "False" }),
-            Kind::Int(number) => out.push_str(&number.to_string()),
-            Kind::Float(number) => out.push_str(&float(number)),
-            Kind::Str(text) => quote(out, text),
-            Kind::Bytes(bytes) => quote_bytes(out, bytes),
-            Kind::Undefined(_) => out.push_str("Undefined"),
+    }
+}
+
+impl Object for Shown<'_> {
+    type Error = Fault;
+
+    fn accept<V: Visitor>(&self, visitor: &mut V) -> Outcome<()> {
+        let form = self.form;
+        let items = |items: &[Value], kind, visitor: &mut V| {
+            visitor.sequence(kind, items.iter().map(|item| Shown::new(item, form)))
+        };
+        match Kind::of(self.value) {
+            Kind::None => visitor.none()?,
+            Kind::Bool(flag) => visitor.bool(flag)?,
+            Kind::Int(number) => visitor.int(number)?,
+            Kind::Float(number) => visitor.float(number)?,
+            Kind::Str(text) if self.is_for_yaml(text) => {
+                visitor.other("str", &super::yaml_text::double_quoted(text))?;
+            }
+            Kind::Str(text) => visitor.text(text)?,
+            Kind::Bytes(bytes) => visitor.bytes(bytes)?,
+            Kind::Undefined(undefined) if form == Form::Json => {
+                return Err(undefined_fault(undefined));
+            }
+            Kind::Undefined(_) => visitor.other("Undefined", "Undefined")?,
             Kind::List(list) => {
-                let items = list.0.lock().clone();
-                self.sequence(out, "[", &items, "]", depth)?;
+                let list = list.0.lock().clone();
+                items(&list, Sequence::List, visitor)?;
             }
-            Kind::Tuple(items) => {
-                let end = if items.len() == 1 { ",)" } else { ")" };
-                self.sequence(out, "(", items, end, depth)?;
-            }
+            Kind::Tuple(tuple) => items(tuple, Sequence::Tuple, visitor)?,
             Kind::Set(set) => {
-                let items: Vec<Value> = set.0.lock().values().cloned().collect();
-                if items.is_empty() {
-                    out.push_str("set()");
-                } else {
-                    self.sequence(out, "{", &items, "}", depth)?;
-                }
+                let set: Vec<Value> = set.0.lock().values().cloned().collect();
+                items(&set, Sequence::Set, visitor)?;
             }
             Kind::Dict(dict) => {
                 let entries: Vec<(Value, Value)> = dict.0.lock().values().cloned().collect();
-                out.push('{');
-                for (index, (key, value)) in entries.iter().enumerate() {
-                    if index > 0 {
-                        out.push_str(", ");
-                    }
-                    self.write(out, key, depth + 1)?;
-                    out.push_str(": ");
-                    match Kind::of(value) {
-                        Kind::Str(text) if self.yaml_text && text.contains(['\n', '\r', '\t']) => {
-                            out.push_str(&super::yaml_text::double_quoted(text));
-                        }
-                        _ => self.write(out, value, depth + 1)?,
-                    }
-                }
-                out.push('}');
+                let whole = Shown::new(self.value, form);
+                visitor.dict(
+                    entries
+                        .iter()
+                        .map(|(key, value)| (whole.item(key), whole.entry(value))),
+                )?;
             }
-            Kind::Other if let Some(namespace) = value.downcast_object_ref::<Namespace>() => {
-                let entries = dict(namespace.0.lock().clone());
-                out.push_str("<Namespace ");
-                Writer { yaml_text: false }.write(out, &entries, depth + 1)?;
-                out.push('>');
-            }
-            Kind::Other => match value.downcast_object_ref::<View>() {
-                Some(view) if !view.indexed => {
-                    out.push_str(&view.name);
-                    self.sequence(out, "([", &view.items, "])", depth)?;
-                }
-                _ => out.push_str(&value.to_string()),
-            },
+            Kind::Other => self.other(visitor)?,
         }
         Ok(())
     }
 
-    fn sequence(
-        &self,
-        out: &mut String,
-        start: &str,
-        items: &[Value],
-        end: &str,
-        depth: usize,
-    ) -> Outcome<()> {
-        out.push_str(start);
-        for (index, item) in items.iter().enumerate() {
-            if index > 0 {
-                out.push_str(", ");
-            }
-            self.write(out, item, depth + 1)?;
-        }
-        out.push_str(end);
-        Ok(())
-    }
-}
-
-fn quote(out: &mut String, text: &str) {
-    let mark = if text.contains('\'') && !text.contains('"') {
-        '"'
-    } else {
-        '\''
-    };
-    out.push(mark);
-    for letter in text.chars() {
-        match letter {
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\\' => out.push_str("\\\\"),
-            _ if letter == mark => {
-                out.push('\\');
-                out.push(letter);
-            }
-            _ if printable(letter) => out.push(letter),
-            _ => {
-                let code = u32::from(letter);
-                out.push_str(&match code {
-                    0..=0xff => format!("\\x{code:02x}"),
-                    0x100..=0xffff => format!("\\u{code:04x}"),
-                    _ => format!("\\U{code:08x}"),
-                });
-            }
+    fn own_str(&self) -> Option<Cow<'_, str>> {
+        match Kind::of(self.value) {
+            Kind::Str(text) => Some(Cow::Borrowed(text)),
+            _ => None,
         }
     }
-    out.push(mark);
 }
 
-/// `str.isprintable` for what occurs: control, format, separator and private characters are not.
-fn printable(letter: char) -> bool {
-    !(letter.is_control()
-        || (letter.is_whitespace() && letter != ' ')
-        || matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e000}'..='\u{f8ff}'
-            | '\u{fff9}'..='\u{fffb}' | '\u{f0000}'..='\u{10ffff}'))
-}
+impl Shown<'_> {
+    fn is_for_yaml(&self, text: &str) -> bool {
+        self.form == Form::Printed && self.is_entry && text.contains(['\n', '\r', '\t'])
+    }
 
-fn quote_bytes(out: &mut String, bytes: &[u8]) {
-    let mark = if bytes.contains(&b'\'') && !bytes.contains(&b'"') {
-        '"'
-    } else {
-        '\''
-    };
-    out.push('b');
-    out.push(mark);
-    for byte in bytes {
-        match byte {
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            b'\\' => out.push_str("\\\\"),
-            _ if char::from(*byte) == mark => {
-                out.push('\\');
-                out.push(mark);
+    fn other<V: Visitor>(&self, visitor: &mut V) -> Outcome<()> {
+        let name = super::value::type_name(self.value);
+        let inner_form = match self.form {
+            Form::Printed => Form::Repr,
+            form => form,
+        };
+        if let Some(namespace) = self.value.downcast_object_ref::<Namespace>() {
+            let entries = dict(namespace.0.lock().clone());
+            return visitor.wrapped(name, "<Namespace ", Shown::new(&entries, inner_form), ">");
+        }
+        match self.value.downcast_object_ref::<View>() {
+            Some(view) if !view.indexed => {
+                let items = list(view.items.clone());
+                let before = format!("{}(", view.name);
+                visitor.wrapped(name, &before, Shown::new(&items, self.form), ")")
             }
-            b' '..=b'~' => out.push(char::from(*byte)),
-            _ => out.push_str(&format!("\\x{byte:02x}")),
+            _ => Ok(visitor.other(name, &self.value.to_string())?),
         }
     }
-    out.push(mark);
 }
 
-/// A float as `repr` writes it: the shortest digits that read back, an exponent outside of
-/// 1e-4 to 1e16.
-pub(crate) fn float(number: f64) -> String {
-    if number.is_nan() {
-        return "nan".to_owned();
-    }
-    if number.is_infinite() {
-        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
-    }
-    let scientific = format!("{number:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if number != 0.0 && !(-4..16).contains(&exponent) {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{digits}e{sign}{:02}", exponent.abs());
-    }
-    let plain = format!("{number}");
-    if plain.contains('.') {
-        plain
-    } else {
-        plain + ".0"
+impl From<TextError> for Fault {
+    fn from(error: TextError) -> Self {
+        match error {
+            TextError::TooDeep | TextError::Circular | TextError::TooLong => {
+                Fault::limit(error.to_string())
+            }
+            TextError::NotSerializable(_) | TextError::NotAKey(_) | TextError::NotOrdered(..) => {
+                Fault::other(error.to_string())
+            }
+        }
     }
 }
 
@@ -494,7 +449,7 @@ impl Spec {
             }
             Some('g' | 'G') => general(number, digits.max(1)),
             None => match self.precision {
-                None => float(number),
+                None => float_repr(number),
                 Some(digits) => {
                     let text = general(number, digits.max(1));
                     if text.contains(['.', 'e', 'n']) {
@@ -718,17 +673,4 @@ fn field_value(
         return Err(Fault::other(undefined_text(undefined)));
     }
     Ok(value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{LONGEST, Value, Writer};
-
-    #[test]
-    fn a_text_that_is_long_enough_grows_no_more() {
-        let mut out = "x".repeat(LONGEST + 1);
-        let written = Writer { yaml_text: false }.write(&mut out, &Value::from(1), 0);
-        assert!(written.is_err());
-        assert_eq!(out.len(), LONGEST + 1);
-    }
 }

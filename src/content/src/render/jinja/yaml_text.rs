@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 
 use fancy_regex::Regex;
 use minijinja::value::Value;
+use saltern_python::number::float_repr;
 
 use super::fault::{Fault, Outcome};
-use super::text::float;
 use super::value::{Kind, undefined_fault};
 use super::{ops, value};
 
@@ -503,7 +503,7 @@ fn yaml_float(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { ".inf" } else { "-.inf" }.to_owned();
     }
-    let text = float(number);
+    let text = float_repr(number);
     if text.contains('.') {
         text
     } else {

@@ -10,13 +10,14 @@
 use std::process::Command;
 use std::time::Duration;
 
+use saltern_python::shlex;
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
 use crate::render::functions::{CallArgs, CallError, Registry};
 use crate::render::process::{self, Errors, Finished};
 
-use super::{users, words};
+use super::users;
 
 /// What stock calls the default shell.
 const SHELL: &str = "/bin/sh";
@@ -186,7 +187,10 @@ fn command(args: &CallArgs, by_shell: bool, shell: &str) -> Result<(Command, Str
                 command.arg("-c").arg(&text);
                 return Ok((command, text));
             }
-            (words::split(&text).map_err(CallError::Failed)?, text)
+            (
+                shlex::split(&text).map_err(|error| CallError::Failed(error.to_string()))?,
+                text,
+            )
         }
     };
     let Some((program, rest)) = parts.split_first() else {

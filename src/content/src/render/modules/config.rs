@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
 use super::lookup::{
@@ -9,7 +10,6 @@ use super::lookup::{
 };
 use super::sdb::Sdb;
 use crate::render::functions::{CallArgs, Registry};
-use crate::render::jinja::glob;
 use crate::render::json;
 
 /// What stock falls back to (`DEFAULTS` in its module), as JSON.
@@ -156,10 +156,11 @@ fn option(facts: &Facts, args: &CallArgs) -> Called {
         return Ok(found.cloned().unwrap_or_else(|| default(Value::from(""))));
     }
     let key = args.need_text(0, "value")?;
+    let wanted = Glob::new(&key);
     let mut all: Vec<(Value, Value)> = Vec::new();
     for (_, place) in places {
         for (name, value) in place.as_map().unwrap_or_default() {
-            let is_meant = name.as_str().is_some_and(|name| glob(name, &key));
+            let is_meant = name.as_str().is_some_and(|name| wanted.matches(name));
             if is_meant && !all.iter().any(|(found, _)| found == name) {
                 all.push((name.clone(), value.clone()));
             }

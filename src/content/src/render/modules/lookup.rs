@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use saltern_config::yaml;
+use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
-use crate::render::data::{from_yaml, to_template};
+use crate::render::data::from_yaml;
 use crate::render::functions::{CallArgs, CallError};
-use crate::render::jinja::{glob, text};
 
 /// How deep mappings are merged.
 const DEEPEST: usize = 100;
@@ -222,7 +222,7 @@ pub(super) fn filter_by(data: &Value, args: &CallArgs, lookup: &str) -> Called {
     };
     let chosen = wanted.iter().find_map(|value| {
         let text = shown(value);
-        let is_meant = |key: &Value| glob(&text, &shown(key));
+        let is_meant = |key: &Value| Glob::new(&shown(key)).matches(&text);
         let (_, row) = rows.iter().find(|(key, _)| is_meant(key))?;
         Some(row).filter(|row| !row.is_nil())
     });
@@ -263,7 +263,7 @@ pub(super) fn row_of<'a>(rows: &'a [(Value, Value)], key: &Value) -> Option<&'a 
 /// A value as `str()` writes it.
 pub(super) fn shown(value: &Value) -> String {
     match value {
-        Value::Array(_) | Value::Map(_) => text::str_of(&to_template(value)).unwrap_or_default(),
+        Value::Array(_) | Value::Map(_) => saltern_python::str(value).into_owned(),
         scalar => plain_text(scalar),
     }
 }
@@ -271,12 +271,7 @@ pub(super) fn shown(value: &Value) -> String {
 /// A scalar as `str()` writes it; nothing for what is none.
 pub(super) fn plain_text(value: &Value) -> String {
     match value {
-        Value::Nil => "None".to_owned(),
-        Value::Bool(flag) => if *flag { "True" } else { "False" }.to_owned(),
-        Value::Int(number) => number.to_string(),
-        Value::Uint(number) => number.to_string(),
-        Value::Float(number) => text::float(*number),
-        Value::Str(text) => text.clone(),
-        _ => String::new(),
+        Value::Bin(_) | Value::Array(_) | Value::Map(_) | Value::Ext(..) => String::new(),
+        scalar => saltern_python::str(scalar).into_owned(),
     }
 }

@@ -21,7 +21,6 @@ pub mod site;
 mod slsutil;
 mod small;
 pub(crate) mod users;
-mod words;
 
 use super::functions::Registry;
 

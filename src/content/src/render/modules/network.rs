@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
+use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
 use super::lookup::Called;
 use crate::render::functions::{CallArgs, CallError, Registry};
-use crate::render::jinja::glob;
 use crate::render::jinja::network::Address;
 use crate::render::{json, process};
 
@@ -227,10 +227,11 @@ fn filtered(args: &CallArgs) -> Result<Interfaces, CallError> {
                 .collect()
         }
     };
+    let patterns: Vec<Glob> = patterns.iter().map(|pattern| Glob::new(pattern)).collect();
     let mut all = interfaces()?;
     all.retain(|(name, _)| {
         let name = name.as_str().unwrap_or_default();
-        patterns.iter().any(|pattern| glob(name, pattern))
+        patterns.iter().any(|pattern| pattern.matches(name))
     });
     Ok(all)
 }

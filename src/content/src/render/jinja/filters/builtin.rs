@@ -1,6 +1,7 @@
 //! Jinja2's own filters that work on one value.
 
 use minijinja::value::Value;
+use saltern_python::number::{parse_float, parse_int};
 
 use super::super::args::Bound;
 use super::super::fault::{Fault, Outcome};
@@ -145,7 +146,7 @@ pub(super) const FILTERS: &[Row] = &[
     }),
     ("striptags", &["value"], |py, args| {
         let text = soft(py, args)?;
-        let tags = super::compile(r"(?s)<!--.*?-->|<[^>]*>", "")?;
+        let tags = super::own_pattern(r"(?s)<!--.*?-->|<[^>]*>")?;
         let plain = tags.replace_all(&text, "").into_owned();
         Ok(Value::from(
             plain.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -283,10 +284,8 @@ fn to_int(args: &Bound) -> Outcome<Value> {
     ops::defined(value)?;
     let base = u32::try_from(args.int(2, 10)?).unwrap_or(10);
     let parsed = match Kind::of(value) {
-        Kind::Str(text) => parse_int(text, base).or_else(|| {
-            text.trim()
-                .parse::<f64>()
-                .ok()
+        Kind::Str(text) => parse_int(text, base).ok().or_else(|| {
+            parse_float(text)
                 .filter(|n| n.is_finite())
                 .map(|n| n as i128)
         }),
@@ -297,33 +296,6 @@ fn to_int(args: &Bound) -> Outcome<Value> {
         Some(number) => int(number),
         None => args.get(1).cloned().unwrap_or_else(|| Value::from(0)),
     })
-}
-
-/// `int(text, base)`.
-pub(super) fn parse_int(text: &str, base: u32) -> Option<i128> {
-    let text = text.trim();
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let lower = digits.to_lowercase();
-    let prefix = match base {
-        16 => "0x",
-        8 => "0o",
-        2 => "0b",
-        _ => "",
-    };
-    let digits = lower.strip_prefix(prefix).unwrap_or(&lower);
-    if !(2..=36).contains(&base)
-        || digits.is_empty()
-        || digits.starts_with(['+', '-', '_'])
-        || digits.ends_with('_')
-        || digits.contains("__")
-    {
-        return None;
-    }
-    let number = i128::from_str_radix(&digits.replace('_', ""), base).ok()?;
-    Some(if negative { -number } else { number })
 }
 
 fn indent(py: &mut Py<'_, '_, '_>, args: &Bound) -> Outcome<Value> {
@@ -442,19 +414,12 @@ fn wrap(line: &str, width: usize, end: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{escaped, parse_int, percent_encoded, wrap};
+    use super::{escaped, percent_encoded, wrap};
 
     #[test]
     fn texts_are_made_safe_for_html_and_addresses() {
         assert_eq!(escaped("<a href='x'>"), "&lt;a href=&#39;x&#39;&gt;");
         assert_eq!(percent_encoded("a b/ä", "/"), "a%20b/%C3%A4");
-    }
-
-    #[test]
-    fn numbers_are_read_as_python_reads_them() {
-        assert_eq!(parse_int(" 0x1F ", 16), Some(31));
-        assert_eq!(parse_int("1_000", 10), Some(1000));
-        assert_eq!(parse_int("1__0", 10), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use saltern_base::clock::civil;
 use super::super::fault::{Fault, Outcome};
 use super::super::value::Kind;
 use super::super::{Py, ops};
-use super::{Row, compile};
+use super::{Row, own_pattern};
 use crate::render::jinja::args::Bound;
 
 pub(super) const FILTERS: &[Row] = &[
@@ -46,9 +46,8 @@ fn read(text: &str, now: i64) -> Outcome<i64> {
     if text == "now" {
         return Ok(now);
     }
-    let pattern = compile(
+    let pattern = own_pattern(
         r"^(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?:[T ]+(\d{1,2}):(\d{2})(?::(\d{2}))?(?:\.\d+)?Z?)?$",
-        "",
     )?;
     let found = pattern
         .captures(text)

@@ -1,6 +1,7 @@
 //! Salt's filters that compare, look into and change mappings and lists.
 
 use minijinja::value::Value;
+use saltern_python::number::parse_int;
 
 use super::super::args::Bound;
 use super::super::fault::{Fault, Outcome};
@@ -200,7 +201,7 @@ fn traverse(data: &Value, key: &Value, default: &Value, delimiter: &str) -> Outc
             Kind::List(items) => {
                 let items = items.0.lock().clone();
                 let number = match Kind::of(&key) {
-                    Kind::Str(text) => super::builtin::parse_int(text, 10),
+                    Kind::Str(text) => parse_int(text, 10).ok(),
                     _ => ops::as_int(&key),
                 };
                 let wanted = number.map_or_else(|| key.clone(), super::super::value::int);
@@ -223,7 +224,7 @@ fn traverse(data: &Value, key: &Value, default: &Value, delimiter: &str) -> Outc
                 let found = entries.0.lock().get(&hash).map(|(_, value)| value.clone());
                 // Keys that are numbers are found by their text as well.
                 found.or_else(|| {
-                    let number = super::builtin::parse_int(key.as_str()?, 10)?;
+                    let number = parse_int(key.as_str()?, 10).ok()?;
                     let entries = entries.0.lock();
                     entries
                         .get(&Key::Int(number))

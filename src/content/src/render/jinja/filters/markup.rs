@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use fancy_regex::Regex;
 use minijinja::value::Value;
+use saltern_python::expression::{Expression, ExpressionFlags};
 
 use super::super::args::Bound;
 use super::super::fault::{Fault, Outcome};
@@ -22,7 +22,7 @@ const ADDRESS: &str = r"(?i)\A(?:https?://(?:(?:[\w%-]+\.)+)?(?:[a-z]{2,63}|xn--
 const MAIL: &str = r"\A\S+@\w[\w.-]*\.\w+\z";
 
 /// Compiled once: it takes longer than most templates.
-static PATTERNS: OnceLock<(Regex, Regex)> = OnceLock::new();
+static PATTERNS: OnceLock<(Expression, Expression)> = OnceLock::new();
 
 pub(super) const FILTERS: &[Row] = &[
     ("xml", &["value"], |_, args| xml(args.need(0)?)),
@@ -223,7 +223,8 @@ fn urlize(args: &Bound) -> Outcome<Value> {
     let patterns = match PATTERNS.get() {
         Some(patterns) => patterns,
         None => {
-            let patterns = (compile(ADDRESS, "")?, compile(MAIL, "")?);
+            let flags = ExpressionFlags::default();
+            let patterns = (compile(ADDRESS, flags)?, compile(MAIL, flags)?);
             PATTERNS.get_or_init(|| patterns)
         }
     };
@@ -245,13 +246,13 @@ fn urlize(args: &Bound) -> Outcome<Value> {
 /// One word; what surrounds an address stays outside of the link.
 fn link(
     word: &str,
-    (address, mail): &(Regex, Regex),
+    (address, mail): &(Expression, Expression),
     limit: Option<usize>,
     marks: &str,
     schemes: &[String],
 ) -> String {
     let (head, middle, tail) = parts(word);
-    let is = |pattern: &Regex, text: &str| pattern.is_match(text).unwrap_or(false);
+    let is = |pattern: &Expression, text: &str| pattern.is_match(text).unwrap_or(false);
     let shown = |text: &str| match limit {
         Some(limit) if text.chars().count() > limit => {
             text.chars().take(limit).collect::<String>() + "..."

@@ -16,11 +16,8 @@ mod pretty;
 mod serial;
 mod words;
 
-pub(crate) use self::patterns::glob;
-pub(crate) use self::words::normal;
-
-use fancy_regex::Regex;
 use minijinja::value::Value;
+use saltern_python::expression::{Expression, ExpressionFlags};
 
 use super::args::{Args, Bound};
 use super::fault::{Fault, Outcome};
@@ -72,26 +69,20 @@ pub(crate) fn pattern(
     pattern: usize,
     ignore_case: usize,
     multiline: usize,
-) -> Outcome<Regex> {
-    let text = str_of(args.need(pattern)?)?;
-    let mut flags = String::new();
-    if args.flag(ignore_case, false)? {
-        flags.push('i');
-    }
-    if args.flag(multiline, false)? {
-        flags.push('m');
-    }
-    compile(&text, &flags)
+) -> Outcome<Expression> {
+    let flags = ExpressionFlags {
+        ignores_case: args.flag(ignore_case, false)?,
+        is_multiline: args.flag(multiline, false)?,
+    };
+    compile(&str_of(args.need(pattern)?)?, flags)
 }
 
-/// Compiles a pattern of Python's `re`; backtracking is bounded by the library.
-pub(crate) fn compile(text: &str, flags: &str) -> Outcome<Regex> {
-    // `\Z` is the end in Python and the end before a line end elsewhere.
-    let text = text.replace("\\Z", "\\z");
-    let text = if flags.is_empty() {
-        text
-    } else {
-        format!("(?{flags}){text}")
-    };
-    Regex::new(&text).map_err(|error| Fault::other(error.to_string()))
+/// Compiles a pattern of our own, which is written for the engine.
+fn own_pattern(text: &str) -> Outcome<fancy_regex::Regex> {
+    fancy_regex::Regex::new(text).map_err(|error| Fault::other(error.to_string()))
+}
+
+/// Compiles a pattern of Python's `re`.
+pub(crate) fn compile(text: &str, flags: ExpressionFlags) -> Outcome<Expression> {
+    Expression::new(text, flags).map_err(|error| Fault::other(error.to_string()))
 }

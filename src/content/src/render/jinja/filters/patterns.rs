@@ -1,7 +1,8 @@
 //! Salt's filters with patterns: Python's regular expressions and wildcards.
 
-use fancy_regex::{Captures, Regex};
+use fancy_regex::Captures;
 use minijinja::value::Value;
+use saltern_python::expression::{AnyOf, Expression};
 
 use super::super::args::Bound;
 use super::super::fault::{Fault, Outcome};
@@ -71,7 +72,7 @@ pub(super) const FILTERS: &[Row] = &[
                         Kind::Str(name) => Some(name),
                         _ => None,
                     });
-                    if both.is_some_and(|(text, name)| expression_matches(text, name)) {
+                    if both.is_some_and(|(text, name)| AnyOf::new([name]).matches(text)) {
                         return Ok(Some(true));
                     }
                 }
@@ -111,7 +112,7 @@ fn regex(args: &Bound, anchored: bool) -> Outcome<Value> {
     let pattern = pattern(args, 1, 2, 3)?;
     let text = text_of(args, 0)?;
     let found = pattern
-        .captures(text.as_str())
+        .captures(&text, 0)
         .map_err(|error| Fault::other(error.to_string()))?;
     Ok(match found {
         Some(found) if !anchored || found.get(0).is_some_and(|all| all.start() == 0) => {
@@ -121,16 +122,25 @@ fn regex(args: &Bound, anchored: bool) -> Outcome<Value> {
     })
 }
 
-/// `pattern.sub(template, text)` with Python's `\1` and `\g<name>`.
-fn substitute(pattern: &Regex, text: &str, template: &str) -> Outcome<String> {
+/// `pattern.sub(template, text)` with Python's `\1` and `\g<name>`. An empty match counts behind
+/// another one, and is followed by a step of one character.
+fn substitute(pattern: &Expression, text: &str, template: &str) -> Outcome<String> {
     let mut out = String::new();
     let mut last = 0;
-    for captures in pattern.captures_iter(text) {
+    let mut from = Some(0);
+    while let Some(start) = from {
+        let captures = pattern.captures(text, start);
         let captures = captures.map_err(|error| Fault::other(error.to_string()))?;
-        let Some(all) = captures.get(0) else { continue };
+        let Some((captures, all)) = captures.and_then(|it| it.get(0).map(|all| (it, all))) else {
+            break;
+        };
         out.push_str(text.get(last..all.start()).unwrap_or_default());
-        expand(&mut out, &captures, template)?;
+        expand(&mut out, pattern, &captures, template)?;
         last = all.end();
+        from = match all.start() == all.end() {
+            true => next_letter(text, last),
+            false => Some(last),
+        };
         if out.len() > 64 << 20 {
             return Err(Fault::limit("the result is too large"));
         }
@@ -139,7 +149,18 @@ fn substitute(pattern: &Regex, text: &str, template: &str) -> Outcome<String> {
     Ok(out)
 }
 
-fn expand(out: &mut String, captures: &Captures<'_, str>, template: &str) -> Outcome<()> {
+/// Where the character ends that begins at `at`; nothing at the end of the text.
+fn next_letter(text: &str, at: usize) -> Option<usize> {
+    let letter = text.get(at..)?.chars().next()?;
+    Some(at + letter.len_utf8())
+}
+
+fn expand(
+    out: &mut String,
+    pattern: &Expression,
+    captures: &Captures<'_, str>,
+    template: &str,
+) -> Outcome<()> {
     let mut letters = template.chars().peekable();
     let group = |index: usize| -> Outcome<&str> {
         if index >= captures.len() {
@@ -169,9 +190,9 @@ fn expand(out: &mut String, captures: &Captures<'_, str>, template: &str) -> Out
                     .collect();
                 match name.parse() {
                     Ok(index) => out.push_str(group(index)?),
-                    Err(_) => match captures.name(&name) {
-                        Some(found) => out.push_str(found.as_str()),
-                        None => return Err(Fault::other(format!("unknown group name '{name}'"))),
+                    Err(_) => match pattern.has_group(&name) {
+                        true => out.push_str(pattern.group(captures, &name).unwrap_or_default()),
+                        false => return Err(Fault::other(format!("unknown group name '{name}'"))),
                     },
                 }
             }
@@ -190,48 +211,4 @@ fn expand(out: &mut String, captures: &Captures<'_, str>, template: &str) -> Out
         }
     }
     Ok(())
-}
-
-/// A glob or a whole-line regular expression.
-fn expression_matches(text: &str, expression: &str) -> bool {
-    glob(text, expression)
-        || Regex::new(&format!(r"\A(?:{expression})\z"))
-            .is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))
-}
-
-/// `fnmatch` with `*`, `?` and `[…]`.
-pub(crate) fn glob(text: &str, expression: &str) -> bool {
-    let mut pattern = String::from(r"(?s)\A");
-    let letters: Vec<char> = expression.chars().collect();
-    let mut at = 0;
-    while let Some(letter) = letters.get(at) {
-        at += 1;
-        match letter {
-            '*' => pattern.push_str(".*"),
-            '?' => pattern.push('.'),
-            '[' => {
-                let rest = letters.get(at + 1..).unwrap_or_default();
-                match rest.iter().position(|letter| *letter == ']') {
-                    Some(end) => {
-                        let class: String = letters
-                            .get(at..at + 1 + end)
-                            .unwrap_or_default()
-                            .iter()
-                            .collect();
-                        let class = class.replace('\\', r"\\").replace('[', r"\[");
-                        let class = match class.strip_prefix('!') {
-                            Some(rest) => format!("^{rest}"),
-                            None => class,
-                        };
-                        pattern.push_str(&format!("[{class}]"));
-                        at += end + 2;
-                    }
-                    None => pattern.push_str(r"\["),
-                }
-            }
-            other => pattern.push_str(&fancy_regex::escape(&other.to_string())),
-        }
-    }
-    pattern.push_str(r"\z");
-    Regex::new(&pattern).is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))
 }

@@ -1,6 +1,9 @@
 //! Salt's filters for texts, numbers and paths, and tests written as filters.
 
 use minijinja::value::Value;
+use saltern_python::number::parse_int;
+use saltern_python::path::normpath;
+use saltern_python::shlex;
 
 use super::super::args::Bound;
 use super::super::fault::{Fault, Outcome};
@@ -34,19 +37,14 @@ pub(super) const FILTERS: &[Row] = &[
             return Ok(Value::from("''"));
         }
         let text = text_of(args, 0)?;
-        let safe = |letter: char| letter.is_ascii_alphanumeric() || "@%+=:,./-_".contains(letter);
-        if !text.is_empty() && text.chars().all(safe) {
-            return Ok(Value::from(text));
-        }
-        Ok(Value::from(format!("'{}'", text.replace('\'', "'\"'\"'"))))
+        Ok(Value::from(shlex::quote(&text)))
     }),
     ("to_num", &["text"], |_, args| number_of(args.need(0)?)),
     ("str_to_num", &["text"], |_, args| number_of(args.need(0)?)),
     ("is_hex", &["value"], |_, args| {
         let text = args.need(0)?.as_str();
         Ok(Value::from(
-            text.and_then(|text| super::builtin::parse_int(text, 16))
-                .is_some(),
+            text.and_then(|text| parse_int(text, 16).ok()).is_some(),
         ))
     }),
     ("contains_whitespace", &["text"], |_, args| {
@@ -137,7 +135,7 @@ pub(super) const FILTERS: &[Row] = &[
         }
         let mut out = String::new();
         for (index, part) in parts.iter().enumerate() {
-            let part = normal(part);
+            let part = normpath(part);
             if index == 0 {
                 out = part;
             } else {
@@ -147,7 +145,7 @@ pub(super) const FILTERS: &[Row] = &[
                 out.push_str(part.trim_start_matches('/'));
             }
         }
-        Ok(Value::from(normal(&out)))
+        Ok(Value::from(normpath(&out)))
     }),
     ("method_call", &["obj", "f_name", "*"], |py, args| {
         let (object, name) = (args.need(0)?, text_of(args, 1)?);
@@ -166,7 +164,7 @@ pub(super) const FILTERS: &[Row] = &[
 pub(super) fn number_of(value: &Value) -> Outcome<Value> {
     ops::defined(value)?;
     Ok(match Kind::of(value) {
-        Kind::Str(text) => match super::builtin::parse_int(text, 10) {
+        Kind::Str(text) => match parse_int(text, 10).ok() {
             Some(number) => super::super::value::int(number),
             None => match text.trim().replace('_', "").parse::<f64>() {
                 Ok(number) => Value::from(number),
@@ -230,25 +228,4 @@ fn exactly(args: &Bound, amount: i64) -> Outcome<Value> {
     Ok(Value::from(
         i64::try_from(count).unwrap_or(i64::MAX) == amount,
     ))
-}
-
-/// `os.path.normpath`.
-pub(crate) fn normal(path: &str) -> String {
-    let root = path.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if parts.last().is_some_and(|last| *last != "..") => {
-                parts.pop();
-            }
-            ".." if root => {}
-            part => parts.push(part),
-        }
-    }
-    match (root, parts.is_empty()) {
-        (true, _) => format!("/{}", parts.join("/")),
-        (false, true) => ".".to_owned(),
-        (false, false) => parts.join("/"),
-    }
 }

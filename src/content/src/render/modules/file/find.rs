@@ -8,12 +8,13 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use fancy_regex::Regex;
+use saltern_python::expression::{Expression, ExpressionFlags};
+use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
 use super::{MOST_ENTRIES, path_of, refused};
 use crate::render::functions::{CallArgs, CallError, Registry};
-use crate::render::jinja::{filters, glob};
+use crate::render::jinja::filters;
 use crate::render::modules::users;
 
 pub(super) fn add(registry: &mut Registry) {
@@ -41,6 +42,7 @@ pub(super) fn globbed(path: &str) -> Result<Vec<String>, CallError> {
     let is_wild = |part: &str| part.contains(['*', '?', '[']);
     let mut paths = vec![if path.starts_with('/') { "/" } else { "" }.to_owned()];
     for part in path.split('/').filter(|part| !part.is_empty()) {
+        let pattern = Glob::new(part);
         let mut next = Vec::new();
         for base in paths {
             if !is_wild(part) {
@@ -50,7 +52,7 @@ pub(super) fn globbed(path: &str) -> Result<Vec<String>, CallError> {
             let directory = if base.is_empty() { "." } else { &base };
             for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if (part.starts_with('.') || !name.starts_with('.')) && glob(&name, part) {
+                if (part.starts_with('.') || !name.starts_with('.')) && pattern.matches(&name) {
                     next.push(below(&base, &name));
                 }
                 if next.len() > MOST_ENTRIES {
@@ -75,7 +77,7 @@ fn below(base: &str, part: &str) -> String {
 
 /// A search, read from the arguments by name.
 struct Search {
-    names: Vec<Regex>,
+    names: Vec<Expression>,
     kinds: Option<String>,
     owners: Option<Vec<i64>>,
     groups: Option<Vec<i64>>,
@@ -133,7 +135,10 @@ impl Search {
     fn criterion(&mut self, key: &str, text: &str) -> Result<(), String> {
         match key {
             "name" | "iname" | "regex" | "iregex" => {
-                let flags = if key.starts_with('i') { "i" } else { "" };
+                let flags = ExpressionFlags {
+                    ignores_case: key.starts_with('i'),
+                    is_multiline: false,
+                };
                 // Stock's wildcards are a translation of their own, not `fnmatch`.
                 let pattern = if key.ends_with("name") {
                     let text = text

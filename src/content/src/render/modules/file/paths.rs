@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use rustix::fs::Access;
+use saltern_python::path::{dirname, join, normpath};
 use saltern_wire::msgpack::Value;
 
 use super::{MOST_ENTRIES, io_error, path_of, refused};
@@ -40,45 +41,22 @@ pub(super) fn add(registry: &mut Registry) {
     });
     registry.add("file.dirname", |args| {
         let path = args.need_text(0, "path")?;
-        Ok(Value::from(directory(&path)))
+        Ok(Value::from(dirname(&path)))
     });
     registry.add("file.join", |args| {
-        args.need(0, "a")?;
-        let parts: Vec<String> = (0..args.positional.len())
-            .map(|index| args.need_text(index, "a"))
-            .collect::<Result<_, _>>()?;
-        Ok(Value::from(joined(&parts)))
+        let first = args.need_text(0, "a")?;
+        let joined = (1..args.positional.len()).try_fold(first, |path, index| {
+            Ok(join(&path, &args.need_text(index, "a")?))
+        })?;
+        Ok(Value::from(joined))
     });
     registry.add("file.normpath", |args| {
         let path = args.need_text(0, "path")?;
-        Ok(Value::from(crate::render::jinja::normal(&path)))
+        Ok(Value::from(normpath(&path)))
     });
     registry.add("file.pardir", |_| Ok(Value::from("..")));
     registry.add("file.readdir", |args| readdir(&args));
     registry.add("file.readlink", |args| readlink(&args));
-}
-
-/// Python's `os.path.dirname`.
-fn directory(path: &str) -> String {
-    let head = path
-        .rfind('/')
-        .map_or("", |at| path.get(..=at).unwrap_or_default());
-    let bare = head.trim_end_matches('/');
-    if bare.is_empty() { head } else { bare }.to_owned()
-}
-
-/// Python's `os.path.join`: an absolute part starts anew.
-fn joined(parts: &[String]) -> String {
-    let mut path = String::new();
-    for (index, part) in parts.iter().enumerate() {
-        if part.starts_with('/') {
-            path.clear();
-        } else if index > 0 && !path.is_empty() && !path.ends_with('/') {
-            path.push('/');
-        }
-        path.push_str(part);
-    }
-    path
 }
 
 /// `file.access`: what this process may do with a file.
@@ -149,31 +127,4 @@ fn readlink(args: &CallArgs) -> Called {
         fs::read_link(&path).map_err(|error| refused(error.to_string()))?
     };
     Ok(Value::from(target.to_string_lossy().into_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{directory, joined};
-
-    #[test]
-    fn paths_are_cut_and_joined_as_python_does() {
-        let joined = |parts: &[&str]| {
-            let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
-            joined(&parts)
-        };
-        assert_eq!(joined(&["a", "b", "c"]), "a/b/c");
-        assert_eq!(joined(&["a/", "b"]), "a/b");
-        assert_eq!(joined(&["a", "/b"]), "/b");
-        assert_eq!(joined(&["", "b"]), "b");
-        assert_eq!(joined(&["a", ""]), "a/");
-        for (path, wanted) in [
-            ("/a/b", "/a"),
-            ("/a", "/"),
-            ("a", ""),
-            ("//a", "//"),
-            ("a//b", "a"),
-        ] {
-            assert_eq!(directory(path), wanted, "{path}");
-        }
-    }
 }

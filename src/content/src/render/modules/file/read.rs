@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use saltern_python::expression::{Expression, ExpressionFlags};
+use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
 use super::{LONGEST, LONGEST_HASHED, bytes_of, io_error, open, path_of, refused};
@@ -37,10 +39,11 @@ pub(super) fn add(registry: &mut Registry) {
     });
     registry.add("file.contains_glob", |args| {
         let wanted = args.need_text(1, "glob_expr")?;
-        contains(&args, |text| crate::render::jinja::glob(text, &wanted))
+        let wanted = Glob::new(&wanted);
+        contains(&args, |text| wanted.matches(text))
     });
     registry.add("file.contains_regex", |args| {
-        let pattern = compiled(&args.need_text(1, "regex")?, "")?;
+        let pattern = compiled(&args.need_text(1, "regex")?, ExpressionFlags::default())?;
         let leading = args.text(2, "lchar").unwrap_or_default();
         contains(&args, |text| {
             text.split_inclusive('\n').any(|line| {
@@ -66,7 +69,7 @@ pub(super) fn add(registry: &mut Registry) {
     registry.add("file.check_hash", |args| check_hash(&args));
 }
 
-fn compiled(text: &str, flags: &str) -> Result<fancy_regex::Regex, CallError> {
+fn compiled(text: &str, flags: ExpressionFlags) -> Result<Expression, CallError> {
     let pattern = filters::compile(text, flags);
     pattern.map_err(|_| CallError::Failed(format!("\"{text}\" is no regular expression")))
 }
@@ -100,7 +103,11 @@ fn search(args: &CallArgs) -> Called {
         )));
     }
     // Stock's default flag: `^` and `$` are the ends of lines.
-    let pattern = compiled(&pattern, "m")?;
+    let flags = ExpressionFlags {
+        ignores_case: false,
+        is_multiline: true,
+    };
+    let pattern = compiled(&pattern, flags)?;
     let bytes = bytes_of(&path)?;
     let found = pattern.is_match(String::from_utf8_lossy(&bytes).as_ref());
     Ok(Value::Bool(found.unwrap_or(false)))
