@@ -1,4 +1,4 @@
-//! The answer to a request, carried along until what it promises is true.
+//! Pending reply to a request, sent once what it promises is durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 use crate::latency::Latency;
 use crate::window::Ticket;
 
-/// Bytes for the peer, to be sent when its request has been carried out. Dropped without being
-/// sent, the peer is told that its request was not handled.
+/// Reply to a peer, sent when its request has been carried out. Dropped unsent, the peer gets an
+/// error: its request was not handled.
 pub struct Answer {
     to: To,
     done: Bytes,
@@ -24,18 +24,18 @@ pub struct Answer {
     span: Option<Span>,
 }
 
-/// Who waits for an answer.
+/// Who waits for the reply.
 enum To {
     /// A peer of the request port.
     Peer(ReplyHandle),
-    /// Somebody who waits for other things too.
+    /// Several tasks that must all end first.
     Shared(Arc<Shared>),
-    /// Somebody in this process, who hears whether all is done.
+    /// A task of this process, which learns whether all is done.
     Inside(oneshot::Sender<()>),
 }
 
-/// An answer that several things are promised with. The last of them gives it; if one of them is
-/// dropped, nobody does, and the answer is dropped with the last one.
+/// Reply shared by several tasks. The last one sends it; if one of them is dropped, the reply is
+/// dropped with the last one.
 struct Shared {
     whole: Mutex<Option<Answer>>,
     open: AtomicUsize,
@@ -61,8 +61,7 @@ impl Shared {
 }
 
 impl Answer {
-    /// So many answers that make this one together: it is given when all of them are, as done if all
-    /// are.
+    /// Splits the reply into `parts`: it is sent when all of them are, as done if all are.
     pub(crate) fn split(self, parts: usize) -> Vec<Self> {
         if parts < 2 {
             return vec![self];
@@ -84,8 +83,8 @@ impl Answer {
         std::iter::repeat_with(part).take(parts).collect()
     }
 
-    /// An answer for this process, and its end: that resolves when the answer is given or dropped,
-    /// and says whether all is done.
+    /// Reply within this process, and a future that resolves when it is sent or dropped, with
+    /// whether all is done.
     pub(crate) fn inside() -> (Self, impl Future<Output = bool>) {
         let (end, ended) = oneshot::channel();
         let answer = Self {
@@ -99,7 +98,7 @@ impl Answer {
         (answer, async move { ended.await.is_ok() })
     }
 
-    /// An answer of which it is not known yet what it says ([`Answer::with`]).
+    /// Reply whose text is set later ([`Answer::with`]).
     pub(crate) fn new(reply: ReplyHandle, place: Ticket) -> Self {
         Self {
             to: To::Peer(reply),
@@ -111,7 +110,7 @@ impl Answer {
         }
     }
 
-    /// The same answer, whose end is the end of what this measures.
+    /// Ends the latency measurement with the reply.
     pub(crate) fn timed(self, latency: Option<Latency>) -> Self {
         Self {
             _latency: latency,
@@ -119,8 +118,7 @@ impl Answer {
         }
     }
 
-    /// An answer that keeps no worker's place: it waits elsewhere, and what it says on success is
-    /// not known yet ([`Answer::saying`]).
+    /// Reply without a worker's slot, whose text on success is set later ([`Answer::saying`]).
     #[cfg(test)]
     pub(crate) fn without_place(reply: ReplyHandle, failed: Bytes) -> Self {
         Self {
@@ -133,7 +131,7 @@ impl Answer {
         }
     }
 
-    /// The same answer with these words for success and failure.
+    /// Sets the texts for success and failure.
     pub(crate) fn with(self, done: Bytes, failed: Bytes) -> Self {
         Self {
             done,
@@ -142,12 +140,12 @@ impl Answer {
         }
     }
 
-    /// The same answer to a request with this span.
+    /// Attaches the request's span.
     pub(crate) fn traced(self, span: Option<Span>) -> Self {
         Self { span, ..self }
     }
 
-    /// Where the request is in a trace.
+    /// The request's position in a trace.
     pub(crate) fn place(&self) -> Option<Place> {
         match &self.to {
             To::Shared(shared) => shared.whole.lock().as_ref().and_then(Self::place),
@@ -155,7 +153,7 @@ impl Answer {
         }
     }
 
-    /// The same answer, which gives its worker's place up: it waits elsewhere.
+    /// Frees the worker's slot: the reply waits elsewhere.
     pub(crate) fn leaving(self) -> Self {
         Self {
             _place: None,
@@ -163,12 +161,12 @@ impl Answer {
         }
     }
 
-    /// The same answer with other words for success.
+    /// Replaces the text for success.
     pub(crate) fn saying(self, done: Bytes) -> Self {
         Self { done, ..self }
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Whether the peer no longer waits for the reply.
     pub(crate) fn is_unwanted(&self) -> bool {
         match &self.to {
             To::Peer(reply) => reply.is_gone(),
@@ -180,17 +178,17 @@ impl Answer {
         }
     }
 
-    /// Tells the peer that all is done.
+    /// Sends the peer the success text.
     pub(crate) fn done(self) {
         match self.to {
             To::Peer(reply) => reply.send(self.done),
-            // Who has ceased to wait is not told.
+            // A receiver that has gone away gets nothing.
             To::Inside(end) => _ = end.send(()),
             To::Shared(shared) => shared.settle(true),
         }
     }
 
-    /// Tells the peer that it was not done.
+    /// Sends the peer the failure text.
     pub(crate) fn failed(mut self) {
         if let Some(span) = &mut self.span {
             span.set("error.type", "not_done");
@@ -208,7 +206,7 @@ mod tests {
     use super::*;
     use crate::testing::{NOT_HANDLED, Port, in_system};
 
-    /// What the peer hears when the parts of its answer come to these ends: done, failed, dropped.
+    /// What the peer receives when the parts end so: done, failed, dropped.
     async fn said(ends: &[Option<bool>]) -> Bytes {
         let mut port = Port::open();
         let (request, reply) = port.ask(b"x").await;
@@ -227,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_several_parts_is_as_good_as_the_worst() {
+    fn split_reply_ends_as_its_worst_part() {
         in_system(async {
             assert_eq!(said(&[Some(true)]).await, "done");
             assert_eq!(said(&[Some(true), Some(true), Some(true)]).await, "done");

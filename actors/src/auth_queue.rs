@@ -1,17 +1,19 @@
-//! Authentications that wait for a worker: bounded, and by turns of the addresses they come from.
+//! Bounded queue of authentications that wait for a worker, fair between the addresses they come
+//! from.
 //!
 //! An authentication is the one request that costs private RSA operations, anybody can send it, and
 //! after a rotation of the shared key all minions send theirs at once. So each address (of IPv6 each
 //! network of 64 bits) has its turn, however many wait behind one of them, and when all places are
-//! taken they are shared evenly: who has more than its share gives way to who has less.
-//!
+//! network of 64 bits) has its turn, however many wait behind one of them. A full queue is shared
+//! evenly: an address above its share gives way to one below it.
 //! Who finds no place is not simply answered: what stock minions take for a failure makes them ask
-//! again at once. As many as the workers have time for are told to come again (see `come_again` in
-//! `requests`), each second turn at most; the connections of the others are closed, which stock
-//! minions take for silence, until their own time is up (`auth_timeout`). Who has gone away
-//! meanwhile is passed over: serving those who do not listen any more is how a storm feeds itself.
+//! A request that is shed gets no ordinary error: a stock minion would retry at once. As many as
+//! the workers have time for get the "retry later" answer (see `come_again` in `requests`), at
+//! most every second turn. The connections of the others are closed, which stock minions take for
+//! silence until `auth_timeout`. Requests whose sender has disconnected are skipped: serving them
+//! would prolong an overload.
 //!
-//! Not here: who is let in. Nothing is looked at but addresses.
+//! Not here: authentication itself. Only addresses are looked at.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -22,7 +24,7 @@ use saltern_wire::port::{Incoming, network};
 use crate::fair_queue::FairQueue;
 use crate::messages::Treatment;
 
-/// How many may wait to be told to come again: what a worker does in a fraction of a second.
+/// Requests that may wait for the "retry later" answer: a fraction of a second of a worker's time.
 const TOLD: usize = 256;
 
 /// What the queue counts.
@@ -38,7 +40,7 @@ impl AuthMetrics {
         let turned_away = counter_vec(
             registry,
             "saltern_authentications_turned_away_total",
-            "Authentications that found no room or waited in vain, by what became of them.",
+            "Authentications that were shed or whose sender had gone, by what became of them.",
             &["reason"],
         );
         let of = |reason| turned_away.with_label_values(&[reason]);
@@ -50,21 +52,21 @@ impl AuthMetrics {
     }
 }
 
-/// See the module.
+/// Bounded queue of authentications, served in turns by address.
 pub(crate) struct AuthQueue {
     places: usize,
     waiting: FairQueue<IpAddr, Incoming>,
-    /// Those who found no place.
+    /// Requests that were shed and wait for the "retry later" answer.
     turned_away: VecDeque<Incoming>,
-    /// Whose turn it is when both wait.
+    /// Whether a shed request is next when both kinds wait.
     turns_away_next: bool,
-    /// Requests that came since those who have gone away were last looked for.
+    /// Requests since disconnected senders were last looked for.
     since_look: usize,
     metrics: AuthMetrics,
 }
 
 impl AuthQueue {
-    /// A queue of so many places.
+    /// Queue of `places` requests.
     pub(crate) fn new(places: usize, metrics: AuthMetrics) -> Self {
         Self {
             places: places.max(1),
@@ -76,18 +78,18 @@ impl AuthQueue {
         }
     }
 
-    /// How many wait, those to be turned away included.
+    /// Length of the queue, shed requests included.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + self.turned_away.len()
     }
 
-    /// Takes one more; it, or another one, may be turned away for it.
+    /// Adds a request; it, or another one, may be shed for it.
     pub(crate) fn push(&mut self, request: Incoming) {
         self.since_look = self.since_look.saturating_add(1);
         if self.waiting.len() >= self.places && self.since_look > self.places / 4 {
             self.forget_gone();
         }
-        // Who has a turn of its own.
+        // The address that takes turns: of IPv6 its network.
         let address = network(request.peer.address.ip());
         if self.waiting.len() < self.places {
             self.waiting.push(address, request);
@@ -104,7 +106,7 @@ impl AuthQueue {
         }
     }
 
-    /// The next one, and what is to be done with it.
+    /// The next request, and how to treat it.
     pub(crate) fn pop(&mut self) -> Option<(Incoming, Treatment)> {
         if std::mem::take(&mut self.turns_away_next)
             && let Some(request) = self.next_turned_away()

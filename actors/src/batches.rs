@@ -1,12 +1,11 @@
-//! Drives batches: sends each part of a job when there is room for it, until every minion had its
-//! turn, whoever asked and whether or not they still listen.
+//! Drives batches: sends each part of a job when a slot is free, until every minion had its turn,
+//! whether or not the client still waits.
 //!
-//! What is to be done, and when, says a pure machine a batch (`machine`). Here it is carried out:
-//! a part is published like a client's job, by way of the JobTracker, under the jid of the batch;
-//! a part that is in the store counts as sent, a return that is in the store as done. So a restart,
-//! of the actor or of the master, finds every batch where it was: nobody is forgotten, and nobody
-//! is sent its part twice but those of whose part it is not known whether it left; stock's minions
-//! and ours pass over a jid that they have had.
+//! A pure state machine for each batch (`machine`) decides what to do and when; this actor carries
+//! it out. A part is published like a client's job, by way of the JobTracker, under the jid of the
+//! batch. A stored part counts as sent, a stored return as done. So a restart, of the actor or of
+//! the master, finds every batch where it was: no minion is forgotten. A part is sent twice only
+//! when it is not known whether it left; stock's minions and ours skip a jid that they have had.
 //!
 //! Stock 3008's own batches are driven too: its command line leaves the state in a file and says
 //! so on the bus. Those that a command line drives itself are only shown to others. The states of
@@ -59,8 +58,7 @@ pub(crate) struct Seed {
     pub(crate) bus: Recipient<Fire>,
     pub(crate) reader: Arc<JobReader>,
     pub(crate) files: BatchFiles,
-    /// Until then minions connect again after a start of the master: what is published to them
-    /// may be lost.
+    /// Until then minions reconnect after a start of the master: publications may be lost.
     pub(crate) gathered: Instant,
     /// Whether states are written for stock's tools (`local_cache_mirror`).
     pub(crate) shows_states: bool,
@@ -105,24 +103,24 @@ impl BatchMetrics {
     }
 }
 
-/// Batches at a time. More are refused; those of stock's command line wait in their files.
+/// Open batches at most. More are refused; those of stock's command line wait in their files.
 const MOST_BATCHES: usize = 1_000;
 
-/// How often the list is read in which stock's command line leaves its batches, in case its event
+/// Poll interval of the list in which stock's command line leaves its batches, in case its event
 /// was lost: stock's `batch_manager_loop_interval`.
 const LIST_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A state file is written as often as this at most.
+/// Minimum interval between two writes of a state file.
 const SHOW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Actor that drives all open batches.
 pub(crate) struct Batches {
     seed: Seed,
     outbox: Outbox,
     batches: HashMap<Jid, Batch>,
     /// Batches on the list that a command line drives.
     foreign: HashSet<Jid>,
-    /// Who waits for the durable end of a batch; no more than there are threads for runner functions.
+    /// Callers that wait for the durable end of a batch; at most one for each runner thread.
     stopping: HashMap<Jid, Vec<SyncSender<bool>>>,
     origin: Instant,
 }
@@ -193,7 +191,7 @@ impl Batches {
         )
     }
 
-    /// Stores something; `then` hears whether that worked.
+    /// Stores changes; `then` gets whether that worked.
     fn persist(
         &mut self,
         writes: Vec<Write>,
@@ -211,7 +209,7 @@ impl Batches {
         self.outbox.push(context, &self.seed.store, persist);
     }
 
-    /// Does what there is to do for a batch now. `has_news` when something has happened to it.
+    /// Takes the next step of a batch. `has_news` when something has happened to it.
     fn go_on(&mut self, jid: &Jid, has_news: bool, context: &mut Context<Self>) {
         let Some(mut batch) = self.batches.remove(jid) else {
             return;
@@ -245,7 +243,7 @@ impl Batches {
         self.batches.insert(jid.clone(), batch);
     }
 
-    /// Nobody is given up whose return is in the store, whatever became of the message about it.
+    /// Looks up returns of late minions: a stored return counts, whatever became of its message.
     fn hear_late_ones(&self, batch: &mut Batch, now: Now) -> bool {
         let mut was_wrong = false;
         for minion in batch.machine.late(now.moment) {
@@ -261,7 +259,7 @@ impl Batches {
         was_wrong
     }
 
-    /// Nobody is given up who may still be running the job: the tracker asks the minions, and knows.
+    /// Asks the tracker before giving up late minions: they may still be running the job.
     fn ask_about_late_ones(&self, batch: &mut Batch, now: Now, context: &mut Context<Self>) {
         let late = batch.machine.late(now.moment);
         if late.is_empty() {
@@ -300,7 +298,7 @@ impl Batches {
         self.go_on(jid, has_news, context);
     }
 
-    /// As in stock, after the beginning of a part has been told.
+    /// As in stock: only after the beginning of a part was announced.
     fn tell_progress(&mut self, batch: &Batch, context: &mut Context<Self>) {
         let fields = events::progress(&batch.machine, batch.last_progress);
         let event = self.event(&batch.plan, "progress", fields);
@@ -328,7 +326,7 @@ impl Batches {
             minions,
             reason,
         };
-        // If this is lost, a restart waits for them once more, which harms nobody.
+        // If this is lost, a restart waits for them once more, which does no harm.
         let persist = Persist::of(vec![write], AfterCommit::default());
         self.outbox.push(context, &self.seed.store, persist);
     }
@@ -389,14 +387,14 @@ enum Sent {
     Perhaps,
 }
 
-/// An answer to this actor itself: `then` hears whether what was asked for was done.
+/// Reply to this actor itself: `then` gets whether it was done.
 fn ask(
     context: &mut Context<Batches>,
     then: impl FnOnce(&mut Batches, bool, &mut Context<Batches>) + 'static,
 ) -> Answer {
-    let (answer, told) = Answer::inside();
-    let told = actix::fut::wrap_future::<_, Batches>(told);
-    context.spawn(told.map(move |is_done, batches, context| then(batches, is_done, context)));
+    let (answer, end) = Answer::inside();
+    let end = actix::fut::wrap_future::<_, Batches>(end);
+    context.spawn(end.map(move |is_done, batches, context| then(batches, is_done, context)));
     answer
 }
 
@@ -404,7 +402,7 @@ fn set_timer(batch: &mut Batch, now: Now, context: &mut Context<Batches>) {
     if let Some(timer) = batch.timer.take() {
         context.cancel_future(timer);
     }
-    // Whom the tracker is asked about is due already; its answer wakes the batch.
+    // The minions in question are due already; the tracker's answer wakes the batch.
     let may_wake = batch.phase == Phase::Running && !batch.is_asking;
     if let Some(wakes_at) = batch.machine.wakes_at().filter(|_| may_wake) {
         let jid = batch.plan.jid.clone();

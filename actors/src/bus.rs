@@ -1,4 +1,4 @@
-//! The event bus itself: who listens, and what waits for each of them.
+//! The event bus itself: its subscribers and their queues.
 //!
 //! Shared between the EventPublisher, which puts events in, and the tasks of the subscribers,
 //! which take them out; it outlives the actor. Each subscriber has a queue of its own, bounded in
@@ -24,10 +24,10 @@ pub(crate) struct QueueLimits {
     pub(crate) bytes: usize,
 }
 
-/// Somebody in this process who looks at each event on the bus's own thread: briefly, and without
-/// waiting.
+/// Observer in this process that sees each event on the bus's own thread; must be quick and must
+/// not block.
 pub(crate) trait Tap: Send + Sync {
-    /// An event is on the bus.
+    /// Called with each event.
     fn hear(&self, event: &Event);
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Bus {
     compat: Compat,
     clock: Clock,
     metrics: BusMetrics,
-    /// Told when the last listener has gone.
+    /// Notified when the last subscriber has gone.
     emptied: Notify,
 }
 
@@ -51,13 +51,13 @@ struct BusMetrics {
     subscribers: IntGauge,
 }
 
-/// One listener of the bus.
+/// One subscriber of the bus.
 pub(crate) struct Subscriber {
     queue: Mutex<Queue>,
     ready: Notify,
 }
 
-/// A listener's place on the bus.
+/// A subscriber's handle on the bus.
 pub(crate) struct Subscription {
     bus: Arc<Bus>,
     subscriber: Arc<Subscriber>,
@@ -70,7 +70,7 @@ impl Drop for Subscription {
 }
 
 impl Subscription {
-    /// For saying something to this listener alone.
+    /// Handle for sending to this subscriber alone.
     pub(crate) fn newcomer(&self) -> Newcomer {
         Newcomer {
             bus: Arc::downgrade(&self.bus),
@@ -87,21 +87,21 @@ impl std::ops::Deref for Subscription {
     }
 }
 
-/// A listener that has just come, and to whom alone something can be said.
+/// A new subscriber, to which events can be sent alone.
 pub struct Newcomer {
     bus: Weak<Bus>,
     subscriber: Weak<Subscriber>,
 }
 
 impl Newcomer {
-    /// How many frames wait for this listener; nothing when it is gone.
+    /// Frames queued for this subscriber; `None` when it is gone.
     pub(crate) fn waiting(&self) -> Option<usize> {
         let subscriber = self.subscriber.upgrade()?;
         let waiting = subscriber.queue.lock().frames.len();
         Some(waiting)
     }
 
-    /// Queues events for this listener behind what it has already, if it is still there.
+    /// Queues events for this subscriber behind what it has already, if it is still there.
     pub(crate) fn tell(&self, events: impl IntoIterator<Item = Event>) {
         let (Some(bus), Some(subscriber)) = (self.bus.upgrade(), self.subscriber.upgrade()) else {
             return;
@@ -189,7 +189,7 @@ impl Bus {
         waiting.max().unwrap_or(0)
     }
 
-    /// Queues an event for everybody who listens. Never waits.
+    /// Queues an event for every subscriber. Never waits.
     pub(crate) fn publish(&self, event: &Event) {
         self.metrics.events.inc();
         for tap in self.taps.read().iter() {
@@ -207,12 +207,12 @@ impl Bus {
         }
     }
 
-    /// Somebody in this process looks at each event from now on.
+    /// Adds an observer of every event.
     pub(crate) fn tap(&self, tap: Arc<dyn Tap>) {
         self.taps.write().push(tap);
     }
 
-    /// A new listener; it hears what is published from now on, until it is dropped.
+    /// Adds a subscriber; it gets what is published from now on, until it is dropped.
     pub(crate) fn subscribe(self: &Arc<Self>) -> Subscription {
         let subscriber = Arc::new(Subscriber {
             queue: Mutex::new(Queue::default()),
@@ -226,12 +226,12 @@ impl Bus {
         }
     }
 
-    /// How many listen.
+    /// Number of subscribers.
     pub(crate) fn subscriber_count(&self) -> usize {
         self.subscribers.read().len()
     }
 
-    /// Resolves when nobody listens.
+    /// Resolves when there is no subscriber.
     pub(crate) async fn emptied(&self) {
         loop {
             let emptied = self.emptied.notified();
@@ -251,7 +251,7 @@ impl Bus {
         }
     }
 
-    /// The event that tells a subscriber how many it missed; it is counted as told.
+    /// The event that announces to a subscriber how many it missed; counted in `gaps`.
     pub(crate) fn gap(&self, missed: u64) -> Bytes {
         self.metrics.gaps.inc();
         let data = Value::map([
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_subscriber_misses_events_and_is_told_how_many() {
+    async fn slow_subscriber_gets_a_gap_with_the_number_missed() {
         let bus = bus(2);
         let (slow, quick) = (bus.subscribe(), bus.subscribe());
         for number in 0..5 {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_newcomer_is_told_nobody_else_hears() {
+    async fn events_for_a_newcomer_reach_no_other_subscriber() {
         let bus = bus(4);
         let (old, new) = (bus.subscribe(), bus.subscribe());
         let newcomer = new.newcomer();
@@ -365,7 +365,7 @@ mod tests {
             EventFrame::new(event.tag.as_str(), event.data.as_ref()).bytes(bus.framing)
         });
         assert_eq!(new.take(10).await.0, expected);
-        // Who has gone is told nothing, and what finds no room is counted.
+        // A subscriber that has gone gets nothing, and what finds no room is counted.
         newcomer.tell((0..5).map(event));
         assert_eq!(bus.metrics.dropped.get(), 1);
         drop(new);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_frame_larger_than_the_queue_is_let_in_alone() {
+    async fn frame_larger_than_the_queue_is_queued_alone() {
         let limits = QueueLimits {
             frames: 10,
             bytes: 8,
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_gap_is_announced_behind_what_was_queued_before_it_and_in_front_of_the_rest() {
+    async fn gap_is_announced_in_order() {
         let bus = bus(3);
         let subscriber = bus.subscribe();
         for number in 0..5 {
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_gone_is_forgotten() {
+    async fn dropped_subscriber_is_removed() {
         let bus = bus(2);
         let subscription = bus.subscribe();
         assert_eq!(bus.metrics.subscribers.get(), 1);

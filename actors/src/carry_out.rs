@@ -1,5 +1,5 @@
-//! Turns what is to be done because of a request into messages: for the workers, and for the
-//! doorkeepers, who finish log-ins beside them.
+//! Turns the effects of a request into messages, for the workers and for the login workers, which
+//! finish log-ins beside them.
 
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ pub(crate) struct Sinks {
 }
 
 impl Sinks {
-    /// Sends the effects on their way. The answer gets the words of the outcome and goes with the
-    /// effects that are durable, if there are any, else to the peer at once. What is done by others
-    /// and may take long keeps no worker's place.
+    /// Sends the effects on their way. The reply gets the words of the outcome and goes with the
+    /// durable effects, if there are any, else to the peer at once. A slow effect of another actor
+    /// keeps no worker's slot.
     pub(crate) fn carry_out<A: Sends>(
         &self,
         handled: Handled,
@@ -120,7 +120,7 @@ impl Sinks {
     }
 }
 
-/// Whether the answer waits for this.
+/// Whether the reply waits for this effect.
 fn carries_answer(effect: &Effect) -> bool {
     match effect {
         Effect::LogIn(_)

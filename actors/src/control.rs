@@ -1,13 +1,14 @@
-//! A door for the local operator: `saltern_control.ipc` in `sock_dir`, for the master's own user.
+//! Control socket for the local operator: `saltern_control.ipc` in `sock_dir`, for the master's
+//! own user.
 //!
 //! One line in, an answer out: `metrics` gives Prometheus' text format, `actors` lists the actors
-//! with their restarts, `minions` the accepted minions and where they stand, `job JID` what the
-//! tracker knows of an open job, `duties` the duties with their last run, `duty NAME` has one done
-//! now, `replay LETTER` has a failed reaction tried again, `log-level` tells the levels of the log,
-//! `log-level LEVEL [PLACE]` changes them and `log-level reset` takes that back, and, only in builds
-//! with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor panic at its next poll,
-//! `stall NAME [INSTANCE]` makes its thread hang for ever, `points` lists the places at which the
-//! process can be made to die, and `die POINT COUNT` makes it die at one.
+//! with their restarts, `minions` the accepted minions and their state, `job JID` what the tracker
+//! knows of an open job, `duties` the maintenance tasks with their last run, `duty NAME` runs one
+//! now, `replay LETTER` retries a failed reaction, `log-level` gives the levels of the log,
+//! `log-level LEVEL [PLACE]` changes them and `log-level reset` takes that back. Only in builds
+//! with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor panic at its next
+//! poll, `stall NAME [INSTANCE]` makes its thread hang for ever, `points` lists the crash points,
+//! and `die POINT COUNT` makes the process die at one.
 
 mod minions;
 
@@ -38,18 +39,18 @@ pub use self::minions::{SeenMinion, ask_minions};
 /// The socket's name.
 pub const SOCKET: &str = "saltern_control.ipc";
 
-/// Why the door did not do what it was asked.
+/// Why a control request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// No connection, or it broke.
     #[error("the control socket does not answer; is the master running?")]
     Socket(#[from] io::Error),
-    /// The master said no.
+    /// The master refused.
     #[error("the master refused: {0}")]
     Refused(String),
 }
 
-/// Asks a running master; gives its answer.
+/// Sends a request to a running master; gives its answer.
 pub fn ask(sock_dir: &Path, line: &str) -> Result<String, ControlError> {
     use std::io::{Read, Write};
     let mut stream = std::os::unix::net::UnixStream::connect(sock_dir.join(SOCKET))?;
@@ -62,10 +63,10 @@ pub fn ask(sock_dir: &Path, line: &str) -> Result<String, ControlError> {
     }
 }
 
-/// What a running master knows of an open job; `None` when it is not open.
+/// Account of an open job from a running master; `None` when it is not open.
 ///
 /// # Errors
-/// Nobody answers, or not in these words.
+/// No answer, or one that cannot be parsed.
 pub fn ask_account(sock_dir: &Path, jid: &Jid) -> Result<Option<Account>, ControlError> {
     let text = ask(sock_dir, &format!("job {jid}"))?;
     if text == CLOSED {
@@ -81,7 +82,7 @@ fn garbled(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// The levels of the log, which are told and changed here.
+/// Log levels, shown and changed at run time.
 pub trait LogLevels: Send + Sync {
     /// A line each: `console LEVEL`, `file LEVEL`, and each place with a level of its own.
     fn told(&self) -> String;
@@ -96,16 +97,16 @@ pub trait LogLevels: Send + Sync {
     fn reset(&self);
 }
 
-/// Who gives an account of jobs, once it is there.
+/// Recipient of questions about jobs, set once it is there.
 pub(crate) type Accounts = Arc<OnceLock<Recipient<Explain>>>;
 
 /// The answer about a job that is not open.
 const CLOSED: &str = "closed\n";
 
-/// The answer of a master whose actors are not all there.
+/// The answer of a master whose actors are not all started.
 const STARTING: &str = "error: the master is just starting\n";
 
-/// What the door gives access to.
+/// What the control socket gives access to.
 pub(crate) struct Control {
     pub(crate) reactor: Option<Arc<Desk>>,
     pub(crate) tree: Tree,
@@ -119,22 +120,22 @@ pub(crate) struct Control {
 /// Longer lines are cut off.
 const MAX_LINE: u64 = 1024;
 
-/// A question must be asked and its answer taken in this time.
+/// Timeout of one request with its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A duty, or a replay, that takes longer goes on, but nobody waits for it. Shorter than
-/// [`PATIENCE`], so that who waits is told.
+/// A maintenance task, or a replay, that takes longer goes on in the background. Shorter than
+/// [`PATIENCE`], so that the client gets an answer.
 const DUTY_TIME: Duration = Duration::from_secs(9);
 
-/// Questions at a time.
+/// Concurrent requests.
 const MOST_ASKING: usize = 16;
 
-/// Makes the door; nobody is answered before it is served.
+/// Binds the socket; nothing is answered before it is served.
 pub(crate) fn bind(sock_dir: &Path) -> io::Result<UnixListener> {
     UnixListener::from_std(crate::event_sockets::bind(&sock_dir.join(SOCKET), 0o600)?)
 }
 
-/// Opens the door, until `stop`.
+/// Serves the socket until `stop`.
 pub(crate) fn serve(listener: UnixListener, control: Control, stop: CancellationToken) {
     if cfg!(feature = "fault-injection") {
         tracing::info!("fault injection is built in: this is a test build");
@@ -148,7 +149,7 @@ pub(crate) fn serve(listener: UnixListener, control: Control, stop: Cancellation
             };
             let control = control.clone();
             actix_rt::spawn(async move {
-                // Whoever asks too slowly gets no answer.
+                // A client that is too slow gets no answer.
                 let _ = tokio::time::timeout(PATIENCE, converse(stream, &control)).await;
                 drop(place);
             });
@@ -202,7 +203,7 @@ async fn answer(control: &Control, line: &str) -> String {
     }
 }
 
-/// What is known of a duty, between tabs: its name, the seconds between two runs, when it last
+/// A maintenance task as a line, between tabs: its name, the interval in seconds, when it last
 /// began (seconds since 1970, or `never`), the seconds that this took, runs, failures, and `ok` or
 /// the reason why the last run failed.
 fn line_of(duty: Duty, record: &Record) -> String {
@@ -278,7 +279,7 @@ impl Control {
 
     async fn duty(&self, name: &str) -> String {
         let Some(duty) = Duty::from_name(name) else {
-            return format!("error: there is no duty \"{name}\"\n");
+            return format!("error: there is no maintenance task \"{name}\"\n");
         };
         match tokio::time::timeout(DUTY_TIME, self.duties.do_now(duty)).await {
             Ok(Some(record)) => line_of(duty, &record),
@@ -306,7 +307,7 @@ impl Control {
         }
     }
 
-    /// Does this with the levels, and tells what they are then.
+    /// Changes the levels, and gives what they are then.
     fn log_level(&self, change: impl FnOnce(&dyn LogLevels) -> Result<(), String>) -> String {
         let Some(levels) = &self.log_levels else {
             return "error: the log of this master cannot be changed\n".to_owned();

@@ -1,11 +1,13 @@
-//! Asks backends such as PAM who somebody is, so that no worker has to: they may take seconds.
+//! Login worker: calls backends such as PAM, which may take seconds, so that no request worker has
+//! to.
 //!
-//! The log-ins wait in [`Logins`], which outlives the actors; whoever has time takes the next one.
-//! What comes of it is carried out as a worker would have done it. Who was not known is answered
-//! late, after about as long as the slowest refusal took: neither how far a password got can be told
-//! by the clock, nor can passwords be tried quickly (`time_auth` in `salt/auth/__init__.py`). The
-//! delay occupies nobody and no place. Of too many answers that are held back the oldest leaves
-//! early: strangers from many places may shorten delays, but not lock anybody out.
+//! The log-ins wait in [`Logins`], which outlives the actors; an idle login worker takes the next
+//! one. Its outcome is carried out as a worker would have done it. A refusal is answered late,
+//! after about as long as the slowest refusal took, as in stock (`time_auth` in
+//! `salt/auth/__init__.py`). So the clock shows neither how far a password got, nor can passwords
+//! be tried quickly. The delay occupies no thread and no slot. Of too many delayed answers the
+//! oldest leaves early: strangers from many addresses may shorten delays, but not lock anybody
+//! out.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -23,26 +25,26 @@ use crate::logins::{Logins, Refused};
 use crate::renderer::Look;
 use crate::send::{Outbox, Sends};
 
-/// How many backends are asked at a time.
+/// Backends called at a time.
 pub(crate) const THREADS: u32 = 4;
 
-/// How long a refusal takes at least, about.
+/// Minimum time of a refusal, about.
 const REFUSAL: Duration = Duration::from_secs(1);
 
-/// The longest that one takes because another did.
+/// Longest delay that a slow refusal imposes on others.
 const LONGEST_REFUSAL: Duration = Duration::from_secs(5);
 
-/// Refusals that one doorkeeper holds back.
+/// Delayed refusals of one login worker.
 const MOST_HELD_BACK: usize = 256;
 
-/// What a doorkeeper is built from.
+/// What a login worker is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) logins: Arc<Logins>,
     pub(crate) sinks: Sinks,
 }
 
-/// See the module.
+/// Actor that calls the authentication backends.
 pub(crate) struct Doorkeeper {
     seed: Seed,
     outbox: Outbox,
@@ -50,11 +52,11 @@ pub(crate) struct Doorkeeper {
     refusal: Duration,
     chance: RandomState,
     refused: u64,
-    /// Refusals whose time has not come, by number.
+    /// Delayed refusals, by number.
     held_back: BTreeMap<u64, HeldBack>,
 }
 
-/// A refusal that is yet to be answered.
+/// A delayed refusal.
 struct HeldBack {
     handled: Handled,
     answer: Answer,
@@ -79,7 +81,7 @@ impl Child for Doorkeeper {
         }
     }
 
-    /// What waits is given up; users log in again.
+    /// Waiting log-ins are given up; users log in again.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         while let Some(login) = self.seed.logins.give_up() {
             login.answer.failed();
@@ -109,7 +111,7 @@ impl Handler<Look> for Doorkeeper {
         let Some((login, turn)) = self.seed.logins.pop() else {
             return;
         };
-        // Before the work: whatever becomes of it, the next one is looked for.
+        // Before the work: whatever becomes of it, the next one is taken.
         context.notify(Look);
         if login.answer.is_unwanted() {
             return;
@@ -158,7 +160,7 @@ impl Doorkeeper {
         }
     }
 
-    /// Answers a refusal.
+    /// Answers a delayed refusal.
     fn tell(&mut self, number: u64, context: &mut Context<Self>) {
         if let Some(held_back) = self.held_back.remove(&number) {
             let HeldBack {
@@ -173,8 +175,8 @@ impl Doorkeeper {
         }
     }
 
-    /// How long the answer to a refusal that took so long has to wait: up to a quarter less or
-    /// more than refusals take, by chance.
+    /// Remaining delay of a refusal that took so long: a random time within a quarter of the
+    /// refusal time.
     fn delay(&mut self, took: Duration) -> Duration {
         self.refusal = self.refusal.max(took).min(LONGEST_REFUSAL);
         self.refused = self.refused.wrapping_add(1);

@@ -1,5 +1,5 @@
-//! The ports and sockets of a master: bound, with their limits and whatever TLS they speak, before
-//! anything is started.
+//! Listeners of a master: its ports and sockets, bound with their limits and TLS before anything
+//! is started.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -19,15 +19,15 @@ use crate::event_sockets::{EventSockets, SocketOptions};
 use crate::status_port::StatusPort;
 use crate::tree::StartError;
 
-/// The ports and sockets of a master, bound before anything is started.
+/// The bound listeners.
 pub(crate) struct Doors {
     pub(crate) requests: ReqListener,
     pub(crate) publish: PubListener,
     pub(crate) events: EventSockets,
     pub(crate) control: UnixListener,
-    /// For those who watch the master, if there is room for it.
+    /// The status port, where one is configured.
     pub(crate) status: Option<StatusPort>,
-    /// What is counted of all that is served by HTTP.
+    /// HTTP metrics.
     pub(crate) http: HttpMetrics,
     /// Of `ret_port` and of `publish_port`.
     pub(crate) addresses: (SocketAddr, SocketAddr),
@@ -109,7 +109,7 @@ impl Doors {
     }
 }
 
-/// Where publications go out over a transport, unless it is that of `publish_port`.
+/// The port of publications over a transport, unless it is that of `publish_port`.
 pub(crate) fn publish_port(config: &MasterConfig, transport: Transport) -> Option<u16> {
     let mut others = config.saltern_also_listen.iter();
     let also = others.find(|also| spoken(also.transport) == transport)?;
@@ -129,11 +129,11 @@ fn listen_options(config: &MasterConfig) -> ListenOptions {
     }
 }
 
-/// Looks at whether this machine has the addresses that the master listens on, and takes the
-/// options of its sockets, by opening sockets on ports that nobody uses. A port below 1024 is opened
-/// itself, since it takes a right; that somebody has it is not looked at.
+/// Checks that this machine has the addresses that the master listens on, and takes the options of
+/// its sockets, by binding free ports. A port below 1024 is bound itself, since it takes a
+/// privilege; that another process has it is no problem here.
 ///
-/// Gives the option and the problem of each that keeps the master from starting.
+/// Gives each option that keeps the master from starting, with its problem.
 pub fn check_addresses(config: &MasterConfig) -> Vec<(&'static str, io::Error)> {
     let options = listen_options(config);
     let open = |address: IpAddr, port: u16, options: &ListenOptions| {
@@ -175,7 +175,7 @@ pub fn check_addresses(config: &MasterConfig) -> Vec<(&'static str, io::Error)> 
     problems
 }
 
-/// The first port that everybody may take.
+/// The first unprivileged port.
 const PRIVILEGED: u16 = 1024;
 
 fn spoken(name: TransportName) -> Transport {
@@ -186,14 +186,14 @@ fn spoken(name: TransportName) -> Transport {
     }
 }
 
-/// Looks at the files that `ssl` and `saltern_metrics_ssl` name, as the start of the master does.
+/// Loads the files that `ssl` and `saltern_metrics_ssl` name, as the start of the master does.
 ///
-/// Gives which of these options keep the master from speaking TLS as it is asked to, and why.
+/// Gives each option that keeps the master from speaking TLS, with the reason.
 pub fn check_tls(config: &MasterConfig) -> Vec<(&'static str, TlsError)> {
     let status = config.saltern_metrics_ssl.as_ref();
     let options = [
         ("ssl", config.ssl.as_ref()),
-        // Nobody is served by it where nothing listens.
+        // Unused where the status port is off.
         (
             "saltern_metrics_ssl",
             config.saltern_metrics_address.and(status),
@@ -221,7 +221,7 @@ pub(crate) fn tls(config: &TlsConfig) -> Result<Tls, TlsError> {
     })
 }
 
-/// Whether an option of stock that has no type of its own here says anything.
+/// Whether an option of stock that is untyped here has a value.
 pub(crate) fn is_set(config: &MasterConfig, option: &str) -> bool {
     config
         .raw(option)

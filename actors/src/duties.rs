@@ -1,11 +1,10 @@
-//! The duties of the master: what it does by itself every now and then, each by name, with when it
-//! last ran, how long that took and what came of it.
+//! Registry of the master's periodic maintenance tasks: each by name, with when it last ran, how
+//! long that took and its result.
 //!
-//! Who carries a duty out is the actor that owns what it works on; it asks here for a [`Running`]
-//! and ends it. One that is dropped without an end, because its actor panicked or was stopped,
-//! counts as failed, so no failure is silent; [`Duties::run`] also catches a panic, so that one
-//! duty does not keep the next ones of its actor from running. Nothing is scheduled here: timers
-//! belong to the actors.
+//! The actor that owns the data carries a task out; it takes a [`Running`] here and ends it. One
+//! that is dropped without an end, because its actor panicked or was stopped, counts as failed, so
+//! no failure is silent. [`Duties::run`] also catches a panic, so that one task does not keep the
+//! next ones of its actor from running. Nothing is scheduled here: timers belong to the actors.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,30 +23,30 @@ use tokio::time::Instant;
 
 use crate::messages::DoDuty;
 
-/// A duty. Names are those of `saltern duty` and of the metrics.
+/// A maintenance task. Names are those of `saltern duty` and of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Duty {
     /// A new shared key, when a dropfile asks for one or the present one is too old.
     SharedKey,
-    /// Ends the connections of minions whose keys went, and asks others who they are.
+    /// Closes the connections of minions whose keys went, and probes the others.
     Subscribers,
-    /// Tells who is present, and remembers it.
+    /// Publishes presence, and saves it.
     Presence,
     /// Removes old jobs from the job database.
     JobExpiry,
     /// Removes old job-cache files, and those of `publish_auth`.
     JobFiles,
-    /// Forgets what is kept of minions whose keys went.
+    /// Purges cached data of minions whose keys went.
     FormerMinions,
     /// Notices minion data that another program changed.
     MinionData,
     /// Removes tokens that have expired.
     Tokens,
-    /// Forgets the nonces of requests whose time is over, of minions that have been silent since.
+    /// Purges nonces that have expired, of minions that have been silent since.
     Nonces,
-    /// Lists the files that are served, ahead of the questions for them.
+    /// Builds the file lists ahead of requests for them.
     FileLists,
-    /// Tells what has changed below `file_roots` (`fileserver_events`).
+    /// Publishes what has changed below `file_roots` (`fileserver_events`).
     FileEvents,
     /// Writes the list of accepted minions for other programs (`key_cache`).
     KeyCache,
@@ -57,7 +56,7 @@ pub enum Duty {
     OpenFiles,
     /// Fetches the git remotes that are due.
     Remotes,
-    /// Reads a slice of the job database, to meet damage early.
+    /// Checks a slice of the job database, to detect corruption early.
     DatabaseCheck,
 }
 
@@ -104,22 +103,22 @@ impl Duty {
         }
     }
 
-    /// The duty of this name.
+    /// The task of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|duty| duty.name() == name)
     }
 }
 
-/// What is known of the runs of one duty.
+/// What is known of the runs of one task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// How often it is meant to run; zero when the options do not ask for it.
+    /// The interval; zero when the options do not ask for it.
     pub(crate) every: Duration,
-    /// When it last began, in seconds since 1970; `None` before the first time. Of
-    /// [`Duties::records`] by the clock as it is now, so that a clock that was set makes no duty look
-    /// late.
+    /// When it last began, in seconds since 1970; `None` before the first time. Computed by
+    /// [`Duties::records`] from the monotonic clock, so that a clock that was set makes no task
+    /// look late.
     pub(crate) began: Option<i64>,
-    /// The same by the clock that nobody sets.
+    /// The same by the monotonic clock.
     began_at: Option<Instant>,
     /// How long the last run took.
     pub(crate) took: Duration,
@@ -130,20 +129,20 @@ pub(crate) struct Record {
     pub(crate) failures: u64,
 }
 
-/// What came of a run, as a label.
+/// Result label of a run that worked.
 const OK: &str = "ok";
 const FAILED: &str = "failed";
 
-/// Why a run failed whose actor panicked or was stopped.
+/// Reason of a run whose actor panicked or was stopped.
 const CUT_OFF: &str = "it was cut off";
 
-/// See the module; shared by all who have a duty.
+/// Registry of the maintenance tasks; shared by all actors that have one.
 pub(crate) struct Duties {
     clock: Clock,
     records: Mutex<BTreeMap<Duty, Record>>,
     /// Changes with each end of a run.
     ended: watch::Sender<u64>,
-    /// Who begins a duty before its time; set when the actors are built.
+    /// Recipient of requests to run a task now; set when the actors are built.
     starter: Mutex<Option<Recipient<DoDuty>>>,
     metrics: Metrics,
 }
@@ -160,20 +159,20 @@ impl Duties {
             last_run: gauge_vec(
                 registry,
                 "saltern_duty_last_run_timestamp_seconds",
-                "When a duty of the master last began, in seconds since 1970.",
+                "When a maintenance task last began, in seconds since 1970.",
                 &["duty"],
             ),
             duration: histogram_vec(
                 registry,
                 "saltern_duty_duration_seconds",
-                "Time of one run of a duty of the master.",
+                "Time of one run of a maintenance task.",
                 &["duty"],
                 SECONDS,
             ),
             runs: counter_vec(
                 registry,
                 "saltern_duty_runs_total",
-                "Runs of the duties of the master, by what came of them.",
+                "Runs of maintenance tasks, by result.",
                 &["duty", "result"],
             ),
         };
@@ -186,17 +185,17 @@ impl Duties {
         })
     }
 
-    /// Says how often a duty is meant to run. Who never says it for a duty does not have it.
+    /// Sets the interval of a task. A task without one does not exist in this master.
     pub(crate) fn expect(&self, duty: Duty, every: Duration) {
         self.records.lock().entry(duty).or_default().every = every;
-        // From 0 on: the first failure would not show as an increase otherwise.
+        // Counters start at 0: a first failure would not show as an increase otherwise.
         for result in [OK, FAILED] {
             let label = [duty.name(), result];
             self.metrics.runs.with_label_values(&label).inc_by(0);
         }
     }
 
-    /// What is known of the duties that this master has, in the order of [`Duty::ALL`].
+    /// Records of the tasks that this master has, in the order of [`Duty::ALL`].
     pub(crate) fn records(&self) -> Vec<(Duty, Record)> {
         let now = self.clock.unix();
         let records = self.records.lock();
@@ -206,7 +205,7 @@ impl Duties {
             .collect()
     }
 
-    /// Begins a run, whose end the caller tells.
+    /// Begins a run, which the caller ends.
     pub(crate) fn begin(self: &Arc<Self>, duty: Duty) -> Running {
         let now = self.clock.unix();
         {
@@ -224,7 +223,7 @@ impl Duties {
         }
     }
 
-    /// A whole run. A panic in `work` is a failure, told by the panic hook.
+    /// A whole run. A panic in `work` is a failure; the panic hook logs it.
     pub(crate) fn run(self: &Arc<Self>, duty: Duty, work: impl FnOnce() -> Result<(), String>) {
         let running = self.begin(duty);
         // What `work` changes is rebuilt or looked at anew by its next run.
@@ -234,13 +233,13 @@ impl Duties {
         }
     }
 
-    /// Who is asked for a duty before its time.
+    /// Sets the recipient of requests to run a task now.
     pub(crate) fn set_starter(&self, starter: Recipient<DoDuty>) {
         *self.starter.lock() = Some(starter);
     }
 
-    /// Has a duty done now and waits for its end; what came of it. `None`: it was not begun, because
-    /// the master has no such duty, does not run yet, or has no room for it at the moment.
+    /// Runs a task now and waits for its end; gives its record. `None` when it was not begun: the
+    /// master has no such task, does not run yet, or has no room for it at the moment.
     pub(crate) async fn do_now(&self, duty: Duty) -> Option<Record> {
         let before = {
             let records = self.records.lock();
@@ -282,7 +281,7 @@ impl Duties {
 }
 
 impl Record {
-    /// The same with its beginning reckoned back from `now`, in seconds since 1970.
+    /// The record with its beginning computed back from `now`, in seconds since 1970.
     fn as_of(&self, now: i64) -> Self {
         let ago = self.began_at.map(|at| at.elapsed().as_secs());
         let ago = ago.map(|ago| i64::try_from(ago).unwrap_or(i64::MAX));
@@ -292,17 +291,19 @@ impl Record {
         }
     }
 
-    /// One line in the log for each change, however often a duty fails.
+    /// Logs each change of the result once, however often a task fails.
     fn tell(&self, duty: Duty, result: &Result<(), String>) {
         let duty = duty.name();
         match (&self.failed, result) {
             (Some(before), Err(reason)) if before == reason => {
-                tracing::debug!(duty, reason, "a duty fails still");
+                tracing::debug!(duty, reason, "a maintenance task still fails");
             }
-            // A panic is in the log, and at a stop nobody need know.
-            (_, Err(reason)) if reason == CUT_OFF => tracing::debug!(duty, "a duty was cut off"),
-            (_, Err(reason)) => tracing::error!(duty, reason, "a duty failed"),
-            (Some(_), Ok(())) => tracing::info!(duty, "a duty is done again"),
+            // A panic is in the log, and a stop needs no line.
+            (_, Err(reason)) if reason == CUT_OFF => {
+                tracing::debug!(duty, "a maintenance task was cut off");
+            }
+            (_, Err(reason)) => tracing::error!(duty, reason, "a maintenance task failed"),
+            (Some(_), Ok(())) => tracing::info!(duty, "a maintenance task works again"),
             (None, Ok(())) => {}
         }
     }
@@ -317,7 +318,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Tells the end, and of a failure the reason.
+    /// Ends the run with its result.
     pub(crate) fn ended(mut self, result: Result<(), String>) {
         self.tell(result);
     }
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn clock_that_is_set_makes_no_duty_late_or_early() {
+    async fn clock_step_makes_no_task_late_or_early() {
         let (duties, clock) = duties();
         duties.begin(Duty::Tokens).ended(Ok(()));
         tokio::time::advance(Duration::from_secs(30)).await;
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_run_leaves_when_it_began_how_long_it_took_and_what_came_of_it() {
+    async fn run_records_its_start_duration_and_result() {
         let (duties, clock) = duties();
         assert_eq!(only(&duties).began, None);
         let running = duties.begin(Duty::Tokens);
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_panics_or_never_ends_has_failed() {
+    async fn panicking_or_dropped_run_has_failed() {
         let (duties, _) = duties();
         duties.run(Duty::Tokens, || panic!("boom"));
         assert!(only(&duties).failed.unwrap().contains("panicked"));
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_duty_that_this_master_does_not_have_is_not_begun() {
+    async fn unknown_task_is_not_begun() {
         let (duties, _) = duties();
         assert_eq!(duties.do_now(Duty::KeyCache).await, None);
         assert_eq!(
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn every_duty_has_a_name_of_its_own() {
+    fn task_names_are_unique() {
         for duty in Duty::ALL {
             assert_eq!(Duty::from_name(duty.name()), Some(duty));
         }

@@ -1,12 +1,12 @@
-//! One engine of `engines:`: runs it for as long as the master runs, starts it again when it ends,
-//! and gives it up when that happens too often.
+//! Actor of one engine of `engines:`: runs it as long as the master runs, restarts it when it
+//! ends, and gives it up when that happens too often.
 //!
-//! An engine is the site's own and may fail as it likes, so its failures, panics included, are
-//! charged to a budget of its own and never to that of the tree: who is given up harms nobody else.
-//! Stock starts an engine that has ended again within ten seconds, for ever.
+//! An engine is the site's own, so its failures, panics included, are charged to a restart budget
+//! of its own and never to that of the tree: giving it up harms nothing else. Stock restarts an
+//! engine that has ended within ten seconds, for ever.
 //!
-//! What the engines do is in the files below: `script`, `listen` (stock's `test`), `webhook`, and
-//! `python` for all others. All fire through the bus and wait for it.
+//! The engines themselves are in the files below: `script`, `listen` (stock's `test`), `webhook`,
+//! and `python` for all others. All fire through the bus and wait for it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ mod python;
 mod script;
 mod webhook;
 
-/// The longest pause before an engine is started again.
+/// Longest back-off before a restart.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// What an engine is built from.
@@ -50,17 +50,17 @@ pub(crate) struct Seed {
     pub(crate) engine: Arc<EngineConfig>,
     pub(crate) services: Arc<Services>,
     pub(crate) bus: Recipient<Fire>,
-    /// For the engine that listens.
+    /// The bus, for the engine that listens.
     pub(crate) heard: Arc<Bus>,
     pub(crate) metrics: EngineMetrics,
-    /// Those of all webhooks.
+    /// HTTP meters, shared by all webhooks.
     pub(crate) http: HttpMeters,
     /// Cancelled when the master stops; this engine's own.
     pub(crate) stop: CancellationToken,
 }
 
 impl Seed {
-    /// Puts an event on the bus, and waits until it is there.
+    /// Fires an event, and waits until it is on the bus.
     async fn fire(&self, event: Event) {
         match self.bus.send(Fire(vec![event])).await {
             Ok(()) => count(&self.metrics.events, &self.engine.name),
@@ -71,7 +71,7 @@ impl Seed {
     }
 }
 
-/// What is measured of engines, by the names that the configuration gives them.
+/// Metrics of the engines, labelled by their configured names.
 #[derive(Clone)]
 pub(crate) struct EngineMetrics {
     running: IntGaugeVec,
@@ -121,7 +121,7 @@ enum Ended {
         /// Why.
         source: std::io::Error,
     },
-    /// Nobody can be served.
+    /// The port cannot be bound.
     #[error("cannot listen on \"{address}\"")]
     Listen {
         /// Where.
@@ -129,25 +129,25 @@ enum Ended {
         /// Why.
         source: std::io::Error,
     },
-    /// The certificate or its key is of no use.
+    /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// Python says it.
+    /// The Python helper failed.
     #[error(transparent)]
     Python(#[from] BridgeError),
-    /// Its function came to an end, which no engine's should.
+    /// Its function returned, which no engine's should.
     #[error("it returned")]
     Returned,
-    /// A fault of ours.
+    /// A bug of ours.
     #[error("it panicked")]
     Panicked,
 }
 
-/// See the module.
+/// Actor that supervises one engine.
 pub(crate) struct Engine {
     seed: Seed,
     record: Record,
-    /// Cancelled when the run that is under way is over.
+    /// Cancelled when the current run is over.
     run: Option<CancellationToken>,
 }
 
@@ -170,8 +170,8 @@ impl Child for Engine {
         }
     }
 
-    /// The stop of the master is a stop of every engine already, unless the tree gives up; this
-    /// waits for it.
+    /// The stop of the master cancels every engine already, unless the tree gives up; this waits
+    /// for the end.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         self.seed.stop.cancel();
         let over = self.run.clone()?;
@@ -200,13 +200,13 @@ impl Engine {
         let running = Running::new(self.seed.metrics.running.with_label_values(&[name]));
         let seed = self.seed.clone();
         let run = AssertUnwindSafe(async move { run(&seed).await }).catch_unwind();
-        let told = run.into_actor(self).map(move |end, engine, context| {
+        let ended = run.into_actor(self).map(move |end, engine, context| {
             drop(running);
             over.cancel();
             engine.run = None;
             engine.ended(end.unwrap_or(Err(Ended::Panicked)), context);
         });
-        context.spawn(told);
+        context.spawn(ended);
     }
 
     fn ended(&mut self, end: Result<(), Ended>, context: &mut Context<Self>) {
@@ -241,15 +241,15 @@ impl Engine {
         count(&self.seed.metrics.given_up, engine);
         let event = engines::given_up(&self.seed.services, engine, error);
         let bus = self.seed.bus.clone();
-        let told = async move {
-            // A bus that is gone has nobody who could hear it.
+        let fired = async move {
+            // Without a bus there is no subscriber.
             let _ = bus.send(Fire(vec![event])).await;
         };
-        context.spawn(told.into_actor(self));
+        context.spawn(fired.into_actor(self));
     }
 }
 
-/// Counts an engine as running for as long as it lives.
+/// Keeps the gauge of running engines up for as long as it lives.
 struct Running(IntGauge);
 
 impl Running {
@@ -265,7 +265,7 @@ impl Drop for Running {
     }
 }
 
-/// Runs an engine until the master stops, or to its own end.
+/// Runs an engine until the master stops, or it ends itself.
 async fn run(seed: &Seed) -> Result<(), Ended> {
     match &seed.engine.kind {
         EngineKind::Script(script) => script::run(seed, script).await,

@@ -1,4 +1,4 @@
-//! Puts events on the bus, in the order in which they arrive.
+//! Actor that puts events on the bus, in the order in which they arrive.
 //!
 //! The subscribers, their queues and both event sockets live beside the actor (`bus`,
 //! `event_sockets`) and survive it.
@@ -19,23 +19,23 @@ use crate::messages::Fire;
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) bus: Arc<Bus>,
-    /// The event sockets, until the first event publisher has taken them over.
+    /// The event sockets, until the first event publisher has taken them.
     pub(crate) sockets: Arc<Mutex<Option<EventSockets>>>,
-    /// Who greets new subscribers.
+    /// Greets new subscribers with the state of open jobs.
     pub(crate) greeter: Greeter,
-    /// Set when the sockets have been taken over.
+    /// Set when the sockets have been taken.
     pub(crate) door: Arc<OnceLock<Arc<Door>>>,
-    /// Hears what local programs say of batches.
+    /// Forwards events of local programs about batches.
     pub(crate) batches: Arc<BatchFeed>,
-    /// Cancelled when no more events are taken from local programs.
+    /// Cancelled when no more events are accepted from local programs.
     pub(crate) stop_taking: CancellationToken,
-    /// Cancelled, by this actor, when everybody else has ended.
+    /// Cancelled, by this actor, when all other actors have ended.
     pub(crate) stop: CancellationToken,
     /// Cancelled when the last answer has left the request port.
     pub(crate) requests_closed: CancellationToken,
 }
 
-/// See the module.
+/// Actor that publishes on the event bus.
 pub(crate) struct EventPublisher {
     seed: Seed,
 }
@@ -50,7 +50,7 @@ impl Child for EventPublisher {
         Self { seed: seed.clone() }
     }
 
-    /// The last to stop: everything that was published or answered has left when this is over.
+    /// The last actor to stop: at its end everything that was published or answered has left.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         self.seed.stop.cancel();
         let (bus, requests_closed) = (self.seed.bus.clone(), self.seed.requests_closed.clone());
@@ -83,7 +83,7 @@ impl Actor for EventPublisher {
                 stop,
             )
         {
-            // Nobody else sets it.
+            // Only the first call counts.
             let _ = self.seed.door.set(door);
         }
     }

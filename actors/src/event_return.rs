@@ -1,14 +1,14 @@
-//! Hands the events of the bus to a returner (`event_return`), one actor for each of them.
+//! Returns the events of the bus through a returner (`event_return`), one actor for each returner.
 //!
-//! A returner may be slow, fail or hang: it costs nothing but its own queue, which is bounded; what
-//! finds no room is counted and told to the returner itself as a gap, where it belongs in the order.
-//! Calls are made one after the other by a thread beside the actor. A batch whose call failed is
-//! counted and not tried again, because part of it may have been stored; one that never got as far
-//! as the returner waits until there is a Python to run it.
+//! A returner may be slow, fail or hang: it costs only its own bounded queue. Events that overflow
+//! it are counted and announced to the returner as a gap, where it belongs in the order. Calls are
+//! made one after the other by a thread beside the actor. A batch whose call failed is counted and
+//! not retried, because part of it may have been stored. One that never reached the returner waits
+//! until there is a Python to run it.
 //!
-//! The queue and the place on the bus outlive the actor. When the master stops, this is the last but
-//! the bus itself: what all others had to tell is returned before the end, within the time that a
-//! stop may take.
+//! The queue and the bus subscription outlive the actor. When the master stops, this actor ends
+//! last but the bus itself: the final events of all others are still returned, within the stop
+//! timeout.
 
 mod database;
 mod filter;
@@ -48,10 +48,10 @@ use queue::{Due, Queue, Wishes};
 /// Frames taken from the bus at once.
 const FRAMES: usize = 256;
 
-/// How long to wait before a batch is tried that nobody could run.
+/// Retry delay of a batch that could not be run.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// What goes on for longer has a line in the log so often.
+/// Persistent problems are logged at most once per `COMPLAINT`.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
 /// What an event return is built from.
@@ -68,10 +68,10 @@ struct Returner {
     sink: Box<dyn Sink>,
     filter: Filter,
     bus: Arc<Bus>,
-    /// The place on the bus, until the master stops.
+    /// The bus subscription, until the master stops.
     subscription: Mutex<Option<Arc<Subscription>>>,
     state: Mutex<State>,
-    /// Told when a master that stops has nothing left to return.
+    /// Notified when a stopping master has nothing left to return.
     idle: Arc<Notify>,
     failures: Seldom,
     drops: Seldom,
@@ -79,17 +79,17 @@ struct Returner {
 
 struct State {
     queue: Queue,
-    /// A batch is on its way.
+    /// A call is in progress.
     in_flight: bool,
-    /// Events that found no room since the returner was told of a gap.
+    /// Events dropped since the last gap was announced to the returner.
     missed: u64,
-    /// The master stops.
+    /// The master is stopping.
     is_last: bool,
-    /// Nothing is tried before.
+    /// Back-off: no call before.
     paused_until: Option<Instant>,
 }
 
-/// What is measured of all returners.
+/// Metrics of all returners.
 #[derive(Clone)]
 pub(crate) struct EventReturnMetrics {
     events: IntCounterVec,
@@ -130,7 +130,7 @@ impl EventReturnMetrics {
 }
 
 impl Seed {
-    /// What is needed for the returner `name`, which hears the bus from now on.
+    /// State of the returner `name`, subscribed to the bus from now on.
     pub(crate) fn new(
         name: &str,
         sink: Box<dyn Sink>,
@@ -170,12 +170,12 @@ impl Seed {
     }
 }
 
-/// See the module.
+/// Actor that feeds one returner.
 pub(crate) struct EventReturn {
     seed: Seed,
-    /// Takes the next events from the bus.
+    /// Task that takes events from the bus.
     listening: Option<SpawnHandle>,
-    /// Looks again when something is due.
+    /// Timer of the next due batch.
     timer: Option<SpawnHandle>,
 }
 
@@ -216,13 +216,13 @@ impl Actor for EventReturn {
             !std::mem::replace(&mut state.in_flight, true)
         };
         if is_first {
-            // Whether there is such a returner at all is found out now, not with the first event.
+            // Checked now, not with the first event: whether there is such a returner at all.
             self.give(Vec::new(), context);
         }
     }
 }
 
-/// A batch is on its way no more.
+/// A call has ended.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Landed {
@@ -231,19 +231,19 @@ struct Landed {
     took: Duration,
 }
 
-/// Where events go.
+/// Destination of events.
 pub(crate) trait Sink: Send + Sync {
-    /// Takes a batch, and with an empty one sees whether it could. Blocks.
+    /// Returns a batch; an empty one checks whether it could. Blocks.
     fn give(&self, batch: Vec<Told>) -> End;
 }
 
-/// What became of a batch.
+/// Result of a call.
 pub(crate) enum End {
-    /// It is where it belongs.
+    /// The returner has the batch.
     Returned,
-    /// Why it is not, or not known to be.
+    /// It failed, or may have; why.
     Failed(String),
-    /// Why nobody was there to take it.
+    /// It was not run; why, with the batch.
     NotTried(String, Vec<Told>),
 }
 
@@ -287,7 +287,7 @@ impl EventReturn {
             return;
         };
         let taken = async move {
-            // However many come, others have their turn on this thread.
+            // Under load, other actors of this thread get their turn.
             tokio::task::yield_now().await;
             subscription.take(FRAMES).await
         };
@@ -299,7 +299,7 @@ impl EventReturn {
         self.listening = Some(context.spawn(kept));
     }
 
-    /// Queues what is to be returned.
+    /// Queues the events that are to be returned.
     fn keep(&self, (frames, missed): (Vec<Bytes>, u64)) {
         let Seed {
             returner, metrics, ..
@@ -308,14 +308,14 @@ impl EventReturn {
         let mut state = returner.state.lock();
         let mut dropped = 0;
         for frame in frames {
-            let told = opened(frame).filter(|(tag, _)| returner.filter.lets_through(tag));
-            if let Some(told) = told
-                && !state.push(told, &returner.bus, now)
+            let event = opened(frame).filter(|(tag, _)| returner.filter.lets_through(tag));
+            if let Some(event) = event
+                && !state.push(event, &returner.bus, now)
             {
                 dropped += 1;
             }
         }
-        // Behind those that were taken: the bus itself had no room for them.
+        // Behind those that were taken: dropped by the bus's own queue.
         state.missed += missed;
         dropped += missed;
         if dropped > 0 {
@@ -333,7 +333,7 @@ impl EventReturn {
         }
     }
 
-    /// Sends the next batch off, or comes back when there is one.
+    /// Starts the next call, or sets the timer for it.
     fn look(&mut self, context: &mut Context<Self>) {
         if let Some(timer) = self.timer.take() {
             context.cancel_future(timer);
@@ -352,7 +352,7 @@ impl EventReturn {
         let now = Instant::now();
         let paused_until = state.paused_until.filter(|end| *end > now);
         if state.is_last && (state.queue.is_empty() || paused_until.is_some()) {
-            // What nobody can run now is not run before the end.
+            // A batch that cannot be run now will not be before the end.
             let lost = state.queue.len() as u64;
             self.seed.metrics.count(&returner.name, "failed", lost);
             returner.idle.notify_one();
@@ -378,7 +378,7 @@ impl EventReturn {
         }
     }
 
-    /// Has a batch returned by a thread.
+    /// Has a thread return a batch.
     fn give(&self, batch: Vec<Told>, context: &Context<Self>) {
         let returner = self.seed.returner.clone();
         let flight = Flight {
@@ -434,21 +434,21 @@ impl Returner {
 }
 
 impl State {
-    /// Queues an event, and before it what tells of those that were not; `false`: there is no room.
-    fn push(&mut self, told: Told, bus: &Bus, now: Instant) -> bool {
+    /// Queues an event, and before it the announcement of a gap; `false` when there is no room.
+    fn push(&mut self, event: Told, bus: &Bus, now: Instant) -> bool {
         if self.missed > 0 {
             let gap = opened(bus.gap(self.missed));
             if gap.is_some_and(|gap| self.queue.push(gap, now)) {
                 self.missed = 0;
             }
         }
-        let is_in = self.missed == 0 && self.queue.push(told, now);
+        let is_in = self.missed == 0 && self.queue.push(event, now);
         self.missed += u64::from(!is_in);
         is_in
     }
 }
 
-/// Tells the actor of the end of a flight, also if the thread panics.
+/// Notifies the actor of the end of a call, also if the thread panics.
 struct Flight {
     address: Addr<EventReturn>,
     events: u64,
@@ -459,7 +459,7 @@ struct Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         let end = self.end.take();
-        // Bounded: there is one flight at a time.
+        // Bounded: one call at a time.
         self.address.do_send(Landed {
             events: self.events,
             end: end.unwrap_or_else(|| End::Failed("the call was not made".to_owned())),

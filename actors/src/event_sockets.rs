@@ -1,9 +1,9 @@
 //! The two Unix sockets of the event bus in `sock_dir`, and the two names beside them that stock's
 //! clients look for.
 //!
-//! `master_event_pub.ipc` pushes every event to whoever connects; `master_event_pull.ipc` takes
-//! events from local programs. Their modes are those of each version of stock. `publish_pull.ipc`
-//! and `workers.ipc` are empty files: clients only ask whether they exist.
+//! `master_event_pub.ipc` pushes every event to each client that connects; `master_event_pull.ipc`
+//! takes events from local programs. Their modes are those of each version of stock.
+//! `publish_pull.ipc` and `workers.ipc` are empty files: clients only check that they exist.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -41,10 +41,10 @@ const PULL: &str = "master_event_pull.ipc";
 /// Frames written with one system call at most.
 const FRAMES_AT_ONCE: usize = 64;
 
-/// What goes on for longer has a line in the log so often.
+/// Persistent problems are logged at most once per `COMPLAINT`.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
-/// How long a subscriber has to take what is queued for it when the master stops.
+/// Drain time of a subscriber's queue when the master stops.
 const LAST_CALL: Duration = Duration::from_secs(2);
 
 /// The bound sockets, not yet served.
@@ -55,7 +55,7 @@ pub(crate) struct EventSockets {
     metrics: SocketMetrics,
 }
 
-/// What the sockets count.
+/// Metrics of the sockets.
 struct SocketMetrics {
     senders: IntGauge,
     refused: IntCounterVec,
@@ -90,9 +90,9 @@ impl SocketMetrics {
 pub(crate) struct SocketOptions {
     pub(crate) directory: PathBuf,
     pub(crate) compat: Compat,
-    /// Users other than the master's own may listen (`publisher_acl`, `external_auth`).
+    /// Users other than the master's own may subscribe (`publisher_acl`, `external_auth`).
     pub(crate) for_other_users: bool,
-    /// A subscriber that takes nothing for so long is cut off.
+    /// A subscriber that takes nothing for this time is disconnected.
     pub(crate) drain_timeout: Duration,
     /// The largest event that a local program may fire, in bytes.
     pub(crate) max_event: usize,
@@ -112,8 +112,8 @@ pub struct SocketError {
 }
 
 impl EventSockets {
-    /// Fails if a master, ours or stock's, is listening in `directory`: that it has other ports does
-    /// not make it another place.
+    /// Fails if a master, ours or stock's, serves `directory`: other ports do not make it another
+    /// place.
     pub(crate) fn refuse_if_served(directory: &Path) -> Result<(), SocketError> {
         let path = directory.join(PUB);
         match StdUnixStream::connect(&path) {
@@ -125,8 +125,8 @@ impl EventSockets {
         }
     }
 
-    /// Binds both sockets and makes the two files. What a dead master left behind is replaced; that
-    /// nobody alive is robbed of a socket, [`EventSockets::refuse_if_served`] has seen to.
+    /// Binds both sockets and makes the two files. Replaces what a dead master left behind;
+    /// [`EventSockets::refuse_if_served`] has made sure that no running master loses a socket.
     pub(crate) fn bind(options: SocketOptions, registry: &Registry) -> Result<Self, SocketError> {
         let directory = options.directory.as_path();
         let at = |path: &Path| {
@@ -157,8 +157,8 @@ impl EventSockets {
         })
     }
 
-    /// Serves both sockets in tasks of this thread: events are taken in until `stop_taking`, and
-    /// given out until `stop`. `None`, after an entry in the log, when the system refuses.
+    /// Serves both sockets in tasks of this thread: events are accepted until `stop_taking`, and
+    /// sent until `stop`. `None`, after a log entry, when the system refuses.
     pub(crate) fn serve(
         self,
         bus: &Arc<Bus>,
@@ -211,7 +211,7 @@ impl EventSockets {
         Some(door)
     }
 
-    /// Removes what tells clients that a master is running.
+    /// Removes the files by which clients see that a master is running.
     pub(crate) fn remove(directory: &Path) {
         for name in MARKERS
             .into_iter()
@@ -227,7 +227,7 @@ impl EventSockets {
     }
 }
 
-/// Binds under a name of its own first, so that nobody can connect before the mode is right.
+/// Binds under a temporary name first, so that no client connects before the mode is right.
 pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<StdUnixListener> {
     let unready = path.with_extension("ipc-new");
     remove_if_there(&unready)?;
@@ -238,8 +238,8 @@ pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<StdUnixListener> {
     Ok(listener)
 }
 
-/// Users whom `publisher_acl` or `external_auth` admits must be able to reach the sockets, as
-/// 3006's event publisher arranges it (`salt/utils/event.py`).
+/// Makes the sockets reachable for users whom `publisher_acl` or `external_auth` admits, as 3006's
+/// event publisher does (`salt/utils/event.py`).
 fn let_others_through(directory: &Path) {
     const OTHERS_PASS: u32 = 0o001;
     let changed = std::fs::metadata(directory).and_then(|metadata| {
@@ -278,9 +278,9 @@ fn marker(path: &Path) -> io::Result<()> {
         .map(drop)
 }
 
-/// Where subscribers come in.
+/// Acceptor of subscribers.
 pub(crate) struct Door {
-    /// The listening socket once more, for [`Door::let_in_waiting`].
+    /// A clone of the listening socket, for [`Door::let_in_waiting`].
     waiting: StdUnixListener,
     bus: Arc<Bus>,
     greeter: Greeter,
@@ -293,12 +293,13 @@ pub(crate) struct Door {
     too_slow: Seldom,
 }
 
-/// Who tells those who come how things are; set once that actor is there.
+/// Recipient that greets new subscribers with the state of open jobs; set once that actor is
+/// there.
 pub(crate) type Greeter = Arc<OnceLock<Recipient<Greet>>>;
 
 impl Door {
-    /// Lets in who has connected by now. Called before an event is published: a client that
-    /// connects, and then does something that makes an event, hears that event.
+    /// Accepts all pending connections. Called before an event is published: a client that
+    /// connects, and then causes an event, receives that event.
     pub(crate) fn let_in_waiting(self: &Arc<Self>) {
         // Any error, "would block" above all, is the accepting task's business.
         while !self.stop.is_cancelled()
@@ -331,7 +332,7 @@ impl Door {
         if let Some(greeter) = self.greeter.get()
             && greeter.try_send(Greet(subscription.newcomer())).is_err()
         {
-            tracing::debug!("an event subscriber is not told of the open jobs: too much to do");
+            tracing::debug!("an event subscriber gets no state of open jobs: the mailbox is full");
         }
         let door = self.clone();
         actix_rt::spawn(async move {
@@ -361,7 +362,7 @@ async fn last_call(stop: &CancellationToken) {
     tokio::time::sleep(LAST_CALL).await;
 }
 
-/// Why a subscriber is served no more.
+/// Why a subscriber is disconnected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Closed,
@@ -369,7 +370,7 @@ enum End {
     Stopped,
 }
 
-/// Accepts until told to stop. Out of descriptors, it waits a moment instead of spinning.
+/// Accepts until `stop`. Out of descriptors, it waits a moment instead of spinning.
 pub(crate) async fn accept_all(
     listener: &UnixListener,
     stop: &CancellationToken,
@@ -393,8 +394,8 @@ pub(crate) async fn accept_all(
     }
 }
 
-/// Writes events until the subscriber goes away or stops taking them; when the master stops, until
-/// nothing is left.
+/// Writes events until the subscriber disconnects or stops taking them; when the master stops,
+/// until the queue is empty.
 async fn feed(
     stream: UnixStream,
     subscriber: &Subscriber,

@@ -1,29 +1,28 @@
-//! A queue in which keys take turns: whoever has many items waiting waits for those items alone.
+//! Fair queue, round robin over keys: a key with many items delays only itself.
 //!
-//! Each key has a line of its own, and the lines are served round robin. Lines that have become
-//! empty are used again, so that a busy queue allocates little. The keys with more than one item are
-//! sorted by how many they have: who gives way is found without a look at the others.
+//! Each key has a FIFO of its own. Empty FIFOs are reused, so that a busy queue allocates little.
+//! The keys with more than one item are sorted by length: the longest is found without a scan.
 //!
-//! Not here: how many items may wait, and which of them gives way.
+//! Not here: the bound on items, and which of them is shed.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 
-/// Most empty lines that are kept for use.
+/// Empty FIFOs kept for reuse.
 const SPARE_LINES: usize = 256;
 
-/// Longest line, in items, that is kept when it has become empty.
+/// Largest capacity, in items, of a FIFO kept for reuse.
 const SPARE_CAPACITY: usize = 64;
 
-/// Items by key, the keys by turns.
+/// Items by key, served round robin.
 pub(crate) struct FairQueue<K, T> {
     lines: HashMap<K, VecDeque<T>>,
-    /// Each key of `lines` once, the one whose turn it is in front.
+    /// Each key of `lines` once, the next one in front.
     turns: VecDeque<K>,
     len: usize,
     spare: Vec<VecDeque<T>>,
-    /// The length and the key of each line of more than one item.
+    /// Length and key of each FIFO of more than one item.
     by_length: BTreeSet<(usize, K)>,
 }
 
@@ -153,7 +152,7 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
         Some(item)
     }
 
-    /// Drops the items that are not to be kept, and says how many.
+    /// Drops the items that `keep` refuses; gives their number.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) -> usize {
         self.lines.retain(|_, line| {
             line.retain(&mut keep);
@@ -169,7 +168,7 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
     }
 }
 
-/// Notes that the line of a key has another length.
+/// Records the new length of a key's FIFO.
 fn resize<K: Copy + Ord>(
     by_length: &mut BTreeSet<(usize, K)>,
     key: K,
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_line_gives_way_with_its_youngest() {
+    fn longest_key_loses_its_youngest_item() {
         let mut queue = queue(&[(1, 10), (1, 11), (1, 12), (2, 20)]);
         assert_eq!(queue.share_of(&3, 6), 2);
         assert_eq!(queue.share_of(&2, 6), 3);
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn key_that_gives_way_is_found_without_a_look_at_all_keys() {
+    fn longest_key_is_found_without_a_scan() {
         let mut queue = FairQueue::default();
         for number in 0..10_000 {
             queue.push(Counted(number), number);
@@ -303,7 +302,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_or_doubled(steps in steps()) {
+        fn random_steps_lose_and_double_nothing(steps in steps()) {
             let mut queue = FairQueue::default();
             let mut waiting: Vec<u32> = Vec::new();
             let mut number = 0;

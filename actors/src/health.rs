@@ -1,7 +1,7 @@
-//! Whether the master is alive, and whether it can do its work: each check with its reason.
+//! Liveness and readiness checks, each with its reason.
 //!
-//! *Alive* means that every actor answers its heartbeat: what fails it, a restart cures. *Ready*
-//! means that a minion or a user who comes now is served. Nothing here repairs anything.
+//! *Alive* means that every actor answers its heartbeat: a restart cures a failure. *Ready* means
+//! that a minion or a user who connects now is served. Nothing here repairs anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use saltern_store::PkiTree;
 use saltern_supervise::{ChildHealth, ChildState, Tree};
 use tokio_util::sync::CancellationToken;
 
-/// An actor that has not answered for so long is stuck.
+/// Heartbeat timeout: an actor silent for longer counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What is looked at.
+/// What the checks look at.
 pub(crate) struct Health {
     pub(crate) tree: Tree,
     pub(crate) pki: Arc<PkiTree>,
     /// Cancelled when the master stops.
     pub(crate) stop: CancellationToken,
-    /// Cancelled when nobody listens on the request port any more.
+    /// Cancelled when the request port is closed.
     pub(crate) requests_closed: CancellationToken,
     /// How many workers there should be.
     pub(crate) workers: usize,
     pub(crate) store: StoreHealth,
 }
 
-/// Registers what the checks of [`Health::ready`] find, for as long as `health` is there.
+/// Registers the results of [`Health::ready`] as gauges, for as long as `health` lives.
 ///
 /// # Panics
 /// When the registry has it already.
@@ -48,7 +48,7 @@ pub(crate) fn register(registry: &Registry, health: &Arc<Health>) {
     );
 }
 
-/// What the job store tells of itself.
+/// Health of the job store.
 #[derive(Clone)]
 pub(crate) struct StoreHealth {
     /// 1 while nothing is written because the disk is full.
@@ -79,12 +79,12 @@ impl Check {
 }
 
 impl Health {
-    /// Whether the process should go on living.
+    /// Liveness: whether the process should go on.
     pub(crate) fn alive(&self) -> Vec<Check> {
         vec![Check::new("actors", answering(&self.tree.liveness()))]
     }
 
-    /// Whether whoever comes now is served.
+    /// Readiness: whether new clients are served.
     pub(crate) fn ready(&self) -> Vec<Check> {
         let children = self.tree.liveness();
         vec![
@@ -106,7 +106,7 @@ impl Health {
 
     fn ports(&self, children: &[ChildHealth]) -> Result<String, String> {
         if self.requests_closed.is_cancelled() {
-            return Err("nobody listens on the request port".to_owned());
+            return Err("the request port is closed".to_owned());
         }
         for name in ["req_router", "publisher"] {
             if running(children, name) == 0 {
@@ -146,13 +146,16 @@ fn running(children: &[ChildHealth], name: &str) -> usize {
 
 fn workers(children: &[ChildHealth], wanted: usize) -> Result<String, String> {
     let running = running(children, "mworker");
-    let told = format!("{running} of {wanted} workers are running");
-    if running == 0 { Err(told) } else { Ok(told) }
+    let reason = format!("{running} of {wanted} workers are running");
+    if running == 0 {
+        Err(reason)
+    } else {
+        Ok(reason)
+    }
 }
 
-/// Whether all actors answer that should, and if not, which do not. Those who may block wait for
-/// templates, for Python, for other machines, for disks: whether their work gets done shows in their
-/// queues.
+/// Whether all actors answer that should, and if not, which do not. Actors that may block (on
+/// templates, Python, other machines, disks) are exempt: their queues show whether they work.
 fn answering(children: &[ChildHealth]) -> Result<String, String> {
     let is_stuck = |child: &&ChildHealth| {
         child.state == ChildState::Running && child.last_beat_age > PATIENCE && !child.may_block
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_for_too_long_is_named_unless_it_may_be() {
+    fn stuck_actor_is_named_unless_it_may_block() {
         let well = [
             child("job_store", ChildState::Running, 1),
             ChildHealth {
@@ -203,23 +206,23 @@ mod tests {
             child("job_store", ChildState::Running, 16),
             child("mworker", ChildState::Running, 1),
         ];
-        let told = "no answer of \"job_store\" 1 for 16 s".to_owned();
-        assert_eq!(answering(&stuck), Err(told));
+        let reason = "no answer of \"job_store\" 1 for 16 s".to_owned();
+        assert_eq!(answering(&stuck), Err(reason));
     }
 
     #[test]
-    fn one_worker_is_enough_and_none_is_not() {
+    fn one_running_worker_is_enough() {
         let one = [
             child("mworker", ChildState::Running, 0),
             child("mworker", ChildState::Waiting, 0),
         ];
-        let told = "1 of 2 workers are running".to_owned();
-        assert_eq!(workers(&one, 2), Ok(told));
+        let reason = "1 of 2 workers are running".to_owned();
+        assert_eq!(workers(&one, 2), Ok(reason));
         assert!(workers(&one[1..], 2).is_err());
     }
 
     #[test]
-    fn a_database_that_takes_nothing_says_why() {
+    fn database_check_gives_its_reason() {
         let gauge = |name: &str| IntGauge::new(name, name).expect("a name");
         let store = StoreHealth {
             read_only: gauge("read_only"),
@@ -230,11 +233,19 @@ mod tests {
         assert!(
             store
                 .database()
-                .is_ok_and(|told| told.starts_with("7 bytes"))
+                .is_ok_and(|reason| reason.starts_with("7 bytes"))
         );
         store.failing.set(1);
-        assert!(store.database().is_err_and(|told| told.contains("commit")));
+        assert!(
+            store
+                .database()
+                .is_err_and(|reason| reason.contains("commit"))
+        );
         store.read_only.set(1);
-        assert!(store.database().is_err_and(|told| told.contains("full")));
+        assert!(
+            store
+                .database()
+                .is_err_and(|reason| reason.contains("full"))
+        );
     }
 }

@@ -1,14 +1,14 @@
-//! Gives every job and every return to a returner in Python (`master_job_cache`, `ext_job_cache`),
+//! Feeds every job and every return to a Python returner (`master_job_cache`, `ext_job_cache`),
 //! after they are in the job database.
 //!
-//! The returner is behind the database and never in the way of an acknowledgement; its place is
-//! durable. What fails is tried again, with pauses that grow, until something behind it succeeds:
-//! then the returner works, and the fault is in what failed, which is told, counted and passed over.
-//! Python tells of each row as it is stored, so that one that ends it, or takes all its time, costs
-//! none of those before it; such a row is passed over after a few attempts.
+//! The returner follows the database with a durable cursor and never delays an acknowledgement. A
+//! failed row is retried, with growing pauses, until a later row succeeds: then the returner
+//! works, and the fault is in the row, which is logged, counted and skipped. Python reports each
+//! row as it is stored, so that one that kills it, or uses up its time, costs none of those before
+//! it; such a row is skipped after a few attempts.
 //!
 //! Stock's command line asks the returner for a job before it waits for it, so the client that
-//! published one is answered when the returner has it, or at the end of a patience.
+//! published a job is answered when the returner has it, or on timeout.
 
 mod called;
 mod pace;
@@ -36,19 +36,20 @@ use crate::answer::Answer;
 use crate::messages::{AnswerWhenGiven, FollowUp};
 use crate::priority::give_way;
 
-/// How long a client waits at most for the returner to have its job; stock's gives a publish 15 s.
+/// Longest time that a client waits for the returner to have its job; stock's gives a publish 15
+/// s.
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
 
-/// Clients that wait at most; further ones are answered at once.
+/// Waiting clients at most; further ones are answered at once.
 const MOST_WAITING: usize = 1024;
 
-/// What goes on for longer has a line in the log so often.
+/// Persistent problems are logged at most once per `COMPLAINT`.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
-/// Nobody waits for long: returns are served first.
+/// No client waits for long: returns are served first.
 const NICENESS: i32 = 5;
 
-/// For what a returner is.
+/// Kind of a returner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Jobs and returns: `master_job_cache`.
@@ -58,7 +59,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// The option.
+    /// The option that names the returner.
     pub(crate) fn option(self) -> &'static str {
         match self {
             Self::Master => "master_job_cache",
@@ -79,15 +80,15 @@ pub(crate) struct Seed {
     pub(crate) metrics: JobCacheMetrics,
 }
 
-/// What outlives the actor.
+/// State that outlives the actor.
 #[derive(Default)]
 pub(crate) struct State {
     pace: Pace,
-    /// The clients that wait for the returner to have their jobs.
+    /// Replies to clients that wait for the returner to have their jobs.
     waiting: HashMap<Jid, Answer>,
 }
 
-/// What is measured of all of them.
+/// Metrics of all job caches.
 #[derive(Clone)]
 pub(crate) struct JobCacheMetrics {
     rows: IntCounterVec,
@@ -115,7 +116,7 @@ impl JobCacheMetrics {
     }
 }
 
-/// See the module.
+/// Actor that feeds one returner.
 pub(crate) struct JobCache {
     seed: Seed,
     failures: Arc<Seldom>,
@@ -170,7 +171,7 @@ impl Handler<AnswerWhenGiven> for JobCache {
             }
             state.waiting.insert(jid.clone(), answer);
         }
-        // It may have been given before this message came.
+        // The returner may have it before this message came.
         match self.seed.follower.lock().has_passed(&jid) {
             Ok(false) => {}
             Ok(true) => return self.answer(&jid),
@@ -180,15 +181,15 @@ impl Handler<AnswerWhenGiven> for JobCache {
     }
 }
 
-/// Rows are on their way no more.
+/// A call has ended.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Landed(Option<Result<Given, Refused>>);
 
-/// Why nothing was given.
+/// Why nothing was stored.
 struct Refused {
     problem: String,
-    /// Python did not come back from it.
+    /// The row killed Python.
     is_kill: bool,
 }
 
@@ -210,11 +211,11 @@ impl From<StoreError> for Refused {
 /// What became of rows.
 #[derive(Default)]
 struct Given {
-    /// Jobs that the returner has, or will never have.
+    /// Jobs that the returner has, or that were skipped.
     jobs: Vec<Jid>,
     given: u64,
     passed_over: u64,
-    /// What the last one was that failed, and why.
+    /// The last failure.
     problem: Option<String>,
 }
 
@@ -222,7 +223,7 @@ impl Handler<Landed> for JobCache {
     type Result = ();
 
     fn handle(&mut self, Landed(landed): Landed, context: &mut Self::Context) {
-        let lost = || Err(Refused::from("they were not given".to_owned()));
+        let lost = || Err(Refused::from("the call was not made".to_owned()));
         let (given, problem, is_kill) = match landed.unwrap_or_else(lost) {
             Ok(mut given) => {
                 let problem = given.problem.take();
@@ -247,7 +248,7 @@ impl Handler<Landed> for JobCache {
 }
 
 impl JobCache {
-    /// Gives the next rows, or comes back for them.
+    /// Starts the next call, or sets the timer for it.
     fn look(&mut self, context: &mut Context<Self>) {
         let next = self.seed.state.lock().pace.next(Instant::now());
         let attempt = match next {
@@ -316,7 +317,7 @@ impl JobCache {
 }
 
 impl Seed {
-    /// Why the returner cannot be called, if that is known without asking Python.
+    /// Why the returner cannot be called, if that is known without a call of Python.
     pub(crate) fn refusal(&self) -> Option<BridgeError> {
         self.bridge.refusal(&self.work(&[], 1))
     }
@@ -330,7 +331,7 @@ impl Seed {
         }
     }
 
-    /// Gives the returner what comes next; blocks.
+    /// Gives the returner the next rows; blocks.
     fn give(&self, attempt: Attempt) -> Result<Given, Refused> {
         let rows = self.follower.lock().next(attempt.rows)?;
         let loads: Vec<Load<'_>> = rows.iter().map(Load::of).collect();
@@ -376,19 +377,24 @@ impl Seed {
 
     fn call(&self, steps: &[Step<'_>], patience: usize) -> Called {
         if steps.iter().all(Vec::is_empty) {
-            let told = vec![None; steps.len()];
-            return Called { told, end: None };
+            let results = vec![None; steps.len()];
+            return Called {
+                told: results,
+                end: None,
+            };
         }
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         let mut take = |_: &str, said: Value| {
-            if told.len() < steps.len() {
-                told.push(said.as_str().map(str::to_owned));
+            if results.len() < steps.len() {
+                results.push(said.as_str().map(str::to_owned));
             }
         };
         let work = self.work(steps, patience);
         let called = self.bridge.call_and_tell(&work, Duration::MAX, &mut take);
-        let end = called.err().map(|error| End::of(&error, told.is_empty()));
-        Called { told, end }
+        let end = called
+            .err()
+            .map(|error| End::of(&error, results.is_empty()));
+        Called { told: results, end }
     }
 
     /// What stock calls for a row (`_send_pub` and its kin in `salt/master.py`, `_store_job` in
@@ -398,7 +404,7 @@ impl Seed {
         let jid = load.jid.as_str();
         let packed = load.packed.as_ref();
         match &load.minions {
-            // Of a job that comes with its return, stock knows only that.
+            // Of a job that comes with its return, stock knows only the return.
             Some(_) if load.has_return => Vec::new(),
             Some(minions) => {
                 let mut step = Vec::new();
@@ -435,7 +441,7 @@ impl Seed {
     }
 }
 
-/// A row as it is given.
+/// A row as it is sent.
 struct Load<'a> {
     jid: &'a Jid,
     /// With the types that Python reads.
@@ -476,7 +482,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// Tells the actor of the end of a flight, also if the thread panics.
+/// Notifies the actor of the end of a call, also if the thread panics.
 struct Flight {
     address: Addr<JobCache>,
     landed: Option<Result<Given, Refused>>,
@@ -484,7 +490,7 @@ struct Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        // Bounded: there is one flight at a time.
+        // Bounded: one call at a time.
         self.address.do_send(Landed(self.landed.take()));
     }
 }

@@ -1,7 +1,7 @@
-//! Who waits for the end of single jobs hears of it from the tracker.
+//! Notifications of the ends of single jobs, from the tracker to actors that wait for them.
 //!
-//! Shared by both, because the tracker is built first. A job is followed until its end was told or
-//! nobody waits any more.
+//! Shared by both sides, because the tracker is built first. A job is followed until its end was
+//! announced or no client waits any more.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use saltern_model::Jid;
 
 use crate::messages::JobOver;
 
-/// See the module.
+/// Registry of followed jobs and their listener.
 #[derive(Default)]
 pub(crate) struct JobEnds {
     followed: Mutex<HashSet<Jid>>,
@@ -20,24 +20,24 @@ pub(crate) struct JobEnds {
 }
 
 impl JobEnds {
-    /// Says who listens; once.
+    /// Sets the listener; once.
     pub(crate) fn listen(&self, listener: Recipient<JobOver>) {
-        // Nobody else says so.
+        // Only the first call counts.
         let _ = self.listener.set(listener);
     }
 
-    /// The end of this job is of interest.
+    /// Follows this job.
     pub(crate) fn follow(&self, jid: &Jid) {
         self.followed.lock().insert(jid.clone());
     }
 
-    /// It is not any more.
+    /// Follows it no longer.
     pub(crate) fn forget(&self, jid: &Jid) {
         self.followed.lock().remove(jid);
     }
 
-    /// Tells of the end of a job, if it is of interest. Never waits; bounded, because each job that
-    /// is followed is told of once.
+    /// Notifies the listener of the end of a job, if it is followed. Never waits; bounded, because
+    /// each followed job is announced once.
     pub(crate) fn tell(&self, jid: &Jid) {
         if self.followed.lock().remove(jid)
             && let Some(listener) = self.listener.get()

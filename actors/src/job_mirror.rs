@@ -1,9 +1,8 @@
-//! Follows the job database and writes the files of stock's job cache for tools that read them.
+//! Mirror of the job database in the files of stock's job cache, for tools that read them.
 //!
 //! Runs on a thread of its own with low priority, and rests while the store is busy: it may lag
-//! behind, and never slows an answer.
-//! How far it lags is a metric. Its place in the database is durable, so nothing is skipped by a
-//! restart.
+//! behind, and never delays an answer. Its lag is a metric. Its cursor in the database is durable,
+//! so a restart skips nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +25,16 @@ use crate::priority::give_way;
 pub(crate) struct Seed {
     /// Only this actor locks it.
     pub(crate) mirror: Arc<Mutex<Mirror>>,
-    /// `keep_jobs_seconds`; nothing keeps for ever.
+    /// `keep_jobs_seconds`; `None` keeps for ever.
     pub(crate) keep: Option<Duration>,
     pub(crate) clock: Clock,
     pub(crate) duties: Arc<Duties>,
-    /// What the store has written so far; tells how busy it is.
+    /// Writes of the store so far: the rate shows how busy it is.
     pub(crate) store_writes: IntCounter,
     pub(crate) metrics: MirrorMetrics,
 }
 
-/// What the mirror measures.
+/// Metrics of the mirror.
 #[derive(Clone)]
 pub(crate) struct MirrorMetrics {
     lag: IntGauge,
@@ -59,25 +58,25 @@ impl MirrorMetrics {
     }
 }
 
-/// Rows taken at once, at most; between two such steps other messages are handled.
+/// Rows per step; other messages are handled between two steps.
 const STEP: usize = 50;
-/// For how long, at most: a stopping master waits for the step, which on a crowded machine, at the
+/// Longest time of a step: a stopping master waits for it, which on a loaded machine, at the
 /// lowest priority, takes its time.
 const STEP_TIME: Duration = Duration::from_millis(200);
-/// How often the place is made durable.
+/// Interval at which the cursor is made durable.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// Writes a second from which on the store counts as busy.
+/// Writes a second above which the store counts as busy.
 const BUSY: f64 = 2_000.0;
-/// While the store is busy, the mirror rests so many times as long as it worked.
+/// While the store is busy, the mirror rests this many times as long as it worked.
 const REST: u32 = 100;
-/// But never longer than this, so that its lag stays a matter of speed and not of waiting.
+/// Longest rest, so that the lag depends on speed and not on waiting.
 const LONGEST_REST: Duration = Duration::from_secs(2);
-/// How long to wait after a failure.
+/// Retry delay.
 const RETRY: Duration = Duration::from_secs(5);
-/// The lowest priority there is: while anybody else has work, the mirror hardly runs.
+/// The lowest priority: the mirror runs only on an otherwise idle core.
 const NICENESS: i32 = 19;
 
-/// See the module.
+/// Actor that writes the mirror.
 pub(crate) struct JobMirror {
     seed: Seed,
     is_working: bool,
@@ -90,7 +89,7 @@ pub(crate) struct JobMirror {
 /// Old files are being removed.
 struct Cleaning {
     running: Running,
-    /// What came of it so far.
+    /// Its result so far.
     result: Result<(), String>,
 }
 
@@ -217,8 +216,8 @@ impl Handler<CleanPart> for JobMirror {
     }
 }
 
-/// Sends `message` to the actor itself after everybody else had a turn: one that goes on for long
-/// must still hear that it is to stop. `notify` alone would handle it in the same turn.
+/// Sends `message` to the actor itself after other messages had a turn: a long task must still see
+/// a stop. `notify` alone would handle it in the same turn.
 fn later<M>(context: &mut Context<JobMirror>, message: M)
 where
     JobMirror: Handler<M>,
@@ -229,7 +228,7 @@ where
 }
 
 impl JobMirror {
-    /// Whether, since this was last asked, returns came in faster than a quiet site's.
+    /// Whether the store was busy since the last call.
     fn store_is_busy(&mut self) -> bool {
         let (then, before) = self.counted;
         let (now, count) = (Instant::now(), self.seed.store_writes.get());
@@ -258,7 +257,7 @@ impl JobMirror {
 
     fn save(&self) {
         if let Err(error) = self.seed.mirror.lock().save() {
-            tracing::error!(%error, "the mirror's place cannot be saved");
+            tracing::error!(%error, "the mirror's cursor cannot be saved");
         }
         self.measure();
     }

@@ -1,11 +1,11 @@
-//! Knows, for each open job, who was expected, who runs it, who returned, and who is lost and why;
-//! decides when minions are asked; says on the bus what becomes of jobs.
+//! Tracks each open job: which minions were expected, which run it, which returned, which are lost
+//! and why. Decides when minions are probed, and announces on the bus what becomes of jobs.
 //!
-//! This is the shell: what becomes of jobs is the business of `machine`, a pure function of events
-//! and time. Here events are handed to it and its effects are carried out: written, told,
-//! published. Everything that is accepted goes to the store before anybody is answered; what is
-//! known of returns is known because the store said so: a commit that fails leaves nothing behind
-//! here. A restart takes the open jobs up again from the store and the notes beside them.
+//! This is the shell; the rules are in `machine`, a pure function of events and time. Here events
+//! are passed to it and its effects are carried out: written, fired, published. What is accepted
+//! goes to the store before any reply is sent. Returns count once the store has confirmed them, so
+//! a failed commit leaves nothing behind here. A restart resumes the open jobs from the store and
+//! the notes beside them.
 //!
 //! Longer than 500 lines because each message has its handler here, nearly all of them a few lines.
 
@@ -72,47 +72,47 @@ pub(crate) struct Seed {
     pub(crate) bus: Recipient<Fire>,
     pub(crate) publisher: Recipient<Publish>,
     pub(crate) reader: Arc<JobReader>,
-    /// Who drives batches hears of their returns.
+    /// Notified of the returns of batches.
     pub(crate) batches: Arc<BatchFeed>,
-    /// Who waits for the end of a job hears of it.
+    /// Notified of the ends of followed jobs.
     pub(crate) ends: Arc<JobEnds>,
     pub(crate) outside: Arc<dyn Outside>,
     pub(crate) report_quota: QuotaLimits,
     pub(crate) metrics: TrackerMetrics,
 }
 
-/// What became of jobs in one step is written in transactions of this size.
+/// Job states per transaction.
 const KEPT_AT_ONCE: usize = 1_000;
 
-/// A job that may never have left is sent after a restart when it is no older than this: who asked
-/// for it may still be waiting, and minions that had it remember it.
+/// Maximum age of a job that is sent again after a restart because it may never have left. Its
+/// client may still be waiting, and minions that had it remember it.
 const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(60);
 
-/// That a job has left is written with the next commit, or alone after this time.
+/// Delay after which departures are written alone, without a commit to join.
 const DEPARTURES_WRITTEN: Duration = Duration::from_millis(100);
 
-/// Open jobs, the youngest, of which one who has begun to listen is told.
+/// Youngest open jobs whose state a new subscriber gets.
 const MOST_STATES: usize = 256;
 
-/// Reports beyond a quota are logged at most once in this time.
+/// Refused reports are logged at most once per `LOG_INTERVAL`.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// Actor that tracks open jobs.
 pub(crate) struct JobTracker {
     seed: Seed,
     outbox: Outbox,
     machine: Machine,
     known: KnownJobs,
     quota: ReportQuota,
-    /// Refusals that are worth a line in the log.
+    /// Throttle of the log of refused reports.
     over_quota: Seldom,
     traces: JobTraces,
     started: Instant,
-    /// Jobs that have left, to be written.
+    /// Departures of jobs, to be written.
     departures: Vec<Write>,
-    /// What listeners that come soon after the start are told again.
+    /// Replay for listeners that connect soon after the start.
     recall: Option<Recall>,
-    /// When the machine wants to be woken.
+    /// When the machine is to be woken.
     wake: Option<(Moment, SpawnHandle)>,
 }
 
@@ -150,7 +150,7 @@ impl Actor for JobTracker {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        // Batches goes on with them later; until then their jobs shall not end.
+        // Batches resumes them later; until then their jobs must not end.
         match self.seed.reader.open_batches() {
             Ok(batches) => batches
                 .iter()
@@ -184,7 +184,7 @@ impl JobTracker {
             self.known.learn(&record.jid);
             let departure = match job.published {
                 Some(_) => Departure::Left,
-                // Who returned it had got it.
+                // A return proves that the load had left.
                 None if !returned.is_empty() => Departure::Left,
                 None if record.created >= youngest => Departure::Again,
                 None => Departure::Never,
@@ -206,7 +206,7 @@ impl JobTracker {
         }
     }
 
-    /// Hands an event to the machine and carries out what comes of it.
+    /// Passes an event to the machine and carries out its effects.
     fn step(&mut self, event: JobEvent, context: &mut Context<Self>) {
         let now = self.now();
         let around = Around {
@@ -330,14 +330,14 @@ impl JobTracker {
         let stored = self.seed.reader.load(jid);
         let job =
             stored.inspect_err(|error| tracing::error!(%jid, %error, "a job is not sent again"));
-        // Of what cannot be read nothing is said: its minions are asked what they run.
+        // A load that cannot be read is not reported: its minions are probed.
         let Some(job) = job.ok().flatten() else {
             return;
         };
         let again = self.seed.outside.again(&job.record);
         let minions = job.record.minions;
         let Some(publication) = again else {
-            // Told like a load that cannot be sent: by a message, because a step is under way.
+            // Reported like a load that cannot be sent: by a message, because a step is under way.
             context.notify(Departed {
                 jid: jid.clone(),
                 minions,
@@ -355,7 +355,7 @@ impl JobTracker {
         self.outbox.push(context, &self.seed.publisher, publish);
     }
 
-    /// Sends it to the store, and with it what else is to be written.
+    /// Sends writes to the store, with the departures that wait.
     fn persist(&mut self, mut persist: Persist, context: &mut Context<Self>) {
         if !self.departures.is_empty() {
             // In front: the write of a return has to be the last.
@@ -439,7 +439,7 @@ impl JobTracker {
     fn keep(&mut self, returned: StoreReturn, answer: Answer, context: &mut Context<Self>) {
         if !self.has_room_for(&returned) {
             self.seed.metrics.over_quota.inc();
-            // Not acknowledged: its minion knows that it was not stored, and gives it up in the end.
+            // Not acknowledged: its minion retries, and gives up in the end.
             return answer.failed();
         }
         let report = self.report(&returned);
@@ -453,7 +453,8 @@ impl JobTracker {
             ..
         } = returned;
         let jid = &record.jid;
-        // Nobody waits for a job that comes with its return; if somebody does, it is open.
+        // A job that comes with its return is closed: no client waits for it. If one does, it is
+        // open.
         let is_there = self.known.contains(jid) || self.machine.is_remembered(jid);
         let brought = (standalone || !is_there).then_some(BroughtJob { job, reporter });
         let then = AfterCommit {
@@ -478,7 +479,7 @@ impl JobTracker {
         self.persist(persist, context);
     }
 
-    /// Whether this is a return that a job expects, or one that the quota of its minion has room for.
+    /// Whether a job expects this return, or the quota of its minion has room for it.
     fn has_room_for(&mut self, returned: &StoreReturn) -> bool {
         let record = &returned.record;
         let Some(reporter) = returned.reporter.as_ref().filter(|_| !returned.forwarded) else {
@@ -526,7 +527,7 @@ impl JobTracker {
         }
     }
 
-    /// A minion below a syndic has answered a question. On its way the question has lost the mark by
+    /// Handles a probe answer of a minion below a syndic. On its way the probe loses the mark by
     /// which answers are known (`syndic_cmd` in `salt/minion.py`), so it is known by its jid.
     fn take_forwarded_answer(&mut self, returned: &StoreReturn, context: &mut Context<Self>) {
         let record = &returned.record;
@@ -537,8 +538,8 @@ impl JobTracker {
         }
     }
 
-    /// Whether this is an answer through a syndic to a question that is forgotten: it came late, or the
-    /// master has started since. The load of a question is never stored, that of a job always is.
+    /// Whether this is an answer, through a syndic, to a probe that is forgotten: it came late, or
+    /// the master has started since. The load of a probe is never stored, that of a job always is.
     fn is_stray_answer(&self, returned: &StoreReturn) -> bool {
         let (jid, fun) = (&returned.record.jid, &returned.record.fun);
         probe::may_answer(fun)
@@ -556,7 +557,7 @@ impl JobTracker {
         self.step(JobEvent::Answered(answered), context);
     }
 
-    /// What a batch has to know of a return, if it is one of a batch.
+    /// The part of a return that Batches needs, if it is one of a batch.
     fn of_batch(&self, report: &Report) -> Option<BatchReturn> {
         let is_followed = self.seed.batches.follows(&report.jid);
         is_followed.then(|| BatchReturn::new(&report.jid, &report.minion, report.retcode))
@@ -575,8 +576,8 @@ impl JobTracker {
     }
 }
 
-/// What `saltutil.signal_job` says when there was a process to send the signal to; of all jobs a
-/// list of that.
+/// Whether `saltutil.signal_job` reports a process that got the signal; for all jobs, a list of
+/// such reports.
 fn says_signalled(returned: &StoreReturn) -> bool {
     let load = returned.record.load.bytes().clone();
     MapView::parse(load, &Limits::WIRE).is_ok_and(|load| {

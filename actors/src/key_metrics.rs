@@ -1,4 +1,4 @@
-//! How many minion keys are in which state, counted when somebody asks.
+//! Gauges of minion keys by state, counted at scrape time.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! How long those who ask wait: from the moment that their request came in until its answer is
-//! sent, or given up. Waiting for a worker, the worker's own time, a commit and whatever else the
-//! answer has to wait for are in it; who is turned away unheard is counted and not timed.
+//! Request latency as clients see it: from a request's arrival until its reply is sent, or
+//! dropped. The time in the queue, the worker's time, a commit and all else that the reply waits
+//! for are included. A request that is shed is counted and not timed.
 
 use saltern_base::metrics::Histogram;
 use tokio::time::Instant;

@@ -1,8 +1,8 @@
 //! The supervised actors of the master, the messages between them, and the tree that holds them.
 //!
-//! One file an actor; `messages` is the page on which all messages between actors stand; `tree`
-//! says who is restarted when, and builds everything from the sink backwards. What an actor needs
-//! to start again is its seed; everything else it owns dies with a panic.
+//! One file for each actor; `messages` lists all messages between actors; `tree` defines the
+//! restart policies, and builds everything from the sink backwards. What an actor needs to restart
+//! is its seed; everything else it owns dies with a panic.
 //!
 //! Read along with one return: `req_router`, `mworker`, `job_tracker`, `job_store`,
 //! `event_publisher`.

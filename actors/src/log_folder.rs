@@ -1,7 +1,8 @@
-//! Folds the job database's log into its main file while the store goes on committing.
+//! Checkpoints the job database: copies its write-ahead log into the main file while the store
+//! goes on committing.
 //!
-//! On a thread of its own, because it waits for the disk. It leaves little for the store, which
-//! must do the last part itself (see `saltern_store::jobs::Checkpointer`).
+//! On a thread of its own, because it waits for the disk. It leaves a small rest to the store,
+//! which must finish the checkpoint itself (see `saltern_store::jobs::Checkpointer`).
 
 use std::sync::Arc;
 
@@ -14,16 +15,16 @@ use tokio::time::Instant;
 
 use crate::messages::{FinishFolding, FoldLog};
 
-/// What a folder is built from.
+/// What a checkpointer is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) checkpointer: Arc<Checkpointer>,
-    /// The store is built after it, and is told only at run time.
+    /// The store is built later, and is set then.
     pub(crate) store: Arc<Mutex<Option<Recipient<FinishFolding>>>>,
     pub(crate) metrics: FolderMetrics,
 }
 
-/// What is measured.
+/// Metrics of the checkpointer.
 #[derive(Clone)]
 pub(crate) struct FolderMetrics(Histogram);
 
@@ -32,7 +33,7 @@ impl FolderMetrics {
         Self(histogram(
             registry,
             "saltern_store_fold_seconds",
-            "Time of one pass that folds the job database's log into its main file.",
+            "Time of one checkpoint pass of the job database's write-ahead log.",
             SECONDS,
         ))
     }
@@ -40,10 +41,10 @@ impl FolderMetrics {
 
 /// Passes in a row: each leaves only what was committed while it ran.
 const PASSES: usize = 4;
-/// What the store may be left with: folded within a few milliseconds.
+/// Frames that the store may be left with: a checkpoint of a few milliseconds.
 const LITTLE: u64 = 500;
 
-/// See the module.
+/// Actor that checkpoints the job database.
 pub(crate) struct LogFolder {
     seed: Seed,
 }
@@ -52,7 +53,7 @@ impl Child for LogFolder {
     type Seed = Seed;
 
     const NAME: &'static str = "log_folder";
-    /// A log that grows long while one is folded is seen by the next commit.
+    /// Growth of the log during a checkpoint is seen by the next commit.
     const MAILBOX: usize = 1;
 
     fn build(seed: &Seed) -> Self {

@@ -1,20 +1,20 @@
-//! Log-ins that wait for their backend: in turns by address and, at each address, by name, so that
-//! nobody who tries passwords keeps the others from logging in.
+//! Queue of log-ins that wait for their backend: fair by address and, at each address, by name, so
+//! that password guessing does not keep others from logging in.
 //!
-//! Everything is bounded, and whoever comes is taken as long as somebody has more. Of a name with
-//! too many waiting the oldest gives way: behind however many wrong passwords the right one is late,
-//! not refused, unless so many follow it that it becomes the oldest itself. At an address with too
-//! many waiting, the name with most gives way to one with less; names that nobody has logged in
-//! with from there give way first, because anybody can invent them. Of IPv6 a network of 64 bits
-//! counts as one address: nobody is given less.
+//! Bounded: a new log-in is taken as long as another queue has more to shed. Of a name with too
+//! many waiting the oldest is shed: behind however many wrong passwords the right one is late, not
+//! refused, unless so many follow it that it becomes the oldest itself. At a full address, the
+//! name with most gives way to one with less; names without a successful log-in from there give
+//! way first, because anybody can invent them. An IPv6 network of 64 bits counts as one address:
+//! smaller ones are not assigned.
 //!
-//! A refused log-in keeps no place while its answer is held back (`doorkeeper.rs`), or a few
-//! strangers would lock everybody out. It counts against whoever tried, an address and a name
-//! together: many users may come from one address, where salt-api is. While too many refusals of
-//! one name are held back, its next tries wait and the others are heard: guesses are slow.
+//! A refused log-in keeps no slot while its answer is delayed (`doorkeeper.rs`), or a few
+//! strangers would lock everybody out. It counts against its address and name together: many users
+//! may come from one address, where salt-api is. While too many refusals of one name are delayed,
+//! its next tries wait and others are served: guesses are slow.
 //!
-//! Not here: which of several passwords for a name is the right one. Nobody knows before the
-//! backend is asked, and whoever asked it out of turn would let passwords be guessed quickly.
+//! Not here: which of several passwords for a name is the right one. Only the backend knows, and
+//! calling it out of turn would let passwords be guessed quickly.
 
 mod proved;
 
@@ -35,28 +35,28 @@ use crate::answer::Answer;
 use crate::fair_queue::FairQueue;
 use crate::renderer::Look;
 
-/// Log-ins that wait, in all and of one address; salt-api sends those of all its users from one.
+/// Waiting log-ins, in all and of one address; salt-api sends those of all its users from one.
 const MOST: usize = 1_024;
 const MOST_OF_ADDRESS: usize = 256;
 
-/// Log-ins of one name at one address that wait. The last of them is heard when so many refusals
-/// have left, before its client gives up.
+/// Waiting log-ins of one name at one address. The last of them is served, after as many refusals,
+/// before its client gives up.
 const MOST_OF_NAME: usize = 64;
 
-/// Places of an address that are left to names which nobody has logged in with from there.
+/// Slots of an address that are reserved for names without a successful log-in from there.
 const FLOOR: usize = MOST_OF_ADDRESS / 8;
 
-/// Refusals of one name at one address whose answers are held back; while there are as many, the
-/// next try waits. With the time that each is held back, these are the guesses a second.
+/// Delayed refusals of one name at one address; at that number, its next try waits. With the
+/// delay, this bounds the guesses a second.
 const MOST_REFUSED: usize = 4;
 
-/// A log-in and the answer to whoever sent it.
+/// A log-in and the reply to its sender.
 pub(crate) struct Login {
     pub(crate) log_in: LogIn,
     pub(crate) answer: Answer,
 }
 
-/// The log-ins that wait for a doorkeeper.
+/// Queue of the log-ins that wait for a login worker.
 pub(crate) struct Logins {
     lines: Mutex<Lines>,
     names: RandomState,
@@ -68,7 +68,7 @@ pub(crate) struct Logins {
     pub(crate) taking: Histogram,
 }
 
-/// Somebody who logs in: where, and the hash of the name.
+/// A client that logs in: its address, and the hash of the name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Who {
     address: IpAddr,
@@ -77,14 +77,14 @@ struct Who {
 
 #[derive(Default)]
 struct Lines {
-    /// Those with somebody waiting.
+    /// Addresses with waiting log-ins.
     by_address: HashMap<IpAddr, Line>,
-    /// Each address of `by_address` once, the one whose turn it is in front.
+    /// Each address of `by_address` once, the next one in front.
     turns: VecDeque<IpAddr>,
-    /// How many wait at each address.
+    /// Length of the queue of each address.
     by_length: BTreeSet<(usize, IpAddr)>,
     waiting: usize,
-    /// Refusals whose answers are held back, by who tried.
+    /// Delayed refusals, by client.
     refused: HashMap<Who, usize>,
     proved: Proved,
 }
@@ -92,7 +92,7 @@ struct Lines {
 /// Log-ins of one address, by name.
 #[derive(Default)]
 struct Line {
-    /// Of names that somebody has logged in with from there.
+    /// Of names with a successful log-in from there.
     proved: FairQueue<u64, Login>,
     unknown: FairQueue<u64, Login>,
     is_turn_of_unknown: bool,
@@ -123,7 +123,7 @@ impl Line {
         })
     }
 
-    /// The log-in that gives way to one of this name, if one does.
+    /// The log-in that is shed for one of this name, if one is.
     fn give_way(&mut self, name: u64, is_proved: bool) -> Option<Login> {
         if is_proved && let Some(other) = take_youngest(&mut self.unknown) {
             return Some(other);
@@ -154,7 +154,7 @@ impl Lines {
         self.by_address.get(&address).map_or(0, Line::len)
     }
 
-    /// Takes a log-in, and gives back the one for which there is no place: it, or another one.
+    /// Adds a log-in; gives back the one that is shed for it: it, or another one.
     fn push(&mut self, who: Who, login: Login) -> Option<Login> {
         let is_proved = self.proved.contains(&who);
         let here = self.len_of(who.address);
@@ -191,7 +191,7 @@ impl Lines {
         given_up
     }
 
-    /// Notes that the line of an address has changed; `before` is how long it was, by how long it is.
+    /// Records the new length of an address' queue; `before` computes the old one.
     fn resize(&mut self, address: IpAddr, before: impl Fn(usize) -> usize) {
         let length = self.len_of(address);
         let before = before(length);
@@ -207,11 +207,11 @@ impl Lines {
         }
     }
 
-    /// The next log-in of somebody who is not passed over.
+    /// The next log-in of a client that is not skipped.
     fn pop(&mut self, is_passed_over: impl Fn(&Self, &Who) -> bool) -> Option<Login> {
         for _ in 0..self.turns.len() {
             let address = self.turns.pop_front()?;
-            // Out of the map while it is asked about: what decides is kept beside it.
+            // Taken out of the map while it is looked at: what decides is kept beside it.
             let mut line = self.by_address.remove(&address)?;
             let login = line.pop(|name| !is_passed_over(self, &Who { address, name }));
             if line.len() > 0 {
@@ -227,14 +227,14 @@ impl Lines {
     }
 }
 
-/// A log-in that is being asked about.
+/// A log-in whose backend is being called.
 pub(crate) struct Turn {
     logins: Arc<Logins>,
     who: Who,
 }
 
 impl Turn {
-    /// The log-in is refused: it counts against who tried until its answer has left.
+    /// Ends it as refused: counts against the client until its answer has left.
     pub(crate) fn refused(self) -> Refused {
         let mut lines = self.logins.lines.lock();
         *lines.refused.entry(self.who).or_default() += 1;
@@ -245,13 +245,13 @@ impl Turn {
         }
     }
 
-    /// Somebody has logged in.
+    /// Ends it as successful.
     pub(crate) fn proved(self) {
         self.logins.lines.lock().proved.remember(self.who);
     }
 }
 
-/// A refusal counts against who tried for as long as this lives.
+/// Counts a refusal against its client for as long as it lives.
 pub(crate) struct Refused {
     logins: Arc<Logins>,
     who: Who,
@@ -299,18 +299,18 @@ impl Logins {
             taking: histogram(
                 registry,
                 "saltern_login_seconds",
-                "Time that a backend takes to say who somebody is; waiting is not in it.",
+                "Time that a backend takes to authenticate a user; waiting is not in it.",
                 SECONDS,
             ),
         })
     }
 
-    /// Who is told of new log-ins.
+    /// Sets the login workers to notify of new log-ins.
     pub(crate) fn set_doorkeepers(&self, doorkeepers: Vec<Recipient<Look>>) {
         *self.doorkeepers.lock() = doorkeepers;
     }
 
-    /// Takes a log-in; what there is no room for, this one or another, is answered at once.
+    /// Adds a log-in; one that is shed for it is answered at once.
     pub(crate) fn push(&self, login: Login) {
         let who = self.who(&login.log_in);
         let given_up = {
@@ -326,8 +326,8 @@ impl Logins {
         self.wake_doorkeepers();
     }
 
-    /// The next log-in. A user with too many refusals held back is passed over until one of them
-    /// has left.
+    /// The next log-in. A client with too many delayed refusals is skipped until one of them has
+    /// left.
     pub(crate) fn pop(self: &Arc<Self>) -> Option<(Login, Turn)> {
         let login = self.next(Lines::has_tried_enough)?;
         let turn = Turn {
@@ -337,7 +337,7 @@ impl Logins {
         Some((login, turn))
     }
 
-    /// The next log-in, whoever it is: when the master stops.
+    /// The next log-in without regard to delays: when the master stops.
     pub(crate) fn give_up(&self) -> Option<Login> {
         self.next(|_, _| false)
     }

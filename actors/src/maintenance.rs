@@ -1,9 +1,9 @@
-//! The clock of the duties: it does the quick ones itself (the dropfile, what presence asks for) and
-//! tells other actors of theirs.
+//! Timer of the maintenance tasks: runs the quick ones itself (the dropfile, what presence asks
+//! for) and triggers those of other actors.
 //!
-//! Each duty is idempotent and takes no input, so that its timer, the control socket or a restart
-//! may trigger it at any time. A duty whose actor is busy is left for the next round: nothing here
-//! waits, because the dropfile revokes keys. What came of each is kept by [`Duties`].
+//! Each task is idempotent and takes no input, so that its timer, the control socket or a restart
+//! may trigger it at any time. A task whose actor is busy is left for the next round: nothing here
+//! waits, because the dropfile revokes keys. Results are kept by [`Duties`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) struct Seed {
     pub(crate) begin_job: Recipient<BeginJob>,
     pub(crate) questions: Recipient<Ask>,
     pub(crate) subscribers: PubHandle,
-    /// What is sent to one subscriber may reach minions behind it (`order_masters`).
+    /// A load to one subscriber may reach minions behind it (`order_masters`).
     pub(crate) feeds_syndics: bool,
     pub(crate) tracker: Recipient<CloseOlderThan>,
     pub(crate) store: Recipient<ExpireJobs>,
@@ -49,15 +49,15 @@ pub(crate) struct Seed {
     pub(crate) rotation: Rotation,
 }
 
-/// The dropfile and the accepted keys are looked at more often than stock's `loop_interval` of a
-/// minute: it is one `stat` each, and they revoke keys. The publisher looks for a
-/// dropfile too, before everything that it sends.
+/// Poll interval of the dropfile and the accepted keys, below stock's `loop_interval` of a minute:
+/// it is one `stat` each, and they revoke keys. The publisher looks for a dropfile too, before
+/// everything that it sends.
 const KEYS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Nobody waits for a job for longer than this, however long jobs are kept.
+/// Longest wait for a job, however long jobs are kept.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// See the module.
+/// Actor that triggers the maintenance tasks.
 pub(crate) struct Maintenance {
     seed: Seed,
     outbox: Outbox,
@@ -82,7 +82,7 @@ impl Child for Maintenance {
         }
     }
 
-    /// The minions are still there: the next master is to know where.
+    /// The minions are still connected: their addresses are saved for the next master.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         self.seed.presence.write_down();
         None
@@ -107,7 +107,7 @@ impl Actor for Maintenance {
             duties.expire_jobs();
             duties.clean_job_files();
             duties.tell_presence(context);
-            // A look that is still going on sees what this one would.
+            // A look that is still in progress covers this one.
             let _ = duties.seed.upkeep.try_send(LookOver(Look::Due));
             let _ = duties.seed.remotes.try_send(FetchRemotes);
         });
@@ -141,13 +141,13 @@ impl Handler<DoDuty> for Maintenance {
     }
 }
 
-/// The time between two rounds.
+/// The interval of a round.
 pub(crate) fn round(services: &Services) -> Duration {
     services.config.loop_interval.max(Duration::from_secs(1))
 }
 
 impl Maintenance {
-    /// Says which of the duties that are begun here there are.
+    /// Registers the tasks that are triggered here.
     fn expect(&self, round: Duration, often: Duration) {
         let seed = &self.seed;
         seed.duties.expect(Duty::SharedKey, often);
@@ -174,14 +174,14 @@ impl Maintenance {
         if !self.seed.rotation.take_news() {
             return;
         }
-        let told = [("rotate_aes_key", Value::Bool(true))];
-        let event = master_event(&services, Tag::key_rotated(), told);
+        let fields = [("rotate_aes_key", Value::Bool(true))];
+        let event = master_event(&services, Tag::key_rotated(), fields);
         self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
         if services.config.ping_on_rotate
             && let Some(start) = rotation_ping(&services)
         {
             let start = Box::new(start);
-            // Nobody waits for it.
+            // The reply goes nowhere.
             let (answer, _) = Answer::inside();
             let begin = BeginJob { start, answer };
             self.outbox.push(context, &self.seed.begin_job, begin);
@@ -213,7 +213,7 @@ impl Maintenance {
         }
     }
 
-    /// Ends the connections of minions whose keys went, and asks others who they are.
+    /// Closes the connections of minions whose keys went, and probes the others.
     fn look_at_subscribers(&mut self, context: &mut Context<Self>) {
         let services = self.seed.services.clone();
         let seed = &self.seed;
@@ -234,7 +234,7 @@ impl Maintenance {
             .presence
             .take_unasked(most, || unguessable(&services.clock))
         {
-            // Whatever it says of a job that does not run, it says it under this jid.
+            // A reply about a job that does not run comes under this jid.
             let arg = vec![Value::from(jid.as_str())];
             let ask = Ask {
                 connection,
@@ -245,7 +245,7 @@ impl Maintenance {
         }
     }
 
-    /// Who is present, and who has come and gone (`handle_presence` in `salt/master.py`).
+    /// Publishes presence and its changes (`handle_presence` in `salt/master.py`).
     fn tell_presence(&mut self, context: &mut Context<Self>) {
         let mut events = Vec::new();
         self.seed.duties.run(Duty::Presence, || {
@@ -268,23 +268,23 @@ impl Maintenance {
         let change = self.seed.presence.change();
         let mut events = Vec::new();
         if !(change.new.is_empty() && change.lost.is_empty()) {
-            let told = [("new", ids(&change.new)), ("lost", ids(&change.lost))];
+            let fields = [("new", ids(&change.new)), ("lost", ids(&change.lost))];
             events.push(master_event(
                 &self.seed.services,
                 Tag::presence_change(),
-                told,
+                fields,
             ));
         }
-        let told = [("present", ids(&change.present))];
+        let fields = [("present", ids(&change.present))];
         events.push(master_event(
             &self.seed.services,
             Tag::presence_present(),
-            told,
+            fields,
         ));
         events
     }
 
-    /// What finds no room now is done in the next round.
+    /// A full mailbox leaves it for the next round.
     fn expire_jobs(&self) {
         let services = &self.seed.services;
         let before = |age: Duration| {
@@ -312,8 +312,7 @@ impl Maintenance {
     }
 }
 
-/// A jid that only those know to whom it was sent: an answer under it proves which connection it
-/// came by.
+/// An unguessable jid: an answer under it proves which connection it came by.
 fn unguessable(clock: &Clock) -> Jid {
     let [a, b, c, d, ..] = public_random();
     JidMinter::new(clock.clone(), Some(u32::from_ne_bytes([a, b, c, d]))).mint()

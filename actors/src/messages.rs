@@ -54,25 +54,25 @@ pub struct Work {
 /// See [`Work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
-    /// Do what it asks for.
+    /// Handle the request.
     Handle,
-    /// Tell its sender, an authenticating minion, to come again later.
+    /// Send its sender, an authenticating minion, the "retry later" answer.
     TellToComeAgain,
 }
 
-// ---- to PeerDesk ----------------------------------------------------------------------------
+// ---- to PeerCalls ---------------------------------------------------------------------------
 
-/// A minion waits for something. From MWorker; the answer goes to the minion.
+/// A minion calls the master and waits. From MWorker; the reply goes to the minion.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct TakeErrand {
-    /// What for.
+    /// The call.
     pub errand: Box<Errand>,
-    /// What it is told if that is not done.
+    /// The reply if the call fails.
     pub answer: Answer,
 }
 
-/// A job is over that a minion waits for. From JobTracker; sent without regard to the mailbox's
+/// A job has ended that a minion waits for. From JobTracker; sent without regard to the mailbox's
 /// bound, once for each such job, whose beginning was a bounded message before.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -87,7 +87,7 @@ pub struct JobOver(pub Jid);
 pub struct BeginJob {
     /// What begins.
     pub start: Box<StartJob>,
-    /// What the client is told when it has begun.
+    /// The reply to the client, when it has begun.
     pub answer: Answer,
 }
 
@@ -97,26 +97,27 @@ pub struct BeginJob {
 pub struct TakeReturn {
     /// What it returned.
     pub returned: Box<StoreReturn>,
-    /// What the minion is told when it is stored.
+    /// The reply to the minion, when it is stored.
     pub answer: Answer,
 }
 
-/// A syndic says which minions below it have jobs too. From MWorker; the answer goes to the syndic.
+/// A syndic reports which minions below it have jobs too. From MWorker; the reply goes to the
+/// syndic.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct TakeLeaves {
     /// Which.
     pub leaves: Vec<Leaves>,
-    /// What the syndic is told when they are stored.
+    /// The reply to the syndic, when they are stored.
     pub answer: Answer,
 }
 
-/// A minion has answered the tracker's question. From MWorker.
+/// A minion has answered a probe. From MWorker.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct TakeAnswer(pub ProbeAnswer);
 
-/// A load that was to be reported has gone to subscribers, or to nobody and never will. From Publisher; sent
+/// A load that was to be reported has gone to subscribers, or never will. From Publisher; sent
 /// without regard to the mailbox's bound, once for each load that the tracker or the store sent.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -129,14 +130,14 @@ pub struct Departed {
     pub has_left: bool,
 }
 
-/// Somebody has begun to listen to the bus: say how far the open jobs are. From the event sockets.
+/// A client has subscribed to the bus: send it the state of the open jobs. From the event sockets.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Greet(pub Newcomer);
 
-/// These jobs and returns are in the store, or could not be. From JobStore, once a commit; sent without regard to
-/// the mailbox's bound, because the tracker's own messages, each of which leads to at most one of
-/// these, are bounded.
+/// These jobs and returns are in the store, or could not be. From JobStore, once a commit; sent
+/// without regard to the mailbox's bound, because the tracker's own messages, each of which leads
+/// to at most one of these, are bounded.
 #[derive(Message, Default)]
 #[rtype(result = "()")]
 pub struct Stored {
@@ -146,7 +147,7 @@ pub struct Stored {
     pub leaves: Vec<Leaves>,
     /// Returns.
     pub returns: Vec<StoredReturn>,
-    /// Jobs of which it could not be stored what became of them.
+    /// Jobs whose state could not be stored.
     pub refused: Vec<Jid>,
 }
 
@@ -162,7 +163,7 @@ pub struct BegunJob {
     pub minions: Vec<MinionId>,
     /// Its returns are not stored.
     pub nocache: bool,
-    /// Whose processes it ends by a signal.
+    /// The processes that it signals.
     pub signals: Option<Victims>,
 }
 
@@ -174,7 +175,7 @@ pub struct StoredReturn {
     pub is_new: bool,
 }
 
-/// What the tracker has to know of a return.
+/// What the tracker needs of a return.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Of which job.
@@ -183,7 +184,7 @@ pub struct Report {
     pub minion: MinionId,
     /// 0 when all went well.
     pub retcode: i64,
-    /// It says that the minion has sent a signal to its process of another job.
+    /// It reports that the minion sent a signal to its process of another job.
     pub signalled: bool,
     /// It came through a syndic.
     pub forwarded: bool,
@@ -206,7 +207,7 @@ pub struct WhoIsAwaited {
     pub minions: Vec<MinionId>,
 }
 
-/// What is known of an open job, for people; `None` when it is not open. From the control socket.
+/// Account of an open job, for people; `None` when it is not open. From the control socket.
 #[derive(Message)]
 #[rtype(result = "Option<Account>")]
 pub struct Explain(pub Jid);
@@ -226,9 +227,9 @@ pub struct BroughtJob {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Persist {
-    /// A job that nobody waits for and that may be there already; written before the rest.
+    /// A job that is closed and may be there already; written before the rest.
     pub brought: Option<BroughtJob>,
-    /// What is written, in one transaction with whatever else is waiting.
+    /// Writes, in one transaction with all others that wait.
     pub writes: Vec<Write>,
     /// What follows the commit.
     pub then: AfterCommit,
@@ -245,8 +246,8 @@ impl Persist {
     }
 }
 
-/// Add jobs of stock's job cache, or, with none, remember that it has been read. From JobImport; the
-/// answer says what was new.
+/// Import jobs of stock's job cache, or, with none, record that it has been read. From JobImport;
+/// the answer counts the new ones.
 #[derive(Message)]
 #[rtype(result = "Result<Imported, StoreError>")]
 pub struct ImportJobs(pub Vec<CachedJob>);
@@ -258,19 +259,19 @@ pub struct AfterCommit {
     pub begun: Option<Beginning>,
     /// Events to fire; those of a beginning before it is published.
     pub events: Vec<Event>,
-    /// The answer to whoever asked.
+    /// The reply to the sender.
     pub answer: Option<Answer>,
-    /// Tell the tracker when what became of these jobs could not be written.
+    /// Notify the tracker when the states of these jobs could not be written.
     pub keeps: Vec<Jid>,
-    /// Tell the tracker of these minions, those of jobs that are there. The last writes of the
+    /// Notify the tracker of these minions, those of jobs that are there. The last writes of the
     /// message are theirs, in this order.
     pub leaves: Vec<Leaves>,
-    /// Tell the tracker of this return. Its write is the last one of its message.
+    /// Notify the tracker of this return. Its write is the last one of its message.
     pub report: Option<Report>,
 }
 
 impl AfterCommit {
-    /// Records a commit of so many changes in the trace of the request that waits for it.
+    /// Records a commit of `changes` changes in the trace of the request that waits for it.
     pub(crate) fn trace(&self, changes: usize, took: Duration) {
         if let Some(place) = self.answer.as_ref().and_then(Answer::place) {
             let changes = i64::try_from(changes).unwrap_or(i64::MAX);
@@ -282,27 +283,27 @@ impl AfterCommit {
 
 /// See [`AfterCommit::begun`].
 pub struct Beginning {
-    /// What the tracker is told.
+    /// The job as reported to the tracker.
     pub job: BegunJob,
-    /// The job's load, packed, for the files that stock's command line wants to find.
+    /// The job's load, packed, for the files that stock's command line expects.
     pub load: Packed,
     /// What goes out to the minions.
     pub publication: Publication,
 }
 
-/// Remove what need not be kept, a slice at a time. From Maintenance.
+/// Delete what need not be kept, a slice at a time. From Maintenance.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct ExpireJobs(pub Retention);
 
-/// The log is folded but for a little; do the rest. From LogFolder.
+/// A checkpoint pass is done but for a small rest; finish it. From WalCheckpointer.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct FinishFolding;
 
-// ---- to LogFolder ---------------------------------------------------------------------------
+// ---- to WalCheckpointer ---------------------------------------------------------------------
 
-/// The job database's log is long. From JobStore.
+/// The job database's write-ahead log is long. From JobStore.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct FoldLog;
@@ -312,9 +313,9 @@ pub struct FoldLog;
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct BeginBatch {
-    /// What it is to do.
+    /// Its plan.
     pub plan: Box<BatchPlan>,
-    /// What the client is told when the plan is stored.
+    /// The reply to the client, when the plan is stored.
     pub answer: Answer,
 }
 
@@ -345,11 +346,11 @@ pub struct BatchCalled {
     pub call: BatchCall,
     /// The event's data.
     pub data: MapView,
-    /// Of a stop: who wants to know whether the batch was stopped, when that is durable.
+    /// Of a stop: receives whether the batch was stopped, when that is durable.
     pub stopped: Option<SyncSender<bool>>,
 }
 
-/// What a local program says of a batch.
+/// The statement of a local program about a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchCall {
     /// There is one; its state is in the data, if the program drives it, else in its file.
@@ -366,8 +367,7 @@ pub enum BatchCall {
 
 // ---- to JobCache ----------------------------------------------------------------------------
 
-/// Give this answer when the returner has the job, or when it took too long. From JobStore, after
-/// the commit.
+/// Send this reply when the returner has the job, or on timeout. From JobStore, after the commit.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct AnswerWhenGiven {
@@ -379,7 +379,7 @@ pub struct AnswerWhenGiven {
 
 // ---- to JobMirror ---------------------------------------------------------------------------
 
-/// There is something new in the job database. To JobCache too. From JobStore.
+/// There are new rows in the job database. To JobCache too. From JobStore.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct FollowUp;
@@ -403,14 +403,14 @@ pub struct FetchRemotes;
 
 // ---- to Maintenance -------------------------------------------------------------------------
 
-/// Do a duty before its time. From the control socket.
+/// Run a maintenance task now. From the control socket.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct DoDuty(pub Duty);
 
 // ---- to Upkeep ------------------------------------------------------------------------------
 
-/// Look over what lies on disk and is kept in memory too. From Maintenance.
+/// Compare the disk with what is cached in memory. From Maintenance.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct LookOver(pub Look);
@@ -418,7 +418,7 @@ pub struct LookOver(pub Look);
 /// See [`LookOver`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// At everything that is due.
+    /// Everything that is due.
     Due,
     /// Only this, due or not.
     Only(Duty),
@@ -430,9 +430,9 @@ pub enum Look {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Publish {
-    /// The job, or what is none.
+    /// The job, or the jid of a load that is no job.
     pub jid: Jid,
-    /// It is a job: the tracker is told when it has left.
+    /// It is a job: its departure is reported to the tracker.
     pub is_job: bool,
     /// Of a job, those to whom this load is to go: of a batch, the minions of this part.
     pub minions: Vec<MinionId>,
@@ -440,7 +440,7 @@ pub struct Publish {
     pub publication: Publication,
 }
 
-/// Send a load to one connection of the publish port, whoever is there. From Maintenance.
+/// Send a load to one connection of the publish port. From Maintenance.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Ask {
@@ -454,7 +454,7 @@ pub struct Ask {
 
 // ---- to EventPublisher ----------------------------------------------------------------------
 
-/// Put events on the bus, in this order. From everybody.
+/// Put events on the bus, in this order. From many actors.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Fire(pub Vec<Event>);

@@ -1,4 +1,4 @@
-//! Handles requests: opens them, checks them, and turns what they ask for into messages.
+//! Request worker: decrypts requests, checks them, and turns them into messages.
 //!
 //! Owns nothing that lasts. A request that must be stored leaves the worker together with its
 //! answer, so a worker that panics loses only the request that it was handling.
@@ -25,7 +25,7 @@ pub(crate) struct Seed {
     pub(crate) metrics: WorkerMetrics,
 }
 
-/// What the workers measure.
+/// Metrics of the workers.
 #[derive(Clone)]
 pub(crate) struct WorkerMetrics {
     handling: HistogramVec,
@@ -46,14 +46,14 @@ impl WorkerMetrics {
     }
 }
 
-/// See the module.
+/// Actor that handles requests.
 pub(crate) struct MWorker {
     seed: Seed,
     outbox: Outbox,
 }
 
 impl MWorker {
-    /// Requests that one worker may have in hand: enough for those that wait for a commit.
+    /// Requests in progress at one worker: enough for those that wait for a commit.
     pub(crate) const WINDOW: usize = 256;
 }
 

@@ -1,10 +1,10 @@
-//! What the master counts once more under the names of others (`metrics_compat`), so that dashboards
-//! that exist go on: those of salt-exporter, which reads the event bus, and those that 3008 sends
-//! by OpenTelemetry, as they look in Prometheus.
+//! The same counters under other exporters' names (`metrics_compat`), so that existing dashboards
+//! go on: those of salt-exporter, which reads the event bus, and those that 3008 sends by
+//! OpenTelemetry, as they look in Prometheus.
 //!
-//! Four of salt-exporter's have a minion in a label (`other_names/of_minions.rs`): they are kept for
-//! all minions together, without that label, unless the site asks for it. Of 3008's, times are not
-//! told in its milliseconds.
+//! Four of salt-exporter's have a minion in a label (`other_names/of_minions.rs`): they are
+//! aggregated over all minions, without that label, unless the site asks for it. Times under
+//! 3008's names are not in its milliseconds.
 
 mod of_minions;
 
@@ -21,17 +21,18 @@ use saltern_wire::msgpack::{Limits, MapView, RawValue};
 use crate::bus::Tap;
 use of_minions::OfMinions;
 
-/// Functions and states are words of users: what is beyond the first so many is told together.
+/// Functions and states are user input: label values beyond this many distinct ones are aggregated
+/// as `other`.
 const MOST_NAMES: usize = 200;
 
-/// What stands for all others.
+/// The label value of all others.
 const OTHER: &str = "other";
 
 /// Counts the events of the bus under other names.
 pub(crate) struct OtherNames {
     exporter: Option<Exporter>,
     otel: Option<Otel>,
-    /// The names that are labels already.
+    /// The label values in use.
     known: Mutex<HashSet<(String, String)>>,
 }
 
@@ -53,7 +54,7 @@ struct Otel {
 }
 
 impl OtherNames {
-    /// Registers what is asked for; `None` if nothing is.
+    /// Registers the families that are asked for; `None` if none is.
     pub(crate) fn new(asked: MetricsCompat, clock: &Clock, registry: &Registry) -> Option<Self> {
         (asked.salt_exporter || asked.opentelemetry).then(|| Self {
             exporter: asked
@@ -82,7 +83,7 @@ impl OtherNames {
             }
             _ => return,
         };
-        // Every event was checked when it was made; one that is no map counts for nothing.
+        // Every event was checked when it was made; one that is no map does not count.
         let Ok(data) = MapView::parse(event.data.bytes().clone(), &Limits::WIRE) else {
             return;
         };
@@ -253,7 +254,7 @@ fn state_of(fun: &str, data: &MapView) -> String {
     }
 }
 
-/// The durations of all states of a return together; they are told in milliseconds.
+/// The durations of all states of a return together; their unit is the millisecond.
 fn state_seconds(data: &MapView) -> Option<f64> {
     let states = data.get("return")?.as_map()?;
     let took: Option<Vec<f64>> = states
@@ -264,7 +265,7 @@ fn state_seconds(data: &MapView) -> Option<f64> {
     Some(took.iter().sum::<f64>() / 1000.0)
 }
 
-/// Adds the one of salt-exporter's names that can be told from what was gathered.
+/// Adds the salt-exporter family that can be computed from what was gathered.
 pub(crate) fn add_salt_exporter(families: &mut Vec<MetricFamily>) {
     let keys = families
         .iter()
@@ -283,13 +284,13 @@ pub(crate) fn add_salt_exporter(families: &mut Vec<MetricFamily>) {
     ));
 }
 
-/// Which of our families have which name with 3008's exporter, where the name is all that differs.
+/// Families that differ from those of 3008's exporter in the name only.
 const RENAMED: [(&str, &str); 2] = [
     ("saltern_authentications_total", "salt_auth_attempts_total"),
     ("process_open_fds", "salt_process_open_fds"),
 ];
 
-/// Adds those of 3008's names that can be told from what was gathered.
+/// Adds the 3008 families that can be computed from what was gathered.
 pub(crate) fn add_opentelemetry(families: &mut Vec<MetricFamily>) {
     let mut added = Vec::new();
     for family in families.iter() {
@@ -333,7 +334,7 @@ fn single(name: &str, help: &str, value: f64) -> Vec<MetricFamily> {
     gauge.collect()
 }
 
-/// The requests that a histogram of their times has seen, by command.
+/// The number of requests in a histogram of their times, by command.
 fn handled(times: &MetricFamily) -> MetricFamily {
     let metrics = times.get_metric().iter().map(|metric| {
         let mut count = prometheus::proto::Metric::from_label(metric.get_label().to_vec());
@@ -385,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_told_as_others_tell_them() {
+    fn jobs_are_counted_under_both_exporters_names() {
         let registry = Registry::new();
         let names = names(BOTH, &registry).expect("asked for");
         let minions = Value::Array(vec!["m1".into(), "m2".into()]);
@@ -445,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn exporters_minions_are_summed_without_their_label() {
+    fn salt_exporter_minions_are_summed_by_default() {
         let text = of_two_minions(BOTH);
         for line in [
             "salt_responses_total{success=\"true\"} 1\n",
@@ -461,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn exporters_minions_have_their_label_where_it_is_asked_for() {
+    fn salt_exporter_minions_have_their_label_when_configured() {
         let text = of_two_minions(MetricsCompat {
             minion_labels: true,
             ..BOTH
@@ -481,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_users_make_no_more_labels_than_a_bound() {
+    fn distinct_label_values_are_bounded() {
         let registry = Registry::new();
         let names = names(BOTH, &registry).expect("asked for");
         for number in 0..2 * MOST_NAMES {
@@ -494,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_already_is_told_by_the_other_name_too() {
+    fn gathered_families_are_exposed_under_other_names() {
         let registry = Registry::new();
         counter_vec(
             &registry,
@@ -522,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_nothing_gets_nothing() {
+    fn no_compat_option_registers_nothing() {
         assert!(names(MetricsCompat::default(), &Registry::new()).is_none());
     }
 }

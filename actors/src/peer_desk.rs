@@ -1,14 +1,14 @@
-//! Where minions wait for what they had the master do: a function of the master, or a job on other
-//! minions and its returns.
+//! Calls of minions to the master (`peer_run`, `peer`): a function of the master, or a job on
+//! other minions and its returns.
 //!
-//! No worker waits with them. Each minion has one function under way at a time and a few errands
-//! waiting; all together there is room for so many. Whoever has waited for long enough is answered,
-//! and what was begun goes on without it. A function that has not been begun by then never is.
+//! No worker waits with them. Each minion has one function running at a time and a few calls
+//! waiting; the total is bounded. On timeout the minion is answered, and what was begun goes on
+//! without it. A function that has not been begun by then never is.
 //!
-//! Functions are run by threads of their own (`runner.rs`), so that minions never keep the users of
-//! this machine waiting for theirs; the processes of Python are shared, and where there are
-//! several, minions have at most half of them. The returns of a job, which may be many, are read by
-//! those who answer `pub_ret` (`renderer.rs`): here is only written down who waits for what.
+//! Functions run on threads of their own (`runner.rs`), so that minions never delay calls of local
+//! users; the processes of Python are shared, and where there are several, minions have at most
+//! half of them. The returns of a job, which may be many, are read by the renderers of `pub_ret`
+//! (`renderer.rs`): this actor only records which minion waits for what.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -31,25 +31,25 @@ use crate::render_queue::{Asker, RenderQueue, Rendering};
 use crate::runner::RunQueue;
 use crate::send::{Outbox, Sends};
 
-/// Errands of all minions together.
+/// Calls of all minions together.
 const MOST_WAITING: usize = 1024;
 
-/// Errands of one minion. A real one has one, or a few when its states run in parallel.
+/// Calls of one minion. A real one has one, or a few when its states run in parallel.
 const MOST_OF_ONE: usize = 8;
 
-/// What the desk is built from.
+/// What the actor is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) begin_job: Recipient<BeginJob>,
     pub(crate) ends: Arc<JobEnds>,
     pub(crate) runs: Arc<RunQueue>,
     pub(crate) renderings: Arc<RenderQueue>,
-    /// The last number of an errand: no number is used twice, not by a later desk either.
+    /// The last number of a call: no number is used twice, not after a restart either.
     pub(crate) numbers: Arc<AtomicU64>,
     pub(crate) metrics: DeskMetrics,
 }
 
-/// What the desk measures.
+/// Metrics of the calls.
 #[derive(Clone)]
 pub(crate) struct DeskMetrics {
     waiting: IntGauge,
@@ -75,17 +75,17 @@ impl DeskMetrics {
     }
 }
 
-/// See the module.
+/// Actor that holds the calls of minions.
 pub(crate) struct PeerDesk {
     seed: Seed,
     outbox: Outbox,
     waiting: HashMap<u64, Waiting>,
     jobs: HashMap<Jid, u64>,
-    /// Of every minion that waits or has a function under way.
+    /// Queues of every minion with a call or a running function.
     lines: HashMap<MinionId, Line>,
 }
 
-/// A minion that has not been answered.
+/// A call that has not been answered.
 struct Waiting {
     minion: MinionId,
     answer: Answer,
@@ -98,7 +98,7 @@ enum WaitsFor {
     Job { jid: Jid, returned: Later },
 }
 
-/// What is done for it.
+/// The work of a call.
 enum Deed {
     Run(Function),
     Begin(Box<StartJob>),
@@ -111,12 +111,12 @@ struct Function {
     is_python: bool,
 }
 
-/// What one minion wants.
+/// The calls of one minion.
 #[derive(Default)]
 struct Line {
-    /// Its errands that have not been answered.
+    /// Calls that have not been answered.
     waiting: usize,
-    /// Its functions that have not been begun.
+    /// Functions that have not been begun.
     runs: VecDeque<(u64, Function)>,
     is_served: bool,
 }
@@ -127,7 +127,7 @@ impl Line {
     }
 }
 
-/// A function has come to its end, if there is a reply, or was lost.
+/// A function has ended, with a reply, or was lost.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct RunOver {
@@ -136,8 +136,7 @@ struct RunOver {
     reply: Option<Bytes>,
 }
 
-/// Tells the desk of a function's end when it is dropped, also if the function panics or never
-/// finds a place.
+/// Notifies the actor of a function's end on drop, also if the function panics or is never queued.
 struct UnderWay {
     desk: Recipient<RunOver>,
     over: Option<RunOver>,
@@ -146,7 +145,7 @@ struct UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if let Some(over) = self.over.take() {
-            // One for each that the desk has begun, and those are bounded.
+            // One for each function that was begun, and those are bounded.
             self.desk.do_send(over);
         }
     }
@@ -277,8 +276,8 @@ impl Waiting {
 }
 
 impl PeerDesk {
-    /// Has the next function of a minion run, unless one is under way. Those for which nobody waits
-    /// any more are passed over.
+    /// Starts the next function of a minion, unless one is running. Those whose minion has gone
+    /// are skipped.
     fn serve(&mut self, minion: &MinionId, context: &mut Context<Self>) {
         while let Some(line) = self.lines.get_mut(minion) {
             if line.is_over() {
@@ -318,7 +317,7 @@ impl PeerDesk {
                 ran
             });
             let run = if is_python { run.in_python() } else { run };
-            // Without a place it is dropped, which tells of its end.
+            // Without a free slot it is dropped, which reports its end.
             let _ = self.seed.runs.push(run);
         }
     }
@@ -347,7 +346,7 @@ impl PeerDesk {
         waiting.tell_what_there_is(&self.seed.renderings);
     }
 
-    /// Takes somebody out who is to be answered now.
+    /// Takes out a call that is to be answered now.
     fn take(&mut self, number: u64, context: &mut Context<Self>) -> Option<Waiting> {
         let waiting = self.waiting.remove(&number)?;
         context.cancel_future(waiting.end);

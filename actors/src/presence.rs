@@ -1,13 +1,13 @@
-//! Which minions are there: the one truth that `manage.*`, presence events, jobs and the limit on
-//! minions read.
+//! Presence of minions: the single source for `manage.*`, presence events, jobs and the limit on
+//! minions.
 //!
-//! Two things are kept apart. When and where each minion was last heard is written by every worker
-//! with every request, so it is a map of atomics. Who sits on which connection changes rarely, and
-//! is a [`Table`] behind a lock, with the reasoning in it. Both outlive the actors. Over a restart
-//! of the master only the addresses are remembered ([`memory`]): a minion is `Known` until a
-//! connection comes from where it was, or it is heard.
+//! Two parts. When and from where each minion's last request came is written by every worker with
+//! every request, so it is a map of atomics. Which minion holds which connection changes rarely,
+//! and is a [`Table`] behind a lock, with the inference in it. Both outlive the actors. Over a
+//! restart of the master only the addresses are saved ([`memory`]): a minion is `Known` until a
+//! connection comes from its address, or a request.
 //!
-//! Not here: sending the questions and ending the connections that are not wanted any more, which
+//! Not here: sending the probes and closing unwanted connections, which
 //! [`Maintenance`](crate::maintenance) does.
 
 mod memory;
@@ -36,38 +36,38 @@ use self::memory::Memory;
 use self::questions::Questions;
 use self::table::Table;
 
-/// Minions that were there before a restart have as long to come back: until then nobody is asked
-/// who it is, and nobody is told to be lost.
+/// Time after a restart during which no connection is probed and no minion is reported lost:
+/// minions reconnect.
 const RETURN: Duration = Duration::from_secs(30);
 
-/// Microseconds for which the address of a minion that went away is that of a known network.
+/// Microseconds for which the address of a minion that went away belongs to a known network.
 const LATELY: i64 = 86_400_000_000;
 
-/// See the module; shared by all workers.
+/// Presence of all minions; shared by all workers.
 pub(crate) struct Presence {
     heard: DashMap<MinionId, Heard>,
     table: Mutex<Table>,
     questions: Questions,
     accepted: Mutex<Arc<AcceptedIds>>,
-    /// Who was present at the last comparison, sorted.
+    /// Minions present at the last comparison, sorted.
     before: Mutex<Vec<MinionId>>,
     /// Minions subscribe to topics of their own (`zmq_filtering`).
     filtering: bool,
     clock: Clock,
     started: Instant,
-    /// What is remembered over a restart, and whether it has changed since it was written.
+    /// The saved state, and whether it has changed since it was written.
     memory: PathBuf,
     is_new: AtomicBool,
 }
 
 struct Heard {
     from: IpAddr,
-    /// Microseconds since `started`, less than zero for before: a step of the clock does not move
+    /// Microseconds since `started`, negative for times before: a step of the clock does not move
     /// it.
     at: AtomicI64,
 }
 
-/// What changed between two looks at who is present; all sorted.
+/// Changes between two comparisons; all sorted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) present: Vec<MinionId>,
@@ -93,8 +93,8 @@ impl Presence {
         presence
     }
 
-    /// The accepted minions are these. Forgets all others, and gives their connections, which are
-    /// to be ended.
+    /// Sets the accepted minions. Forgets all others, and gives their connections, which are to be
+    /// closed.
     pub(crate) fn accept(&self, accepted: &Arc<AcceptedIds>) -> Vec<u64> {
         let mut known = self.accepted.lock();
         if Arc::ptr_eq(&known, accepted) {
@@ -108,13 +108,13 @@ impl Presence {
         *known = accepted.clone();
         let now = Instant::now();
         let ended = self.table.lock().accept(accepted.clone(), topics, now);
-        // After the table: who is heard meanwhile must come by it again.
+        // After the table: a minion that sends a request meanwhile must be inserted again.
         self.heard
             .retain(|minion, _| accepted.contains(minion.as_str()));
         ended
     }
 
-    /// The connections to ask now who they are, at most `most`, each with the jid of its question.
+    /// The connections to probe now, at most `most`, each with the jid of its probe.
     pub(crate) fn take_unasked(&self, most: usize, mint: impl Fn() -> Jid) -> Vec<(u64, Jid)> {
         let now = Instant::now();
         if now < self.started + RETURN {
@@ -129,15 +129,15 @@ impl Presence {
         asked.collect()
     }
 
-    /// The question of this jid was not sent: its connection is to be asked another time.
+    /// The probe with this jid was not sent: its connection is probed another time.
     pub(crate) fn not_asked(&self, jid: &Jid) {
         if let Some(connection) = self.questions.take_back(jid) {
             self.table.lock().not_asked(connection);
         }
     }
 
-    /// Who is present, and what has changed since this was last called, or since the master before
-    /// this one wrote its memory.
+    /// The present minions, and the changes since the last call, or since the master before this
+    /// one saved its state.
     pub(crate) fn change(&self) -> Change {
         let present = self.connected();
         let mut before = self.before.lock();
@@ -148,7 +148,7 @@ impl Presence {
         let mut lost = beside(&before, &present);
         let new = beside(&present, &before);
         if !(lost.is_empty() && new.is_empty()) {
-            // Who connects anew need not say anything.
+            // A minion that reconnects need not send a request.
             self.is_to_be_written();
         }
         *before = present.clone();
@@ -160,12 +160,12 @@ impl Presence {
         Change { present, new, lost }
     }
 
-    /// Begins with these minions, and with what the master before this one remembered of them.
-    /// Gives the addresses from which they have lately proved who they are, the latest first.
+    /// Starts with these minions, and with what the previous master saved of them. Gives the
+    /// addresses that have lately authenticated, the latest first.
     pub(crate) fn begin(&self, accepted: &Arc<AcceptedIds>) -> Vec<IpAddr> {
         self.accept(accepted);
         let memories = memory::read(&self.memory).unwrap_or_else(|error| {
-            tracing::warn!(%error, "where minions were before cannot be read");
+            tracing::warn!(%error, "saved presence cannot be read");
             Vec::new()
         });
         let (now, wall) = (Instant::now(), self.clock.unix_micros());
@@ -177,13 +177,13 @@ impl Presence {
             if !accepted.contains(memory.minion.as_str()) {
                 continue;
             }
-            // Of a minion that stays connected nothing else need be heard.
+            // A minion that stays connected sends nothing else that must be seen.
             if memory.was_present || wall.saturating_sub(memory.heard) < LATELY {
                 lately.push((memory.heard, memory.from));
             }
             let heard = Heard {
                 from: memory.from,
-                // A clock that was set back does not make it heard by this master.
+                // A clock that was set back must not make it a request to this master.
                 at: AtomicI64::new(memory.heard.saturating_sub(wall).min(-1)),
             };
             self.heard.insert(memory.minion.clone(), heard);
@@ -196,14 +196,14 @@ impl Presence {
         lately.into_iter().map(|(_, from)| from).collect()
     }
 
-    /// Writes down what the next master is to remember, if there is anything new.
+    /// Saves the state for the next master, if it has changed.
     pub(crate) fn remember(&self) {
         if self.is_new.swap(false, Ordering::Relaxed) {
             self.write_down();
         }
     }
 
-    /// Writes it down in any case, at the end of this master.
+    /// Saves it in any case, at the end of this master.
     pub(crate) fn write_down(&self) {
         let present = self.connected();
         let heard = self.heard.iter().map(|entry| Memory {
@@ -215,11 +215,11 @@ impl Presence {
         let memories: Vec<Memory> = heard.collect();
         if let Err(error) = memory::write(&self.memory, &memories) {
             self.is_new.store(true, Ordering::Relaxed);
-            tracing::debug!(%error, "where minions are cannot be written down");
+            tracing::debug!(%error, "presence cannot be saved");
         }
     }
 
-    /// Read first: all workers come by here with every request.
+    /// Read first: all workers call this with every request.
     fn is_to_be_written(&self) {
         if !self.is_new.load(Ordering::Relaxed) {
             self.is_new.store(true, Ordering::Relaxed);
@@ -233,9 +233,9 @@ impl Presence {
     }
 }
 
-/// What the publish port tells of its subscribers.
+/// Events of the publish port's subscribers.
 impl Presence {
-    /// See [`SubscriberWatch`](saltern_wire::port::SubscriberWatch), also for the next ones.
+    /// See [`SubscriberWatch`](saltern_wire::port::SubscriberWatch), also for the next functions.
     pub(crate) fn subscribed(&self, connection: u64, address: SocketAddr, topic: &[u8]) {
         let address = address.ip().to_canonical();
         let now = Instant::now();
@@ -325,7 +325,7 @@ fn absence(reason: Close, at: i64) -> Absence {
     }
 }
 
-/// What a minion subscribes to when minions filter (`hexid` in `salt/transport/zeromq.py`).
+/// The topic of a minion when minions filter (`hexid` in `salt/transport/zeromq.py`).
 fn topic_of(minion: &MinionId) -> Box<[u8]> {
     let topic = saltern_crypto::sha1_hex(minion.as_str().as_bytes());
     topic.into_bytes().into()

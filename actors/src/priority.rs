@@ -1,7 +1,7 @@
-//! The priority of threads whose work can wait.
+//! Lower priority of background threads.
 
-/// Makes the calling thread run less than those who answer: `niceness` as `nice(1)` takes it, from
-/// 1 to 19. It stays where it is when the system does not allow that.
+/// Lowers the priority of the calling thread below those that answer requests: `niceness` as
+/// `nice(1)` takes it, from 1 to 19. Unchanged when the system does not allow that.
 pub(crate) fn give_way(niceness: i32) {
     let thread = Some(rustix::thread::gettid());
     if let Err(error) = rustix::process::setpriority_process(thread, niceness) {

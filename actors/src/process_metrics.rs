@@ -1,5 +1,5 @@
-//! What the process as a whole costs, by the names that Prometheus' client libraries use, and which
-//! build it is. Looked up when somebody asks, not before.
+//! Process metrics by the names that Prometheus' client libraries use, and the build. Read at
+//! scrape time.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -80,12 +80,12 @@ impl Collector for ProcessCollector {
     fn collect(&self) -> Vec<MetricFamily> {
         let used = clock_gettime(ClockId::ProcessCPUTime);
         let used = used.tv_sec as f64 + used.tv_nsec as f64 / 1e9;
-        // Two who ask at once may find each other's figure: it never goes back.
+        // Two concurrent scrapes may see each other's value: it never goes back.
         self.cpu.inc_by((used - self.cpu.get()).max(0.0));
         if let Some(open) = open_files() {
             self.open_fds.set(open);
         }
-        // Without /proc the gauges keep what they said last.
+        // Without /proc the gauges keep their last values.
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let fields = [
             (&self.resident, "VmRSS:", 1024),
@@ -103,7 +103,7 @@ impl Collector for ProcessCollector {
     }
 }
 
-/// Linux tells the number in one call since 6.2; before, the directory is read.
+/// Linux reports the number in one call since 6.2; before, the directory is read.
 fn open_files() -> Option<i64> {
     const DIRECTORY: &str = "/proc/self/fd";
     match std::fs::metadata(DIRECTORY).ok()?.len() {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figures_are_those_of_this_process() {
+    fn metrics_are_those_of_this_process() {
         let registry = Registry::new();
         register(&registry, &Clock::system(), Compat::V3008);
         let value = |name: &str| {

@@ -1,7 +1,7 @@
-//! Sends loads to the minions: gives each its serial number, encrypts it with the key that all
-//! share, signs it, and queues it for every subscriber that it concerns.
+//! Publishes loads to the minions: numbers each, encrypts it with the shared key, signs it, and
+//! queues it for every subscriber that it concerns.
 //!
-//! One actor, because numbers must go out in their order. The subscribers' connections live in
+//! One actor, because serial numbers must go out in order. The subscribers' connections live in
 //! tasks on this actor's thread and survive it.
 
 use std::sync::Arc;
@@ -31,25 +31,25 @@ use crate::rotation::Rotation;
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
     pub(crate) rotation: Rotation,
-    /// Who is told of questions that were not sent.
+    /// Notified of probes that were not sent.
     pub(crate) presence: Arc<Presence>,
     pub(crate) subscribers: PubHandle,
-    /// Hears of the subscribers, for as long as it is kept here.
+    /// Watch of the subscribers, held for as long as the publisher lives.
     pub(crate) _watch: Arc<dyn SubscriberWatch>,
     pub(crate) metrics: PublisherMetrics,
-    /// The publish port, until the first publisher has taken it over.
+    /// The publish port, until the first publisher has taken it.
     pub(crate) listener: Arc<Mutex<Option<PubListener>>>,
-    /// Cancelled, by this actor, when nobody publishes any more.
+    /// Cancelled, by this actor, when no actor publishes any more.
     pub(crate) stop: CancellationToken,
     /// Cancelled when the last subscriber is gone.
     pub(crate) closed: CancellationToken,
     /// Targeted loads also go to syndics that filter (`order_masters`).
     pub(crate) feeds_syndics: bool,
-    /// Who is told that jobs have left; built after the publisher, and asked only at run time.
+    /// Notified of departures of jobs; set later, as it is built after the publisher.
     pub(crate) tracker: Arc<Mutex<Option<Recipient<Departed>>>>,
 }
 
-/// What the publisher counts.
+/// Metrics of the publisher.
 #[derive(Clone)]
 pub(crate) struct PublisherMetrics {
     loads: IntCounter,
@@ -86,7 +86,7 @@ impl PublisherMetrics {
     }
 }
 
-/// See the module.
+/// Actor that publishes loads.
 pub(crate) struct Publisher {
     seed: Seed,
 }
@@ -101,7 +101,7 @@ impl Child for Publisher {
         Self { seed: seed.clone() }
     }
 
-    /// Those who would publish have ended; what is queued for the subscribers still goes out.
+    /// All senders have ended; what is queued for the subscribers still goes out.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         self.seed.stop.cancel();
         let closed = self.seed.closed.clone();
@@ -163,7 +163,7 @@ impl Handler<Ask> for Publisher {
 }
 
 impl Publisher {
-    /// Whether the question is on its way.
+    /// Sends a probe down one connection; whether it was queued.
     fn ask(&self, ask: &Ask) -> bool {
         let Ask {
             connection,
@@ -176,7 +176,7 @@ impl Publisher {
         let payload = match self.sealed(publication) {
             Ok(payload) => payload,
             Err(error) => {
-                tracing::error!(%jid, %error, "a subscriber was not asked who it is");
+                tracing::error!(%jid, %error, "an identity probe cannot be sent");
                 return false;
             }
         };
@@ -185,11 +185,11 @@ impl Publisher {
             false => PubMessage::new(payload),
         };
         let is_queued = self.seed.subscribers.publish_to(*connection, &message);
-        tracing::debug!(%jid, connection, is_queued, "a subscriber is asked who it is");
+        tracing::debug!(%jid, connection, is_queued, "an identity probe was sent");
         is_queued
     }
 
-    /// Whether the load went to any subscriber.
+    /// Publishes a load; whether it went to any subscriber.
     fn publish(&self, jid: &Jid, publication: &Publication) -> bool {
         if !self.seed.rotation.look(&self.seed.services) {
             self.seed.metrics.not_sent.inc();
@@ -279,8 +279,8 @@ impl Publisher {
     }
 }
 
-/// Whom a load concerns among those that do not subscribe, if not all of them: as in stock
-/// (`salt/channel/server.py`) that is not told where masters below have minions of their own.
+/// The minions that a load concerns, if not all, where minions do not filter. `None` as in stock
+/// (`salt/channel/server.py`), which does not know the minions of masters below.
 fn names(topics: &Topics, feeds_syndics: bool) -> Option<Vec<&str>> {
     match topics {
         Topics::Minions(minions) if !feeds_syndics => {
@@ -290,11 +290,11 @@ fn names(topics: &Topics, feeds_syndics: bool) -> Option<Vec<&str>> {
     }
 }
 
-/// What every minion that filters subscribes to.
+/// The topic that every filtering minion subscribes to.
 const BROADCAST: &[u8] = b"broadcast";
 
-/// The first frames under which a load goes out when minions filter (`salt/transport/zeromq.py`):
-/// the hex SHA-1 of each minion's id, and `syndic` once, or else `broadcast`.
+/// The topics under which a load goes out when minions filter (`salt/transport/zeromq.py`): the
+/// hex SHA-1 of each minion's id, and `syndic` once, or else `broadcast`.
 fn filters(topics: &Topics, feeds_syndics: bool) -> Vec<Vec<u8>> {
     let Topics::Minions(minions) = topics else {
         return vec![BROADCAST.to_vec()];

@@ -1,14 +1,14 @@
-//! Does what events call for: renders the files of the rules that an event matches, begins jobs
-//! like a client's and hands calls of functions to those who run them.
+//! Reactor: renders the files of the rules that an event matches, begins jobs like a client's and
+//! passes calls of functions to the runners.
 //!
-//! Events wait at the [`Desk`] (`reactor/desk.rs`), which outlives the actor: what a bus can carry
-//! in a second may take minutes to react to, and the bus waits for nobody. One event is rendered
-//! after the other, as in stock, so jobs go out in the order of their events; functions run on
-//! threads of their own (`reactor_worker_threads`), one started after the other.
+//! Events wait in the [`Desk`] (`reactor/desk.rs`), which outlives the actor: events of a second
+//! may take minutes of reactions, and the bus never waits. One event is rendered after the other,
+//! as in stock, so jobs go out in the order of their events; functions run on threads of their own
+//! (`reactor_worker_threads`), one started after the other.
 //!
-//! A reaction is begun at most once. Whoever carries one carries its [`Watch`] along, and a watch
-//! that is dropped says that its reaction was lost: so a panic, here or in a function, loses
-//! nothing in silence and needs no record of what was done.
+//! A reaction is begun at most once. Each reaction in progress carries a [`Watch`], which reports
+//! it as lost when dropped: so a panic, here or in a function, loses nothing silently and needs no
+//! record of what was done.
 
 mod desk;
 mod dropped;
@@ -39,10 +39,10 @@ use crate::renderer::Look;
 use crate::runner::RunQueue;
 use crate::send::{Outbox, Sends};
 
-/// Behind the workers, as the renderers.
+/// Below the workers, like the renderers.
 const NICENESS: i32 = 5;
 
-/// How often dropped events are told of and a file of rules is looked at.
+/// Interval of the reports of dropped events and of the checks of rule files.
 const TICK: Duration = Duration::from_secs(1);
 
 /// What the reactor is built from.
@@ -55,7 +55,7 @@ pub(crate) struct Seed {
     pub(crate) bus: Recipient<Fire>,
 }
 
-/// See the module.
+/// Actor that reacts to events.
 pub(crate) struct Reactor {
     seed: Seed,
     outbox: Outbox,
@@ -74,7 +74,7 @@ impl Child for Reactor {
         }
     }
 
-    /// Events that wait are given up and counted; jobs that have begun are waited for.
+    /// Waiting events are dropped and counted; jobs that have begun are awaited.
     fn drain(&mut self, context: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         self.seed.desk.close();
         self.tell(context);
@@ -118,14 +118,14 @@ impl Handler<Look> for Reactor {
         let Some((item, place)) = self.seed.desk.pop() else {
             return;
         };
-        // Before the work: whatever becomes of it, the next one is looked for.
+        // Before the work: whatever becomes of it, the next one is taken.
         context.notify(Look);
         self.react(item, &Arc::new(place), context);
     }
 }
 
 impl Reactor {
-    /// Fires what there is to tell of reactions that have failed.
+    /// Fires the events about failed reactions.
     fn tell(&mut self, context: &mut Context<Self>) {
         let news = self.seed.desk.take_news();
         if !news.is_empty() {
@@ -139,7 +139,7 @@ impl Reactor {
         if let Kind::Again(again) = &item.kind {
             let begun = self.react_again(event, again, place, context);
             if let Some(asker) = item.asker {
-                // Who asked may have gone.
+                // The client may have gone.
                 let _ = asker.send(begun);
             }
             return;
@@ -167,9 +167,9 @@ impl Reactor {
         }
     }
 
-    /// Begins what a letter asks for. All files of the event are rendered, as they were the first
-    /// time: they may need each other. The letter goes before the first reaction is begun, and
-    /// stays when none is.
+    /// Replays a dead letter. All files of the event are rendered, as they were the first time:
+    /// they may need each other. The dead letter is removed before the first reaction is begun,
+    /// and stays when none is.
     fn react_again(
         &mut self,
         event: &Event,
@@ -189,7 +189,7 @@ impl Reactor {
         Ok(())
     }
 
-    /// What an event leads to.
+    /// The reactions to an event.
     fn plan(&self, event: &Event, data: Value) -> Plan {
         let Seed { desk, services, .. } = &self.seed;
         let tag = event.tag.as_str();
@@ -198,8 +198,8 @@ impl Reactor {
         services.reactions.of(&references, tag, &Arc::new(data))
     }
 
-    /// Tells of the problems of a plan. Each of its reactions has its watch before the first is
-    /// begun: what a panic keeps from being begun is named, too.
+    /// Reports the problems of a plan. Each of its reactions has its watch before the first is
+    /// begun: what a panic prevents is named, too.
     fn watched(&self, plan: Plan, event: &Event, place: &Arc<Place>) -> Vec<(Reaction, Watch)> {
         let desk = &self.seed.desk;
         for problem in plan.problems {
@@ -221,7 +221,7 @@ impl Reactor {
                 let begun = self.seed.desk.begin_job();
                 self.outbox
                     .push(context, &self.seed.begin_job, BeginJob { start, answer });
-                // A task of its own, which a panic of this actor does not end.
+                // A task of its own, so that it survives a panic of this actor.
                 actix_rt::spawn(async move {
                     watch.settle(match stored.await {
                         true => End::Done,
@@ -242,7 +242,7 @@ impl Reactor {
                     watch.settle(end);
                     drop(held);
                 }));
-                // There was room, and nobody else puts anything in.
+                // There was room, and this is the only sender.
                 drop(runs.push(run));
             }
         }

@@ -1,8 +1,7 @@
-//! Hears of the subscribers for [`Presence`], and opens what those of the TCP transport say of
-//! themselves.
+//! Reports subscribers to [`Presence`], and decrypts the registrations of the TCP transport.
 //!
-//! Called on the connections' own tasks. Opening a registration costs as much as opening a request,
-//! which the connection pays for: it may register a few times in a second.
+//! Called on the connections' own tasks. Decrypting a registration costs as much as a request,
+//! which the connection pays for: it may register a few times a second.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use saltern_wire::port::{Close, SubscriberWatch};
 
 use crate::presence::Presence;
 
-/// See the module.
+/// Watch of the subscribers, on behalf of [`Presence`].
 pub(crate) struct Registrar {
     pub(crate) presence: Arc<Presence>,
     pub(crate) services: Arc<Services>,

@@ -1,13 +1,13 @@
 //! Fetches git remotes, of the file server and of pillars, whenever their `update_interval` has
 //! passed.
 //!
-//! Each fetch has a thread of its own, because a remote that does not answer holds it for as long
-//! as git may wait, and neither the other remotes nor the end of the master shall wait for that.
-//! At most [`THREADS`] run at once; the others wait in turn, each remote once. Requests are served
-//! from what was fetched before. At the end of the actor what still runs is ended.
+//! Each fetch has a thread of its own, because a remote that does not answer blocks it until git's
+//! timeout, and must delay neither the other remotes nor the end of the master. At most
+//! [`THREADS`] run at once; the others wait in turn, each remote once. Requests are served from
+//! what was fetched before. At the end of the actor running fetches are killed.
 //!
-//! When all remotes of the file server that were due together have been fetched, the bus is told of
-//! it (`fileserver_events`), whether or not anything is different (`update` in
+//! When all remotes of the file server that were due together have been fetched, this is announced
+//! on the bus (`fileserver_events`), whether or not anything has changed (`update` in
 //! `salt/utils/gitfs.py`).
 
 mod stock_clones;
@@ -33,7 +33,7 @@ use crate::send::{Outbox, Sends};
 use crate::upkeep::file_events;
 use stock_clones::StockClones;
 
-/// How many remotes are fetched at once.
+/// Concurrent fetches.
 const THREADS: usize = 4;
 
 /// What the actor is built from.
@@ -45,7 +45,7 @@ pub(crate) struct Seed {
     pub(crate) metrics: RemotesMetrics,
 }
 
-/// What is measured.
+/// Metrics of the fetches.
 #[derive(Clone)]
 pub(crate) struct RemotesMetrics(HistogramVec);
 
@@ -61,24 +61,24 @@ impl RemotesMetrics {
     }
 }
 
-/// See the module.
+/// Actor that fetches the remotes.
 pub(crate) struct Remotes {
     seed: Seed,
     outbox: Outbox,
     waiting: VecDeque<Due>,
-    /// What was due together, until all of it is fetched; by number. No more than there are
-    /// remotes, for each is in one of them at a time.
+    /// Remotes that were due together, until all are fetched; by number. No more than there are
+    /// remotes, for each is in one round at a time.
     rounds: HashMap<u64, Round>,
     last_round: u64,
-    /// What the last round ended with.
+    /// The failure of the last round.
     last_failure: Option<String>,
-    /// How many threads there are.
+    /// Running threads.
     running: usize,
-    /// Ends them; `None` if the system has no pipe for it, or when the master stops.
+    /// Kills the fetches; `None` if the system has no pipe for it, or when the master stops.
     cancel: Option<Arc<Cancel>>,
-    /// Told when the last thread has ended.
+    /// Notified when the last thread has ended.
     idle: Arc<Notify>,
-    /// For stock's `salt-run`.
+    /// Updater of stock's own clones, for its `salt-run`.
     stock_clones: StockClones,
 }
 
@@ -89,7 +89,7 @@ struct Due {
     fetch: Fetch,
 }
 
-/// What a remote is for.
+/// Use of a remote.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Files,
@@ -108,10 +108,10 @@ impl Purpose {
 /// Remotes that were due together.
 struct Round {
     running: Running,
-    /// How many are not fetched yet.
+    /// Remotes that are not fetched yet.
     left: usize,
     failed: usize,
-    /// Of the file server: how many are not fetched yet, and whether anything is different.
+    /// Of the file server: remotes that are not fetched yet, and whether anything has changed.
     files_left: usize,
     files_changed: bool,
 }
@@ -146,7 +146,7 @@ impl Child for Remotes {
         }
     }
 
-    /// What runs is ended: it leaves nothing behind that the next fetch does not find again.
+    /// Running fetches are killed: the next fetch cleans up after them.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         self.give_up();
         if self.running == 0 {
@@ -186,7 +186,7 @@ impl Handler<FetchRemotes> for Remotes {
         let running = self.seed.duties.begin(Duty::Remotes);
         let left = files.len() + pillars.len();
         if left == 0 {
-            // A remote that failed has not been tried again.
+            // A remote that failed has not been retried.
             running.ended(self.last_failure.clone().map_or(Ok(()), Err));
             return;
         }
@@ -234,7 +234,7 @@ impl Handler<ThreadEnded> for Remotes {
     }
 }
 
-/// Tells the actor of the end of a thread, also if that panics.
+/// Notifies the actor of the end of a thread, also if that panics.
 struct TellsEnd {
     to: Addr<Remotes>,
     purpose: Purpose,
@@ -244,7 +244,7 @@ struct TellsEnd {
 
 impl Drop for TellsEnd {
     fn drop(&mut self) {
-        // Bounded: each thread sends one, and there are only so many.
+        // Bounded: each thread sends one, and the number of threads is bounded.
         self.to.do_send(ThreadEnded {
             purpose: self.purpose,
             round: self.round,
@@ -254,7 +254,7 @@ impl Drop for TellsEnd {
 }
 
 impl Remotes {
-    /// One of a round is fetched. What was begun by the actor before this one is in no round.
+    /// Counts a fetch in its round. A fetch begun before an actor's restart is in no round.
     fn count(&mut self, ended: &ThreadEnded, context: &mut Context<Self>) {
         let Some(round) = self.rounds.get_mut(&ended.round) else {
             return;
@@ -278,11 +278,11 @@ impl Remotes {
             self.stock_clones.update(&self.seed.services);
         }
         if files_are_done && file_events::are_wanted(&self.seed.services.config) {
-            let told = [
+            let fields = [
                 ("changed", Value::Bool(changed)),
                 ("backend", Value::from("gitfs")),
             ];
-            let event = master_event(&self.seed.services, Tag::file_update("gitfs"), told);
+            let event = master_event(&self.seed.services, Tag::file_update("gitfs"), fields);
             self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
         }
     }
@@ -304,7 +304,7 @@ impl Remotes {
                 to: address.clone(),
                 purpose: due.purpose,
                 round: due.round,
-                // Until it is known better: also where no thread can be had, or it panics.
+                // Initially failed: also when no thread can be had, or it panics.
                 fetched: Fetched::Failed,
             };
             let metrics = self.seed.metrics.clone();
@@ -313,7 +313,7 @@ impl Remotes {
             let started = thread::Builder::new()
                 .name("fetch".to_owned())
                 .spawn(move || {
-                    // The whole of it: it tells when it is dropped.
+                    // The whole value: it sends when it is dropped.
                     let mut end = end;
                     end.fetched = fetch(due, &cancel, &metrics);
                 });

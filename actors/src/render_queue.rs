@@ -1,12 +1,12 @@
-//! Requests that wait for a renderer: in turns, so that nobody can keep the others waiting.
+//! Fair queue of requests that wait for a renderer.
 //!
-//! What minions ask for and the wheel functions of users wait in queues of their own, with renderers
-//! of their own. Each minion or user has one request under way at a time and a few waiting; whose
-//! turn it is goes round. What one has beyond that, and what comes while the queue is full, is told that it was not
-//! handled, and asked again. A request whose peer has left meanwhile is dropped: after a restart
-//! thousands ask at once, and answers to those who gave up would only delay the rest.
+//! Requests of minions and users' calls of wheel functions have queues of their own, with
+//! renderers of their own. Each minion or user has one request in progress at a time and a few
+//! waiting, and is served round robin. A request over that bound, or to a full queue, is answered
+//! as not handled; the client retries. A request whose peer has left is dropped: after a restart
+//! thousands ask at once, and answers to those that gave up would only delay the rest.
 //!
-//! The loads that wait are charged to the request port's budget of bytes until they are answered.
+//! Waiting loads are charged to the request port's byte budget until they are answered.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use saltern_requests::Later;
 use crate::answer::Answer;
 use crate::renderer::Look;
 
-/// Requests of one asker that may wait. Real minions have one, or a few when states run in parallel.
+/// Waiting requests of one client. Real minions have one, or a few when states run in parallel.
 const MOST_WAITING: usize = 16;
 
-/// Calls of wheel functions that may wait.
+/// Waiting calls of wheel functions.
 const MOST_WHEELS: usize = 128;
 
-/// Whose request it is.
+/// The client of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asker {
     Minion(MinionId),
     User(String),
 }
 
-/// A request whose answer has to be found.
+/// A request whose answer has to be computed.
 pub(crate) struct Rendering {
     pub(crate) asker: Asker,
     /// The command, for metrics.
@@ -45,7 +45,7 @@ pub(crate) struct Rendering {
     pub(crate) answer: Answer,
 }
 
-/// See the module.
+/// Fair queue of renderings, one client's in progress at a time.
 pub(crate) struct RenderQueue {
     lines: Mutex<Lines>,
     most: usize,
@@ -60,11 +60,11 @@ struct QueueMetrics {
     taking: HistogramVec,
 }
 
-/// One line of requests for each asker, and the order in which they have their turns.
+/// One queue for each client, and the order of their turns.
 #[derive(Default)]
 struct Lines {
     by_asker: HashMap<Asker, Line>,
-    /// Everybody in whose line a request stands, once.
+    /// Each client with a waiting request, once.
     turns: VecDeque<Asker>,
     total: usize,
 }
@@ -76,7 +76,7 @@ struct Line {
 }
 
 impl Lines {
-    /// Gives the request back if its asker has too many.
+    /// Adds a request; gives it back if its client has too many.
     fn push(&mut self, rendering: Rendering) -> Option<Rendering> {
         let line = self.by_asker.entry(rendering.asker.clone()).or_default();
         if line.waiting.len() >= MOST_WAITING {
@@ -90,8 +90,8 @@ impl Lines {
         None
     }
 
-    /// The next one whose asker is not being served. Passes over as many of them as there are
-    /// renderers at work, at most.
+    /// The next request whose client is not being served. Skips at most as many clients as there
+    /// are renderers at work.
     fn pop(&mut self) -> Option<Rendering> {
         for _ in 0..self.turns.len() {
             let asker = self.turns.pop_front()?;
@@ -125,7 +125,7 @@ impl Lines {
     }
 }
 
-/// An asker is being served for as long as this lives, also if the renderer panics.
+/// Marks a client as served for as long as it lives, also if the renderer panics.
 pub(crate) struct Turn {
     queue: Arc<RenderQueue>,
     asker: Asker,
@@ -138,7 +138,7 @@ impl Drop for Turn {
 }
 
 impl RenderQueue {
-    /// A queue for at most so many requests of minions.
+    /// Queue of at most `most` requests of minions.
     pub(crate) fn new(most: usize, registry: &Registry) -> Arc<Self> {
         Self::of(
             most,
@@ -189,7 +189,7 @@ impl RenderQueue {
                 abandoned: counter(
                     registry,
                     "saltern_wheels_abandoned_total",
-                    "Calls of wheel functions whose peer left before anybody had time for them.",
+                    "Calls of wheel functions whose peer left before they were begun.",
                 ),
                 taking: histogram_vec(
                     registry,
@@ -211,12 +211,12 @@ impl RenderQueue {
         })
     }
 
-    /// Who is told of new requests.
+    /// Sets the renderers to notify of new requests.
     pub(crate) fn set_renderers(&self, renderers: Vec<Recipient<Look>>) {
         *self.renderers.lock() = renderers;
     }
 
-    /// Takes a request, or answers it at once if there is no room.
+    /// Adds a request, or answers it at once if there is no room.
     pub(crate) fn push(&self, rendering: Rendering) {
         let refused = {
             let mut lines = self.lines.lock();
@@ -234,12 +234,12 @@ impl RenderQueue {
             return;
         }
         for renderer in self.renderers.lock().iter() {
-            // A full mailbox holds a look that is still to come, which sees this request too.
+            // A full mailbox holds a later look, which sees this request too.
             let _ = renderer.try_send(Look);
         }
     }
 
-    /// The next request that somebody waits for; its asker has no other one under way until the
+    /// The next request whose peer still waits; its client has no other one in progress until the
     /// turn is dropped.
     pub(crate) fn pop(self: &Arc<Self>) -> Option<(Rendering, Turn)> {
         loop {
@@ -260,7 +260,7 @@ impl RenderQueue {
         }
     }
 
-    /// Answers everything that waits as not handled: nothing of it lasts, and its peers ask again.
+    /// Answers all waiting requests as not handled: none is stored, and their peers retry.
     pub(crate) fn give_up(&self) {
         let lines = std::mem::take(&mut *self.lines.lock());
         self.metrics.depth.set(0);
@@ -268,7 +268,7 @@ impl RenderQueue {
         waiting.for_each(|rendering| rendering.answer.failed());
     }
 
-    /// Notes how long a request took.
+    /// Records how long a request took.
     pub(crate) fn took(&self, command: &'static str, time: Duration) {
         let taking = self.metrics.taking.with_label_values(&[command]);
         taking.observe(time.as_secs_f64());
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn minions_take_turns_and_each_is_served_once_at_a_time() {
+    fn minions_take_turns_with_one_request_in_progress_each() {
         in_system(async {
             let queue = RenderQueue::new(100, &Registry::new());
             let mut port = Port::open();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_fills_the_queue_for_the_others() {
+    fn one_minion_cannot_fill_the_queue() {
         in_system(async {
             let queue = RenderQueue::new(MOST_WAITING + 1, &Registry::new());
             let mut port = Port::open();
@@ -405,13 +405,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_whose_peer_has_left_is_dropped() {
+    fn request_of_a_disconnected_peer_is_dropped() {
         in_system(async {
             let queue = RenderQueue::new(10, &Registry::new());
             let mut port = Port::open();
             let (left, reply) = rendering(&mut port, "a", nothing()).await;
             reply.abort();
-            // The listener notices the end of the connection; nothing else tells us of it.
+            // The listener detects the end of the connection; there is no other signal.
             while !left.answer.is_unwanted() {
                 tokio::task::yield_now().await;
             }
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_one_wheel_function_under_way_and_a_few_waiting() {
+    fn user_has_one_wheel_function_in_progress_and_a_few_waiting() {
         in_system(async {
             let queue = RenderQueue::of_wheels(&Registry::new());
             let mut port = Port::open();

@@ -1,8 +1,8 @@
-//! Finds answers that take long, above all pillars, so that no worker has to. Wheel functions of
-//! users, too, but others of these run them: whatever those take, no pillar waits for it.
+//! Computes slow answers, above all pillars, so that no worker has to. Users' wheel functions too,
+//! on renderers of their own: no pillar waits for those.
 //!
-//! The requests wait in a [`RenderQueue`] (`render_queue.rs`) that outlives the actors: whoever has
-//! time takes the next one. A renderer that panics loses only the request that it was working on.
+//! The requests wait in a [`RenderQueue`] (`render_queue.rs`) that outlives the actors; an idle
+//! renderer takes the next one. A renderer that panics loses only its current request.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::priority::give_way;
 use crate::render_queue::RenderQueue;
 use crate::send::{Outbox, Sends};
 
-/// How many wheel functions of users run at a time.
+/// Concurrent wheel functions of users.
 pub(crate) const WHEEL_THREADS: usize = 2;
 
-/// Behind the workers: a storm of pillars must not slow the answers to everything else.
+/// Below the workers: many pillars at once must not slow all other answers.
 const NICENESS: i32 = 5;
 
-/// There may be something to do. From whoever puts a request into the queue, and from the
-/// renderer itself while there is more.
+/// There may be work. From the sender that queues a request, and from the renderer itself while
+/// there is more.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Look;
@@ -34,7 +34,7 @@ pub(crate) struct Seed {
     pub(crate) bus: Recipient<Fire>,
 }
 
-/// See the module.
+/// Actor that computes slow answers.
 pub(crate) struct Renderer {
     seed: Seed,
     outbox: Outbox,
@@ -53,7 +53,7 @@ impl Child for Renderer {
         }
     }
 
-    /// What waits is given up: nothing of it lasts, and its peers ask again.
+    /// Waiting requests are given up: none is stored, and their peers retry.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<actix::ResponseActFuture<Self, ()>> {
         self.seed.queue.give_up();
         None
@@ -82,7 +82,7 @@ impl Handler<Look> for Renderer {
         let Some((rendering, turn)) = self.seed.queue.pop() else {
             return;
         };
-        // Before the work: whatever becomes of it, the next one is looked for.
+        // Before the work: whatever becomes of it, the next one is taken.
         context.notify(Look);
         let began = Instant::now();
         let finished = rendering.work.run();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_answered_in_order_and_its_events_are_fired() {
+    fn waiting_requests_are_answered_in_order_and_their_events_fired() {
         in_system(async {
             let registry = Registry::new();
             let queue = RenderQueue::new(10, &registry);
@@ -128,7 +128,7 @@ mod tests {
                 bus,
             };
             let mut port = Port::open();
-            // Put in before there is a renderer: one that starts looks.
+            // Queued before there is a renderer: a starting one looks.
             let (first, first_reply) = rendering(&mut port, "m1", later(|| says(b"one"))).await;
             queue.push(first);
             let spec = ChildSpec::permanent().on(Placement::thread("render"));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_panics_is_answered_and_the_next_is_done() {
+    fn panicking_work_is_answered_and_the_next_is_done() {
         in_system(async {
             let registry = Registry::new();
             let queue = RenderQueue::new(10, &registry);

@@ -1,11 +1,11 @@
-//! Spreads requests over the workers; owns the only backlog in the process.
+//! Load balancer of requests over the workers; owns the only backlog in the process.
 //!
-//! Requests wait by class, each class in a bounded queue of its own, and the queues take turns, so
-//! that a storm of one class does not stand in the way of another. In each class they wait by what
-//! is known of their peers and by address (`lanes`, and `auth_queue` for authentications), so that
-//! nobody's junk stands in the way of others. The router does not read payloads beyond the few bytes that tell the class, and it does not answer: a request
-//! carries its reply handle.
-//! The sockets of the request port live in tasks on this actor's thread, not in its state.
+//! Requests are queued by class, each class in a bounded queue of its own, and the queues take
+//! turns, so that overload of one class does not delay another. Within a class they are ordered by
+//! peer standing and address (`lanes`, and `auth_queue` for authentications), so that junk delays
+//! junk. The router reads only the few payload bytes that give the class, and it does not answer:
+//! a request carries its reply handle. The sockets of the request port live in tasks on this
+//! actor's thread, not in its state.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,18 +37,18 @@ mod lanes;
 pub(crate) struct Seed {
     pub(crate) workers: Arc<Vec<Recipient<Work>>>,
     pub(crate) windows: Arc<Windows>,
-    /// Requests of one class that may wait, but for authentications.
+    /// Bound of the backlog of one class, but for authentications.
     pub(crate) backlog: usize,
-    /// Authentications that may wait.
+    /// Bound of the backlog of authentications.
     pub(crate) auth_backlog: usize,
     pub(crate) metrics: RouterMetrics,
-    /// The request port, until the first router has taken it over.
-    /// With it, what is dropped when the last connection is gone, or when nobody took it over.
+    /// The request port, until the first router has taken it. With it, a guard that is dropped
+    /// when the last connection is gone, or when no router took it.
     pub(crate) listener: Arc<Mutex<Option<(ReqListener, DropGuard)>>>,
     pub(crate) stop: CancellationToken,
 }
 
-/// What the router counts, for each class in the order of [`Class::ALL`].
+/// Metrics of the router, for each class in the order of [`Class::ALL`].
 #[derive(Clone)]
 pub(crate) struct RouterMetrics {
     classes: [ClassMetrics; Class::ALL.len()],
@@ -107,8 +107,8 @@ impl RouterMetrics {
     }
 }
 
-/// How many requests of a class are handed over before the next class has its turn. An
-/// authentication costs about as much as all the others of a round.
+/// Requests of a class per turn. An authentication costs about as much as all the others of a
+/// round.
 fn turn_of(class: Class) -> usize {
     match class {
         Class::Clear => 4,
@@ -117,11 +117,11 @@ fn turn_of(class: Class) -> usize {
     }
 }
 
-/// See the module.
+/// Actor that distributes requests.
 pub(crate) struct ReqRouter {
     seed: Seed,
     queues: [Queue; Class::ALL.len()],
-    /// The queue whose turn it is, and how many more it may hand over.
+    /// The queue whose turn it is, and the rest of its turn.
     turn: (usize, usize),
 }
 
@@ -146,7 +146,7 @@ impl Queue {
 
     fn push(&mut self, request: Incoming) {
         match &mut self.waiting {
-            // Dropping the request answers it: its peer learns that it was not handled.
+            // Dropping a request answers it as not handled.
             Waiting::Requests(waiting) => {
                 if let Some(_given_up) = waiting.push(request) {
                     self.metrics.shed.inc();
@@ -217,14 +217,14 @@ impl Child for ReqRouter {
         }
     }
 
-    /// Nothing new comes in; what came in is still handed over.
+    /// Nothing new is accepted; the backlog is still handed over.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         Some(Box::pin(HandedOver))
     }
 }
 
-/// Resolves when nothing waits. Polled again with every message of the router, and only messages
-/// make the queues shorter.
+/// Resolves when the backlog is empty. Polled again with every message of the router, and only
+/// messages shorten the queues.
 struct HandedOver;
 
 impl ActorFuture<ReqRouter> for HandedOver {
@@ -249,7 +249,7 @@ impl Actor for ReqRouter {
 
     fn started(&mut self, context: &mut Self::Context) {
         let address = context.address();
-        // The address outlives this value, so both are told once.
+        // The address outlives this value, so both are dropped once.
         if let Some((listener, closed)) = self.seed.listener.lock().take() {
             self.seed.windows.set_router(address.clone().recipient());
             let serving = listener.serve(Arc::new(Door(address)), self.seed.stop.clone());
@@ -261,7 +261,7 @@ impl Actor for ReqRouter {
     }
 }
 
-/// Where the connections leave their requests.
+/// Sink of the connections' requests.
 struct Door(Addr<ReqRouter>);
 
 impl RequestSink for Door {
@@ -318,19 +318,20 @@ impl ReqRouter {
         self.queues.iter().all(|queue| queue.len() == 0)
     }
 
-    /// Hands over what waits, the classes by turns, until no worker has a place for any of it.
+    /// Hands over the backlog, the classes by turns, until no worker has a free slot for any of
+    /// it.
     fn serve_waiting(&mut self) {
         while self.serve_one() {}
         if !self.is_empty() {
             self.seed.windows.want();
-            // A place given back between the two lines above would not be told.
+            // A slot freed between the two lines above would not be announced.
             while self.serve_one() {}
         }
     }
 
     fn serve_one(&mut self) -> bool {
         if !self.seed.windows.has_place() {
-            // The turn stays where it is: whoever has it gets the next place.
+            // The turn stays as it is: that queue gets the next slot.
             return false;
         }
         for _ in 0..=self.queues.len() {
@@ -341,7 +342,7 @@ impl ReqRouter {
                 && let Some((request, treatment, place)) = queue.pop(&self.seed.windows)
             {
                 self.turn.1 -= 1;
-                // Who is told to come again is turned away: quickly, whatever the others' time.
+                // A "retry later" answer is quick and would distort the latency of the others.
                 let latency = matches!(treatment, Treatment::Handle)
                     .then(|| Latency::since(request.received, &queue.metrics.taking));
                 self.hand_over((request, treatment), place, latency);

@@ -1,16 +1,17 @@
-//! The rotation of the shared key: when a dropfile asks for it and, with 3006, when the key is
-//! older than `publish_session`.
+//! Rotation of the shared key: when a dropfile asks for it and, with 3006, when the key is older
+//! than `publish_session`.
 //!
 //! The later versions rotate by age only in clusters (`handle_key_rotate` in `salt/master.py`).
 //! Stock's key is as old as its process; ours outlives that, and so does its age.
 //!
-//! Stock's `salt-key` deletes or rejects a key and drops the file; the minion that is shut out still
-//! has the shared key. So the publisher looks before each load that it seals, and sends nothing
-//! under a key that is to be replaced. Maintenance looks once a second, for a site that publishes
-//! nothing, and tells of it. Whoever looks first makes the new key.
+//! Stock's `salt-key` deletes or rejects a key and writes the dropfile; the revoked minion still
+//! has the shared key. So the publisher checks before each load that it encrypts, and sends
+//! nothing under a key that is to be replaced. Maintenance checks once a second, for a site that
+//! publishes nothing, and announces the rotation. The first of them to see the dropfile makes the
+//! new key.
 //!
-//! Minions are not told of the new key; each learns of it from the first load that it cannot read,
-//! and authenticates. `auth_queue` keeps these from becoming a storm.
+//! Minions are not notified of the new key; each learns of it from the first load that it cannot
+//! decrypt, and authenticates. `auth_queue` bounds these authentications.
 
 use std::sync::Arc;
 
@@ -20,23 +21,23 @@ use saltern_requests::Services;
 use saltern_store::StoreError;
 use saltern_store::dropfile::{self, Dropfile};
 
-/// Shared by those who look.
+/// State of the rotation, shared by the publisher and maintenance.
 #[derive(Clone, Default)]
 pub(crate) struct Rotation(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// From the moment the dropfile is taken until the new key is on the disk, also over a failure
-    /// or a restart of an actor.
+    /// A rotation is due: from the moment the dropfile is taken until the new key is on the disk,
+    /// also over a failure or a restart of an actor.
     is_owed: bool,
-    /// There was a rotation that nobody has been told of.
+    /// There was a rotation that has not been announced.
     is_news: bool,
 }
 
 impl Rotation {
     /// Takes the dropfile, if there is one, and makes a new shared key. `false`: one was asked for
-    /// and cannot be made, or it does not show whether one was asked for; nothing must be published
-    /// under the present one.
+    /// and cannot be made, or the dropfile cannot be read; nothing must be published under the
+    /// present one.
     pub(crate) fn look(&self, services: &Services) -> bool {
         let mut state = self.0.lock();
         match dropfile::check(&services.config) {
@@ -68,8 +69,8 @@ impl Rotation {
         !state.is_owed
     }
 
-    /// Makes a new shared key if this one has had its time. One that cannot be made leaves the
-    /// present one in use: nobody is shut out by age.
+    /// Makes a new shared key if this one has reached its age. On failure the present one stays in
+    /// use: age revokes no minion.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -90,13 +91,13 @@ impl Rotation {
         Ok(())
     }
 
-    /// Whether there was a rotation since this was asked last.
+    /// Takes the flag of an unannounced rotation.
     pub(crate) fn take_news(&self) -> bool {
         std::mem::take(&mut self.0.lock().is_news)
     }
 }
 
-/// Taken before the key is made: one that is dropped meanwhile counts again.
+/// Taken before the key is made: a dropfile that is written meanwhile counts again.
 fn take(services: &Services) {
     if let Err(error) = dropfile::take(&services.config) {
         tracing::error!(%error, "the dropfile cannot be removed");

@@ -1,11 +1,11 @@
-//! Runs the functions of the master (`jobs.*` and the like) that users and minions ask for, so that
-//! no worker has to: they may take long.
+//! Runs the master's functions (`jobs.*` and the like) for users and minions, so that no worker
+//! has to: they may take long.
 //!
-//! The calls wait in a [`RunQueue`] that outlives the actors; whoever has time takes the next one.
-//! Functions that Python runs may take hours: they have queues and threads of their own, which only
-//! wait for processes, so that they hold up no native one; those of minions are fewer.
-//! What comes of a call is stored first and told then. A call that is lost, because its function
-//! panics or the master stops, is told to be lost: its client waits for nothing else.
+//! The calls wait in a [`RunQueue`] that outlives the actors; an idle runner takes the next one.
+//! Functions that Python runs may take hours: they have queues and threads of their own, which
+//! only wait for processes, so that they delay no native one; those of minions are fewer. The end
+//! of a call is stored first and then announced. A call that is lost, because its function panics
+//! or the master stops, is announced as lost: its client waits for nothing else.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,17 +30,17 @@ use crate::priority::give_way;
 use crate::renderer::Look;
 use crate::send::{Outbox, Sends};
 
-/// How many calls of users are made at a time, and how many of minions.
+/// Concurrent calls of users, and of minions.
 pub(crate) const THREADS: u32 = 2;
 
-/// Calls that may wait. Users of this machine make few, more is a script gone wild; minions have
+/// Waiting calls at most. Users of this machine make few, more is a runaway script; minions have
 /// bounds of their own before this one (`peer_desk.rs`).
 pub(crate) const MOST_WAITING: usize = 256;
 
-/// Behind the workers, as the renderers.
+/// Below the workers, like the renderers.
 const NICENESS: i32 = 5;
 
-/// What is measured of calls, by who asks for them.
+/// Metrics of calls, by kind of client.
 pub(crate) struct RunMetrics {
     depth: IntGaugeVec,
     shed: IntCounterVec,
@@ -73,17 +73,16 @@ impl RunMetrics {
     }
 }
 
-/// The calls that wait for a runner, and the runners that wait for a call: there are never both for
-/// long.
+/// Waiting calls, and idle runners: there are never both for long.
 #[derive(Default)]
 struct Lines {
     calls: VecDeque<Run>,
     idle: Vec<Recipient<Look>>,
 }
 
-/// See the module.
+/// Bounded queue of calls for the runners.
 pub(crate) struct RunQueue {
-    /// Where what Python runs waits, if not here.
+    /// The queue of functions that Python runs, if it is another one.
     python: Option<Arc<RunQueue>>,
     lines: Mutex<Lines>,
     most: usize,
@@ -93,13 +92,13 @@ pub(crate) struct RunQueue {
 }
 
 impl RunQueue {
-    /// The queue of what Python runs, or of those who ask (`users`, `minions`, `reactor`), for at
-    /// most so many calls.
+    /// Queue of at most `most` calls, of what Python runs or of one kind of client (`users`,
+    /// `minions`, `reactor`).
     pub(crate) fn new(asker: &'static str, most: usize, metrics: &RunMetrics) -> Arc<Self> {
         Arc::new(Self::of(asker, most, metrics, None))
     }
 
-    /// The queue of those who ask, which passes on what Python runs.
+    /// Queue of one kind of client, which passes on what Python runs.
     pub(crate) fn before(
         python: &Arc<Self>,
         asker: &'static str,
@@ -125,7 +124,7 @@ impl RunQueue {
         }
     }
 
-    /// Takes a call, or gives it back if there is no room.
+    /// Adds a call, or gives it back if there is no room.
     pub(crate) fn push(&self, run: Run) -> Result<(), Run> {
         if let Some(python) = self.python.as_ref().filter(|_| run.is_python()) {
             return python.push(run);
@@ -143,22 +142,22 @@ impl RunQueue {
         Ok(())
     }
 
-    /// Tells one runner that has nothing to do. Whoever is at work looks afterwards anyway; waking
-    /// everybody for each call would cost more than many a call does.
+    /// Notifies one idle runner. A busy one looks afterwards anyway; waking all for each call
+    /// would cost more than many a call does.
     fn wake_one(&self) {
         loop {
             let Some(runner) = self.lines.lock().idle.pop() else {
                 return;
             };
             match runner.try_send(Look) {
-                // A full mailbox holds a look that is still to come, which sees this call too.
+                // A full mailbox holds a later look, which sees this call too.
                 Ok(()) | Err(SendError::Full(_)) => return,
                 Err(SendError::Closed(_)) => {}
             }
         }
     }
 
-    /// Whether a call finds room at this moment.
+    /// Whether there is room for a call at this moment.
     pub(crate) fn has_room(&self, is_python: bool) -> bool {
         match self.python.as_ref().filter(|_| is_python) {
             Some(python) => python.has_room(false),
@@ -172,13 +171,13 @@ impl RunQueue {
         Some(run)
     }
 
-    /// The next call; if there is none, this runner is told of the next one.
+    /// The next call; without one, this runner is registered as idle.
     fn pop_or_rest(&self, runner: Recipient<Look>) -> Option<Run> {
         let mut lines = self.lines.lock();
         let run = lines.calls.pop_front();
         if run.is_some() {
             self.depth.dec();
-            // It was woken by its start, and not as one who is idle.
+            // It was woken by its start, and not as an idle one.
             lines.idle.retain(|idle| *idle != runner);
         } else if !lines.idle.contains(&runner) {
             lines.idle.push(runner);
@@ -186,8 +185,8 @@ impl RunQueue {
         run
     }
 
-    /// A runner has died: it is not told of calls until it asks again, and what it was told of is
-    /// told to another one.
+    /// Removes a runner that has died from the idle ones; its last notification is passed to
+    /// another one.
     fn leave(&self, runner: &Recipient<Look>) {
         let is_awaited = {
             let mut lines = self.lines.lock();
@@ -208,7 +207,7 @@ pub(crate) struct Seed {
     pub(crate) take_return: Recipient<TakeReturn>,
 }
 
-/// See the module.
+/// Actor that runs functions.
 pub(crate) struct Runner {
     seed: Seed,
     outbox: Outbox,
@@ -238,7 +237,7 @@ impl Child for Runner {
         }
     }
 
-    /// What waits is given up.
+    /// Waiting calls are given up.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         while let Some(run) = self.seed.queue.pop() {
             let (lost, _) = run.into_parts();
@@ -264,7 +263,7 @@ impl Sends for Runner {
     }
 }
 
-/// A call whose end has not been told; dropped, it is told to be lost.
+/// A call whose end has not been announced; dropped, it is announced as lost.
 struct UnderWay {
     bus: Recipient<Fire>,
     lost: Option<Event>,
@@ -300,7 +299,7 @@ impl Handler<Look> for Runner {
         let Some(run) = self.seed.queue.pop_or_rest(me) else {
             return;
         };
-        // Before the work: whatever becomes of it, the next one is looked for.
+        // Before the work: whatever becomes of it, the next one is taken.
         context.notify(Look);
         let (lost, work) = run.into_parts();
         let under_way = UnderWay::new(lost, &self.seed.bus);
@@ -325,13 +324,13 @@ impl Handler<Look> for Runner {
             answer,
         };
         self.outbox.push(context, &self.seed.take_return, message);
-        let told = stored.into_actor(self).map(move |_, runner, context| {
+        let announced = stored.into_actor(self).map(move |_, runner, context| {
             let bus = runner.seed.bus.clone();
             let end = Fire(ran.end.into_iter().collect());
             runner.outbox.push(context, &bus, end);
             under_way.told();
         });
-        context.spawn(told);
+        context.spawn(announced);
     }
 }
 

@@ -1,11 +1,10 @@
-//! Gives the clockwork of `schedule` (`requests/schedule.rs`) a clock, and what is due to those who
-//! run functions.
+//! Timer of the master's `schedule` (`requests/schedule.rs`): passes due jobs to the runners.
 //!
 //! It sleeps until something is due, but never long: the time of day may be set meanwhile, or the
-//! schedule replaced, and nothing says so. A job waits for a thread behind the calls of users and takes none from them; a
-//! run that finds no room is skipped and counted, as nobody waits for it.
+//! schedule replaced, without a signal. A job waits for a thread behind the calls of users and
+//! takes none from them; a run without room is skipped and counted, as no client waits for it.
 //!
-//! The clockwork outlives the actor, so that no job starts twice because of a panic.
+//! The schedule's state outlives the actor, so that no job starts twice because of a panic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +23,10 @@ use saltern_supervise::Child;
 use crate::renderer::Look;
 use crate::runner::RunQueue;
 
-/// The longest time without a look at the clock.
+/// Longest time between two looks at the clock.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// What the scheduler measures.
+/// Metrics of the scheduler.
 #[derive(Clone)]
 pub(crate) struct ScheduleMetrics {
     runs: IntCounter,
@@ -90,7 +89,7 @@ pub(crate) struct Seed {
     pub(crate) metrics: ScheduleMetrics,
 }
 
-/// See the module.
+/// Actor that starts scheduled jobs.
 pub(crate) struct Scheduler {
     seed: Seed,
 }
@@ -122,7 +121,7 @@ impl Handler<Look> for Scheduler {
         let now = self.now();
         let next = self.seed.schedule.lock().next(now);
         let wait = next.map_or(LONGEST_SLEEP, |next| {
-            // What is due already is due at once.
+            // An overdue job is due at once.
             Duration::try_from(next.duration_since(now)).unwrap_or_default()
         });
         context.notify_later(Look, wait.min(LONGEST_SLEEP));
@@ -175,7 +174,7 @@ impl Scheduler {
     }
 }
 
-/// A number between two, both of which it may be.
+/// A random number between two bounds, both included.
 fn draw(from: u64, to: u64) -> u64 {
     let number = u128::from_ne_bytes(public_random());
     let count = u128::from(to.saturating_sub(from)) + 1;

@@ -1,12 +1,12 @@
-//! Sending to bounded mailboxes out of a handler: nothing is lost, nothing overtakes.
+//! Outbox for sending to bounded mailboxes from a handler: no message is lost, and order is kept.
 //!
-//! While a receiver has no room, its sender handles nothing else, so the pressure goes back
-//! towards the network. Whatever the same handler sends later, to whomever, and whatever it does
-//! with [`Outbox::then`], waits behind: what follows a commit follows in its order.
+//! While a receiver has no room, its sender handles nothing else, so backpressure reaches the
+//! network. Whatever the same handler sends later, to any receiver, and whatever it does with
+//! [`Outbox::then`], waits behind: what follows a commit follows in its order.
 //!
-//! Who waits must never wait for each other: the arrows in `messages` form no circle, except that
-//! the store and the publisher report to the tracker, and the tracker to Batches; these messages
-//! are bounded otherwise and never wait.
+//! Actors must not wait for each other in a circle: the arrows in `messages` form none, except
+//! that the store and the publisher report to the tracker, and the tracker to Batches; these
+//! messages are bounded otherwise and never wait.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ pub(crate) trait Sends: Actor<Context = Context<Self>> {
 
 type Deed = Box<dyn FnOnce() -> Option<LocalBoxFuture<'static, ()>>>;
 
-/// What an actor has to send and cannot send yet. Empty nearly always.
+/// Messages of an actor that cannot be sent yet. Empty nearly always.
 #[derive(Default)]
 pub(crate) struct Outbox {
     waiting: VecDeque<Deed>,
@@ -55,7 +55,7 @@ impl Outbox {
         );
     }
 
-    /// Does `deed` when everything pushed before has been sent.
+    /// Runs `deed` when everything pushed before has been sent.
     pub(crate) fn then<A: Sends>(
         &mut self,
         context: &mut Context<A>,
@@ -83,7 +83,7 @@ impl Outbox {
 }
 
 /// Resolves when the receiver has handled the message, and with it everything before: then there
-/// is room again. Actix offers no earlier sign of it.
+/// is room again. Actix gives no earlier signal.
 async fn deliver<M>(to: Recipient<M>, message: M)
 where
     M: Message<Result = ()> + Send + 'static,
@@ -136,7 +136,7 @@ mod tests {
 
     type Log = Arc<Mutex<Vec<String>>>;
 
-    /// Writes down what it gets; takes its first message only when told to.
+    /// Records its messages; takes its first message only when released.
     struct Receiver {
         name: &'static str,
         log: Log,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_overtakes_a_message_that_finds_no_room() {
+    fn blocked_message_is_overtaken_by_none() {
         actix::System::new().block_on(async {
             let log = Log::default();
             let (open, gate) = oneshot::channel();

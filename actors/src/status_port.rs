@@ -1,8 +1,8 @@
-//! What those who watch the master ask over HTTP: `/metrics`, `/healthz` and `/readyz`.
+//! HTTP status port: `/metrics`, `/healthz` and `/readyz`.
 //!
-//! Read only, and for everybody who can connect: on loopback by default, and elsewhere for whom
-//! TLS with certificates lets in. It runs on the main thread, beside no actor, so that a busy
-//! worker does not keep it from telling of that; looking things up has a thread of its own.
+//! Read only, and without log-in: on loopback by default, and elsewhere for clients that TLS with
+//! certificates admits. It runs on the main thread, beside no actor, so that a busy worker does
+//! not delay it; lookups have a thread of their own.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -24,14 +24,14 @@ use crate::health::{Check, Health};
 use crate::other_names;
 use crate::tree::StartError;
 
-/// The bound port, before there is anything to tell.
+/// The bound port, before it is served.
 pub(crate) struct StatusPort {
     server: HttpServer,
     pages: Arc<Pages>,
 }
 
 impl StatusPort {
-    /// Binds `saltern_metrics_address`, if there is one. Where the default is taken, by another
+    /// Binds `saltern_metrics_address`, if there is one. If the default is taken, by another
     /// master perhaps, this one goes on without.
     pub(crate) fn open(
         config: &MasterConfig,
@@ -50,7 +50,7 @@ impl StatusPort {
             scrapes: histogram(
                 registry,
                 "saltern_scrape_seconds",
-                "Time to gather and write down the metrics for one who asked.",
+                "Time to gather and encode the metrics of one scrape.",
                 SECONDS,
             ),
             turn: tokio::sync::Mutex::default(),
@@ -69,14 +69,14 @@ impl StatusPort {
         }
     }
 
-    /// Where it listens.
+    /// The bound address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
     /// Answers until `stop`.
     pub(crate) fn serve(self, health: Arc<Health>, stop: CancellationToken) {
-        // Nobody else sets it.
+        // Only the first call counts.
         let _ = self.pages.health.set(health);
         let address = self.server.address();
         tracing::info!(%address, "metrics and health are served");
@@ -90,11 +90,11 @@ impl StatusPort {
 
 struct Pages {
     registry: Registry,
-    /// Whether 3008's names are told, too.
+    /// Whether 3008's names are exposed, too.
     compat: MetricsCompat,
     health: OnceLock<Arc<Health>>,
     scrapes: Histogram,
-    /// Gathering is dear where there are many minions: one at a time, whoever asks.
+    /// Gathering is expensive with many minions: one at a time, for all clients.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -145,7 +145,7 @@ impl Pages {
     }
 
     fn checks(&self, request: &Request<Bytes>, look: fn(&Health) -> Vec<Check>) -> Response<Bytes> {
-        // Nothing is served before it is set.
+        // The port is served only after it is set.
         let checks = self
             .health
             .get()
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_check_is_told_with_its_reason() {
+    fn checks_are_shown_with_their_reasons() {
         let check = |name, passed, reason: &str| Check {
             name,
             passed,
@@ -213,9 +213,10 @@ mod tests {
             as_text(&checks),
             "ok actors: 9 actors answer\nFAILED database: the disk is \"full\"\n"
         );
-        let told: serde_json::Value = serde_json::from_str(&as_json(false, &checks)).expect("JSON");
-        assert_eq!(told["ok"], false);
-        assert_eq!(told["checks"][1]["check"], "database");
-        assert_eq!(told["checks"][1]["reason"], "the disk is \"full\"");
+        let answer: serde_json::Value =
+            serde_json::from_str(&as_json(false, &checks)).expect("JSON");
+        assert_eq!(answer["ok"], false);
+        assert_eq!(answer["checks"][1]["check"], "database");
+        assert_eq!(answer["checks"][1]["reason"], "the disk is \"full\"");
     }
 }

@@ -1,5 +1,5 @@
-//! What the tests of single actors share: receivers that only keep what they get, and requests
-//! that are real, because only a connection has a way back.
+//! Helpers for tests of single actors: recording receivers, and real requests, because only a
+//! connection has a reply handle.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// What a peer is told whose request was not handled.
+/// The answer to a request that was not handled.
 pub(crate) const NOT_HANDLED: &[u8] = b"\xda\x00\x26Some exception handling minion payload";
 
 /// Runs a test on one thread.
@@ -50,7 +50,7 @@ impl<M: Message<Result = ()> + Unpin + 'static> Handler<M> for Recorder<M> {
     }
 }
 
-/// An actor that only keeps what it gets.
+/// An actor that only records its messages.
 pub(crate) fn recorder<M>() -> (Recipient<M>, UnboundedReceiver<M>)
 where
     M: Message<Result = ()> + Send + Unpin + 'static,
@@ -106,8 +106,8 @@ impl Port {
         (self.requests.recv().await.unwrap(), reply)
     }
 
-    /// The same from an address of this machine; `None` instead of a reply when the connection is
-    /// closed without one.
+    /// Sends a request from an address of this machine; `None` instead of a reply when the
+    /// connection is closed without one.
     pub(crate) async fn ask_from(
         &mut self,
         from: Option<IpAddr>,

@@ -1,8 +1,8 @@
-//! Sends ended spans to a collector: OTLP over HTTP, in JSON.
+//! Exporter of ended spans to a collector: OTLP over HTTP, in JSON.
 //!
-//! On a thread of its own, because it waits for the collector. Nobody waits for it: spans wait in
-//! the tracer, which has a bound and counts what has no room. A batch that the collector could not
-//! take is sent again, one that it refuses is dropped and counted.
+//! On a thread of its own, because it blocks on the collector. No other actor waits for it: spans
+//! wait in the tracer, which is bounded and counts what overflows. A batch that the collector
+//! could not take is retried; one that it refuses is dropped and counted.
 //!
 //! The writer is our own and small: what OpenTelemetry's crates bring (a second HTTP client and TLS
 //! library, protobuf, a pipeline of their own) is more than the rest of this program needs together.
@@ -32,7 +32,7 @@ pub(crate) struct Seed {
     pub(crate) metrics: ExporterMetrics,
 }
 
-/// What is counted.
+/// Metrics of the exporter.
 #[derive(Clone)]
 pub(crate) struct ExporterMetrics(IntCounter);
 
@@ -46,22 +46,22 @@ impl ExporterMetrics {
     }
 }
 
-/// How often spans are looked for, unless a whole batch has just been taken: then at once.
+/// Poll interval for spans; without delay after a full batch.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Spans in one request; as many as OpenTelemetry's own exporters send.
 const BATCH: usize = 512;
-/// What is left at the end of the master is sent in so long, all requests together. A request that
-/// is under way then is waited for as well, by the timeout of the destination.
+/// Total time for the remaining spans at the end of the master. A request in progress is waited
+/// for as well, by the timeout of the destination.
 const LAST_TIME: Duration = Duration::from_secs(2);
-/// Bytes of an answer: it says nothing that is needed.
+/// Bytes read of an answer, whose content is not needed.
 const ANSWER: u64 = 64 << 10;
-/// A collector that is away is complained of so often.
+/// An unreachable collector is logged at most once per `COMPLAINT`.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// Actor that exports spans.
 pub(crate) struct TraceExporter {
     seed: Seed,
-    /// A batch that was not taken yet.
+    /// A batch to retry.
     waiting: Vec<FinishedSpan>,
     failures: Seldom,
 }
@@ -100,7 +100,7 @@ impl Actor for TraceExporter {
 }
 
 impl TraceExporter {
-    /// Sends a batch and comes again: so a stop is heard between two of them.
+    /// Sends a batch and schedules the next: so a stop is seen between two of them.
     fn go_on(&mut self, context: &mut Context<Self>) {
         let pause = match self.send_some(self.seed.destination.timeout) {
             true => Duration::ZERO,
@@ -109,7 +109,7 @@ impl TraceExporter {
         context.run_later(pause, Self::go_on);
     }
 
-    /// Sends a batch of what there is. Whether there may be more that the collector would take.
+    /// Sends the next batch; whether there may be more that the collector would take.
     fn send_some(&mut self, time: Duration) -> bool {
         let room = BATCH.saturating_sub(self.waiting.len());
         self.waiting.extend(self.seed.tracer.take(room));
@@ -167,8 +167,8 @@ impl TraceExporter {
     }
 }
 
-/// Whether the same request may be taken later: the statuses that OTLP says so of, and those of
-/// servers in front of a collector.
+/// Whether the same request may be taken later: the retryable statuses of OTLP, and those of
+/// proxies in front of a collector.
 fn is_for_now(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
 }

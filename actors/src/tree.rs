@@ -1,5 +1,5 @@
-//! The supervision tree of the master: who is restarted when, on which thread, and the order in
-//! which everything starts and stops.
+//! Supervision tree of the master: restart policies, threads, and the order in which all actors
+//! start and stop.
 //!
 //! | child | thread | policy | what its death means |
 //! |---|---|---|---|
@@ -9,32 +9,34 @@
 //! | Publisher | publish | permanent | loads wait; minions stay connected |
 //! | JobMirror | mirror | permanent | job-cache files lag |
 //! | JobCache × n | jobs-n | permanent | its returner lags |
-//! | LogFolder | log | permanent | the next commit asks for it again |
+//! | WalCheckpointer | log | permanent | the next commit asks for it again |
 //! | JobStore | jobs | permanent | the batch at hand is refused; its peers send again |
 //! | JobTracker | jobs | permanent | open jobs are read from the store again |
 //! | Batches | batches | permanent | batches are read from the store again and go on |
 //! | Renderer × n | render-n, wheel-n | permanent | the request at hand is answered as not handled |
-//! | Doorkeeper × n | door-n | permanent | the log-in at hand is answered as not handled |
-//! | Runner × n | run-n | permanent | the call at hand is told to be lost |
-//! | Reactor | reactor | permanent | what of the event at hand has not begun is told to be lost |
-//! | PeerDesk | peers | permanent | minions that wait are answered as not handled |
+//! | LoginWorker × n | door-n | permanent | the log-in at hand is answered as not handled |
+//! | Runner × n | run-n | permanent | the call at hand is announced as lost |
+//! | Reactor | reactor | permanent | reactions of the event at hand that have not begun are
+//! announced as lost |
+//! | PeerCalls | peers | permanent | minions that wait are answered as not handled |
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |
-//! | Upkeep | upkeep | permanent | it looks over the disk once more |
+//! | Upkeep | upkeep | permanent | it checks the disk once more |
 //! | Remotes | remotes | permanent | a fetch is tried again |
-//! | Scheduler | main | permanent | it looks at the clock again; no job starts anew |
+//! | Scheduler | main | permanent | it reads the clock again; no job starts anew |
 //! | Maintenance | main | permanent | its timers start anew |
 //! | Engine × n | engines | permanent | the engine is started again |
 //!
 //! All are restarted one for one. More restarts than the budget allows end the process with exit
-//! code 70, and systemd starts it anew. The workers, who meet everything that comes from outside,
-//! have a supervisor and a larger budget of their own.
+//! code 70, and systemd starts it anew. The workers, which handle all input from outside, have a
+//! supervisor and a larger budget of their own.
 //!
 //! Started from the sink backwards, stopped in reverse. First no new requests and no new events of
-//! local programs; then the router hands over what waits, the workers empty their mailboxes, the
-//! tracker its own, the store commits, the mirror notes its place, the publish port writes out
-//! what is queued, and last the bus does so and waits until the last answer has left. What users
-//! run in Python is ended first of all; the other helpers of the bridge, when nobody asks any more.
+//! local programs; then the router hands over its backlog, the workers empty their mailboxes, the
+//! tracker its own, the store commits, the mirror saves its cursor, the publish port sends what is
+//! queued, and last the bus does so and waits until the last answer has left. Users' functions in
+//! Python are ended first of all; the other helpers of the bridge, when no actor needs them any
+//! more.
 //!
 //! Longer than 500 lines because the order of all children is the point.
 
@@ -91,7 +93,7 @@ use crate::remotes::{self, Remotes, RemotesMetrics};
 use crate::rotation::Rotation;
 use crate::upkeep::{self, Upkeep, UpkeepMetrics};
 
-/// What a master is made of, opened and checked by the binary.
+/// Parts of a master, opened and checked by the binary.
 pub struct MasterParts {
     /// The configuration.
     pub config: Arc<MasterConfig>,
@@ -121,7 +123,7 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
-    /// TLS cannot be spoken as `ssl` or `saltern_metrics_ssl` asks for it.
+    /// TLS cannot be set up as `ssl` or `saltern_metrics_ssl` says.
     #[error("cannot speak TLS (ssl, saltern_metrics_ssl)")]
     Tls(#[from] TlsError),
     /// A listener refuses its options.
@@ -130,7 +132,7 @@ pub enum StartError {
     /// An event socket cannot be made.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// Something that lasts cannot be opened.
+    /// A database or a file cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The reactor's limits cannot be used.
@@ -141,13 +143,13 @@ pub enum StartError {
     Control(#[source] std::io::Error),
 }
 
-/// Why a running master does not follow another reading of the configuration.
+/// Why a running master does not take a reloaded configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// A key of a user that it names cannot be kept.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A mistake of this program; the log says where.
+    /// A bug; the log says where.
     #[error("taking it over failed")]
     Panicked,
 }
@@ -164,9 +166,9 @@ pub struct Master {
     requests: SocketAddr,
     publish: SocketAddr,
     status: Option<SocketAddr>,
-    /// Cancelled when there is nothing left to be told of.
+    /// Cancelled when there is nothing left to report.
     unwatched: CancellationToken,
-    /// For whoever gathers the metrics, which do not hold it.
+    /// Held for the gatherers of metrics, which do not.
     _health: Arc<Health>,
 }
 
@@ -177,7 +179,7 @@ impl Master {
     /// Whatever keeps it from starting; then nothing has been started.
     pub fn start(mut parts: MasterParts) -> Result<Self, StartError> {
         let config = parts.config.clone();
-        // The ports first: who holds them is the master, and may replace the sockets.
+        // The ports first: the process that holds them is the master, and may replace the sockets.
         let inherited = std::mem::take(&mut parts.inherited);
         let doors = Doors::open(&config, &parts.registry, inherited)?;
         Self::start_behind(doors, parts).inspect_err(|_| EventSockets::remove(&config.sock_dir))
@@ -230,7 +232,7 @@ impl Master {
             store: store_metrics.health(),
         });
         health::register(&parts.registry, &health);
-        // What is wrong with it was told with the rest of the configuration.
+        // Problems in it were reported with the rest of the configuration.
         let (schedule, _) = Schedule::of_site(&parts.config);
         let schedule = Arc::new(Mutex::new(schedule));
         let plan = Plan {
@@ -278,17 +280,17 @@ impl Master {
         })
     }
 
-    /// Where the request port listens.
+    /// Address of the request port.
     pub fn request_address(&self) -> SocketAddr {
         self.requests
     }
 
-    /// Where the publish port listens.
+    /// Address of the publish port.
     pub fn publish_address(&self) -> SocketAddr {
         self.publish
     }
 
-    /// Where metrics and health are served, if they are.
+    /// Address of the status port, if there is one.
     pub fn status_address(&self) -> Option<SocketAddr> {
         self.status
     }
@@ -308,8 +310,8 @@ impl Master {
         Some(child.restarts)
     }
 
-    /// Resolves at the next heartbeat while all actors answer that must never be silent; feed a
-    /// watchdog by it.
+    /// Resolves at the next heartbeat while all actors answer that must never be silent; for a
+    /// watchdog.
     pub async fn heartbeat(&self) {
         self.tree.heartbeat().await;
     }
@@ -321,11 +323,11 @@ impl Master {
         failure
     }
 
-    /// Stops the master: no new requests, then everybody finishes what was begun, each within its
-    /// budget. A second call, while the first is under way, stops everybody at once.
+    /// Stops the master: no new requests, then every actor finishes what was begun, each within
+    /// its budget. A second call, while the first is in progress, stops all at once.
     pub async fn shutdown(&self) {
         self.stop.cancel();
-        // A run in Python may take hours more; a pillar in Python has its time, as any other.
+        // A function in Python may take hours more; a pillar in Python has its time, as any other.
         self.with_bridge(Bridge::stop_runs).await;
         let stopped = self.tree.shutdown().await;
         self.with_bridge(Bridge::stop).await;
@@ -340,8 +342,8 @@ impl Master {
 }
 
 impl Master {
-    /// Takes the rules and the schedule of another reading of the configuration, all or none; the
-    /// options that are followed are those of [`saltern_config::reload_of`].
+    /// Takes the rules and the schedule of a reloaded configuration, all or none; the options that
+    /// are followed are those of [`saltern_config::reload_of`].
     ///
     /// # Errors
     /// When they cannot be taken; then the old ones stay.
@@ -357,8 +359,8 @@ impl Master {
         Ok(())
     }
 
-    /// Takes the rules of the reactor of another reading of the configuration; `false` for a master
-    /// that was started without a reactor.
+    /// Takes the reactor rules of a reloaded configuration; `false` for a master that was started
+    /// without a reactor.
     pub fn follow_reactor(&self, config: &MasterConfig) -> bool {
         if let Some(reactor) = &self.reactor {
             reactor.follow(config);
@@ -366,10 +368,10 @@ impl Master {
         self.reactor.is_some()
     }
 
-    /// Does something to the bridge that waits for processes, on a thread that may wait.
+    /// Calls the bridge on a blocking thread, as it waits for processes.
     async fn with_bridge(&self, work: fn(&Bridge)) {
         let bridge = self.bridge.clone();
-        // Only a panic in it fails it, which is in the log.
+        // Fails only by a panic, which is in the log.
         let _ = tokio::task::spawn_blocking(move || work(&bridge)).await;
     }
 }
@@ -377,7 +379,7 @@ impl Master {
 /// Where the publisher finds the tracker, which is built after it.
 type Departures = Arc<Mutex<Option<Recipient<Departed>>>>;
 
-/// What starting each of the children needs.
+/// Everything that the start of the children needs.
 struct Plan {
     root: Supervisor,
     config: Arc<MasterConfig>,
@@ -385,17 +387,17 @@ struct Plan {
     registry: Registry,
     duties: Arc<Duties>,
     schedule: Arc<Mutex<Schedule>>,
-    /// What Batches hears of those who are started before it.
+    /// Feed of Batches, for the actors that are started before it.
     batches: Arc<BatchFeed>,
-    /// What the reactor is asked, if there is one.
+    /// The reactor's queue, if there is one.
     reactor: Option<Arc<Desk>>,
-    /// What the desk of the minions hears of the tracker, who is started before it.
+    /// Ends of jobs, from the tracker, which is started first, to the calls of minions.
     ends: Arc<JobEnds>,
-    /// Whom the control socket asks of jobs.
+    /// Recipient of the control socket's questions about jobs.
     accounts: Accounts,
-    /// Whom it asks of minions.
+    /// Recipient of its questions about minions.
     minions: SeenMinions,
-    /// Cancelled when nothing new is to be taken.
+    /// Cancelled when nothing new is to be accepted.
     stop: CancellationToken,
     /// Cancelled when the last connection of the request port is gone.
     requests_closed: CancellationToken,
@@ -403,7 +405,7 @@ struct Plan {
     http: HttpMetrics,
 }
 
-/// Everything behind the workers.
+/// All actors behind the workers.
 struct Back {
     services: Arc<Services>,
     bus: Addr<EventPublisher>,
@@ -415,15 +417,15 @@ struct Back {
 }
 
 impl Plan {
-    /// A permanent child on a thread of this name, which must never be stuck: the watchdog would
-    /// end the process.
+    /// A permanent child on a thread of this name, which must never block: the watchdog would end
+    /// the process.
     fn on_thread(&self, name: &str) -> ChildSpec {
         ChildSpec::permanent()
             .on(Placement::thread(name))
             .with_shutdown(self.config.saltern_stop_timeout)
     }
 
-    /// A permanent child on a thread of this name, which it may block for as long as it must.
+    /// A permanent child on a thread of this name, which it may block as long as it must.
     fn on_patient_thread(&self, name: &str) -> ChildSpec {
         self.on_thread(name).may_block()
     }
@@ -439,7 +441,7 @@ impl Plan {
         let subscribers = publish.handle();
         let presence = Presence::new(&parts.config, parts.clock.clone(), &parts.registry);
         let fleet = Arc::new(MasterFleet::new(&parts.stores, presence.clone()));
-        // Nobody else sets it.
+        // Only the first call counts.
         let _ = self.minions.set(fleet.clone());
         let known = known.with_fleet(fleet);
         let known = known
@@ -468,7 +470,7 @@ impl Plan {
         }
         let rotation = Rotation::default();
         // The shared key survived the last stop; one that was revoked meanwhile must not be used.
-        // Nobody is there yet to be told of it.
+        // There is no subscriber yet to notify.
         rotation.look(&services);
         rotation.take_news();
         let greeter = Greeter::default();
@@ -488,7 +490,7 @@ impl Plan {
         let (mirror, store, tracker) =
             self.start_store(parts.database, stored.jobs, &services, ends);
         self.start_event_table((&bus, &heard), &store, event_returns);
-        // Nobody else sets it.
+        // Only the first call counts.
         let _ = greeter.set(tracker.clone().recipient());
         let _ = self.accounts.set(tracker.clone().recipient());
         *departures.lock() = Some(tracker.clone().recipient());

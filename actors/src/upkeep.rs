@@ -1,14 +1,14 @@
-//! Looks over what lies on disk and is kept in memory too: cached minion data, lists of files, keys.
-//! Tokens that have expired are removed on the way, and what other programs want to be told of is
-//! told: changed files, the list of keys, the limit of open files.
+//! Consistency checks of what is on disk and cached in memory too: minion data, file lists, keys.
+//! Also removes expired tokens, and publishes for other programs: changed files, the list of keys,
+//! the limit of open files.
 //!
-//! Other programs change all of these (`salt-key`, `salt-run cache.clear_*`, whoever edits states),
-//! and a look at everything costs a `stat` for each file. That is done here, on a thread of low
-//! priority, once each round of maintenance, so that no request has to. Requests notice most changes
-//! themselves; what is found here is what nobody asked for.
+//! Other programs change all of these (`salt-key`, `salt-run cache.clear_*`, editors of states),
+//! and a full check costs a `stat` for each file. That is done here, on a thread of low priority,
+//! once each round of maintenance, so that no request has to. Requests notice most changes
+//! themselves; this finds what no request has asked for.
 //!
-//! A minion whose key has vanished is forgotten, as stock's `salt-key` does it; 3008's leaves the
-//! mine behind, which the next owner of the name would answer with. See `former`.
+//! Data of a minion whose key has vanished is purged, as stock's `salt-key` does; 3008's leaves
+//! the mine behind, which the next owner of the name would answer with. See `former`.
 
 mod database_check;
 pub(crate) mod file_events;
@@ -33,7 +33,7 @@ use file_events::FileEvents;
 use former::Former;
 use open_files::OpenFiles;
 
-/// Behind everything else: nobody waits for it.
+/// Below all others: nothing waits for it.
 const NICENESS: i32 = 10;
 
 /// What upkeep is built from.
@@ -42,12 +42,12 @@ pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
     pub(crate) duties: Arc<Duties>,
     pub(crate) bus: Recipient<Fire>,
-    /// Nobody else uses it.
+    /// Used by this actor only.
     pub(crate) jobs: Arc<JobReader>,
     pub(crate) metrics: UpkeepMetrics,
 }
 
-/// What upkeep measures.
+/// Metrics of upkeep.
 #[derive(Clone)]
 pub(crate) struct UpkeepMetrics {
     changed: IntCounter,
@@ -84,7 +84,7 @@ impl UpkeepMetrics {
     }
 }
 
-/// See the module.
+/// Actor that checks the disk.
 pub(crate) struct Upkeep {
     seed: Seed,
     former: Former,
@@ -116,7 +116,7 @@ impl Actor for Upkeep {
     fn started(&mut self, context: &mut Self::Context) {
         give_way(NICENESS);
         self.expect();
-        // So that the first target after a start finds everything read.
+        // So that the first target after a start finds all data cached.
         context.notify(LookOver(Look::Due));
     }
 }
@@ -186,7 +186,7 @@ fn writes_key_cache(services: &Services) -> bool {
 }
 
 impl Upkeep {
-    /// Says which of the duties that are done here there are.
+    /// Registers the tasks that are run here.
     fn expect(&self) {
         let duties = &self.seed.duties;
         let round = round(&self.seed.services);
@@ -221,7 +221,7 @@ impl Upkeep {
             let data = &services.minion_data;
             let looked = data.refresh();
             let looked = looked.and_then(|changed| Ok((changed, data.known()?)));
-            // Also after a failure: what could be read is read.
+            // Also after a failure: what could be read is cached.
             services.targeting.refresh();
             let (changed, known) = looked.map_err(|error| chain(&error))?;
             metrics.changed.inc_by(changed as u64);
@@ -232,7 +232,7 @@ impl Upkeep {
 
     fn forget_former_minions(&mut self) {
         let (services, metrics) = (&self.seed.services, &self.seed.metrics);
-        // Taken out, so that after a panic it begins anew.
+        // Taken out, so that after a panic it starts anew.
         let mut former = std::mem::take(&mut self.former);
         let kept = &mut self.former;
         self.seed.duties.run(Duty::FormerMinions, || {
@@ -254,8 +254,8 @@ impl Upkeep {
         let (services, bus) = (&self.seed.services, &self.seed.bus);
         self.seed.duties.run(Duty::FileEvents, || {
             let event = events.look(services)?;
-            let told = event.map_or(Ok(()), |event| bus.try_send(Fire(vec![event])));
-            told.map_err(|_| "the event bus has no room".to_owned())
+            let sent = event.map_or(Ok(()), |event| bus.try_send(Fire(vec![event])));
+            sent.map_err(|_| "the event bus has no room".to_owned())
         });
     }
 

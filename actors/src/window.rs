@@ -1,12 +1,12 @@
-//! How many requests a worker has in hand.
+//! Windows of the workers: bounds on the requests in progress at each.
 //!
-//! A request keeps its place from the moment the router hands it over until its answer is sent or
-//! given up, also while it waits for a commit long after the worker has turned to the next one.
-//! The counts outlive the actors: they are shared, and a ticket gives its place back when dropped.
+//! A request keeps its slot from the handover by the router until its answer is sent or dropped,
+//! also while it waits for a commit long after the worker has turned to the next one. The counts
+//! outlive the actors: they are shared, and a ticket frees its slot when dropped.
 //!
-//! Authentications are expensive and never wait for a commit, so few places are theirs: a storm of
-//! them cannot fill the workers' mailboxes in front of everything else. So it is with the requests
-//! of peers that have proved nothing: whoever has finds most of the places free of them.
+//! Authentications are expensive and never wait for a commit, so they get few slots: many of them
+//! cannot fill the workers' mailboxes in front of everything else. Likewise for requests of
+//! unauthenticated peers: authenticated ones find most of the slots free of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,18 +18,18 @@ use saltern_wire::port::Standing;
 
 use crate::messages::PlaceFree;
 
-/// Places of each worker that authentications may take.
+/// Slots of each worker for authentications.
 const AUTHENTICATIONS: usize = 4;
 
-/// Places of each worker that requests of unknown peers may take: they stand in the mailboxes in
-/// front of everything that comes later.
+/// Slots of each worker for requests of unknown peers: they are in the mailboxes in front of
+/// everything that comes later.
 const UNKNOWN: usize = 16;
 
-/// The same for requests of suspect peers, and for large ones of whoever has proved nothing: each
-/// of them may keep a worker busy for long.
+/// Slots of each worker for requests of suspect peers, and for large ones of unauthenticated
+/// peers: each of them may keep a worker busy for long.
 const SUSPECTS: usize = 1;
 
-/// Requests that share a bound on their places.
+/// Requests that share a bound on their slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     Authentications,
@@ -52,7 +52,7 @@ impl Share {
         }
     }
 
-    /// Places of a worker with `size` of them.
+    /// Slots of a worker with `size` of them.
     fn bound(self, size: usize) -> usize {
         match self {
             Self::Proved => size,
@@ -70,7 +70,7 @@ pub(crate) struct Windows {
     size: usize,
     /// By [`Share`], over all workers.
     shares: [AtomicUsize; Share::COUNT],
-    /// The router has a backlog and wants to hear of free places.
+    /// The router has a backlog and waits for a free slot.
     wanted: AtomicBool,
     router: Mutex<Option<Recipient<PlaceFree>>>,
 }
@@ -87,16 +87,17 @@ impl Windows {
         })
     }
 
-    /// Whom to tell of free places.
+    /// Sets the recipient to notify of free slots.
     pub(crate) fn set_router(&self, router: Recipient<PlaceFree>) {
         *self.router.lock() = Some(router);
     }
 
-    /// Takes a place for a request of this class, whose peer has this standing, with the worker that
-    /// has most of them free. Only the router calls this, so nobody takes the place in between.
+    /// Takes a slot for a request of this class, whose peer has this standing, with the worker
+    /// that has most of them free. Only the router calls this, so the slot cannot be taken in
+    /// between.
     pub(crate) fn take(self: &Arc<Self>, class: Class, standing: Standing) -> Option<Ticket> {
-        // In one order with `want` and `give_back`: either the router sees a place that is given
-        // back, or the one who gives it back sees that it is wanted.
+        // In one order with `want` and `give_back`: either the router sees a slot that is freed,
+        // or the thread that frees it sees that it is wanted.
         let load = |count: &AtomicUsize| count.load(Ordering::SeqCst);
         let share = Share::of(class, standing);
         let taken = self.shares.get(share as usize)?;
@@ -120,25 +121,25 @@ impl Windows {
         })
     }
 
-    /// Takes a place for a request of a minion.
+    /// Takes a slot for a request of a minion.
     #[cfg(test)]
     pub(crate) fn take_any(self: &Arc<Self>) -> Option<Ticket> {
         self.take(Class::Minion, Standing::Proved)
     }
 
-    /// Whether any worker has a place.
+    /// Whether any worker has a free slot.
     pub(crate) fn has_place(&self) -> bool {
         let mut counts = self.in_hand.iter();
         counts.any(|count| count.load(Ordering::SeqCst) < self.size)
     }
 
-    /// The router wants to hear of the next free place. It must try [`Windows::take`] once more
-    /// after saying so.
+    /// Registers the router for the next free slot. It must try [`Windows::take`] once more
+    /// afterwards.
     pub(crate) fn want(&self) {
         self.wanted.store(true, Ordering::SeqCst);
     }
 
-    /// Requests in hand, over all workers.
+    /// Requests in progress, over all workers.
     #[cfg(test)]
     pub(crate) fn in_hand(&self) -> usize {
         let counts = self.in_hand.iter();
@@ -156,13 +157,13 @@ impl Windows {
             && self.wanted.swap(false, Ordering::SeqCst)
             && let Some(router) = &*self.router.lock()
         {
-            // At most one such message is under way for each time the router asked for it.
+            // At most one such message is on its way for each time the router asked for it.
             router.do_send(PlaceFree);
         }
     }
 }
 
-/// One place in one worker's window; dropping it gives the place back.
+/// One slot in one worker's window; dropping it frees the slot.
 pub struct Ticket {
     windows: Arc<Windows>,
     worker: usize,
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_shared_out_evenly_and_come_back() {
+    fn slots_are_spread_evenly_and_freed() {
         let windows = Windows::new(2, 2);
         let take = || windows.take(Class::Minion, Standing::Proved);
         let tickets: Vec<Ticket> = std::iter::from_fn(take).collect();
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn authentications_leave_most_places_to_others() {
+    fn authentications_leave_most_slots_to_others() {
         let windows = Windows::new(2, 16);
         let take_all = |class, standing| -> Vec<Ticket> {
             std::iter::from_fn(|| windows.take(class, standing)).collect()
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_suspects_leave_places_to_minions() {
+    fn strangers_and_suspects_leave_slots_to_minions() {
         let windows = Windows::new(2, 64);
         let take_all = |standing| -> Vec<Ticket> {
             std::iter::from_fn(|| windows.take(Class::Minion, standing)).collect()

@@ -417,7 +417,7 @@ fn duties_are_listed_and_done_when_asked_for() -> TestResult {
             site.saltern(&["duty", "run", "laundry"])?.expect_code(1)?;
 
             site.step("one fails");
-            site.announce("a duty failed");
+            site.announce("a maintenance task failed");
             let tokens = site.path("cache/tokens");
             fs::remove_dir_all(&tokens)?;
             fs::write(&tokens, "no directory")?;
@@ -477,7 +477,7 @@ fn the_doctor_finds_what_is_wrong_with_a_running_and_with_a_stopped_master() -> 
                 .expect_code(0)?;
 
             site.step("a duty fails");
-            site.announce("a duty failed");
+            site.announce("a maintenance task failed");
             let tokens = site.path("cache/tokens");
             fs::remove_dir_all(&tokens)?;
             fs::write(&tokens, "no directory")?;

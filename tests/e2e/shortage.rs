@@ -148,7 +148,7 @@ fn without_descriptors_those_who_are_connected_are_served() -> TestResult {
                 "max_open_files",
                 COMPLAINT,
                 "cannot be",
-                "a duty failed",
+                "a maintenance task failed",
             ] {
                 site.announce(text);
             }

@@ -15,7 +15,7 @@ struct Rig {
     queue: AuthQueue,
     metrics: AuthMetrics,
     port: Port,
-    /// What became of the requests on the other side, in the order in which they were made.
+    /// Outcomes on the peers' side, in the order of the requests.
     peers: Vec<JoinHandle<Option<Bytes>>>,
 }
 
@@ -40,7 +40,7 @@ impl Rig {
         }
     }
 
-    /// What the workers would get, from which machine; everything is answered.
+    /// Drains the queue: which machine, which treatment. All are answered.
     fn serve_all(&mut self) -> Vec<(u8, Treatment)> {
         std::iter::from_fn(|| self.queue.pop())
             .map(|(request, treatment)| {
@@ -55,7 +55,7 @@ impl Rig {
 }
 
 #[test]
-fn every_address_has_its_turn() {
+fn addresses_take_turns() {
     in_system(async {
         let mut rig = Rig::new(10);
         rig.ask(&[2, 2, 2, 2, 3, 4, 4]).await;
@@ -71,7 +71,7 @@ fn every_address_has_its_turn() {
 }
 
 #[test]
-fn places_are_shared_evenly_and_some_are_told_to_come_again() {
+fn full_queue_is_shared_evenly_and_some_may_retry_later() {
     in_system(async {
         let mut rig = Rig::new(4);
         // The flood has all places until others come; then its share is two, then one.
@@ -97,7 +97,7 @@ fn places_are_shared_evenly_and_some_are_told_to_come_again() {
 }
 
 #[test]
-fn when_too_many_are_turned_away_the_rest_hears_nothing() {
+fn shed_requests_beyond_the_bound_are_hung_up() {
     in_system(async {
         let mut rig = Rig::new(1);
         rig.ask(&[2]).await;
@@ -115,7 +115,7 @@ fn when_too_many_are_turned_away_the_rest_hears_nothing() {
 }
 
 #[test]
-fn who_has_gone_away_is_passed_over_and_leaves_its_place() {
+fn disconnected_sender_is_skipped_and_frees_its_slot() {
     in_system(async {
         let mut rig = Rig::new(3);
         rig.ask(&[2, 2, 2]).await;

@@ -1,5 +1,4 @@
-//! One batch as Batches holds it: its plan, its machine, and how it is taken up from what is
-//! stored.
+//! State of one batch: its plan, its machine, and how it is rebuilt from the store.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,11 +11,11 @@ use saltern_wire::msgpack::{Limits, Value, decode};
 
 use super::machine::{Fate, Machine, Moment, Past, Rules, reason};
 
-/// The first wait before something that failed is tried again; each further one is twice as long.
+/// First retry delay; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// One moment by two clocks: the machine's, which only goes forward, and the time of day.
+/// One instant by two clocks: the machine's, which is monotonic, and the time of day.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
     pub(super) moment: Moment,
@@ -34,7 +33,7 @@ impl Now {
     }
 }
 
-/// What Batches may do with a batch.
+/// Phase of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Its plan is on the way to the store: nothing yet.
@@ -48,12 +47,12 @@ pub(super) enum Phase {
     Ending,
 }
 
-/// See the module.
+/// One batch as the actor holds it.
 pub(super) struct Batch {
     pub(super) plan: BatchPlan,
     pub(super) machine: Machine,
     pub(super) phase: Phase,
-    /// What was sent last may never have left: it is sent once more.
+    /// The part sent last may never have left: it is sent once more.
     pub(super) is_unsure: bool,
     /// The tracker is being asked about minions that have had their time.
     pub(super) is_asking: bool,
@@ -65,7 +64,7 @@ pub(super) struct Batch {
     pub(super) written: Option<Moment>,
     /// Its state file does not show what happened since.
     pub(super) is_behind: bool,
-    /// How many of its minions the metric counts.
+    /// Minions of it in the gauge.
     pub(super) counted: i64,
     failures: u32,
 }
@@ -88,8 +87,8 @@ impl Batch {
         }
     }
 
-    /// The batch as the store has it. What `before` knows and the store does not (returns of a job
-    /// whose returns are not kept) is kept too.
+    /// Rebuilds the batch from the store. Returns that are not stored (of a job with `nocache`)
+    /// are taken over from `before`.
     ///
     /// # Errors
     /// When the stored plan cannot be read.
@@ -178,7 +177,7 @@ impl Batch {
         snapshot
     }
 
-    /// Who was sent its part and has not returned, sorted.
+    /// Minions that were sent their part and have not returned, sorted.
     pub(super) fn active(&self) -> Vec<MinionId> {
         let fates = self.machine.fates();
         let active = fates.filter(|(_, fate)| matches!(fate, Fate::Active(_)));
@@ -187,14 +186,14 @@ impl Batch {
         active
     }
 
-    /// How long to wait before the next attempt at what has just failed.
+    /// The next retry delay.
     pub(super) fn pause(&mut self) -> Duration {
         let pause = FIRST_PAUSE * 2_u32.saturating_pow(self.failures.min(10));
         self.failures += 1;
         pause.min(LONGEST_PAUSE)
     }
 
-    /// What was tried has worked.
+    /// Resets the retry delay.
     pub(super) fn worked(&mut self) {
         self.failures = 0;
     }

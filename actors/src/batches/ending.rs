@@ -1,4 +1,4 @@
-//! How a batch ends: by itself, at a bad return, or because somebody says so.
+//! How a batch ends: complete, at a bad return, or stopped by a user.
 
 use actix::{AsyncContext, Context};
 use saltern_model::{Jid, MinionId};
@@ -12,7 +12,7 @@ use crate::answer::Answer;
 use crate::messages::BeginJob;
 
 impl Batches {
-    /// Ends a batch before its time, and if it `kills`, what minions run of it.
+    /// Stops a batch early; with `kills`, also what minions run of it.
     pub(super) fn stop(
         &mut self,
         jid: &Jid,
@@ -32,10 +32,10 @@ impl Batches {
         self.go_on(jid, true, context);
     }
 
-    /// Answers those who wait for the end of a batch.
+    /// Answers the callers that wait for the end of a batch.
     fn tell_stopped(&mut self, jid: &Jid, is_stopped: bool) {
         for waiting in self.stopping.remove(jid).into_iter().flatten() {
-            // Who has given up does not listen any more.
+            // A caller that has given up does not listen any more.
             let _ = waiting.try_send(is_stopped);
         }
     }
@@ -60,7 +60,7 @@ impl Batches {
         let part = batch_part(&order, minions, &self.seed.services);
         match part.map(|part| part.start) {
             Ok(Some(start)) => {
-                // Whether it arrives, its own returns tell.
+                // Whether it arrives shows in its own returns.
                 let (answer, _) = Answer::inside();
                 let start = Box::new(start);
                 self.outbox
@@ -68,12 +68,12 @@ impl Batches {
             }
             Ok(None) => {}
             Err(error) => {
-                tracing::error!(jid = %plan.jid, %error, "minions are not told to end a batch");
+                tracing::error!(jid = %plan.jid, %error, "the signal to end a batch cannot be sent");
             }
         }
     }
 
-    /// Stores the end, then tells of it.
+    /// Stores the end, then announces it.
     pub(super) fn end(&mut self, batch: &mut Batch, context: &mut Context<Self>) {
         batch.phase = Phase::Ending;
         let (jid, now) = (batch.plan.jid.clone(), self.now());

@@ -34,7 +34,7 @@ pub(super) fn event(
     }
 }
 
-/// The batch is known to the master, which drives it.
+/// The master drives the batch.
 pub(super) fn new(plan: &BatchPlan) -> Fields {
     vec![
         ("total_minions", plan.minions.len().into()),
@@ -44,7 +44,7 @@ pub(super) fn new(plan: &BatchPlan) -> Fields {
     ]
 }
 
-/// Something has happened.
+/// Counts have changed.
 pub(super) fn progress(machine: &Machine, last_progress: i64) -> Fields {
     let counts = machine.counts();
     vec![
@@ -58,7 +58,7 @@ pub(super) fn progress(machine: &Machine, last_progress: i64) -> Fields {
     ]
 }
 
-/// Everybody had a turn.
+/// Every minion had its turn.
 pub(super) fn complete(plan: &BatchPlan, machine: &Machine, now: i64) -> Fields {
     let counts = machine.counts();
     vec![
@@ -69,7 +69,7 @@ pub(super) fn complete(plan: &BatchPlan, machine: &Machine, now: i64) -> Fields 
     ]
 }
 
-/// It ended before its time.
+/// It ended early.
 pub(super) fn halted(plan: &BatchPlan, now: &BatchSnapshot, reason: &str, unix: i64) -> Fields {
     let names =
         |ids: Vec<&MinionId>| Value::Array(ids.into_iter().map(|id| id.as_str().into()).collect());
@@ -85,7 +85,7 @@ pub(super) fn halted(plan: &BatchPlan, now: &BatchSnapshot, reason: &str, unix: 
     ]
 }
 
-/// The master has taken it up again.
+/// The master has resumed it.
 pub(super) fn recover(age_micros: i64) -> Fields {
     vec![
         ("reason", "stale".into()),

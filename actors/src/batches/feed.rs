@@ -1,8 +1,7 @@
-//! What Batches hears of others: returns of the jobs that it drives, and what local programs say
-//! of batches on the bus.
+//! Feeds Batches: returns of the jobs that it drives, and events of local programs about batches.
 //!
-//! Shared by those who tell, because they are built before Batches is. Whether a jid is of
-//! interest costs one load of a number while no batch is open.
+//! Shared with the senders, because they are built before Batches is. While no batch is open, the
+//! check whether a jid is followed costs one atomic load.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +18,7 @@ use crate::messages::{BatchCall, BatchCalled, BatchReturn, BatchReturns};
 /// The end of a batch is stored within this, unless the disk does not take it.
 const STOP: Duration = Duration::from_secs(30);
 
-/// See the module.
+/// Forwards returns and calls about batches to the actor.
 #[derive(Default)]
 pub(crate) struct BatchFeed {
     followed: DashSet<Jid>,
@@ -33,42 +32,42 @@ struct Batches {
 }
 
 impl BatchFeed {
-    /// Says who listens; once.
+    /// Sets the recipients; once.
     pub(crate) fn listen(&self, returns: Recipient<BatchReturns>, calls: Recipient<BatchCalled>) {
-        // Nobody else says so.
+        // Only the first call counts.
         let _ = self.batches.set(Batches { returns, calls });
     }
 
-    /// From now on the returns of this job are of interest.
+    /// Follows the returns of this job from now on.
     pub(crate) fn follow(&self, jid: &Jid) {
         if self.followed.insert(jid.clone()) {
             self.count.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// They are not any more.
+    /// Follows them no longer.
     pub(crate) fn forget(&self, jid: &Jid) {
         if self.followed.remove(jid).is_some() {
             self.count.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// Whether the returns of this job are of interest.
+    /// Whether the returns of this job are followed.
     pub(crate) fn follows(&self, jid: &Jid) -> bool {
         self.count.load(Ordering::SeqCst) > 0 && self.followed.contains(jid)
     }
 
-    /// Tells of returns that are stored, or will not be. Never waits, because Batches may be
-    /// waiting for who tells; bounded, because each return was a message of its own before.
+    /// Notifies Batches of returns that are stored, or will not be. Never waits, because Batches
+    /// may be waiting for the sender; bounded, because each return was a message of its own
+    /// before.
     pub(crate) fn tell(&self, returns: Vec<BatchReturn>) {
         if let Some(batches) = self.batches.get().filter(|_| !returns.is_empty()) {
             batches.returns.do_send(BatchReturns(returns));
         }
     }
 
-    /// Has a batch ended, and if `kill`, what its minions run of it too. Blocks until the end is
-    /// durable, and gives whether it was stopped; `None` when there is no room for the message, or
-    /// when it takes too long.
+    /// Stops a batch, and with `kill` what its minions run of it too. Blocks until the end is
+    /// durable. Gives whether it was stopped; `None` when the mailbox is full or on timeout.
     pub(crate) fn stop(&self, jid: &Jid, kill: bool) -> Option<bool> {
         let data = Value::map([("reason", Value::from("stop")), ("kill", kill.into())]);
         let data = MapView::parse(encode(&data, Dialect::Bin).into(), &Limits::WIRE);
@@ -83,12 +82,12 @@ impl BatchFeed {
         answer.recv_timeout(STOP).ok()
     }
 
-    /// What these events of a local program say of batches.
+    /// The calls about batches among these events of a local program.
     pub(crate) fn heard(events: &[Event]) -> Vec<BatchCalled> {
         events.iter().filter_map(called).collect()
     }
 
-    /// Passes on what a local program said of batches; waits until there is room.
+    /// Forwards calls of local programs about batches; waits for room.
     pub(crate) async fn pass_on(&self, heard: Vec<BatchCalled>) {
         let Some(batches) = self.batches.get() else {
             return;
@@ -142,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_events_of_batches_are_heard() {
+    fn only_batch_events_are_calls() {
         let event = |tag: &str| Event {
             tag: Tag::parse(tag).unwrap(),
             data: Packed::new(&b"\x80"[..]),
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_followed_until_it_is_forgotten_however_often_that_is_said() {
+    fn repeated_follow_and_forget_are_idempotent() {
         let feed = BatchFeed::default();
         let jid = Jid::parse("20260102030405060708").unwrap();
         assert!(!feed.follows(&jid));

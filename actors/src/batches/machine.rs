@@ -1,11 +1,11 @@
-//! What a batch does next: a pure function of what happened and of time. No clock, no I/O.
+//! State machine of a batch: a pure function of events and time. No clock, no I/O.
 //!
 //! Invariants, each a property at the end of this file:
 //! - no more minions run, and rest after running (`batch_wait`), than the size of the batch says;
 //! - each minion is sent its part once, in the order of the plan, and ends as done, failed or
 //!   abandoned;
-//! - after a halt nobody is sent anything;
-//! - the same state comes out of what is stored, whatever the moment of a restart.
+//! - after a halt no minion is sent anything;
+//! - the same state is rebuilt from the store, whatever the moment of a restart.
 //!
 //! The steps are those of stock 3008 (`progress_batch` in `salt/utils/batch_state.py`), but for two
 //! things that the master knows better here: a minion that may still be running the job keeps its
@@ -28,14 +28,14 @@ pub(crate) const TIMEOUT: &str = "timeout";
 /// Why a minion was given up: it is not among the accepted ones any more.
 pub(crate) const NOT_ACCEPTED: &str = "not accepted";
 
-/// What a batch goes by.
+/// Parameters of a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     /// Minions at a time; at least one.
     pub(crate) size: usize,
-    /// How long a place stays empty after a minion is done.
+    /// How long a slot stays empty after a minion is done (`batch_wait`).
     pub(crate) wait: Duration,
-    /// How long a minion that says nothing is waited for.
+    /// Timeout of a silent minion.
     pub(crate) patience: Duration,
     /// The first return code above 0 halts the batch.
     pub(crate) failhard: bool,
@@ -51,25 +51,25 @@ pub(crate) fn reason(text: &str) -> &'static str {
     }
 }
 
-/// The state of one batch.
+/// State of one batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     rules: Rules,
     total: usize,
     /// In the order of the plan. May hold minions that are done already; they are passed over.
     pending: VecDeque<MinionId>,
-    /// Everybody who is not in `pending` alone.
+    /// Every minion that is not in `pending` alone.
     known: HashMap<MinionId, Fate>,
-    /// When places of minions that were sent their part run out of patience, earliest first; one
-    /// whose moment is not that of its minion is void.
+    /// Deadlines of active minions, earliest first; one that differs from its minion's current
+    /// deadline is void.
     deadlines: VecDeque<(Moment, MinionId)>,
-    /// When places that rest are free again, earliest first.
+    /// When resting slots are free again, earliest first.
     resting: VecDeque<Moment>,
     counts: Counts,
     halted: Option<String>,
 }
 
-/// What is known of a batch that began before.
+/// What the store has of a batch that began before.
 #[derive(Debug, Default)]
 pub(crate) struct Past<'a> {
     /// Minions that were sent their part.
@@ -80,7 +80,7 @@ pub(crate) struct Past<'a> {
     pub(crate) returned: &'a [(MinionId, i64, Duration)],
 }
 
-/// How many minions are where.
+/// Number of minions in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Were sent their part and have not returned.
@@ -91,7 +91,7 @@ pub(crate) struct Counts {
     pub(crate) failed: usize,
 }
 
-/// What is known of one minion.
+/// State of one minion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It was sent its part; the moment is that of the last sign of it.
@@ -123,8 +123,8 @@ impl Machine {
         }
     }
 
-    /// Takes up what is known of a batch that began before. Places rest on after a return, as far
-    /// as the wait is not over; of those who were given up it is not known when.
+    /// Restores a batch that began before. Slots rest on after a return until `wait` is over;
+    /// minions that were given up leave no rest, as their time is not known.
     pub(crate) fn recall(&mut self, past: &Past<'_>, now: Moment) {
         let sent: HashSet<&MinionId> = past.sent.iter().collect();
         for minion in std::mem::take(&mut self.pending) {
@@ -147,12 +147,12 @@ impl Machine {
         self.resting.make_contiguous().sort_unstable();
     }
 
-    /// A minion cannot be sent its part: its place is free at once.
+    /// A minion cannot be sent its part: its slot is free at once.
     pub(crate) fn drop_out(&mut self, minion: &MinionId) {
         self.fail(minion, NOT_ACCEPTED);
     }
 
-    /// A minion has returned. Whether that changes anything.
+    /// Records a return; whether it changes anything.
     pub(crate) fn returned(&mut self, minion: &MinionId, retcode: i64, now: Moment) -> bool {
         let settled = self.settle(minion, retcode);
         if settled == Some(true) {
@@ -169,8 +169,7 @@ impl Machine {
         }
     }
 
-    /// A return counts, and whether its minion held a place until now; nothing when it changes
-    /// nothing.
+    /// Counts a return, and gives whether its minion held a slot; `None` when it changes nothing.
     fn settle(&mut self, minion: &MinionId, retcode: i64) -> Option<bool> {
         let held_place = match self.known.get(minion) {
             Some(Fate::Done(_)) => return None,
@@ -182,8 +181,8 @@ impl Machine {
                 self.counts.failed -= 1;
                 false
             }
-            // Who returned unasked, because the job was published to it otherwise, need not be
-            // asked.
+            // A minion that returned unasked, because the job reached it otherwise, need not be
+            // sent its part.
             None if self.pending.contains(minion) => false,
             None => return None,
         };
@@ -195,7 +194,7 @@ impl Machine {
         Some(held_place)
     }
 
-    /// A minion may still be running the job: its patience begins anew.
+    /// A minion may still be running the job: its timeout restarts.
     pub(crate) fn is_awaited(&mut self, minion: &MinionId, now: Moment) {
         if let Some(Fate::Active(since)) = self.known.get_mut(minion)
             && *since != now
@@ -206,7 +205,7 @@ impl Machine {
         }
     }
 
-    /// Who has had its time.
+    /// Minions past their deadline.
     pub(crate) fn late(&self, now: Moment) -> Vec<MinionId> {
         let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
         let due = due.filter(|(at, minion)| self.is_due(*at, minion));
@@ -218,7 +217,7 @@ impl Machine {
         self.halted.get_or_insert_with(|| reason.to_owned());
     }
 
-    /// Fills the places that are free; who is to be sent its part.
+    /// Fills free slots; the minions to send their part now.
     pub(crate) fn advance(&mut self, now: Moment) -> Vec<MinionId> {
         let mut send = Vec::new();
         while self.resting.front().is_some_and(|until| *until <= now) {
@@ -254,7 +253,7 @@ impl Machine {
         }
     }
 
-    /// Gives up whoever has had its time.
+    /// Gives up every minion past its deadline.
     pub(crate) fn time_out(&mut self, now: Moment) -> Vec<MinionId> {
         let mut late = Vec::new();
         while let Some((deadline, minion)) = self.deadlines.pop_front() {
@@ -278,7 +277,7 @@ impl Machine {
             Some(Fate::Active(since)) if *since + self.rules.patience == deadline)
     }
 
-    /// When [`Machine::advance`] is to be called if nothing happens before.
+    /// When [`Machine::advance`] must be called next if nothing happens before.
     pub(crate) fn wakes_at(&self) -> Option<Moment> {
         if self.is_over() {
             return None;
@@ -291,22 +290,22 @@ impl Machine {
         }
     }
 
-    /// Nothing is left to be sent or waited for.
+    /// Whether nothing is left to send or to wait for.
     pub(crate) fn is_over(&self) -> bool {
         self.halted.is_some() || (self.counts.active == 0 && self.pending().next().is_none())
     }
 
-    /// Why it ended before its time.
+    /// Why it ended early.
     pub(crate) fn halted(&self) -> Option<&str> {
         self.halted.as_deref()
     }
 
-    /// How many minions there are.
+    /// Number of minions.
     pub(crate) fn total(&self) -> usize {
         self.total
     }
 
-    /// How many of them are where.
+    /// Number of minions in each state.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
@@ -318,18 +317,18 @@ impl Machine {
             .saturating_sub(counts.active + counts.done + counts.failed)
     }
 
-    /// Who is still to be sent its part.
+    /// Minions still to be sent their part.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &MinionId> {
         let pending = self.pending.iter();
         pending.filter(|minion| !self.known.contains_key(*minion))
     }
 
-    /// Who was sent its part, and what came of it; in no order.
+    /// Minions that were sent their part, and their state; unordered.
     pub(crate) fn fates(&self) -> impl Iterator<Item = (&MinionId, Fate)> {
         self.known.iter().map(|(minion, fate)| (minion, *fate))
     }
 
-    /// When the places that rest are free again.
+    /// When resting slots are free again.
     pub(crate) fn resting(&self) -> impl Iterator<Item = Moment> {
         self.resting.iter().copied()
     }

@@ -34,7 +34,7 @@ fn sent(machine: &mut Machine, now: u64) -> Vec<String> {
 }
 
 #[test]
-fn places_are_filled_in_the_order_of_the_plan_as_they_become_free() {
+fn free_slots_are_filled_in_plan_order() {
     let mut machine = Machine::new(rules(2), &ids(4));
     assert_eq!(sent(&mut machine, 0), ["m000", "m001"]);
     assert_eq!(sent(&mut machine, 1), [""; 0]);
@@ -53,7 +53,7 @@ fn places_are_filled_in_the_order_of_the_plan_as_they_become_free() {
 }
 
 #[test]
-fn a_place_rests_after_a_return_and_after_a_loss() {
+fn slot_rests_after_a_return_and_after_a_loss() {
     let mut machine = Machine::new(
         Rules {
             wait: seconds(5),
@@ -72,7 +72,7 @@ fn a_place_rests_after_a_return_and_after_a_loss() {
 }
 
 #[test]
-fn who_has_had_its_time_is_given_up_unless_it_may_still_be_running() {
+fn late_minion_is_given_up_unless_it_may_still_run() {
     let mut machine = Machine::new(rules(2), &ids(3));
     machine.advance(seconds(0));
     assert_eq!(machine.late(seconds(15)), [id(0), id(1)]);
@@ -88,7 +88,7 @@ fn who_has_had_its_time_is_given_up_unless_it_may_still_be_running() {
 }
 
 #[test]
-fn failhard_stops_at_the_first_bad_return_and_nothing_else_does() {
+fn failhard_halts_at_the_first_bad_return_only() {
     for (failhard, retcode, halts) in [(true, 1, true), (true, 0, false), (false, 1, false)] {
         let mut machine = Machine::new(
             Rules {
@@ -116,7 +116,7 @@ fn failhard_stops_at_the_first_bad_return_and_nothing_else_does() {
 }
 
 #[test]
-fn the_first_reason_of_a_halt_stays_and_leaves_the_rest_where_it_is() {
+fn second_halt_keeps_the_first_reason() {
     let mut machine = Machine::new(rules(1), &ids(2));
     machine.advance(seconds(0));
     machine.halt("stop");
@@ -127,7 +127,7 @@ fn the_first_reason_of_a_halt_stays_and_leaves_the_rest_where_it_is() {
 }
 
 #[test]
-fn who_returned_unasked_is_not_asked_and_strangers_do_not_count() {
+fn unasked_return_counts_and_a_strangers_does_not() {
     let mut machine = Machine::new(rules(1), &ids(2));
     machine.advance(seconds(0));
     assert!(machine.returned(&id(1), 0, seconds(1)));
@@ -139,7 +139,7 @@ fn who_returned_unasked_is_not_asked_and_strangers_do_not_count() {
 }
 
 #[test]
-fn a_plan_that_names_a_minion_twice_asks_it_once() {
+fn minion_named_twice_is_sent_its_part_once() {
     let mut machine = Machine::new(rules(5), &[id(0), id(1), id(0)]);
     assert_eq!(sent(&mut machine, 0), ["m000", "m001"]);
     assert_eq!(machine.total(), 2);
@@ -202,15 +202,15 @@ impl Stored {
 
 fn check(machine: &Machine, plan: &[MinionId]) {
     let counts = machine.counts();
-    let mut told = Counts::default();
+    let mut counted = Counts::default();
     for (_, fate) in machine.fates() {
         match fate {
-            Fate::Active(_) => told.active += 1,
-            Fate::Done(_) => told.done += 1,
-            Fate::Failed(_) => told.failed += 1,
+            Fate::Active(_) => counted.active += 1,
+            Fate::Done(_) => counted.done += 1,
+            Fate::Failed(_) => counted.failed += 1,
         }
     }
-    assert_eq!(counts, told);
+    assert_eq!(counts, counted);
     assert_eq!(machine.pending().count(), machine.pending_count());
     assert_eq!(
         machine.pending_count() + counts.active + counts.done + counts.failed,
@@ -220,7 +220,7 @@ fn check(machine: &Machine, plan: &[MinionId]) {
 
 proptest! {
     #[test]
-    fn never_too_many_each_once_and_in_order(
+    fn random_events_keep_size_order_and_single_sends(
         minions in 1..12_usize,
         size in 1..6_usize,
         wait in 0..4_u64,

@@ -1,5 +1,4 @@
-//! What stock's tools see of batches, and what they leave for the master to do: the state files
-//! and the list of active batches.
+//! State files and list of active batches, exchanged with stock's tools in both directions.
 //!
 //! Nothing here decides what a batch does. A file that cannot be written is reported and written
 //! again with the next change; a batch does not wait for it.
@@ -14,7 +13,7 @@ use super::{Batches, MOST_BATCHES, SHOW_INTERVAL, Sent, events};
 use crate::messages::{BatchCall, Fire};
 
 impl Batches {
-    /// Writes the state of a batch, unless that was done a moment ago: then it follows.
+    /// Writes the state file of a batch, at most once per `SHOW_INTERVAL`; later changes follow.
     pub(super) fn show(&self, batch: &mut Batch, now: Now) {
         let is_fresh = |at| now.moment.saturating_sub(at) < SHOW_INTERVAL;
         let was_fresh = batch.written.is_some_and(is_fresh);
@@ -24,7 +23,7 @@ impl Batches {
         }
     }
 
-    /// Writes the states that are behind.
+    /// Writes the state files that are behind.
     pub(super) fn show_what_is_behind(&mut self) {
         let now = self.now();
         let mut batches = std::mem::take(&mut self.batches);
@@ -60,7 +59,7 @@ impl Batches {
         }
     }
 
-    /// Takes over what is on the list and not known yet.
+    /// Adopts batches on the list that are not known yet.
     pub(super) fn look_at_list(&mut self, sent: Sent, context: &mut Context<Self>) {
         let listed = match self.seed.files.active() {
             Ok(listed) => listed,
@@ -78,7 +77,7 @@ impl Batches {
         }
     }
 
-    /// A command line that was killed leaves its batch on the list; it stays there as long as its
+    /// A command line that was killed leaves its batch on the list, where it stays as long as its
     /// job is kept.
     fn forget_if_gone(&mut self, jid: &Jid) {
         if matches!(self.seed.files.has_state(jid), Ok(false)) {
@@ -86,7 +85,7 @@ impl Batches {
         }
     }
 
-    /// Drives a batch whose state stock's command line has left, if that is the master's to do.
+    /// Adopts a batch whose state stock's command line has left, if the master is to drive it.
     pub(super) fn adopt(&mut self, jid: &Jid, sent: Sent, context: &mut Context<Self>) {
         if self.batches.contains_key(jid) {
             return;
@@ -158,7 +157,7 @@ impl Batches {
 
     // --- batches that a command line drives
 
-    /// Keeps the state that a command line sends of its own batch. Whether there was one.
+    /// Keeps the state that a command line sends of its own batch; whether there was one.
     pub(super) fn show_foreign(&mut self, jid: &Jid, call: BatchCall, data: &MapView) -> bool {
         let Some(state) = data.get("state").filter(|state| state.is_map()) else {
             return false;
@@ -184,8 +183,8 @@ impl Batches {
         true
     }
 
-    /// Tells the command line that drives this batch to stop, as stock does: by the event that it
-    /// waits for. Whether there was such a batch to stop.
+    /// Stops a batch that a command line drives, by the event that it waits for, as stock does.
+    /// Whether there was such a batch.
     pub(super) fn stop_foreign(
         &mut self,
         jid: &Jid,

@@ -1,7 +1,7 @@
-//! How a batch comes to be driven: its plan is stored, and it goes on from what the store has.
+//! How a batch begins or resumes: its plan is stored, and it goes on from the store.
 //!
-//! The same way for a batch that begins, one that was handed over, one of before a restart, and
-//! one of which a part could not be stored: when in doubt, what is stored counts.
+//! The same way for a new batch, an adopted one, one of before a restart, and one of which a part
+//! could not be stored: when in doubt, the store counts.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::{Batches, Sent, events};
 use crate::messages::Fire;
 
 impl Batches {
-    /// After a restart.
+    /// Resumes all open batches after a restart.
     pub(super) fn take_up(&mut self, context: &mut Context<Self>) {
         let open = match self.seed.reader.open_batches() {
             Ok(open) => open,
@@ -41,8 +41,8 @@ impl Batches {
         self.count_open();
     }
 
-    /// Stores the plan of a batch that is not known yet; it begins, or goes on where its state
-    /// says, when that is done. `after` is told whether it was.
+    /// Stores the plan of a new batch; once stored, it begins, or goes on where its state says.
+    /// `after` gets whether it was.
     pub(super) fn store_plan(
         &mut self,
         plan: BatchPlan,
@@ -79,18 +79,18 @@ impl Batches {
             self.seed.metrics.running.sub(batch.counted);
         }
         self.seed.feed.forget(jid);
-        // Who still waits for its end learns that there is none.
+        // Callers that still wait for its end learn that there is none.
         self.stopping.remove(jid);
         self.count_open();
     }
 
-    /// Puts a batch where the store says that it is, and sends once more what may not have left.
+    /// Sets a batch to its stored state, and sends once more what may not have left.
     pub(super) fn resume(&mut self, stored: &StoredBatch, sent: Sent, context: &mut Context<Self>) {
         let (jid, now) = (&stored.jid, self.now());
         let before = self.batches.remove(jid);
         match Batch::resumed(stored, before.as_ref(), now) {
             Ok(mut batch) => {
-                // Remembered over the wait: whoever sends it again meanwhile may do so in vain.
+                // Kept over the wait: what is sent again meanwhile may be lost too.
                 batch.is_unsure |= sent == Sent::Perhaps && stored.published.is_none();
                 let left = self.seed.gathered.saturating_duration_since(Instant::now());
                 if sent == Sent::Perhaps && !left.is_zero() {
@@ -130,7 +130,7 @@ impl Batches {
         }
     }
 
-    /// Sends those who have not returned their part once more.
+    /// Sends minions that have not returned their part once more.
     pub(super) fn send_again(&mut self, batch: &mut Batch, context: &mut Context<Self>) {
         let active = batch.active();
         if !active.is_empty() && !batch.machine.is_over() {
@@ -138,7 +138,7 @@ impl Batches {
         }
     }
 
-    /// Something failed: waits a little, then goes on from what is stored.
+    /// After a failure: waits a little, then resumes from the store.
     pub(super) fn stall(&mut self, jid: &Jid, context: &mut Context<Self>) {
         if let Some(mut batch) = self.batches.remove(jid) {
             if !matches!(batch.phase, Phase::Stalled | Phase::Ending) {
@@ -149,7 +149,7 @@ impl Batches {
         }
     }
 
-    /// After this time the batch is read from the store and goes on from there.
+    /// Resumes the batch from the store after this time.
     pub(super) fn wait(&self, batch: &mut Batch, pause: Duration, context: &mut Context<Self>) {
         batch.phase = Phase::Stalled;
         let jid = batch.plan.jid.clone();

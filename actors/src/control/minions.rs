@@ -1,5 +1,5 @@
-//! The minions with an accepted key and how the master sees them, for whoever looks on from the
-//! same machine: between the master and the program as lines, with tabs between their fields.
+//! Accepted minions and their state as lines, with tabs between fields: between the master and
+//! local programs such as `saltern top`.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use saltern_runners::Fleet;
 
 use super::{ControlError, ask, garbled};
 
-/// Who knows of the minions, once it is there.
+/// The fleet's state, set once it is there.
 pub(crate) type SeenMinions = Arc<OnceLock<Arc<dyn Fleet>>>;
 
 /// A minion with an accepted key.
@@ -21,18 +21,18 @@ pub struct SeenMinion {
     pub id: MinionId,
     /// Whether it is, or may be, connected.
     pub is_present: bool,
-    /// When it was last heard, in microseconds since 1970.
+    /// When its last request came, in microseconds since 1970.
     pub last_heard: Option<i64>,
-    /// Where it is connected from, or was last heard from.
+    /// The address of its connection, or of its last request.
     pub address: Option<IpAddr>,
-    /// Where it stands, in words.
+    /// Its presence state, in words.
     pub standing: String,
 }
 
 /// The minions with an accepted key, sorted by id.
 ///
 /// # Errors
-/// Nobody answers, or not in these words.
+/// No answer, or one that cannot be parsed.
 pub fn ask_minions(sock_dir: &Path) -> Result<Vec<SeenMinion>, ControlError> {
     let text = ask(sock_dir, "minions")?;
     let minions: Option<Vec<_>> = text.lines().map(SeenMinion::from_line).collect();
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minion_comes_out_of_its_line_as_it_went_in() {
+    fn minion_line_round_trips() {
         let known = SeenMinion {
             id: MinionId::parse("web1").unwrap(),
             is_present: true,

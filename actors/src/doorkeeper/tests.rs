@@ -66,7 +66,7 @@ impl Place {
         }
     }
 
-    /// A doorkeeper, on a thread of its own or here, where the test's time is.
+    /// Starts a login worker, on a thread of its own or here, where the test's clock is.
     fn start(&self, placement: Option<Placement>) {
         let seed = Seed {
             logins: self.logins.clone(),
@@ -96,10 +96,10 @@ impl Place {
 }
 
 #[test]
-fn who_is_known_is_answered_and_what_follows_is_carried_out() {
+fn accepted_log_in_is_answered_and_its_effects_carried_out() {
     in_system(async {
         let mut place = Place::new();
-        // Put in before there is a doorkeeper: one that starts looks.
+        // Queued before there is a login worker: a starting one looks.
         let first = place.log_in(address(1), || end("first", false)).await;
         place.start(Some(Placement::thread("door")));
         assert_eq!(first.await.unwrap(), "first");
@@ -113,7 +113,7 @@ fn who_is_known_is_answered_and_what_follows_is_carried_out() {
 }
 
 #[test]
-fn a_backend_that_panics_costs_its_own_log_in() {
+fn panicking_backend_fails_its_own_log_in_only() {
     in_system(async {
         let mut place = Place::new();
         let lost = place.log_in(address(1), || panic!("a backend breaks"));
@@ -127,10 +127,10 @@ fn a_backend_that_panics_costs_its_own_log_in() {
 }
 
 #[test]
-fn a_refusal_waits_and_keeps_nobody_waiting() {
+fn delayed_refusal_blocks_no_other_log_in() {
     in_system(async {
         let place = Place::new();
-        // Nobody sits on a socket here: time stands still until everybody waits for a timer.
+        // No socket is waited for here: time stands still until all tasks wait for a timer.
         tokio::time::pause();
         let began = Instant::now();
         let ask = |is_refused| {
@@ -153,7 +153,7 @@ fn a_refusal_waits_and_keeps_nobody_waiting() {
 }
 
 #[test]
-fn what_waits_at_the_end_is_told_so() {
+fn waiting_log_ins_are_answered_at_the_stop() {
     in_system(async {
         let mut place = Place::new();
         let waiting = place.log_in(address(1), || end("done", false)).await;
@@ -227,9 +227,9 @@ fn right_password_behind_too_many_wrong_ones_is_late_and_not_refused() {
     });
 }
 
-/// However many are refused, no more than so many answers are kept, and who comes is heard.
+/// Delayed answers are bounded, and a new log-in is still served.
 #[test]
-fn of_too_many_refusals_the_oldest_is_answered_early() {
+fn oldest_refusal_beyond_the_bound_is_answered_early() {
     in_system(async {
         let place = Place::new();
         tokio::time::pause();
@@ -244,7 +244,7 @@ fn of_too_many_refusals_the_oldest_is_answered_early() {
         let mut refused = Vec::new();
         for number in 0..=MOST_HELD_BACK {
             refused.push(ask(&number.to_string(), true));
-            // One after the other, so that each is heard.
+            // One after the other, so that each is served.
             assert!(ask("guest", false).await);
         }
         let last = refused.pop().unwrap();

@@ -1,7 +1,7 @@
-//! A program in a process group of its own, which ends as a whole.
+//! Child program in a process group of its own, which is killed as a whole.
 //!
-//! What it starts belongs to the group unless it takes care not to (`setsid`); whatever becomes of
-//! the program, nothing of the group outlives it.
+//! Its own children belong to the group unless they leave it (`setsid`); whatever becomes of the
+//! program, nothing of the group outlives it.
 
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +18,7 @@ use saltern_base::umask;
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::spawn_blocking;
 
-/// See the module. Dropped, it is killed.
+/// Process group of one child program. Killed on drop.
 pub(super) struct Group {
     child: Child,
     /// Becomes readable when the program has ended.
@@ -57,9 +57,9 @@ impl Group {
         self.bury()
     }
 
-    /// Asks the group to end, and ends it when it has not within a time.
+    /// Sends SIGTERM to the group, and SIGKILL after `within`.
     pub(super) async fn end(&mut self, within: Duration) {
-        // Who has gone already has done what is wanted.
+        // A group that has gone already needs no signal.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
         let _ = self.wait(Some(within)).await;
         let _ = self.bury();
@@ -81,7 +81,7 @@ impl Group {
         Ok(waited.await.map_err(io::Error::other)??)
     }
 
-    /// The group first: until the program is waited for, nobody else can have its number.
+    /// Kills the group first: until the program is reaped, its number cannot be used again.
     fn bury(&mut self) -> io::Result<ExitStatus> {
         if !self.is_over {
             self.is_over = true;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_program_leaves_behind_ends_with_it() {
+    async fn background_children_end_with_the_program() {
         let (mut group, mut output) = shell("sleep 600 & echo here; echo there >&2; exit 3");
         let status = group.ended().await.expect("it ends");
         assert_eq!(status.code(), Some(3));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_want_to_end_is_ended() {
+    async fn program_that_ignores_sigterm_is_killed() {
         let (mut group, mut output) = shell("trap '' TERM; echo up; sleep 600 & wait; wait");
         output.read_exact(&mut [0; 3]).await.expect("it is up");
         group.end(Duration::from_millis(50)).await;

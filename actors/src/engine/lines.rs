@@ -1,20 +1,20 @@
-//! Lines of a program, each with its line feed, as Python's `readline` gives them, and none longer
-//! than a bound.
+//! Line decoder for a program's output: each line with its line feed, as Python's `readline` gives
+//! them, up to a bound.
 
 use std::io;
 
 use bytes::{Bytes, BytesMut};
 use tokio_util::codec::Decoder;
 
-/// See the module.
+/// Decoder of bounded lines.
 pub(super) struct Lines {
     longest: usize,
-    /// How much of the buffer is known to hold no line feed.
+    /// How much of the buffer was searched for a line feed already.
     seen: usize,
 }
 
 impl Lines {
-    /// Lines of up to so many bytes.
+    /// Decoder of lines of up to `longest` bytes.
     pub(super) fn new(longest: usize) -> Self {
         Self { longest, seen: 0 }
     }
@@ -36,7 +36,7 @@ impl Decoder for Lines {
         Ok(end.map(|end| buffer.split_to(end).freeze()))
     }
 
-    /// What the program printed last may have no line feed.
+    /// The last line may have no line feed.
     fn decode_eof(&mut self, buffer: &mut BytesMut) -> io::Result<Option<Bytes>> {
         if let Some(line) = self.decode(buffer)? {
             return Ok(Some(line));
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_keep_their_ends_and_the_last_one_needs_none() {
+    fn lines_keep_their_line_feed_and_the_last_needs_none() {
         let mut lines = Lines::new(4);
         let mut buffer = BytesMut::from(&b"a\n"[..]);
         assert_eq!(
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_refused_before_it_ends() {
+    fn overlong_line_is_refused_before_its_end() {
         for text in [&b"abcde"[..], b"abcd\n"] {
             let mut buffer = BytesMut::from(text);
             assert!(Lines::new(4).decode(&mut buffer).is_err(), "{text:?}");

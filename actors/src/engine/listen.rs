@@ -1,6 +1,6 @@
 //! `test`: writes every event into the log at level debug (`salt/engines/test.py`).
 //!
-//! A subscriber like any other: what it is too slow for is announced to it as missed.
+//! A bus subscriber like any other: events that overflow its queue are announced as missed.
 
 use bytes::{Bytes, BytesMut};
 use saltern_wire::ipc::{PullDecoder, split_body};

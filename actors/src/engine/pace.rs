@@ -1,15 +1,15 @@
-//! How many lines of a program are taken in a second: what comes faster waits in its pipe, and the
-//! program with it.
+//! Rate limit on the lines of one program: faster output waits in the pipe, and the program with
+//! it.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lines of one engine in [`WINDOW`].
+/// Lines of one engine per [`WINDOW`].
 const MOST: u32 = 5_000;
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Rate limiter of one engine's lines.
 pub(super) struct Pace {
     window: Instant,
     taken: u32,
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn beyond_the_bound_the_next_second_is_waited_for() {
+    async fn lines_over_the_limit_wait_for_the_next_second() {
         let began = Instant::now();
         let mut pace = Pace::new();
         for _ in 0..MOST {

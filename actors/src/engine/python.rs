@@ -8,7 +8,7 @@ use saltern_requests::engines::python_engine;
 
 use super::{Ended, Seed};
 
-/// Ends the process with whoever waits for it.
+/// Kills the process when its waiting future is dropped.
 struct Held(Arc<Leash>);
 
 impl Drop for Held {

@@ -1,7 +1,8 @@
-//! `script`: runs a program again and again and fires what its lines say (`salt/engines/script.py`).
+//! `script`: runs a program repeatedly and fires the events on its lines
+//! (`salt/engines/script.py`).
 //!
-//! A line that is no event ends the run, as in stock, where it ends the whole engine for a while. So
-//! does a line that is longer than an event may be.
+//! A line that is no event ends the run, as in stock, where it ends the whole engine for a while.
+//! So does a line above the size limit of an event.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -19,10 +20,10 @@ use super::lines::Lines;
 use super::pace::Pace;
 use super::{Ended, Seed};
 
-/// What fails in every run has a line in the log so often.
+/// Failed runs are logged at most once per `COMPLAINT`.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
-/// What one engine keeps from run to run.
+/// State of one engine that outlives a run.
 struct Script<'a> {
     seed: &'a Seed,
     options: &'a ScriptEngine,
@@ -98,7 +99,7 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// Ends what runs within half the time that the master has to stop.
+    /// Ends the program within half of the master's stop timeout.
     async fn stopped(&self, mut group: Group) -> ControlFlow<()> {
         group
             .end(self.seed.services.config.saltern_stop_timeout / 2)

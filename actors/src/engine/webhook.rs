@@ -1,6 +1,6 @@
-//! `webhook`: fires what anybody posts (`salt/engines/webhook.py`).
+//! `webhook`: fires what is posted to it (`salt/engines/webhook.py`).
 //!
-//! Nobody is asked who he is, as in stock: whoever reaches the port fires events below
+//! Without authentication, as in stock: any client that reaches the port fires events below
 //! `salt/engines/hook/`.
 
 use std::net::SocketAddr;
@@ -68,7 +68,7 @@ pub(super) async fn run(seed: &Seed, hook: &WebhookEngine) -> Result<(), Ended> 
     server.serve(seed.stop.clone()).await.map_err(failed)
 }
 
-/// Where to listen: a socket for IPv6 takes what comes by IPv4 too.
+/// The address to bind: an IPv6 socket takes IPv4 too.
 async fn address_of(hook: &WebhookEngine) -> std::io::Result<SocketAddr> {
     let Some(address) = &hook.address else {
         return Ok(SocketAddr::from(([0_u16; 8], hook.port)));
@@ -79,7 +79,7 @@ async fn address_of(hook: &WebhookEngine) -> std::io::Result<SocketAddr> {
         .ok_or_else(|| std::io::ErrorKind::NotFound.into())
 }
 
-/// Answers requests.
+/// HTTP handler of the webhook.
 struct Door {
     engine: String,
     services: Arc<Services>,

@@ -1,4 +1,4 @@
-//! Events that this master keeps itself, in the job database (`event_return: saltern`).
+//! Returner for the master's own job database (`event_return: saltern`).
 
 use actix::Recipient;
 use parking_lot::Mutex;
@@ -12,12 +12,12 @@ use super::{End, Sink};
 use crate::answer::Answer;
 use crate::messages::{AfterCommit, Persist};
 
-/// The job database as a returner. What cannot be stored now waits and is tried again: a disk that
-/// is full does not stay so.
+/// The job database as a returner. What cannot be stored now is retried: a full disk does not stay
+/// so.
 pub(crate) struct EventTable {
     store: Recipient<Persist>,
     clock: Clock,
-    /// The time of the event that was kept last: the next one is later, whatever the clock says.
+    /// The time of the last stored event: the next one is later, whatever the clock says.
     last: Mutex<i64>,
 }
 
@@ -30,7 +30,7 @@ impl EventTable {
         }
     }
 
-    /// The first of so many times, one a microsecond, that no event has yet.
+    /// The first of `events` consecutive microseconds that no event has yet.
     fn times_for(&self, events: usize) -> i64 {
         let mut last = self.last.lock();
         let first = self.clock.unix_micros().max(last.saturating_add(1));

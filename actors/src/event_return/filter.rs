@@ -3,9 +3,9 @@
 use saltern_config::ReturnerOptions;
 use saltern_policy::expression::Pattern;
 
-/// See the module.
+/// Allow list and deny list of event tags.
 pub(super) struct Filter {
-    /// Without any, every event.
+    /// `None`: every event.
     allowed: Option<Vec<Pattern>>,
     denied: Vec<Pattern>,
 }
@@ -27,7 +27,7 @@ impl Filter {
     }
 }
 
-/// One that cannot be used matches nothing, and is told.
+/// Compiles the wildcards. An invalid one matches nothing, and is logged.
 fn patterns(wildcards: &[String]) -> Vec<Pattern> {
     let patterns = wildcards.iter().filter_map(|wildcard| {
         Pattern::glob(wildcard)
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lists_mean_what_they_mean_in_stock() {
+    fn lists_filter_as_in_stock() {
         for (allowed, denied, tag, expected) in [
             (&[][..], &[][..], "salt/auth", true),
             (&["salt/job/*"], &[], "salt/auth", false),

@@ -26,7 +26,7 @@ impl PythonReturner {
         }
     }
 
-    /// Why it cannot be called, if that is known without asking Python.
+    /// Why it cannot be called, if that is known without a call of Python.
     pub(crate) fn refusal(&self) -> Option<BridgeError> {
         self.bridge.refusal(&self.work(&[]))
     }

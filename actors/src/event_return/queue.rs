@@ -1,8 +1,8 @@
-//! The events that wait for one returner, and when so many of them wait that they are returned
-//! (`event_return_queue`, `event_return_queue_max_seconds`).
+//! Bounded queue of one returner's events, and when a batch of them is due (`event_return_queue`,
+//! `event_return_queue_max_seconds`).
 //!
-//! Bounded in events and in bytes; what finds no room is counted by whoever brought it. No clock
-//! and no actor in here.
+//! Bounded in events and in bytes; the caller counts what overflows. No clock and no actor in
+//! here.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,35 +10,35 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-/// Events returned at once, where a site does not ask for more: a returner that takes a while for
-/// each shall be done before its time is over.
+/// Events per call, where a site does not ask for more: a returner that takes a while for each
+/// must finish within its timeout.
 const BATCH: usize = 100;
 
-/// About how many bytes they may have together; the pipe to Python takes no more than 64 MiB.
+/// Bytes per call, about; the pipe to Python takes no more than 64 MiB.
 const BATCH_BYTES: usize = 16 << 20;
 
 /// An event: its tag and its packed data.
 pub(crate) type Told = (String, Bytes);
 
-/// Bounds of a queue, and what a site asks for.
+/// Bounds of a queue, and the configured batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wishes {
-    /// So many events wait for each other.
+    /// Events per batch.
     pub(super) together: usize,
-    /// But the first of them no longer than this.
+    /// The oldest event waits no longer than this.
     pub(super) patience: Option<Duration>,
-    /// Most events that wait.
+    /// Events in the queue at most.
     pub(super) most: usize,
-    /// Most bytes that they have.
+    /// Their bytes at most.
     pub(super) most_bytes: usize,
 }
 
-/// See the module.
+/// Bounded queue of events, taken in batches.
 pub(super) struct Queue {
     wishes: Wishes,
     waiting: VecDeque<(Instant, Told)>,
     bytes: usize,
-    /// Nothing more is awaited: what is there goes.
+    /// No more events will come: what is there is due.
     is_last: bool,
 }
 
@@ -81,7 +81,7 @@ impl Queue {
         let Some((oldest, _)) = self.waiting.front() else {
             return Due::Later;
         };
-        // With less room than the site wants to fill, the room counts.
+        // A full queue is due, also below the configured batch.
         let is_full = self.bytes >= self.wishes.most_bytes;
         if self.is_last || is_full || self.waiting.len() >= self.wishes.together {
             return Due::Now;
@@ -93,7 +93,7 @@ impl Queue {
         }
     }
 
-    /// The oldest events, as many as are returned at once.
+    /// Takes the oldest events, one batch.
     pub(super) fn take(&mut self) -> Vec<Told> {
         let most = self.wishes.together.max(BATCH);
         let mut batch = Vec::new();
@@ -110,7 +110,7 @@ impl Queue {
         batch
     }
 
-    /// Puts a batch back that was not returned, in front of the others; it may be too much then,
+    /// Puts back a batch that was not run, in front of the others; the queue may exceed its bound
     /// until there is room again.
     pub(super) fn put_back(&mut self, batch: Vec<Told>, now: Instant) {
         for event in batch.into_iter().rev() {
@@ -119,7 +119,7 @@ impl Queue {
         }
     }
 
-    /// From now on nothing waits for company.
+    /// From now on no batch waits for more events.
     pub(super) fn finish(&mut self) {
         self.is_last = true;
     }
@@ -152,7 +152,7 @@ mod tests {
         })
     }
 
-    fn told(number: usize) -> Told {
+    fn event(number: usize) -> Told {
         (number.to_string(), Bytes::from_static(b"123456789"))
     }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_due_when_there_are_enough_or_one_has_waited_enough() {
+    fn batch_is_due_when_full_or_old() {
         let start = Instant::now();
         for (together, patience, count, expected) in [
             (0, None, 0, Due::Later),
@@ -172,7 +172,7 @@ mod tests {
         ] {
             let mut queue = queue(together, patience);
             for number in 0..count {
-                assert!(queue.push(told(number), start), "{number} of {together}");
+                assert!(queue.push(event(number), start), "{number} of {together}");
             }
             assert_eq!(queue.due(start), expected, "{count} of {together}");
             if patience.is_some() {
@@ -185,27 +185,29 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many_and_for_what_a_site_wants_together() {
+    fn queue_holds_at_least_one_configured_batch() {
         let now = Instant::now();
         let mut small = queue(0, None);
-        let taken: Vec<bool> = (0..6).map(|number| small.push(told(number), now)).collect();
+        let taken: Vec<bool> = (0..6)
+            .map(|number| small.push(event(number), now))
+            .collect();
         assert_eq!(taken, [true, true, true, true, false, false]);
         let mut large = queue(9, None);
-        let taken = (0..20).filter(|number| large.push(told(*number), now));
+        let taken = (0..20).filter(|number| large.push(event(*number), now));
         assert_eq!(taken.count(), 9);
         assert_eq!(large.due(now), Due::Now);
     }
 
     #[test]
-    fn what_was_not_returned_comes_first_again() {
+    fn batch_put_back_comes_first() {
         let now = Instant::now();
         let mut queue = queue(0, None);
         for number in 0..3 {
-            assert!(queue.push(told(number), now));
+            assert!(queue.push(event(number), now));
         }
         let batch = queue.take();
         assert!(queue.is_empty());
-        assert!(queue.push(told(3), now));
+        assert!(queue.push(event(3), now));
         queue.put_back(batch, now);
         assert_eq!(queue.len(), 4);
         assert_eq!(tags(queue.take()), ["0", "1", "2", "3"]);
@@ -214,12 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn a_large_event_goes_alone_and_bytes_make_a_batch_due() {
+    fn large_event_goes_alone_and_bytes_make_a_batch_due() {
         let now = Instant::now();
         let mut queue = queue(4, None);
         let large = ("x".to_owned(), Bytes::from(vec![0; 1000]));
         assert!(queue.push(large, now));
-        assert!(!queue.push(told(1), now));
+        assert!(!queue.push(event(1), now));
         assert_eq!(queue.due(now), Due::Now);
         assert_eq!(queue.take().len(), 1);
     }

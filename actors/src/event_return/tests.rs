@@ -9,13 +9,13 @@ use super::*;
 use crate::bus::QueueLimits;
 use crate::testing::{event, in_system, recorder, tree};
 
-/// A returner that shows each batch to the test and does with it what the test says.
+/// Returner that shows each batch to the test and ends it as the test says.
 struct Shown {
     batches: UnboundedSender<Vec<Told>>,
     ends: Mutex<mpsc::Receiver<Ending>>,
 }
 
-/// What becomes of a batch.
+/// How a batch ends.
 type Ending = fn(Vec<Told>) -> End;
 
 impl Sink for Shown {
@@ -48,7 +48,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A master's worth of one returner, whose existence has been found out.
+    /// One returner, already found to exist.
     async fn new(options: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().display();
@@ -96,7 +96,7 @@ impl Bench {
         }
     }
 
-    /// What becomes of the batch that was shown last.
+    /// Ends the batch that was shown last.
     fn say(&self, end: fn(Vec<Told>) -> End) {
         self.ends.send(end).unwrap();
     }
@@ -113,7 +113,7 @@ impl Bench {
 }
 
 #[test]
-fn events_are_returned_in_order_as_many_as_the_site_wants_together() {
+fn events_are_returned_in_order_and_in_configured_batches() {
     in_system(async {
         let options = "event_return_queue: 3\nevent_return_blacklist: ['not/*']";
         let mut bench = Bench::new(options).await;
@@ -121,7 +121,7 @@ fn events_are_returned_in_order_as_many_as_the_site_wants_together() {
         assert_eq!(bench.next().await, ["a", "b", "c"]);
         bench.fire(&["d", "e", "f", "g"]);
         bench.say(failed);
-        // What failed is not tried again, and the rest is not held up by it.
+        // A failed batch is not retried, and does not hold up the rest.
         assert_eq!(bench.next().await, ["d", "e", "f", "g"]);
         bench.say(returned);
         bench.tree.shutdown().await;
@@ -130,7 +130,7 @@ fn events_are_returned_in_order_as_many_as_the_site_wants_together() {
 }
 
 #[test]
-fn at_the_end_everything_that_was_told_is_returned_and_nobody_listens_any_more() {
+fn stop_returns_all_events_and_unsubscribes() {
     in_system(async {
         let mut bench = Bench::new("event_return_queue: 1000").await;
         let tags: Vec<String> = (0..250).map(|number| format!("t/{number}")).collect();
@@ -150,7 +150,7 @@ fn at_the_end_everything_that_was_told_is_returned_and_nobody_listens_any_more()
 }
 
 #[test]
-fn a_returner_that_hangs_costs_its_own_queue_and_is_told_what_it_missed() {
+fn hanging_returner_fills_its_own_queue_and_gets_a_gap() {
     in_system(async {
         let mut bench = Bench::new("saltern_event_queue_length: 3").await;
         bench.fire(&["first"]);
@@ -174,7 +174,7 @@ fn a_returner_that_hangs_costs_its_own_queue_and_is_told_what_it_missed() {
 }
 
 #[test]
-fn a_panic_of_the_actor_loses_no_event() {
+fn actor_panic_loses_no_event() {
     in_system(async {
         let mut bench = Bench::new("").await;
         bench.fire(&["a"]);
@@ -205,7 +205,7 @@ fn a_panic_of_the_actor_loses_no_event() {
 }
 
 #[test]
-fn what_nobody_could_run_is_tried_again_in_its_order() {
+fn batch_that_was_not_run_is_retried_in_order() {
     in_system(async {
         let mut bench = Bench::new("").await;
         bench.fire(&["a"]);

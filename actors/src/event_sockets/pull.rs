@@ -1,4 +1,4 @@
-//! Where local programs that fire events come in: `master_event_pull.ipc`.
+//! Acceptor of local programs that fire events: `master_event_pull.ipc`.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::batches::BatchFeed;
 use crate::event_publisher::EventPublisher;
 use crate::messages::Fire;
 
-/// Events of one program that are handed to the bus together at most.
+/// Events of one program that are sent to the bus together at most.
 const EVENTS_AT_ONCE: usize = 64;
 
-/// The door.
+/// The acceptor.
 pub(super) struct PullDoor {
     pub(super) publisher: Addr<EventPublisher>,
     pub(super) batches: Arc<BatchFeed>,
@@ -33,7 +33,7 @@ pub(super) struct PullDoor {
     pub(super) too_many: Seldom,
 }
 
-/// A sender is counted for as long as this lives.
+/// Counts a sender for as long as it lives.
 struct Counted(IntGauge);
 
 impl Drop for Counted {
@@ -70,8 +70,8 @@ impl PullDoor {
     }
 }
 
-/// Takes in what a local program fires. What has come with one reading of the socket goes to the
-/// bus at once: a program that fires many events wakes everybody once for many.
+/// Reads events of a local program. The events of one read go to the bus as one message: a program
+/// that fires many wakes the bus once for many.
 async fn take_in(
     stream: UnixStream,
     publisher: &Addr<EventPublisher>,
@@ -95,7 +95,7 @@ async fn take_in(
     }
 }
 
-/// The events among what has come, and what was wrong with the last of it.
+/// The events among the frames read, and the error of the last one.
 fn read_events(come: Vec<Result<Bytes, FrameError>>) -> (Vec<Event>, Option<FrameError>) {
     let mut events = Vec::with_capacity(come.len());
     for frame in come {

@@ -1,38 +1,38 @@
-//! What came of a call of a returner, and which of its rows are done with.
+//! Result of a returner call, and how many of its rows are done.
 
 use saltern_bridge::BridgeError;
 
-/// What came of a call.
+/// Result of a call.
 pub(super) struct Called {
-    /// What became of the first of its rows: nothing, or a problem.
+    /// Results of the first rows: success, or a problem.
     pub(super) told: Vec<Option<String>>,
-    /// Why no more is known, of a call that did not come back.
+    /// Why the call did not finish.
     pub(super) end: Option<End>,
 }
 
-/// The end of a call that did not come back.
+/// Failure of a call that did not finish.
 pub(super) struct End {
     pub(super) problem: String,
     pub(super) fault: Fault,
 }
 
-/// Whose fault it was.
+/// What was at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// That of the row behind those that were told: Python did not come back from it.
+    /// The row behind those with a result: it killed Python.
     Row,
-    /// Together they are too large for the pipe; nothing was tried.
+    /// The call is too large for the pipe; nothing was tried.
     Size,
-    /// That of no row.
+    /// No row.
     Other,
 }
 
 impl End {
-    /// Why a call ended of whose rows nothing was told, or something.
+    /// Classifies the error of a call; `is_first_row` when no row has a result.
     pub(super) fn of(error: &BridgeError, is_first_row: bool) -> Self {
         let fault = match error {
             BridgeError::Died { .. } => Fault::Row,
-            // Others may have used up the time.
+            // Earlier rows may have used up the time.
             BridgeError::Timeout { .. } if is_first_row => Fault::Row,
             BridgeError::Unfit { .. } => Fault::Size,
             _ => Fault::Other,
@@ -45,9 +45,9 @@ impl End {
 }
 
 impl Called {
-    /// With how many of the first rows the returner is done. What failed behind the last success is
-    /// tried again: perhaps nothing works now. On the last try that ends with the row at fault; one
-    /// that is too large has no other.
+    /// Number of leading rows that are done. Failures behind the last success are retried: perhaps
+    /// nothing works now. The last try includes the row at fault; for one that is too large every
+    /// try is the last.
     pub(super) fn done(&self, is_last_try: bool) -> usize {
         let last = self.told.iter().rposition(Option::is_none);
         let is_over = |end: &End| match end.fault {
@@ -62,17 +62,17 @@ impl Called {
         }
     }
 
-    /// Whether fewer rows might do.
+    /// Whether a smaller call may work.
     pub(super) fn is_too_large(&self) -> bool {
         let end = self.end.as_ref();
         end.is_some_and(|end| end.fault == Fault::Size)
     }
 
-    /// Why the last one failed of those that did.
+    /// The last failure.
     pub(super) fn problem(&self) -> Option<&str> {
-        let told = || self.told.iter().flatten().last().map(String::as_str);
+        let last = || self.told.iter().flatten().last().map(String::as_str);
         let end = self.end.as_ref().map(|end| end.problem.as_str());
-        end.or_else(told)
+        end.or_else(last)
     }
 }
 
@@ -83,10 +83,10 @@ mod tests {
     const KEPT: Option<&str> = None;
     const FAILED: Option<&str> = Some("failed");
 
-    fn called(told: &[Option<&str>], end: Option<BridgeError>) -> Called {
+    fn called(results: &[Option<&str>], end: Option<BridgeError>) -> Called {
         Called {
-            told: told.iter().map(|said| said.map(str::to_owned)).collect(),
-            end: end.map(|error| End::of(&error, told.is_empty())),
+            told: results.iter().map(|said| said.map(str::to_owned)).collect(),
+            end: end.map(|error| End::of(&error, results.is_empty())),
         }
     }
 
@@ -107,19 +107,23 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_again_until_something_behind_it_succeeds() {
-        for (told, expected) in [
+    fn failure_is_retried_until_a_later_row_succeeds() {
+        for (results, expected) in [
             (&[KEPT, KEPT][..], 2),
             (&[FAILED, KEPT, FAILED], 2),
             (&[FAILED, FAILED], 0),
             (&[], 0),
         ] {
-            assert_eq!(done(&called(told, None)), (expected, expected), "{told:?}");
+            assert_eq!(
+                done(&called(results, None)),
+                (expected, expected),
+                "{results:?}"
+            );
         }
     }
 
     #[test]
-    fn what_was_stored_before_python_ended_or_was_too_slow_is_done() {
+    fn rows_stored_before_a_crash_or_timeout_are_done() {
         for end in [died, late] {
             assert_eq!(done(&called(&[KEPT, KEPT], end())), (2, 2));
             assert_eq!(done(&called(&[KEPT, FAILED], end())), (1, 1));
@@ -132,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_too_large_alone_is_passed_over_at_once() {
+    fn oversized_row_is_skipped_at_once() {
         let unfit = BridgeError::Unfit {
             what: "it".to_owned(),
             problem: "its arguments have too many bytes".to_owned(),

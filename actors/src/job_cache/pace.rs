@@ -1,89 +1,88 @@
-//! When the next rows are given to a returner, and how many at once.
+//! Retry policy of a job cache: when the next rows are sent, and how many.
 //!
-//! No clock and no actor in here, and nothing of what the rows are.
+//! No clock and no actor in here, and nothing of the rows themselves.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Rows given at once. The number doubles with each attempt of which nothing came, a few times: so
-/// many that fail one after the other do not hide from each other that the returner works.
+/// Rows per call. The number doubles with each failed attempt, a few times: so a run of bad rows
+/// does not hide that the returner works.
 const ROWS: usize = 50;
 const MOST_DOUBLINGS: u32 = 4;
 
-/// Failures in a row after which the rest of them is not tried, at first.
+/// Failures in a row after which the rest of a call is not tried, at first.
 const PATIENCE: usize = 5;
 
-/// How often a row may end the Python that it is given to, or take all its time, before the next
-/// time is the last.
+/// How often a row may kill Python, or use up its time, before the next try is the last.
 const MOST_KILLS: u32 = 3;
 
-/// The pauses after attempts of which nothing came.
+/// First and longest back-off.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// See the module.
+/// Retry state of one job cache.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// Rows are on their way.
+    /// A call is in progress.
     in_flight: bool,
-    /// There may be more than those.
+    /// There may be rows that the call does not include.
     is_behind: bool,
-    /// Attempts in a row of which nothing came.
+    /// Failed attempts in a row.
     failures: u32,
-    /// Those of them that Python did not come back from.
+    /// Those of them that killed Python.
     kills: u32,
-    /// Nothing is tried before.
+    /// Back-off: no attempt before.
     paused_until: Option<Instant>,
 }
 
-/// What is to be done.
+/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing before somebody says that there is more, or what is under way lands.
+    /// Nothing before [`Pace::wake`], or the end of the current call.
     Nothing,
-    /// Nothing before this time is over.
+    /// Nothing before the back-off is over.
     Pause(Duration),
-    /// An attempt, which is under way from now on.
+    /// An attempt, which is in progress from now on.
     Give(Attempt),
 }
 
-/// How rows are given.
+/// Parameters of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
     /// Most rows.
     pub(super) rows: usize,
-    /// After how many failures in a row the rest is left.
+    /// Failures in a row after which the rest is not tried.
     pub(super) patience: usize,
-    /// A row that Python does not come back from is passed over.
+    /// Skip a row that kills Python.
     pub(super) is_last_try: bool,
 }
 
-/// What came of an attempt.
+/// Result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Landing {
     /// There was nothing to give.
     Empty,
-    /// Rows were given or passed over; there may be more.
+    /// Rows were stored or skipped; there may be more.
     Moved,
     /// Nothing.
     Failed,
-    /// Nothing: Python did not come back from it.
+    /// Nothing: a row killed Python.
     Killed,
 }
 
 impl Pace {
-    /// There is something to give.
+    /// There are new rows.
     pub(super) fn wake(&mut self) {
         self.is_behind = true;
     }
 
-    /// Whether nothing came of the last attempt.
+    /// Whether the last attempt failed.
     pub(super) fn is_failing(&self) -> bool {
         self.failures > 0
     }
 
-    /// What is to be done now.
+    /// What to do now.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         if self.in_flight || !self.is_behind {
             return Next::Nothing;
@@ -92,12 +91,12 @@ impl Pace {
             return Next::Pause(end.saturating_duration_since(now));
         }
         self.in_flight = true;
-        // Whoever wakes it from now on may mean rows that this attempt does not see.
+        // A wake-up from now on may mean rows that this attempt does not see.
         self.is_behind = false;
         Next::Give(self.attempt())
     }
 
-    /// The attempt that was under way has ended.
+    /// The current attempt has ended.
     pub(super) fn land(&mut self, landing: Landing, now: Instant) {
         self.in_flight = false;
         self.is_behind |= landing != Landing::Empty;

@@ -1,7 +1,7 @@
-//! Where the minions stand that a job misses, in words: what `saltern explain` prints of a job that
-//! is open, from the tracker, or of any job, from the notes beside it.
+//! State of a job's missing minions in words: what `saltern explain` prints of an open job, from
+//! the tracker, or of any job, from its notes.
 //!
-//! Between the master and the program it travels as lines, with tabs between their fields.
+//! Sent over the control socket as lines, with tabs between their fields.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use super::notes::Notes;
 pub struct Missing {
     /// Which.
     pub minion: MinionId,
-    /// Where it stands, in one word, as on the bus: `expected`, `delivered`, `running`,
-    /// `unreachable` or `unknown`.
+    /// Its state in one word, as on the bus: `expected`, `delivered`, `running`, `unreachable` or
+    /// `unknown`.
     pub state: String,
-    /// What that rests on, for people.
+    /// The evidence for it, for people.
     pub why: String,
 }
 
-/// Who of a job was given up and why, as its notes in the job database say
-/// ([`saltern_store::jobs::StoredJob::notes`]); nothing of what cannot be read.
+/// The minions of a job that were given up and why, from its notes in the job database
+/// ([`saltern_store::jobs::StoredJob::notes`]); empty when they cannot be read.
 pub fn given_up(notes: &[u8]) -> Vec<Missing> {
     let lost = Notes::unpack(notes).lost.into_iter();
     lost.map(|(minion, reason)| {
@@ -36,14 +36,14 @@ pub fn given_up(notes: &[u8]) -> Vec<Missing> {
     .collect()
 }
 
-/// An open job as the tracker knows it.
+/// Account of an open job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// How often its silent minions were asked.
+    /// Rounds of probes so far.
     pub rounds: u32,
-    /// The time until the tracker looks at it again, if it will before anything happens.
+    /// Time until the next look at the job, if one is scheduled.
     pub next_look: Option<Duration>,
-    /// Who has not returned.
+    /// Minions that have not returned.
     pub missing: Vec<Missing>,
 }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_returned_is_not_missing_and_of_the_others_it_is_said_where_they_stand() {
+    fn account_lists_missing_minions_with_their_states() {
         let at = |seconds| Moment::at(Duration::from_secs(seconds));
         let mut job = Job::new("test.ping".into(), 0, at(0));
         job.expect(["away", "back", "new", "runs"].map(id).to_vec());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_not_open_has_no_account() {
+    fn closed_job_has_no_account() {
         for text in ["closed\n", "", "open\tx\t1\n", "open\t1\t1\nm1\trunning\n"] {
             assert_eq!(Account::from_text(text), None, "{text:?}");
         }

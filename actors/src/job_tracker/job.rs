@@ -1,6 +1,6 @@
-//! One job as the tracker knows it: where each minion stands, and how many stand where.
+//! State of one job in the tracker: the state of each minion, and the counts.
 //!
-//! Holds no rule about when anything happens; that is the machine's.
+//! Holds no rule about timing; those are the machine's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,16 +46,16 @@ impl Reason {
     }
 }
 
-/// Where a minion stands with a job.
+/// State of a minion within a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MinionState {
-    /// Nothing was heard yet. Once the load has left, this is called delivered.
+    /// No sign of it yet. Once the load has left, this is called delivered.
     Expected,
     /// It said that it runs the job.
     Running,
-    /// It said that it does not; its return may be on its way.
+    /// It answered that it does not; its return may be on its way.
     Ending {
-        /// Since when it has been saying so.
+        /// Since when it has been answering so.
         since: Moment,
     },
     /// Its return is in the store.
@@ -63,16 +63,16 @@ pub(super) enum MinionState {
         /// 0 when all went well.
         retcode: i64,
     },
-    /// It cannot be reached, and so may not have heard of the job.
+    /// It cannot be reached, and so may not have got the job.
     Unreachable(Reason),
-    /// Nobody can say.
+    /// Its state cannot be known.
     Unknown(Reason),
 }
 
 impl MinionState {
     const KINDS: usize = 6;
 
-    /// Where a minion stands that was given up for this reason.
+    /// The state of a minion that was given up for this reason.
     pub(super) fn lost(reason: Reason) -> Self {
         match reason {
             Reason::NotConnected(_) | Reason::NotSent => Self::Unreachable(reason),
@@ -91,7 +91,7 @@ impl MinionState {
         }
     }
 
-    /// Not awaited, and not returned.
+    /// Given up: not awaited, and not returned.
     pub(super) fn is_lost(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Unknown(_))
     }
@@ -107,7 +107,7 @@ impl MinionState {
         }
     }
 
-    /// As it is called on the bus.
+    /// Its name on the bus.
     pub(super) fn name(&self, has_left: bool) -> &'static str {
         match self {
             Self::Expected if !has_left => "expected",
@@ -120,7 +120,7 @@ impl MinionState {
     }
 }
 
-/// What a minion last said of a job.
+/// The last statement of a minion about a job.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) at: Moment,
@@ -133,9 +133,9 @@ pub(super) struct Said {
 pub(super) struct Entry {
     state: MinionState,
     pub(super) said: Option<Box<Said>>,
-    /// It stands in the machine's list of whom to ask about what.
+    /// It is in the machine's list of whom to probe about what.
     pub(super) is_listed: bool,
-    /// When it was first asked since it last said anything of the job.
+    /// The first probe since its last statement about the job.
     pub(super) asked_since: Option<Moment>,
     /// It sent a signal to its process of this job.
     pub(super) was_signalled: bool,
@@ -146,7 +146,7 @@ impl Entry {
         &self.state
     }
 
-    /// Whether it may still run the job, as far as anybody knows: nothing speaks against it.
+    /// Whether it may still run the job: no evidence speaks against it.
     pub(super) fn may_run(&self) -> bool {
         use MinionState::{Expected, Running, Unknown};
         let silent = [Reason::NoAnswer, Reason::CannotSay];
@@ -158,7 +158,7 @@ impl Entry {
     }
 }
 
-/// A client's own question about the job that is still being answered.
+/// A client's question about the job that is still being answered.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
     /// The question's jid.
@@ -167,7 +167,7 @@ pub(super) struct Ask {
     pub(super) pending: Vec<MinionId>,
 }
 
-/// How many minions stand where.
+/// Number of minions in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     kinds: [usize; MinionState::KINDS],
@@ -199,7 +199,7 @@ impl Counts {
         self.kinds[5]
     }
 
-    /// Of whom a return or an answer is awaited.
+    /// Minions of which a return or an answer is awaited.
     pub(super) fn awaited(&self) -> usize {
         self.kinds[0] + self.kinds[1] + self.kinds[2]
     }
@@ -217,11 +217,11 @@ impl Counts {
     }
 }
 
-/// See the module.
+/// One job with its minions.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) fun: Arc<str>,
-    /// In microseconds since 1970; only ever passed on.
+    /// In microseconds since 1970; only passed on.
     pub(super) created: i64,
     pub(super) state: JobState,
     minions: IndexMap<MinionId, Entry>,
@@ -230,26 +230,26 @@ pub(super) struct Job {
     pub(super) begun: Moment,
     /// When the load of it, or of its last part, went to the publish port.
     pub(super) left: Option<Moment>,
-    /// A master, or a tracker, before this one had it, and nobody knows whether it left.
+    /// Taken over from an earlier master or tracker, and it is not known whether it left.
     pub(super) may_have_left: bool,
-    /// When something of it was last heard that ends a silence.
+    /// The last event that ends a silence.
     pub(super) heard: Moment,
-    /// When its minions were last asked; its beginning before that.
+    /// The last round of probes; initially its beginning.
     pub(super) asked: Moment,
-    /// How long a silence has to be before they are asked.
+    /// How long a silence must last before its minions are probed.
     pub(super) silence: Duration,
-    /// Silences that have been followed by questions.
+    /// Silences that have led to probes.
     pub(super) rounds: u32,
-    /// For when its timer is set.
+    /// The time for which its timer is set.
     pub(super) look_at: Option<Moment>,
-    /// Since when nobody is awaited any more.
+    /// Since when no minion is awaited any more.
     pub(super) settled: Option<Moment>,
     pub(super) progress_is_due: bool,
     pub(super) asks: Vec<Ask>,
-    /// When it began with no minion: the syndics, if none of them could hear of it, and why.
+    /// The syndics of a job that began without minions, if none of them could receive it, and why.
     pub(super) unheard: Vec<(MinionId, Arc<str>)>,
-    /// Minions below syndics were refused. None joins any more: what those have returned meanwhile is
-    /// not known here, and they would be waited for.
+    /// Minions below syndics were refused. None joins any more: their earlier returns are not
+    /// known here, and they would be awaited in vain.
     pub(super) is_full: bool,
 }
 
@@ -277,7 +277,7 @@ impl Job {
         }
     }
 
-    /// Minions that are not expected yet are from now on.
+    /// Adds minions that are not expected yet.
     pub(super) fn expect(&mut self, minions: Vec<MinionId>) {
         self.minions.reserve(minions.len());
         for minion in minions {
@@ -295,7 +295,7 @@ impl Job {
         }
     }
 
-    /// What the job weighs against the bound on what is remembered.
+    /// The job's weight against the memory bound.
     pub(super) fn weight(&self) -> usize {
         self.minions.len() + 1
     }
@@ -304,7 +304,7 @@ impl Job {
         &self.counts
     }
 
-    /// Whether it has no minion because no syndic could hear of it.
+    /// Whether it has no minion because no syndic could receive it.
     pub(super) fn reached_nobody(&self) -> bool {
         self.minions.is_empty() && !self.unheard.is_empty()
     }
@@ -330,7 +330,7 @@ impl Job {
         self.minions.iter()
     }
 
-    /// Nobody is told any more what runs it.
+    /// Drops the descriptions of running processes: they are not reported any more.
     pub(super) fn forget_what_was_said(&mut self) {
         for entry in self.minions.values_mut() {
             entry.said = None;
@@ -343,8 +343,8 @@ impl Job {
             .filter(|(_, entry)| !entry.state.has_returned())
     }
 
-    /// Puts a minion where it stands now; where it stood before, or `None` when the job does not
-    /// have it or it stood there already. Who has returned has returned.
+    /// Sets the state of a minion; gives the previous one, or `None` when the job does not have it
+    /// or it was in that state already. A return is final.
     pub(super) fn put(&mut self, minion: &MinionId, state: MinionState) -> Option<MinionState> {
         let entry = self.minions.get_mut(minion)?;
         if entry.state.has_returned() || entry.state == state {
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_returned_has_returned_and_the_counts_are_those_of_the_minions() {
+    fn return_is_final_and_counts_match_minions() {
         let minions: Vec<MinionId> = ["a", "b", "a"]
             .iter()
             .map(|id| MinionId::parse(id).unwrap())

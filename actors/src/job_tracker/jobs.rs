@@ -1,5 +1,5 @@
-//! All jobs that the tracker remembers: those that are open, and the last ones that ended, because
-//! a late return changes what was said of them. Bounded by the minions that they have together.
+//! Store of the jobs in memory: all open ones, and the last ones that ended, because a late return
+//! amends them. Bounded by the sum of their minions.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use saltern_store::jobs::JobState;
 
 use super::job::Job;
 
-/// See the module.
+/// Jobs by jid, bounded by weight.
 pub(super) struct Jobs {
     jobs: HashMap<Jid, Numbered>,
     /// Counts how often a job was opened or ended.
@@ -50,7 +50,7 @@ impl Row {
 }
 
 impl Jobs {
-    /// A job weighs as much as it has minions, and one more.
+    /// The weight of a job is the number of its minions, plus one.
     pub(super) fn new(most_open: usize, most_ended: usize) -> Self {
         Self {
             jobs: HashMap::new(),
@@ -115,7 +115,7 @@ impl Jobs {
         self.jobs.insert(jid.clone(), numbered);
     }
 
-    /// The job is not waited for any longer; or it is not, and this is what became of it.
+    /// Ends an open job, or corrects the state of an ended one.
     pub(super) fn end(&mut self, jid: &Jid, state: JobState) {
         let number = self.next_number();
         let Some(known) = self.jobs.get_mut(jid) else {
@@ -138,7 +138,7 @@ impl Jobs {
     }
 
     /// The weight by which minions below syndics may make open jobs heavier. They get half of the
-    /// bound, so that what syndics say ends no job of others.
+    /// bound, so that reports of syndics end no unrelated job.
     pub(super) fn room_for_leaves(&self) -> usize {
         (self.open.most / 2).saturating_sub(self.open.weight)
     }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_the_oldest_goes_first() {
+    fn memory_is_bounded_and_the_oldest_job_is_evicted() {
         let mut jobs = Jobs::new(10, 6);
         for number in 0..3 {
             put(&mut jobs, number, &["a", "b"]);

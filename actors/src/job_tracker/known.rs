@@ -5,10 +5,10 @@ use std::collections::{HashSet, VecDeque};
 
 use saltern_model::Jid;
 
-/// Jobs that are remembered; beyond it the oldest are forgotten, and brought along again.
+/// Capacity; beyond it the oldest are evicted, and sent along again.
 const REMEMBERED: usize = 10_000;
 
-/// See the module.
+/// Bounded set of jids that are in the store, oldest evicted first.
 #[derive(Default)]
 pub(super) struct KnownJobs {
     set: HashSet<Jid>,
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_are_forgotten() {
+    fn oldest_jids_are_evicted() {
         let jid = |number: usize| Jid::parse(&format!("{number:020}")).unwrap();
         let mut known = KnownJobs::default();
         for number in 0..2 * REMEMBERED {

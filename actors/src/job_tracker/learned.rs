@@ -1,22 +1,22 @@
-//! How long a function takes, as far as the jobs of this process tell: who asks after a job
-//! earlier than that asks for nothing.
+//! Expected durations of functions, learned from the jobs of this process: a probe before that
+//! time asks for nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 
-/// Functions that are remembered; beyond it the one that was learned first is forgotten.
+/// Functions that are remembered; beyond it the first one is evicted.
 const MOST_FUNCTIONS: usize = 1_000;
 
-/// What was learned. Long times count at once and are forgotten slowly.
+/// Durations by function. Longer ones count at once and decay slowly.
 #[derive(Default)]
 pub(super) struct Learned {
     times: IndexMap<Arc<str>, Duration>,
 }
 
 impl Learned {
-    /// A job of this function had its last return so long after its beginning.
+    /// Records the time from a job's beginning to its last return.
     pub(super) fn learn(&mut self, fun: &Arc<str>, took: Duration) {
         if let Some(known) = self.times.get_mut(fun) {
             *known = took.max((*known * 7 + took) / 8);
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_time_counts_at_once_and_is_forgotten_slowly_and_there_are_not_too_many() {
+    fn long_duration_counts_at_once_decays_slowly_and_is_bounded() {
         let mut learned = Learned::default();
         let seconds = Duration::from_secs;
         let fun: Arc<str> = "state.apply".into();

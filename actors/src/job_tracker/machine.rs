@@ -1,28 +1,27 @@
-//! What becomes of jobs: a pure function of what happens and of time.
+//! State machine of all jobs: a pure function of events and time.
 //!
-//! No input and no output, no clock, no chance but from the seed that is handed in: whoever drives
-//! it carries out the effects. What is asked of minions, and when, stands in `questions`.
+//! No I/O, no clock, no randomness but from the seed that is passed in; the caller carries out the
+//! effects. Probes are in `questions`.
 //!
 //! Invariants, checked after each step of `simulation`:
 //!
-//! 1. Who has returned has returned: no event changes that, and no return counts twice.
+//! 1. A return is final: no event changes that, and no return counts twice.
 //! 2. A minion is failed only by the return code of its own return; silence makes it unknown or
 //!    unreachable, each with its reason, and a return amends either.
 //! 3. A job is complete exactly when all its minions have returned and, of a batch, no part
-//!    follows, and syndics had time to tell of theirs; without minions only if a syndic could hear
-//!    of it, or there is none. Expired and killed jobs are amended by late
-//!    returns as long as they are remembered, up to complete. A job that minions below a syndic join
-//!    after its end is open again.
+//! follows, and syndics had time to report theirs; without minions only if a syndic could receive
+//! it, or there is none. Expired and killed jobs are amended by late returns as long as they are
+//! remembered, up to complete. A job that minions below a syndic join after its end is open again.
 //! 4. Every open job has a timer ahead, so that it ends without any further event; and its end is
-//!    told once.
-//! 5. Nobody is asked twice at a time, and probes leave no faster than their rate.
+//! announced once.
+//! 5. No minion is asked twice at a time, and probes leave no faster than their rate.
 //! 6. Whom to ask about what is listed only for minions of open jobs that have not returned.
-//! 7. What is remembered is bounded: jobs by the weight of their minions, questions of clients and
-//!    signals by their number, probes by their rate; what minions say of a job goes with their
-//!    return and with its end.
-//! 8. A machine that is built anew from the store and the notes says of every minion what the one
-//!    before it said, but that who was running or about to end is expected; of jobs that go on, all
-//!    but what was said in the last second.
+//! 7. Memory is bounded: jobs by the weight of their minions, questions of clients and signals by
+//! their number, probes by their rate; the statements of minions about a job go with their return
+//! and with its end.
+//! 8. A machine that is rebuilt from the store and the notes reports the same of every minion as
+//! the one before it, but that minions that were running or ending are expected; of jobs that go
+//! on, changes of the last second may be missing.
 //!
 //! Longer than 500 lines because all that changes a job stands in one place, where the invariants can be
 //! checked by reading.
@@ -45,57 +44,57 @@ use super::news::{Change, Ending, News, Overview};
 use super::notes::Notes;
 use super::rounds::Rounds;
 
-/// The least time between two reports of how far a job is.
+/// Minimum interval between two progress events of a job.
 const PROGRESS: Duration = Duration::from_millis(250);
 
-/// The time that stock minions take at most to connect again by default (`recon_max`).
+/// Longest reconnect delay of stock minions by default (`recon_max`).
 const RECONNECTING: Duration = Duration::from_secs(10);
 
-/// What changes of a job that goes on is written after this time, once for all that changes in it:
-/// with each write goes all that is known of the job's missing minions.
+/// Write delay for changes of a job that goes on: each write contains the notes on all its missing
+/// minions.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// What the store refused is written once more after this time.
+/// Retry delay after the store refused a write.
 const KEPT_AGAIN: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether a job that is kept open is to end.
+/// Poll interval of jobs that are held open.
 const HELD: Duration = Duration::from_millis(500);
 
-/// A job that has ended is opened by minions below syndics for so long after its beginning. Syndics
-/// tell of theirs within seconds, unless they were away.
+/// How long after its beginning an ended job can be reopened by minions below syndics. Syndics
+/// report theirs within seconds, unless they were away.
 const OPENED_AGAIN: Duration = Duration::from_secs(600);
 
-/// Jobs that send signals to other jobs and are remembered as such.
+/// Jobs with signals to other jobs that are remembered at most.
 const MOST_SIGNALS: usize = 1_000;
 
-/// What the machine goes by.
+/// Parameters of the machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    /// The silence of a job after which its minions are asked for the first time.
+    /// The silence of a job after which its minions are first probed.
     pub(super) timeout: Duration,
-    /// How long an answer may take.
+    /// Timeout of an answer.
     pub(super) gather: Duration,
-    /// The longest time between two rounds of questions about one job.
+    /// Longest time between two rounds of probes about one job.
     pub(super) interval: Duration,
-    /// How long a job stays open of which nobody is awaited.
+    /// How long a job stays open that awaits no minion.
     pub(super) patience: Duration,
-    /// How long a job does not end for want of minions, because syndics may know of some.
+    /// How long a job without minions waits for syndics to report some.
     pub(super) leaves_wait: Duration,
-    /// Probes that leave in a second at most.
+    /// Probes a second at most.
     pub(super) probe_rate: u32,
-    /// The weight of the jobs that are open, and of ended ones that are remembered.
+    /// The weight of the open jobs, and of the ended ones that are remembered.
     pub(super) most: (usize, usize),
 }
 
-/// What the machine asks of the rest of the master.
+/// What the machine reads from the rest of the master.
 pub(crate) trait World {
-    /// Why a minion certainly hears nothing at this moment; `None` when it may.
+    /// Why a minion certainly receives nothing at this moment; `None` when it may.
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
     /// Whether it can be asked what it runs: a resource of a minion (3008) cannot.
     fn is_asked(&self, minion: &MinionId) -> bool;
     /// A new jid.
     fn mint(&self) -> Jid;
-    /// The syndics with why they hear nothing at this moment; none when one of them may hear, and
+    /// The syndics with why they receive nothing at this moment; empty when one of them may, and
     /// where there are none.
     fn deaf_syndics(&self) -> Vec<(MinionId, Arc<str>)>;
     /// Whether further parts of a job may follow, so that it does not end with those it has.
@@ -111,7 +110,7 @@ pub(super) enum JobEvent {
     Resumed(Resumed),
     /// The load of a job went to the publish port.
     Left(Jid),
-    /// It, or the part of it for these minions, never will.
+    /// The load, or the part of it for these minions, will never be sent.
     NotSent(Jid, Vec<MinionId>),
     /// Minions below a syndic have the job too; that is in the store.
     Joined(Jid, Vec<MinionId>),
@@ -123,9 +122,9 @@ pub(super) enum JobEvent {
     Asked(Asked),
     /// Jobs made before this time (microseconds since 1970) are waited for no longer.
     EndOlderThan(i64),
-    /// What became of these jobs could not be written.
+    /// The states of these jobs could not be written.
     Refused(Vec<Jid>),
-    /// It is the end: what is to be written is written now.
+    /// The master stops: what is to be written is written now.
     KeepAll,
     /// Time passes.
     Tick,
@@ -138,7 +137,7 @@ pub(super) struct Begun {
     pub(super) fun: Arc<str>,
     pub(super) created: i64,
     pub(super) minions: Vec<MinionId>,
-    /// Whose processes it ends by a signal.
+    /// The processes that it signals.
     pub(super) signals: Option<Victims>,
 }
 
@@ -157,9 +156,9 @@ pub(super) struct Resumed {
 pub(super) enum Departure {
     /// It had.
     Left,
-    /// That is not known, and it is young: it is sent again.
+    /// Not known, and it is young: it is sent again.
     Again,
-    /// That is not known, and it is too old to be sent.
+    /// Not known, and it is too old to be sent.
     Never,
 }
 
@@ -169,7 +168,7 @@ pub(super) struct Returned {
     pub(super) jid: Jid,
     pub(super) minion: MinionId,
     pub(super) retcode: i64,
-    /// It says that the minion has sent a signal to its process of another job.
+    /// It reports that the minion sent a signal to its process of another job.
     pub(super) signalled: bool,
     /// It came through a syndic: the minion belongs to the job, whether that was known or not.
     pub(super) forwarded: bool,
@@ -180,7 +179,7 @@ pub(super) struct Returned {
 pub(super) struct Answered {
     pub(super) probe: Jid,
     pub(super) minion: MinionId,
-    /// The jobs that it runs, each as it describes it; `None` when it cannot say.
+    /// The jobs that it runs, each as it describes it; `None` when it cannot tell.
     pub(super) running: Option<Vec<(Jid, Packed)>>,
 }
 
@@ -192,18 +191,18 @@ pub(super) struct Asked {
     pub(super) minions: Vec<MinionId>,
 }
 
-/// What is to be done.
+/// What the shell has to carry out.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
-    /// Write down what became of a job.
+    /// Write the state of a job.
     Keep {
         jid: Jid,
         state: JobState,
         notes: Notes,
     },
-    /// Say it on the bus.
+    /// Announce it on the bus.
     Tell(News),
-    /// Ask these minions what they run.
+    /// Probe these minions.
     Probe { probe: Jid, minions: Vec<MinionId> },
     /// Answer a client in the name of a minion: the job as it describes it, or nothing.
     Answer {
@@ -212,45 +211,45 @@ pub(super) enum Effect {
         minion: MinionId,
         running: Option<Packed>,
     },
-    /// Send the load of a job out once more.
+    /// Send the load of a job again.
     SendAgain(Jid),
-    /// For the metrics.
+    /// Count it in the metrics.
     Count(Counted),
 }
 
 /// See [`Effect::Count`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
-    /// The minions of a job are asked.
+    /// A round of probes about a job.
     Round,
-    /// A minion was to be asked and was being asked already.
+    /// A minion was to be probed and had a probe pending already.
     Merged,
-    /// A probe had to wait for its turn.
+    /// A probe was delayed by the rate limit.
     Capped,
-    /// So many minions below syndics are not waited for.
+    /// This many minions below syndics are not awaited.
     LeavesRefused(usize),
 }
 
-/// See the module.
+/// State machine of all jobs.
 pub(super) struct Machine {
     pub(super) rules: Rules,
     pub(super) jobs: Jobs,
-    /// Whom to ask about which jobs.
+    /// Minions to probe, with the jobs that they are probed about.
     pub(super) listed: HashMap<MinionId, Vec<Jid>>,
     pub(super) timers: Timers,
     pub(super) rounds: Rounds,
     /// Questions of clients that are being answered.
     pub(super) asks: usize,
     pub(super) learned: Learned,
-    /// Jobs that end processes by signals, and whose.
+    /// Jobs that send signals, and the processes that they signal.
     signals: IndexMap<Jid, Victims>,
-    /// Jobs of which it is to be written what became of them; none that is not remembered is added.
+    /// Jobs whose state is to be written; always a subset of the remembered ones.
     pub(super) unkept: IndexSet<Jid>,
     keep_is_set: bool,
     pub(super) chance: Chance,
 }
 
-/// One step: when, where, and what comes of it.
+/// One step: its time, its environment, and its effects.
 pub(super) struct Turn<'a> {
     pub(super) now: Moment,
     pub(super) world: &'a dyn World,
@@ -274,7 +273,7 @@ impl Machine {
         }
     }
 
-    /// What comes of an event, and of the time that has passed until it.
+    /// The effects of an event, and of the time that has passed until it.
     pub(super) fn step(&mut self, now: Moment, event: JobEvent, world: &dyn World) -> Vec<Effect> {
         let mut turn = Turn {
             now,
@@ -306,18 +305,18 @@ impl Machine {
         turn.effects
     }
 
-    /// When time alone makes a difference next.
+    /// When the next timer is due.
     pub(super) fn next_due(&self) -> Option<Moment> {
         self.timers.next()
     }
 
-    /// Whether the job is remembered and does not know this minion.
+    /// Whether the job is remembered and does not have this minion.
     pub(super) fn lacks(&self, jid: &Jid, minion: &MinionId) -> bool {
         let job = self.jobs.get(jid);
         job.is_some_and(|job| job.entry(minion).is_none())
     }
 
-    /// Whether this is the jid of a question to minions that may still be answered.
+    /// Whether this is the jid of a probe that may still be answered.
     pub(super) fn is_probe(&self, jid: &Jid) -> bool {
         self.rounds.knows(jid)
     }
@@ -338,18 +337,18 @@ impl Machine {
         self.jobs.get(jid).is_some()
     }
 
-    /// How many jobs are open.
+    /// Number of open jobs.
     pub(super) fn open_count(&self) -> usize {
         self.jobs.open_count()
     }
 
-    /// What is known of an open job.
+    /// Account of an open job.
     pub(super) fn account(&self, jid: &Jid, now: Moment) -> Option<Account> {
         let job = self.jobs.get(jid).filter(|job| job.is_open())?;
         Some(Account::of(job, now))
     }
 
-    /// How far the youngest open jobs are, at most so many, oldest first.
+    /// The youngest open jobs, at most `most`, oldest first.
     pub(super) fn overviews(&self, most: usize) -> Vec<Overview> {
         let youngest = self.jobs.open().rev().take(most);
         let mut overviews: Vec<Overview> =
@@ -407,7 +406,7 @@ impl Machine {
 
     fn resumed(&mut self, resumed: Resumed, turn: &mut Turn<'_>) {
         let jid = resumed.job.jid.clone();
-        // Those who are there connect again first; who is asked before does not hear it.
+        // Minions that are up reconnect first; one that is probed before does not get it.
         let silence = match resumed.departure {
             Departure::Again => self.rules.timeout + RECONNECTING,
             Departure::Left | Departure::Never => self.rules.timeout.max(RECONNECTING),
@@ -435,7 +434,7 @@ impl Machine {
                 self.not_sent(&jid, &missing, turn);
             }
         }
-        // The store has minions below syndics too for which there was no room.
+        // Minions below syndics that were refused for want of room are in the store too.
         self.keep_bound(turn);
     }
 
@@ -472,8 +471,8 @@ impl Machine {
         self.conclude(jid, changes, turn);
     }
 
-    /// Minions below a syndic have a job that is remembered. One that has ended is open again, unless
-    /// that is long ago.
+    /// Adds minions below a syndic to a job. An ended job is reopened, unless it is older than
+    /// `OPENED_AGAIN`.
     fn join(&mut self, jid: &Jid, minions: &[MinionId], turn: &mut Turn<'_>) {
         let new = minions.iter().filter(|minion| self.lacks(jid, minion));
         let mut new: Vec<MinionId> = new.cloned().collect();
@@ -518,7 +517,7 @@ impl Machine {
         self.progress_soon(jid, now);
     }
 
-    /// Gives up the oldest jobs while there are too many.
+    /// Ends the oldest jobs while the memory bound is exceeded.
     fn keep_bound(&mut self, turn: &mut Turn<'_>) {
         for oldest in self.jobs.too_many() {
             self.give_up(&oldest, turn);
@@ -562,7 +561,7 @@ impl Machine {
         self.progress_soon(jid, turn.now);
     }
 
-    /// The open jobs of a minion whose processes `killer` ended there.
+    /// The open jobs of a minion whose processes `killer` signalled there.
     fn victims(&self, victims: Victims, killer: &Jid, minion: &MinionId) -> Vec<Jid> {
         let Victims::Job(victim) = victims else {
             let open = self.jobs.open();
@@ -572,7 +571,7 @@ impl Machine {
         vec![victim]
     }
 
-    /// A minion has sent a signal to its process of this job: is it gone?
+    /// Handles a signal that a minion sent to its process of this job: the process may be gone.
     fn signalled(&mut self, victim: &Jid, minion: &MinionId, turn: &mut Turn<'_>) {
         let Some(job) = self.jobs.get_mut(victim).filter(|job| job.is_open()) else {
             return;
@@ -598,7 +597,7 @@ impl Machine {
         }
     }
 
-    /// Ends a job that is waited for no longer. One of which nobody is missing was only held open.
+    /// Ends a job that expired. One that misses no minion was only held open.
     fn give_up(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
         let is_complete = self.jobs.get(jid).is_some_and(Job::is_complete);
         let state = match is_complete {
@@ -629,7 +628,7 @@ impl Machine {
         }
     }
 
-    /// Tells what has changed of a job, and ends it if there is nothing to wait for.
+    /// Announces the changes of a job, and ends it if nothing is awaited.
     pub(super) fn conclude(&mut self, jid: &Jid, changes: Vec<Change>, turn: &mut Turn<'_>) {
         let Some(job) = self.jobs.get_mut(jid) else {
             return;
@@ -701,7 +700,7 @@ impl Machine {
         }
     }
 
-    /// The job ends so, or turns out to have ended so.
+    /// Ends the job in this state, or corrects the state in which it ended.
     pub(super) fn end(&mut self, jid: &Jid, state: JobState, turn: &mut Turn<'_>) {
         let Some(job) = self.jobs.get_mut(jid) else {
             return;
@@ -733,15 +732,14 @@ impl Machine {
     }
 }
 
-/// Puts a minion where it stands now, and says so if somebody wants to know: when it is given up,
-/// when it is back, when it comes late.
+/// Sets the state of a minion; gives the change if it is to be announced: given up, back, or late.
 pub(super) fn change(job: &mut Job, minion: &MinionId, after: MinionState) -> Option<Change> {
     let before = job.put(minion, after.clone())?;
     let matters = before.is_lost() || after.is_lost() || !job.is_open();
     matters.then(|| Change::new(job, minion, before, after))
 }
 
-/// Gives everybody who asked about this minion the same answer.
+/// Gives the same answer to every client that asked about this minion.
 pub(super) fn answer_asks(
     job: &mut Job,
     about: &Jid,
@@ -763,7 +761,7 @@ pub(super) fn answer_asks(
     }
 }
 
-/// Chance that is the same every time (SplitMix64).
+/// Deterministic random numbers (SplitMix64).
 pub(super) struct Chance(u64);
 
 impl Chance {
@@ -774,7 +772,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A time that differs from this one by a tenth at most.
+    /// The time with a random change of at most a tenth.
     pub(super) fn about(&mut self, time: Duration) -> Duration {
         let thousandths = 900 + u32::try_from(self.next() % 200).unwrap_or(0);
         time / 1_000 * thousandths

@@ -1,4 +1,4 @@
-//! What the tracker counts.
+//! Metrics of the tracker.
 
 use saltern_base::metrics::{
     HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
@@ -9,12 +9,12 @@ use saltern_store::jobs::JobState;
 use super::machine::{Counted, Effect};
 use super::news::{News, state_word};
 
-/// From a ping to a day, in seconds.
+/// Buckets in seconds, from a ping to a day.
 const SECONDS: [f64; 13] = [
     0.05, 0.25, 1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0,
 ];
 
-/// See the module.
+/// Counters, gauges and histograms of the tracker.
 #[derive(Clone)]
 pub(crate) struct TrackerMetrics {
     pub(super) open: IntGauge,
@@ -45,7 +45,7 @@ impl TrackerMetrics {
              counts once more.",
             &["verdict"],
         );
-        // From 0 on: the first of its kind would not show as an increase otherwise.
+        // Counters start at 0: a first increase would not show otherwise.
         for state in [JobState::Complete, JobState::Expired, JobState::Killed] {
             finished.with_label_values(&[state_word(state)]).inc_by(0);
         }

@@ -1,7 +1,7 @@
-//! Time as the machine knows it, and what wakes it.
+//! Monotonic time and timers of the machine.
 //!
-//! A moment is counted from the tracker's own start with a clock that is never set back; the time
-//! of day does not come into any decision about a job.
+//! A moment is counted from the tracker's own start with a monotonic clock; the time of day does
+//! not affect any decision about a job.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +14,7 @@ use saltern_model::Jid;
 pub(super) struct Moment(u64);
 
 impl Moment {
-    /// So long after the tracker's start.
+    /// The moment this long after the tracker's start.
     pub(super) fn at(since_start: Duration) -> Self {
         Self(micros(since_start))
     }
@@ -23,7 +23,7 @@ impl Moment {
         Self(self.0.saturating_add(micros(time)))
     }
 
-    /// The time from `earlier` to here, nothing when that is later.
+    /// The time since `earlier`; zero when that is later.
     pub(super) fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
@@ -39,31 +39,30 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What is to be looked at when its time has come.
+/// What is due when a timer fires.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// Whether a job needs anything.
     Look(Jid),
-    /// Send the load of a job once more, unless that has become needless.
+    /// Send the load of a job again, unless that has become needless.
     Again(Jid),
-    /// Write down what became of jobs.
+    /// Write the states of jobs.
     Keep,
-    /// Say how far a job is.
+    /// Announce the progress of a job.
     Progress(Jid),
-    /// Send the probes that are wanted.
+    /// Send the pending probes.
     Flush,
-    /// Who has not answered this probe will not.
+    /// Minions that have not answered this probe are given up.
     ProbeOver(Jid),
-    /// Answers to this probe tell no more who does not run what.
+    /// Answers to this probe prove no more which jobs a minion does not run.
     ProbeForgotten(Jid),
-    /// A client that asked will soon cease to wait; its question, then the job.
+    /// A client's timeout is near; its question, then the job.
     AskLate(Jid, Jid),
-    /// A client that asked has ceased to wait; its question, then the job.
+    /// A client's timeout has passed; its question, then the job.
     AskOver(Jid, Jid),
 }
 
-/// All timers, the next one first. Nothing is ever taken out: what is no longer meant is passed
-/// over when its time comes.
+/// All timers, the next one first. None is ever removed: a stale one is ignored when it fires.
 #[derive(Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Moment, Timer)>>,
@@ -74,12 +73,12 @@ impl Timers {
         self.heap.push(Reverse((at, timer)));
     }
 
-    /// When to wake next.
+    /// When the next timer fires.
     pub(super) fn next(&self) -> Option<Moment> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// One whose time has come, with the time for which it was set.
+    /// The next timer that is due, with its time.
     pub(super) fn due(&mut self, now: Moment) -> Option<(Moment, Timer)> {
         if self.next()? > now {
             return None;

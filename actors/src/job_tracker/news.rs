@@ -1,13 +1,13 @@
-//! What is said of jobs on the bus besides stock's own events, under `saltern/job/<jid>/…`.
+//! Events about jobs besides stock's own, under `saltern/job/<jid>/…`.
 //!
 //! | tag ends in | when | what |
 //! |---|---|---|
 //! | `progress` | returns come in, four times a second at most | counts |
 //! | `state` | a client connects to the bus, to it alone | counts of a job that is open |
 //! | `verdict` | minions are given up, are back, or come late | those minions, before and after |
-//! | `finished` | the job ends, or turns out to be complete after all | who stands where, exactly |
+//! | `finished` | the job ends, or turns out to be complete after all | the state of each minion |
 //!
-//! A job without minions that no syndic could hear of names the syndics as unreachable; its counts
+//! A job without minions that no syndic could receive names the syndics as unreachable; its counts
 //! are those of minions all the same.
 //!
 //! Every one of them has `jid` and `_stamp`. Minions are named in lists and as keys, never in tags.
@@ -22,7 +22,7 @@ use saltern_wire::msgpack::{Dialect, Value, encode};
 use super::job::{Counts, Job, MinionState, Reason};
 use super::moment::Moment;
 
-/// See the module.
+/// An event about a job.
 #[derive(Clone, Debug)]
 pub(super) enum News {
     Progress(Overview),
@@ -31,7 +31,7 @@ pub(super) enum News {
     Finished(Ending),
 }
 
-/// How far a job is.
+/// Progress of a job.
 #[derive(Clone, Debug)]
 pub(super) struct Overview {
     pub(super) jid: Jid,
@@ -51,7 +51,7 @@ impl Overview {
     }
 }
 
-/// A minion stands elsewhere now.
+/// A change of a minion's state.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) minion: MinionId,
@@ -75,7 +75,7 @@ impl Change {
         }
     }
 
-    /// One word for it: given up, heard of again, or returned after it was given up.
+    /// One word for it: given up, back, or returned late.
     pub(super) fn verdict(&self) -> &'static str {
         match &self.after {
             MinionState::Unreachable(_) => "unreachable",
@@ -86,12 +86,12 @@ impl Change {
     }
 }
 
-/// How a job ended.
+/// End of a job.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
     pub(super) jid: Jid,
     pub(super) state: JobState,
-    /// Since it began, or since this master learnt of it.
+    /// Since it began, or since this master resumed it.
     pub(super) took: Duration,
     fun: String,
     counts: Counts,
@@ -136,7 +136,7 @@ impl Ending {
     }
 }
 
-/// The word for what became of a job.
+/// The word for a job's state.
 pub(super) fn state_word(state: JobState) -> &'static str {
     match state {
         JobState::Open => "open",
@@ -225,7 +225,7 @@ impl Ending {
 
 type IsMeant = fn(&MinionState) -> bool;
 
-/// The minions that did not return, by what is said of them.
+/// The minions that did not return, grouped by state.
 const GROUPS: [(&str, IsMeant); 3] = [
     ("unreachable", |state| {
         matches!(state, MinionState::Unreachable(_))
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ending_says_exactly_who_stands_where() {
+    fn finished_event_names_every_minion_by_state() {
         let jid = Jid::parse("20260102030405000001").unwrap();
         let id = |name: &str| MinionId::parse(name).unwrap();
         let mut job = Job::new("test.ping".into(), 7, Moment::default());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_names_the_minions_with_what_they_were_and_are() {
+    fn verdict_names_minions_with_both_states() {
         let jid = Jid::parse("20260102030405000001").unwrap();
         let job = Job::new("test.ping".into(), 7, Moment::default());
         let minion = MinionId::parse("a").unwrap();

@@ -1,9 +1,9 @@
-//! What the tracker writes beside a job of what the tables do not hold: who was given up and why.
+//! Notes on a job beside its row: which minions were given up and why.
 //!
-//! A msgpack map, so that whoever reads the database can read it too: the reason's word with the
-//! minions of whom it is said, and under `signalled` those that sent the job a signal. Who is not
-//! named is expected. Words that are not known are passed over, so that an older release can read
-//! the notes of a newer one.
+//! A msgpack map, readable by any program: the reason's word with the minions it applies to, and
+//! under `signalled` those that signalled their process of the job. A minion that is not named is
+//! expected. Unknown words are skipped, so that an older release can read the notes of a newer
+//! one.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
 use super::job::{Job, MinionState, Reason};
 
-/// See the module.
+/// Notes on one job, packed and unpacked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notes {
     pub(super) lost: Vec<(MinionId, Reason)>,
@@ -42,7 +42,7 @@ impl Notes {
         notes
     }
 
-    /// Puts the minions of a job where they stood.
+    /// Restores the states of a job's minions.
     pub(super) fn restore(self, job: &mut Job) {
         for (minion, reason) in self.lost {
             job.put(&minion, MinionState::lost(reason));
@@ -68,7 +68,7 @@ impl Notes {
         encode(&Value::Map(groups.collect()), Dialect::Bin).into()
     }
 
-    /// What was packed; nothing of what cannot be read.
+    /// Unpacks notes; empty when they cannot be read.
     pub(super) fn unpack(packed: &[u8]) -> Self {
         let mut notes = Self::default();
         let value = match decode_exact(packed, &Limits::WIRE) {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_read_as_they_were_written_and_unknown_words_are_passed_over() {
+    fn notes_round_trip_and_unknown_words_are_skipped() {
         let id = |name: &str| MinionId::parse(name).unwrap();
         let notes = Notes {
             lost: vec![

@@ -1,4 +1,4 @@
-//! What the tracker asks of the rest of the master, so that its tests need no whole master.
+//! Dependencies of the tracker on the rest of the master, so that its tests need no whole master.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use saltern_wire::msgpack::{Dialect, Encoder};
 use super::machine::{Rules, World};
 use crate::batches::BatchFeed;
 
-/// Minions over all open jobs, and over ended ones that are remembered; a job counts as one more.
+/// Weight of all open jobs, and of remembered ended ones: their minions, plus one for each job.
 const MOST_REMEMBERED: (usize, usize) = (2_000_000, 20_000);
 
-/// See the module.
+/// What the tracker needs from the rest of the master.
 pub(crate) trait Outside: Send + Sync {
-    /// Why a minion certainly hears nothing at this moment; `None` when it may.
+    /// Why a minion certainly receives nothing at this moment; `None` when it may.
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
     /// Whether it can be asked what it runs: a resource of a minion (3008) cannot.
     fn is_asked(&self, minion: &MinionId) -> bool;
@@ -27,14 +27,14 @@ pub(crate) trait Outside: Send + Sync {
     fn micros(&self) -> i64;
     /// Now, as `_stamp` of an event.
     fn stamp(&self) -> String;
-    /// What the options say.
+    /// Parameters of the machine, from the options.
     fn rules(&self) -> Rules;
-    /// The question to these minions what they run.
+    /// The probe for these minions.
     fn probe(&self, probe: &Jid, minions: Vec<MinionId>) -> Publication;
     /// The load of a stored job once more; `None` when it cannot be made.
     fn again(&self, job: &JobRecord) -> Option<Publication>;
     /// How many of the youngest jobs and returns a syndic beside this master may have missed while
-    /// the master was away; 0 where there is none.
+    /// the master was down; 0 where there is none.
     fn recalled(&self) -> usize;
     /// The events with which a stored job began.
     fn announced(&self, job: &JobRecord) -> Vec<Event>;
@@ -78,14 +78,14 @@ impl Outside for Services {
             return None;
         };
         if absence == Absence::NoKey {
-            // A resource hears what one of its owners hears.
+            // A resource is reached through any of its owners.
             let owners = self.resources.owners_of(minion).unwrap_or_default();
             let is_heard = |owner: &MinionId| !matches!(state(owner), Standing::Away(_));
             if owners.iter().any(is_heard) {
                 return None;
             }
             if owners.is_empty() && self.site.order_masters {
-                // It is below a syndic, and nobody knows below which.
+                // It is below a syndic, and it is not known below which.
                 let is_any_heard = self.syndics.any(is_heard);
                 return (!is_any_heard).then(|| "no syndic is connected".into());
             }
@@ -129,7 +129,7 @@ impl Outside for Services {
     }
 
     fn rules(&self) -> Rules {
-        // Questions that follow each other without a pause are never meant.
+        // Minimum interval: back-to-back probes are never meant.
         const LEAST: Duration = Duration::from_secs(1);
         let config = &self.config;
         Rules {

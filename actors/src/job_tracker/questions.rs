@@ -1,5 +1,5 @@
-//! When the machine asks minions what they run, what it makes of their answers and of their
-//! silence, and how it answers clients that ask the same.
+//! When the machine probes minions, how it handles their answers and their silence, and how it
+//! answers clients that ask the same.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::machine::{Answered, Asked, Counted, Effect, Machine, Rules, Turn, ans
 use super::moment::{Moment, Timer};
 use super::news::Change;
 
-/// Questions of clients that are answered at a time; what is beyond goes out to the minions.
+/// Questions of clients that are answered at a time; further ones go out to the minions.
 const MOST_ASKS: usize = 10_000;
 
-/// How long the question of a late answer is remembered.
+/// How long a probe is remembered for late answers.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 impl Rules {
-    /// How long what a minion has said is good enough for an answer.
+    /// How long a minion's statement is recent enough for an answer.
     fn fresh(&self) -> Duration {
         self.timeout
             .clamp(Duration::from_secs(1), Duration::from_secs(5))
@@ -39,7 +39,7 @@ impl Job {
         self.settled = None;
     }
 
-    /// When its minions are asked next: after a silence, and now and then while returns come in.
+    /// When its minions are next probed: after a silence, and now and then while returns come in.
     fn round_at(&self, rules: &Rules) -> Moment {
         let silent = self.heard.max(self.asked).after(self.silence);
         silent.min(self.asked.after(rules.interval.max(self.silence)))
@@ -59,7 +59,7 @@ enum Need {
 }
 
 impl Machine {
-    /// Looks at a job no later than this.
+    /// Sets the job's timer no later than this.
     pub(super) fn look_by(&mut self, jid: &Jid, at: Moment) {
         if let Some(job) = self.jobs.get_mut(jid)
             && job.is_open()
@@ -70,8 +70,8 @@ impl Machine {
         }
     }
 
-    /// A timer of a job has run out: asks its minions if it was silent for long enough, ends it if
-    /// nobody was awaited for long enough, and sets the next timer.
+    /// Handles a job's timer: probes its minions after a silence, ends it if no minion was awaited
+    /// for long enough, and sets the next timer.
     pub(super) fn look(&mut self, at: Moment, jid: &Jid, turn: &mut Turn<'_>) {
         let now = turn.now;
         let Some(job) = self.jobs.get_mut(jid) else {
@@ -89,7 +89,7 @@ impl Machine {
             return self.end(jid, JobState::Expired, turn);
         }
         if job.settled.is_none() && job.counts().awaited() == 0 {
-            // It was held open.
+            // It was only held open.
             self.conclude(jid, Vec::new(), turn);
         }
         let Some(job) = self.jobs.get_mut(jid).filter(|job| job.is_open()) else {
@@ -132,7 +132,7 @@ impl Machine {
         job.asked = turn.now;
         let rules = &self.rules;
         let doubled = rules.timeout.max(rules.gather) * (1 << job.rounds.min(10));
-        // Half as long again as such jobs took before.
+        // One and a half times the duration of earlier such jobs.
         let learned = self.learned.time_of(&job.fun).unwrap_or_default();
         let left = (learned * 3 / 2).saturating_sub(turn.now.since(job.begun));
         let silence = (doubled / 2).max(left).min(rules.interval);
@@ -157,11 +157,11 @@ impl Machine {
             let ahead = endings.filter(|at| *at > now);
             next = ahead.fold(next, Moment::min);
         }
-        // Never at once again, whatever the options say.
+        // Never immediately, whatever the options say.
         self.look_by(jid, next.max(now.after(Duration::from_millis(1))));
     }
 
-    /// Wants to know what a minion runs, because of this job.
+    /// Requests a probe of a minion because of this job.
     pub(super) fn ask(&mut self, jid: &Jid, minion: &MinionId, turn: &mut Turn<'_>) {
         if !turn.world.is_asked(minion) {
             return;
@@ -179,7 +179,7 @@ impl Machine {
         }
     }
 
-    /// Nobody has to be asked about this minion's part of this job any more.
+    /// Withdraws the request for a probe of this minion because of this job.
     pub(super) fn unlist(&mut self, jid: &Jid, minion: &MinionId) {
         let Some(job) = self.jobs.get_mut(jid) else {
             return;
@@ -239,7 +239,7 @@ impl Machine {
                 Some(running) => {
                     let found = running.iter().find(|(running, _)| *running == jid);
                     let found = found.map(|(_, description)| description);
-                    // What an answer does not name may have come to the minion after its question.
+                    // A job missing from an answer may have reached the minion after the probe.
                     let left = job.left.unwrap_or(job.begun);
                     if found.is_none() && sent.is_none_or(|sent| sent < left) {
                         continue;
@@ -251,7 +251,7 @@ impl Machine {
         }
     }
 
-    /// What a minion says of a job.
+    /// Records a minion's statement about a job.
     fn said(
         &mut self,
         jid: &Jid,
@@ -291,7 +291,7 @@ impl Machine {
         change
     }
 
-    /// Who has not answered this probe by now counts as one of whom nobody can say.
+    /// Gives up the minions that have not answered this probe, as unknown.
     pub(super) fn missed(&mut self, probe: &Jid, turn: &mut Turn<'_>) {
         let mut changes: IndexMap<Jid, Vec<Change>> = IndexMap::new();
         for minion in self.rounds.over(probe) {
@@ -308,7 +308,7 @@ impl Machine {
         }
     }
 
-    /// Whether a client that asks these minions about a job can be answered from here.
+    /// Whether a client's question about a job can be answered from here.
     pub(super) fn can_answer(&self, about: &Jid, minions: &[MinionId]) -> bool {
         self.asks < MOST_ASKS
             && self.jobs.get(about).is_some_and(|job| {
@@ -363,10 +363,9 @@ impl Machine {
         self.timers.set(over, Timer::AskOver(question, about));
     }
 
-    /// A client takes no answer for "does not run it" (`gather_job_timeout`), and tells its user
-    /// that the minion did not return. A machine under load answers later than that: so for a
-    /// minion that is connected its last word holds, and who has not said anything yet has twice
-    /// the time.
+    /// A client takes a missing answer for "does not run it" (`gather_job_timeout`), and its user
+    /// sees that the minion did not return. A minion under load answers later than that. So for a
+    /// connected minion its last statement holds, and one without any has twice the time.
     pub(super) fn ask_is_late(&mut self, question: &Jid, about: &Jid, turn: &mut Turn<'_>) {
         let patience = self.rules.gather * 2;
         let Some(job) = self.jobs.get_mut(about).filter(|job| job.is_open()) else {
@@ -413,13 +412,13 @@ impl Machine {
     }
 }
 
-/// What is told of a job of which nobody knows more than that it was sent.
+/// The answer about a job of which it is only known that it was sent.
 fn presumed(jid: &Jid, fun: &str) -> Packed {
     let description = Value::map([("jid", jid.as_str()), ("fun", fun)]);
     Packed::new(encode(&description, Dialect::Bin))
 }
 
-/// What a job that is looked at needs of each of its missing minions.
+/// What a look at a job finds to do for each of its missing minions.
 fn needs(job: &Job, is_round: bool, rules: &Rules, turn: &Turn<'_>) -> Vec<(MinionId, Need)> {
     let fresh = rules.fresh();
     let missing = job.missing().filter_map(|(minion, entry)| {
@@ -449,7 +448,7 @@ fn needs(job: &Job, is_round: bool, rules: &Rules, turn: &Turn<'_>) -> Vec<(Mini
     missing.collect()
 }
 
-/// Gives a minion up of which something was awaited.
+/// Gives up a minion that was awaited.
 fn change_if_awaited(job: &mut Job, minion: &MinionId, reason: Reason) -> Option<Change> {
     let state = job.entry(minion)?.state();
     let is_awaited = !state.has_returned() && !state.is_lost();

@@ -1,12 +1,12 @@
-//! How much a minion may have stored that nobody asked it for: returns of jobs which this master
-//! did not publish, or not for that minion (`salt-call`, the schedule of a minion, and anything a
-//! minion makes up).
+//! Daily quota of unsolicited returns of a minion: returns of jobs which this master did not
+//! publish, or not for that minion (`salt-call`, the minion's schedule, and anything a minion
+//! makes up).
 //!
-//! Counted by minion and UTC day, in memory: a start begins anew. A return that a job awaits is
+//! Counted by minion and UTC day, in memory: a restart resets it. A return that a job awaits is
 //! never counted, nor is what a syndic forwards.
 //!
-//! Beyond the quota the job database is asked whether a job that ended long ago expects the return:
-//! a few times a minute for each minion, for the tracker waits for the answer.
+//! Over the quota, the job database is asked whether a job that ended long ago expects the return:
+//! a few times a minute for each minion, because the tracker blocks on the answer.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,12 +18,11 @@ use super::moment::Moment;
 /// Microseconds of a day.
 const DAY: i64 = 86_400_000_000;
 
-/// Questions to the database about the returns of one minion, and the time in which it may cause so
-/// many.
+/// Lookups that the returns of one minion may cause, per [`LOOKUP_PERIOD`].
 const LOOKUPS: u32 = 30;
 const LOOKUP_PERIOD: Duration = Duration::from_secs(60);
 
-/// What one minion may report in a day; 0 is no such bound.
+/// Quota of one minion a day; 0 is unlimited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QuotaLimits {
     /// Returns (`saltern_max_reports`).
@@ -32,7 +31,7 @@ pub(crate) struct QuotaLimits {
     pub(crate) bytes: usize,
 }
 
-/// What minions have reported today.
+/// Use of the quotas today.
 #[derive(Debug)]
 pub(super) struct ReportQuota {
     limits: QuotaLimits,
@@ -41,7 +40,7 @@ pub(super) struct ReportQuota {
     lookups: HashMap<MinionId, Lookups>,
 }
 
-/// Questions that were asked since a moment.
+/// Lookups since a moment.
 #[derive(Clone, Copy, Debug)]
 struct Lookups {
     since: Moment,
@@ -64,8 +63,8 @@ impl ReportQuota {
         }
     }
 
-    /// Takes a report of so many bytes off the quota of a minion; `false`, and nothing is taken,
-    /// when it does not suffice. `now` is in microseconds since 1970.
+    /// Charges a report of so many bytes to the quota of a minion; `false`, and nothing is
+    /// charged, when it does not suffice. `now` is in microseconds since 1970.
     pub(super) fn take(&mut self, minion: &MinionId, bytes: usize, now: i64) -> bool {
         let day = now.div_euclid(DAY);
         if day != self.day {
@@ -87,8 +86,7 @@ impl ReportQuota {
         is_within
     }
 
-    /// Takes one of the questions to the database that a minion beyond its quota may cause now, if
-    /// one is left.
+    /// Charges one lookup to a minion over its quota; `false` when none is left.
     pub(super) fn take_lookup(&mut self, minion: &MinionId, now: Moment) -> bool {
         let fresh = Lookups {
             since: now,
@@ -109,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn report_quota_spent_refuses_that_minion_until_the_next_day() {
+    fn spent_report_quota_refuses_that_minion_until_the_next_day() {
         let id = |name: &str| MinionId::parse(name).unwrap();
         let mut quota = ReportQuota::new(QuotaLimits {
             reports: 3,

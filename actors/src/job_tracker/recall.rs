@@ -1,11 +1,11 @@
-//! What a syndic beside this master may have missed while the master was away: a stock syndic knows
-//! of jobs and returns from the event bus alone (`_process_event` in `salt/minion.py`), so what was
-//! fired when it was not connected never goes up.
+//! Replay for syndics beside this master after a restart. A stock syndic learns of jobs and
+//! returns from the event bus alone (`_process_event` in `salt/minion.py`), so events that were
+//! fired while it was disconnected never go up.
 //!
-//! Where there is a syndic (`syndic_master`), whoever connects to the bus soon after a start is told
-//! again, from the store, of the youngest jobs and returns: as many as may have waited for it in the
-//! queue of the master before. Nothing tells a syndic from another listener, so others that come at
-//! that time hear those events once more too. Told at the listener's own pace.
+//! Where there is a syndic (`syndic_master`), each subscriber that connects soon after a start
+//! gets the youngest jobs and returns again, from the store: as many as its queue at the master
+//! before may have held. A syndic looks like any other subscriber, so others that connect at that
+//! time get those events once more too. Sent at the subscriber's own pace.
 
 use std::time::Duration;
 
@@ -19,29 +19,29 @@ use super::JobTracker;
 use super::outside::Outside;
 use crate::bus::Newcomer;
 
-/// How long after a start listeners are told.
+/// How long after a start subscribers get a replay.
 const SOON: Duration = Duration::from_secs(30);
 
-/// What is older than this at the start is not told.
+/// Maximum age of what is replayed, at the start.
 const OLDEST: Duration = Duration::from_secs(600);
 
-/// Rows that are read at once.
+/// Rows per read.
 const PAGE: usize = 250;
 
-/// With more frames than this in its queue a listener is left alone for a while.
+/// Queue length of a subscriber above which the replay pauses.
 const BUSY: usize = 1_000;
 
-/// How long that is.
+/// Length of that pause, and of the one between two reads.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A place in the numbering of jobs and returns.
+/// A cursor in the numbering of jobs and returns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     jobs: i64,
     returns: i64,
 }
 
-/// What is told, and until when.
+/// The range of the replay, and its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recall {
     from: Place,
@@ -51,7 +51,7 @@ pub(super) struct Recall {
 }
 
 impl Recall {
-    /// Nothing where there is no syndic.
+    /// `None` where there is no syndic.
     pub(super) fn at_start(reader: &JobReader, outside: &dyn Outside) -> Option<Self> {
         let most = i64::try_from(outside.recalled())
             .ok()
@@ -73,18 +73,18 @@ impl Recall {
 }
 
 impl JobTracker {
-    /// Tells a newcomer, if it came soon enough.
+    /// Replays to a new subscriber, if it came soon enough.
     pub(super) fn recall(&self, newcomer: Newcomer, context: &mut Context<Self>) {
         let Some(recall) = self.recall.filter(|recall| Instant::now() < recall.until) else {
             return;
         };
         match self.seed.reader.last_ids() {
-            // What comes behind these goes over the bus.
+            // Later events come over the bus.
             Ok((jobs, returns)) => {
                 let end = Place { jobs, returns };
                 self.tell_on(newcomer, recall.from, end, context);
             }
-            Err(error) => tracing::error!(%error, "a listener is not told what it missed"),
+            Err(error) => tracing::error!(%error, "missed events cannot be replayed to a listener"),
         }
     }
 
@@ -101,7 +101,7 @@ impl JobTracker {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::error!(%error, "a listener is not told what it missed");
+                    tracing::error!(%error, "missed events cannot be replayed to a listener");
                     return;
                 }
             }
@@ -111,7 +111,7 @@ impl JobTracker {
         });
     }
 
-    /// The next events, jobs first; nothing when all are told.
+    /// The next events, jobs first; `None` at the end.
     fn page(&self, from: Place, end: Place) -> Result<Option<(Vec<Event>, Place)>, StoreError> {
         let (reader, outside) = (&self.seed.reader, &self.seed.outside);
         let oldest = self.recall.map_or(i64::MAX, |recall| recall.oldest);

@@ -1,10 +1,9 @@
-//! Whom to ask what it runs, when, and what came of it.
+//! Schedule of the probes: which minions are asked what they run, and when.
 //!
-//! A probe is one `saltutil.running` by list target: its answer tells of all jobs of a minion at
-//! once, where `saltutil.find_job` takes one jid. What is wanted within a moment goes out together,
-//! nobody is asked again before the first question is answered or given up, and only so many
-//! probes leave in a second: what is wanted beyond that is merged into the next one. Knows minions,
-//! not jobs.
+//! A probe is one `saltutil.running` by list target: its answer covers all jobs of a minion at
+//! once, where `saltutil.find_job` takes one jid. Requests within `MERGED` share a probe, no
+//! minion is asked again before its first probe is answered or given up, and the rate is limited:
+//! further requests are merged into the next probe. Knows minions, not jobs.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -13,22 +12,22 @@ use saltern_model::{Jid, MinionId};
 
 use super::moment::Moment;
 
-/// What becomes wanted within this time is asked with one probe.
+/// Requests within this time share one probe.
 const MERGED: Duration = Duration::from_millis(100);
 
-/// Minions that one probe names at most: without a filter everybody receives it. With one probe a
+/// Minions named in one probe at most: without a filter every minion receives it. With one probe a
 /// second, the default, 20,000 minions are asked within ten seconds.
 pub(super) const MOST_NAMED: usize = 2_000;
 
-/// See the module.
+/// Scheduler of the probes.
 pub(super) struct Rounds {
     wanted: HashSet<MinionId>,
-    /// The same: who waits longest is asked first.
+    /// The same in order of waiting: the oldest request is sent first.
     queue: VecDeque<MinionId>,
-    /// Who has been asked and has not answered, by which probe.
+    /// Minions with a pending probe, and its jid.
     asked: HashMap<MinionId, Jid>,
     probes: HashMap<Jid, Probe>,
-    /// The time that one probe takes of what probes may take.
+    /// The minimum interval between two probes.
     spacing: Duration,
     /// When the next probe may leave.
     free_at: Moment,
@@ -41,7 +40,7 @@ struct Probe {
 }
 
 impl Rounds {
-    /// `rate` probes leave in a second at most.
+    /// Scheduler with at most `rate` probes a second.
     pub(super) fn new(rate: u32) -> Self {
         Self {
             wanted: HashSet::new(),
@@ -54,7 +53,7 @@ impl Rounds {
         }
     }
 
-    /// Wants to know what a minion runs. Whether that is new: it may be wanted or asked already.
+    /// Requests a probe of a minion; whether that is new: it may be requested or asked already.
     pub(super) fn want(&mut self, minion: &MinionId) -> bool {
         let is_new = !self.asked.contains_key(minion) && self.wanted.insert(minion.clone());
         if is_new {
@@ -63,8 +62,8 @@ impl Rounds {
         is_new
     }
 
-    /// When the next probe leaves, if somebody is wanted and no timer is set for it; and whether
-    /// the cap makes it wait. The caller sets that timer.
+    /// When the next probe leaves, if one is requested and no timer is set for it; and whether the
+    /// rate limit delays it. The caller sets that timer.
     pub(super) fn next_flush(&mut self, now: Moment) -> Option<(Moment, bool)> {
         if self.wanted.is_empty() || self.flush_is_set {
             return None;
@@ -74,8 +73,8 @@ impl Rounds {
         Some((merged.max(self.free_at), self.free_at > merged))
     }
 
-    /// The minions of the probe that leaves now, those of whom nobody wants to know any more left
-    /// out. The caller gives it its jid with [`Rounds::sent`].
+    /// The minions of the probe that leaves now, without those for which it has become needless.
+    /// The caller gives it its jid with [`Rounds::sent`].
     pub(super) fn take(&mut self, is_of_use: impl Fn(&MinionId) -> bool) -> Vec<MinionId> {
         self.flush_is_set = false;
         let mut named = Vec::new();
@@ -100,7 +99,7 @@ impl Rounds {
         self.probes.insert(probe.clone(), probe_sent);
     }
 
-    /// A minion has answered; when it was asked, unless that is long ago.
+    /// Records an answer; gives when the minion was asked, unless that is long ago.
     pub(super) fn answered(&mut self, probe: &Jid, minion: &MinionId) -> Option<Moment> {
         if self.asked.get(minion).is_some_and(|asked| asked == probe) {
             self.asked.remove(minion);
@@ -110,7 +109,8 @@ impl Rounds {
         Some(known.sent)
     }
 
-    /// Nobody is waited for any more; who has not answered, sorted. Late answers still count.
+    /// Ends the wait for answers; gives the minions that have not answered, sorted. Late answers
+    /// still count.
     pub(super) fn over(&mut self, probe: &Jid) -> Vec<MinionId> {
         let Some(known) = self.probes.get_mut(probe) else {
             return Vec::new();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_together_is_asked_together_once_and_not_faster_than_allowed() {
+    fn requests_are_merged_once_and_rate_limited() {
         let mut rounds = Rounds::new(2);
         let start = Moment::at(Duration::from_secs(100));
         for number in 0..MOST_NAMED + 10 {
@@ -166,7 +166,7 @@ mod tests {
         let named = rounds.take(|id| *id != minion(0));
         assert_eq!((named.len(), &named[0]), (MOST_NAMED, &minion(1)));
         rounds.sent(&jid(1), &named, first);
-        // The rest has to wait, and nobody is asked twice meanwhile.
+        // The rest has to wait, and no minion is asked twice meanwhile.
         assert!(!rounds.want(&minion(7)));
         let (second, capped) = rounds.next_flush(first).unwrap();
         assert!(capped && second == first.after(Duration::from_millis(500)));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_longest_is_asked_first_whatever_its_name() {
+    fn oldest_request_is_probed_first() {
         let mut rounds = Rounds::new(1);
         rounds.want(&minion(9_999));
         for number in 0..MOST_NAMED {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_may_be_asked_again_and_who_does_not_is_named() {
+    fn answered_minion_may_be_probed_again_and_silent_ones_are_named() {
         let mut rounds = Rounds::new(1);
         let now = Moment::at(Duration::from_secs(1));
         let minions = [minion(1), minion(2)];
@@ -198,7 +198,7 @@ mod tests {
         assert!(rounds.want(&minion(1)) && !rounds.want(&minion(2)));
         assert_eq!(rounds.over(&jid(1)), [minion(2)]);
         assert!(rounds.over(&jid(1)).is_empty() && rounds.want(&minion(2)));
-        // An answer that comes late is still known by its question, for a while.
+        // A late answer is still known by its probe, for a while.
         assert_eq!(rounds.answered(&jid(1), &minion(2)), Some(now));
         rounds.forget(&jid(1));
         assert_eq!(rounds.answered(&jid(1), &minion(2)), None);

@@ -1,8 +1,8 @@
-//! A whole small site around the machine, with everything that can go wrong: loads, probes,
-//! answers and returns that are late, lost, doubled and out of order, minions that die, freeze, go
-//! away and come back, syndics that tell late of the minions below them, clients that ask and kill,
-//! timers that fire late, a clock of the day that jumps, and masters that die and are built anew from
-//! what their store holds.
+//! Simulation of a small site around the machine, with every fault: loads, probes, answers and
+//! returns that are late, lost, doubled and out of order, minions that die, freeze, go away and
+//! come back, syndics that report their minions late, clients that ask and kill, timers that fire
+//! late, a clock of the day that jumps, and masters that die and are rebuilt from what their store
+//! holds.
 //!
 //! Every run follows from its seed. A seed that fails is printed; `SALTERN_SEED=<number>` runs it
 //! alone. After each step the invariants are checked that stand at the head of `machine`.
@@ -31,15 +31,15 @@ use super::moment::Moment;
 use super::news::News;
 use super::notes::Notes;
 
-/// How many runs, unless `SALTERN_SIMULATION_SEEDS` says otherwise.
+/// Runs, unless `SALTERN_SIMULATION_SEEDS` is set.
 const SEEDS: u64 = 5_000;
 
-/// After so many steps a run is said not to end.
+/// Steps after which a run counts as endless.
 const MOST_STEPS: usize = 5_000;
 
 const SECOND: u64 = 1_000_000;
 
-/// What is going to happen.
+/// Scheduled event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Publish(usize),
@@ -50,27 +50,27 @@ enum Event {
     Done(usize, usize),
     /// A return is committed.
     Return(usize, usize),
-    /// A syndic says that a minion below it has a job.
+    /// A syndic reports that a minion below it has a job.
     Join(usize, usize),
     Probe(Jid, usize),
     Answer(Jid, usize, Vec<usize>),
     ClientAsks(usize),
-    /// A minion says that it has sent a signal to its process of a job.
+    /// A minion reports that it has sent a signal to its process of a job.
     Signal(usize, usize),
     /// A minion's connection is lost or made.
     Connect(usize, bool),
-    /// A minion hears and says nothing from now on, or does again.
+    /// A minion freezes, or goes on.
     Freeze(usize, bool),
     Crash,
     /// The clock of the day jumps ahead, and maintenance looks at it.
     DayJumps,
-    /// Nobody waits for anything any longer, though some jobs never end by themselves.
+    /// All waiting ends, though some jobs never end by themselves.
     DayEnds,
 }
 
 struct SimJob {
     minions: Vec<usize>,
-    /// Those of them that are below a syndic: nobody expects them when the job begins.
+    /// Those of them that are below a syndic: not expected when the job begins.
     leaves: BTreeSet<usize>,
     created: i64,
     is_stored: bool,
@@ -94,7 +94,7 @@ struct SimMinion {
     running: BTreeSet<usize>,
     /// Those that it had, which it does not run again (`minion_jid_queue_hwm`).
     had: BTreeSet<usize>,
-    /// What it did not hear while it was frozen, and hears then.
+    /// What it missed while it was frozen, and gets then.
     waiting: Vec<Event>,
 }
 
@@ -142,7 +142,7 @@ struct Simulation {
     jobs: Vec<SimJob>,
     machine: Machine,
     rules: Rules,
-    /// Who was told to be lost, by the machine that lives now or one before it.
+    /// Minions that were reported lost, by this machine or one before it.
     told_lost: BTreeSet<(Jid, MinionId)>,
     probes: HashMap<Jid, (u64, BTreeSet<MinionId>)>,
     last_probe: Option<u64>,
@@ -407,9 +407,9 @@ impl Simulation {
                 if *of == jid && changes.iter().any(|c| c.minion == id && c.verdict() == "late"))
         });
         if is_new && is_known && self.told_lost.contains(&(jid, id)) {
-            assert!(late, "a late return was not told");
+            assert!(late, "a late return was not announced");
         }
-        assert!(is_new || !late, "a doubled return was told");
+        assert!(is_new || !late, "a doubled return was announced");
         self.take(effects);
     }
 
@@ -597,13 +597,13 @@ impl Simulation {
                 };
                 let expected = self.begun(number).minions.len();
                 let count = ending.returned.len() + ending.missing.len();
-                // Where there is little room, not all minions below syndics are waited for.
+                // Where there is little room, not all minions below syndics are awaited.
                 assert!(count == expected || !self.tells_all && count < expected);
                 let is_complete = ending.state == JobState::Complete;
                 assert_eq!(is_complete, ending.missing.is_empty());
                 let returned = job.row.returned.len();
-                let told = ending.returned.len();
-                assert!(told == returned || !self.tells_all && told < returned);
+                let listed = ending.returned.len();
+                assert!(listed == returned || !self.tells_all && listed < returned);
             }
             News::Progress(_) | News::State(_) => {}
         }
@@ -691,7 +691,7 @@ impl Simulation {
         assert!(self.machine.timers.len() < 500, "timers pile up");
     }
 
-    /// Nothing happens any more, and no timer is set.
+    /// At the end: no event is scheduled, and no timer is set.
     fn check_end(&self) {
         assert_eq!(self.machine.jobs.open_count(), 0);
         assert!(self.machine.listed.is_empty() && self.machine.rounds.in_flight() == 0);
@@ -699,7 +699,7 @@ impl Simulation {
             assert!(job.row.state != JobState::Open, "job {number} has no end");
             let expected = self.begun(number).minions.len();
             let all_returned = job.row.returned.len() == expected;
-            // What was forgotten cannot be amended.
+            // A job that was evicted cannot be amended.
             if self.tells_all && self.machine.jobs.get(&self.jid(number)).is_some() {
                 assert_eq!(job.row.state == JobState::Complete, all_returned);
             }
@@ -712,7 +712,7 @@ fn jid_limit() -> Jid {
 }
 
 #[test]
-fn whatever_happens_every_job_ends_and_the_invariants_hold() {
+fn simulated_faults_keep_the_invariants_and_end_every_job() {
     let given = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     if let Some(seed) = given("SALTERN_SEED") {
         return Simulation::new(seed).run();

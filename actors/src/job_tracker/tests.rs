@@ -1,6 +1,7 @@
-//! The shell over a real database, everybody else recorded, time paused.
+//! Tests of the shell over a real database, with recorders for all other actors and a paused
+//! clock.
 //!
-//! Longer than 500 lines because it is a list: one test a promise of the shell.
+//! Longer than 500 lines because it is a list: one test for each guarantee of the shell.
 
 mod alone;
 mod syndics;
@@ -26,10 +27,10 @@ use crate::messages::StoredReturn;
 use crate::testing::{Port, event, in_system, recorder, tree};
 use crate::window::Windows;
 
-/// Microseconds since 1970, all the time.
+/// Microseconds since 1970, at every call.
 const NOW: i64 = 1_000_000_000;
 
-/// A master in which nobody is away and the clock of the day stands still.
+/// Dependencies in which every minion is reachable and the clock of the day stands still.
 #[derive(Default)]
 struct Still {
     minted: AtomicU32,
@@ -94,10 +95,10 @@ impl Outside for Still {
     }
 }
 
-/// Returns that no job expects which are taken of a minion in a day.
+/// Quota of unsolicited returns a day.
 const REPORTS: usize = 1_000;
 
-/// How many jobs and returns are told again after a start.
+/// Jobs and returns that are replayed after a start.
 const RECALLED: usize = 3;
 
 /// How long a client waits for an answer.
@@ -112,7 +113,7 @@ struct Rig {
     batches: Arc<BatchFeed>,
     store: UnboundedReceiver<Persist>,
     bus: UnboundedReceiver<Fire>,
-    /// What [`Rig::told`] has taken off the bus and not yet returned.
+    /// Events taken off the bus and not yet returned by `Rig::next_event`.
     heard: VecDeque<(String, Value)>,
     publisher: UnboundedReceiver<Publish>,
     windows: Arc<Windows>,
@@ -272,7 +273,7 @@ impl Rig {
         (Answer::new(request.reply, place).with(done, failed), reply)
     }
 
-    /// A return comes in; what the store is asked for.
+    /// Delivers a return; gives the message to the store.
     async fn take(&mut self, number: u32, minion: &str) -> Persist {
         let (answer, _) = self.answer().await;
         let returned = Box::new(StoreReturn {
@@ -291,7 +292,7 @@ impl Rig {
         self.store.recv().await.unwrap()
     }
 
-    /// What the next message to the store says of jobs, sorted.
+    /// Job states in the next message to the store, sorted.
     async fn kept(&mut self) -> Vec<(Jid, JobState)> {
         let persist = self.store.recv().await.unwrap();
         let mut kept: Vec<(Jid, JobState)> = persist
@@ -309,11 +310,11 @@ impl Rig {
         kept
     }
 
-    /// The next event that is ours and not a report of progress: what its tag ends in, and its data.
-    async fn told(&mut self) -> (String, Value) {
+    /// The next event of ours but progress: the end of its tag, and its data.
+    async fn next_event(&mut self) -> (String, Value) {
         loop {
-            if let Some(told) = self.heard.pop_front() {
-                return told;
+            if let Some(event) = self.heard.pop_front() {
+                return event;
             }
             let Fire(events) = self.bus.recv().await.unwrap();
             for event in events {
@@ -338,7 +339,7 @@ fn verdict_of<'a>(data: &'a Value, minion: &str) -> &'a str {
 }
 
 #[test]
-fn a_return_brings_its_job_along_until_the_store_says_that_it_is_there() {
+fn return_brings_its_job_until_the_store_confirms_it() {
     in_system(async {
         let mut rig = rig(&[]);
         assert!(rig.take(1, "a").await.brought.is_some());
@@ -353,7 +354,7 @@ fn a_return_brings_its_job_along_until_the_store_says_that_it_is_there() {
 }
 
 #[test]
-fn a_job_is_complete_when_all_have_returned_and_later_returns_do_not_matter() {
+fn job_is_complete_after_all_returns_and_stays_so() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a", "b"])).await.unwrap();
@@ -370,7 +371,7 @@ fn a_job_is_complete_when_all_have_returned_and_later_returns_do_not_matter() {
             .await
             .unwrap();
         assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
-        let (word, data) = rig.told().await;
+        let (word, data) = rig.next_event().await;
         assert_eq!(word, "finished");
         assert_eq!(data.get("returned").unwrap().as_array().unwrap().len(), 3);
         assert_eq!(rig.metrics.open.get(), 0);
@@ -384,13 +385,13 @@ fn a_job_is_complete_when_all_have_returned_and_later_returns_do_not_matter() {
 }
 
 #[test]
-fn the_job_of_a_batch_ends_once_and_with_its_batch() {
+fn batch_job_ends_once_with_its_batch() {
     in_system(async {
         let plan = Write::Batch {
             jid: jid(1),
             plan: Packed::new(&b"\x80"[..]),
         };
-        // One of before a restart, of which Batches has not heard yet.
+        // A batch of before a restart, which Batches has not resumed yet.
         let first = [
             plan,
             Write::Job(job(1, &["a"])),
@@ -406,7 +407,7 @@ fn the_job_of_a_batch_ends_once_and_with_its_batch() {
         assert!(rig.store.try_recv().is_err());
         rig.batches.forget(&jid(1));
         assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
-        let (word, data) = rig.told().await;
+        let (word, data) = rig.next_event().await;
         assert_eq!(word, "finished");
         assert_eq!(data.get("returned").unwrap().as_array().unwrap().len(), 3);
         assert_eq!(rig.finished("complete"), 1);
@@ -414,7 +415,7 @@ fn the_job_of_a_batch_ends_once_and_with_its_batch() {
 }
 
 #[test]
-fn a_job_begins_only_when_it_is_stored() {
+fn job_begins_only_when_stored() {
     in_system(async {
         let mut rig = rig(&[]);
         let (answer, reply) = rig.answer().await;
@@ -431,7 +432,7 @@ fn a_job_begins_only_when_it_is_stored() {
 }
 
 #[test]
-fn a_restart_takes_up_what_is_open_and_ends_what_is_complete() {
+fn restart_resumes_open_jobs_and_ends_complete_ones() {
     in_system(async {
         let mut rig = rig(&[
             Write::Job(job(1, &["a", "b"])),
@@ -454,14 +455,14 @@ fn a_restart_takes_up_what_is_open_and_ends_what_is_complete() {
         rig.database.commit(&[ended, returned]).unwrap();
         assert!(rig.tree.inject_panic("job_tracker", 0));
         assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
-        // What the store had said of it is heard late.
+        // The store's report about it arrives late.
         rig.tracker.send(stored(&[(1, "b")])).await.unwrap();
         assert!(rig.store.try_recv().is_err());
     });
 }
 
 #[test]
-fn after_a_restart_what_may_not_have_left_is_sent_again_while_it_is_young() {
+fn restart_resends_young_jobs_that_may_not_have_left() {
     in_system(async {
         let young = |number: u32, fun: &str| JobRecord {
             created: NOW - 1_000_000,
@@ -484,12 +485,12 @@ fn after_a_restart_what_may_not_have_left_is_sent_again_while_it_is_young() {
         let began = Instant::now();
         let publish = rig.publisher.recv().await.unwrap();
         assert_eq!((publish.jid, publish.is_job), (jid(2), true));
-        // Not before those who are there have connected again.
+        // Not before the minions have reconnected.
         assert!(began.elapsed() >= Duration::from_secs(10));
-        // Nobody knows whether the old one and the one without a load were sent.
+        // It is not known whether the old one and the one without a load were sent.
         let mut never = Vec::new();
         for _ in 0..2 {
-            let (word, data) = rig.told().await;
+            let (word, data) = rig.next_event().await;
             assert_eq!(
                 (word.as_str(), verdict_of(&data, "a")),
                 ("verdict", "unknown")
@@ -502,7 +503,7 @@ fn after_a_restart_what_may_not_have_left_is_sent_again_while_it_is_young() {
 }
 
 #[test]
-fn that_a_job_has_left_is_written_with_the_next_commit_or_soon_alone() {
+fn departure_is_written_with_the_next_commit_or_alone() {
     in_system(async {
         let mut rig = rig(&[]);
         for number in 1..=2 {
@@ -522,16 +523,16 @@ fn that_a_job_has_left_is_written_with_the_next_commit_or_soon_alone() {
         rig.tracker.send(departed(3, true)).await.unwrap();
         let persist = rig.store.recv().await.unwrap();
         assert!(matches!(&persist.writes[..], [Write::Published { jid: of, .. }] if *of == jid(3)));
-        // One that cannot be sent is not waited for.
+        // One that cannot be sent is not awaited.
         rig.tracker.send(begun(4, &["a"])).await.unwrap();
         rig.tracker.send(departed(4, false)).await.unwrap();
-        assert_eq!(verdict_of(&rig.told().await.1, "a"), "unreachable");
+        assert_eq!(verdict_of(&rig.next_event().await.1, "a"), "unreachable");
         assert_eq!(rig.kept().await, [(jid(4), JobState::Open)]);
     });
 }
 
 #[test]
-fn of_a_part_that_cannot_be_sent_only_its_own_minions_are_said_not_to_have_got_it() {
+fn unsent_part_makes_only_its_own_minions_unreachable() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
@@ -542,7 +543,7 @@ fn of_a_part_that_cannot_be_sent_only_its_own_minions_are_said_not_to_have_got_i
             ..departed(1, false)
         };
         rig.tracker.send(part).await.unwrap();
-        let (_, data) = rig.told().await;
+        let (_, data) = rig.next_event().await;
         assert_eq!(verdict_of(&data, "b"), "unreachable");
         assert_eq!(data.get("minions").unwrap().as_map().unwrap().len(), 1);
     });
@@ -559,19 +560,19 @@ fn jobs_expire() {
         let expired = |number| (jid(number), JobState::Expired);
         assert_eq!(rig.kept().await, [expired(1), expired(2)]);
         assert_eq!(rig.finished("expired"), 2);
-        // A late return is told, and makes the job complete after all.
+        // A late return is announced, and makes the job complete after all.
         rig.tracker.send(stored(&[(1, "a")])).await.unwrap();
         assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
-        let mut told = Vec::new();
+        let mut words = Vec::new();
         for _ in 0..4 {
-            told.push(rig.told().await.0);
+            words.push(rig.next_event().await.0);
         }
-        assert_eq!(told, ["finished", "finished", "verdict", "finished"]);
+        assert_eq!(words, ["finished", "finished", "verdict", "finished"]);
     });
 }
 
 #[test]
-fn what_became_of_a_job_is_written_until_the_store_takes_it() {
+fn job_state_is_rewritten_until_stored() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
@@ -595,7 +596,7 @@ fn what_became_of_a_job_is_written_until_the_store_takes_it() {
 }
 
 #[test]
-fn what_is_given_up_in_a_second_is_written_once() {
+fn changes_within_a_second_are_written_once() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a", "b"])).await.unwrap();
@@ -617,7 +618,7 @@ fn what_is_given_up_in_a_second_is_written_once() {
 }
 
 #[test]
-fn a_return_that_is_not_kept_counts_and_is_answered_after_it_was_fired() {
+fn unstored_return_counts_and_is_answered_after_its_event() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
@@ -642,11 +643,11 @@ fn a_return_that_is_not_kept_counts_and_is_answered_after_it_was_fired() {
 }
 
 #[test]
-fn a_silent_minion_is_asked_and_given_up_but_never_failed_and_its_return_still_counts() {
+fn silent_minion_is_probed_given_up_and_never_failed() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a", "b", "c"])).await.unwrap();
-        // A resource cannot be asked, and is not judged by its silence.
+        // A resource cannot be probed, and is not judged by its silence.
         let second = begun(2, &["a", "b", "resource"]);
         rig.tracker.send(second).await.unwrap();
         rig.tracker.send(stored(&[(1, "c")])).await.unwrap();
@@ -662,7 +663,7 @@ fn a_silent_minion_is_asked_and_given_up_but_never_failed_and_its_return_still_c
         });
         rig.tracker.send(answer).await.unwrap();
         for number in 1..=2 {
-            let (word, data) = rig.told().await;
+            let (word, data) = rig.next_event().await;
             assert_eq!(word, "verdict");
             assert_eq!(
                 data.get("jid").and_then(Value::as_str),
@@ -675,15 +676,15 @@ fn a_silent_minion_is_asked_and_given_up_but_never_failed_and_its_return_still_c
             .send(stored(&[(1, "b"), (1, "a")]))
             .await
             .unwrap();
-        assert_eq!(verdict_of(&rig.told().await.1, "b"), "late");
-        let (word, data) = rig.told().await;
+        assert_eq!(verdict_of(&rig.next_event().await.1, "b"), "late");
+        let (word, data) = rig.next_event().await;
         assert_eq!(word, "finished");
         assert!(data.get("failed").unwrap().as_array().unwrap().is_empty());
     });
 }
 
 #[test]
-fn who_ends_all_its_jobs_has_killed_them_when_no_return_comes_in_time() {
+fn jobs_of_a_minion_that_signals_all_are_killed_without_returns() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
@@ -693,7 +694,7 @@ fn who_ends_all_its_jobs_has_killed_them_when_no_return_comes_in_time() {
         let mut done = stored(&[(2, "a")]);
         done.returns[0].report.signalled = true;
         rig.tracker.send(done).await.unwrap();
-        assert_eq!(rig.told().await.0, "finished");
+        assert_eq!(rig.next_event().await.0, "finished");
         // That it runs nothing is not the end yet: its return may be on its way.
         for _ in 0..2 {
             let probe = rig.publisher.recv().await.unwrap();
@@ -705,13 +706,13 @@ fn who_ends_all_its_jobs_has_killed_them_when_no_return_comes_in_time() {
             });
             rig.tracker.send(answer).await.unwrap();
         }
-        assert_eq!(rig.told().await.0, "verdict");
+        assert_eq!(rig.next_event().await.0, "verdict");
         assert_eq!(rig.finished("killed"), 1);
     });
 }
 
 #[test]
-fn a_client_that_asks_who_runs_its_job_is_answered_from_one_probe_for_all_who_ask() {
+fn client_questions_are_answered_from_one_shared_probe() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a", "b"])).await.unwrap();
@@ -743,7 +744,7 @@ fn a_client_that_asks_who_runs_its_job_is_answered_from_one_probe_for_all_who_as
         }
         assert!(rig.store.try_recv().is_err() && rig.publisher.try_recv().is_err());
         assert_eq!((rig.metrics.polls.get(), rig.metrics.probes.get()), (2, 1));
-        // Of a job that is not known here nothing can be said: the question goes out.
+        // An unknown job cannot be answered from here: the question goes out.
         let (answer, _) = rig.answer().await;
         let start = start(job(12, &["a"]), Some(About::Running(jid(77))));
         rig.tracker.send(BeginJob { start, answer }).await.unwrap();
@@ -751,7 +752,7 @@ fn a_client_that_asks_who_runs_its_job_is_answered_from_one_probe_for_all_who_as
     });
 }
 
-/// Asks as a command line does that takes silence for the end of the job.
+/// Polls like a command line that takes silence for the end of the job.
 async fn poll(rig: &mut Rig, number: u32, minions: &[&str]) {
     let (answer, reply) = rig.answer().await;
     let about = Some(About::Running(jid(1)));
@@ -761,7 +762,7 @@ async fn poll(rig: &mut Rig, number: u32, minions: &[&str]) {
     assert_eq!(rig.bus.recv().await.unwrap().0.len(), 1);
 }
 
-/// The next answer to a poll: whether the minion is said to run the job.
+/// The next answer to a poll: whether the minion runs the job.
 async fn next_answer(rig: &mut Rig, number: u32, minion: &str) -> bool {
     let tag = Tag::job_return(&jid(number), &id(minion));
     loop {
@@ -774,7 +775,7 @@ async fn next_answer(rig: &mut Rig, number: u32, minion: &str) -> bool {
 }
 
 #[test]
-fn a_minion_that_is_slow_to_say_what_it_runs_is_not_said_to_have_ended() {
+fn slow_probe_answer_does_not_end_the_job() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
@@ -783,7 +784,7 @@ fn a_minion_that_is_slow_to_say_what_it_runs_is_not_said_to_have_ended() {
         assert!(next_answer(&mut rig, 10, "a").await);
         // While the client still waits.
         assert!(asked.elapsed() < GATHER);
-        // It says so at last; from then on its word holds.
+        // It answers at last; from then on its statement holds.
         let probe = rig.publisher.recv().await.unwrap();
         let running = Packed::new(encode(
             &Value::map([("jid", jid(1).as_str())]),
@@ -802,7 +803,7 @@ fn a_minion_that_is_slow_to_say_what_it_runs_is_not_said_to_have_ended() {
 }
 
 #[test]
-fn report_beyond_the_quota_is_refused_and_an_expected_return_is_not() {
+fn report_over_quota_is_refused_and_an_expected_return_is_not() {
     in_system(async {
         let ended = Write::ClosedJob {
             job: job(7, &["a", "b"]),
@@ -843,7 +844,7 @@ fn report_beyond_the_quota_is_refused_and_an_expected_return_is_not() {
         let brought = rig.take(9_001, "b").await.brought.unwrap();
         assert_eq!(brought.reporter, Some(id("b")));
         assert_eq!(rig.metrics.over_quota.get(), 1);
-        // Made-up jids are not looked for without end: the tracker is everybody's.
+        // Lookups of made-up jids are bounded: the tracker is shared by all minions.
         for number in 0..100 {
             let (answer, reply) = rig.answer().await;
             let returned = returned(10_000 + number, "a");

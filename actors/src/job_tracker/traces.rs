@@ -1,7 +1,7 @@
-//! The traces of open jobs: a span for each return, from when the job was handed on until the
-//! return was stored, in the trace of whoever asked for the job.
+//! Traces of open jobs: a span for each return, from when the job was handed on until the return
+//! was stored, in the trace of the client's request.
 //!
-//! The request by which a minion returns is in a trace too; but stock's minions begin a new one for
+//! The request by which a minion returns is traced too; but stock's minions begin a new trace for
 //! it, because the process that sends it is another than the one that ran the job.
 
 use indexmap::IndexMap;
@@ -11,15 +11,15 @@ use tokio::time::Instant;
 
 use crate::messages::Report;
 
-/// Jobs whose traces are remembered; of more the oldest are forgotten.
+/// Jobs whose traces are remembered; beyond that the oldest are evicted.
 const MOST: usize = 4096;
 
-/// See the module.
+/// Trace positions of open jobs.
 #[derive(Default)]
 pub(super) struct JobTraces(IndexMap<Jid, (Place, Instant)>);
 
 impl JobTraces {
-    /// A job begins, at this place in a trace if it is traced.
+    /// A job begins, with this parent span if it is traced.
     pub(super) fn begin(&mut self, jid: &Jid, place: Option<&Place>) {
         let Some(place) = place else {
             return;
@@ -47,7 +47,7 @@ impl JobTraces {
         }
     }
 
-    /// Nobody waits for the job any more.
+    /// The job has ended.
     pub(super) fn end(&mut self, jid: &Jid) {
         if !self.0.is_empty() {
             self.0.shift_remove(jid);

@@ -1,4 +1,4 @@
-//! Names with which somebody has logged in, by address: bounded, the oldest forgotten first.
+//! Names with a successful log-in, by address: bounded, the oldest forgotten first.
 
 use std::collections::HashSet;
 

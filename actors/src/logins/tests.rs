@@ -56,7 +56,7 @@ fn addresses_take_turns() {
     });
 }
 
-/// Nothing waits, and nothing is kept of who has waited.
+/// Whether nothing waits, and no record of clients is left.
 fn is_empty(logins: &Logins) {
     let lines = logins.lines.lock();
     assert_eq!((lines.waiting, logins.waiting.get()), (0, 0));
@@ -67,7 +67,7 @@ fn api() -> IpAddr {
     IpAddr::from([10, 0, 0, 1])
 }
 
-/// Every log-in that waits, by its name; each proves who it is.
+/// Drains the queue by name; each log-in succeeds.
 fn served(logins: &Arc<Logins>) -> Vec<String> {
     let all = std::iter::from_fn(|| {
         let (login, turn) = logins.pop()?;
@@ -91,9 +91,9 @@ fn names_of_an_address_take_turns() {
     });
 }
 
-/// Strangers who are refused keep neither their own places nor anybody else's.
+/// Strangers who are refused take neither their own slots nor those of others.
 #[test]
-fn refusals_count_against_who_tried_and_nobody_else() {
+fn refusals_count_against_their_own_client_only() {
     in_system(async {
         let logins = Logins::new(&Registry::new());
         let mut port = Port::open();
@@ -129,7 +129,7 @@ fn refusals_count_against_who_tried_and_nobody_else() {
     });
 }
 
-/// However many wrong passwords wait, the next one is taken, and the oldest gives way.
+/// However many wrong passwords wait, the next one is taken, and the oldest is shed.
 #[test]
 fn flooded_name_takes_the_latest_and_leaves_places_to_others_at_its_address() {
     in_system(async {
@@ -142,7 +142,7 @@ fn flooded_name_takes_the_latest_and_leaves_places_to_others_at_its_address() {
         replies.push_back(push_of(&logins, &mut port, (api(), "ana")).await);
         let oldest = replies.pop_front().unwrap();
         assert_eq!(oldest.await.unwrap(), BUSY);
-        // Four such names have all places of the address; who comes then has less.
+        // Four such names fill the address; a new one has less.
         for name in ["bob", "cid", "dot"] {
             for _ in 0..MOST_OF_NAME {
                 replies.push_back(push_of(&logins, &mut port, (api(), name)).await);
@@ -166,7 +166,7 @@ fn flooded_name_takes_the_latest_and_leaves_places_to_others_at_its_address() {
     });
 }
 
-/// Names cost nothing: those with which somebody has logged in are not pushed out by others.
+/// Names cost nothing: those with a successful log-in are not pushed out by others.
 #[test]
 fn invented_names_give_way_to_a_name_that_has_logged_in() {
     in_system(async {

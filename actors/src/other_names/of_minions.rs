@@ -10,10 +10,10 @@ use saltern_base::metrics::{IntCounterVec, Registry, counter_vec};
 use saltern_model::Event;
 use saltern_wire::msgpack::{Limits, MapView};
 
-/// Minions with series of their own; what others say counts for nothing here.
+/// Minions with series of their own; further ones are not counted here.
 const MOST_MINIONS: usize = 10_000;
 
-/// The function and the state whose outcome is told (salt-exporter's defaults).
+/// The function and the state whose result is exposed (salt-exporter's defaults).
 const STATUS_OF: (&str, &str) = ("state.highstate", "highstate");
 
 /// The metrics, by minion or for all of them.
@@ -105,7 +105,7 @@ impl OfMinions {
                 };
                 let Some(minion) = data.str("id") else { return };
                 match data.str("act") {
-                    // As salt-exporter has it: a minion that never sends a beacon shows, too.
+                    // As in salt-exporter: a minion that never sends a beacon shows, too.
                     Some("accept" | "accepted") => self.beat(minion),
                     Some("delete" | "reject" | "rejected") => self.forget(minion),
                     _ => {}
@@ -137,7 +137,7 @@ impl OfMinions {
         if !self.known.lock().remove(minion) {
             return;
         }
-        // Those that it never had are no matter.
+        // A series that does not exist need not be removed.
         for success in ["true", "false"] {
             let _ = self.responses.remove_label_values(&[minion, success]);
         }

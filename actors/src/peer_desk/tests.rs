@@ -80,7 +80,7 @@ impl Place {
         work(&mut |_| ());
     }
 
-    /// Reads what has returned, as a renderer would, once the desk has asked for it.
+    /// Renders the returns, as a renderer would, once that was requested.
     async fn render_next(&self) {
         let (rendering, _turn) = loop {
             match self.renderings.pop() {
@@ -155,7 +155,7 @@ fn jid() -> Jid {
 }
 
 #[test]
-fn a_minion_has_one_function_under_way_and_others_are_not_kept_waiting() {
+fn minion_runs_one_function_and_delays_no_other_minion() {
     in_system(async {
         let mut place = Place::new();
         let first = place.wants("a", function("first")).await;
@@ -173,7 +173,7 @@ fn a_minion_has_one_function_under_way_and_others_are_not_kept_waiting() {
 }
 
 #[test]
-fn one_minion_cannot_fill_the_desk() {
+fn one_minion_cannot_take_all_slots() {
     in_system(async {
         let mut place = Place::new();
         let mut waiting = Vec::new();
@@ -191,7 +191,7 @@ fn one_minion_cannot_fill_the_desk() {
 }
 
 #[test]
-fn who_has_waited_for_long_enough_is_answered_and_what_was_not_begun_never_is() {
+fn timed_out_call_is_answered_and_its_function_never_begun() {
     in_system(async {
         let mut place = Place::new();
         let under_way = place.wants("a", function("done")).await;
@@ -209,7 +209,7 @@ fn who_has_waited_for_long_enough_is_answered_and_what_was_not_begun_never_is() 
 }
 
 #[test]
-fn a_function_that_panics_is_answered_and_the_next_is_begun() {
+fn panicking_function_is_answered_and_the_next_begun() {
     in_system(async {
         let mut place = Place::new();
         let lost = place.wants("a", function("lost")).await;
@@ -223,7 +223,7 @@ fn a_function_that_panics_is_answered_and_the_next_is_begun() {
 }
 
 #[test]
-fn a_job_is_answered_when_the_tracker_says_that_it_is_over() {
+fn job_call_is_answered_at_the_end_of_its_job() {
     in_system(async {
         let mut place = Place::new();
         let reply = place.wants("a", job()).await;
@@ -236,7 +236,7 @@ fn a_job_is_answered_when_the_tracker_says_that_it_is_over() {
 }
 
 #[test]
-fn a_job_that_goes_on_is_answered_with_what_has_returned() {
+fn timed_out_job_call_is_answered_with_the_returns_so_far() {
     in_system(async {
         let mut place = Place::new();
         let reply = place.wants("a", job()).await;
@@ -245,13 +245,13 @@ fn a_job_that_goes_on_is_answered_with_what_has_returned() {
         place.render_next().await;
         assert_eq!(reply.await.unwrap(), "returns");
         assert_eq!(place.unfinished("late"), 1);
-        // Nobody is told of an end that nobody waits for.
+        // An end that no call waits for is not reported.
         place.ends.tell(&jid());
     });
 }
 
 #[test]
-fn a_job_that_cannot_be_stored_is_answered_at_once() {
+fn job_call_that_cannot_be_stored_is_answered_at_once() {
     in_system(async {
         let mut place = Place::new();
         let reply = place.wants("a", job()).await;
@@ -261,7 +261,7 @@ fn a_job_that_cannot_be_stored_is_answered_at_once() {
 }
 
 #[test]
-fn who_waits_when_the_desk_breaks_is_told_so() {
+fn waiting_calls_are_answered_when_the_actor_panics() {
     in_system(async {
         let mut place = Place::new();
         let reply = place.wants("a", function("done")).await;
@@ -276,7 +276,7 @@ fn who_waits_when_the_desk_breaks_is_told_so() {
 }
 
 #[test]
-fn what_python_runs_goes_where_it_holds_up_no_other() {
+fn python_functions_have_a_queue_of_their_own() {
     in_system(async {
         let mut place = Place::new();
         let mut run = peer_run("done");

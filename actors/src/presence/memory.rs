@@ -1,10 +1,9 @@
-//! Where minions were last heard, over a restart of the master.
+//! Saved presence: where each minion's last request came from, over a restart of the master.
 //!
-//! A minion that keeps its session says nothing when it connects again, so without this a master
-//! that was just started would know connections and no minions. A line a minion: when it was last
-//! heard (microseconds since 1970), from where, `+` if it was present, its id. The file is a help
-//! and no record: it is written once a round without waiting for the disk, and what cannot be read
-//! in it is passed over.
+//! A minion that keeps its session sends nothing when it reconnects, so without this a new master
+//! would have connections and no minions. One line for each minion: the time of its last request
+//! (microseconds since 1970), its address, `+` if it was present, its id. The file is a hint and
+//! no record: it is written once a round without `fsync`, and unreadable lines are skipped.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,10 +11,10 @@ use std::path::{Path, PathBuf};
 use saltern_model::MinionId;
 use saltern_store::{StoreError, files};
 
-/// More than any site's: a line has 300 bytes at most.
+/// Largest file that is read: a line has 300 bytes at most.
 const LARGEST: usize = 256 << 20;
 
-/// What is remembered of one minion.
+/// Saved state of one minion.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) minion: MinionId,
@@ -24,12 +23,12 @@ pub(super) struct Memory {
     pub(super) was_present: bool,
 }
 
-/// Where it is kept.
+/// Path of the file.
 pub(super) fn path(cachedir: &Path) -> PathBuf {
     cachedir.join("saltern/presence")
 }
 
-/// What was written last; nothing if nothing was.
+/// Reads what was written last; empty without a file.
 ///
 /// # Errors
 /// When the file is there and cannot be read.
@@ -38,7 +37,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Memory>, StoreError> {
     Ok(text.lines().filter_map(parse).collect())
 }
 
-/// Replaces what was written before.
+/// Replaces the file.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_memories_are_read_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = path(dir.path());
         assert_eq!(read(&path).unwrap(), []);
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_make_no_sense_are_passed_over() {
+    fn malformed_lines_are_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("presence");
         let text = "nonsense\n1 192.0.2.1 + m1\n1 192.0.2.1 ? m2\n1 here + m3\nx 192.0.2.1 - m4\n\

@@ -1,4 +1,4 @@
-//! How many minions stand where, counted when somebody looks and not before.
+//! Presence gauges, counted at scrape time.
 
 use std::sync::Weak;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::Presence;
 
-/// Registers the gauges of this presence.
+/// Registers the presence gauges.
 ///
 /// # Panics
 /// When the registry has them already.
@@ -22,7 +22,7 @@ pub(super) fn register(registry: &Registry, presence: Weak<Presence>) {
         presence,
         minions: gauges(
             "saltern_minions",
-            "Minions with an accepted key, by where they stand.",
+            "Minions with an accepted key, by presence state.",
             "standing",
         ),
         subscribers: gauges(

@@ -1,6 +1,6 @@
-//! Questions that went down one connection each, by their jids.
+//! Identity probes, each sent down one connection, by their jids.
 //!
-//! A question is a load like any other, so its answer comes as a return. It is known by its jid and
+//! A probe is a load like any other, so its answer comes as a return. It is known by its jid and
 //! goes no further: it is no job.
 
 use std::collections::HashMap;
@@ -12,13 +12,13 @@ use saltern_base::metrics::{IntCounter, Registry, counter};
 use saltern_model::Jid;
 use tokio::time::Instant;
 
-/// An answer that comes later is taken for the return of a job that is not known here.
+/// Lifetime of a probe: a later answer counts as the return of an unknown job.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// See the module. Bounded by how many are asked while one is [`KEPT`].
+/// Pending identity probes. Bounded by the number sent within [`KEPT`].
 pub(super) struct Questions {
     asked: Mutex<HashMap<Jid, Question>>,
-    /// How many `asked` holds: most returns come while it is none.
+    /// Length of `asked`: most returns come while it is 0.
     open: AtomicUsize,
     sent: IntCounter,
     answers: IntCounter,
@@ -37,17 +37,17 @@ impl Questions {
             sent: counter(
                 registry,
                 "saltern_presence_questions_total",
-                "Connections of the publish port that were asked who they are.",
+                "Identity probes sent to connections of the publish port.",
             ),
             answers: counter(
                 registry,
                 "saltern_presence_answers_total",
-                "Answers of minions to those questions.",
+                "Answers of minions to identity probes.",
             ),
         }
     }
 
-    /// Notes a question that is about to be sent.
+    /// Records a probe that is about to be sent.
     pub(super) fn ask(&self, jid: &Jid, connection: u64, now: Instant) {
         let mut asked = self.asked.lock();
         asked.retain(|_, question| now < question.at + KEPT);
@@ -60,7 +60,7 @@ impl Questions {
         self.sent.inc();
     }
 
-    /// The question was not sent; gives the connection that it was for.
+    /// Withdraws a probe that was not sent; gives its connection.
     pub(super) fn take_back(&self, jid: &Jid) -> Option<u64> {
         let mut asked = self.asked.lock();
         let question = asked.remove(jid)?;
@@ -68,8 +68,8 @@ impl Questions {
         Some(question.connection)
     }
 
-    /// The connection that was asked with this jid, if it was a question. It stays one: the
-    /// connection may be that of a syndic, behind which several answer.
+    /// The connection of the probe with this jid, if it is one. The probe stays open: the
+    /// connection may be that of a syndic, behind which several minions answer.
     pub(super) fn answered(&self, jid: &str, now: Instant) -> Option<u64> {
         if self.open.load(Ordering::Acquire) == 0 {
             return None;

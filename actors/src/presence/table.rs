@@ -1,26 +1,25 @@
-//! Who sits on which connection of the publish port: what is known, and what follows from it.
+//! Table of the publish port's connections: which minion holds which, and how that is inferred.
 //!
-//! A ZeroMQ subscriber does not say who it is, so a connection is tied to a minion by what the wire
+//! A ZeroMQ subscriber does not authenticate, so a connection is tied to a minion by what the wire
 //! gives, the surest first:
 //!
-//! 1. it answered a question that was sent down this connection and no other, and that nobody else
-//!    can guess, from whatever address;
-//! 2. it said so: it registered with a token of the minion (TCP), or subscribed to the hash of
-//!    the minion's id (`zmq_filtering`);
-//! 3. the counts: as many untied connections come from an address as there are minions that were
-//!    last heard from it and are not tied elsewhere, or more: then each has one.
-//!
-//! Where there are fewer, some of those minions are away and the counts do not say which. They are
-//! stale until the connections have been asked (1). A connection is asked only after
-//! another one left its address or the counts made it matter. One that does not answer belongs to
-//! nobody that is known here, and is not counted. A subscription can be forged by anybody who
-//! reaches the port, because it carries no proof; the first and the third cannot say that
-//! a minion is there without a request that its key vouched for.
+//! 1. probe: it answered an unguessable probe that was sent down this connection alone, from
+//! whatever address;
+//! 2. statement: it registered with a token of the minion (TCP), or subscribed to the hash of the
+//! minion's id (`zmq_filtering`);
+//! 3. counts: an address has at least as many untied connections as minions whose last request
+//! came from it and that are not tied elsewhere: then each has one.
+//! With fewer connections, some of those minions are away and the counts do not show which. They
+//! are stale until the connections have been probed (1). A connection is probed only after another
+//! one left its address or the counts made it matter. One that does not answer belongs to no known
+//! minion, and is not counted. A subscription carries no proof, so any client that reaches the
+//! port can forge it; the first and the third never make a minion present without a request
+//! authenticated by its key.
 //!
 //! The two ports may see a minion come from different addresses (translated ones, a balancer). So
-//! while there are connections that the counts leave over, a minion without one is not away, but
-//! merely known, and those connections are asked, too. A connection that did not answer is asked
-//! again now and then, as long as somebody is missed.
+//! while the counts leave connections over, a minion without one is not away, but merely known,
+//! and those connections are probed, too. A connection that did not answer is probed again now and
+//! then, as long as a minion is missing.
 //!
 //! Pure: time is an argument, nothing is sent. Bounded by the accepted keys and by the limit on
 //! connections.
@@ -36,13 +35,13 @@ use saltern_model::{Absence, Doubt, MinionId, Standing};
 use saltern_store::AcceptedIds;
 use tokio::time::Instant;
 
-/// An answer to a PING may take as long before the connection counts as silent.
+/// Grace period after a PING before the connection counts as silent.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Length of the topic of a minion: the hex digits of a SHA-1.
 const TOPIC: usize = 40;
 
-/// See the module.
+/// Connections, minions and addresses, with the ties between them.
 pub(super) struct Table {
     accepted: Arc<AcceptedIds>,
     /// The accepted minions by the topic that each subscribes to; empty unless minions filter.
@@ -50,27 +49,27 @@ pub(super) struct Table {
     connections: HashMap<u64, Connection>,
     seats: HashMap<MinionId, Seat>,
     places: HashMap<IpAddr, Place>,
-    /// Addresses with connections to ask.
+    /// Addresses with connections to probe.
     unclear: BTreeSet<IpAddr>,
     /// Addresses with more connections than minions.
     spare: BTreeSet<IpAddr>,
     /// Addresses with more minions than connections.
     lacking: HashSet<IpAddr>,
-    /// Connections that did not answer, and when they were last asked. Each once; those that have
-    /// ended meanwhile stay until their turn comes, so the pace of asking bounds it.
+    /// Connections that did not answer, and when they were last probed. Each once; ended ones stay
+    /// until their turn comes, so the probe rate bounds the queue.
     strangers: VecDeque<(Instant, u64)>,
 }
 
 /// A connection of the publish port.
 struct Connection {
     address: IpAddr,
-    /// Whose it is, if that is known.
+    /// Its minion, if known.
     minion: Option<MinionId>,
     /// The first topic that may be a minion's.
     topic: Option<Box<[u8]>>,
-    /// Whose token it showed.
+    /// The minion whose token it showed.
     claim: Option<MinionId>,
-    /// Since when it owes a sign of life.
+    /// Since when a PING is unanswered.
     silent: Option<Instant>,
     asked: Asked,
 }
@@ -79,29 +78,29 @@ struct Connection {
 enum Asked {
     No,
     At(Instant),
-    /// In vain.
+    /// Probed without an answer.
     Stranger,
 }
 
-/// An accepted minion that was heard or seen.
+/// An accepted minion with a request or a connection.
 #[derive(Default)]
 struct Seat {
     /// Where its last request came from.
     address: Option<IpAddr>,
     /// The connections that are tied to it.
     held: Vec<u64>,
-    /// Why it holds none of those any more.
+    /// Why it holds no tied connection any more.
     absence: Option<Absence>,
-    /// It was heard by the master that ran before this one, and not by this one.
+    /// Its last request came to the master before this one.
     is_recalled: bool,
 }
 
-/// What is not tied, by address.
+/// Untied connections and minions of one address.
 #[derive(Default)]
 struct Place {
     connections: HashSet<u64>,
     minions: HashSet<MinionId>,
-    /// How the last connection ended that was not tied.
+    /// How the last untied connection ended.
     ended: Option<Absence>,
     /// When connections or minions changed so that the counts may mislead.
     unclear: Option<Instant>,
@@ -109,7 +108,7 @@ struct Place {
     spare: Option<Instant>,
 }
 
-/// How many there are of each kind, for the metrics.
+/// Counts of each kind, for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) known: usize,
@@ -118,9 +117,9 @@ pub(super) struct Counts {
     pub(super) away: usize,
     /// Connections tied to a minion.
     pub(super) tied: usize,
-    /// Connections that only their address says something of.
+    /// Connections with nothing known but their address.
     pub(super) untied: usize,
-    /// Connections that did not answer who they are.
+    /// Connections that did not answer a probe.
     pub(super) strangers: usize,
 }
 
@@ -139,7 +138,7 @@ impl Table {
         }
     }
 
-    // ---- what happens
+    // ---- events
 
     /// A connection subscribed to `topic`.
     pub(super) fn subscribed(
@@ -182,14 +181,14 @@ impl Table {
         }
     }
 
-    /// A connection was asked for a sign of life.
+    /// A PING was sent to the connection.
     pub(super) fn silent(&mut self, connection: u64, now: Instant) {
         if let Some(connection) = self.connections.get_mut(&connection) {
             connection.silent = Some(now);
         }
     }
 
-    /// It gave one.
+    /// The PING was answered.
     pub(super) fn alive(&mut self, connection: u64) {
         if let Some(connection) = self.connections.get_mut(&connection) {
             connection.silent = None;
@@ -205,7 +204,7 @@ impl Table {
             self.release(connection, &minion, Some(why), now);
             return;
         }
-        // The end of a stranger says nothing of those who are known.
+        // The end of a connection without a known minion says nothing of the known ones.
         if let Some(place) = self.places.get_mut(&ended.address)
             && place.connections.remove(&connection)
         {
@@ -215,7 +214,7 @@ impl Table {
         }
     }
 
-    /// The minion was last heard from this address before the master was started anew.
+    /// The minion's last request before the restart came from this address.
     pub(super) fn recall(&mut self, minion: &MinionId, address: IpAddr, now: Instant) {
         if self.accepted.contains(minion.as_str()) && !self.seats.contains_key(minion) {
             self.heard(minion, address, now);
@@ -225,7 +224,7 @@ impl Table {
         }
     }
 
-    /// A request of the minion came from this address; its key vouched for it.
+    /// A request of the minion came from this address, authenticated by its key.
     pub(super) fn heard(&mut self, minion: &MinionId, address: IpAddr, now: Instant) {
         let seat = self.seats.entry(minion.clone()).or_default();
         seat.is_recalled = false;
@@ -245,15 +244,15 @@ impl Table {
         self.settle(address, now);
     }
 
-    /// The minion, whose key vouched for it, answered the question that only this connection got.
+    /// The minion answered, authenticated by its key, the probe that only this connection got.
     pub(super) fn answered(&mut self, connection: u64, minion: &MinionId, now: Instant) {
         if self.accepted.contains(minion.as_str()) {
             self.tie(connection, minion, now);
         }
     }
 
-    /// The accepted minions are now these, of which `topics` are those that were not among them
-    /// before. Gives the connections of those who are not any more: they are to be ended.
+    /// Sets the accepted minions, of which `topics` are the new ones. Gives the connections of
+    /// minions that are not accepted any more: they are to be closed.
     pub(super) fn accept(
         &mut self,
         accepted: Arc<AcceptedIds>,
@@ -285,12 +284,12 @@ impl Table {
         ended
     }
 
-    // ---- what follows
+    // ---- conclusions
 
-    /// Where the minion stands.
+    /// Presence state of the minion.
     pub(super) fn standing(&self, minion: &MinionId, now: Instant) -> Standing {
         match self.seats.get(minion) {
-            // Only a key gets a seat, perhaps one accepted since the last look.
+            // Only a key gets an entry, perhaps one accepted since the last comparison.
             Some(seat) => self.standing_of(seat, now),
             None if self.accepted.contains(minion.as_str()) => Standing::Known,
             None => Standing::Away(Absence::NoKey),
@@ -314,14 +313,14 @@ impl Table {
             if seat.is_recalled && place.is_none_or(|place| place.ended.is_none()) {
                 return Standing::Known;
             }
-            // One of the connections from elsewhere may be its own.
+            // One of the spare connections from elsewhere may be its own.
             if !self.spare.is_empty() {
                 return Standing::Known;
             }
             let ended = seat.absence.or(place.and_then(|place| place.ended));
             return Standing::Away(ended.unwrap_or(Absence::NeverConnected));
         };
-        // Who lost a connection that was its own has another one there, or others do.
+        // A minion that lost a tied connection may have another one there, or others may.
         let is_doubtful = seat.absence.is_some() && place.unclear.is_some();
         if is_doubtful || place.connections.len() < place.minions.len() {
             Standing::Stale(Doubt::AddressShared)
@@ -341,13 +340,13 @@ impl Table {
         present
     }
 
-    /// Whether there are more than `limit` of them; every authentication may ask.
+    /// Whether more than `limit` minions are present; any authentication may ask.
     pub(super) fn are_more_present_than(&self, limit: usize, now: Instant) -> bool {
         let is_present = |seat: &&Seat| self.standing_of(seat, now).is_present();
         self.seats.len() > limit && self.seats.values().filter(is_present).nth(limit).is_some()
     }
 
-    /// How many there are of each kind.
+    /// Counts of each kind.
     pub(super) fn counts(&self, now: Instant) -> Counts {
         let mut counts = Counts::default();
         for seat in self.seats.values() {
@@ -379,7 +378,7 @@ impl Table {
             .or(seat.address)
     }
 
-    // ---- how it is kept together
+    // ---- internal consistency
 
     fn tie(&mut self, number: u64, minion: &MinionId, now: Instant) {
         let Some(connection) = self.connections.get_mut(&number) else {
@@ -408,7 +407,7 @@ impl Table {
         }
     }
 
-    /// The connection is not the minion's any more.
+    /// Unties the connection from the minion.
     fn release(&mut self, number: u64, minion: &MinionId, why: Option<Absence>, now: Instant) {
         let Some(seat) = self.seats.get_mut(minion) else {
             return;
@@ -418,7 +417,7 @@ impl Table {
             return;
         }
         seat.absence = why;
-        // One of the untied connections from where it was heard may be its next one.
+        // One of the untied connections from its address may be its next one.
         if let Some(address) = seat.address {
             let place = self.places.entry(address).or_default();
             place.minions.insert(minion.clone());
@@ -427,8 +426,8 @@ impl Table {
         }
     }
 
-    /// Forgets a minion; gives its connections. Those that are only thought to be its own are among
-    /// them where nobody else is known to be.
+    /// Removes a minion; gives its connections. Those that are only inferred to be its own are
+    /// among them where no other minion is known at that address.
     fn forget(&mut self, minion: &MinionId, now: Instant) -> Vec<u64> {
         let Some(seat) = self.seats.remove(minion) else {
             return Vec::new();
@@ -454,7 +453,7 @@ impl Table {
         connections
     }
 
-    /// Notes whether the connections of an address are to be asked.
+    /// Recomputes whether the connections of an address are to be probed.
     fn settle(&mut self, address: IpAddr, now: Instant) {
         let Some(place) = self.places.get_mut(&address) else {
             return;

@@ -32,7 +32,7 @@ impl Site {
         }
     }
 
-    /// The presence of a master that starts now, with these accepted minions.
+    /// Starts the presence of a master with these accepted minions.
     fn starts(&self, registry: &Registry, accepted: &[&str]) -> Arc<Presence> {
         let loaded = saltern_config::load_master(self.dir.path());
         let config = loaded.map_err(|errors| errors.to_string()).unwrap().config;
@@ -41,7 +41,7 @@ impl Site {
         presence
     }
 
-    /// Where a master that starts now knows these minions to have been lately.
+    /// Addresses that a starting master knows to be those of these minions.
     fn knows(&self, accepted: &[&str]) -> Vec<IpAddr> {
         self.starts(&Registry::new(), &[]).begin(&ids(accepted))
     }
@@ -53,7 +53,7 @@ fn presence(registry: &Registry) -> (Arc<Presence>, Clock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_of_minions_that_were_lately_there_survive_a_restart() {
+async fn recent_minion_addresses_survive_a_restart() {
     let site = Site::new();
     let first = site.starts(&Registry::new(), &["m1", "m2", "m3", "m4"]);
     let from = |last: u8| IpAddr::from([192, 0, 2, last]);
@@ -74,7 +74,7 @@ async fn addresses_of_minions_that_were_lately_there_survive_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_of_the_master_is_no_change() {
+async fn master_restart_is_no_presence_change() {
     let site = Site::new();
     let first = site.starts(&Registry::new(), &["m1", "m2", "m3"]);
     for (connection, minion) in [(1, "m1"), (2, "m2"), (3, "m3")] {
@@ -97,13 +97,13 @@ async fn a_restart_of_the_master_is_no_change() {
         (&none, &lost[..]),
         "no key"
     );
-    // They say nothing when they connect, and are known by where they were.
+    // They send nothing when they connect, and are known by their addresses.
     second.subscribed(1, AT, b"");
     second.subscribed(2, AT, b"");
     assert_eq!(second.state(&id("m1")), Standing::Connected);
     let change = second.change();
     assert_eq!((change.new, change.lost), (Vec::new(), Vec::new()));
-    // One that does not come back is missed after a while, and not before.
+    // One that does not come back is reported lost after a while, and not before.
     drop(second);
     let third = site.starts(&Registry::new(), &["m1", "m2", "m3"]);
     assert_eq!(third.change().lost, none);
@@ -113,7 +113,7 @@ async fn a_restart_of_the_master_is_no_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_was_heard_when_does_not_follow_the_clock() {
+async fn clock_step_does_not_move_the_last_request() {
     let (presence, clock) = presence(&Registry::new());
     assert_eq!(presence.last_heard(&id("m1")), None);
     presence.heard(&id("m1"), AT.ip());
@@ -121,7 +121,7 @@ async fn who_was_heard_when_does_not_follow_the_clock() {
     tokio::time::advance(Duration::from_secs(5)).await;
     clock.advance(Duration::from_secs(5));
     assert_eq!(presence.last_heard(&id("m1")), Some(heard));
-    // The clock is set back by an hour: it was heard five seconds ago all the same.
+    // The clock is set back by an hour: the last request is five seconds old all the same.
     clock.set(clock.now() - Duration::from_secs(3600));
     let five_ago = clock.unix_micros() - 5_000_000;
     assert_eq!(presence.last_heard(&id("m1")), Some(five_ago));
@@ -130,7 +130,7 @@ async fn who_was_heard_when_does_not_follow_the_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_are_told_once() {
+async fn changes_are_reported_once() {
     let (presence, _) = presence(&Registry::new());
     let change = |present: &[&str], new: &[&str], lost: &[&str]| {
         let ids = |texts: &[&str]| texts.iter().map(|text| id(text)).collect();
@@ -147,7 +147,7 @@ async fn changes_are_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_counts_for_the_connection_that_was_asked() {
+async fn probe_answer_counts_for_the_probed_connection() {
     let registry = Registry::new();
     let (presence, clock) = presence(&registry);
     let jid = |number: u8| Jid::parse(&format!("202601020304050607{number:02}")).unwrap();
@@ -178,7 +178,7 @@ async fn an_answer_counts_for_the_connection_that_was_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_was_not_sent_is_asked_another_time() {
+async fn unsent_probe_is_sent_another_time() {
     let (presence, _) = presence(&Registry::new());
     let jid = |number: u8| Jid::parse(&format!("202601020304050607{number:02}")).unwrap();
     presence.subscribed(1, AT, b"");
@@ -195,7 +195,7 @@ async fn a_question_that_was_not_sent_is_asked_another_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_back_with_a_new_key_is_seen_again() {
+async fn minion_with_a_new_key_is_present_again() {
     let (presence, _) = presence(&Registry::new());
     presence.subscribed(1, AT, b"");
     presence.heard(&id("m1"), AT.ip());

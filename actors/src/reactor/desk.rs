@@ -1,8 +1,8 @@
-//! What the reactor is asked and what it has to say, kept beside the actor: its rules, the events
-//! that wait, and what became of reactions. It survives a panic of the actor.
+//! Reaction queue, kept beside the actor: its rules, the waiting events, and the results of
+//! reactions. It survives a panic of the actor.
 //!
-//! Events come to it on the bus's own thread: a tag is looked at by the compiled rules, and what
-//! matches is queued or counted. Nothing here renders or waits.
+//! Events arrive on the bus's own thread: the compiled rules match the tag, and a match is queued
+//! or counted. Nothing here renders or waits.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -30,26 +30,27 @@ use crate::bus::Tap;
 use crate::renderer::Look;
 use crate::tree::StartError;
 
-/// The most bytes that calls hold together, of their events and arguments: beside what waits.
+/// Total bytes of the events and arguments of calls, besides the queue.
 const MOST_HELD: usize = 64 << 20;
 
-/// See the module.
+/// Queue of events to react to, with rules and results.
 pub(crate) struct Desk {
     rules: RwLock<Rules>,
-    /// `reactor.set_leader`: whether events lead to reactions. No reading of rules changes it, or
-    /// two masters would react.
+    /// `reactor.set_leader`: whether events lead to reactions. A reload does not change it, or two
+    /// masters would react.
     is_leader: AtomicBool,
     lines: Mutex<Lines>,
-    /// Who reacts, once there is somebody.
+    /// The reactor, once it is started.
     reactor: OnceLock<Recipient<Look>>,
-    /// Events of the reactor's own that have not been fired yet; as many as failures are told.
+    /// Events of the reactor's own that have not been fired yet; bounded by
+    /// [`Failures`](super::failures::Failures).
     news: Mutex<Vec<Event>>,
     letters: DeadLetters,
     dropped: Dropped,
-    /// Jobs of which it is not known yet whether they are stored.
+    /// Jobs that are not known to be stored yet.
     jobs: AtomicUsize,
     job_ended: Notify,
-    /// Bytes that calls hold which have not ended.
+    /// Bytes held by calls that have not ended.
     held: AtomicUsize,
     failures: Failures,
     compat: Compat,
@@ -58,10 +59,10 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// The desk of a configuration; nothing where no reactor is asked for.
+    /// The queue of a configuration; `None` where no reactor is asked for.
     ///
     /// # Errors
-    /// When `saltern_reactor_limits` cannot be used, or letters cannot be kept.
+    /// When `saltern_reactor_limits` cannot be used, or dead letters cannot be kept.
     pub(crate) fn open(
         config: &MasterConfig,
         clock: &Clock,
@@ -89,16 +90,16 @@ impl Desk {
         })))
     }
 
-    /// Takes the rules of another reading of the configuration; those that were added by calls are
-    /// gone, as after a restart. If their file cannot be read, the rules stay as they are.
+    /// Takes the rules of a reloaded configuration; those that were added by calls are dropped, as
+    /// after a restart. If their file cannot be read, the rules stay as they are.
     pub(crate) fn follow(&self, config: &MasterConfig) {
         let reading = Reading::of(config);
         self.rules.write().take(reading);
     }
 
-    /// Who is told of new events.
+    /// Sets the recipient to notify of new events.
     pub(crate) fn set_reactor(&self, reactor: Recipient<Look>) {
-        // Nobody else sets it.
+        // Only the first call counts.
         let _ = self.reactor.set(reactor);
         self.wake();
     }
@@ -110,7 +111,7 @@ impl Desk {
         }
     }
 
-    /// The next event to react to. Its reactions are under way for as long as the place lives.
+    /// The next event to react to. It is in progress for as long as the place lives.
     pub(super) fn pop(self: &Arc<Self>) -> Option<(Item, Place)> {
         let (taken, count) = {
             let mut lines = self.lines.lock();
@@ -122,7 +123,7 @@ impl Desk {
         Some((item, Place { desk, line }))
     }
 
-    /// The reactions of an event of this line have ended.
+    /// The reactions of an event of this queue have ended.
     pub(super) fn ended(&self, line: usize) {
         let must_tell = self.lines.lock().ended(line);
         if must_tell {
@@ -130,18 +131,18 @@ impl Desk {
         }
     }
 
-    /// The files that an event of this tag means.
+    /// The files of the rules that match this tag.
     pub(super) fn references(&self, tag: &str) -> Vec<String> {
         self.rules.read().references(tag)
     }
 
-    /// Obeys an order; gives the event that answers it.
+    /// Executes an order; gives the event that answers it.
     pub(super) fn obey(&self, order: Order, data: &Value, services: &Services) -> Option<Event> {
         let mut rules = self.rules.write();
         reactor::answer(order, data, &mut rules, &self.is_leader, services)
     }
 
-    /// Reads a file of rules again if it has changed.
+    /// Reads a rule file again if it has changed.
     pub(super) fn refresh_rules(&self) {
         let file = self.rules.read().file();
         let Some(file) = file else {
@@ -152,27 +153,27 @@ impl Desk {
         }
     }
 
-    /// Events or calls lead to nothing.
+    /// Counts events or calls that were dropped.
     pub(super) fn dropped(&self, reason: Reason, number: u64) {
         self.dropped.count(reason, number);
         self.metrics.dropped(reason, number);
     }
 
-    /// `saltern/reactor/dropped`, when there is news.
+    /// `saltern/reactor/dropped`, when the counts have changed.
     pub(super) fn tell_dropped(&self) -> Option<Event> {
         let news = self.dropped.news()?;
         tracing::warn!(dropped = ?news, "the reactor could not follow");
         Some(self.event("dropped", vec![("reasons", news)]))
     }
 
-    /// A job has been handed over; it is waited for while this lives.
+    /// Counts a job that is being stored, for as long as this lives.
     pub(super) fn begin_job(self: &Arc<Self>) -> JobBegun {
         self.jobs.fetch_add(1, Ordering::SeqCst);
         JobBegun(Arc::clone(self))
     }
 
-    /// Room for a call that holds so many bytes until it ends; nothing if there is none. One that
-    /// is alone always has room.
+    /// Reserves bytes for a call until it ends; `None` if there is no room. The only call always
+    /// has room.
     pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
         let more = |held: usize| {
             let sum = held.checked_add(bytes)?;
@@ -187,7 +188,7 @@ impl Desk {
         })
     }
 
-    /// Resolves when no job is being handed over.
+    /// Resolves when no job is being stored.
     pub(super) async fn jobs_ended(&self) {
         loop {
             let ended = self.job_ended.notified();
@@ -198,7 +199,7 @@ impl Desk {
         }
     }
 
-    /// Takes no more events. What waits is lost, counted, and told with the last news.
+    /// Accepts no more events. What waits is dropped, counted, and announced with the last event.
     pub(super) fn close(&self) {
         let waiting = self.lines.lock().close();
         self.metrics.waiting.set(0);
@@ -213,7 +214,7 @@ impl Desk {
         self.news.lock().extend(dropped);
     }
 
-    /// A reaction, or a whole file, has failed.
+    /// Reports the failure of a reaction, or of a whole file.
     pub(super) fn failed(&self, subject: &Subject, reason: String) {
         self.metrics.ended(subject.kind(), "failed");
         if let Some(times) = self.failures.happened() {
@@ -221,15 +222,15 @@ impl Desk {
         }
     }
 
-    /// A reaction, or all of an event, was lost: nobody knows how far it came.
+    /// Reports the loss of a reaction, or of a whole event: it is not known how far it came.
     pub(super) fn lost(&self, subject: &Subject) {
         self.metrics.ended(subject.kind(), "lost");
         let reason = "it was lost on the way, and was not tried again".to_owned();
-        // Each one: they are no more than what is under way.
+        // Each one: bounded by the reactions in progress.
         self.tell("lost", subject, reason, 1);
     }
 
-    /// `saltern/reactor/failed` for failures that were too many to be told one by one.
+    /// `saltern/reactor/failed` for failures that were too many to be reported one by one.
     pub(super) fn tell_untold(&self) -> Option<Event> {
         let times = self.failures.rest()?;
         tracing::error!(times, "reactions failed that are not named");
@@ -261,13 +262,13 @@ impl Desk {
         self.wake();
     }
 
-    /// Events of the reactor's own that are to be fired.
+    /// Takes the reactor's own events, which are to be fired.
     pub(super) fn take_news(&self) -> Vec<Event> {
         std::mem::take(&mut self.news.lock())
     }
 
-    /// Has a failed reaction tried again; gives what tells whether it was begun. Then the letter is
-    /// gone; if it fails again, there is another one.
+    /// Replays a dead letter; the receiver gets whether it was begun. Then the dead letter is
+    /// gone; if it fails again, there is a new one.
     pub(crate) fn replay(
         &self,
         name: &str,
@@ -292,10 +293,10 @@ impl Desk {
         }
     }
 
-    /// Removes the letter of what is begun now.
+    /// Removes the dead letter of a replay.
     ///
     /// # Errors
-    /// When somebody else has done so, or it cannot be removed: nothing must be begun then.
+    /// When it is gone already, or cannot be removed: nothing must be begun then.
     pub(super) fn remove_letter(&self, name: &str) -> Result<(), String> {
         match self.letters.remove(name) {
             Ok(true) => Ok(()),
@@ -304,7 +305,7 @@ impl Desk {
         }
     }
 
-    /// An event of the reactor's own, in its name, so that it leads to nothing.
+    /// An event of the reactor's own, marked as such, so that it leads to no reaction.
     fn event(&self, what: &'static str, mut fields: Vec<(&'static str, Value)>) -> Event {
         let now = stamp(self.compat, self.clock.unix_micros());
         fields.push(("user", USER.into()));
@@ -368,8 +369,8 @@ impl Tap for Desk {
     }
 }
 
-/// Whether an event is of a reaction. Only such tags can be; others are looked at before they are
-/// reacted to.
+/// Whether the reactor fired the event. Only such tags can be its own; others are checked before a
+/// reaction.
 fn is_own(tag: &str, data: &Bytes) -> bool {
     let may_be = ["salt/run/", "salt/wheel/", "saltern/reactor/"];
     may_be.iter().any(|start| tag.starts_with(start))

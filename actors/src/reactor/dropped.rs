@@ -1,4 +1,4 @@
-//! Events and calls that were dropped: counted exactly, told once a second at most.
+//! Exact counts of dropped events and calls, reported at most once a second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ struct Count {
     told: AtomicU64,
 }
 
-/// See the module.
+/// Counts of drops by reason.
 #[derive(Default)]
 pub(super) struct Dropped {
     queue: Count,
@@ -62,16 +62,16 @@ impl Dropped {
         count.total.fetch_add(number, Ordering::Relaxed);
     }
 
-    /// What is new since this was last asked: `{reason: {dropped, total}}`; nothing if nothing is.
+    /// Changes since the last call: `{reason: {dropped, total}}`; `None` without any.
     pub(super) fn news(&self) -> Option<Value> {
         let news = Reason::ALL.into_iter().filter_map(|reason| {
             let count = self.of(reason);
             let total = count.total.load(Ordering::Relaxed);
-            let told = count.told.swap(total, Ordering::Relaxed);
-            let new = total.saturating_sub(told);
+            let reported = count.told.swap(total, Ordering::Relaxed);
+            let new = total.saturating_sub(reported);
             let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
-            let told = Value::map([("dropped", number(new)), ("total", number(total))]);
-            (new > 0).then(|| (Value::from(reason.name()), told))
+            let counts = Value::map([("dropped", number(new)), ("total", number(total))]);
+            (new > 0).then(|| (Value::from(reason.name()), counts))
         });
         let news: Vec<_> = news.collect();
         (!news.is_empty()).then_some(Value::Map(news))
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_news_are_told_and_totals_are_exact() {
+    fn only_changes_are_reported_and_totals_are_exact() {
         let dropped = Dropped::default();
         assert!(dropped.news().is_none());
         dropped.count(Reason::Queue, 3);

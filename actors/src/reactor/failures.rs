@@ -1,17 +1,17 @@
-//! How many failures are told one by one and kept: all of an outburst, a few a second of a stream.
-//! The others are counted: the next one that is told says how many they were, or, once a second,
-//! an event of its own.
+//! Rate limit on reports of failures (a token bucket): each of a burst is reported and kept, then
+//! a few a second. The others are counted: the next report says how many they were, or, once a
+//! second, an event of its own.
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Failures that are told at once.
+/// Failures that are reported at once: the size of the bucket.
 const BURST: f64 = 1_000.0;
 
-/// Failures in a second that are told when they go on.
+/// Failures a second that are reported in the long run.
 const RATE: f64 = 20.0;
 
-/// See the module.
+/// Token bucket of failure reports.
 pub(super) struct Failures(Mutex<State>);
 
 struct State {
@@ -29,8 +29,8 @@ impl Failures {
         }))
     }
 
-    /// Something failed. When it is to be told: how often that happened since the last one was,
-    /// this time included.
+    /// Records a failure. When it is to be reported: the number of failures since the last report,
+    /// this one included.
     pub(super) fn happened(&self) -> Option<u64> {
         let mut state = self.0.lock();
         let now = Instant::now();
@@ -45,7 +45,7 @@ impl Failures {
         Some(std::mem::take(&mut state.untold))
     }
 
-    /// How many have not been told, which are told now; nothing where all have been.
+    /// Takes the number of failures that were not reported; `None` without any.
     pub(super) fn rest(&self) -> Option<u64> {
         let untold = std::mem::take(&mut self.0.lock().untold);
         (untold > 0).then_some(untold)
@@ -59,10 +59,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_outburst_is_told_and_of_a_stream_a_part_with_the_number_of_the_others() {
+    async fn burst_is_reported_and_a_stream_is_rate_limited_with_counts() {
         let failures = Failures::new();
-        let told = (0..1_500).filter_map(|_| failures.happened()).count();
-        assert_eq!(told, 1_000);
+        let reported = (0..1_500).filter_map(|_| failures.happened()).count();
+        assert_eq!(reported, 1_000);
         tokio::time::advance(Duration::from_millis(50)).await;
         assert_eq!(failures.happened(), Some(501));
         assert_eq!(failures.happened(), None);

@@ -1,4 +1,4 @@
-//! A failed reaction as a dead letter: what happened, and what is needed to try it again.
+//! Dead letter of a failed reaction: what happened, and what is needed to replay it.
 
 use saltern_model::{Event, Packed, Tag};
 use saltern_requests::reactor::{Plan, Spot};
@@ -6,10 +6,10 @@ use saltern_wire::msgpack::Value;
 
 use super::watch::Subject;
 
-/// What of an event is to be done again: its file, or all its files; its reaction, or all of them.
+/// The part of an event to replay: its file, or all its files; its reaction, or all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Again {
-    /// The name of the letter, which is there until something is begun.
+    /// The name of the dead letter, which is kept until something is begun.
     pub(super) letter: String,
     pub(super) sls: Option<String>,
     pub(super) id: Option<String>,
@@ -17,11 +17,10 @@ pub(super) struct Again {
 }
 
 impl Again {
-    /// What is meant of all that the event leads to; `files` are those that the letter's file
-    /// means now.
+    /// The selected part of a plan; `files` are those that the dead letter's file means now.
     ///
     /// # Errors
-    /// The reason why there is nothing to be done.
+    /// Why there is nothing to replay.
     pub(super) fn of(&self, mut plan: Plan, files: &[String]) -> Result<Plan, String> {
         let is_in = |sls: &String| {
             let own = self.sls.as_ref();
@@ -47,7 +46,7 @@ impl Again {
 
 const NOTHING: &str = "the rules and files of the event lead to no such reaction any more";
 
-/// The letter about a failure at a time, in microseconds since 1970.
+/// The dead letter of a failure at a time, in microseconds since 1970.
 pub(super) fn letter(what: &str, subject: &Subject, reason: &str, time: i64) -> Value {
     let mut fields = subject.fields();
     fields.push(("what", what.into()));
@@ -63,13 +62,13 @@ pub(super) fn letter(what: &str, subject: &Subject, reason: &str, time: i64) -> 
     Value::map(fields)
 }
 
-/// What a letter asks to be done again; nothing for one that cannot be read.
+/// The replay that a dead letter describes; `None` for one that cannot be read.
 pub(super) fn read(name: &str, letter: &Value) -> Option<(Event, Again)> {
     let text = |name| letter.get(name).and_then(Value::as_str);
     let owned = |name| text(name).map(str::to_owned);
     let data = match letter.get("data")? {
         Value::Bin(data) => data.clone(),
-        // Bytes that are text are read as one.
+        // Bytes that are valid UTF-8 come back as a string.
         Value::Str(data) => data.clone().into_bytes().into(),
         _ => return None,
     };

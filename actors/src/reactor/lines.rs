@@ -1,5 +1,4 @@
-//! The events that wait to be reacted to: one line for those without a limit, one for each limit.
-//!
+//! Queues of events to react to: one for those without a limit, one for each limit.
 //! Bounded in events and in bytes. What finds no room, or comes too often, is counted and gone:
 //! that costs the bus the same however many come.
 
@@ -14,57 +13,57 @@ use tokio::time::Instant;
 use super::desk::Desk;
 use super::letter::Again;
 
-/// The most bytes of data that may wait.
+/// Bytes of waiting data at most.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What an event is to the reactor.
+/// Kind of a queued event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Something to react to.
     Event,
-    /// An order to the reactor itself. It has no limit but room.
+    /// An order to the reactor itself. Limited by room only.
     Order,
-    /// Something that failed, to be tried again, whatever its limit.
+    /// A replay of a failure, whatever its limit.
     Again(Again),
 }
 
-/// Who waits to hear whether what failed was begun again. Dropped, nothing was.
+/// Receives whether a replay was begun. Dropped, it was not.
 pub(super) type Asker = oneshot::Sender<Result<(), String>>;
 
-/// An event that waits.
+/// A queued event.
 pub(super) struct Item {
     pub(super) event: Event,
     pub(super) kind: Kind,
     pub(super) asker: Option<Asker>,
 }
 
-/// Why an event leads to nothing.
+/// Why an event is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// Too many wait (`reactor_worker_hwm`).
+    /// The queue is full (`reactor_worker_hwm`).
     Queue,
-    /// Its limit lets no more through in a second.
+    /// Its limit admits no more in this second.
     Rate,
 }
 
-/// What became of an event.
+/// Result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It waits. The flag: nobody is looking, somebody must be told.
+    /// It is queued. The flag: the reactor is idle and must be notified.
     Waits(bool),
-    /// It is gone.
+    /// It is dropped.
     Dropped(Why),
 }
 
-/// See the module.
+/// Bounded queues of events, with rate and concurrency limits.
 pub(super) struct Lines {
     lines: Vec<Line>,
     most: usize,
     count: usize,
     bytes: usize,
-    /// Of the next event: who came first goes first.
+    /// The number of the next event: queues are merged in order of arrival.
     number: u64,
-    /// The reactor is looking, or has been told to.
+    /// The reactor is active, or has been notified.
     is_looking: bool,
     is_closed: bool,
 }
@@ -72,9 +71,9 @@ pub(super) struct Lines {
 struct Line {
     limit: Option<Limit>,
     waiting: VecDeque<(u64, Item)>,
-    /// Events whose reactions have not all ended.
+    /// Events with reactions in progress.
     under_way: usize,
-    /// How many may come at once.
+    /// Tokens of the rate limit.
     allowance: f64,
     counted: Instant,
 }
@@ -91,7 +90,7 @@ impl Line {
         }
     }
 
-    /// Whether the rate lets one more through.
+    /// Whether the rate admits one more.
     fn lets_through(&mut self) -> bool {
         let Some(rate) = self.limit.as_ref().and_then(|limit| limit.rate) else {
             return true;
@@ -114,7 +113,7 @@ impl Line {
 }
 
 impl Lines {
-    /// Lines for at most so many events.
+    /// Queues for at most `most` events.
     pub(super) fn new(limits: Vec<Limit>, most: usize) -> Self {
         let limited = limits.into_iter().map(|limit| Line::new(Some(limit)));
         Self {
@@ -128,7 +127,7 @@ impl Lines {
         }
     }
 
-    /// Takes an event.
+    /// Queues an event.
     pub(super) fn push(&mut self, event: &Event, kind: Kind, asker: Option<Asker>) -> Taken {
         let size = event.data.bytes().len();
         let tag = event.tag.as_str();
@@ -156,7 +155,7 @@ impl Lines {
         Taken::Waits(!std::mem::replace(&mut self.is_looking, true))
     }
 
-    /// The first event in whose line there is a place.
+    /// The first event whose queue has a free slot.
     pub(super) fn pop(&mut self) -> Option<(Item, usize)> {
         let first =
             |(at, line): (usize, &Line)| line.waiting.front().map(|(number, _)| (*number, at));
@@ -179,7 +178,7 @@ impl Lines {
         taken
     }
 
-    /// The reactions of an event have ended. Whether somebody must be told that there is a place.
+    /// The reactions of an event have ended; whether the reactor must be notified of a free slot.
     pub(super) fn ended(&mut self, at: usize) -> bool {
         let Some(line) = self.lines.get_mut(at) else {
             return false;
@@ -189,12 +188,12 @@ impl Lines {
         is_awaited && !std::mem::replace(&mut self.is_looking, true)
     }
 
-    /// How many wait.
+    /// Number of queued events.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Takes no more and forgets what waits; how many these were.
+    /// Closes the queues and drops their events; gives their number.
     pub(super) fn close(&mut self) -> usize {
         self.is_closed = true;
         for line in &mut self.lines {
@@ -205,7 +204,7 @@ impl Lines {
     }
 }
 
-/// An event is under way for as long as this lives.
+/// Keeps an event in progress for as long as it lives.
 pub(crate) struct Place {
     pub(super) desk: Arc<Desk>,
     pub(super) line: usize,

@@ -1,4 +1,4 @@
-//! What is measured of the reactor.
+//! Metrics of the reactor.
 
 use saltern_base::metrics::{
     Histogram, IntCounter, IntCounterVec, IntGauge, Registry, SECONDS, counter, counter_vec, gauge,

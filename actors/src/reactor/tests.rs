@@ -1,4 +1,4 @@
-//! Events that wait: limits, order, room.
+//! Tests of the event queues: limits, order, bounds.
 
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
@@ -24,7 +24,7 @@ fn desk(options: &str) -> (tempfile::TempDir, Arc<Desk>) {
     (dir, desk.unwrap().expect("a reactor is asked for"))
 }
 
-/// The tags of the events that can be taken now, with their places.
+/// Takes the events that can be taken now: their tags and places.
 fn taken(desk: &Arc<Desk>) -> Vec<(String, Place)> {
     let next = || {
         desk.pop()
@@ -54,7 +54,7 @@ fn count(dropped: i64, total: i64) -> Value {
 const RULES: &str = "reactor: [{'a/*': /nowhere.sls}, {'b/*': /nowhere.sls}]\n";
 
 #[test]
-fn without_rules_and_without_an_engine_there_is_no_reactor() {
+fn reactor_needs_rules_or_an_engine() {
     let opened = |options| {
         let (_dir, config) = config(options);
         let desk = Desk::open(&config, &Clock::system(), &Registry::new());
@@ -68,7 +68,7 @@ fn without_rules_and_without_an_engine_there_is_no_reactor() {
 }
 
 #[tokio::test]
-async fn only_events_that_match_wait_in_their_order() {
+async fn matching_events_are_queued_in_order() {
     let (_dir, desk) = desk(RULES);
     for tag in [
         "a/1",
@@ -88,7 +88,7 @@ async fn only_events_that_match_wait_in_their_order() {
 }
 
 #[tokio::test]
-async fn what_finds_no_room_is_counted_exactly_and_told_once() {
+async fn overflow_is_counted_exactly_and_reported_once() {
     let (_dir, desk) = desk(&format!("{RULES}reactor_worker_hwm: 3\n"));
     for number in 0..10 {
         desk.hear(&event(&format!("a/{number}")));
@@ -99,15 +99,15 @@ async fn what_finds_no_room_is_counted_exactly_and_told_once() {
     desk.hear(&event("a/10"));
     desk.close();
     desk.hear(&event("a/11"));
-    let told = Value::map([("stop", count(1, 1))]);
+    let expected = Value::map([("stop", count(1, 1))]);
     let news: Vec<Value> = desk.take_news().iter().map(reasons).collect();
-    assert_eq!(news, [told]);
+    assert_eq!(news, [expected]);
     assert_eq!(dropped(&desk), Some(Value::map([("queue", count(1, 8))])));
     assert!(taken(&desk).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rate_holds_for_its_tags_alone() {
+async fn rate_limit_holds_for_its_own_tags() {
     let (_dir, desk) = desk(&format!(
         "{RULES}saltern_reactor_limits: {{'a/*': {{rate: 2}}}}\n"
     ));
@@ -124,7 +124,7 @@ async fn a_rate_holds_for_its_tags_alone() {
 }
 
 #[tokio::test]
-async fn beyond_its_concurrency_an_event_waits_while_others_pass() {
+async fn event_over_its_concurrency_limit_waits_while_others_pass() {
     let (_dir, desk) = desk(&format!(
         "{RULES}saltern_reactor_limits: {{'a/*': {{concurrency: 1}}}}\n"
     ));
@@ -139,13 +139,13 @@ async fn beyond_its_concurrency_an_event_waits_while_others_pass() {
 }
 
 #[test]
-fn limits_that_cannot_be_used_are_refused() {
+fn invalid_limits_are_refused() {
     let (_dir, wrong) = config(&format!("{RULES}saltern_reactor_limits: [1]\n"));
     assert!(Desk::open(&wrong, &Clock::system(), &Registry::new()).is_err());
 }
 
-/// What the desk tells of reactions that have failed: the end of the tag and the data.
-fn told(desk: &Desk) -> Vec<(String, Value)> {
+/// Events about failed reactions: the end of the tag and the data.
+fn reports(desk: &Desk) -> Vec<(String, Value)> {
     let news = desk.take_news().into_iter();
     let news = news.map(|event| {
         let data = decode(event.data.as_ref(), &Limits::WIRE).unwrap();
@@ -172,15 +172,15 @@ fn reaction() -> reactor::Reaction {
 }
 
 #[tokio::test]
-async fn a_reaction_whose_watch_is_dropped_is_named_and_can_be_tried_again() {
+async fn dropped_watch_reports_its_reaction_which_can_be_replayed() {
     let (_dir, desk) = desk(RULES);
     desk.hear(&event("a/1"));
     let (item, place) = desk.pop().unwrap();
     let watch = Watch::new(&desk, &item.event, &reaction(), &Arc::new(place));
     drop(watch);
-    let told = told(&desk);
-    let [(tag, data)] = told.as_slice() else {
-        panic!("{told:?} is not one event");
+    let reports = reports(&desk);
+    let [(tag, data)] = reports.as_slice() else {
+        panic!("{reports:?} is not one event");
     };
     assert_eq!(tag, "saltern/reactor/lost");
     let text = |name| data.get(name).and_then(Value::as_str);
@@ -205,7 +205,7 @@ async fn a_reaction_whose_watch_is_dropped_is_named_and_can_be_tried_again() {
 }
 
 #[tokio::test]
-async fn what_ended_well_is_no_news() {
+async fn success_is_not_reported() {
     let (_dir, desk) = desk(RULES);
     desk.hear(&event("a/1"));
     let (item, place) = desk.pop().unwrap();
@@ -214,28 +214,28 @@ async fn what_ended_well_is_no_news() {
     watch().settle(End::Done);
     watch().meant_nobody();
     watch().dropped();
-    assert!(told(&desk).is_empty());
+    assert!(reports(&desk).is_empty());
     watch().settle(End::Failed("no".to_owned()));
-    let told = told(&desk);
-    assert_eq!(told[0].0, "saltern/reactor/failed");
-    assert_eq!(told[0].1.get("reason"), Some(&"no".into()));
+    let reports = reports(&desk);
+    assert_eq!(reports[0].0, "saltern/reactor/failed");
+    assert_eq!(reports[0].1.get("reason"), Some(&"no".into()));
     assert_eq!(dropped(&desk), Some(Value::map([("calls", count(1, 1))])));
 }
 
 #[tokio::test]
-async fn an_event_of_which_nobody_knows_what_it_leads_to_is_lost_as_a_whole() {
+async fn event_lost_before_its_plan_is_reported_as_a_whole() {
     let (_dir, desk) = desk(RULES);
     let event = event("a/1");
     Lost::new(&desk, &event).settled();
-    assert!(told(&desk).is_empty());
+    assert!(reports(&desk).is_empty());
     drop(Lost::new(&desk, &event));
-    let told = told(&desk);
-    assert_eq!(told[0].0, "saltern/reactor/lost");
-    assert!(told[0].1.get("sls").is_none());
+    let reports = reports(&desk);
+    assert_eq!(reports[0].0, "saltern/reactor/lost");
+    assert!(reports[0].1.get("sls").is_none());
 }
 
 #[tokio::test]
-async fn the_runners_change_the_rules() {
+async fn runner_calls_change_the_rules() {
     use saltern_runners::Reactor;
     let (_dir, desk) = desk(RULES);
     let files = Value::Array(vec!["/c.sls".into()]);
@@ -252,7 +252,7 @@ async fn the_runners_change_the_rules() {
 }
 
 #[tokio::test]
-async fn a_reload_changes_the_rules_but_makes_no_leader() {
+async fn reload_changes_the_rules_but_not_the_leader() {
     use saltern_runners::Reactor;
     let (_dir, desk) = desk(RULES);
     desk.set_leader(false);
@@ -269,7 +269,7 @@ async fn a_reload_changes_the_rules_but_makes_no_leader() {
 }
 
 #[tokio::test]
-async fn a_file_of_rules_that_cannot_be_read_leaves_them_as_they_are_until_it_can() {
+async fn unreadable_rule_file_keeps_the_rules_until_it_is_readable() {
     let (dir, desk) = desk(RULES);
     let path = dir.path().join("rules");
     let (_other, fresh) = config(&format!("reactor: {}\n", path.display()));
@@ -290,7 +290,7 @@ async fn a_file_of_rules_that_cannot_be_read_leaves_them_as_they_are_until_it_ca
 }
 
 #[test]
-fn a_letter_means_its_own_reaction_and_nothing_is_a_failure() {
+fn dead_letter_selects_its_own_reaction_or_fails() {
     let plan = || {
         let of = |sls: &str, number| reactor::Reaction {
             sls: sls.to_owned(),
@@ -323,7 +323,7 @@ fn a_letter_means_its_own_reaction_and_nothing_is_a_failure() {
 }
 
 #[tokio::test]
-async fn calls_hold_so_many_bytes_and_no_more() {
+async fn bytes_of_calls_are_bounded() {
     let (_dir, desk) = desk(RULES);
     let large = desk.hold(1 << 30).unwrap();
     assert!(desk.hold(1).is_none());
@@ -335,7 +335,7 @@ async fn calls_hold_so_many_bytes_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_outburst_what_is_lost_is_named_and_the_rest_is_counted() {
+async fn after_a_burst_losses_are_named_and_failures_counted() {
     let (_dir, desk) = desk(RULES);
     let event = event("a/1");
     let subject = || Subject {
@@ -349,10 +349,10 @@ async fn after_an_outburst_what_is_lost_is_named_and_the_rest_is_counted() {
         desk.failed(&subject(), "no".to_owned());
     }
     desk.lost(&subject());
-    let told = told(&desk);
-    assert_eq!(told.len(), 1_001);
-    assert_eq!(told[1_000].0, "saltern/reactor/lost");
-    assert!(told[1_000].1.get("letter").is_some());
+    let reports = reports(&desk);
+    assert_eq!(reports.len(), 1_001);
+    assert_eq!(reports[1_000].0, "saltern/reactor/lost");
+    assert!(reports[1_000].1.get("letter").is_some());
     let rest = desk.tell_untold().unwrap();
     let rest = decode(rest.data.as_ref(), &Limits::WIRE).unwrap();
     assert_eq!(rest.get("times"), Some(&3.into()));

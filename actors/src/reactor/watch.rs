@@ -1,5 +1,5 @@
-//! Who carries a reaction carries its watch along. It hears what came of the reaction, and when it
-//! is dropped without having heard anything, it says that the reaction was lost.
+//! Watch of one reaction: it records the result, and reports the reaction as lost when dropped
+//! without one.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::desk::Desk;
 use super::dropped::Reason;
 use super::lines::Place;
 
-/// What something happened to: a reaction, or a whole file or event.
+/// The subject of a report: a reaction, or a whole file or event.
 #[derive(Clone)]
 pub(super) struct Subject {
     pub(super) event: Event,
-    /// The file; nothing for a whole event.
+    /// The file; `None` for a whole event.
     pub(super) sls: Option<String>,
     /// The id of the reaction.
     pub(super) id: Option<String>,
-    /// Which reaction of the id.
+    /// Its position among the reactions of the id.
     pub(super) spot: Option<Spot>,
-    /// The reaction, if it came to one.
+    /// The call, if there is one yet.
     pub(super) deed: Option<Deed>,
 }
 
@@ -41,7 +41,7 @@ impl Subject {
         self.deed.as_ref().map_or("file", Deed::kind)
     }
 
-    /// What is told of it.
+    /// Fields of a report.
     pub(super) fn fields(&self) -> Vec<(&'static str, Value)> {
         let mut fields = vec![("tag", Value::from(self.event.tag.as_str()))];
         fields.extend(self.sls.as_deref().map(|sls| ("sls", sls.into())));
@@ -54,12 +54,12 @@ impl Subject {
     }
 }
 
-/// See the module.
+/// Watch of one reaction.
 pub(super) struct Watch {
     desk: Arc<Desk>,
-    /// Until its end is known.
+    /// `None` once the result is known.
     subject: Option<Subject>,
-    /// The event is under way as long as one of its reactions is.
+    /// The event is in progress as long as one of its reactions is.
     _place: Arc<Place>,
 }
 
@@ -83,7 +83,7 @@ impl Watch {
         }
     }
 
-    /// About how many bytes its call holds: those of the event, and the arguments here and there.
+    /// Bytes held by its call, about: those of the event, and of the arguments twice.
     pub(super) fn size(&self) -> usize {
         self.subject.as_ref().map_or(0, |subject| {
             let deed = subject.deed.as_ref().map_or(0, Deed::size);
@@ -102,7 +102,7 @@ impl Watch {
         }
     }
 
-    /// A job whose target means nobody.
+    /// Records a job whose target matches no minion.
     pub(super) fn meant_nobody(mut self) {
         if let Some(subject) = self.subject.take() {
             let (tag, id) = (&subject.event.tag, &subject.id);
@@ -111,7 +111,7 @@ impl Watch {
         }
     }
 
-    /// There was no room for its call.
+    /// Records that there was no room for its call.
     pub(super) fn dropped(mut self) {
         if let Some(subject) = self.subject.take() {
             self.desk.metrics.ended(subject.kind(), "dropped");
@@ -128,7 +128,7 @@ impl Drop for Watch {
     }
 }
 
-/// The same for an event of which it is not known yet what it leads to.
+/// Watch of an event whose reactions are not known yet.
 pub(super) struct Lost<'a> {
     desk: &'a Arc<Desk>,
     event: Option<&'a Event>,
@@ -142,7 +142,7 @@ impl<'a> Lost<'a> {
         }
     }
 
-    /// It is known now.
+    /// The reactions are known.
     pub(super) fn settled(mut self) {
         self.event = None;
     }

@@ -1,8 +1,8 @@
-//! Keeps stock's own clones of gitfs (`cachedir/gitfs`) up to date for its `salt-run`.
+//! Updater of stock's own clones of gitfs (`cachedir/gitfs`), for its `salt-run`.
 //!
-//! `salt-run state.orchestrate` and `salt-run fileserver.*` never ask a master for files: they read
-//! these clones, which nobody but the maintenance of stock's master fetches. Their layout belongs to
-//! the provider that the installation has (pygit2, GitPython or git), so stock's own code is run.
+//! `salt-run state.orchestrate` and `salt-run fileserver.*` never ask a master for files: they
+//! read these clones, which only the maintenance of stock's master fetches. Their layout belongs
+//! to the provider of the installation (pygit2, GitPython or git), so stock's own code is run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use saltern_bridge::{BridgeError, Call, Work};
 use saltern_requests::Services;
 use saltern_wire::msgpack::Value;
 
-/// How long stock may take for all remotes.
+/// Timeout of stock's update of all remotes.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
 /// Whether an update runs, and whether another one is wanted.
@@ -31,7 +31,7 @@ impl StockClones {
         self.was_updated.load(Ordering::Relaxed)
     }
 
-    /// Begins an update, or has the one that runs be followed by another.
+    /// Starts an update, or schedules another one after the one that runs.
     pub(super) fn update(&self, services: &Arc<Services>) {
         if !services.config.saltern_gitfs_for_salt_run {
             self.was_updated.store(true, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl StockClones {
                 self.was_updated.store(is_done, Ordering::Relaxed);
             }
             self.is_running.store(false, Ordering::SeqCst);
-            // Wanted between the two by somebody who saw this one run.
+            // Requested between the two, while this one still ran.
             let is_left = self.is_wanted.load(Ordering::SeqCst);
             if !is_left || self.is_running.swap(true, Ordering::SeqCst) {
                 return;
@@ -67,7 +67,7 @@ impl StockClones {
     }
 }
 
-/// Whether that need not be done again before something new comes.
+/// Whether no retry is needed before the next change.
 fn fetch(services: &Services) -> bool {
     let jid = services.minter.mint().to_string();
     let call = Call {

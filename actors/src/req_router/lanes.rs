@@ -1,13 +1,12 @@
-//! Requests of one class that wait for a worker: in lanes by what is known of their peers, in each
-//! lane by turns of the addresses they come from.
+//! Queue of one class of requests: lanes by peer standing, each lane fair by address.
 //!
-//! A lane with better peers is served more often, and none is left out: junk waits behind junk, and
-//! a stranger is served beside a thousand minions. When all places are taken, a request of a worse
-//! lane gives way; within a lane, an address with more than an even share gives way to one with
-//! less; and no address of a better lane takes the last places of a lane.
+//! A lane with better peers is served more often, and none is left out: junk waits behind junk,
+//! and a stranger is served beside a thousand minions. In a full queue, a request of a worse lane
+//! is shed; within a lane, an address above an even share gives way to one below it; and no
+//! address of a better lane takes the last slots of a lane.
 //!
-//! Not here: what a request says. A minion that connects anew for each request, as stock's do, is
-//! told from others at its address by nothing, until one of them has been refused.
+//! Not here: request contents. A minion that reconnects for each request, as stock's do, cannot be
+//! distinguished from others at its address, until one of them has been refused.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,9 +17,9 @@ use saltern_wire::port::{Incoming, Standing, network};
 use crate::fair_queue::FairQueue;
 use crate::window::{Ticket, Windows};
 
-/// Requests from so many bytes on wait with those of suspects, unless their peers have proved who
-/// they are: what they say is known only after a time in proportion to their length. Returns of
-/// minions behind known networks may be large.
+/// Requests of this many bytes or more wait with those of suspects, unless their peers are
+/// authenticated: decrypting takes time in proportion to their length. Returns of minions behind
+/// known networks may be large.
 const LARGE_OF_UNKNOWN: usize = 64 << 10;
 const LARGE_OF_KNOWN: usize = 1 << 20;
 
@@ -34,7 +33,7 @@ pub(super) fn standing_of(request: &Incoming) -> Standing {
     }
 }
 
-/// How many requests of a lane are handed over before the next lane has its turn.
+/// Requests of a lane per turn.
 fn turn_of(standing: Standing) -> usize {
     match standing {
         Standing::Proved => 8,
@@ -44,7 +43,7 @@ fn turn_of(standing: Standing) -> usize {
     }
 }
 
-/// One place of so many is not kept from a lane by one address of a better lane.
+/// One slot in this many is reserved in each lane against any single address of a better lane.
 const FLOOR: usize = 8;
 
 /// The lanes of one class.
@@ -54,12 +53,12 @@ pub(super) struct Lanes {
     lanes: [FairQueue<IpAddr, Incoming>; Standing::ALL.len()],
     places: usize,
     len: usize,
-    /// The lane whose turn it is, and how many more it may hand over.
+    /// The lane whose turn it is, and the rest of its turn.
     turn: (usize, usize),
 }
 
 impl Lanes {
-    /// Lanes with so many places together.
+    /// Lanes with `places` slots in total.
     pub(super) fn new(class: Class, places: usize) -> Self {
         Self {
             class,
@@ -74,7 +73,7 @@ impl Lanes {
         self.len
     }
 
-    /// Takes one more, and gives back the one for which there is no place: it, or another one.
+    /// Adds a request; gives back the one that is shed for it: it, or another one.
     pub(super) fn push(&mut self, request: Incoming) -> Option<Incoming> {
         let standing = standing_of(&request) as usize;
         let address = network(request.peer.address.ip());
@@ -93,7 +92,7 @@ impl Lanes {
         given_up
     }
 
-    /// The request that gives way to one of this lane and address, if one does.
+    /// The request that is shed for one of this lane and address, if one is.
     fn give_way(&mut self, standing: usize, address: IpAddr) -> Option<Incoming> {
         let floor = self.places / FLOOR;
         let (better, rest) = self.lanes.split_at_mut_checked(standing)?;
@@ -114,7 +113,7 @@ impl Lanes {
         other
     }
 
-    /// The next request, with a place for it; of the lanes for which there is a place.
+    /// The next request, with a worker's slot; only from lanes for which there is a slot.
     pub(super) fn pop(&mut self, windows: &Arc<Windows>) -> Option<(Incoming, Ticket)> {
         for _ in 0..=self.lanes.len() {
             let (index, left) = self.turn;
@@ -136,7 +135,7 @@ impl Lanes {
             return None;
         }
         let ticket = windows.take(self.class, *Standing::ALL.get(index)?)?;
-        // Whoever has gone away is passed over.
+        // Requests of disconnected peers are skipped.
         while let Some(request) = lane.pop() {
             self.len -= 1;
             if !request.reply.is_gone() {

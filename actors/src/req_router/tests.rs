@@ -46,7 +46,7 @@ fn rig(places: usize, backlog: usize) -> Rig {
 }
 
 #[test]
-fn classes_take_turns_and_nobody_is_forgotten() {
+fn classes_take_turns_and_none_starves() {
     in_system(async {
         let mut rig = rig(1, 100);
         let mut replies = Vec::new();
@@ -67,7 +67,7 @@ fn classes_take_turns_and_nobody_is_forgotten() {
                 Class::Minion => 'm',
                 Class::Auth => 'a',
             });
-            // Answered and out of hand: the place is free for the next one.
+            // Answered and done: the slot is free for the next one.
             work.request.reply.send(Bytes::from_static(b"ok"));
         }
         let turn = "m".repeat(16);
@@ -83,7 +83,7 @@ fn classes_take_turns_and_nobody_is_forgotten() {
 }
 
 #[test]
-fn a_full_backlog_turns_requests_of_its_class_away() {
+fn full_backlog_sheds_requests_of_its_class() {
     in_system(async {
         let mut rig = rig(1, 1);
         let mut replies = Vec::new();
@@ -111,7 +111,7 @@ fn a_full_backlog_turns_requests_of_its_class_away() {
 }
 
 #[test]
-fn a_router_that_panics_answers_its_backlog_and_goes_on() {
+fn panicking_router_answers_its_backlog_and_restarts() {
     in_system(async {
         let mut rig = rig(1, 10);
         let (request, first) = rig.port.ask(MINION).await;
@@ -120,7 +120,7 @@ fn a_router_that_panics_answers_its_backlog_and_goes_on() {
         rig.router.send(Accept(request)).await.unwrap();
         assert!(rig.tree.inject_panic("req_router", 0));
         assert_eq!(second.await.unwrap(), NOT_HANDLED);
-        // The window is still full, and its place goes to whoever waits at the new router.
+        // The window is still full, and its slot goes to the request at the new router.
         let (request, third) = rig.port.ask(MINION).await;
         rig.router.send(Accept(request)).await.unwrap();
         assert_eq!(rig.metrics.classes[1].waiting.get(), 1);
@@ -134,7 +134,7 @@ fn a_router_that_panics_answers_its_backlog_and_goes_on() {
 }
 
 #[test]
-fn a_router_that_stops_hands_over_what_waits() {
+fn stopping_router_hands_over_its_backlog() {
     in_system(async {
         let mut rig = rig(1, 10);
         let mut replies = Vec::new();

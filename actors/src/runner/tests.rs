@@ -84,7 +84,7 @@ fn kept() -> StoreReturn {
 }
 
 #[test]
-fn the_end_is_told_when_it_is_stored_or_could_not_be() {
+fn end_is_announced_after_the_store_answers() {
     in_system(async {
         for is_stored in [true, false] {
             let mut place = Place::new();
@@ -107,7 +107,7 @@ fn the_end_is_told_when_it_is_stored_or_could_not_be() {
 }
 
 #[test]
-fn a_call_that_panics_is_told_to_be_lost_and_the_next_is_made() {
+fn panicking_call_is_announced_as_lost_and_the_next_runs() {
     in_system(async {
         let mut place = Place::new();
         let bad = Run::new(event("lost"), |_| {
@@ -123,7 +123,7 @@ fn a_call_that_panics_is_told_to_be_lost_and_the_next_is_made() {
 }
 
 #[test]
-fn each_call_is_told_to_one_who_is_idle() {
+fn each_call_notifies_one_idle_runner() {
     in_system(async {
         let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&Registry::new()));
         let ((one, mut looks_of_one), (other, mut looks_of_other)) = (recorder(), recorder());
@@ -133,7 +133,7 @@ fn each_call_is_told_to_one_who_is_idle() {
         for _ in 0..3 {
             queue.push(ends("end")).ok().unwrap();
         }
-        // Both were told once, and for the third call nobody was left to tell.
+        // Both were notified once, and for the third call there was no idle runner left.
         looks_of_one.recv().await.unwrap();
         looks_of_other.recv().await.unwrap();
         assert!(queue.lines.lock().idle.is_empty());
@@ -145,7 +145,7 @@ fn each_call_is_told_to_one_who_is_idle() {
 }
 
 #[test]
-fn of_a_runner_that_has_died_another_takes_the_call() {
+fn dead_runners_call_goes_to_another_runner() {
     in_system(async {
         let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&Registry::new()));
         let ((one, mut looks_of_one), (other, mut looks_of_other)) = (recorder(), recorder());
@@ -164,7 +164,7 @@ fn of_a_runner_that_has_died_another_takes_the_call() {
 }
 
 #[test]
-fn there_is_room_for_so_many_calls() {
+fn queue_refuses_calls_beyond_its_bound() {
     let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&Registry::new()));
     for _ in 0..MOST_WAITING {
         queue.push(ends("end")).ok().unwrap();
@@ -176,7 +176,7 @@ fn there_is_room_for_so_many_calls() {
 }
 
 #[test]
-fn what_python_runs_waits_elsewhere() {
+fn python_functions_wait_in_their_own_queue() {
     let metrics = RunMetrics::new(&Registry::new());
     let python = RunQueue::new("python", MOST_WAITING, &metrics);
     let queue = RunQueue::before(&python, "users", MOST_WAITING, &metrics);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_is_drawn_may_be_either_bound_and_nothing_beyond() {
+fn drawn_numbers_include_both_bounds_only() {
     let drawn: Vec<u64> = (0..200).map(|_| draw(3, 5)).collect();
     for number in 3..=5 {
         assert!(drawn.contains(&number), "{number} is never drawn");

@@ -1,5 +1,5 @@
-//! Where spans go: what the option `tracing` says, and where it says nothing the environment, by
-//! the names of OpenTelemetry (as its SDK reads them for stock).
+//! Destination of spans: the option `tracing`, and otherwise the environment, by the names of
+//! OpenTelemetry (as its SDK reads them for stock).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use saltern_base::percent_decoded;
 use saltern_config::{MasterConfig, TracingOptions};
 use saltern_content::web::Tls;
 
-/// Where spans go, and what is said of this process.
+/// Destination of spans, and the attributes of this process.
 pub(crate) struct Destination {
     pub(super) url: String,
     pub(super) headers: Vec<(String, String)>,
@@ -18,10 +18,10 @@ pub(crate) struct Destination {
     pub(super) resource: Vec<(String, String)>,
 }
 
-/// Where collectors listen.
+/// The collectors' default endpoint.
 const DEFAULT: &str = "http://localhost:4318/v1/traces";
-/// A collector has so long to answer, and no longer whatever is asked for: a stop of the master
-/// waits for the request that is under way.
+/// Longest timeout of a request, whatever is configured: a stop of the master waits for the
+/// request in progress.
 const LONGEST: Duration = Duration::from_secs(2);
 
 impl Destination {
@@ -32,7 +32,7 @@ impl Destination {
         environment: impl Fn(&str) -> Option<String>,
     ) -> Self {
         let variable = |name: &str| environment(name).filter(|value| !value.is_empty());
-        // The one for traces alone counts more.
+        // The variable for traces alone takes precedence.
         let of_exporter = |name: &str| {
             variable(&format!("OTEL_EXPORTER_OTLP_TRACES_{name}"))
                 .or_else(|| variable(&format!("OTEL_EXPORTER_OTLP_{name}")))
@@ -89,7 +89,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&percent_decoded(text)).into_owned()
 }
 
-/// What is said twice is said by the option.
+/// Of duplicates the last wins: the option.
 fn the_last_of_each(pairs: Vec<(String, String)>) -> Vec<(String, String)> {
     let mut kept: Vec<(String, String)> = Vec::with_capacity(pairs.len());
     for (name, value) in pairs {

@@ -1,4 +1,4 @@
-//! The exporter against a collector of the test's own.
+//! Tests of the exporter with a fake collector.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -101,7 +101,7 @@ fn spans_are_sent_as_otlp_has_them() {
 }
 
 #[test]
-fn what_was_not_taken_is_sent_again_and_what_is_refused_is_dropped() {
+fn batch_not_taken_is_retried_and_a_refused_one_dropped() {
     let (url, collector) = collector(&[503, 200, 400]);
     let mut exporter = exporter(url);
     let end_one = |exporter: &TraceExporter, name: &str| {
@@ -125,7 +125,7 @@ fn what_was_not_taken_is_sent_again_and_what_is_refused_is_dropped() {
 }
 
 #[test]
-fn a_collector_that_is_away_holds_up_no_stop() {
+fn unreachable_collector_delays_no_stop() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", closed.local_addr().unwrap());
     drop(closed);
@@ -136,7 +136,7 @@ fn a_collector_that_is_away_holds_up_no_stop() {
 }
 
 #[test]
-fn many_spans_leave_within_one_pause() {
+fn many_spans_leave_within_one_interval() {
     const MANY: usize = 8 * BATCH + 1;
     let (url, collector) = collector(&[200; 9]);
     let exporter = exporter(url);
@@ -159,7 +159,7 @@ fn many_spans_leave_within_one_pause() {
 }
 
 #[test]
-fn a_collector_that_does_not_answer_is_told_as_that() {
+fn silent_collector_is_reported_as_such() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     let mut exporter = exporter(url);

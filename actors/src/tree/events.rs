@@ -1,5 +1,5 @@
-//! How the bus is started, and those who only listen to it or are its clients: returners of events,
-//! and engines; and who tells others of traces.
+//! Start of the bus and its subscribers and clients: event returners and engines; and of the trace
+//! exporter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use crate::other_names::OtherNames;
 use crate::trace_exporter::{self, Destination, ExporterMetrics, TraceExporter};
 
 impl Plan {
-    /// Who sends spans away, where the configuration asks for it; before everybody, so that it ends
-    /// after all spans have.
+    /// Starts the trace exporter, where the configuration asks for it; before all others, so that
+    /// it ends after all spans have.
     pub(super) fn start_trace_exporter(&self, services: &Services) {
         let (Some(tracer), Some(options)) = (&services.tracer, &self.config.tracing) else {
             return;
@@ -74,8 +74,7 @@ impl Plan {
         (publisher, bus)
     }
 
-    /// Those who hand events to returners in Python. They hear what everybody else has to tell, to
-    /// the end.
+    /// Starts the event returners in Python. They get the events of all other actors, to the end.
     pub(super) fn start_event_returns(
         &self,
         services: &Services,
@@ -99,7 +98,7 @@ impl Plan {
         }
     }
 
-    /// Who keeps events in the job database. Ends before the database does.
+    /// Starts the returner for the job database. Ends before the database does.
     pub(super) fn start_event_table(
         &self,
         (publisher, bus): (&Addr<EventPublisher>, &Arc<Bus>),
@@ -120,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// The engines of the site, last of all: they are clients of everything else.
+    /// Starts the engines of the site, last of all: they are clients of everything else.
     pub(super) fn start_engines(
         &self,
         services: Arc<Services>,
@@ -144,7 +143,7 @@ impl Plan {
                 http: http.clone(),
                 stop: self.stop.child_token(),
             };
-            // It starts programs, and waits for those that it ends.
+            // It blocks on programs that it starts and ends.
             let spec = self.on_patient_thread(&format!("engine-{instance}"));
             let spec = spec.with_budget(budget);
             let _: Addr<Engine> = pool.start_child(spec, seed, instance);

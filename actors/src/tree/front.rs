@@ -1,5 +1,5 @@
-//! How everything is started that requests meet: the workers and the router, and those to whom
-//! workers hand what takes long.
+//! Start of the actors that requests meet: the workers and the router, and the actors for slow
+//! work.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::scheduler::{self, ScheduleMetrics, Scheduler};
 use crate::window::Windows;
 
 impl Plan {
-    /// The workers and, last of all, the router, which opens the request port. Gives the queue of
-    /// those who run functions.
+    /// Starts the workers and, last of all, the router, which opens the request port. Gives the
+    /// queue of the runners.
     pub(super) fn start_front(&self, requests: ReqListener, back: &Back) -> Arc<RunQueue> {
         let count = self.config.worker_threads;
         let budget = Budget::new(100, Duration::from_secs(60));
@@ -88,8 +88,7 @@ impl Plan {
         let _: Addr<Scheduler> = self.root.start_child(ChildSpec::permanent(), seed, 0);
     }
 
-    /// Those who find answers that take long, with a budget like the workers': they too meet what
-    /// comes from outside.
+    /// Starts the renderers, with a budget like the workers': they too handle input from outside.
     pub(super) fn start_renderers(
         &self,
         back: &Back,
@@ -123,8 +122,8 @@ impl Plan {
         (renderings, wheels)
     }
 
-    /// Those who run functions of the master, for users and for minions. They meet what those ask
-    /// for, and have a budget like the workers.
+    /// Starts the runners of the master's functions, for users and for minions, with a budget like
+    /// the workers': they handle their input.
     pub(super) fn start_runners(
         &self,
         back: &Back,
@@ -147,7 +146,7 @@ impl Plan {
             start(&python, count);
             queue
         };
-        // However many minions ask, some of the processes stay with users.
+        // However many calls of minions there are, some of the processes stay with users.
         let of_minions = (count / 2).max(1);
         let queues = (
             of("users", "python", count),
@@ -163,7 +162,7 @@ impl Plan {
         self.root.supervisor(name, Strategy::OneForOne, budget)
     }
 
-    /// The threads of one queue by their numbers.
+    /// Starts the runners of one queue, with these numbers.
     pub(super) fn start_runners_of(
         &self,
         queue: &Arc<RunQueue>,
@@ -202,8 +201,7 @@ impl Plan {
         desk
     }
 
-    /// Those who ask backends who somebody is, with a budget like the workers': they meet what
-    /// strangers send.
+    /// Starts the login workers, with a budget like the workers': they handle input of strangers.
     pub(super) fn start_doorkeepers(&self, sinks: &Sinks, budget: Budget) {
         let pool = self
             .root

@@ -1,4 +1,4 @@
-//! How the reactor and those who run functions for it are started, where a reactor is asked for.
+//! Start of the reactor and the runners of its functions, where a reactor is asked for.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::reactor::{self, Desk, Reactor};
 use crate::runner::{RunMetrics, RunQueue};
 
 impl Plan {
-    /// Starts the reactor of this desk. Its functions have threads of their own: however many
+    /// Starts the reactor of this queue. Its functions have threads of their own: however many
     /// events there are, users and minions have theirs.
     pub(super) fn start_reactor(
         &self,

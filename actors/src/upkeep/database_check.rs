@@ -1,27 +1,27 @@
-//! Reads a slice of the job database in each round, and remembers the damage that it met until a
-//! whole reading has met none.
+//! Incremental integrity check of the job database: a slice in each round; damage is reported
+//! until a whole pass has found none.
 
 use saltern_base::chain;
 use saltern_store::jobs::{JobReader, Scrub, ScrubSlice};
 
-/// What one round reads: a tenth of a second of a slow disk.
+/// Size of a slice: a tenth of a second of a slow disk.
 const SLICE: ScrubSlice = ScrubSlice {
     rows: 20_000,
     bytes: 16 << 20,
 };
 
-/// See the module.
+/// State of the integrity check.
 #[derive(Default)]
 pub(super) struct DatabaseCheck {
     scrub: Scrub,
-    /// What this reading has met so far.
+    /// Damage found in this pass.
     met: Option<String>,
-    /// What the last whole reading had met.
+    /// Damage found in the last whole pass.
     before: Option<String>,
 }
 
 impl DatabaseCheck {
-    /// Reads the next slice.
+    /// Checks the next slice.
     pub(super) fn look(&mut self, jobs: &JobReader) -> Result<(), String> {
         match jobs.scrub(&mut self.scrub, SLICE) {
             Ok(true) => self.before = self.met.take(),

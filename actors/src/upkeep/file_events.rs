@@ -1,7 +1,7 @@
-//! The event that tells what has changed below `file_roots`, as often as `roots_update_interval`
-//! says, whether or not anything has (`fileserver_events`; `update` in `salt/fileserver/roots.py`).
+//! Event about changes below `file_roots`, every `roots_update_interval`, whether or not anything
+//! has changed (`fileserver_events`; `update` in `salt/fileserver/roots.py`).
 //!
-//! Remotes tell of themselves where they are fetched; `minionfs` has nothing to tell, as in stock.
+//! Git remotes have events of their own, from the fetch; `minionfs` has none, as in stock.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use tokio::time::Instant;
 /// Stock's default (`DEFAULT_INTERVAL` in `salt/config/__init__.py`), also for an interval of zero.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// Periodic check for changed files.
 pub(super) struct FileEvents {
     interval: Duration,
-    /// When the last look began.
+    /// When the last check began.
     last: Option<Instant>,
 }
 
@@ -42,20 +42,21 @@ impl FileEvents {
         })
     }
 
-    /// The time between two looks.
+    /// Interval of the checks.
     pub(super) fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// Whether that has passed.
+    /// Whether the next check is due.
     pub(super) fn is_due(&self) -> bool {
-        // A caller whose pause is just the interval should not come a moment too early each time.
+        // Tolerance, so that a caller with exactly this interval does not come a moment too early
+        // each time.
         let tolerance = Duration::from_millis(500);
         self.last
             .is_none_or(|at| at.elapsed() + tolerance >= self.interval)
     }
 
-    /// Looks, and gives what is to be told; `None` if `roots` is no backend.
+    /// Checks, and gives the event to fire; `None` if `roots` is no backend.
     pub(super) fn look(&mut self, services: &Services) -> Result<Option<Event>, String> {
         self.last = Some(Instant::now());
         let changes = services.files.changes().map_err(|error| chain(&error))?;
@@ -71,7 +72,7 @@ impl FileEvents {
             ("removed", paths(&changes.removed)),
             ("added", paths(&changes.added)),
         ]);
-        let told = [
+        let fields = [
             ("changed", Value::Bool(!changes.is_empty())),
             ("files", files),
             ("backend", Value::from("roots")),
@@ -79,7 +80,7 @@ impl FileEvents {
         Ok(Some(master_event(
             services,
             Tag::file_update("roots"),
-            told,
+            fields,
         )))
     }
 }

@@ -1,10 +1,10 @@
-//! Forgets what is kept of minions that are no more: the key is gone, or it is another one.
+//! Purges cached data of minions whose key was deleted or replaced.
 //!
-//! `salt-key` and people change keys while the master runs and while it does not. So the first look
-//! asks for everybody of whom something is kept whether there is a key, of any state; later looks
-//! compare with the one before. What the master itself does to keys it follows at once
-//! (`forget_minion` in `requests`). A key that was replaced while the master was stopped is not
-//! noticed: nothing says which key the data belongs to.
+//! `salt-key` and people change keys while the master runs and while it does not. So the first
+//! look checks every minion with cached data for a key of any state; later looks compare with the
+//! one before. Changes by the master itself are followed at once (`forget_minion` in `requests`).
+//! A key that was replaced while the master was stopped is not noticed: the data does not say
+//! which key it belongs to.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -14,12 +14,12 @@ use saltern_requests::{Services, forget_minion};
 use saltern_store::StoreError;
 use saltern_store::files::Version;
 
-/// What the last look has seen.
+/// Result of the last look.
 #[derive(Default)]
 pub(super) struct Former {
-    /// Random, so that nobody can make a key that looks like another one.
+    /// Randomly seeded, so that no key can be made that collides with another one.
     hasher: RandomState,
-    /// Nothing before the first look.
+    /// `None` before the first look.
     last: Option<Seen>,
 }
 
@@ -37,7 +37,7 @@ struct Key {
 }
 
 impl Former {
-    /// Looks at the keys and forgets; gives the number of minions of whom there was something.
+    /// Compares the keys and purges; gives the number of minions with purged data.
     pub(super) fn forget(&mut self, services: &Services) -> Result<usize, StoreError> {
         let now = self.look(services)?;
         let forgotten = match &self.last {
@@ -99,7 +99,7 @@ fn forget_without_key(services: &Services, now: &Seen) -> Result<usize, StoreErr
     if forgotten > 0 {
         tracing::info!(
             minions = forgotten,
-            "removed what was kept of minions without a key"
+            "removed the cached data of minions without a key"
         );
     }
     Ok(forgotten)
@@ -111,20 +111,20 @@ fn forget_changed(services: &Services, last: &Seen, now: &Seen) -> Result<usize,
         let is_gone = matches!(services.pki.state(minion), Ok(None));
         if is_gone && forget_minion(services, minion) {
             forgotten += 1;
-            tracing::info!(%minion, "the key is gone, and so is what was kept of the minion");
+            tracing::info!(%minion, "the key is gone; removed the cached data of the minion");
         }
     }
     for (minion, key) in &now.accepted {
         let before = last.accepted.get(minion);
         let is_another = before.is_some_and(|before| before.fingerprint != key.fingerprint);
-        // What is younger than the key was stored for its owner.
+        // Data that is younger than the key was stored for its owner.
         let is_older = || -> Result<bool, StoreError> {
             Ok(services.minion_data.is_older_than(minion, &key.version)?
                 || services.resources.is_older_than(minion, &key.version)?)
         };
         if is_another && is_older()? && forget_minion(services, minion) {
             forgotten += 1;
-            tracing::warn!(%minion, "the key is another one; what was kept of the minion is gone");
+            tracing::warn!(%minion, "the key was replaced; removed the cached data of the minion");
         }
     }
     Ok(forgotten)
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_went_while_the_master_was_stopped() {
+    fn key_deleted_while_stopped_purges_its_data() {
         for (options, data) in [
             ("salt_compat: 3006\n", false),
             ("salt_compat: 3008\n", false),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_goes_or_is_replaced_between_two_looks() {
+    fn key_deleted_or_replaced_between_looks_purges_its_data() {
         let site = Site::new("");
         let services = site.services();
         for name in ["stays", "goes", "swapped"] {
@@ -316,7 +316,7 @@ mod tests {
         fs::write(&file, "another key\n").unwrap();
         assert_eq!(former.forget(&services).unwrap(), 0);
         assert_eq!(kept(&services, "swapped"), [true; 3]);
-        // What the new owner of a name has brought already stays.
+        // Data that the new owner of a name has stored already stays.
         forget_minion(&services, &id("stays"));
         services.pki.accept(&id("stays"), "another key").unwrap();
         keep(&services, "stays");

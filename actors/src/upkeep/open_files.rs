@@ -1,15 +1,15 @@
-//! Whether the limit of open files is enough for the accepted minions, by stock's rule: four files
-//! for each (`check_max_open_files` in `salt/utils/verify.py`).
+//! Check of the limit of open files against the accepted minions, by stock's rule: four files for
+//! each (`check_max_open_files` in `salt/utils/verify.py`).
 //!
-//! Stock says so in every round of maintenance; here once for each step that it gets worse. A minion
-//! needs two files at most here, so stock's "will crash" is not said.
+//! Stock logs it in every round of maintenance; here it is logged once for each step that it gets
+//! worse. A minion needs two files at most here, so stock's "will crash" is left out.
 
 use rustix::process::{Resource, getrlimit};
 
 /// How many files may be open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
-    /// The limit that is kept to.
+    /// The limit in effect.
     pub(super) soft: u64,
     /// As far as this process could raise it.
     pub(super) hard: u64,
@@ -24,7 +24,7 @@ pub(super) fn limit() -> Limit {
     }
 }
 
-/// How far the accepted minions fill the limit.
+/// How far the accepted minions use up the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Strain {
     /// There is room for four files each.
@@ -53,15 +53,15 @@ impl Strain {
     }
 }
 
-/// See the module.
+/// State of the check.
 #[derive(Default)]
 pub(super) struct OpenFiles {
-    /// The worst that was told.
+    /// The level at the last look.
     told: Strain,
 }
 
 impl OpenFiles {
-    /// Tells when it has got worse; `configured` is `max_open_files`.
+    /// Logs when it has got worse; `configured` is `max_open_files`.
     pub(super) fn look(&mut self, accepted: u64, limit: Limit, configured: u64) -> Strain {
         let strain = Strain::of(accepted, limit.soft);
         let is_worse = strain > self.told;
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_thresholds_are_stocks() {
+    fn thresholds_are_those_of_stock() {
         let soft = 1_200;
         let cases = [
             (0, Strain::None),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_got_better_can_get_worse_again() {
+    fn strain_is_logged_again_after_recovery() {
         let limit = Limit {
             soft: 100,
             hard: 200,

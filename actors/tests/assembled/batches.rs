@@ -1,4 +1,4 @@
-//! Batches that the master drives: who is sent its part when, over restarts, panics and stops.
+//! Tests of batches that the master drives: order of the parts, over restarts, panics and stops.
 
 use saltern_model::{Compat, Jid};
 use saltern_store::{BatchFiles, StoreOptions};
@@ -16,7 +16,7 @@ struct Rig {
     site: Site,
     running: Running,
     minions: Vec<Minion>,
-    /// Their connections to the publish port: who has none is left out.
+    /// Their connections to the publish port: minions without one are left out.
     _subscribers: Vec<SubClient>,
     events: Listener,
 }
@@ -49,7 +49,7 @@ impl Rig {
         }
     }
 
-    /// Asks for a batch over everybody; its jid.
+    /// Starts a batch over all minions; gives its jid.
     async fn begin(&self, wishes: Value) -> Jid {
         let Value::Map(mut load) = self.running.publish_load("glob", "m*".into()) else {
             panic!("a load is a map");
@@ -70,7 +70,7 @@ impl Rig {
         names.collect()
     }
 
-    /// Minion number so and so returns.
+    /// Sends the return of minion `number`.
     async fn give_back(&mut self, number: usize, jid: &Jid, retcode: i64) {
         let mut fields = Minion::return_of(jid.as_str());
         fields.retain(|(name, _)| *name != "retcode");
@@ -118,7 +118,7 @@ fn number(event: &Value, field: &str) -> i64 {
 }
 
 #[test]
-fn each_minion_has_its_turn_as_places_become_free() {
+fn each_minion_has_its_turn_as_slots_become_free() {
     in_system(async {
         let mut rig = Rig::new(3).await;
         let jid = rig.begin(size("50%")).await;
@@ -194,7 +194,7 @@ fn a_local_program_stops_a_batch() {
         let halted = rig.event(&jid, "halted").await;
         assert_eq!(halted.get("reason").and_then(Value::as_str), Some("stop"));
         until(|| rig.running.metric("saltern_batches_open") == 0.0).await;
-        // The return of who was running counts as a return, and starts nothing.
+        // The return of a running minion counts, and starts nothing.
         rig.give_back(1, &jid, 0).await;
         rig.running.master.shutdown().await;
         let stored = rig.site.reader().batch(&jid).unwrap().unwrap();
@@ -203,7 +203,7 @@ fn a_local_program_stops_a_batch() {
 }
 
 #[test]
-fn a_master_that_starts_again_goes_on_with_its_batches() {
+fn restarted_master_resumes_its_batches() {
     in_system(async {
         let mut rig = Rig::new(4).await;
         let jid = rig.begin(size("2")).await;
@@ -231,7 +231,7 @@ fn a_master_that_starts_again_goes_on_with_its_batches() {
 }
 
 #[test]
-fn a_panic_costs_a_batch_nothing() {
+fn actor_panic_costs_a_batch_nothing() {
     in_system(async {
         let mut rig = Rig::new(3).await;
         let jid = rig.begin(size("1")).await;
@@ -257,7 +257,7 @@ fn a_panic_costs_a_batch_nothing() {
 /// What stock's command line leaves behind for `-b 1 --async`: the first part is published under
 /// the jid of the batch, the state lies in its file, and the event says so.
 #[test]
-fn a_batch_of_stocks_command_line_is_driven_on() {
+fn stock_command_line_batch_is_adopted() {
     in_system(async {
         let mut rig = Rig::new(2).await;
         let jid = Jid::parse("20260102030405060708").unwrap();
@@ -317,9 +317,9 @@ fn a_batch_of_stocks_command_line_is_driven_on() {
     });
 }
 
-/// 3008's command line drives its own batch, and tells the master where it stands.
+/// 3008's command line drives its own batch, and reports its state to the master.
 #[test]
-fn who_is_told_that_a_batch_was_stopped_finds_it_stored_even_without_state_files() {
+fn acknowledged_stop_of_a_batch_is_stored_without_state_files() {
     in_system(async {
         let mut rig = Rig::with("timeout: 3600\nlocal_cache_mirror: off\n", 2).await;
         let jid = rig.begin(Value::map([("size", "1")])).await;
@@ -353,7 +353,7 @@ fn who_is_told_that_a_batch_was_stopped_finds_it_stored_even_without_state_files
 }
 
 #[test]
-fn a_batch_that_a_command_line_drives_is_shown_and_can_be_stopped() {
+fn command_line_batch_is_shown_and_can_be_stopped() {
     in_system(async {
         let mut rig = Rig::new(1).await;
         let jid = Jid::parse("20260102030405060708").unwrap();

@@ -1,4 +1,4 @@
-//! Every actor panics, again and again, while jobs run through.
+//! Tests with repeated panics of every actor, while jobs run through.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,8 +27,8 @@ const ACTORS: [(&str, u32); 12] = [
     ("upkeep", 0),
 ];
 
-/// Returns one job after the other until told to stop; the jobs that were acknowledged. Its one
-/// connection must hold: `send` insists on it.
+/// Returns one job after the other while `go_on`; gives the acknowledged jobs. Its one connection
+/// must hold: `send` insists on it.
 async fn keep_returning(mut minion: Minion, number: usize, go_on: Rc<Cell<bool>>) -> Vec<String> {
     let mut acknowledged = Vec::new();
     while go_on.get() {
@@ -59,7 +59,7 @@ async fn follow(
 }
 
 #[test]
-fn whatever_panics_every_return_is_acknowledged_and_stored_once_and_connections_hold() {
+fn panics_lose_no_return_and_no_connection() {
     in_system(async {
         let site = Site::new("");
         let identities: Vec<_> = (0..4).map(|n| site.minion(&format!("m{n}"))).collect();
@@ -93,7 +93,7 @@ fn whatever_panics_every_return_is_acknowledged_and_stored_once_and_connections_
                     "{name} {instance}"
                 );
                 until(|| running.master.restarts(name, instance) == Some(round)).await;
-                // A whole job after it: announced, published, returned, heard of.
+                // A whole job after it: announced, published, returned, fired.
                 let jid = loop {
                     let answer = running.publish(&["m3"]).await;
                     if answer.get("load").is_some() {

@@ -1,4 +1,4 @@
-//! Jobs and returns on their way through all actors.
+//! Tests of jobs and returns through all actors.
 
 use saltern_model::{Jid, MinionId};
 use saltern_store::jobs::JobState;
@@ -9,7 +9,7 @@ use crate::site::{Listener, Minion, Site, jid_of};
 use crate::{in_system, until};
 
 #[test]
-fn a_job_is_announced_published_returned_and_closed() {
+fn job_is_announced_published_returned_and_closed() {
     in_system(async {
         let site = Site::new("");
         let identity = site.minion("m1");
@@ -31,7 +31,7 @@ fn a_job_is_announced_published_returned_and_closed() {
         let frames = publications.next().await.unwrap();
         let load = minion.open(&frames[0]).unwrap();
         assert_eq!(load.get("jid").and_then(Value::as_str), Some(jid.as_str()));
-        // What a client was told is in the store.
+        // What was acknowledged to a client is in the store.
         let (job, id) = (Jid::parse(&jid).unwrap(), MinionId::parse("m1").unwrap());
         let reader = site.reader();
         assert_eq!(reader.load(&job).unwrap().unwrap().state, JobState::Open);
@@ -59,7 +59,7 @@ fn a_job_is_announced_published_returned_and_closed() {
 }
 
 #[test]
-fn a_return_of_an_unknown_job_brings_its_job_which_nobody_waits_for() {
+fn return_of_an_unknown_job_stores_a_closed_job() {
     in_system(async {
         let site = Site::new("");
         let identity = site.minion("m1");
@@ -91,7 +91,7 @@ fn master_of_a_new_site_has_no_job_cache_to_read() {
 }
 
 #[test]
-fn a_master_that_starts_again_takes_up_jobs_keys_and_sessions() {
+fn restarted_master_resumes_jobs_keys_and_sessions() {
     in_system(async {
         let site = Site::new("");
         let identity = site.minion("m1");
@@ -114,7 +114,7 @@ fn a_master_that_starts_again_takes_up_jobs_keys_and_sessions() {
 }
 
 #[test]
-fn a_shared_key_that_was_revoked_while_nobody_served_is_not_used_again() {
+fn shared_key_revoked_while_stopped_is_not_used_again() {
     in_system(async {
         let site = Site::new("ping_on_rotate: True\n");
         let identity = site.minion("m1");
@@ -128,7 +128,7 @@ fn a_shared_key_that_was_revoked_while_nobody_served_is_not_used_again() {
         assert!(minion.shared_key != before, "a new shared key");
         assert!(!site.path().join("cache/.dfn").exists());
 
-        // And while it serves: announced, and everybody is pinged under the new key.
+        // And while it serves: announced, and all minions are pinged under the new key.
         let mut events = Listener::connect(&site.socket("master_event_pub.ipc"))
             .await
             .unwrap();
@@ -155,10 +155,10 @@ fn a_shared_key_that_was_revoked_while_nobody_served_is_not_used_again() {
     });
 }
 
-/// Whoever was shut out has the old key and listens on; not even the next job is for its ears, and
-/// none is as long as there can be no other key.
+/// A revoked minion has the old key and still listens; it must be able to decrypt no further job,
+/// so none is sent as long as there can be no other key.
 #[test]
-fn nothing_is_published_under_a_key_that_is_to_be_replaced() {
+fn no_load_is_published_under_a_key_to_be_replaced() {
     in_system(async {
         let site = Site::new("");
         let identity = site.minion("m1");
@@ -167,7 +167,7 @@ fn nothing_is_published_under_a_key_that_is_to_be_replaced() {
             .await
             .unwrap();
         running.subscriptions(1.0).await;
-        // More than once, because Maintenance looks too, once a second.
+        // More than once, because Maintenance checks too, once a second.
         for _ in 0..5 {
             let before = identity.sign_in(&running).await;
             drop_dropfile(&site);
@@ -191,7 +191,7 @@ fn nothing_is_published_under_a_key_that_is_to_be_replaced() {
         let jid = load.get("jid").and_then(Value::as_str);
         assert_eq!(jid, Some(next.as_str()), "the one before was not sent");
 
-        // It cannot be read, so it does not show whether it counts.
+        // The dropfile cannot be read, so it is not known whether it counts.
         let dropfile = site.path().join("cache/.dfn");
         std::fs::write(&dropfile, "m".repeat(5_000)).unwrap();
         set_mode(&dropfile);

@@ -1,4 +1,4 @@
-//! The whole tree of actors behind real sockets.
+//! Tests of the whole actor tree behind real sockets.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ mod stopping;
 use std::future::Future;
 use std::time::Duration;
 
-/// Long enough for anything here on a busy machine; a test that hangs says so.
+/// Timeout of each test, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a test with a master, which has threads of its own, so the clock is the real one.
@@ -30,7 +30,7 @@ pub fn in_system(test: impl Future<Output = ()>) {
     });
 }
 
-/// Resolves when something that another thread brings about is the case.
+/// Resolves when another thread has made a condition true.
 pub async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Git remotes of which one never answers.
+//! Tests of git remotes of which one never answers.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -41,7 +41,7 @@ fn repository(path: &Path) {
 }
 
 #[test]
-fn a_remote_that_never_answers_holds_up_neither_the_others_nor_the_end() {
+fn silent_remote_delays_neither_others_nor_the_stop() {
     in_system(async {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let top = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ fn a_remote_that_never_answers_holds_up_neither_the_others_nor_the_end() {
         let (ended, is_over) = std::sync::mpsc::channel();
         let reading = std::thread::spawn(move || {
             for mut peer in asking {
-                // Asked for, and then over: the other side is gone. A killed one may reset it.
+                // Connected, and then closed by the other side; a killed git may reset it.
                 let _ = peer.read_to_end(&mut Vec::new());
             }
             ended.send(()).unwrap();
@@ -75,7 +75,7 @@ fn a_remote_that_never_answers_holds_up_neither_the_others_nor_the_end() {
         running.master.shutdown().await;
         until(|| is_over.try_recv().is_ok()).await;
         reading.join().unwrap();
-        // Nothing is left that would keep the next master from its clones.
+        // No lock is left that would keep the next master from its clones.
         let clones = std::fs::read_dir(site.path().join("cache/saltern/git/gitfs")).unwrap();
         let locks: Vec<File> = clones
             .map(|clone| File::open(clone.unwrap().path().join("lock")).unwrap())
@@ -88,7 +88,7 @@ fn a_remote_that_never_answers_holds_up_neither_the_others_nor_the_end() {
 }
 
 #[test]
-fn each_fetch_of_the_file_server_is_told_with_whether_it_brought_something() {
+fn each_gitfs_fetch_is_announced_with_whether_it_changed_files() {
     in_system(async {
         let top = tempfile::tempdir().unwrap();
         let remote = top.path().join("remote");
@@ -103,16 +103,16 @@ fn each_fetch_of_the_file_server_is_told_with_whether_it_brought_something() {
         let mut events = Listener::connect(&site.socket("master_event_pub.ipc"))
             .await
             .unwrap();
-        // The first fetch may have been told before anybody listened.
-        while told(&mut events).await {}
+        // The first fetch may have been announced before the listener connected.
+        while next_update(&mut events).await {}
         git(&remote, &["branch", "another"]);
-        while !told(&mut events).await {}
+        while !next_update(&mut events).await {}
         running.master.shutdown().await;
     });
 }
 
-/// What the next event says: whether anything is different.
-async fn told(events: &mut Listener) -> bool {
+/// Whether the next event reports a change.
+async fn next_update(events: &mut Listener) -> bool {
     let data = events.wait_for("salt/fileserver/gitfs/update").await;
     assert_eq!(data.get("backend").and_then(Value::as_str), Some("gitfs"));
     data.get("changed").and_then(Value::as_bool).unwrap()

@@ -1,10 +1,10 @@
-//! Jobs of `schedule` in a running master.
+//! Tests of `schedule` in a running master.
 
 use crate::site::Site;
 use crate::{in_system, until};
 
 #[test]
-fn no_job_starts_anew_because_the_scheduler_panics() {
+fn scheduler_panic_starts_no_job_twice() {
     in_system(async {
         let site = Site::new(
             "schedule:\n  first: {function: test.arg, hours: 1}\n  \

@@ -1,4 +1,4 @@
-//! A master in a directory of its own on free ports, and everybody who talks to it.
+//! Helpers: a master in a directory of its own on free ports, with its minions and clients.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use saltern_wire::zmtp::ReqClient;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
-/// What a peer is told whose request was not handled.
+/// The answer to a request that was not handled.
 pub const NOT_HANDLED: &[u8] = b"\xda\x00\x26Some exception handling minion payload";
 
 /// A directory for a master, which may be started in it several times.
@@ -274,8 +274,8 @@ impl Minion {
         ]
     }
 
-    /// Sends a request on the one connection that this minion has; what came back, if it could be
-    /// opened.
+    /// Sends a request on this minion's one connection; gives the answer, if it could be
+    /// decrypted.
     pub async fn send(&mut self, fields: Vec<(&'static str, Value)>) -> Result<Value, Bytes> {
         self.try_send(fields).await.expect("the connection holds")
     }
@@ -313,7 +313,7 @@ impl Minion {
         })
     }
 
-    /// Returns a job, again and again until it is acknowledged; how often.
+    /// Returns a job until it is acknowledged; gives the number of tries.
     pub async fn return_until_acknowledged(&mut self, jid: &str) -> usize {
         for tries in 1.. {
             match self.send(Self::return_of(jid)).await {

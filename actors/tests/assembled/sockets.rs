@@ -1,4 +1,4 @@
-//! The event sockets as local programs see them.
+//! Tests of the event sockets as local programs see them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ async fn fire(site: &Site, bytes: &[u8]) -> UnixStream {
 }
 
 #[test]
-fn modes_are_those_of_each_line_of_stock() {
+fn modes_are_those_of_each_stock_release() {
     let table = [
         ("salt_compat: 3006\n", 0o600, 0o750),
         (
@@ -61,7 +61,7 @@ fn modes_are_those_of_each_line_of_stock() {
 }
 
 #[test]
-fn the_sockets_of_a_living_master_are_left_alone() {
+fn sockets_of_a_running_master_are_not_replaced() {
     in_system(async {
         let site = Site::new("");
         let running = site.start();
@@ -77,7 +77,7 @@ fn the_sockets_of_a_living_master_are_left_alone() {
 }
 
 #[test]
-fn each_line_of_stock_gets_its_framing() {
+fn each_stock_release_gets_its_framing() {
     let table = [
         ("salt_compat: 3006\n", Compat::V3006, Framing::Prefixed),
         ("salt_compat: 3007\n", Compat::V3007, Framing::Bare),
@@ -106,7 +106,7 @@ fn each_line_of_stock_gets_its_framing() {
 }
 
 #[test]
-fn who_connects_hears_what_happens_next() {
+fn connected_subscriber_gets_the_next_event() {
     in_system(async {
         let site = Site::new("");
         let running = site.start();
@@ -126,7 +126,7 @@ fn who_connects_hears_what_happens_next() {
 }
 
 #[test]
-fn nonsense_ends_its_connection_or_is_passed_over_and_everyone_else_is_served() {
+fn malformed_input_harms_its_own_connection_only() {
     in_system(async {
         let site = Site::new("");
         let running = site.start();
@@ -166,7 +166,7 @@ fn nonsense_ends_its_connection_or_is_passed_over_and_everyone_else_is_served() 
 }
 
 #[test]
-fn a_flood_of_connections_is_bounded_and_counted() {
+fn connections_are_bounded_and_counted() {
     in_system(async {
         let site = Site::new("saltern_max_connections: 4\n");
         let running = site.start();
@@ -196,7 +196,7 @@ fn a_flood_of_connections_is_bounded_and_counted() {
 }
 
 #[test]
-fn a_listener_that_lags_is_told_of_its_gap_and_one_that_takes_nothing_is_cut_off() {
+fn slow_listener_gets_a_gap_and_a_stuck_one_is_disconnected() {
     in_system(async {
         let site = Site::new("saltern_event_queue_length: 10\npublish_drain_timeout: 1\n");
         let running = site.start();

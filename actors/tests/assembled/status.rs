@@ -1,4 +1,4 @@
-//! What a running master tells those who watch it.
+//! Tests of the status port of a running master.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ async fn get(address: SocketAddr, path: &str, more: &str) -> String {
 }
 
 #[test]
-fn a_master_tells_that_it_is_well_and_what_it_counts() {
+fn healthy_master_serves_checks_and_metrics() {
     in_system(async {
         let site = Site::new("");
         let running = site.start();
@@ -64,7 +64,7 @@ fn a_master_tells_that_it_is_well_and_what_it_counts() {
 }
 
 #[test]
-fn an_address_that_is_empty_serves_nothing() {
+fn empty_address_serves_nothing() {
     in_system(async {
         let site = Site::new("");
         let mut config = site.config();
@@ -76,7 +76,7 @@ fn an_address_that_is_empty_serves_nothing() {
 }
 
 #[test]
-fn an_address_that_was_written_must_be_free() {
+fn configured_address_must_be_free() {
     in_system(async {
         let site = Site::new("");
         let running = site.start();
@@ -93,9 +93,9 @@ fn an_address_that_was_written_must_be_free() {
     });
 }
 
-/// Both count into the same families.
+/// Both register into the same metric families.
 #[test]
-fn a_master_with_engines_is_watched_as_any_other() {
+fn master_with_engines_serves_its_metrics() {
     in_system(async {
         let site = Site::new("engines: [test: {}]\n");
         let running = site.start();
@@ -108,7 +108,7 @@ fn a_master_with_engines_is_watched_as_any_other() {
 }
 
 #[test]
-fn metrics_have_the_names_of_others_too_when_they_are_asked_for() {
+fn metrics_compat_adds_other_exporters_names() {
     in_system(async {
         let site = Site::new("metrics_compat: [salt-exporter, opentelemetry]\n");
         let running = site.start();

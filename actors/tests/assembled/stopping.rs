@@ -1,4 +1,4 @@
-//! How a master stops, and what it leaves behind.
+//! Tests of the stop of a master, and of what it leaves behind.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn sockets(site: &Site) -> Vec<String> {
 }
 
 #[test]
-fn an_idle_master_with_connections_stops_at_once_and_removes_its_files() {
+fn idle_master_stops_at_once_and_removes_its_files() {
     in_system(async {
         let site = Site::new("");
         let identity = site.minion("m1");
@@ -60,9 +60,9 @@ fn an_idle_master_with_connections_stops_at_once_and_removes_its_files() {
     });
 }
 
-/// A minion that connects anew after a restart is not kept out by strangers who were quicker.
+/// A minion that reconnects after a restart is not kept out by strangers that were quicker.
 #[test]
-fn places_for_minions_are_reserved_after_a_restart() {
+fn connections_are_reserved_for_minions_after_a_restart() {
     in_system(async {
         let site = Site::new("saltern_max_connections: 8\n");
         let identity = site.minion("m1");
@@ -96,7 +96,7 @@ fn places_for_minions_are_reserved_after_a_restart() {
 }
 
 #[test]
-fn a_master_that_is_stopped_while_it_starts_stops_at_once() {
+fn master_stopped_while_starting_stops_at_once() {
     in_system(async {
         let site = Site::new("");
         let begin = Instant::now();
@@ -111,7 +111,7 @@ fn a_master_that_is_stopped_while_it_starts_stops_at_once() {
 }
 
 #[test]
-fn requests_in_flight_are_stored_answered_and_heard_of() {
+fn requests_in_flight_are_stored_answered_and_fired() {
     in_system(async {
         let site = Site::new("");
         let running = site.start();
@@ -165,7 +165,7 @@ fn requests_in_flight_are_stored_answered_and_heard_of() {
 }
 
 #[test]
-fn who_takes_no_events_does_not_hold_up_the_stop() {
+fn stuck_subscriber_does_not_delay_the_stop() {
     in_system(async {
         let site = Site::new("");
         let identity = site.minion("m1");
@@ -196,7 +196,7 @@ fn who_takes_no_events_does_not_hold_up_the_stop() {
 }
 
 #[test]
-fn a_start_that_fails_leaves_no_sign_of_a_running_master() {
+fn failed_start_leaves_no_sign_of_a_running_master() {
     in_system(async {
         let site = Site::new("");
         let mut config = site.config();
@@ -221,7 +221,7 @@ fn a_start_that_fails_leaves_no_sign_of_a_running_master() {
 }
 
 #[test]
-fn what_a_dead_master_left_behind_is_replaced() {
+fn files_of_a_dead_master_are_replaced() {
     in_system(async {
         let site = Site::new("");
         std::fs::create_dir_all(site.path().join("sock")).unwrap();

@@ -24,7 +24,7 @@ fn the_master_itself() -> TestResult {
         for text in [
             "injected fault",
             "restart",
-            "a duty failed",
+            "a maintenance task failed",
             "accepted minions",
             "an engine is given up",
         ] {

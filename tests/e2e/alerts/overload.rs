@@ -21,7 +21,11 @@ const HELD: &str = "1.5";
 #[test]
 fn more_work_than_can_be_done() -> TestResult {
     Site::run(OURS, configure, |site| {
-        for text in ["auto_accept", "job-cache files", "a duty failed"] {
+        for text in [
+            "auto_accept",
+            "job-cache files",
+            "a maintenance task failed",
+        ] {
             site.announce(text);
         }
         let mut watch = Watch::start(site, "more_work_than_can_be_done")?;

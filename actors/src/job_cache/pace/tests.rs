@@ -1,6 +1,6 @@
 use super::*;
 
-/// An attempt that comes to this end; what was to be done for it.
+/// An attempt that ends so; its parameters.
 fn one(pace: &mut Pace, landing: Landing) -> Attempt {
     pace.wake();
     let now = pace.paused_until.unwrap_or_else(Instant::now);
@@ -16,7 +16,7 @@ fn sizes(attempt: Attempt) -> (usize, usize) {
 }
 
 #[test]
-fn a_returner_that_is_away_is_asked_less_often_and_with_more_at_once() {
+fn failing_returner_is_called_less_often_with_more_rows() {
     let mut pace = Pace::default();
     let mut asked = Vec::new();
     for _ in 0..6 {
@@ -32,7 +32,7 @@ fn a_returner_that_is_away_is_asked_less_often_and_with_more_at_once() {
         (ROWS * 16, ROWS * 16),
     ];
     assert_eq!(asked, expected);
-    // One success and it is as before.
+    // One success resets it.
     one(&mut pace, Landing::Moved);
     assert!(pace.is_behind && pace.paused_until.is_none());
     assert_eq!(sizes(one(&mut pace, Landing::Empty)), (ROWS, PATIENCE));
@@ -40,7 +40,7 @@ fn a_returner_that_is_away_is_asked_less_often_and_with_more_at_once() {
 }
 
 #[test]
-fn what_python_does_not_come_back_from_has_a_last_try() {
+fn row_that_kills_python_has_a_last_try() {
     let mut pace = Pace::default();
     let tries = |pace: &mut Pace, landings: &[Landing]| -> Vec<bool> {
         let one = |landing: &Landing| one(pace, *landing).is_last_try;
@@ -60,7 +60,7 @@ fn what_python_does_not_come_back_from_has_a_last_try() {
 }
 
 #[test]
-fn rows_that_come_during_an_attempt_are_not_forgotten() {
+fn rows_added_during_an_attempt_are_sent_next() {
     let now = Instant::now();
     let mut pace = Pace::default();
     pace.wake();

@@ -1,11 +1,11 @@
-//! The machine alone, where one event after the other says more than a simulation.
+//! Tests of the machine alone, where a fixed sequence of events shows more than a simulation.
 
 use super::super::machine::{Counted, World};
 use super::super::moment::Moment;
 use super::*;
 use crate::job_tracker::job::MinionState;
 
-/// Everybody is there, but for these syndics, if there are any.
+/// Every minion is reachable; only these syndics, if any, are not.
 #[derive(Default)]
 struct Present {
     minted: AtomicU32,
@@ -92,7 +92,7 @@ fn ending(effects: Vec<Effect>) -> Option<Value> {
 }
 
 #[test]
-fn minions_below_syndics_end_no_job_of_others() {
+fn syndic_minions_end_no_unrelated_job() {
     let mut rules = rules();
     rules.most = (10, 10);
     let (mut machine, world) = (Machine::new(rules, 1), Present::default());
@@ -111,7 +111,7 @@ fn minions_below_syndics_end_no_job_of_others() {
 }
 
 #[test]
-fn a_job_that_ended_long_ago_is_not_opened_by_minions_below_syndics() {
+fn long_ended_job_is_not_reopened_by_syndic_minions() {
     let (mut machine, world) = (Machine::new(rules(), 1), Present::default());
     machine.step(at(0), begin(1, &["a"]), &world);
     machine.step(at(1), returned(1, "a", false), &world);
@@ -126,7 +126,7 @@ fn a_job_that_ended_long_ago_is_not_opened_by_minions_below_syndics() {
 }
 
 #[test]
-fn a_job_of_which_no_syndic_could_hear_is_not_complete() {
+fn job_that_no_syndic_could_receive_is_not_complete() {
     let mut rules = rules();
     rules.leaves_wait = Duration::from_secs(5);
     let world = Present {
@@ -140,11 +140,11 @@ fn a_job_of_which_no_syndic_could_hear_is_not_complete() {
     assert_eq!(text(end.get("state")), "expired");
     let unreachable = end.get("unreachable").unwrap();
     assert_eq!(text(unreachable.get("relay")), "no connection");
-    // Its end by maintenance is no other.
+    // Maintenance ends it the same way.
     machine.step(at(10), begin(2, &[]), &world);
     let end = ending(machine.step(at(10), JobEvent::EndOlderThan(2), &world)).expect("an end");
     assert_eq!(text(end.get("state")), "expired");
-    // A syndic that comes back with minions that have it makes it a job like any other.
+    // A syndic that comes back with minions that have it makes it an ordinary job.
     machine.step(at(11), joined(1, &["leaf"]), &world);
     let end = ending(machine.step(at(12), returned(1, "leaf", true), &world)).expect("an end");
     assert_eq!(text(end.get("state")), "complete");
@@ -152,11 +152,15 @@ fn a_job_of_which_no_syndic_could_hear_is_not_complete() {
     let world = Present::default();
     machine.step(at(0), begin(1, &[]), &world);
     let end = ending(machine.step(at(6), JobEvent::Tick, &world)).expect("an end");
-    assert_eq!(text(end.get("state")), "complete", "somebody may hear");
+    assert_eq!(
+        text(end.get("state")),
+        "complete",
+        "a syndic may receive it"
+    );
 }
 
 #[test]
-fn what_a_minion_does_not_name_may_have_left_after_it_was_asked() {
+fn job_missing_from_an_answer_may_have_left_after_the_probe() {
     let (mut machine, world) = (Machine::new(rules(), 1), Present::default());
     let mut step = |seconds, event| {
         let effects = machine.step(at(seconds), event, &world);
@@ -179,7 +183,7 @@ fn what_a_minion_does_not_name_may_have_left_after_it_was_asked() {
     };
     step(0, begin(1, &["m1"]));
     step(0, JobEvent::Left(jid(1)));
-    // The second one is stored when the minion is asked because of the first, and leaves then.
+    // The second one is stored when the minion is probed because of the first, and leaves then.
     step(5, begin(2, &["m1"]));
     let probe = step(6, JobEvent::Tick).0.expect("the first question");
     step(7, JobEvent::Left(jid(2)));

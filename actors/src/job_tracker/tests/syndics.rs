@@ -1,4 +1,4 @@
-//! What the shell makes of syndics: their minions, their returns, and what they may have missed.
+//! Tests of the shell with syndics: their minions, their returns, and the replay after a restart.
 
 use saltern_base::clock::Clock;
 use saltern_model::Compat;
@@ -39,7 +39,7 @@ fn stored_forwarded(returns: &[(u32, &str)]) -> Stored {
 }
 
 #[test]
-fn the_minions_of_a_syndic_are_stored_and_then_waited_for() {
+fn syndic_minions_are_stored_and_then_awaited() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
@@ -68,20 +68,20 @@ fn the_minions_of_a_syndic_are_stored_and_then_waited_for() {
             .await
             .unwrap();
         assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
-        let (word, data) = rig.told().await;
+        let (word, data) = rig.next_event().await;
         assert_eq!(word, "finished");
         assert_eq!(data.get("returned").unwrap().as_array().unwrap().len(), 2);
     });
 }
 
 #[test]
-fn who_joins_an_ended_job_opens_it_again_until_it_returns() {
+fn minion_that_joins_an_ended_job_reopens_it() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
         rig.tracker.send(stored(&[(1, "a")])).await.unwrap();
         assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
-        assert_eq!(rig.told().await.0, "finished");
+        assert_eq!(rig.next_event().await.0, "finished");
         let joined = Stored {
             leaves: leaves(1, &["b"]),
             ..Stored::default()
@@ -98,7 +98,7 @@ fn who_joins_an_ended_job_opens_it_again_until_it_returns() {
 }
 
 #[test]
-fn a_return_that_nobody_announced_makes_its_minion_one_of_the_job() {
+fn unannounced_forwarded_return_adds_its_minion() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
@@ -118,13 +118,13 @@ fn a_return_that_nobody_announced_makes_its_minion_one_of_the_job() {
             .await
             .unwrap();
         rig.tracker.send(stored(&[(1, "a")])).await.unwrap();
-        let (_, data) = rig.told().await;
+        let (_, data) = rig.next_event().await;
         assert_eq!(data.get("returned").unwrap().as_array().unwrap().len(), 2);
     });
 }
 
 #[test]
-fn an_answer_to_the_masters_question_that_a_syndic_forwards_is_no_return() {
+fn forwarded_probe_answer_is_no_return() {
     in_system(async {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
@@ -153,7 +153,7 @@ fn an_answer_to_the_masters_question_that_a_syndic_forwards_is_no_return() {
 }
 
 #[test]
-fn a_late_answer_to_a_question_that_is_forgotten_makes_no_job() {
+fn late_answer_to_a_forgotten_probe_makes_no_job() {
     in_system(async {
         let mut asked_by_user = job(2, &["b"]);
         asked_by_user.fun = "saltutil.running".to_owned();
@@ -182,7 +182,7 @@ fn a_late_answer_to_a_question_that_is_forgotten_makes_no_job() {
     });
 }
 
-/// A listener that has just come, and everything that it is told before it has to wait.
+/// Connects a listener, and gives all that it gets before it has to wait.
 async fn heard(rig: &Rig, subscription: &Subscription) -> Vec<String> {
     rig.tracker
         .send(Greet(subscription.newcomer()))
@@ -197,7 +197,7 @@ async fn heard(rig: &Rig, subscription: &Subscription) -> Vec<String> {
 }
 
 #[test]
-fn what_a_syndic_may_have_missed_is_told_again_soon_after_the_start_only() {
+fn missed_events_are_replayed_only_soon_after_the_start() {
     in_system(async {
         let old = ReturnRecord {
             received: NOW - 1_000_000_000,
@@ -227,21 +227,21 @@ fn what_a_syndic_may_have_missed_is_told_again_soon_after_the_start_only() {
         };
         let bus = Bus::new(Compat::V3008, limits, Clock::system(), &Registry::new());
         let subscription = bus.subscribe();
-        let told = heard(&rig, &subscription).await;
-        let count = |what: &str| told.iter().filter(|frame| frame.contains(what)).count();
-        assert_eq!(count(&format!("again/{}", jid(1))), 1, "{told:?}");
-        assert_eq!(count("/ret/a"), 1, "{told:?}");
+        let frames = heard(&rig, &subscription).await;
+        let count = |what: &str| frames.iter().filter(|frame| frame.contains(what)).count();
+        assert_eq!(count(&format!("again/{}", jid(1))), 1, "{frames:?}");
+        assert_eq!(count("/ret/a"), 1, "{frames:?}");
         assert_eq!(
             count("/ret/"),
             1,
-            "the last {RECALLED}, but old ones: {told:?}"
+            "the last {RECALLED}, but old ones: {frames:?}"
         );
         tokio::time::sleep(Duration::from_secs(30)).await;
         let late = bus.subscribe();
-        let told = heard(&rig, &late).await;
+        let frames = heard(&rig, &late).await;
         assert!(
-            !told.iter().any(|frame| frame.contains("/ret/")),
-            "{told:?}"
+            !frames.iter().any(|frame| frame.contains("/ret/")),
+            "{frames:?}"
         );
     });
 }

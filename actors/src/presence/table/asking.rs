@@ -1,4 +1,4 @@
-//! Which connections are asked who they are, and when.
+//! Which connections are probed, and when.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,15 +11,15 @@ use super::{Asked, Table};
 /// Connections are not asked while more of their address come and go.
 pub(super) const SETTLED: Duration = Duration::from_secs(2);
 
-/// Who has not answered by then is nobody that is known here.
+/// Timeout of a probe: a silent connection belongs to no known minion.
 pub(super) const ANSWER: Duration = Duration::from_secs(30);
 
-/// Who did not answer is asked again after as long.
+/// Interval at which a silent connection is probed again.
 pub(super) const AGAIN: Duration = Duration::from_secs(600);
 
 impl Table {
-    /// The connections to ask now who they are, at most `most`. Each is named once, but for those
-    /// that did not answer.
+    /// The connections to probe now, at most `most`. Each is named once, but for those that did
+    /// not answer.
     pub(in crate::presence) fn take_unasked(&mut self, most: usize, now: Instant) -> Vec<u64> {
         let is_missed = !self.lacking.is_empty();
         let spare = self.spare.iter().filter(|_| is_missed);
@@ -80,7 +80,7 @@ impl Table {
         self.settle(address, now);
     }
 
-    /// The question for this connection was not sent.
+    /// The probe of this connection was not sent.
     pub(in crate::presence) fn not_asked(&mut self, connection: u64) {
         if let Some(connection) = self.connections.get_mut(&connection)
             && let Asked::At(_) = connection.asked

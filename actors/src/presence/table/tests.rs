@@ -1,6 +1,6 @@
-//! The table of connections, by hand and against a plain model.
+//! Tests of the connection table, by hand and against a plain model.
 //!
-//! Longer than 500 lines because it is a list: one test a promise.
+//! Longer than 500 lines because it is a list: one test for each guarantee.
 
 use std::net::Ipv4Addr;
 
@@ -25,7 +25,7 @@ fn topic(number: u8) -> Box<[u8]> {
     topic.into_bytes().into()
 }
 
-/// A table, and the time at which it is.
+/// A table, and its current time.
 struct At {
     table: Table,
     now: Instant,
@@ -96,7 +96,7 @@ impl At {
         self.table.standing(&minion(number), self.now)
     }
 
-    /// Every connection and every minion is in exactly one place.
+    /// Checks that every connection and every minion is listed exactly once.
     fn check(&self) {
         let table = &self.table;
         for (number, connection) in &table.connections {
@@ -132,7 +132,7 @@ impl At {
 }
 
 #[test]
-fn a_minion_alone_at_its_address_is_whoever_connects_from_there() {
+fn connection_from_a_minions_own_address_is_its_own() {
     let mut at = At::with([1]);
     assert_eq!(at.of(1), Standing::Known);
     assert_eq!(at.of(2), Standing::Away(Absence::NoKey));
@@ -140,7 +140,7 @@ fn a_minion_alone_at_its_address_is_whoever_connects_from_there() {
     assert_eq!(
         at.of(1),
         Standing::Known,
-        "nobody vouched for the connection"
+        "no key vouched for the connection"
     );
     at.heard(1, 1);
     assert_eq!(at.of(1), Standing::Connected);
@@ -157,7 +157,7 @@ fn a_minion_alone_at_its_address_is_whoever_connects_from_there() {
 }
 
 #[test]
-fn a_subscription_to_the_hash_of_an_id_ties() {
+fn topic_subscription_ties() {
     let mut at = At::with([1, 2]);
     at.subscribes(10, 1, b"broadcast");
     at.subscribes(10, 1, &topic(1));
@@ -175,7 +175,7 @@ fn a_subscription_to_the_hash_of_an_id_ties() {
 }
 
 #[test]
-fn a_registration_ties_also_when_the_key_is_known_only_later() {
+fn registration_ties_before_the_key_is_accepted() {
     let mut at = At::with([1]);
     at.opens(10, 1);
     at.table.registered(10, &minion(1), at.now);
@@ -192,7 +192,7 @@ fn a_registration_ties_also_when_the_key_is_known_only_later() {
 }
 
 #[test]
-fn behind_one_address_the_count_speaks_until_a_connection_goes() {
+fn counts_decide_until_a_connection_of_the_address_ends() {
     let mut at = At::with([1, 2, 3]);
     for number in 1..=3 {
         at.opens(u64::from(number), 9);
@@ -216,11 +216,11 @@ fn behind_one_address_the_count_speaks_until_a_connection_goes() {
     assert_eq!(at.of(1), Standing::Connected);
     assert_eq!(at.of(2), Standing::Away(CLOSED));
 
-    // The next one to go is known at once.
+    // The next one to end is known at once.
     at.closes(3);
     assert_eq!(at.of(3), Standing::Away(CLOSED));
     assert_eq!(at.of(1), Standing::Connected);
-    // And whoever comes then is asked, because it may be either.
+    // And a connection that comes then is probed, because it may be either.
     at.opens(4, 9);
     assert_eq!(at.of(3), stale);
     at.passes(SETTLED);
@@ -233,7 +233,7 @@ fn behind_one_address_the_count_speaks_until_a_connection_goes() {
 }
 
 #[test]
-fn a_connection_that_does_not_answer_stands_for_nobody() {
+fn unanswered_connection_counts_for_no_minion() {
     let stale = Standing::Stale(Doubt::AddressShared);
     for (is_tied, meanwhile) in [(false, Standing::Connected), (true, stale)] {
         let mut at = At::with([1]);
@@ -257,10 +257,10 @@ fn a_connection_that_does_not_answer_stands_for_nobody() {
 }
 
 #[test]
-fn nobody_is_away_while_a_connection_from_elsewhere_may_be_its_own() {
+fn minion_is_known_while_a_spare_connection_may_be_its_own() {
     let mut at = At::with([1, 2, 3]);
     let never = Standing::Away(Absence::NeverConnected);
-    // What they send comes from their own addresses, all connections from that of a balancer.
+    // Requests come from the minions' own addresses, all connections from that of a balancer.
     for number in 1..=3 {
         at.heard(number, number);
     }
@@ -290,7 +290,7 @@ fn nobody_is_away_while_a_connection_from_elsewhere_may_be_its_own() {
 }
 
 #[test]
-fn who_does_not_answer_is_asked_again_but_rarely() {
+fn unanswered_connection_is_probed_again_rarely() {
     let mut at = At::with([1, 2]);
     at.opens(10, 9);
     at.heard(1, 9);
@@ -315,7 +315,7 @@ fn who_does_not_answer_is_asked_again_but_rarely() {
 }
 
 #[test]
-fn connections_that_nobody_is_missed_for_are_not_asked() {
+fn spare_connections_are_not_probed_while_no_minion_is_missing() {
     let mut at = At::with([1]);
     at.opens(10, 1);
     at.heard(1, 1);
@@ -325,7 +325,7 @@ fn connections_that_nobody_is_missed_for_are_not_asked() {
 }
 
 #[test]
-fn few_are_asked_at_a_time_and_each_once() {
+fn probes_are_limited_and_sent_once() {
     let mut at = At::with(1..=10);
     for number in 1..=10 {
         at.opens(u64::from(number), 9);
@@ -344,7 +344,7 @@ fn few_are_asked_at_a_time_and_each_once() {
 }
 
 #[test]
-fn a_connection_that_owes_a_sign_of_life_is_in_doubt() {
+fn connection_with_an_unanswered_ping_is_stale() {
     let mut at = At::with([1]);
     at.opens(10, 1);
     at.heard(1, 1);
@@ -363,7 +363,7 @@ fn a_connection_that_owes_a_sign_of_life_is_in_doubt() {
 }
 
 #[test]
-fn who_has_no_key_any_more_is_forgotten_and_its_connections_are_named() {
+fn minion_without_key_is_removed_and_its_connections_given() {
     let mut at = At::with([1, 2, 3]);
     at.subscribes(10, 1, &topic(1));
     at.opens(20, 2);
@@ -402,10 +402,10 @@ fn counts_add_up() {
     assert_eq!([1, 2, 3].map(are_more_than), [true, false, false]);
 }
 
-/// What a fleet behind few addresses does.
+/// Event of a fleet behind few addresses.
 #[derive(Clone, Debug)]
 enum Step {
-    /// It connects, before or after its old connection is gone, and speaks.
+    /// It connects, before or after its old connection ends, and sends a request.
     Connects {
         number: u8,
         is_late_to_leave: bool,
@@ -431,10 +431,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..80)
 }
 
-/// The truth beside the table.
+/// The ground truth beside the table.
 struct Fleet {
     at: At,
-    /// The connections of each minion; nothing for one that was never there.
+    /// The connections of each minion; no entry for one that was never there.
     held: HashMap<u8, Vec<u64>>,
     next: u64,
 }
@@ -480,7 +480,7 @@ impl Fleet {
         }
     }
 
-    /// Whoever is asked answers.
+    /// Answers every probe.
     fn ask(&mut self) {
         for connection in self.at.asks() {
             let owner = self
@@ -499,10 +499,10 @@ impl Fleet {
 }
 
 proptest! {
-    /// No minion that is there is ever called away; and when everybody who was asked has answered,
-    /// the table says of each exactly what is true.
+    /// A present minion is never reported away; and once every probe is answered, the table is
+    /// exactly right about each.
     #[test]
-    fn nobody_who_is_there_is_away_and_in_the_end_everything_is_true(steps in steps()) {
+    fn present_minion_is_never_away_and_answered_probes_are_exact(steps in steps()) {
         let mut fleet = Fleet { at: At::with(0..12), held: HashMap::new(), next: 0 };
         for step in &steps {
             fleet.step(step);

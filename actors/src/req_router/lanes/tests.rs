@@ -25,7 +25,7 @@ impl Rig {
         }
     }
 
-    /// A request from this machine; of a peer of this standing, as far as `raise` makes it so.
+    /// A request from this machine, whose peer has the standing that `raise` sets.
     async fn request(&mut self, machine: u8, raise: impl Fn(&Incoming)) -> Incoming {
         self.request_of(machine, b"a request", raise).await
     }
@@ -43,7 +43,7 @@ impl Rig {
         request
     }
 
-    /// Which machines' requests are given up for these.
+    /// Pushes requests of these machines; gives the machines whose requests are shed.
     async fn push(&mut self, machines: &[u8], raise: impl Fn(&Incoming) + Copy) -> Vec<u8> {
         let mut given_up = Vec::new();
         for machine in machines {
@@ -95,7 +95,7 @@ fn addresses_take_turns() {
 }
 
 #[test]
-fn better_peers_are_served_first_and_no_lane_is_left_out() {
+fn better_lanes_are_served_more_often_and_none_starves() {
     in_system(async {
         let mut rig = Rig::new(100);
         rig.push(&[5; 6], suspect).await;
@@ -109,7 +109,7 @@ fn better_peers_are_served_first_and_no_lane_is_left_out() {
         );
         let served = rig.serve_all();
         assert_eq!(served.len(), 33);
-        // Whose turn it is when the first ones are served is nobody's yet.
+        // Where the turns start is not defined yet.
         let turn = |machine: u8| served.iter().position(|other| *other == machine);
         assert!(turn(2) < turn(4) && turn(4) < turn(5), "{served:?}");
         let early = &served[..16];
@@ -122,11 +122,11 @@ fn better_peers_are_served_first_and_no_lane_is_left_out() {
 }
 
 #[test]
-fn request_of_a_worse_lane_gives_way_when_all_places_are_taken() {
+fn full_queue_sheds_a_request_of_a_worse_lane() {
     in_system(async {
         let mut rig = Rig::new(4);
         assert!(rig.push(&[5, 5, 5, 5], suspect).await.is_empty());
-        // Among equals, whoever has more gives way to who has less.
+        // Among equals, the address with more is shed.
         assert_eq!(rig.push(&[6], suspect).await, [5]);
         assert_eq!(rig.push(&[5], suspect).await, [5], "itself");
         assert_eq!(rig.push(&[4, 4, 4, 4], unknown).await.len(), 4);
@@ -148,14 +148,14 @@ fn one_address_does_not_keep_strangers_out() {
 }
 
 #[test]
-fn suspects_get_one_place_of_a_worker_at_once() {
+fn suspects_get_one_worker_slot_at_a_time() {
     in_system(async {
         let mut rig = Rig::new(100);
         rig.push(&[5; 20], suspect).await;
         let windows = rig.windows.clone();
         let held: Vec<_> = std::iter::from_fn(|| rig.lanes.pop(&windows)).collect();
         assert_eq!(held.len(), 1);
-        // The others wait, and hold up nobody.
+        // The others wait, and delay no other lane.
         rig.push(&[2], proved).await;
         let next = rig.lanes.pop(&windows).expect("the next one");
         assert_eq!(machine_of(&next.0), 2);
@@ -174,7 +174,7 @@ fn large_request_waits_with_suspects_until_its_peer_is_proved() {
             (2, &large[1..], unknown as fn(&Incoming), Standing::Unknown),
             (2, &large, unknown, Standing::Suspect),
             (3, &large, proved, Standing::Proved),
-            // Where somebody has proved who it is, returns may be large.
+            // From an authenticated address, returns may be large.
             (3, &large, unknown, Standing::Known),
             (3, &[0; LARGE_OF_KNOWN], unknown, Standing::Suspect),
         ] {
@@ -185,12 +185,12 @@ fn large_request_waits_with_suspects_until_its_peer_is_proved() {
 }
 
 #[test]
-fn request_whose_peer_has_left_is_passed_over() {
+fn request_of_a_disconnected_peer_is_skipped() {
     in_system(async {
         let mut rig = Rig::new(10);
         let left = rig.request(2, unknown).await;
         rig.peers.remove(0).abort();
-        // The listener notices the end of the connection; nothing else reports it.
+        // The listener detects the end of the connection; there is no other signal.
         while !left.reply.is_gone() {
             tokio::task::yield_now().await;
         }
