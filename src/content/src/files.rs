@@ -2,12 +2,12 @@
 //!
 //! [`FileServer`] has one function for each command of a minion, named as on the wire, and gives
 //! the values that stock replies with (`salt/fileserver/__init__.py`). It knows neither the load
-//! that asked nor the reply that is sent: whoever calls it takes the arguments out of the load,
+//! of the request nor the reply: the caller takes the arguments out of the load,
 //! and answers an `Err` as stock answers an exception in a handler, with an empty string.
 //!
 //! No path from a minion leaves its root: only a [`path::Relative`] can be opened, and only below
 //! a [`root::Root`]. Symlinks are followed as `fileserver_followsymlinks` says; with its default
-//! they lead wherever whoever may write below a root lets them lead.
+//! they lead wherever users with write access below a root point them.
 //!
 //! `files/DIFFERENCES.md` lists where answers differ from stock's; `tests/files_stock` compares the
 //! rest. Calls block for as long as the disk does; only a [`Fetch`] waits for the network.
@@ -292,8 +292,8 @@ impl FileServer {
     }
 
     /// Fetches the git remotes whose `update_interval` has passed, one after the other; a remote
-    /// that cannot be fetched is told in the log. For whoever has nothing else to do. Says whether
-    /// anything is different.
+    /// that cannot be fetched is logged. Blocks, so it is for a maintenance thread. Returns whether
+    /// anything changed.
     pub fn refresh_remotes(&self) -> bool {
         let mut changed = false;
         for backend in &self.backends {
@@ -360,8 +360,8 @@ impl FileServer {
         }
     }
 
-    /// Whether a file, its hash and its bytes can be had without a process of git, which takes its
-    /// time: whoever answers many at once runs the others elsewhere.
+    /// Whether a file, its hash and its bytes can be read without a process of git, which is slow: a
+    /// caller that must not block runs the others elsewhere.
     pub fn finds_at_once(&self, path: &str, saltenv: &str) -> bool {
         let Ok(wanted) = Wanted::parse(path) else {
             return true;

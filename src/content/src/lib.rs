@@ -1,11 +1,11 @@
-//! What minions fetch.
+//! Content for minions: files, pillars and top files, with the renderers behind them.
 //!
 //! [`files`] is the file server. [`render`] turns SLS files into data: Salt's pipeline of
 //! renderers, Jinja with Python's values, YAML 1.1, JSON and PGP. [`pillar`] makes a minion's pillar
-//! of them. [`ext_pillar`] has the sources of pillar data beside the SLS files; those that ask a
-//! server are the only ones here that open a socket. [`tops`] adds states to top files,
+//! of them. [`ext_pillar`] has the sources of pillar data beside the SLS files; only those that
+//! ask a server open a socket. [`tops`] adds states to top files,
 //! [`reactions`] renders the files of the reactor.
-//! [`web`] is the client for those that ask a server.
+//! [`web`] is their HTTP client.
 //! `DIFFERENCES.md` lists what differs from stock.
 
 pub mod ext_pillar;

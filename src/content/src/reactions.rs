@@ -1,8 +1,8 @@
-//! The SLS files of reactions, found and rendered as stock's reactor does it (`render_reaction` in
+//! Finds and renders the SLS files of reactions, as stock's reactor does (`render_reaction` in
 //! `salt/utils/reactor.py`).
 //!
 //! Templates see `tag` and `data` and what the master itself is; what the rendered data means is
-//! not known here. Rendering blocks, within `saltern_render_timeout`: whoever calls has a thread for it.
+//! not known here. Rendering blocks its thread, for at most `saltern_render_timeout`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ pub struct ReactionParts {
     pub bridge: Option<Arc<Bridge>>,
 }
 
-/// See the module. Shared by all who render reactions.
+/// Renderer of reaction SLS files, shared by all threads that render reactions.
 pub struct ReactionFiles {
     renderers: Renderers,
     files: Arc<FileServer>,

@@ -1,11 +1,11 @@
-//! States that the master adds to a minion's top file: `master_tops`, with its classifier
+//! External node classification: states that `master_tops` adds to a minion's top file, by
 //! `ext_nodes` (`salt/tops/ext_nodes.py`).
 //!
 //! The classifier is a program of the site. It gets the minion's id, the one that the channel
 //! vouches for, as its last argument and without a shell; stock takes the id out of the minion's
-//! own options. It has a bounded time and output, so whoever calls must be a thread that may wait.
+//! own options. It has a bounded time and output, so callers need a thread that may block.
 //! Other `master_tops` modules are Python code, which the bridge runs after it. If one fails, a minion
-//! gets no states: nobody should take half of them for all.
+//! gets no states, since half of them would look like all.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_classifier_says() {
+    fn classifier_output_becomes_states() {
         let table = [
             ("echo 'classes: [a, b]'", given("base", &["a", "b"])),
             (
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_an_argument_and_nothing_else() {
+    fn minion_id_is_one_argument_of_the_classifier() {
         let id = "m1;touch x $(id) `id` 'q";
         let said = states("printf '{classes: [\"%s\"]}' \"$1\"", id).expect("it runs");
         assert_eq!(said, given("base", &[id]));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_what_failed() {
+    fn classifier_failures_are_different_errors() {
         assert!(matches!(
             states("exit 3", "m1"),
             Err(TopsError::Code(Some(3)))

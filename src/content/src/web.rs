@@ -1,10 +1,8 @@
-//! A small HTTP client for those that ask a server: one GET with its redirects, or one POST, and an
-//! answer with bounds.
+//! A small HTTP client: one GET with its redirects, or one POST, and a bounded response.
 //!
 //! It is here because a client crate would bring a second TLS library: this one is on the `openssl`
 //! that the workspace has, blocks, keeps no connection and no cookies, and speaks HTTP/1.1 only.
-//! Credentials and the headers of the site go to the server that was asked and not where it redirects
-//! to.
+//! Credentials and the site's headers are sent to the configured server, not to a redirect's target.
 //!
 //! Longer than 500 lines because the steps of one exchange share its bounds and its deadline.
 
@@ -207,7 +205,7 @@ impl Write for Timed {
     }
 }
 
-/// A socket whose time is up says that it would block, which tells nobody what has happened.
+/// Turns the error of a socket whose timeout has passed, `WouldBlock`, into `TimedOut`.
 fn in_time(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
@@ -248,8 +246,8 @@ fn connect(request: &Request<'_>, url: &Url, deadline: Instant) -> Result<Timed,
     Err(url.failed(last))
 }
 
-/// The addresses of a server. The system's resolver takes as long as it likes, so it runs on a
-/// thread that is not waited for beyond the deadline; of such threads there are only so many.
+/// The addresses of a server. The system's resolver has no timeout, so it runs on a thread that
+/// is abandoned at the deadline. There are at most `MOST_RESOLVING` such threads.
 fn addresses(url: &Url, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
     static RESOLVING: AtomicUsize = AtomicUsize::new(0);
     struct Counted;
@@ -273,7 +271,7 @@ fn addresses(url: &Url, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
         .spawn(move || {
             let _counted = counted;
             let found = (host.as_str(), port).to_socket_addrs();
-            // Whoever asked may be gone.
+            // The caller may have given up.
             let _ = sender.send(found.map(Iterator::collect));
         })?;
     let left = deadline.saturating_duration_since(Instant::now());
@@ -518,7 +516,7 @@ mod tests {
     use super::{Credentials, Request, Tls, Url, head};
 
     #[test]
-    fn only_the_server_that_was_asked_gets_what_may_be_secret() {
+    fn redirect_to_another_server_drops_credentials() {
         let headers = [("X-Token".to_owned(), "secret".to_owned())];
         let credentials = Credentials::new("name", "word");
         let request = Request {

@@ -171,7 +171,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn no_path_of_any_parts_gets_at_a_secret(
+    fn no_random_path_reads_outside_the_roots(
         parts in proptest::collection::vec(
             prop_oneof![
                 Just(".."), Just("."), Just(""), Just("dir"), Just("file"), Just("web1"),
@@ -259,7 +259,7 @@ fn links_out_of_a_root_lead_nowhere_unless_they_may() {
             "{path}"
         );
     }
-    // Whoever may write below a root may not hand out this process.
+    // A link below a root must not expose this process.
     assert_gets_nothing(&free, "magic/Cargo.toml", "base");
     // What minions push is never followed.
     for path in ["web1/link", "web1/up/shadow"] {
@@ -349,7 +349,7 @@ fn holds(directory: &Path, bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn nothing_is_received_unless_it_is_configured() {
+fn cp_push_is_refused_unless_configured() {
     let site = Site::new();
     let server = site.server("file_roots: {base: ['{top}/salt']}\n");
     let minion = MinionId::parse("web2").unwrap();
@@ -370,7 +370,7 @@ fn a_chunk_that_is_sent_twice_is_in_the_file_once() {
 }
 
 #[test]
-fn names_that_cannot_be_told_are_left_out_and_loops_end() {
+fn names_that_are_not_utf8_are_omitted_and_link_loops_end() {
     use std::os::unix::ffi::OsStrExt;
     let site = Site::new();
     let name = std::ffi::OsStr::from_bytes(b"salt/bad\xff");

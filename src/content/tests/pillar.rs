@@ -187,7 +187,7 @@ fn grains_in_an_include_do_not_lead_out_of_the_root() {
 }
 
 #[test]
-fn what_has_no_end_is_an_error() {
+fn endless_includes_are_an_error() {
     let deep: Vec<(String, String)> = (0..150)
         .map(|n| (format!("base/d{n}.sls"), format!("include: [d{}]\n", n + 1)))
         .collect();
@@ -240,7 +240,7 @@ fn what_has_no_end_is_an_error() {
 }
 
 #[test]
-fn what_is_nested_too_deeply_is_an_error() {
+fn pillar_nested_too_deeply_is_an_error() {
     let key = |parts: usize| vec!["a"; parts].join(":");
     let chain: Vec<(String, String)> = (0..50)
         .map(|n| {
@@ -285,7 +285,7 @@ fn what_is_nested_too_deeply_is_an_error() {
 }
 
 #[test]
-fn lists_of_lists_end() {
+fn nested_list_merges_are_bounded() {
     let names: Vec<String> = (0..300).map(|n| format!("l{n}")).collect();
     let top = format!("base: {{'*': [{}]}}\n", names.join(", "));
     let mut files = vec![("base/top.sls".to_owned(), top)];
@@ -336,7 +336,7 @@ fn an_override_has_bounds() {
 }
 
 #[test]
-fn renderers_of_python_are_errors_that_name_them() {
+fn python_renderers_without_python_are_named_errors() {
     for renderer in ["py", "mako|yaml", "jinja|yaml|stateconf", "our_own"] {
         let text = format!("#!{renderer}\na: 1\n");
         let master = Master::new(&[TOP, ("base/all.sls", &text)]);
@@ -350,7 +350,7 @@ fn renderers_of_python_are_errors_that_name_them() {
 }
 
 #[test]
-fn a_changed_file_is_noticed() {
+fn changed_pillar_file_is_read_again() {
     let master = Master::new(&[TOP, ("base/all.sls", "include: ['sub.*']\na: 1\n")]);
     let pillars = master.open("").unwrap();
     // Long after all files were written, so that their texts and names are kept.
@@ -367,7 +367,7 @@ fn a_changed_file_is_noticed() {
 }
 
 #[test]
-fn kept_pillars_live_for_their_time() {
+fn cached_pillars_expire() {
     for backend in ["disk", "memory"] {
         let master = Master::new(&[TOP, ("base/all.sls", "a: 1\n")]);
         let options =
@@ -429,7 +429,7 @@ fn kept_pillars_live_for_their_time() {
 
 /// Neither is it given what was kept without them, nor is what it gets given to others.
 #[test]
-fn external_pillars_on_demand_pass_the_kept_pillars_by() {
+fn ext_pillar_on_demand_bypasses_the_cache() {
     let master = Master::new(&[TOP, ("base/all.sls", "a: 1\n")]);
     let pillars = master.open("pillar_cache: true\n").unwrap();
     let on_demand = || PillarRequest {
@@ -446,7 +446,7 @@ fn external_pillars_on_demand_pass_the_kept_pillars_by() {
 }
 
 #[test]
-fn a_pillar_with_errors_is_not_kept() {
+fn pillar_with_errors_is_not_cached() {
     let master = Master::new(&[TOP]);
     let pillars = master.open("pillar_cache: true\n").unwrap();
     assert!(errors(&pillars.compile(&request())).contains("Specified SLS 'all'"));
@@ -489,7 +489,7 @@ fn pillar_opts_shows_the_options() {
 }
 
 #[test]
-fn what_a_minion_asks_for_on_demand_needs_leave_and_python() {
+fn ext_pillar_on_demand_needs_permission_and_python() {
     let master = Master::new(&[TOP, ("base/all.sls", "a: 1\n")]);
     let pillars = master.open("").unwrap();
     let ask = |ext: &str| {
@@ -500,7 +500,7 @@ fn what_a_minion_asks_for_on_demand_needs_leave_and_python() {
         errors(&pillars.compile(&asked))
     };
     assert!(ask(r#"{"libvirt": {}}"#).contains("libvirt\" is not available without Python"));
-    // Stock tells these in the log only.
+    // Stock only logs these.
     assert_eq!(ask(r#"{"cmd_yaml": "id"}"#), "");
     assert_eq!(ask(r#"["cmd_yaml"]"#), "");
 }
@@ -518,7 +518,7 @@ fn values_that_cannot_be_decrypted_are_errors() {
 }
 
 #[test]
-fn an_empty_site_says_so() {
+fn site_without_pillars_is_empty() {
     let master = Master::new(&[]);
     assert!(master.open("").unwrap().is_empty());
     assert!(

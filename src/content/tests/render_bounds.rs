@@ -42,7 +42,7 @@ fn fails(template: &str, limits: Limits) -> RenderError {
 }
 
 #[test]
-fn every_endless_template_ends() {
+fn endless_templates_hit_a_limit() {
     let limits = Limits {
         time: Duration::from_secs(20),
         deadline: None,
@@ -83,7 +83,7 @@ fn every_endless_template_ends() {
 }
 
 #[test]
-fn a_deadline_is_kept() {
+fn render_deadline_is_kept() {
     let limits = Limits {
         time: Duration::ZERO,
         ..Limits::DEFAULT
@@ -93,7 +93,7 @@ fn a_deadline_is_kept() {
 }
 
 #[test]
-fn the_deadline_of_the_whole_goes_before_the_time_of_a_part() {
+fn total_deadline_precedes_the_time_of_a_part() {
     let over = Limits {
         deadline: Some(tokio::time::Instant::now()),
         ..Limits::DEFAULT
@@ -102,7 +102,7 @@ fn the_deadline_of_the_whole_goes_before_the_time_of_a_part() {
     assert_eq!(Limits::DEFAULT.left_of(Duration::MAX), Duration::MAX);
     let message = "-----BEGIN PGP MESSAGE-----\n\nx\n-----END PGP MESSAGE-----\n";
     let mut renderers = Renderers::default();
-    // What ran would be told apart from what was refused.
+    // A renderer that ran would fail with another error than a refused one.
     renderers.gpg.program = "/nonexistent/gpg".into();
     for source in [
         format!("#!gpg\n{message}"),
@@ -114,7 +114,7 @@ fn the_deadline_of_the_whole_goes_before_the_time_of_a_part() {
 }
 
 #[test]
-fn a_value_that_contains_itself_is_no_endless_print() {
+fn printing_a_cyclic_value_hits_a_limit() {
     let template = "{% set l = [] %}{% do l.append(l) %}{{ l }}";
     assert_eq!(fails(template, Limits::DEFAULT).class, ErrorClass::Limit);
     let template = "{% set d = {} %}{% do d.update(d=d) %}{{ d | yaml }}{{ d | json }}";
@@ -164,7 +164,7 @@ fn nesting() -> Vec<String> {
 }
 
 #[test]
-fn a_value_of_any_depth_is_dropped() {
+fn value_of_any_depth_is_dropped_without_recursion() {
     for template in nesting() {
         let limits = Limits {
             time: Duration::from_secs(600),
@@ -181,7 +181,7 @@ fn a_value_of_any_depth_is_dropped() {
 }
 
 #[test]
-fn a_value_that_is_too_deep_is_an_error_where_it_is_used() {
+fn value_nested_too_deeply_is_an_error_on_use() {
     let deep = |step: &str| {
         format!(
             "{{% set ns = namespace(x=[], y=[]) %}}{{% for a in range(5000) %}}\
@@ -223,7 +223,7 @@ fn a_comparison_of_values_that_double_at_each_level_ends() {
 }
 
 #[test]
-fn no_name_leaves_the_root() {
+fn template_name_never_leaves_the_root() {
     for name in [
         "../x",
         "/../x",
@@ -242,7 +242,7 @@ fn no_name_leaves_the_root() {
 }
 
 #[test]
-fn deep_nesting_is_refused_before_it_is_felt() {
+fn deep_template_nesting_is_a_syntax_error() {
     let deep = format!("{{{{ {}1{} }}}}", "(".repeat(5000), ")".repeat(5000));
     assert_eq!(fails(&deep, Limits::DEFAULT).class, ErrorClass::Syntax);
     let lists = format!("{{{{ {}{} }}}}", "[".repeat(5000), "]".repeat(5000));
@@ -307,7 +307,7 @@ fn errors_name_the_template_and_the_line() {
 }
 
 #[test]
-fn files_become_data() {
+fn sls_files_render_to_data() {
     let render = |source: &str| {
         let mut context = context(Limits::DEFAULT);
         set_sls_context(&mut context, "/srv/pillar/a/b/init.sls", "a.b");
@@ -351,7 +351,7 @@ fn files_become_data() {
 }
 
 #[test]
-fn a_forbidden_renderer_is_passed_over() {
+fn blacklisted_renderer_is_skipped() {
     let mut renderers = Renderers::default();
     renderers.blacklist.push("jinja".to_owned());
     let data = render(

@@ -52,7 +52,7 @@ fn sls(text: &str) -> String {
 }
 
 #[test]
-fn messages_are_decrypted_wherever_they_stand() {
+fn pgp_messages_are_decrypted_anywhere_in_the_data() {
     let directory = tempfile::tempdir().expect("a directory");
     let data = rendered(&sls("good secret"), directory.path(), true).expect("it renders");
     assert_eq!(data.get("plain"), Some(&Value::Int(1)));
@@ -62,7 +62,7 @@ fn messages_are_decrypted_wherever_they_stand() {
 }
 
 #[test]
-fn a_message_that_cannot_be_decrypted_is_an_error_or_stays() {
+fn undecryptable_message_is_an_error_or_stays() {
     let directory = tempfile::tempdir().expect("a directory");
     let error = rendered(&sls("bad"), directory.path(), true).expect_err("it is bad");
     assert_eq!(error.class, ErrorClass::Data);

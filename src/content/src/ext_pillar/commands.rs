@@ -116,7 +116,7 @@ mod tests {
     use super::is_plain;
 
     #[test]
-    fn ids_that_a_shell_would_read_are_refused() {
+    fn minion_ids_with_shell_characters_are_refused() {
         for id in ["web1", "web-1.example.com", "dbä", "a@b", "a:b"] {
             assert!(is_plain(id), "{id}");
         }

@@ -218,7 +218,7 @@ mod tests {
     use super::{has_dots, quoted};
 
     #[test]
-    fn what_a_stranger_says_stays_one_part_of_the_url() {
+    fn minion_id_stays_one_segment_of_the_url() {
         assert_eq!(quoted("web1.example.com"), "web1.example.com");
         assert_eq!(quoted("../../admin"), "..%2F..%2Fadmin");
         for url in ["http://a/../b", "http://a/b/..", "http://a/./b?x"] {

@@ -3,7 +3,7 @@
 //! Each source is a module of stock by the same name (`salt/pillar/*.py`), built in; other modules
 //! of stock, and those of a site's own, are run by Python (`python.rs`). A source gives a mapping, which
 //! the caller's strategy merges into the pillar; one that fails leaves a text for `_errors` and
-//! the others run on, as in stock. Calls block: whoever compiles pillars has threads for it.
+//! the others run on, as in stock. Calls block their thread.
 //!
 //! Nothing here decides which minion may have what, nor compiles SLS files: [`ExtInput`] brings
 //! the template context, the node groups and the compiler of directories along.
@@ -127,7 +127,7 @@ impl ExtPillars {
     /// # Errors
     /// [`ExtPillarError`] for remotes of `git` that cannot be used. Wrong arguments of a source are an
     /// error of each pillar, as in stock, and so are sources that this master does not have, which
-    /// stock tells only in the log.
+    /// stock only logs.
     pub fn new(config: &MasterConfig) -> Result<Self, ExtPillarError> {
         let mut entries = Vec::new();
         let mut clones = None;
@@ -177,13 +177,13 @@ impl ExtPillars {
     }
 
     /// Fetches the remotes of `git` whose `git_pillar_update_interval` has passed, one after the
-    /// other; a remote that cannot be fetched is told in the log. For whoever has nothing else to
-    /// do. Says whether anything is different.
+    /// other; a remote that cannot be fetched is logged. Blocks, so it is for a maintenance thread.
+    /// Returns whether anything changed.
     pub fn refresh(&self) -> bool {
         self.clones.as_ref().is_some_and(Clones::refresh)
     }
 
-    /// Fetches the remotes of `git` of this branch and this URL, all if nothing is said, whether or
+    /// Fetches the remotes of `git` of this branch and this URL (`None` for all), whether or
     /// not their time has come; gives each as it is written, without its password, and whether
     /// anything is different.
     pub fn fetch(&self, branch: Option<&str>, url: Option<&str>) -> Vec<(String, bool)> {

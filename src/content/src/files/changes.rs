@@ -1,8 +1,8 @@
-//! What has changed below `file_roots` since the last look: the content of the event
+//! Detects changes below `file_roots` since the last scan: the content of the event
 //! `salt/fileserver/roots/update` (`update` in `salt/fileserver/roots.py`).
 //!
-//! The last look is kept where stock keeps it, in `cachedir/roots/mtime_map`, so that a change while
-//! no master ran is told too. Modification times are compared, nothing is read. Links to directories
+//! The last scan is stored where stock stores it, in `cachedir/roots/mtime_map`, so that a change
+//! while no master ran is reported, too. Modification times are compared, nothing is read. Links to directories
 //! are not followed, as in stock, whatever `fileserver_followsymlinks` says.
 
 use std::collections::BTreeMap;
@@ -114,7 +114,7 @@ fn take(directory: &Path, options: &Options, times: &mut Times) -> Vec<PathBuf> 
     deeper
 }
 
-/// The time as Python writes it: a float, with as many digits as tell it from the next one.
+/// The time as Python writes it: a float, in the shortest form that reads back as the same one.
 fn time_of(metadata: &fs::Metadata) -> String {
     let seconds = metadata.mtime() as f64 + 1e-9 * metadata.mtime_nsec() as f64;
     float_repr(seconds)
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn each_look_tells_what_is_different_from_the_last_one() {
+    fn each_scan_reports_changes_since_the_last_one() {
         let dir = tempfile::tempdir().unwrap();
         let options = options(dir.path());
         let srv = dir.path().join("srv");

@@ -120,7 +120,7 @@ impl Chosen<'_> {
         }
     }
 
-    /// Forgets the lists of these environments, of all if nothing is said; gives the environments
+    /// Forgets the lists of these environments, of all for `None`; gives the environments
     /// of which a backend had any, with the name of the backend.
     pub fn forget_lists(
         &self,

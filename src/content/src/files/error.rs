@@ -1,4 +1,4 @@
-//! What can go wrong when files are served or received.
+//! Errors of serving and receiving files.
 //!
 //! A file that is not there is no error: stock has an answer for it, and so have the functions of
 //! this module. An error stands for the cases in which a stock master raises an exception, whose
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fault_of_the_machine_is_no_missing_file() {
+    fn io_error_is_not_a_missing_file() {
         let result =
             |code: i32| or_absent::<()>(Err(io::Error::from_raw_os_error(code)), "open", "x");
         // ENOENT, EACCES, ENOTDIR, ELOOP, EXDEV.

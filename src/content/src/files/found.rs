@@ -1,4 +1,4 @@
-//! A file that was found, and the answers that tell about it.
+//! A file that was found, and the answers about it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ pub(crate) struct Found {
     /// The path as the minion knows it.
     pub(crate) rel: String,
     pub(crate) stat: Stat,
-    /// The mode in git, where that is the only thing that is told of the status.
+    /// The mode in git, where that is all of the status that is answered.
     pub(crate) git_mode: Option<u32>,
     /// The name of the backend that has it.
     pub(crate) back: &'static str,

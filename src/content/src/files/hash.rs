@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_those_of_the_known_vectors() {
+    fn digests_match_known_vectors() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("abc");
         fs::write(&path, "abc").unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_kept_once_the_file_is_at_rest() {
+    fn digest_is_cached_once_the_file_is_unchanged_for_a_while() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         fs::write(&path, "one").unwrap();

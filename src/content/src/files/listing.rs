@@ -2,9 +2,9 @@
 //!
 //! A list is made by a walk and then serves every request for `fileserver_list_cache_time`. After
 //! that the next request walks again, which reads only directories that changed; meanwhile others
-//! get the list that is there. A walk that nobody asked for only makes the next one short: the time
-//! counts from a request, as in stock, so that what was just written is seen. Lists are kept sorted, so the part below a prefix is one slice, and
-//! a whole list is packed once.
+//! get the list that is there. A walk ahead of requests only makes the next one short: the time
+//! counts from a request, as in stock, so that a new file is seen. Lists are sorted, so the part
+//! below a prefix is one slice, and a whole list is packed once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -97,7 +97,7 @@ pub(crate) struct Listings {
 struct Environment {
     /// The lists, and when they were made for an answer.
     current: RwLock<Option<(Arc<Listing>, Option<SystemTime>)>>,
-    /// What the last walk found, one for each root. Locked by whoever walks.
+    /// Results of the last walk, one for each root. Locked during a walk.
     trees: Mutex<Vec<Tree>>,
 }
 
@@ -161,7 +161,7 @@ impl Listings {
         Ok(listing)
     }
 
-    /// Forgets the lists of these environments, of all if nothing is said; gives the environments
+    /// Forgets the lists of these environments, of all for `None`; gives the environments
     /// that had any, sorted. Who is walking at this moment keeps what it finds to itself.
     pub(crate) fn forget(&self, wanted: Option<&[String]>) -> Vec<String> {
         let mut environments = self.environments.lock();
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_paths_below_a_prefix_are_those_that_start_with_it(
+        fn paths_below_a_prefix_start_with_it(
             paths in proptest::collection::vec("[ab/é]{1,4}", 0..30),
             prefix in "[ab/é]{0,3}",
         ) {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_kept_for_its_time_and_no_longer() {
+    fn list_is_cached_for_its_time_only() {
         let listings = Listings::default();
         let keep = Duration::from_secs(20);
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn environments_that_minions_invent_do_not_pile_up() {
+    fn unknown_environments_are_bounded() {
         let listings = Listings::default();
         for number in 0..2_000 {
             listings.environment(&format!("env{number}"), 1);

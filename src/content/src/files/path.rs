@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_and_escapes_are_taken_apart() {
+    fn queries_and_escapes_are_parsed() {
         let plain = |path: &str| Wanted {
             path: path.to_owned(),
             saltenv: None,
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_is_one_or_more_plain_parts() {
+    fn environment_is_one_or_more_plain_parts() {
         for good in ["dev", "feature/x", "v1.0", "..."] {
             assert!(is_plain_environment(good), "{good}");
         }
@@ -343,7 +343,7 @@ mod tests {
         }
 
         #[test]
-        fn any_path_is_taken_apart_without_a_panic(path in ".{0,200}") {
+        fn any_path_parses_without_a_panic(path in ".{0,200}") {
             let _ = Wanted::parse(&path);
         }
     }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_put_together_as_stock_does() {
+    fn path_parts_are_joined_as_by_stock() {
         let deep = vec!["d"; MAX_PARTS + 1];
         for (parts, path) in [
             (&["etc", "hosts"][..], Some("etc/hosts")),

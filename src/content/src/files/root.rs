@@ -19,7 +19,7 @@ use super::path::Relative;
 /// What to do with symlinks on the way to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// Follow them wherever they lead: whoever may write below the root decides. The links of
+    /// Follow them wherever they lead: users with write access below the root decide. The links of
     /// `/proc`, which lead into other processes, are not followed.
     Follow,
     /// Follow those that end below the root.

@@ -45,7 +45,7 @@ impl Roots {
             .map(|(name, _)| name.as_str())
     }
 
-    /// Forgets the lists of these environments, of all if nothing is said; gives those of which
+    /// Forgets the lists of these environments, of all for `None`; gives those of which
     /// there were any, sorted.
     pub(crate) fn forget_lists(&self, environments: Option<&[String]>) -> Vec<String> {
         self.listings.forget(environments)

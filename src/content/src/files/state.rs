@@ -1,4 +1,4 @@
-//! What tells one content of a file from another without reading it.
+//! The fingerprint of a file's state: detects changed content without reading it.
 
 use rustix::fs::Stat;
 

@@ -1,4 +1,4 @@
-//! What a walk through a directory finds, kept, so that the next walk reads only what changed.
+//! Cached directory walks: the next walk reads only directories that changed.
 //!
 //! The names in a directory cannot change without a change of the directory's times. So a second
 //! walk asks for the times of each directory, and reads it only if they differ. A directory that
@@ -41,7 +41,7 @@ struct Directory {
     mark: Mark,
     /// Whether its times are old enough to be trusted.
     settled: bool,
-    /// Without any entry, also none with a name that cannot be told.
+    /// Whether it has no entry at all, not even one whose name is not UTF-8.
     empty: bool,
     entries: Vec<Entry>,
 }
@@ -83,7 +83,7 @@ impl Kind {
     }
 }
 
-/// What tells one state of a directory from another.
+/// Fingerprint of a directory's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Mark {
     device: u64,

@@ -1,8 +1,8 @@
 //! Single files of a clone on disk, by the names of their objects.
 //!
 //! A file gets its name when it is complete and on the disk, so that not even a power failure
-//! leaves a wrong one under it. All of them together have a bound, beyond which the oldest are
-//! removed; whoever finds one gone between its name and its opening asks once more.
+//! leaves a wrong one under it. All of them together are bounded, and the oldest are evicted;
+//! a reader that finds one gone between lookup and opening retries once.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -26,7 +26,7 @@ pub(super) struct Blobs {
     most: u64,
     /// How many bytes there are, about.
     bytes: AtomicU64,
-    /// Held by whoever makes room.
+    /// Held during an eviction.
     clearing: Mutex<()>,
 }
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn files_have_a_bound_also_with_those_of_an_earlier_master() {
+    fn blob_files_are_bounded_also_across_restarts() {
         let top = tempfile::tempdir().expect("a directory");
         let open = || Blobs {
             most: 1000,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_master_was_writing_is_removed_and_never_served() {
+    fn unfinished_blob_of_a_killed_master_is_removed() {
         let top = tempfile::tempdir().expect("a directory");
         let blobs = Blobs::new(top.path().to_owned());
         put(&blobs, 1);

@@ -459,8 +459,8 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
-/// Removes the lock files that a git left behind that was killed. Whoever holds the lock on the
-/// clone is the only one who writes in it.
+/// Removes stale lock files of a killed git. Only the holder of the clone's lock writes in the clone,
+/// so none of them can be in use.
 pub(super) fn remove_stale_locks(repository: &Path) {
     let mut directories = vec![repository.to_owned()];
     while let Some(directory) = directories.pop() {

@@ -1,5 +1,5 @@
-//! How `git` is started: with an environment in which it asks nobody, runs no hooks, and knows no
-//! transport but those that fetch from a repository.
+//! Starts `git` in an environment in which it prompts for nothing, runs no hooks, and has only the
+//! transports that fetch from a repository.
 
 use std::fs::File;
 use std::path::Path;
@@ -203,7 +203,7 @@ impl Git {
         self.run_under(Some(held), None, wait)
     }
 
-    /// Runs a fetch: a call that tells its progress, and holds an open file while it runs.
+    /// Runs a fetch: a call that prints its progress, and holds an open file while it runs.
     ///
     /// # Errors
     /// As [`Git::run`], and that it makes no progress.
@@ -234,7 +234,7 @@ impl Git {
     }
 }
 
-/// The lines of what git said as one, without those that tell how far it was.
+/// The error lines of git as one, without progress lines.
 fn without_progress(said: &str) -> String {
     let is_progress = |line: &&str| {
         let parts = ["objects: ", "deltas: ", "Total "];
@@ -278,7 +278,7 @@ mod tests {
     use super::without_progress;
 
     #[test]
-    fn an_error_of_a_fetch_is_told_without_its_progress() {
+    fn fetch_error_omits_progress_lines() {
         let said = "remote: Enumerating objects: 5, done.\nremote: Counting objects:  20% (1/5)\r\
                     Receiving objects: 100% (5/5), done.\nfatal: early EOF\nfatal: it ended\n";
         assert_eq!(without_progress(said), "fatal: early EOF; fatal: it ended");

@@ -1,4 +1,4 @@
-//! What can go wrong with a git remote.
+//! Errors of a git remote.
 
 /// Why a remote cannot be used, or cannot be fetched. Texts never hold credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

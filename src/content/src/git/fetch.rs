@@ -1,8 +1,8 @@
 //! One fetch of a clone: when it is due, and the lock under which it is made.
 //!
-//! A fetch is given to whoever runs it, on a thread that may be held up, and can be cancelled from
-//! another. Until it is dropped the clone is not fetched by anyone else in this process; the lock
-//! keeps other processes away, also from what a killed master left running.
+//! A fetch runs on a thread that may block, and can be cancelled from another. Until it is dropped,
+//! no other thread fetches the clone; the lock excludes other processes, also those that a killed
+//! master left running.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -93,7 +93,7 @@ impl Fetch {
     }
 
     /// Fetches, unless `cancel` ends that; blocks for as long as the remote takes, within bounds.
-    /// A failure is told in the log.
+    /// A failure is logged.
     #[must_use]
     pub fn run(self, cancel: Option<&Cancel>) -> Fetched {
         self.clone.schedule().last = Some(Instant::now());

@@ -1,4 +1,4 @@
-//! A small cache that forgets what was used longest ago.
+//! A small LRU cache.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -52,7 +52,7 @@ mod tests {
     use super::Kept;
 
     #[test]
-    fn what_was_used_longest_ago_is_forgotten() {
+    fn least_recently_used_entry_is_evicted() {
         let mut kept = Kept::new(2);
         kept.insert("a", 1);
         kept.insert("b", 2);

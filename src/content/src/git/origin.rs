@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn refs_are_fetched_to_their_places_only() {
+    fn refspecs_write_to_their_namespaces_only() {
         assert!(is_refspec("+refs/heads/*:refs/remotes/origin/*"));
         assert!(is_refspec("refs/tags/*:refs/tags/*"));
         for refspec in [
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_a_url_is_found() {
+    fn url_password_is_detected() {
         assert_eq!(secret_part("https://u:p@host/x@y"), Some("u:p"));
         assert_eq!(secret_part("https://u:p/q@host/x"), Some("u:p/q"));
         assert_eq!(secret_part("master https://u:p@host/x"), Some("u:p"));

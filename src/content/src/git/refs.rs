@@ -58,7 +58,7 @@ mod tests {
     use super::{Oid, Refs};
 
     #[test]
-    fn branches_and_tags_are_told_apart() {
+    fn refs_are_parsed_into_branches_and_tags() {
         let oid = "0123456789abcdef0123456789abcdef01234567";
         let printed = format!(
             "{oid} refs/remotes/origin/feature/x\n{oid} refs/remotes/origin/HEAD\n\
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_a_full_name_is_an_object() {
+    fn only_a_full_object_id_is_an_object() {
         for text in ["", "-x", "0123", "HEAD", &"g".repeat(40), &"0".repeat(41)] {
             assert_eq!(Oid::parse(text), None, "{text}");
         }

@@ -1,9 +1,9 @@
-//! Finished pillars that are given again for a while: `pillar_cache`.
+//! Cache of compiled pillars: `pillar_cache`.
 //!
 //! On disk they lie as stock 3006 and 3007 keep them (`CacheDisk` in `salt/utils/cache.py`): one
 //! file a minion below `pillar_cache`, with the pillars of its environments and the time of the
-//! oldest. Overrides are never part of what is kept, nor is a pillar with errors: it is made anew
-//! until it is right. Whoever may read the files reads secrets, so they are private.
+//! oldest. Overrides are never part of what is kept, nor is a pillar with errors: it is compiled
+//! anew until it has none. The files hold secrets, so they are private.
 //!
 //! Bounds: a pillar in memory lives for `pillar_cache_ttl`, and all are dropped when they take
 //! more than [`MOST_BYTES`]; on disk a file of more than [`MOST_BYTES`] counts as absent.

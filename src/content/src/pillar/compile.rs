@@ -37,7 +37,7 @@ pub(super) struct Halt(pub(super) String);
 /// The roots of each environment.
 pub(super) type Roots = Vec<(String, Vec<String>)>;
 
-/// How deep a pillar may be nested. Whoever walks over one calls itself for each level.
+/// How deep a pillar may be nested: walks over one recurse for each level.
 const DEEPEST: usize = 300;
 /// How many lists the strategy `list` may put around one value: each merge adds one.
 const MOST_MERGES: usize = 100;

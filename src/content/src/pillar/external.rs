@@ -42,7 +42,7 @@ impl Compilation<'_> {
     }
 
     /// The external pillars that the minion asks for, if it may have all of them
-    /// (`__valid_on_demand_ext_pillar`); otherwise the log is told, and nobody else.
+    /// (`__valid_on_demand_ext_pillar`); otherwise that is logged, and not answered.
     fn on_demand(&self) -> Vec<(String, Value)> {
         let Some(wanted) = self.request.ext.as_ref().filter(|ext| ext.is_truthy()) else {
             return Vec::new();

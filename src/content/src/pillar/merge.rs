@@ -242,8 +242,8 @@ pub(crate) fn equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Numbers of all kinds on one scale; integers that a float cannot hold are told apart by their
-/// own comparison.
+/// Numbers of all kinds on one scale; integers that a float cannot hold are compared as
+/// integers.
 #[derive(PartialEq)]
 enum Number {
     Whole(i128),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_among_many_is_found_at_once() {
+    fn merge_index_finds_a_value_in_constant_time() {
         let texts = (0..20_000).map(|n| Value::from(n.to_string()));
         let numbers = (0..20_000).map(Value::Int);
         let bytes = (0..20_000_u32).map(|n| Value::Bin(n.to_be_bytes().to_vec().into()));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_keys_the_last_value_counts_in_the_first_place() {
+    fn last_value_of_equal_keys_takes_the_first_position() {
         let pair = |key: Value, value: i64| (key, Value::Int(value));
         let mut entries: Vec<_> = (0..100).map(|n| pair(Value::Int(n), n)).collect();
         entries.push(pair(Value::Float(3.0), -3));
@@ -402,7 +402,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_keeps_the_order_and_the_keys(base in mapping(), update in mapping()) {
+        fn merge_keeps_order_and_keys(base in mapping(), update in mapping()) {
             for strategy in ALL {
                 for lists in [false, true] {
                     let merged = merge(base.clone(), update.clone(), strategy, lists);
@@ -420,7 +420,7 @@ mod tests {
         }
 
         #[test]
-        fn merging_the_same_again_changes_nothing(base in mapping(), update in mapping()) {
+        fn merge_is_idempotent(base in mapping(), update in mapping()) {
             for strategy in ALL.into_iter().filter(|s| *s != Strategy::List) {
                 let once = merge(base.clone(), update.clone(), strategy, true);
                 let twice = merge(once.clone(), update.clone(), strategy, true);
@@ -429,7 +429,7 @@ mod tests {
         }
 
         #[test]
-        fn what_the_update_says_is_found_afterwards(base in mapping(), update in mapping()) {
+        fn merged_mapping_contains_the_update(base in mapping(), update in mapping()) {
             fn is_in(update: &Value, merged: &Value) -> bool {
                 match (update, merged) {
                     (Value::Map(entries), Value::Map(_)) => entries.iter().all(|(key, value)| {

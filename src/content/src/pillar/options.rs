@@ -39,7 +39,7 @@ pub(super) struct Options {
     pub(super) state_top: String,
     /// Whether the minion gets the master's options.
     pub(super) shows_opts: bool,
-    /// Whether the minion is not told why a rendering failed.
+    /// Whether the reason of a failed rendering is kept from the minion.
     pub(super) hides_errors: bool,
     pub(super) ext_first: bool,
     pub(super) on_demand: Vec<String>,

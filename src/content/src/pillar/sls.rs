@@ -181,7 +181,7 @@ impl Compilation<'_> {
         Ok((Some(state), errors))
     }
 
-    /// What is said of a file that is not there.
+    /// The errors for a file that does not exist.
     fn missing(&self, name: &str, at: At<'_>) -> Vec<String> {
         let saltenv = at.saltenv;
         let ignored = self.ignored.get(saltenv);
@@ -205,8 +205,8 @@ impl Compilation<'_> {
         Vec::new()
     }
 
-    /// What is said of a file that does not render. If the minion may not know the reason, the log
-    /// has it.
+    /// The error for a file that does not render. If the minion may not know the reason, it is logged
+    /// only.
     fn failure(&mut self, name: &str, problem: &str) -> String {
         if !self.pillars.options.hides_errors {
             return format!("Rendering SLS '{name}' failed, render error:\n{problem}");

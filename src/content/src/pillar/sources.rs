@@ -1,7 +1,7 @@
 //! Where top files, SLS files and templates are read from: `pillar_roots`.
 //!
-//! Files are only reached below their roots, by a normal relative path; links in a root lead where
-//! whoever may write there lets them lead, as in stock. Texts are kept in memory as long as the
+//! Files are only reached below their roots, by a normal relative path; links in a root are
+//! followed wherever they lead, as in stock. Texts are kept in memory as long as the
 //! file is the same by its times, size and inode, lists of SLS names as long as no directory
 //! changed, so that a compile neither walks nor rereads what it knows. Nothing here renders.
 //!

@@ -2,7 +2,7 @@
 //! (`Pillar.decrypt_pillar` in `salt/pillar/__init__.py`, `salt/utils/crypt.py`).
 //!
 //! Which values is the site's choice, by their paths. A value that cannot be decrypted stays, and
-//! is told of in the pillar's `_errors`.
+//! is reported in the pillar's `_errors`.
 
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_in_the_pillar() {
+    fn decryption_failures_are_in_the_pillars_errors() {
         let opts = r#"{"decrypt_pillar": [{"a": "yaml"}, "b"]}"#;
         let secret = "-----BEGIN PGP MESSAGE-----\\nx\\n-----END PGP MESSAGE-----";
         let pillar = format!(r#"{{"a": "1", "b": ["{secret}"], "_errors": ["before"]}}"#);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_option_is_told() {
+    fn malformed_decrypt_pillar_option_is_an_error() {
         for opts in [
             r#"{"decrypt_pillar": [{"a": 1, "b": 2}]}"#,
             r#"{"decrypt_pillar": "a: b"}"#,

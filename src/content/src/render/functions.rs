@@ -1,6 +1,6 @@
 //! The functions that templates reach through `salt`.
 //!
-//! The renderer knows no function itself. Whoever renders hands in a [`Functions`]; the ones that
+//! The renderer knows no function itself. Its caller passes a [`Functions`]; the ones that
 //! need nothing but what a template has anyway are in `modules/`, and [`Registry`] joins them with
 //! those that need more (the mine, the file server).
 

@@ -145,8 +145,8 @@ fn decrypt_text(text: &str, job: &Job<'_>) -> Result<Option<Value>, RenderError>
     }))
 }
 
-/// The plain text of one message. As in stock a plain text is good whatever the exit code, which
-/// also tells of signatures that cannot be checked.
+/// The plain text of one message. As in stock a plain text is accepted whatever the exit code,
+/// because that also reports signatures that cannot be verified.
 fn run(message: &str, gpg: &Gpg, time: Duration) -> Result<Vec<u8>, String> {
     let mut command = Command::new(&gpg.program);
     command

@@ -101,9 +101,9 @@ const ERRORS: u64 = 64 << 10;
 pub(crate) struct Wait<'a> {
     /// In all.
     pub(crate) time: Duration,
-    /// Without a word among its errors, where a program tells how far it is.
+    /// Without output on standard error, where a program prints its progress.
     pub(crate) silence: Option<Duration>,
-    /// Who may end it earlier.
+    /// A handle that may end it earlier.
     pub(crate) cancel: Option<&'a Cancel>,
 }
 
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_reads_prints_and_ends() {
+    fn program_input_and_output_are_passed() {
         let long = Duration::from_secs(30);
         let done = run(shell("cat; exit 3"), b"abc".to_vec(), long, 100).expect("it runs");
         assert_eq!((done.code, done.output.as_slice()), (Some(3), &b"abc"[..]));
     }
 
     #[test]
-    fn large_inputs_and_outputs_pass_each_other() {
+    fn large_input_and_output_do_not_deadlock() {
         let long = Duration::from_secs(30);
         let input = vec![b'x'; 1 << 20];
         let done = run(shell("cat"), input.clone(), long, 1 << 20).expect("it runs");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_go_where_they_are_wanted() {
+    fn standard_error_is_kept_or_merged_as_asked() {
         let script = "echo a; echo b >&2; echo c";
         let run = |errors| {
             let done = run_with(
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_goes_on_is_killed_with_its_children() {
+    fn program_beyond_its_timeout_is_killed_with_its_children() {
         let short = Duration::from_millis(100);
         // The last one leaves the group and keeps the output open.
         let scripts = [
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_ended_is_not_waited_for_because_of_what_it_left() {
+    fn ended_program_is_not_awaited_for_its_orphans() {
         let top = tempfile::tempdir().expect("a directory");
         let (left, held) = (top.path().join("left"), top.path().join("held"));
         let script = format!(
@@ -286,8 +286,8 @@ mod tests {
             left.display(),
             held.display()
         );
-        // The one that left the group holds the pipe until somebody writes to it, which is after
-        // this; whoever waits for it waits for good.
+        // The process that left the group holds the pipe until the test writes to it, which is
+        // later; a wait for it here would never end.
         let wait = Wait {
             time: LONG,
             silence: None,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_says_nothing_is_ended_long_before_its_time() {
+    fn silent_program_is_killed_before_its_timeout() {
         let wait = Wait {
             time: LONG,
             silence: Some(Duration::from_millis(50)),
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_errors_the_last_are_kept() {
+    fn last_bytes_of_standard_error_are_kept() {
         let wait = Wait {
             time: LONG,
             silence: None,
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_cancels_ends_the_program_and_its_children() {
+    fn cancel_kills_the_program_and_its_children() {
         let top = tempfile::tempdir().expect("a directory");
         let (started, held) = (top.path().join("started"), top.path().join("held"));
         // The child of the program opens the one for good and so holds it until it is killed.

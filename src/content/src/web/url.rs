@@ -96,7 +96,7 @@ mod tests {
     use super::Url;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_parsed() {
         let cases = [
             ("http://a", Some((false, "a", 80, "/"))),
             (
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn redirects_are_joined() {
+    fn redirects_are_resolved_against_the_url() {
         let base = Url::parse("http://a:1/x/y?z").expect("a URL");
         for (to, expected) in [
             ("/b", "http://a:1/b"),

@@ -92,7 +92,7 @@ fn case() -> Case {
 }
 
 #[test]
-fn servers_are_asked_as_stock_asks_them() {
+fn http_requests_are_those_of_stock() {
     let port = serve();
     let site = site();
     let case = case();
@@ -109,7 +109,7 @@ fn servers_are_asked_as_stock_asks_them() {
 }
 
 #[test]
-fn a_server_that_nobody_vouches_for_gives_nothing() {
+fn http_json_without_valid_tls_gives_nothing() {
     // What answers is no TLS at all, which the client must notice before it sends anything.
     let port = serve();
     let site = site();

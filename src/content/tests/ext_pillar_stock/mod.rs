@@ -223,7 +223,7 @@ fn sources_give_what_stock_gives() {
 }
 
 #[test]
-fn a_source_that_is_not_here_is_an_error_that_names_it() {
+fn unavailable_ext_pillar_is_a_named_error() {
     let site = site();
     let case = Case {
         ext_pillar: "",

@@ -42,7 +42,7 @@ fn certificate() -> (PKey<Private>, X509) {
     (key, builder.build())
 }
 
-/// Serves one mapping to whoever shakes hands, and gives the port.
+/// Serves one mapping to every client that completes the handshake; returns the port.
 fn serve(top: &Path) -> u16 {
     let (key, certificate) = certificate();
     fs::write(top.join("ca.pem"), certificate.to_pem().unwrap()).unwrap();
@@ -68,7 +68,7 @@ fn serve(top: &Path) -> u16 {
 }
 
 #[test]
-fn only_servers_that_are_vouched_for_are_believed() {
+fn server_certificate_is_verified() {
     let site = site();
     let port = serve(site.path());
     let case = Case {

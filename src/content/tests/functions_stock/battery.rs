@@ -64,7 +64,7 @@ fn letters(text: &str) -> Vec<char> {
 }
 
 #[test]
-fn odd_values_give_what_they_give_in_stock() {
+fn functions_with_odd_values_answer_as_in_stock() {
     let root = tempfile::tempdir().expect("a directory");
     let functions = registry(&Facts::default(), root.path());
     let names: Vec<&str> = functions.names().collect();

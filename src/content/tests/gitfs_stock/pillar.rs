@@ -168,7 +168,7 @@ fn apply(
 }
 
 #[test]
-fn what_was_never_fetched_is_an_error_that_names_it_without_its_password() {
+fn git_pillar_that_was_never_fetched_is_an_error_without_its_password() {
     let top = tempfile::tempdir().unwrap();
     let (one, _) = repositories(top.path());
     let config = format!(

@@ -66,7 +66,7 @@ fn changes_are_served_after_the_next_refresh_and_not_before() {
 }
 
 #[test]
-fn a_remote_that_is_gone_is_served_on() {
+fn unreachable_remote_is_still_served() {
     let top = tempfile::tempdir().unwrap();
     let (repository, server) = one_remote(top.path());
     assert!(server.refresh_remotes());
@@ -80,7 +80,7 @@ fn a_remote_that_is_gone_is_served_on() {
 }
 
 #[test]
-fn what_a_killed_git_left_behind_does_not_matter() {
+fn stale_lock_files_of_a_killed_git_are_removed() {
     let top = tempfile::tempdir().unwrap();
     let (repository, server) = one_remote(top.path());
     assert!(server.refresh_remotes());
@@ -104,7 +104,7 @@ fn what_a_killed_git_left_behind_does_not_matter() {
 }
 
 #[test]
-fn two_masters_do_not_fetch_into_one_clone_at_once() {
+fn clone_lock_excludes_a_second_master() {
     let top = tempfile::tempdir().unwrap();
     let (repository, server) = one_remote(top.path());
     assert!(server.refresh_remotes());
@@ -124,7 +124,7 @@ fn two_masters_do_not_fetch_into_one_clone_at_once() {
 }
 
 #[test]
-fn nothing_in_the_cache_is_open_to_others_or_holds_a_url() {
+fn git_cache_is_private_and_holds_no_url() {
     use std::os::unix::fs::PermissionsExt as _;
     let top = tempfile::tempdir().unwrap();
     let (repository, server) = one_remote(top.path());
@@ -142,7 +142,7 @@ fn nothing_in_the_cache_is_open_to_others_or_holds_a_url() {
 }
 
 #[test]
-fn the_first_change_after_a_restart_leaves_the_files_that_were_taken() {
+fn first_change_after_a_restart_keeps_cached_files() {
     let top = tempfile::tempdir().unwrap();
     let (repository, server) = one_remote(top.path());
     assert!(server.refresh_remotes());
@@ -159,7 +159,7 @@ fn the_first_change_after_a_restart_leaves_the_files_that_were_taken() {
 }
 
 #[test]
-fn commits_that_minions_ask_for_cost_branches_nothing_and_have_a_bound() {
+fn commits_as_environments_are_bounded_and_do_not_evict_branches() {
     let top = tempfile::tempdir().unwrap();
     let (repository, server) = one_remote(top.path());
     let commits: Vec<String> = (0..40).map(|_| repository.commit("master", &[])).collect();
@@ -194,7 +194,7 @@ fn commits_that_minions_ask_for_cost_branches_nothing_and_have_a_bound() {
 }
 
 #[test]
-fn what_a_killed_master_was_writing_is_removed() {
+fn unfinished_files_of_a_killed_master_are_removed() {
     let top = tempfile::tempdir().unwrap();
     let (_repository, server) = one_remote(top.path());
     assert!(server.refresh_remotes());

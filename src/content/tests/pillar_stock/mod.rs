@@ -105,8 +105,8 @@ fn shown(value: &Value) -> Json {
     }
 }
 
-/// Takes `_errors` out of a shown pillar, and the first line of each. Stock tells many failures
-/// twice; each counts once.
+/// Takes `_errors` out of a shown pillar, and the first line of each. Stock reports many
+/// failures twice; each counts once.
 fn split_errors(pillar: &Json) -> (Json, Vec<String>) {
     let mut pillar = pillar.clone();
     let mut errors = Vec::new();

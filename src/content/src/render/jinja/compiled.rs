@@ -1,8 +1,7 @@
-//! Templates that were compiled are kept, because the same files are rendered for minion after
-//! minion.
+//! Cache of compiled templates, because the same files are rendered for minion after minion.
 //!
-//! What is kept belongs to a text, a name and a syntax, and to nothing else: no value of a minion
-//! is in it. A template that it imports is kept beside it under a name with a digest of its text,
+//! An entry depends on a text, a name and a syntax, and on nothing else: no value of a minion is in
+//! it. A template that it imports is kept beside it under a name with a digest of its text,
 //! so a file that changes is compiled anew. At most [`MOST_BYTES`] are kept, as estimated: there are
 //! two generations, and when the young one is half of that, the old one is dropped and the young
 //! one becomes old.
@@ -141,7 +140,7 @@ mod tests {
     use super::{Arc, Cache, MOST_BYTES, Syntax, of};
 
     #[test]
-    fn a_template_is_compiled_once_for_its_text_name_and_syntax() {
+    fn template_is_compiled_once_for_its_text_name_and_syntax() {
         let plain = Syntax::default();
         let trimmed = Syntax {
             trim_blocks: true,
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_what_is_used_stays() {
+    fn template_cache_is_bounded_and_keeps_used_entries() {
         let mut cache = Cache::default();
         let one = of("x", "bounded.sls", &Syntax::default()).expect("it is a template");
         let large = MOST_BYTES / 8;

@@ -1,4 +1,4 @@
-//! What can go wrong while a template runs, by the kind that Salt reports.
+//! Errors of a running template, by the kind that Salt reports.
 
 use minijinja::{Error, ErrorKind};
 

@@ -555,7 +555,7 @@ mod tests {
     use super::{Ahead, Lexer, Syntax};
 
     #[test]
-    fn no_part_of_the_text_is_searched_twice_for_a_mark() {
+    fn lexer_searches_each_part_of_the_text_once() {
         let text = "ab{{ 1 }}".repeat(1000) + "{% set a = 1 %}";
         let syntax = Syntax::default();
         let mut lexer = Lexer {

@@ -1,7 +1,7 @@
-//! How long a rendering may take, and how much it may do.
+//! Limits of a rendering: time, steps and output.
 //!
 //! Time is that of the processor on the rendering's own thread, so that a busy machine, on which
-//! every rendering takes longer by the clock, breaks none; the clock has the last word all the same.
+//! every rendering takes longer by the clock, breaks none; a longer limit by the clock holds all the same.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl Limits {
 /// wait for others.
 const CLOCK_PER_PROCESSOR: u32 = 4;
 
-/// The time that the processor has spent on this thread; `None` where the system does not tell.
+/// The processor time of this thread; `None` where the system does not report it.
 pub(super) fn processor_time() -> Option<Duration> {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).ok()
 }
@@ -88,14 +88,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rendering_is_over_by_the_processor_before_the_clock() {
+    fn rendering_is_limited_by_processor_time_before_the_clock() {
         let now = Instant::now();
         let second = Duration::from_secs(1);
         let spent = |processor| (Some(second * 10), processor);
         let ahead = (now + second, now);
         assert!(!is_over(ahead, spent(Some(second * 10))));
         assert!(is_over(ahead, spent(Some(second * 11))));
-        assert!(!is_over(ahead, spent(None)), "nobody tells");
+        assert!(!is_over(ahead, spent(None)), "no processor time");
         assert!(!is_over(ahead, (None, Some(second))));
         assert!(is_over((now, now + second), spent(Some(second))));
     }

@@ -1,8 +1,8 @@
-//! Lets go of containers without a call for each level.
+//! Drops nested containers without recursion.
 //!
 //! A template can nest values as deep as it has steps (`{% set ns.x = [ns.x] %}` in a loop), from
 //! the inside and, since containers are shared, from the outside too, so no count at the time of
-//! building is the depth. Whoever walks over a value counts levels; dropping one cannot. So the
+//! building is the depth. A walk over a value counts levels; a drop cannot. So the
 //! containers of `value.rs` hand what they held to the outermost drop on the thread, which drops
 //! one after the other. What the engine makes itself (macros and `loop`) reaches templates only
 //! inside a [`Held`], so that chains of those end here too.

@@ -1,4 +1,4 @@
-//! The tests of templates: `value is name`.
+//! Jinja's tests, `value is name` (production code).
 
 use minijinja::value::{Value, ValueKind};
 

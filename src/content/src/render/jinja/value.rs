@@ -93,8 +93,8 @@ pub(crate) struct Dict(pub(crate) Mutex<Entries>);
 #[derive(Default)]
 pub(crate) struct Set(pub(crate) Mutex<IndexMap<Key, Value>>);
 
-/// A name, item or attribute that is not there. What may be done with it is decided by whoever
-/// uses it.
+/// A name, item or attribute that does not exist. The operation that uses it decides whether that is
+/// an error.
 pub(crate) struct Undefined {
     /// What an error says.
     pub(crate) message: String,

@@ -22,7 +22,7 @@ use super::users;
 /// What stock calls the default shell.
 const SHELL: &str = "/bin/sh";
 
-/// Where the locale is set to `C`, as stock does unless it is told not to.
+/// The variables of the locale, which are set to `C`, as in stock by default.
 const LOCALE: [&str; 13] = [
     "LC_CTYPE",
     "LC_NUMERIC",
@@ -101,7 +101,7 @@ pub(super) fn commands(registry: &mut Registry, bounds: Commands) {
     });
 }
 
-/// What `cmd.run_all` tells of a program.
+/// The result of `cmd.run_all` for a program.
 pub(super) fn all_of(done: &Finished) -> Value {
     let text = |bytes| String::from_utf8_lossy(bytes).trim_end().to_owned();
     Value::map([
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_sets_is_what_the_program_sees() {
+    fn command_gets_the_directory_and_environment_of_the_call() {
         assert_eq!(
             call("cmd.shell", "pwd".into(), &[("cwd", Value::from("/"))]),
             Ok(Value::from("/"))
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_fail_tell_it() {
+    fn failed_command_reports_its_exit_code() {
         assert_eq!(call("cmd.retcode", "false".into(), &[]), Ok(Value::Int(1)));
         let done = call("cmd.run_all", "ls /nonexistent".into(), &[]).expect("it runs");
         assert_eq!(done.get("stdout"), Some(&Value::from("")));

@@ -150,7 +150,7 @@ fn by_other_path(facts: &Facts, matcher: &str, target: &Value, delimiter: &str) 
     Ok(Value::Bool(is_match(facts, "compound", &word, None)))
 }
 
-/// The name of a matcher that `filter_by` and `search_by` may be told.
+/// The matcher that `filter_by` and `search_by` accept as an argument.
 fn matcher_of(args: &CallArgs) -> Result<String, CallError> {
     let matcher = args
         .text(1, "tgt_type")

@@ -1,5 +1,5 @@
 //! `network.*` that asks about the master itself, as in stock (`salt/utils/network.py`): its
-//! interfaces, as the program `ip` tells them, and the addresses on them.
+//! interfaces, as the program `ip` prints them, and the addresses on them.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -110,7 +110,7 @@ pub(super) fn strict_network(text: &str) -> Option<Address> {
 
 type Interfaces = Vec<(Value, Value)>;
 
-/// All interfaces with what stock tells of each.
+/// All interfaces, each with the fields of stock.
 fn interfaces() -> Result<Interfaces, CallError> {
     let failed = |reason: String| {
         CallError::Refused(format!(
@@ -121,26 +121,26 @@ fn interfaces() -> Result<Interfaces, CallError> {
     command.args(["-json", "addr", "show"]);
     command.stderr(std::process::Stdio::null());
     let done = process::run(command, Vec::new(), IP_TIME, IP_OUTPUT).map_err(failed)?;
-    let told = json::parse(&String::from_utf8_lossy(&done.output)).map_err(failed)?;
-    let told = told.as_array().unwrap_or_default();
+    let parsed = json::parse(&String::from_utf8_lossy(&done.output)).map_err(failed)?;
+    let parsed = parsed.as_array().unwrap_or_default();
     let named = |it: &Value| Some((it.get("ifname")?.clone(), interface(it)));
-    Ok(told.iter().filter_map(named).collect())
+    Ok(parsed.iter().filter_map(named).collect())
 }
 
 /// One interface, from the words of `ip` to those of stock.
-fn interface(told: &Value) -> Value {
-    let flags = told
+fn interface(parsed: &Value) -> Value {
+    let flags = parsed
         .get("flags")
         .and_then(Value::as_array)
         .unwrap_or_default();
     let mut fields = vec![("up", Value::Bool(flags.contains(&Value::from("UP"))))];
-    if let Some(parent) = told.get("link") {
+    if let Some(parent) = parsed.get("link") {
         fields.push(("parent", parent.clone()));
     }
-    if let Some(hardware) = told.get("address") {
+    if let Some(hardware) = parsed.get("address") {
         fields.push(("hwaddr", hardware.clone()));
     }
-    let all = told
+    let all = parsed
         .get("addr_info")
         .and_then(Value::as_array)
         .unwrap_or_default();
@@ -160,19 +160,22 @@ fn interface(told: &Value) -> Value {
     Value::map(fields)
 }
 
-fn address(told: &Value, is_secondary: bool) -> Value {
-    let part = |name: &str| told.get(name).cloned().unwrap_or(Value::Nil);
+fn address(parsed: &Value, is_secondary: bool) -> Value {
+    let part = |name: &str| parsed.get(name).cloned().unwrap_or(Value::Nil);
     let mut fields = Vec::new();
     if is_secondary {
         fields.push(("type", part("family")));
     }
     fields.push(("address", part("local")));
     // The other end of a line takes the place of the prefix.
-    let prefix = match told.get("address") {
+    let prefix = match parsed.get("address") {
         Some(_) => 32,
-        None => told.get("prefixlen").and_then(Value::as_i64).unwrap_or(32),
+        None => parsed
+            .get("prefixlen")
+            .and_then(Value::as_i64)
+            .unwrap_or(32),
     };
-    if told.get("family") == Some(&Value::from("inet")) {
+    if parsed.get("family") == Some(&Value::from("inet")) {
         let free = u32::try_from(32 - prefix).unwrap_or(0);
         let mask = u32::MAX.checked_shl(free).unwrap_or(0);
         let mask = std::net::Ipv4Addr::from(mask).to_string();
@@ -299,8 +302,8 @@ mod tests {
     use crate::render::json;
 
     #[test]
-    fn what_ip_tells_is_what_stock_reads() {
-        let told = r#"{"ifname": "eth0", "link": "eth9", "flags": ["UP"], "address": "02:fc::1",
+    fn interfaces_of_ip_are_read_as_by_stock() {
+        let parsed = r#"{"ifname": "eth0", "link": "eth9", "flags": ["UP"], "address": "02:fc::1",
             "addr_info": [
             {"family": "inet", "local": "192.0.2.2", "prefixlen": 24, "broadcast": "192.0.2.255",
              "scope": "global", "label": "eth0"},
@@ -313,9 +316,9 @@ mod tests {
             "inet6": [{"address": "fd00::2", "prefixlen": "64", "scope": "global"}],
             "secondary": [{"type": "inet", "address": "10.0.0.2", "netmask": "255.0.0.0",
                            "broadcast": null, "label": "eth0:1"}]}"#;
-        let told = interface(&json::parse(told).expect("JSON"));
-        assert_eq!(told, json::parse(wanted).expect("JSON"));
-        let all = vec![(Value::from("eth0"), told)];
+        let parsed = interface(&json::parse(parsed).expect("JSON"));
+        assert_eq!(parsed, json::parse(wanted).expect("JSON"));
+        let all = vec![(Value::from("eth0"), parsed)];
         let texts = |family| {
             let found = addresses(&all, family, false);
             found.iter().map(|it| it.ip.to_string()).collect::<Vec<_>>()

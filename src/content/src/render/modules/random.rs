@@ -165,7 +165,7 @@ mod tests {
     use crate::render::functions::{CallArgs, Functions as _, Registry};
 
     #[test]
-    fn what_has_no_seed_keeps_its_bounds() {
+    fn unseeded_random_values_are_in_range() {
         let mut registry = Registry::new();
         random(&mut registry, &Facts::default());
         let call = |name: &str, positional: Vec<Value>, named: &[(&str, Value)]| {

@@ -1,7 +1,7 @@
 //! What functions ask the master for: mines, cached grains and pillars, runners.
 //!
-//! The renderer knows no store and no targeting of many minions. Whoever renders hands in a
-//! [`SiteFunctions`]; [`NoSite`] stands for a place that has nothing of the kind, and says so.
+//! The renderer knows no store and no targeting of many minions. The caller passes a
+//! [`SiteFunctions`]; with [`NoSite`] every such function is refused.
 //! `mine.get` itself never asks: in a pillar stock looks for the mine of the minion it runs as,
 //! which the master has not, and finds nothing.
 
@@ -19,7 +19,7 @@ use super::lookup::Facts;
 pub trait SiteFunctions: Send + Sync {
     /// For the runner `mine.get`: a mapping from functions to mappings from minions to values.
     /// Functions that no minion of the target has are left out. As in stock `allow_tgt` holds for
-    /// whoever asks, the master under its own id included (`salt/daemons/masterapi.py`), so that
+    /// every caller, the master under its own id included (`salt/daemons/masterapi.py`), so that
     /// an entry with one stays closed to it unless it matches that id.
     fn mine_get(&self, asking: &MinionId, target: &Target, functions: &[String]) -> Value;
 
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_refused_by_name() {
+    fn unavailable_site_functions_are_refused_by_name() {
         let error = NoSite.runner("cloud.action", &CallArgs::default());
         assert!(matches!(error, Err(CallError::Refused(text)) if text.contains("cloud.action")));
         let named = [("tgt", Value::from("*")), ("tgt_type", Value::from("moon"))];

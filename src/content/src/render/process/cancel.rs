@@ -5,16 +5,16 @@ use std::io::{self, PipeReader, PipeWriter};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
 
-/// Whoever shares it can end what runs under it, and keep it from running: at once, and for good.
+/// Cancellation handle: every holder can end the program that runs under it, at once and for good.
 #[derive(Debug)]
 pub struct Cancel {
-    /// Its end is the signal: it wakes everybody who waits for it, also those who come later.
+    /// Its end of file is the signal: it wakes all present and later waiters.
     wake: PipeReader,
     open: Mutex<Option<PipeWriter>>,
 }
 
 impl Cancel {
-    /// One that nobody has used yet.
+    /// A handle that is not cancelled.
     ///
     /// # Errors
     /// The system has no pipe left.

@@ -1,4 +1,4 @@
-//! The pipes of a program: what goes in and comes out until the program has ended.
+//! Serves the pipes of a program until it has ended.
 
 use std::io::{self, ErrorKind, PipeReader, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -49,8 +49,8 @@ impl Patience<'_> {
         }
     }
 
-    /// How long to wait for something to happen, if the program said something last at `heard`.
-    fn left(&self, heard: Instant) -> Result<Duration, Failure> {
+    /// How long to wait for an event, if the last output came at `last_output`.
+    fn left(&self, last_output: Instant) -> Result<Duration, Failure> {
         if self.cancel.is_some_and(Cancel::is_cancelled) {
             return Err(Failure::Cancelled);
         }
@@ -62,7 +62,7 @@ impl Patience<'_> {
         let Some(silence) = self.silence else {
             return Ok(time);
         };
-        let quiet = (heard + silence).saturating_duration_since(now);
+        let quiet = (last_output + silence).saturating_duration_since(now);
         if quiet.is_zero() {
             return Err(Failure::Silence(silence));
         }
@@ -177,7 +177,7 @@ impl Pipes {
         patience: &Patience<'_>,
     ) -> Result<(), Failure> {
         self.never_block()?;
-        let mut heard = Instant::now();
+        let mut last_output = Instant::now();
         let mut is_running = true;
         loop {
             let is_open = self.outputs.iter().any(|output| output.pipe.is_some());
@@ -192,11 +192,11 @@ impl Pipes {
             {
                 self.input = None;
             }
-            let left = patience.left(heard)?;
+            let left = patience.left(last_output)?;
             is_running = self.wait(is_running.then_some(end), patience.cancel, left)?;
             for output in &mut self.outputs {
                 if output.read()? > 0 {
-                    heard = Instant::now();
+                    last_output = Instant::now();
                 }
             }
         }

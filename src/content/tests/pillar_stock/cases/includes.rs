@@ -134,7 +134,7 @@ pub(super) fn cases() -> Vec<Case> {
             "include: [broken, one, two]\nall: 1\n",
         ),
         tree(
-            "errors are told again",
+            "errors are repeated",
             "include: [broken, one, one, two]\nall: 1\n",
         ),
         tree(

@@ -1,4 +1,4 @@
-//! From Jinja2 as Salt reads it to the dialect of the engine that runs it.
+//! Translates Jinja2, as Salt reads it, to the dialect of the engine that runs it.
 //!
 //! The engine (`minijinja`) has Jinja2's control flow, scopes and macros, but Rust's ideas of
 //! values. So a template is parsed here, by Jinja2's grammar with Salt's extra tags, and written
@@ -123,8 +123,8 @@ impl Parser<'_> {
         })
     }
 
-    /// One level deeper. Whoever calls this comes up again with [`Parser::up`]; after a failure the
-    /// count does not matter any more.
+    /// Enters one level of nesting. The caller leaves it with [`Parser::up`]; after a failure the count
+    /// does not matter any more.
     fn down(&mut self, what: &str) -> Parsed<()> {
         self.depth += 1;
         if self.depth > DEEPEST {

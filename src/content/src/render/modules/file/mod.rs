@@ -1,7 +1,7 @@
 //! `file.*`: what a pillar reads of the master's disk.
 //!
-//! As in stock these read with the rights of the master; whoever may write a pillar is trusted
-//! with them. Only functions that read are here; one that writes is unknown, and an error names
+//! As in stock these read with the rights of the master; authors of pillars are trusted with
+//! them. Only functions that read are here; one that writes is unknown, and an error names
 //! it. What is read, hashed and listed is bounded.
 
 mod find;
@@ -110,7 +110,7 @@ mod tests {
     use super::{bytes_of, hash, open};
 
     #[test]
-    fn nothing_but_a_file_is_read() {
+    fn only_regular_files_are_read() {
         let top = tempfile::tempdir().expect("a directory");
         let pipe = top.path().join("pipe");
         let mode = Mode::RUSR | Mode::WUSR;

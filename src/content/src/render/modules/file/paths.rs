@@ -15,19 +15,19 @@ use crate::render::functions::{CallArgs, CallError, Registry};
 type Called = Result<Value, CallError>;
 
 pub(super) fn add(registry: &mut Registry) {
-    let mut tells = |name: &str, test: fn(&Path) -> bool| {
+    let mut predicate = |name: &str, test: fn(&Path) -> bool| {
         registry.add(name, move |args| Ok(Value::Bool(test(&path_of(&args)?))));
     };
-    tells("file.file_exists", Path::is_file);
-    tells("file.directory_exists", Path::is_dir);
-    tells("file.is_link", Path::is_symlink);
-    tells("file.is_blkdev", |path| {
+    predicate("file.file_exists", Path::is_file);
+    predicate("file.directory_exists", Path::is_dir);
+    predicate("file.is_link", Path::is_symlink);
+    predicate("file.is_blkdev", |path| {
         fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_block_device())
     });
-    tells("file.is_chrdev", |path| {
+    predicate("file.is_chrdev", |path| {
         fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_char_device())
     });
-    tells("file.is_fifo", |path| {
+    predicate("file.is_fifo", |path| {
         fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_fifo())
     });
     registry.add("file.path_exists_glob", |args| {
