@@ -146,8 +146,8 @@ def main():
     demo = pathlib.Path(os.environ.get("DEMO", HERE.parent / ".demo"))
     if chosen.live:
         found += check_live(demo)
-    for complaint in found:
-        print(complaint, file=sys.stderr)
+    for finding in found:
+        print(finding, file=sys.stderr)
     if found:
         sys.exit(1)
     count = sum(1 for _ in queries())

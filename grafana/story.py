@@ -150,10 +150,10 @@ class Site:
         """How many jobs the master itself calls ended without being complete."""
         page = self.ask("metrics")
         if page is None:
-            sys.exit("story: the master does not tell its metrics")
+            sys.exit("story: the master serves no metrics")
         verdicts = dict(re.findall(r'^saltern_jobs_finished_total\{verdict="(\w+)"\} (\d+)$', page, re.MULTILINE))
         if "complete" not in verdicts:
-            sys.exit("story: the master does not say how its jobs ended")
+            sys.exit("story: the master exposes no verdicts of jobs")
         return sum(int(count) for verdict, count in verdicts.items() if verdict != "complete")
 
 
@@ -251,7 +251,7 @@ def victims(actors):
     for name, instance in sorted(actors, key=lambda actor: (actor[0], int(actor[1]))):
         first.setdefault(name, instance)
     if not first:
-        sys.exit("story: the master does not tell its actors")
+        sys.exit("story: the master lists no actors")
     return first.items()
 
 
