@@ -34,7 +34,7 @@ stop_all() {
 
 takes_connections() { (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# free_port PORT STEP: the first one from PORT on that nobody listens on.
+# free_port PORT STEP: the first one from PORT on without a listener.
 free_port() {
     local port="$1"
     while takes_connections "$port"; do

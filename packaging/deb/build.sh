@@ -33,7 +33,7 @@ depends() {
     (cd "$work" && dpkg-shlibdeps -O root/usr/bin/saltern) | sed -n 's/^shlibs:Depends=//p'
 }
 
-# Whoever reads symbols (gdb, perf, addr2line, `saltern debug frames`) finds them by the build id.
+# Debuggers (gdb, perf, addr2line, `saltern debug frames`) find the symbols by the build id.
 build_id=$(readelf --notes "$binary" | sed -n 's/^ *Build ID: //p')
 [ -n "$build_id" ] || die "$binary has no build id, by which its symbols could be found"
 symbols=$work/symbols/usr/lib/debug/.build-id/${build_id:0:2}/${build_id:2}.debug

@@ -16,7 +16,7 @@ property() { systemctl show --value -p "$1" saltern; }
 fingerprint() { sha256sum /etc/salt/pki/master/master.pem | cut -d ' ' -f 1; }
 answers() { saltern debug actors >/dev/null || die "the master does not answer"; }
 
-# Nobody restarts a service as often as this.
+# The test restarts the service more often than systemd's limit allows.
 install -d /run/systemd/system/saltern.service.d
 printf '%s\n' '[Unit]' 'StartLimitIntervalSec=0' >/run/systemd/system/saltern.service.d/test.conf
 

@@ -28,10 +28,10 @@ all_answer() { [ "$(stock salt --out=txt '*' test.ping 2>/dev/null | grep -c ': 
 
 # The id of a job in which all of them echo a word.
 echo_job() { stock salt --async --out=txt '*' test.echo "$1" | grep -o '[0-9]\{20\}'; }
-# By how many minions the job is told to have been answered with that word.
-told_by_stock() { stock salt-run --out=txt jobs.lookup_jid "$1" 2>/dev/null | grep -o "$2" | wc -l; }
-told_by_ours() { saltern run --out=json jobs.lookup_jid "$1" | grep -c "\"$2\"" || true; }
-is_told() { [ "$("$1" "$2" "$3")" = 3 ]; }
+# How many returns of a job have that word, as each master lists them.
+returns_by_stock() { stock salt-run --out=txt jobs.lookup_jid "$1" 2>/dev/null | grep -o "$2" | wc -l; }
+returns_by_ours() { saltern run --out=json jobs.lookup_jid "$1" | grep -c "\"$2\"" || true; }
+has_all_returns() { [ "$("$1" "$2" "$3")" = 3 ]; }
 
 step "stock's master, three minions, a hundred jobs"
 printf '%s\n' "user: salt" "worker_threads: 2" "python_bridge: /opt/stock/bin/python" \
@@ -68,7 +68,7 @@ for number in range(100):
 client.destroy()
 PYTHON
 old=$(echo_job before)
-until_holds is_told told_by_stock "$old" before
+until_holds has_all_returns returns_by_stock "$old" before
 before_keys=$(keys)
 before_processes=$(processes)
 
@@ -79,20 +79,20 @@ systemctl enable --now saltern 2>/dev/null
 until_holds all_answer
 is "$(keys)" "$before_keys"
 is "$(processes)" "$before_processes"
-is "$(told_by_stock "$old" before)" 3
+is "$(returns_by_stock "$old" before)" 3
 new=$(echo_job meanwhile)
-until_holds is_told told_by_ours "$new" meanwhile
-until_holds is_told told_by_stock "$new" meanwhile
+until_holds has_all_returns returns_by_ours "$new" meanwhile
+until_holds has_all_returns returns_by_stock "$new" meanwhile
 jobs=$(stock salt-run --out=json jobs.list_jobs 2>/dev/null | grep -c '"Function": "test.echo"')
 is "$jobs" 102
 
-step "and stock again: it tells of the jobs of both"
+step "and stock again: it lists the jobs of both"
 systemctl disable --now saltern 2>/dev/null
 systemctl enable --now salt-master 2>/dev/null
 until_holds all_answer
 is "$(keys)" "$before_keys"
 is "$(processes)" "$before_processes"
-is "$(told_by_stock "$old" before)" 3
-is "$(told_by_stock "$new" meanwhile)" 3
+is "$(returns_by_stock "$old" before)" 3
+is "$(returns_by_stock "$new" meanwhile)" 3
 dpkg --purge saltern >/dev/null
 until_holds all_answer
