@@ -1,7 +1,7 @@
 //! Fault injection: named points at which a test build can be made to die, as by a power cut.
 //!
-//! They stand in the way of a return, of a publish and of everything else that is first written
-//! and then believed, so that tests can ask what is left of each half-done thing. Only builds with
+//! They lie on the path of a return, of a publish and of every other write that is later relied on,
+//! so that tests can examine what an interrupted operation leaves. Only builds with
 //! the feature `fault-injection` know of them: elsewhere [`FailPoint::pass`] is empty. Nothing here
 //! fails in a softer way: what follows an error is tested where the error arises.
 
@@ -12,9 +12,9 @@ pub enum FailPoint {
     CommitBefore,
     /// They are in a transaction that has not been committed.
     CommitWithin,
-    /// They are committed; nobody knows yet: no event, no answer.
+    /// They are committed; no event is fired and no peer answered yet.
     CommitAfter,
-    /// Their events are on the bus; nobody is answered.
+    /// Their events are on the bus; no peer is answered yet.
     AnswerBefore,
     /// One of several peers that wait for the same commit is answered, the next one is not.
     AnswerBetween,
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_point_is_found_by_its_own_name() {
+    fn fail_point_names_round_trip() {
         for (number, point) in FailPoint::ALL.into_iter().enumerate() {
             assert_eq!(point as usize, number);
             assert_eq!(FailPoint::from_name(point.name()), Some(point));

@@ -1,5 +1,5 @@
-//! The frames of a stack: as addresses where a panic is logged, as names where somebody asks for
-//! them, in a process of its own (`saltern debug frames`).
+//! The frames of a stack: as addresses where a panic is logged, as names on request, in a
+//! process of its own (`saltern debug frames`).
 //!
 //! Names come from the debug information of the program's file, which is read whole and never given
 //! back: more than a hundred mebibytes for a release build. A master that lives for months must not
@@ -83,7 +83,7 @@ pub fn names(address: &str) -> Result<Vec<String>, BadAddress> {
 #[error("\"{0}\" is no address in this program; one looks like +0x1a2b")]
 pub struct BadAddress(String);
 
-/// Where this program lies in memory; empty where the system does not say.
+/// The address range of this program in memory; empty where the system does not report it.
 fn program() -> Range<usize> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let path = fs::read_link("/proc/self/exe").unwrap_or_default();

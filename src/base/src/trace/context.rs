@@ -84,7 +84,7 @@ impl fmt::Display for TraceContext {
     }
 }
 
-/// Exactly so many digits, none of them a capital letter.
+/// Whether a text has exactly this many digits, none of them a capital letter.
 fn hex<const DIGITS: usize>(text: &str) -> Option<u128> {
     let is_digit = |letter: u8| matches!(letter, b'0'..=b'9' | b'a'..=b'f');
     let is_right = text.len() == DIGITS && text.bytes().all(is_digit);
@@ -107,7 +107,7 @@ impl Ids {
         }
     }
 
-    /// A keyed hash of a number that is used once: nobody can foretell it, and none is 0.
+    /// A keyed hash of a counter: unpredictable, and never 0.
     fn short(&self) -> u64 {
         use std::hash::BuildHasher as _;
         let number = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

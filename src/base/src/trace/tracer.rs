@@ -13,9 +13,9 @@ use crate::metrics::{IntCounter, IntCounterVec, Registry, counter, counter_vec};
 /// What a span is in the conversation of two processes, by OTLP's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nobody else is involved.
+    /// Work within this process.
     Internal = 1,
-    /// Answers somebody.
+    /// Handles a request of a peer.
     Server = 2,
     /// Sends a message, and waits for no answer.
     Producer = 4,
