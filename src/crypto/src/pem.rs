@@ -56,7 +56,7 @@ pub(crate) const MIN_BITS: u32 = 1024;
 /// Largest modulus, which is OpenSSL's own limit for public operations.
 pub(crate) const MAX_BITS: u32 = 16384;
 /// Largest public exponent in bits (FIPS 186-4). Without a limit a stranger could make every
-/// operation with its key as dear as it likes.
+/// operation with its key arbitrarily expensive.
 pub(crate) const MAX_EXPONENT_BITS: i32 = 256;
 
 /// A key text in its normal form: no white space around it, lines ended by `\n` alone, none

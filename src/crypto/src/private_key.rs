@@ -80,7 +80,7 @@ impl PrivateKey {
         &self.public
     }
 
-    /// How often this value has decrypted or signed: the dear operations, which a master counts.
+    /// Number of decryptions and signatures made with this value: the expensive operations.
     pub fn operations(&self) -> u64 {
         self.operations.load(Ordering::Relaxed)
     }
@@ -120,7 +120,7 @@ impl PrivateKey {
         context.set_rsa_padding(Padding::PKCS1_OAEP)?;
         context.set_rsa_oaep_md(digest)?;
         context.set_rsa_mgf1_md(digest)?;
-        // Room for the whole block, so that OpenSSL does the dear operation once only and the
+        // Room for the whole block, so that OpenSSL does the expensive operation once only and the
         // secret is never moved to a second buffer.
         let mut plain = vec![0; self.rsa.size() as usize];
         self.count();

@@ -1,6 +1,6 @@
 //! A public RSA key and what Salt does with one: encrypt to it, check signatures of its owner.
 //!
-//! Comes from peers that nobody has accepted yet, so its size and exponent are bounded
+//! Comes from peers whose keys are not accepted yet, so its size and exponent are bounded
 //! before it is used. Whether its owner is trusted is not known here.
 
 use openssl::bn::BigNum;
