@@ -2,14 +2,14 @@
 
 use crate::{Jid, MinionId, Packed};
 
-/// A published job, before anybody returned.
+/// A published job, before its first return.
 #[derive(Clone, Debug)]
 pub struct JobRecord {
     /// Its id.
     pub jid: Jid,
     /// When it was made, in microseconds since 1970-01-01 UTC.
     pub created: i64,
-    /// Who asked for it.
+    /// The user that published it.
     pub user: String,
     /// The function, or the functions of a compound command joined by commas.
     pub fun: String,

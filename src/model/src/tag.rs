@@ -114,7 +114,7 @@ impl Tag {
         Self::trusted(format!("saltern/job/{jid}/verdict"))
     }
 
-    /// `saltern/job/<jid>/finished`: the job ended; who returned and who did not.
+    /// `saltern/job/<jid>/finished`: the job ended; the minions that returned and those that did not.
     pub fn job_finished(jid: &crate::Jid) -> Self {
         Self::trusted(format!("saltern/job/{jid}/finished"))
     }
