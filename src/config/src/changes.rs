@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_followed_option_exists_and_is_done_as_asked() {
+    fn every_reloadable_option_exists_and_is_honoured() {
         for name in FOLLOWED {
             assert_eq!(reload_of(name), Reload::InEffect);
             let is_known = options::stock(name).is_some() || options::ours(name).is_some();

@@ -64,7 +64,7 @@ fn warn(reader: &mut Reader<'_>, mark: &Mark, name: &str, message: String) {
     }
 }
 
-/// Environments that nobody can get anything from.
+/// Reports environments that have something else than a list of directories.
 fn roots(reader: &mut Reader<'_>, name: &str) {
     for (environment, node) in entries(reader, name) {
         if node.as_seq().is_none() && !node.is_null() {

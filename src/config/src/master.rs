@@ -43,7 +43,7 @@ pub struct Loaded {
 /// of its value.
 #[derive(Clone)]
 pub struct MasterConfig {
-    /// Whose tools use this master's files and sockets.
+    /// The line of Salt whose tools use this master's files and sockets.
     pub salt_compat: Compat,
     /// The file that was asked for, whether it exists or not.
     pub conf_file: PathBuf,
@@ -228,7 +228,7 @@ pub struct MasterConfig {
     pub saltern_heartbeat_interval: Duration,
     /// Time that what was sent may stay unacknowledged; `None` leaves it to the system.
     pub saltern_tcp_user_timeout: Option<Duration>,
-    /// Subscribers that are asked a second who they are.
+    /// Identity probes of subscribers per second.
     pub saltern_presence_questions: usize,
     /// Most subscriptions of a connection.
     pub saltern_max_subscriptions: usize,
@@ -242,7 +242,7 @@ pub struct MasterConfig {
     pub saltern_probe_rate: u32,
     /// Longest time between two such questions about one job.
     pub saltern_probe_interval: Duration,
-    /// How long a job stays open of which nobody is awaited.
+    /// How long a job stays open that awaits no minion.
     pub saltern_job_patience: Duration,
     /// Requests of one class that may wait for a worker.
     pub saltern_request_backlog: usize,
@@ -386,7 +386,7 @@ pub fn read_master(path: &Path) -> Reading {
     served::values(&mut reader);
     lost::contents(&mut reader);
     check::config(&mut reader, &config);
-    // Last: it looks at the types that nobody else has looked at.
+    // Last: it checks the types of all options that were not read.
     check::options(&mut reader, compat);
 
     let mut findings = reader.findings;

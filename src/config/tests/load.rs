@@ -65,7 +65,7 @@ fn ordinary_file_is_loaded() {
 }
 
 #[test]
-fn every_mistake_is_named_with_its_line() {
+fn configuration_errors_have_their_lines() {
     let text = "publish_port: 99999\nret_port: abc\nsign_pub_messages: maybe\n\
                 interface: example.com\nlog_level: loud\nkeysize: 2048\nexternal_auth: {}\n";
     assert_eq!(
@@ -299,7 +299,7 @@ fn circular_includes_are_refused() {
 }
 
 #[test]
-fn a_socket_directory_that_no_address_can_hold_is_refused() {
+fn socket_directory_beyond_the_address_length_is_refused() {
     let long = "x".repeat(100);
     let found = errors(&format!("cachedir: /{long}\nsock_dir: /{long}\n"));
     assert_eq!(found.len(), 1, "{found:?}");
@@ -316,7 +316,7 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn values_of_options_that_are_served_in_part() {
+fn unsupported_values_of_options_are_reported() {
     for (text, option) in [
         (
             "master_tops: {cobbler: {}}\npython_bridge: false\n",

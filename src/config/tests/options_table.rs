@@ -34,7 +34,7 @@ fn every_option_of_every_version_is_in_the_table_with_its_default() {
 }
 
 #[test]
-fn every_option_is_decided() {
+fn every_option_has_a_status() {
     let undecided: Vec<&str> = all()
         .iter()
         .map(|option| option.name)

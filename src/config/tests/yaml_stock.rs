@@ -59,7 +59,7 @@ fn read(document: &str) -> Option<Node> {
 }
 
 #[test]
-fn every_document_means_what_it_means_to_stock() {
+fn yaml_documents_read_as_by_stock() {
     let rows: Vec<(String, Value)> =
         serde_json::from_str(include_str!("../../../tests/vectors/options_yaml.json")).unwrap();
     assert!(rows.len() > 2500);
