@@ -175,7 +175,7 @@ impl Pipes {
         poll(&mut end, Some(&within)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Waits until there is something to do. Says whether the process has ended.
+    /// Waits until there is something to do. Returns whether the process has ended.
     fn wait(&self, left: Duration, is_writing: bool) -> Result<bool, Broken> {
         let left = Timespec::try_from(left).map_err(|_| Broken::Time)?;
         let mut waiting = vec![
@@ -194,7 +194,7 @@ impl Pipes {
         }
     }
 
-    /// Takes what is there. Says whether more answers can come.
+    /// Takes what is there. Returns whether more answers can come.
     fn read(&mut self) -> Result<bool, Broken> {
         let mut buffer = [0; PIECE];
         if let Some(errors) = &mut self.errors {

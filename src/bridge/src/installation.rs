@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_python_with_salt_is_refused_by_its_path() {
+    fn python_without_salt_is_refused_by_its_path() {
         let top = tempfile::tempdir().expect("a directory");
         let python = top.path().join("python3");
         self::python(&python, "/bin/false");

@@ -7,7 +7,7 @@ use saltern_config::MasterConfig;
 /// A kind of work with helpers of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Who somebody is.
+    /// Log-ins.
     LogIn,
     /// What pillars and top files wait for. A helper does one thing after the other itself.
     Pillar,

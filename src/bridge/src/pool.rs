@@ -181,7 +181,7 @@ impl Bridge {
         self.python_for(work).err()
     }
 
-    /// Ends the runs of users' functions: nobody waits for them when the master stops.
+    /// Ends the runs of users' functions: their callers do not wait any more when the master stops.
     pub fn stop_runs(&self) {
         self.pool(Lane::Runner).stop();
     }
@@ -500,7 +500,7 @@ impl Calling<'_> {
         self.end(helper, &Broken::Time, false);
     }
 
-    /// Ends a helper. Says how it ended, and whether the bridge was stopped.
+    /// Ends a helper. Returns how it ended, and whether the bridge was stopped.
     fn end(&self, helper: Helper, broken: &Broken, is_death: bool) -> (String, bool) {
         let is_stopped = {
             let mut state = self.pool.state.lock();

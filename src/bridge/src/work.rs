@@ -79,7 +79,7 @@ pub struct Call {
 pub enum Work<'a> {
     /// A renderer of SLS files; gives `{"text": …}` or `{"data": …}`.
     Render {
-        /// Whose pillar it is.
+        /// The compilation that it belongs to.
         subject: &'a Subject,
         /// Its name.
         renderer: &'a str,
@@ -98,7 +98,7 @@ pub enum Work<'a> {
     },
     /// An external pillar; gives what it returns.
     ExtPillar {
-        /// Whose pillar it is.
+        /// The compilation that it belongs to.
         subject: &'a Subject,
         /// The module.
         name: &'a str,
@@ -109,14 +109,14 @@ pub enum Work<'a> {
     },
     /// Whether a function of templates exists, or with a name without a dot, a module of them.
     Has {
-        /// Whose pillar it is.
+        /// The compilation that it belongs to.
         subject: &'a Subject,
         /// `mod.fun` or `mod`.
         name: &'a str,
     },
     /// A function of templates; gives what it returns.
     Function {
-        /// Whose pillar it is.
+        /// The compilation that it belongs to.
         subject: &'a Subject,
         /// `mod.fun`.
         name: &'a str,

@@ -118,7 +118,7 @@ impl Named {
         happens(&self.held, PollFlags::IN);
     }
 
-    /// Waits until nobody else has it any more.
+    /// Waits until no other process has it open.
     fn wait_for_its_end(self) {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let end = rustix::fs::open(&self.path, flags, Mode::empty()).expect("it is there");
@@ -148,7 +148,7 @@ fn a_helper_serves_one_call_after_the_other() {
 }
 
 #[test]
-fn a_helper_that_dies_fails_its_call_and_no_other() {
+fn dead_helper_fails_its_own_call_only() {
     // The first one dies when it is asked, the next ones answer.
     let script = format!(
         "echo >>{{top}}/starts; {UP}; {READ}; \
@@ -166,7 +166,7 @@ fn a_helper_that_dies_fails_its_call_and_no_other() {
 }
 
 #[test]
-fn a_helper_that_hangs_is_killed_with_its_children_at_the_deadline() {
+fn hung_helper_is_killed_with_its_children_at_the_deadline() {
     // The child holds the pipe for as long as it lives.
     let script = format!("{UP}; exec 3>{{top}}/held; sleep 600 & {READ}; {OK}; wait");
     let (top, bridge) = bridge(&script, "");
@@ -302,7 +302,7 @@ fn busy_helper_is_retired_after_its_answer() {
 }
 
 #[test]
-fn without_an_installation_the_error_names_what_was_asked_for_and_the_option() {
+fn missing_installation_error_names_the_function_and_the_option() {
     let (_top, bridge) = bridge("", "python_bridge: false");
     assert_eq!(
         ask(&bridge, LONG).expect_err("it is off").to_string(),
