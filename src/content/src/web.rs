@@ -26,7 +26,7 @@ use url::Url;
 
 /// How many redirects are followed; as many as stock's client.
 const REDIRECTS: usize = 5;
-/// The most names that are being resolved at once, those included that nobody waits for any more.
+/// The most names that are being resolved at once, abandoned ones included.
 const MOST_RESOLVING: usize = 32;
 /// The most bytes of the status line and all headers.
 const HEADERS: u64 = 64 << 10;
@@ -41,9 +41,9 @@ impl Credentials {
     }
 }
 
-/// How a server proves who it is.
+/// Verification of a server's certificate.
 pub struct Tls {
-    /// Whether it has to.
+    /// Whether the certificate is verified.
     pub verify: bool,
     /// Certificates to trust in the place of the system's.
     pub ca_bundle: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub struct Request<'a> {
     pub url: &'a str,
     /// Further headers.
     pub headers: &'a [(String, String)],
-    /// Who asks, where that has to be said.
+    /// The client's credentials, if the server needs any.
     pub credentials: Option<&'a Credentials>,
     /// See [`Tls`].
     pub tls: &'a Tls,
@@ -95,7 +95,7 @@ pub enum WebError {
         /// Why.
         error: io::Error,
     },
-    /// The server does not prove who it is.
+    /// The server's certificate cannot be verified.
     #[error("no TLS with \"{host}\": {error}")]
     Tls {
         /// Which server.

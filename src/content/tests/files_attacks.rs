@@ -283,7 +283,7 @@ fn only_regular_files_are_opened() {
 }
 
 #[test]
-fn a_push_stays_in_its_directory() {
+fn cp_push_stays_in_its_directory() {
     let site = Site::new();
     let own = site.at("cache/minions/web2/files");
     symlink(site.at("secret"), own.join("link")).unwrap();
@@ -358,7 +358,7 @@ fn cp_push_is_refused_unless_configured() {
 }
 
 #[test]
-fn a_chunk_that_is_sent_twice_is_in_the_file_once() {
+fn repeated_chunk_of_a_push_is_written_once() {
     let site = Site::new();
     let server = site.server(BOTH);
     let minion = MinionId::parse("web2").unwrap();
@@ -396,7 +396,7 @@ fn names_that_are_not_utf8_are_omitted_and_link_loops_end() {
 }
 
 #[test]
-fn a_change_is_listed_after_the_time_that_lists_are_kept() {
+fn changed_file_is_listed_after_the_list_cache_time() {
     let site = Site::new();
     // Long after the files were written, so that their directories count as settled.
     let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000));

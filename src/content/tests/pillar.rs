@@ -111,7 +111,7 @@ fn an_environment_of_a_minion_does_not_lead_out_of_its_root() {
 }
 
 #[test]
-fn an_environment_that_is_no_plain_name_compiles_nothing() {
+fn invalid_environment_name_compiles_nothing() {
     // What a minion has stored with the master, where `../` leads to.
     let master = Master::new(&[
         TOP,
@@ -312,7 +312,7 @@ fn nested_list_merges_are_bounded() {
 }
 
 #[test]
-fn an_override_has_bounds() {
+fn pillar_override_is_bounded() {
     let mut deep = Value::from("x");
     for _ in 0..400 {
         deep = Value::Array(vec![deep]);

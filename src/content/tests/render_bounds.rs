@@ -215,7 +215,7 @@ fn value_nested_too_deeply_is_an_error_on_use() {
 }
 
 #[test]
-fn a_comparison_of_values_that_double_at_each_level_ends() {
+fn exponential_comparison_hits_a_limit() {
     let wide = "{% set ns = namespace(x=[], y=[]) %}{% for a in range(60) %}\
                 {% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}\
                 {{ ns.x == ns.y }}";

@@ -115,7 +115,7 @@ pub struct ExtPillars {
     entries: Vec<Entry>,
     /// `exclude_ext_pillar`.
     excluded: Vec<String>,
-    /// Says that the option has not the form that it should have; then nothing runs after it.
+    /// The option is malformed; no source after it runs.
     malformed: bool,
     /// Those of all `git` entries.
     clones: Option<Clones>,

@@ -162,7 +162,7 @@ impl Listings {
     }
 
     /// Forgets the lists of these environments, of all for `None`; gives the environments
-    /// that had any, sorted. Who is walking at this moment keeps what it finds to itself.
+    /// that had any, sorted. The result of a walk in progress is not stored.
     pub(crate) fn forget(&self, wanted: Option<&[String]>) -> Vec<String> {
         let mut environments = self.environments.lock();
         let is_meant = |name: &String| wanted.is_none_or(|wanted| wanted.contains(name));

@@ -333,7 +333,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_relative_path_never_leads_upwards(path in "[a./\\x00\u{2024}]{0,40}") {
+        fn relative_path_never_has_parent_parts(path in "[a./\\x00\u{2024}]{0,40}") {
             if let Ok(relative) = Relative::parse(&path) {
                 prop_assert!(!relative.as_str().starts_with('/'));
                 for part in relative.parts() {

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_walk_sees_what_changed_and_only_that() {
+    fn second_walk_reads_changed_directories_only() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         fs::create_dir_all(at.join("a/b")).unwrap();
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_changed_just_now_is_read_again() {
+    fn recently_changed_directory_is_read_again() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         fs::write(at.join("one"), "").unwrap();
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_comes_to_point_elsewhere_is_noticed() {
+    fn retargeted_link_is_noticed() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         fs::create_dir(at.join("root")).unwrap();
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_is_too_deep_is_given_up() {
+    fn tree_beyond_the_depth_limit_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let mut at = directory.path().to_owned();
         for _ in 0..=MAX_DEPTH {

@@ -2,7 +2,7 @@
 //!
 //! Its directory has `repository` (bare), `files` (single files by the name of their object),
 //! `trees` (checkouts by the name of their commit) and `lock`. All of it can be deleted while no
-//! master runs; the next fetch gets it again. Bounds: files have so many bytes in all; checkouts
+//! master runs; the next fetch gets it again. Bounds: the bytes of all files; checkouts
 //! that no ref names any more are removed by the fetch that noticed; of lists of trees, and of
 //! names of commits, those used last are kept.
 
@@ -200,7 +200,7 @@ impl Clone {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Takes the refs over as they are now. Says whether they are different.
+    /// Takes the refs over as they are now. Returns whether they are different.
     ///
     /// # Errors
     /// [`GitError::Failed`].
@@ -400,7 +400,7 @@ impl Clone {
         Ok(tree)
     }
 
-    /// Removes checkouts that no ref names any more and nobody uses.
+    /// Removes unused checkouts that no ref names any more.
     pub(super) fn remove_unused(&self) {
         let refs = self.refs();
         let named = named(&refs);

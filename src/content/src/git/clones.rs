@@ -53,7 +53,7 @@ impl Clones {
         }
     }
 
-    /// Fetches every clone whose time has come, one after the other. Says whether anything is
+    /// Fetches every clone whose time has come, one after the other. Returns whether anything is
     /// different.
     pub(crate) fn refresh(&self) -> bool {
         let fetched = self.due().into_iter();

@@ -122,7 +122,7 @@ impl Drop for Fetch {
     }
 }
 
-/// Fetches. Says whether the refs are different now; `false` also if another process is at it.
+/// Fetches. Returns whether the refs are different now; `false` also if another process is at it.
 fn refresh(clone: &Clone, cancel: Option<&Cancel>) -> Result<bool, GitError> {
     create_directories(clone.directory())
         .map_err(|error| GitError::io(clone.directory(), error))?;

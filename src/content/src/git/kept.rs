@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// At most so many values. Looking for the oldest takes a look at each, so they should be few.
+/// A bounded map. Finding the oldest entry is a linear scan, so the bound should be small.
 pub(crate) struct Kept<K, V> {
     most: usize,
     /// Grows with each use.

@@ -9,7 +9,7 @@ use saltern_python::number::float_repr;
 use super::error::GitError;
 use super::origin::shown;
 
-/// Parameters for proving who asks; they may stand with each remote.
+/// Credential parameters, which each remote may have.
 pub(crate) const AUTH_PARAMETERS: &[&str] = &[
     "user",
     "password",

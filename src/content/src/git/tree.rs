@@ -133,7 +133,7 @@ mod tests {
     const OID: &str = "0123456789abcdef0123456789abcdef01234567";
 
     #[test]
-    fn a_tree_is_what_git_lists() {
+    fn tree_is_parsed_from_ls_tree() {
         let listed = format!(
             "040000 tree {OID}\ta\0100644 blob {OID}\ta/b\0100755 blob {OID}\ta.c\0\
              120000 blob {OID}\tl\0120000 blob {OID}\tm\0160000 commit {OID}\tsub\0"

@@ -199,7 +199,7 @@ impl Pillars {
         &self.options.roots
     }
 
-    /// Whether nobody can get anything but what he brings along: no external pillar is configured,
+    /// Whether a pillar can hold nothing but its override: no external pillar is configured,
     /// and no root is there at this moment.
     pub fn is_empty(&self) -> bool {
         let mut roots = self.options.roots.iter().flat_map(|(_, roots)| roots);

@@ -157,7 +157,7 @@ fn finish(
 ) -> Result<Finished, String> {
     let status = serve(&mut child, &mut pipes, patience).map_err(|failure| {
         kill(&child);
-        // It has been killed, and only has to be buried.
+        // It has been killed, and only has to be reaped.
         let _ = child.wait();
         match failure {
             Failure::Time => {

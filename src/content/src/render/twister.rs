@@ -41,7 +41,7 @@ impl Twister {
         Twister::of_text(&digits)
     }
 
-    /// A generator whose seed nobody knows.
+    /// A generator with a random seed.
     ///
     /// # Errors
     /// If the system gives no random numbers.

@@ -307,7 +307,7 @@ fn known_differences(call: &Json, ours: &Json, stock: &Json) -> bool {
 }
 
 #[test]
-fn every_answer_is_that_of_stock() {
+fn file_server_answers_as_stock() {
     let tops: Vec<tempfile::TempDir> = CASES.iter().map(|_| tempfile::tempdir().unwrap()).collect();
     let mut questions = Vec::new();
     for (case, top) in CASES.iter().zip(&tops) {

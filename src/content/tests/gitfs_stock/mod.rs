@@ -344,7 +344,7 @@ fn is_known(call: &Json, ours: &Json, stock: &Json, commit: &str) -> bool {
 }
 
 #[test]
-fn every_answer_is_that_of_stock() {
+fn gitfs_answers_as_stock() {
     let site = site();
     let mut steps = Vec::new();
     for (index, config) in CONFIGS.iter().enumerate() {

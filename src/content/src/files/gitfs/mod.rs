@@ -96,7 +96,7 @@ impl GitFs {
         self.clones.due()
     }
 
-    /// Fetches the remotes whose time has come. Says whether anything is different.
+    /// Fetches the remotes whose time has come. Returns whether anything is different.
     pub(crate) fn refresh(&self) -> bool {
         self.clones.refresh()
     }

@@ -64,7 +64,7 @@ impl Limits {
     }
 }
 
-/// A rendering may take so many times its time by the clock: the machine may be busy, and it may
+/// Factor by which a rendering may exceed its time by the clock: the machine may be busy, and it may
 /// wait for others.
 const CLOCK_PER_PROCESSOR: u32 = 4;
 

@@ -87,7 +87,7 @@ impl Input {
         }
     }
 
-    /// Gives as much as the program takes. Says whether there is more.
+    /// Writes as much as the program takes. Returns whether there is more.
     fn write(&mut self) -> bool {
         let rest = self.bytes.get(self.given..).unwrap_or_default();
         if rest.is_empty() {
@@ -225,7 +225,7 @@ impl Pipes {
         Ok(())
     }
 
-    /// Waits until there is something to do. Says whether the program is still running; without
+    /// Waits until there is something to do. Returns whether the program is still running; without
     /// `end` it is not.
     fn wait(
         &self,
