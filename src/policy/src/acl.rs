@@ -1,11 +1,11 @@
-//! The rules of `publisher_acl`, `external_auth`, tokens and syndics: which functions somebody may
+//! The rules of `publisher_acl`, `external_auth`, tokens and syndics: which functions a user may
 //! call, on which minions, with which arguments (`auth_check`, `spec_check` and their kin in
 //! `salt/utils/minions.py`).
 //!
 //! A rule is a regular expression over function names, or a map of one entry: a compound target
 //! with rules for its minions (jobs), or `@runner`, `@wheel`, `@<module>` with rules for functions
 //! of the master. A rule for a function may in turn be a map of one entry that says what its
-//! arguments must look like. Who somebody is, is not asked here.
+//! arguments must look like. Authentication is not done here.
 //!
 //! # Where this differs from stock, and why
 //! - Of several functions in one job every one must be allowed. Stock lets all of them through when
@@ -25,7 +25,7 @@ use crate::expression::{AnyOf, PatternCache, PlainWildcard};
 /// clients ask with it whether their job still runs.
 const ALWAYS: &str = "saltutil.find_job";
 
-/// The rules that hold for somebody: stock's `auth_list`.
+/// The rules of one user: stock's `auth_list`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules(Vec<Value>);
 
@@ -55,7 +55,7 @@ impl Rules {
     }
 }
 
-/// A job that somebody asks for, with its target resolved.
+/// A requested job, with its target resolved.
 pub struct AskedJob<'a> {
     /// The functions.
     pub functions: &'a [String],

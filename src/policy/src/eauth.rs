@@ -1,11 +1,11 @@
-//! External authentication: which backend knows a user, and which rules hold for whom the backend
-//! knows (`external_auth`; `salt/auth/__init__.py` and the modules beside it).
+//! External authentication: which backend knows a user, and which rules hold for a known user
+//! (`external_auth`; `salt/auth/__init__.py` and the modules beside it).
 //!
 //! A backend may block for seconds, so callers use a thread that may block. Throttling of failures
 //! and bounds on waiting log-ins are not decided here, nor what the rules mean (`acl`).
 //!
 //! Modules in Python, of the site's own or of stock, are asked through the bridge; they may have rules
-//! of their own for whom they know, which a token carries then: nobody asks them with each request.
+//! of their own for known users, which a token carries then, so that requests do not ask them again.
 //!
 //! # Where this differs from stock, and why
 //! - The user's name is text. Stock takes it for a pattern over the names in the configuration, so
@@ -59,7 +59,7 @@ pub struct ExternalAuth {
     bridge: Option<Arc<Bridge>>,
 }
 
-/// Somebody whom a backend knows.
+/// A user that a backend knows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
     /// The groups; of the built-in backends only `pam` reports any.
@@ -80,13 +80,13 @@ enum Backend {
     Pam(Pam),
     File(PasswordFile),
     SharedSecret(Option<SecretString>),
-    /// Knows everybody; stock has it for tests.
+    /// Knows every user; stock has it for tests.
     Auto,
     /// A module in Python.
     Other,
 }
 
-/// Why a backend does not say whether it knows somebody.
+/// Why a backend could not be asked for a user.
 #[derive(Debug, thiserror::Error)]
 pub enum EauthError {
     /// The configuration does not name it.

@@ -7,7 +7,7 @@ pub use saltern_python::expression::{AnyOf, ExpressionError, MAX_BYTES, Pattern}
 
 use dashmap::DashMap;
 
-/// Compiled patterns, kept because the same few targets come again and again.
+/// Cache of compiled patterns, because the same few targets recur.
 #[derive(Default)]
 pub struct PatternCache {
     patterns: DashMap<(bool, String), Pattern>,

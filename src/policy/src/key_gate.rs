@@ -28,9 +28,9 @@ pub enum Decision {
     Proceed,
     /// Put the key among the accepted ones (and out of the pending ones), then go on.
     Accept,
-    /// Put a new key among the pending ones; the minion is to come again.
+    /// Put a new key among the pending ones; the minion retries later.
     Pend,
-    /// The key is pending already; the minion is to come again.
+    /// The key is pending already; the minion retries later.
     StillPending,
     /// Refuse, because the key lies among the rejected ones.
     Rejected,

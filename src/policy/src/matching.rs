@@ -298,7 +298,7 @@ impl Targeting {
     }
 }
 
-/// One limit at the door for what others choose, before any work is done. Lists of ids are excepted,
+/// Admission check of a target: limits what clients choose, before any work is done. Lists of ids are excepted,
 /// also as words of compound targets: they are as long as fleets are large.
 fn check_size(target: &Target, options: &MatchOptions<'_>) -> Result<(), TargetError> {
     let of_words = |words: &mut dyn Iterator<Item = &str>| {

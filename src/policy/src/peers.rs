@@ -25,7 +25,7 @@ impl PeerRules {
         Self(rules.collect())
     }
 
-    /// Whether nobody may do anything.
+    /// Whether no minion may make peer calls.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minion_has_the_rules_of_all_expressions_that_match_its_id_from_the_start() {
+    fn peer_rules_of_all_matching_expressions_apply() {
         let rules = PeerRules::new([
             ("web.*", list(&["test.ping"])),
             ("web1", list(&["grains.get", "disk.usage"])),

@@ -26,7 +26,7 @@ pub struct Resolved {
     pub minions: Vec<MinionId>,
     /// Names in a list target that no accepted key bears.
     pub missing: Vec<String>,
-    /// Parts that mean nobody because they cannot be used.
+    /// Invalid parts, which match no minion.
     pub problems: Problems,
     /// Whether minions that are not among these may find that the target means them: something took
     /// more than a match may cost here, or is no expression here, and so counts as no match.
@@ -61,7 +61,7 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Why a target means nobody.
+/// Why a target cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// The expression does not parse.

@@ -117,7 +117,7 @@ fn ping(minions: &[&str]) -> bool {
 }
 
 #[test]
-fn a_rule_for_minions_covers_all_minions_of_the_job_or_none() {
+fn rule_for_minions_must_cover_all_minions_of_the_job() {
     assert!(ping(&["web1"]));
     assert!(ping(&["web1", "web2"]));
     assert!(!ping(&["web1", "db1"]), "one of two is not enough");
@@ -149,7 +149,7 @@ fn acl_functions_are_expressions_anchored_at_the_start() {
 
 /// Stock lets a job through when any of its functions is allowed (CVE-2013-4435 was its like).
 #[test]
-fn every_function_of_a_job_must_be_allowed() {
+fn job_needs_every_function_allowed() {
     let rules = rules(vec!["test.*".into()]);
     let table: [(&[&str], bool); 5] = [
         (&["test.ping", "test.version"], true),

@@ -37,13 +37,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const QUESTION_BYTES: u64 = 64 << 10;
 const ANSWER_BYTES: usize = 256 << 10;
 
-/// Characters of an answer that nobody understands, for the log.
+/// Characters of a malformed answer that are logged.
 const SHOWN: usize = 256;
 
 const GRANTED: &str = "granted";
 const REFUSED: &str = "refused";
 
-/// Why PAM says nothing.
+/// Why PAM gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PamError {
     /// The process that asks cannot be started or spoken to.
@@ -180,7 +180,7 @@ impl Drop for Killed {
 /// standard output. For the sub-command [`CHECK_COMMAND`] and nothing else.
 ///
 /// # Errors
-/// When there is no question, or nobody to answer to.
+/// When there is no question, or standard output is closed.
 pub fn answer_check() -> io::Result<()> {
     let mut question = String::new();
     io::stdin()

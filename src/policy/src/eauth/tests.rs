@@ -56,7 +56,7 @@ fn eauth_user_has_own_and_group_rules_or_those_of_everybody() {
 }
 
 #[test]
-fn with_permissive_acl_nobody_has_the_rules_of_everybody() {
+fn permissive_acl_ignores_the_wildcard_user() {
     let external_auth = Value::map([("auto", users())]);
     let permissive = EauthOptions {
         permissive: true,
@@ -71,7 +71,7 @@ fn with_permissive_acl_nobody_has_the_rules_of_everybody() {
 }
 
 #[test]
-fn a_shared_secret_must_be_there_and_equal() {
+fn shared_secret_must_be_configured_and_equal() {
     let auth = enabled("sharedsecret", users());
     assert!(
         auth.knows("sharedsecret", "ana", "the secret")
@@ -209,7 +209,7 @@ fn files_of_all_forms_are_read_as_stock_reads_them() {
 }
 
 #[test]
-fn a_digest_belongs_to_its_realm() {
+fn htdigest_hash_belongs_to_its_realm() {
     let dir = tempfile::tempdir().unwrap();
     let content = format!("ana:other:{DIGEST_OF_ANA}\nana:salt:{DIGEST_OF_ANA}\n");
     let options = [("^filetype", "htdigest"), ("^realm", "salt")];

@@ -30,7 +30,7 @@ impl Bits {
         bits
     }
 
-    /// The set of the numbers that `holds` says yes to.
+    /// The set of the numbers that satisfy `holds`.
     pub(super) fn of(len: usize, mut holds: impl FnMut(usize) -> bool) -> Self {
         let mut bits = Self::none(len);
         for number in 0..len {

@@ -112,7 +112,7 @@ impl Allowance {
         self.is_cut.get()
     }
 
-    /// Pays for a match that took so many steps; one that nothing is known of is none.
+    /// Charges a match with its steps; one of unknown cost counts as no match.
     pub(super) fn settle(&self, (is_match, steps): (Option<bool>, usize)) -> bool {
         if is_match.is_none() {
             self.cut();

@@ -26,7 +26,7 @@ use super::MatchOptions;
 use super::budget::Allowance;
 use crate::expression::Pattern;
 
-/// Marks an entry of a mine that says whom it is for.
+/// Marks an entry of a mine that has an `allow_tgt`.
 const ACL_MARK: &str = "__saltmine_acl__";
 
 /// Where such an entry keeps its data.
@@ -65,10 +65,10 @@ pub struct MineAccess(Rules);
 
 #[derive(Default)]
 enum Rules {
-    /// No option: everybody may ask for everything.
+    /// No option: every minion may ask for everything.
     #[default]
     Open,
-    /// Not a mapping: nobody may ask for anything.
+    /// Not a mapping: no minion may ask for anything.
     Closed,
     /// Expressions over ids, each with expressions over functions.
     Listed(Vec<(Pattern, Vec<Pattern>)>),
@@ -117,7 +117,7 @@ impl MineAccess {
 pub struct MineRequest {
     /// The minion that asks; authenticated by the caller.
     pub id: MinionId,
-    /// Whose mines.
+    /// The minions whose mines are read.
     pub target: Target,
     /// Whether pillars are compared exactly for this target.
     pub exact_pillar: bool,

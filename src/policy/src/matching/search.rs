@@ -271,7 +271,7 @@ impl Search<'_> {
         compiled
     }
 
-    /// Whether minions may find themselves meant whom this search has passed over.
+    /// Whether minions that this search did not find may still match the target themselves.
     pub(super) fn may_mean_more(&self) -> bool {
         self.allowance.is_cut()
     }

@@ -1,7 +1,7 @@
 //! The cached data of all minions as it was at one moment, held against one expression.
 //!
 //! Expressions and values come from outside and may be made to take long, so this is done without
-//! the lock of [`super::index`], which everybody needs.
+//! the lock of [`super::index`], which every search needs.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ impl View {
         }
     }
 
-    /// The minions whose value in the column `holds` says yes to; each value is asked for once.
+    /// The minions whose value in the column satisfies `holds`; each distinct value is tested once.
     fn holding(&self, column: &[u32], search: &Allowance, holds: impl Fn(u32) -> bool) -> Bits {
         // Sets and not a list of answers: there may be millions of values.
         let mut asked = Bits::none(self.values.len());
@@ -157,7 +157,7 @@ impl View {
         })
     }
 
-    /// The values under a name that is not the first of the expression, which nobody keeps.
+    /// The values under a name that is not the first of the expression, which are not cached.
     fn column(&self, part: &Part, search: &Allowance) -> Vec<u32> {
         let by_text = self.names.test(|name| name.as_str() == Some(&part.text));
         let loaded = part.loaded.as_ref();

@@ -101,7 +101,7 @@ fn mine_answer_is_bounded() {
 }
 
 #[test]
-fn a_request_names_a_bounded_number_of_functions() {
+fn mine_request_functions_are_bounded() {
     let read = |fun: Value| {
         let load = Value::map([("tgt", Value::from("*")), ("fun", fun)]);
         MineRequest::read(&id("m"), &load).map(|request| request.functions.len())
