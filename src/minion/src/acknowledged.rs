@@ -1,5 +1,5 @@
-//! Writes down what a master acknowledged, as it happens, so that somebody can ask it afterwards
-//! whether it still has all of that.
+//! A log of the returns that a master acknowledged, so that a test can verify afterwards that it
+//! still has all of them.
 //!
 //! A line a return: the job's id, the minion, the function, and the SHA-256 of the returned value
 //! packed as msgpack with today's types. The file is not made durable: it is for tests that end the
@@ -25,7 +25,7 @@ impl Acknowledged {
         File::create(path).map(Mutex::new).map(Self)
     }
 
-    /// Adds a return that was acknowledged. Each line is handed to the system at once and whole.
+    /// Appends an acknowledged return. Each line is written at once and whole.
     pub(crate) fn note(&self, fields: &[(&str, Value)]) {
         let line = line_of(fields);
         if let Err(error) = self.0.lock().write_all(line.as_bytes()) {

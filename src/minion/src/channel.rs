@@ -28,7 +28,7 @@ use crate::stats::Stats;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Who this minion is.
+/// The identity of this minion.
 pub(crate) struct Identity {
     pub(crate) id: MinionId,
     /// How it is set up; the minions of a swarm share one, so its `id` is not looked at.

@@ -31,7 +31,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Whether a publication is newer than all before it; a master may leave the serial out.
-    /// What is not newer was sent once more by somebody who recorded it.
+    /// A message that is not newer is a replay.
     pub(crate) fn is_next(&self, load: &MapView) -> bool {
         let Some(serial) = load.get("serial") else {
             return true;
@@ -54,7 +54,7 @@ pub(crate) struct Sealing<'a> {
     pub(crate) unix: i64,
 }
 
-/// 32 hexadecimal digits nobody can foresee.
+/// 32 random hexadecimal digits.
 pub(crate) fn nonce() -> String {
     format!("{:032x}", u128::from_be_bytes(public_random()))
 }
@@ -101,7 +101,7 @@ pub(crate) fn seal(
     Bytes::from(envelope)
 }
 
-/// Says over TCP who the subscriber is.
+/// Identifies the subscriber over TCP.
 pub(crate) fn registration(session: &Session, with: &Sealing<'_>) -> Vec<u8> {
     let mut load = Vec::with_capacity(512);
     Encoder::new(&mut load, Dialect::Raw)

@@ -31,7 +31,7 @@ pub(crate) async fn announce(channel: Arc<Channel>) {
     .await;
 }
 
-/// Sends one event; that it fails hurts nobody.
+/// Fires one event; a failure is ignored.
 pub(crate) async fn fire(channel: &Channel, tag: &str, data: Value) {
     let fields = [
         ("id", Value::from(channel.id())),

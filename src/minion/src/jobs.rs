@@ -14,7 +14,7 @@ pub(crate) struct RunningJob {
     pub(crate) jid: String,
     /// The publication, as `find_job` shows it.
     pub(crate) load: Value,
-    /// Cancelled when somebody ends the job.
+    /// Cancelled when the job is killed.
     pub(crate) stop: CancellationToken,
     command: Mutex<Option<Pid>>,
 }
@@ -29,7 +29,7 @@ impl RunningJob {
             .get()
     }
 
-    /// Says which process group a command runs in, while it runs.
+    /// Records the process group of a command, while it runs.
     pub(crate) fn set_command(&self, group: Option<Pid>) {
         *self.command.lock() = group;
     }

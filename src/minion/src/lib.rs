@@ -1,7 +1,7 @@
 //! A small minion: a real client of the protocol with a handful of functions, and the swarm made
 //! of many of them. It works against the stock master and ours.
 //!
-//! Suggested reading order: [`config`], `keys`, `sign_in` (what is believed and why), `envelope`,
+//! Suggested reading order: [`config`], `keys`, `sign_in` (what is verified and why), `envelope`,
 //! `channel` (requests), `minion` (its life), `functions` (what it can be asked), [`swarm`] (many
 //! at once, for load). It has no states, no pillar, no modules from the master and no schedule:
 //! where those are wanted, stock's minion is.

@@ -8,7 +8,7 @@ use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
 /// Whether `tgt`, read as `tgt_type`, matches `id`. As in stock, a load without a type is a glob
-/// and an unknown type matches nobody.
+/// and an unknown type matches no minion.
 pub(crate) fn matches(tgt_type: Option<&str>, tgt: &Value, id: &str) -> bool {
     match tgt_type {
         None | Some("glob") => tgt

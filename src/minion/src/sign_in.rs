@@ -1,4 +1,4 @@
-//! `_auth`: asks to be let in, and believes the answer only when everything that a stock minion
+//! Authentication (`_auth`): sends the request, and accepts the answer only when everything that a stock minion
 //! checks is right (`salt/crypt.py`, `AsyncAuth`; protocol.md, section 3). No sockets.
 //!
 //! Stricter than stock in one point: a master's key seen for the first time is kept only after
@@ -226,8 +226,8 @@ impl SignInRequest {
         }
     }
 
-    /// Checks signature and nonce only, with the master's key at hand: what a load generator
-    /// does when it wants to measure the master and not itself. Says whether a key came along.
+    /// Checks signature and nonce only, with the master's key known: what a load generator
+    /// does when it wants to measure the master and not itself. Returns whether a key came along.
     pub(crate) fn is_answered_by(
         &self,
         master: &PublicKey,

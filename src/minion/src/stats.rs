@@ -92,7 +92,7 @@ fn upper_end(place: usize) -> u64 {
 pub struct Stats {
     /// Sign-ins that were accepted.
     pub sign_ins: AtomicU64,
-    /// Sign-ins whose answer was refused, or was not believed.
+    /// Sign-ins that were refused, or whose answer failed verification.
     pub sign_in_failures: AtomicU64,
     /// Sign-ins made because a reply or a publication could not be opened.
     pub signed_in_anew: AtomicU64,

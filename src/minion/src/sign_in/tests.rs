@@ -11,7 +11,7 @@ use saltern_wire::msgpack::{Dialect, encode};
 use super::*;
 use crate::keys::{MasterKeyStore, MemoryStore, MinionKeys};
 
-/// Key pairs are dear; all tests share three.
+/// Key pairs are expensive; all tests share three.
 static MINION: LazyLock<Arc<MinionKeys>> =
     LazyLock::new(|| Arc::new(MinionKeys::generate(2048).expect("a key pair")));
 static MASTER: LazyLock<PrivateKey> =

@@ -20,7 +20,7 @@ use super::Swarm;
 use crate::channel::Channel;
 use crate::error::RequestError;
 
-/// What is fetched, by whom and for how long.
+/// Options of a fetch: the directory, the minions and the duration.
 #[derive(Debug, Clone)]
 pub struct Fetch {
     /// The directory below the root of the environment `base`.
@@ -70,7 +70,7 @@ pub enum FetchError {
     /// What came has another hash than the master said, or than what another minion got.
     #[error("the content of \"{0}\" is not what the master announced")]
     WrongContent(String),
-    /// The master announced and sent something else than lies in its file root.
+    /// The master announced and sent other content than its file root has.
     #[error("the content of \"{0}\" is not that of the file")]
     OtherFile(String),
     /// The file cannot be read for that comparison.
@@ -110,7 +110,7 @@ impl Swarm {
 }
 
 impl Fetched {
-    /// Compares what came with the files themselves: for a master whose file root is at hand.
+    /// Compares what came with the files themselves: for a master whose file root is readable here.
     ///
     /// # Errors
     /// The first file that is another one, or cannot be read.

@@ -32,9 +32,9 @@ pub struct PillarStorm<'a> {
     pub grains: &'a dyn Fn(usize, &str) -> Value,
     /// What is wrong with the pillar of the minion with this number and id.
     pub check: &'a dyn Fn(usize, &str, &Value) -> Result<(), String>,
-    /// So many replies are opened and checked, the first ones.
+    /// Number of first replies that are opened and checked.
     pub check_first: usize,
-    /// Of the others every so many-th is; of the rest only the outside is looked at, because
+    /// Of the later ones every n-th is; of the rest only the envelope is checked, because
     /// opening one costs this process more than some masters need to render it.
     pub check_every: usize,
 }
@@ -49,7 +49,7 @@ impl PillarStorm<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the pillar of \"{minion}\" is wrong: {reason}")]
 pub struct WrongPillar {
-    /// Whose it is.
+    /// The minion of the pillar.
     pub minion: String,
     /// What is wrong with it.
     pub reason: String,

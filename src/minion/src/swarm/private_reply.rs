@@ -30,7 +30,7 @@ pub(crate) enum PrivateReplyError {
     Foreign,
 }
 
-/// Whose reply is expected, and from whom.
+/// Keys and algorithms with which a reply is verified and opened.
 pub(crate) struct PrivateReply<'a> {
     pub(crate) keys: &'a MinionKeys,
     pub(crate) master: &'a PublicKey,

@@ -83,7 +83,7 @@ impl Swarm {
     }
 }
 
-/// The rhythm of one of so many workers.
+/// The interval between the requests of one worker.
 fn pace(per_second: Option<u32>, workers: usize) -> Option<Interval> {
     let all = f64::from(per_second?.max(1));
     let mut pace = interval(Duration::from_secs_f64(workers as f64 / all));
