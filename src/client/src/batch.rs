@@ -15,11 +15,11 @@ use crate::{ClientError, EventListener, LocalClient, PublishRequest, Published};
 pub struct BatchWishes {
     /// How many minions at a time: `10`, or `25%` of all.
     pub size: Option<String>,
-    /// With `safe_size`: a batch only if at least so many minions match.
+    /// With `safe_size`: a batch only if at least this many minions match.
     pub safe_limit: Option<u32>,
     /// See `safe_limit`.
     pub safe_size: Option<String>,
-    /// Only so many minions, chosen at random.
+    /// Only this many minions, chosen at random.
     pub subset: Option<u32>,
     /// How long a place stays empty after a minion is done, in seconds.
     pub wait: Option<f64>,

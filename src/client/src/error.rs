@@ -10,7 +10,7 @@ pub enum ClientError {
     /// The master's sockets are not there.
     #[error("the master is not running: \"{0}\" does not exist")]
     NotRunning(PathBuf),
-    /// The event socket is there but nobody answers, or this user may not open it.
+    /// The event socket exists but nothing listens on it, or this user may not open it.
     #[error("the master's event socket \"{path}\" cannot be opened")]
     EventSocket {
         /// The socket.
@@ -64,7 +64,7 @@ pub enum ClientError {
     /// The master did not accept the key.
     #[error("the master refused the key of user \"{user}\": {message}")]
     Authentication {
-        /// Who asked.
+        /// The user that asked.
         user: String,
         /// The master's words.
         message: String,
@@ -72,12 +72,12 @@ pub enum ClientError {
     /// The user may not do this.
     #[error("user \"{user}\" is not permitted to do this: {message}")]
     Authorization {
-        /// Who asked.
+        /// The user that asked.
         user: String,
         /// The master's words.
         message: String,
     },
-    /// Nobody matches the target; nothing was sent.
+    /// No minion matches the target; nothing was sent.
     #[error("No minions matched the target. No command was sent, no jid was assigned.")]
     NoMinions,
     /// The master does not run a function.

@@ -49,7 +49,7 @@ pub struct Job<'a> {
     patience: HashMap<String, Instant>,
     round_ends: Instant,
     syndics_until: Instant,
-    /// Somebody said that the job is running; true at first, so that all are asked once.
+    /// Whether a minion reported the job as running; true at first, so that all are asked once.
     running: bool,
     find_job: Option<String>,
     ready: VecDeque<Answer>,
@@ -173,7 +173,7 @@ impl<'a> Job<'a> {
         self.running = false;
         self.find_job = match self.client.publish(&request).await {
             Ok(published) => Some(published.jid),
-            // Nobody of the missing is an accepted minion: nobody can be running the job.
+            // None of the missing ones is an accepted minion, so none can run the job.
             Err(ClientError::NoMinions) => None,
             Err(error) => return Err(error),
         };

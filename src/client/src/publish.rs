@@ -29,7 +29,7 @@ pub struct PublishRequest {
     pub ret: String,
     /// Further settings that the master and the minions read, as `metadata`.
     pub kwargs: Vec<(String, Value)>,
-    /// The wait before asking who still runs the job; the configured one when absent.
+    /// The wait before asking which minions still run the job; the configured one when absent.
     pub timeout: Option<Duration>,
     /// What makes it a batch that the master drives: the entry `batch` of the command
     /// `saltern_batch`.
