@@ -31,7 +31,7 @@ pub(crate) enum Command {
     Stall,
 }
 
-/// When and after whom to build.
+/// When to build, and after which sibling.
 #[derive(Default)]
 pub(crate) struct Rebuild {
     pub(crate) delay: Duration,

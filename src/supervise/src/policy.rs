@@ -18,7 +18,7 @@ pub enum Restart {
     Temporary,
 }
 
-/// Whom the end of one child concerns.
+/// Restart strategy: the siblings that restart with a failed child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// Only itself.

@@ -2,7 +2,7 @@
 //!
 //! It polls the context of the current value inside `catch_unwind`. When the value panics or
 //! stops, it is dropped there and then (with its timers, its futures and the answers they owe,
-//! so that nobody waits in vain), the tree is asked what to do, and a new value is built from
+//! so that no caller waits for ever), the tree is asked what to do, and a new value is built from
 //! the seed. It takes no decisions: those are in `tree.rs`.
 
 use std::{
@@ -312,7 +312,7 @@ impl<A: Child> Future for Runner<A> {
 }
 
 impl<A: Child> Drop for Runner<A> {
-    /// The arbiter was stopped under it: no hooks, but nobody is left waiting.
+    /// The arbiter was stopped under it: no hooks run, but all waiting callers get an error.
     fn drop(&mut self) {
         if !matches!(self.phase, Phase::Over) {
             self.finish();

@@ -264,7 +264,7 @@ impl Supervisor {
 pub(crate) enum Level {
     Running,
     Draining,
-    /// Nobody is waited for any more.
+    /// Stops without waiting for children.
     Hurrying,
     /// Everyone has ended, or is stuck.
     Over,

@@ -60,7 +60,7 @@ fn a_transient_child_may_end_by_itself_but_not_by_a_panic() {
 }
 
 #[test]
-fn a_temporary_child_never_comes_back_and_what_waited_fails() {
+fn temporary_child_is_not_restarted_and_waiting_messages_fail() {
     paused(async {
         let (tree, root) = tree(Strategy::OneForOne, 0);
         let log = Log::default();
@@ -75,7 +75,7 @@ fn a_temporary_child_never_comes_back_and_what_waited_fails() {
 }
 
 #[test]
-fn a_permanent_child_that_stops_by_itself_comes_back() {
+fn permanent_child_that_stops_itself_is_restarted() {
     paused(async {
         let (_tree, root) = tree(Strategy::OneForOne, 10);
         let log = Log::default();
@@ -162,7 +162,7 @@ fn later_siblings_wait_until_the_failed_one_has_really_started() {
 }
 
 #[test]
-fn a_used_up_budget_restarts_the_whole_branch_then_ends_the_tree() {
+fn exhausted_budget_restarts_the_branch_then_stops_the_tree() {
     paused(async {
         // The root allows one restart, the branch two.
         let (tree, root) = tree(Strategy::OneForOne, 1);

@@ -115,7 +115,7 @@ fn a_panic_in_started_or_build_is_retried() {
 }
 
 #[test]
-fn a_panic_in_a_response_future_fails_everyone_who_waits_for_this_value() {
+fn panic_in_a_response_future_fails_all_waiting_callers() {
     paused(async {
         let (_tree, root) = tree(Strategy::OneForOne, 10);
         let probe = Script::new(0, &Log::default()).start(&root);
@@ -194,7 +194,7 @@ fn timers_wait_for_an_atomic_response_too() {
 }
 
 #[test]
-fn a_detached_response_outlives_the_value_and_its_panic_concerns_nobody_else() {
+fn detached_response_outlives_the_value_and_its_panic_is_isolated() {
     paused(async {
         let (_tree, root) = tree(Strategy::OneForOne, 10);
         let log = Log::default();
@@ -320,7 +320,7 @@ fn restart_leaves_other_actors_on_the_thread_alone() {
 }
 
 #[test]
-fn an_actor_that_talks_to_itself_for_ever_does_not_starve_its_thread() {
+fn self_sending_actor_does_not_starve_its_thread() {
     fn again(log: Log) -> Do {
         act(move |_, ctx| {
             log.add("turn");
@@ -359,7 +359,7 @@ fn child_without_addresses_is_not_stopped() {
 }
 
 #[test]
-fn a_full_mailbox_refuses_and_loses_nothing_it_took() {
+fn full_mailbox_refuses_and_keeps_accepted_messages() {
     paused(async {
         let (_tree, root) = tree(Strategy::OneForOne, 10);
         let log = Log::default();
