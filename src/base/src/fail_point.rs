@@ -32,7 +32,8 @@ pub enum FailPoint {
     MirrorBetween,
     /// A file is complete under another name.
     FileBefore,
-    /// A minion's new session key is in its file, but neither sent to the minion nor noted in memory.
+    /// A minion's new session key is in its file, but neither sent to the minion nor noted in
+    /// memory.
     SessionBetween,
     /// A new shared key is in its file; publications are still made with the old one.
     RotationBetween,

@@ -78,7 +78,7 @@ pub fn names(address: &str) -> Result<Vec<String>, BadAddress> {
     Ok(names)
 }
 
-/// What is no address in this program.
+/// Error: the text is not an address of this program.
 #[derive(Debug, thiserror::Error)]
 #[error("\"{0}\" is no address in this program; one looks like +0x1a2b")]
 pub struct BadAddress(String);

@@ -1,8 +1,8 @@
 //! Distributed tracing: the spans of one request, over all processes that had a part in it.
 //!
-//! The context is propagated with what is sent, as W3C Trace Context. Ended spans are buffered here,
-//! bounded, until they are exported. Nothing waits for that: spans beyond the bound are dropped and
-//! counted.
+//! The context is propagated with what is sent, as W3C Trace Context. Ended spans are buffered
+//! here, bounded, until they are exported. Nothing waits for that: spans beyond the bound are
+//! dropped and counted.
 //!
 //! Not made of `tracing`'s spans: those end with the scope they were begun in, and the request that
 //! is followed here goes through the mailboxes of several actors. So a span is a value that goes
@@ -25,7 +25,7 @@ pub fn current() -> Option<Place> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Does work at this place: what it asks for [`current`] gets this one.
+/// Runs work under this parent: [`current`] returns it meanwhile.
 pub fn within<T>(place: Option<Place>, work: impl FnOnce() -> T) -> T {
     /// Puts the former place back, also when the work panics.
     struct Restore(Option<Place>);

@@ -227,7 +227,7 @@ impl Span {
         &self.place
     }
 
-    /// Gives it another name, now that it is known what is done.
+    /// Renames the span, once the operation is known.
     pub fn rename(&mut self, name: impl Into<String>) {
         self.name = name.into();
     }
