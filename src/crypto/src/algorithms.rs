@@ -1,4 +1,4 @@
-//! The names of the RSA algorithms that may stand in a message, and what they mean.
+//! The RSA algorithms of messages, by their names on the wire.
 //!
 //! Stock knows no others (`VALID_ENCRYPTION_ALGORITHMS`, `VALID_SIGNING_ALGORITHMS` in
 //! `crypt.py`). Which of them a peer may use is not decided here.
