@@ -114,7 +114,8 @@ impl Tag {
         Self::trusted(format!("saltern/job/{jid}/verdict"))
     }
 
-    /// `saltern/job/<jid>/finished`: the job ended; the minions that returned and those that did not.
+    /// `saltern/job/<jid>/finished`: the job ended; the minions that returned and those that did
+    /// not.
     pub fn job_finished(jid: &crate::Jid) -> Self {
         Self::trusted(format!("saltern/job/{jid}/finished"))
     }
