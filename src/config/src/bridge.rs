@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::reader::Reader;
 use crate::yaml::{Node, NodeValue};
 
-/// `python_bridge`: which Python runs what only Python can run.
+/// `python_bridge`: the Python that runs modules without a native counterpart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PythonBridge {
-    /// None.
+    /// No bridge.
     Off,
     /// That of a Salt installation in the usual places.
     Auto,
@@ -17,10 +17,10 @@ pub enum PythonBridge {
     At(PathBuf),
 }
 
-/// How Python is run beside the master.
+/// Options of the Python bridge.
 #[derive(Clone, Debug)]
 pub struct BridgeOptions {
-    /// Which one.
+    /// The Python to use.
     pub python: PythonBridge,
     /// Most helper processes for pillars.
     pub processes: usize,

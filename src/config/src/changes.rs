@@ -1,4 +1,4 @@
-//! What is different between two readings of the configuration, and which of it a running master
+//! The difference between two readings of the configuration, and which of it a running master
 //! can follow.
 
 use crate::MasterConfig;

@@ -17,7 +17,7 @@ use crate::{Finding, Severity};
 /// A pair of ports beside `ret_port` and `publish_port`, with a transport of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlsoListen {
-    /// What is spoken on both.
+    /// The transport of both ports.
     pub transport: TransportName,
     /// For requests.
     pub ret_port: u16,

@@ -2,8 +2,8 @@
 //!
 //! An entry is a name, or a name with options; `engine_module` among these names the module when
 //! the entry's own name is another (`start_engines` in `salt/engines/__init__.py`). Stock starts
-//! every module that loads and ignores the others silently. Here an entry that cannot work is left out with a
-//! warning, so that one mistake does not keep the master from starting.
+//! every module that loads and ignores the others silently. Here an entry that cannot work is left
+//! out with a warning, so that one mistake does not keep the master from starting.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ const HOOK_PORT: u16 = 5000;
 /// One engine. No `Debug`: options of engines hold passwords.
 #[derive(Clone)]
 pub struct EngineConfig {
-    /// What the entry is called.
+    /// The name of the entry.
     pub name: String,
     /// What runs.
     pub kind: EngineKind,
 }
 
-/// What an engine is.
+/// The kind of an engine, with its options.
 #[derive(Clone)]
 pub enum EngineKind {
     /// Fires what a program prints.
@@ -53,7 +53,7 @@ pub enum EngineKind {
 pub struct ScriptEngine {
     /// The command as it was written; it is split by the rules of Python's `shlex`.
     pub cmd: String,
-    /// What its lines are written in.
+    /// The format of its output.
     pub output: ScriptOutput,
     /// The pause between two runs.
     pub interval: Duration,

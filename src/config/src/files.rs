@@ -53,7 +53,7 @@ fn without_broken_option(bytes: &[u8], name: &str) -> Option<(String, Mapping)> 
     None
 }
 
-/// What the files say.
+/// The merged settings of the files.
 #[derive(Default)]
 pub(crate) struct Files {
     pub(crate) settings: Mapping,

@@ -6,7 +6,7 @@ use saltern_base::exit::Exit;
 
 use crate::yaml::Mark;
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The master does not start; or, of what only Python can run, it starts and cannot do what
@@ -21,7 +21,7 @@ pub enum Severity {
 /// One thing that the check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
     /// The file, as it was named; empty if no file is to blame.
     pub file: String,

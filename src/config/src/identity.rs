@@ -30,7 +30,7 @@ pub(crate) fn host_id(root_dir: &str) -> String {
     }
 }
 
-/// What the files backend of the resolver makes of a host name: the first name with a dot of the
+/// A host name as the files backend of the resolver expands it: the first name with a dot of the
 /// line that has it.
 fn full_name(host: &str, hosts: &str) -> String {
     for line in hosts.lines() {

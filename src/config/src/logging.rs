@@ -37,7 +37,7 @@ pub struct LogOptions {
     pub rotated_files: u32,
 }
 
-/// What the names of all places in this program begin with.
+/// The prefix of all log targets of this program.
 const OURS: &str = "saltern";
 /// Its crates that a master runs, without that.
 const CRATES: [&str; 16] = [

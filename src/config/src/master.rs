@@ -69,7 +69,7 @@ pub struct MasterConfig {
     pub saltern_metrics_ssl: Option<TlsConfig>,
     /// Further names under which metrics are exposed.
     pub metrics_compat: MetricsCompat,
-    /// How many messages may wait for one slow subscriber.
+    /// Messages that may wait for one slow subscriber.
     pub pub_hwm: usize,
     /// The length of the accept queues. Unset it is 4096, not stock's 1000.
     pub zmq_backlog: u32,
@@ -79,11 +79,11 @@ pub struct MasterConfig {
     pub tcp_keepalive: bool,
     /// Idle time before the first probe; `None` leaves it to the system.
     pub tcp_keepalive_idle: Option<Duration>,
-    /// How many probes; `None` leaves it to the system.
+    /// Number of probes; `None` leaves it to the system.
     pub tcp_keepalive_cnt: Option<u32>,
     /// Time between probes; `None` leaves it to the system.
     pub tcp_keepalive_intvl: Option<Duration>,
-    /// How long a subscriber may take for what it was sent before it counts as stuck.
+    /// How long a subscriber may leave its queue unread before it counts as stuck.
     pub publish_drain_timeout: Duration,
 
     // The process.
@@ -91,7 +91,7 @@ pub struct MasterConfig {
     pub id: String,
     /// The user to run as.
     pub user: String,
-    /// How many workers. Unset it is the number of cores, not stock's 5.
+    /// Number of workers. Unset it is the number of cores, not stock's 5.
     pub worker_threads: usize,
     /// The limit of open files to ask the system for.
     pub max_open_files: u64,
@@ -118,11 +118,11 @@ pub struct MasterConfig {
     pub tracing: Option<TracingOptions>,
 
     // Jobs and events.
-    /// How long the command line waits before it asks what is still running.
+    /// How long a client waits before it probes for running jobs.
     pub timeout: Duration,
     /// How long it waits for the answer to that.
     pub gather_job_timeout: Duration,
-    /// How long jobs are kept; `None` keeps them for ever. Has `keep_jobs` in it for 3006 and 3007.
+    /// Retention time of jobs; `None` keeps them for ever. Has `keep_jobs` in it for 3006 and 3007.
     pub keep_jobs: Option<Duration>,
     /// Whether returns are stored at all.
     pub job_cache: bool,
@@ -172,7 +172,7 @@ pub struct MasterConfig {
     pub master_use_pubkey_signature: bool,
     /// The name of that file in `pki_dir`.
     pub master_pubkey_signature: String,
-    /// How long an AES key is used.
+    /// Rotation interval of the AES key.
     pub publish_session: Duration,
     /// Whether deleting or rejecting a key changes the AES key.
     pub rotate_aes_key: bool,
@@ -248,7 +248,7 @@ pub struct MasterConfig {
     pub saltern_request_backlog: usize,
     /// Authentications that may wait for a worker.
     pub saltern_auth_backlog: usize,
-    /// How long the last shared key is understood beside the current one.
+    /// How long the previous shared key is accepted beside the current one.
     pub saltern_key_overlap: Duration,
     /// For how long a sealed request is remembered, so that it is not carried out again.
     pub saltern_replay_window: Duration,
@@ -273,7 +273,7 @@ pub struct MasterConfig {
 
     /// What runs beside the master for as long as it does.
     pub engines: Vec<EngineConfig>,
-    /// How often an engine is started again within the window before it is given up.
+    /// Restarts of an engine within the window before it is given up.
     pub saltern_engine_restarts: u32,
     /// The length of that window.
     pub saltern_engine_restart_window: Duration,

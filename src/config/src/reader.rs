@@ -20,7 +20,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) settings: &'a Mapping,
     pub(crate) defaults: &'a Mapping,
     pub(crate) findings: Vec<Finding>,
-    /// The options whose type was looked at.
+    /// The options whose type was checked.
     read: HashSet<String>,
 }
 
@@ -48,17 +48,17 @@ impl<'a> Reader<'a> {
         self.read.contains(name)
     }
 
-    /// What was written for an option, if anything was.
+    /// The written value of an option.
     pub(crate) fn written(&self, name: &str) -> Option<&'a Node> {
         self.settings.get(name)
     }
 
-    /// What applies: what was written, else the default.
+    /// The effective value: the written one, else the default.
     pub(crate) fn applies(&self, name: &str) -> Option<&'a Node> {
         self.written(name).or_else(|| self.defaults.get(name))
     }
 
-    /// Where the name of an option was written.
+    /// Position of an option's name.
     pub(crate) fn mark(&self, name: &str) -> Mark {
         match self.settings.get_entry(name) {
             Some(entry) => entry.key_mark.clone(),
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
             .unwrap_or_default()
     }
 
-    /// Text, or `None` for nothing and for the empty text.
+    /// Text, or `None` for null and for the empty text.
     pub(crate) fn optional_text(&mut self, name: &str) -> Option<String> {
         let text = self.read(name, "text", |node| match &node.value {
             NodeValue::Null => Some(String::new()),

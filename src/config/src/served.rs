@@ -60,7 +60,7 @@ fn warn(reader: &mut Reader<'_>, name: &str, message: impl Into<String>) {
     reader.find(Severity::Warning, name, message);
 }
 
-/// What was written, if it is more than nothing. Its type is looked at here.
+/// The written value, unless it is empty. Its type is checked here.
 fn checked<'a>(reader: &mut Reader<'a>, name: &str) -> Option<&'a Node> {
     reader.mark_read(name);
     reader.written(name).filter(|node| !node.is_null())
@@ -288,8 +288,8 @@ fn mine_get(reader: &mut Reader<'_>) {
     }
 }
 
-/// The mistake that makes an expression invalid in every dialect. Syntax of some dialects only, such
-/// as look-around, is checked where the expression is compiled.
+/// The mistake that makes an expression invalid in every dialect. Syntax of some dialects only,
+/// such as look-around, is checked where the expression is compiled.
 fn broken(expression: &str) -> Option<&'static str> {
     const PROBLEMS: [&str; 3] = ["unclosed group", "unopened group", "missing expression"];
     let error = Regex::new(expression).err()?.to_string();

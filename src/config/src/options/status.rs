@@ -493,7 +493,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
 /// Families of names that are decided together.
 const REMOTES: &[&str] = &["hgfs_", "svnfs_", "s3fs_", "azurefs_"];
 
-/// What is done with an option of stock; `None` for a name that is not one.
+/// The status of an option of stock; `None` for a name that is not one.
 pub fn status(name: &str) -> Option<Status> {
     let option = super::stock(name)?;
     if HONOURED.contains(&name) {

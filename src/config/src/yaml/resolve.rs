@@ -1,4 +1,4 @@
-//! What a scalar means: the implicit types of YAML 1.1 as PyYAML's `resolver.py` lists them, and
+//! Resolution of scalars: the implicit types of YAML 1.1 as PyYAML's `resolver.py` lists them, and
 //! the conversions of its `constructor.py` with Salt's change to integers.
 //!
 //! The patterns look odd in places (`08` is text, `1_000` a number, `1e3` text) and are meant to:
