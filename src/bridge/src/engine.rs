@@ -1,6 +1,7 @@
 //! Engines of the site: each runs in a helper process of its own, for as long as the master.
 //!
-//! Running one blocks its thread until the engine ends; another thread ends it by its [`Leash`]. Whether it is started again is not decided here.
+//! Running one blocks its thread until the engine ends; another thread ends it by its [`Leash`].
+//! Whether it is started again is not decided here.
 
 use std::time::Duration;
 

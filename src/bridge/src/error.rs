@@ -6,7 +6,7 @@ pub enum BridgeError {
     /// The option `python_bridge` is off.
     #[error("{what} can only be run by Python, and the option \"python_bridge\" is off")]
     Off {
-        /// What was asked for.
+        /// The module or function that was asked for.
         what: String,
     },
     /// There is no Salt installation to run it.
@@ -15,7 +15,7 @@ pub enum BridgeError {
          Python of a Salt installation"
     )]
     NotFound {
-        /// What was asked for.
+        /// The module or function that was asked for.
         what: String,
         /// Where was looked.
         reason: String,
@@ -23,7 +23,7 @@ pub enum BridgeError {
     /// No helper process comes up.
     #[error("{what} cannot be run: the Python helper (option \"python_bridge\") {reason}")]
     NoHelper {
-        /// What was asked for.
+        /// The module or function that was asked for.
         what: String,
         /// What the last one said, or what the system did.
         reason: String,
@@ -31,13 +31,13 @@ pub enum BridgeError {
     /// Too many others wait.
     #[error("{what} cannot be run: too many calls wait for a Python helper")]
     Busy {
-        /// What was asked for.
+        /// The module or function that was asked for.
         what: String,
     },
     /// Its time is over, waiting included; the helper was ended.
     #[error("{what} took longer than {milliseconds} ms in Python")]
     Timeout {
-        /// What was asked for.
+        /// The module or function that was asked for.
         what: String,
         /// How long it had.
         milliseconds: u128,
@@ -45,15 +45,15 @@ pub enum BridgeError {
     /// The helper process ended in the middle.
     #[error("the Python helper that ran {what} {how}")]
     Died {
-        /// What was asked for.
+        /// The module or function that was asked for.
         what: String,
         /// How it ended.
         how: String,
     },
-    /// What is to be sent, or came back, is too large or no value.
+    /// The request or the answer is too large, or not a value of MessagePack.
     #[error("{what} cannot be run: {problem}")]
     Unfit {
-        /// What was asked for.
+        /// The module or function that was asked for.
         what: String,
         /// In what way.
         problem: String,
@@ -61,14 +61,14 @@ pub enum BridgeError {
     /// The master stops.
     #[error("{what} was not run to its end, because the master stops")]
     Stopped {
-        /// What was asked for.
+        /// The module or function that was asked for.
         what: String,
     },
     /// It is not there, or refused its arguments (stock's `SaltInvocationError`,
     /// `CommandExecutionError`).
     #[error("{what}: {problem}")]
     Refused {
-        /// What was asked for.
+        /// The module or function that was asked for.
         what: String,
         /// The text of the exception.
         problem: String,
@@ -76,7 +76,7 @@ pub enum BridgeError {
     /// It raised another exception.
     #[error("{what}: {problem}")]
     Failed {
-        /// What was asked for.
+        /// The module or function that was asked for.
         what: String,
         /// The text of the exception.
         problem: String,

@@ -21,7 +21,7 @@ pub(crate) const LENGTH: usize = 4;
 /// The longest frame either way; `bridge.py` knows it too.
 const LONGEST: usize = 64 << 20;
 
-/// What is read at once.
+/// Bytes of one read.
 const PIECE: usize = 64 << 10;
 
 /// What a helper may send.
@@ -58,27 +58,27 @@ pub(crate) fn frame(bytes: &[u8]) -> Result<Vec<u8>, String> {
 
 /// One answer of a helper.
 pub(crate) enum Answer {
-    /// It has come up; the version of its Salt.
+    /// It has started; the version of its Salt.
     Up(String),
-    /// An event of what runs, by the end of its tag; more answers follow.
+    /// An event of the call, by the end of its tag; more answers follow.
     Event(String, Value),
-    /// What the work gave.
+    /// The result of the work.
     Value(Value),
-    /// It is not there, or refused.
+    /// It does not exist, or refused.
     Refused(String),
     /// It raised another exception.
     Failed(String),
 }
 
-/// Why a helper is of no use any more.
+/// Why a helper cannot be used any more.
 pub(crate) enum Broken {
     /// The deadline has passed.
     Time,
     /// The process has ended, or closed its pipes.
     Ended,
-    /// What it says cannot be understood.
+    /// It sent malformed data.
     Answer(String),
-    /// The system refused.
+    /// A system call failed.
     System(io::Error),
 }
 
@@ -95,11 +95,11 @@ pub(crate) struct Pipes {
     errors: Option<ChildStderr>,
     /// Becomes readable when the process has ended.
     end: OwnedFd,
-    /// What was read of answers that are not complete.
+    /// Buffer of incomplete answers.
     inbox: Vec<u8>,
-    /// What the process prints as errors.
+    /// The relay of its standard error.
     pub(crate) relay: Relay,
-    /// The most memory that it has used, as it says itself, in bytes.
+    /// Its peak memory in bytes, as it reports itself.
     pub(crate) memory: u64,
 }
 
@@ -175,7 +175,7 @@ impl Pipes {
         poll(&mut end, Some(&within)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Waits until there is something to do. Returns whether the process has ended.
+    /// Waits for input, room for output, or the end of the process. Returns whether the process has ended.
     fn wait(&self, left: Duration, is_writing: bool) -> Result<bool, Broken> {
         let left = Timespec::try_from(left).map_err(|_| Broken::Time)?;
         let mut waiting = vec![
@@ -194,7 +194,7 @@ impl Pipes {
         }
     }
 
-    /// Takes what is there. Returns whether more answers can come.
+    /// Reads available bytes. Returns whether more answers can come.
     fn read(&mut self) -> Result<bool, Broken> {
         let mut buffer = [0; PIECE];
         if let Some(errors) = &mut self.errors {
@@ -220,7 +220,7 @@ impl Pipes {
         Ok(true)
     }
 
-    /// Gives as much of `rest` as the process takes; what is left of it comes back.
+    /// Writes as much of `rest` as the process takes; returns the remainder.
     fn write<'a>(&mut self, rest: &'a [u8]) -> Result<&'a [u8], Broken> {
         if rest.is_empty() {
             return Ok(rest);
@@ -246,7 +246,7 @@ impl Pipes {
         Ok(Some(length))
     }
 
-    /// How many bytes the next frame lacks at least.
+    /// Bytes that the next frame still lacks, at least.
     fn missing(&self) -> Result<usize, Broken> {
         let wanted = LENGTH + self.next_length()?.unwrap_or(0);
         Ok(wanted.saturating_sub(self.inbox.len()))

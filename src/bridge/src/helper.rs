@@ -30,7 +30,7 @@ const MOST_CALLS: u32 = 1000;
 /// How long a helper may take to exit after it closed its pipes.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// What all helpers are started with.
+/// Settings of all helpers.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// The master's configuration file.
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     pub(crate) memory: usize,
 }
 
-/// What came of a request.
+/// The result of a request.
 pub(crate) type Given = Result<Value, Problem>;
 
 /// An exception.
@@ -48,11 +48,11 @@ pub(crate) enum Problem {
     Failed(String),
 }
 
-/// A running helper; dropped, it is killed with what it started.
+/// A running helper; dropping it kills its process group.
 pub(crate) struct Helper {
     child: Child,
     pipes: Pipes,
-    /// How it ended, once that has been asked for.
+    /// Its exit status, once it was reaped.
     buried: Option<Option<ExitStatus>>,
     calls: u32,
     /// The compilation whose loaders it holds.
@@ -96,7 +96,7 @@ impl Helper {
         }
     }
 
-    /// Waits until it has loaded Salt.
+    /// Waits until the helper has loaded Salt.
     pub(crate) fn come_up(
         &mut self,
         forks: bool,
@@ -143,24 +143,24 @@ impl Helper {
             })
     }
 
-    /// Whether it is still there.
+    /// Whether the process still runs.
     pub(crate) fn is_alive(&self) -> bool {
         !self.pipes.has_ended(Duration::ZERO)
     }
 
-    /// Whether it has served long enough, or holds more memory than it ever should again.
+    /// Whether the helper is due for replacement, by its number of calls or its memory.
     pub(crate) fn is_worn(&self, lane: Lane, settings: &Settings) -> bool {
         let half = (settings.memory / 2) as u64;
         let is_large = !lane.forks() && half > 0 && self.pipes.memory > half;
         is_large || self.calls >= MOST_CALLS
     }
 
-    /// How many of its lines the log had no room for since the last time.
+    /// Takes the number of lines that the rate limit dropped.
     pub(crate) fn dropped_lines(&mut self) -> u64 {
         self.pipes.relay.dropped()
     }
 
-    /// Ends it and says how it ended, as the end of a sentence.
+    /// Ends the helper; returns its exit status as the end of a sentence.
     pub(crate) fn epitaph(mut self, broken: &Broken) -> String {
         if matches!(broken, Broken::Ended) {
             // One that only closed its pipes is on its way out, with a status that says more.
@@ -177,8 +177,8 @@ impl Helper {
         }
     }
 
-    /// Kills the group, and waits for the process only then: until it is waited for, nobody else
-    /// can have its number.
+    /// Kills the group, and waits for the process only then: until it is reaped, its id is
+    /// not reused.
     fn bury(&mut self) -> Option<ExitStatus> {
         if self.buried.is_none() {
             // It may be gone already, which is what is wanted.

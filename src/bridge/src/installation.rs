@@ -11,9 +11,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use saltern_config::PythonBridge;
 
-/// Where Salt's own packages put theirs.
+/// The Python of Salt's own packages.
 const PACKAGED: &str = "/opt/saltstack/salt/bin/python3";
-/// The system's.
+/// The system's Python.
 const SYSTEM: &str = "/usr/bin/python3";
 /// Programs of Salt whose first line names their Python.
 const PROGRAMS: [&str; 2] = ["salt-call", "salt-master"];
@@ -29,7 +29,7 @@ const QUESTION: &str =
 /// The Python of the option, or what stands in the usual places of a system with this `PATH`.
 ///
 /// # Errors
-/// The end of a sentence about where it was looked for.
+/// The places that were searched, as the end of a sentence.
 pub(crate) fn find(option: &PythonBridge, path: Option<&OsStr>) -> Result<PathBuf, String> {
     match option {
         PythonBridge::Off => Err("the option is off".to_owned()),

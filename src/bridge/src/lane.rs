@@ -11,9 +11,9 @@ pub(crate) enum Lane {
     LogIn,
     /// What pillars and top files wait for. A helper does one thing after the other itself.
     Pillar,
-    /// What is handed to returners. Each consumer has one call under way at a time, and so a helper.
+    /// Returners. Each consumer has one call in flight, and so one helper.
     Returner,
-    /// What users run. Each call has a process of its own, as in stock: what it loads and changes
+    /// Functions that users run. Each call has a process of its own, as in stock: what it loads and changes
     /// ends with it.
     Runner,
 }

@@ -14,7 +14,7 @@ use saltern_config::{MasterConfig, is_built_in_renderer};
 const MOST_ENTRIES: usize = 20_000;
 /// Files that are named.
 const MOST_NAMED: usize = 100;
-/// What is read of a file.
+/// Bytes of a file that are read.
 const FIRST_LINE: u64 = 256;
 
 /// Those files, sorted, each with the renderers; the first hundred that are found among so many

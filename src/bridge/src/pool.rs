@@ -1,9 +1,9 @@
 //! The pools of helper processes, one for each lane.
 //!
-//! There is no thread here: a caller waits for its turn, starts a helper if none is idle, serves its
-//! pipes, and returns it to the pool. Callers are served first in, first out: each is a thread of the
-//! master with one call at a time, and the queues before those threads are fair by minion. A call
-//! that kills its helper fails and is not retried, so it never costs a second one.
+//! There is no thread here: a caller waits for its turn, starts a helper if none is idle, serves
+//! its pipes, and returns it to the pool. Callers are served first in, first out: each is a thread
+//! of the master with one call at a time, and the queues before those threads are fair by minion. A
+//! call that kills its helper fails and is not retried, so it never costs a second one.
 //!
 //! Bounds: processes by the configuration; calls that wait, then the next is refused and counted;
 //! helpers that die or do not come up within a time, then none is started until it is over.
@@ -55,7 +55,7 @@ pub struct Bridge {
     metrics: OnceLock<BridgeMetrics>,
 }
 
-/// What is known of the installation.
+/// The installation, as far as it was looked for.
 enum Python {
     Unknown,
     Found(PathBuf),
@@ -77,10 +77,10 @@ struct State {
     last_ticket: u64,
     busy: usize,
     idle: Vec<Helper>,
-    /// All that run, to be killed at the end.
+    /// Process ids of all helpers, to be killed at the end.
     pids: HashSet<u32>,
     deaths: VecDeque<Instant>,
-    /// How many in a row did not come up, with the last one's time and reason.
+    /// Consecutive failed starts, with the last one's time and reason.
     failures: Option<(u32, Instant, String)>,
     is_stopped: bool,
     /// Generation of the configuration; each helper notes it at its start.
@@ -138,7 +138,7 @@ impl Bridge {
         found
     }
 
-    /// Does a piece of work, within the time of its kind and `within`. Blocks.
+    /// Runs a piece of work, within the timeout of its lane and `within`. Blocks.
     ///
     /// # Errors
     /// [`BridgeError`], whose text says what was asked for.
@@ -186,8 +186,8 @@ impl Bridge {
         self.pool(Lane::Runner).stop();
     }
 
-    /// Retires the helpers for log-ins, busy ones once they have answered: no later log-in is decided
-    /// by a helper with an older configuration.
+    /// Retires the helpers for log-ins, busy ones once they have answered: no later log-in is
+    /// decided by a helper with an older configuration.
     pub fn retire_log_ins(&self) {
         let idle = self.pool(Lane::LogIn).retire();
         if let Some(metrics) = self.metrics.get() {

@@ -48,7 +48,7 @@ impl Relay {
         &self.lane
     }
 
-    /// Takes what was printed.
+    /// Takes printed bytes.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         for byte in bytes {
             match byte {

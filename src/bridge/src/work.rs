@@ -75,7 +75,7 @@ pub struct Call {
     pub user: String,
 }
 
-/// Something that only Python can do. Each says in Salt's terms what it gives.
+/// A piece of work for Python, with the result that it gives.
 pub enum Work<'a> {
     /// A renderer of SLS files; gives `{"text": …}` or `{"data": …}`.
     Render {
@@ -142,8 +142,8 @@ pub enum Work<'a> {
         password: &'a str,
     },
     /// Calls of a returner; gives for each step nothing, or the text of its exception. Steps after
-    /// too many failures in a row are not tried, and have no entry. Each entry is also sent at once,
-    /// as an event `step`, so that the finished steps of a call that never returns are known.
+    /// too many failures in a row are not tried, and have no entry. Each entry is also sent at
+    /// once, as an event `step`, so that the finished steps of a call that never returns are known.
     Returner {
         /// The module.
         name: &'a str,
