@@ -360,8 +360,8 @@ impl FileServer {
         }
     }
 
-    /// Whether a file, its hash and its bytes can be read without a process of git, which is slow: a
-    /// caller that must not block runs the others elsewhere.
+    /// Whether a file, its hash and its bytes can be read without a process of git, which is slow:
+    /// a caller that must not block runs the others elsewhere.
     pub fn finds_at_once(&self, path: &str, saltenv: &str) -> bool {
         let Ok(wanted) = Wanted::parse(path) else {
             return true;

@@ -149,7 +149,7 @@ impl ReactionFiles {
         find(reference)
     }
 
-    /// What a file gives for an event. An empty file gives an empty mapping.
+    /// The data of a file for an event. An empty file gives an empty mapping.
     ///
     /// # Errors
     /// When it cannot be read or rendered.

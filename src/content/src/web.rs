@@ -2,7 +2,8 @@
 //!
 //! It is here because a client crate would bring a second TLS library: this one is on the `openssl`
 //! that the workspace has, blocks, keeps no connection and no cookies, and speaks HTTP/1.1 only.
-//! Credentials and the site's headers are sent to the configured server, not to a redirect's target.
+//! Credentials and the site's headers are sent to the configured server, not to a redirect's
+//! target.
 //!
 //! Longer than 500 lines because the steps of one exchange share its bounds and its deadline.
 
@@ -24,7 +25,7 @@ use tokio::time::Instant;
 
 use url::Url;
 
-/// How many redirects are followed; as many as stock's client.
+/// Maximum number of redirects, as in stock's client.
 const REDIRECTS: usize = 5;
 /// The most names that are being resolved at once, abandoned ones included.
 const MOST_RESOLVING: usize = 32;
@@ -49,7 +50,7 @@ pub struct Tls {
     pub ca_bundle: Option<PathBuf>,
 }
 
-/// What to ask, and the bounds.
+/// A request, and its bounds.
 pub struct Request<'a> {
     /// Of the form `http://host/path` or `https://host/path`.
     pub url: &'a str,
@@ -59,7 +60,7 @@ pub struct Request<'a> {
     pub credentials: Option<&'a Credentials>,
     /// See [`Tls`].
     pub tls: &'a Tls,
-    /// What is posted; nothing for a question. It is not sent to where a server redirects.
+    /// Body of a POST; `None` for a GET. It is not sent to the target of a redirect.
     pub body: Option<Body<'a>>,
     /// For everything, redirects included.
     pub time: Duration,
@@ -69,7 +70,7 @@ pub struct Request<'a> {
     pub largest: u64,
 }
 
-/// What is posted.
+/// Body of a POST.
 #[derive(Clone, Copy)]
 pub struct Body<'a> {
     /// Its media type.
@@ -347,7 +348,7 @@ fn head(request: &Request<'_>, url: &Url, is_asked: bool) -> Result<String, WebE
     Ok(head)
 }
 
-/// What the headers of an answer say.
+/// Parsed headers of a response.
 #[derive(Default)]
 struct Headers {
     length: Option<u64>,

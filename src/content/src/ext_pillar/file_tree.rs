@@ -62,7 +62,7 @@ struct Templates {
     blacklist: Vec<String>,
 }
 
-/// What is left of the bounds.
+/// Remaining budget.
 struct Budget {
     entries: usize,
     bytes: u64,

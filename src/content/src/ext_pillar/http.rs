@@ -45,7 +45,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// The largest answer, whatever `http_max_body` says.
 const LARGEST: u64 = 64 << 20;
 
-/// What an answer is read as.
+/// Format of a response.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     Json,

@@ -37,7 +37,7 @@ use arguments::Arguments;
 /// directories in order. Gives the pillar and the texts of its failures.
 pub type CompileRoots<'a> = dyn Fn(&[(String, Vec<PathBuf>)]) -> (Value, Vec<String>) + 'a;
 
-/// What a compilation hands to the sources.
+/// Input of the sources from a compilation.
 pub struct ExtInput<'a> {
     /// Whose pillar it is.
     pub minion: &'a MinionId,
@@ -81,7 +81,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// What is left of a source's own time before the deadline of the whole pillar.
+    /// A source's own time, cut at the deadline of the whole pillar.
     fn left_of(&self, own: Duration) -> Duration {
         self.input.context.limits.left_of(own)
     }

@@ -2,8 +2,8 @@
 //! `salt/fileserver/roots/update` (`update` in `salt/fileserver/roots.py`).
 //!
 //! The last scan is stored where stock stores it, in `cachedir/roots/mtime_map`, so that a change
-//! while no master ran is reported, too. Modification times are compared, nothing is read. Links to directories
-//! are not followed, as in stock, whatever `fileserver_followsymlinks` says.
+//! while no master ran is reported, too. Modification times are compared, nothing is read. Links to
+//! directories are not followed, as in stock, whatever `fileserver_followsymlinks` says.
 
 use std::collections::BTreeMap;
 use std::fs;

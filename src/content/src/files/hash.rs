@@ -21,10 +21,10 @@ use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 use super::state::FileState;
 use super::tree::is_settled;
 
-/// How many digests one generation of the cache holds.
+/// Digests in one generation of the cache.
 const MAX_REMEMBERED: usize = 200_000;
 
-/// How much is read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 128 * 1024;
 
 /// Computes and remembers digests.

@@ -17,8 +17,8 @@ use saltern_wire::msgpack::{Dialect, Encoder};
 use super::error::FilesError;
 use super::tree::Tree;
 
-/// How many environments that are not in the configuration are remembered. Their names come from
-/// minions, by way of `__env__`.
+/// Maximum number of environments beside the configured ones. Their names come from minions, by way
+/// of `__env__`.
 const MAX_OTHER_ENVIRONMENTS: usize = 256;
 
 /// A sorted list of paths without duplicates.
@@ -78,7 +78,7 @@ pub(crate) struct Listing {
     pub(crate) links: BTreeMap<String, String>,
 }
 
-/// What a walk is for.
+/// The purpose of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// An answer, which then serves others too.

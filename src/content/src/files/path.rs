@@ -17,7 +17,7 @@ pub const MAX_PATH_BYTES: usize = 4095;
 /// The longest name in bytes of one file.
 pub const MAX_NAME_BYTES: usize = 255;
 
-/// How many parts a path from a minion may have.
+/// Maximum number of parts in a path from a minion.
 pub const MAX_PARTS: usize = 256;
 
 /// Why a path cannot be meant honestly. For the log and for counters: the minion gets the answer

@@ -24,7 +24,7 @@ use super::root::{Links, Root};
 /// How deep a walk goes.
 pub(crate) const MAX_DEPTH: usize = 128;
 
-/// How many entries a walk takes into memory.
+/// Maximum number of entries of a walk.
 pub(crate) const MAX_ENTRIES: usize = 2_000_000;
 
 /// For this long after a change a directory does not count as known.
@@ -52,7 +52,7 @@ pub(crate) struct Entry {
     pub(crate) kind: Kind,
 }
 
-/// What a name stands for.
+/// Kind of a directory entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// No directory and no link.

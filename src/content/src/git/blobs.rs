@@ -24,7 +24,7 @@ const MOST_BYTES: u64 = 2 << 30;
 pub(super) struct Blobs {
     directory: PathBuf,
     most: u64,
-    /// How many bytes there are, about.
+    /// Approximate number of bytes.
     bytes: AtomicU64,
     /// Held during an eviction.
     clearing: Mutex<()>,

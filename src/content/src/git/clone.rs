@@ -27,9 +27,9 @@ use super::origin::Origin;
 use super::refs::{FORMAT, Oid, Refs};
 use super::tree::{MAX_ENTRIES, Tree};
 
-/// How many lists of trees of refs are kept.
+/// Cached trees of refs.
 const KEPT_TREES: usize = 64;
-/// How many lists of trees of other commits are kept: minions can ask for them.
+/// Cached trees of other commits: minions can ask for them.
 const KEPT_COMMIT_TREES: usize = 8;
 /// How many names of commits are remembered, and as many that name nothing: they come from
 /// minions.
@@ -459,8 +459,8 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
-/// Removes stale lock files of a killed git. Only the holder of the clone's lock writes in the clone,
-/// so none of them can be in use.
+/// Removes stale lock files of a killed git. Only the holder of the clone's lock writes in the
+/// clone, so none of them can be in use.
 pub(super) fn remove_stale_locks(repository: &Path) {
     let mut directories = vec![repository.to_owned()];
     while let Some(directory) = directories.pop() {

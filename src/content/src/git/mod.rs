@@ -1,9 +1,10 @@
 //! Git repositories as sources of files and pillars, by the system's `git`.
 //!
 //! Each remote has one bare clone below `cachedir`, which a [`Fetch`] updates: on a maintenance
-//! thread, never in a request. A request sees the refs of the last fetch (`Refs`), the tree of a commit as a list in memory (`Tree`), and single files or whole
-//! checkouts that are written below `cachedir` when they are first wanted. Those are named by the
-//! object that they hold, so they never change and need no lock.
+//! thread, never in a request. A request sees the refs of the last fetch (`Refs`), the tree of a
+//! commit as a list in memory (`Tree`), and single files or whole checkouts that are written below
+//! `cachedir` when they are first wanted. Those are named by the object that they hold, so they
+//! never change and need no lock.
 //!
 //! `git` is run as a bounded subprocess. Only the transports file, git, http, https and ssh are
 //! possible; nothing asks for a password on a terminal; credentials and URLs travel in the

@@ -57,7 +57,7 @@ pub(super) struct PillarCache {
 }
 
 impl PillarCache {
-    /// What the configuration asks for; `None` if it keeps no pillars.
+    /// The configured cache; `None` if no pillars are cached.
     pub(super) fn new(config: &MasterConfig, clock: Clock) -> Result<Option<Self>, PillarError> {
         if !is_on(config, "pillar_cache") {
             return Ok(None);

@@ -2,9 +2,9 @@
 //!
 //! [`Pillars::compile`] does what stock's `Pillar` does (`salt/pillar/__init__.py`): it reads the
 //! top files of `pillar_roots`, matches them against the minion, renders the SLS files that are
-//! meant for it and merges them. It knows neither the request nor the reply; calls
-//! block for as long as rendering takes, at most [`Limits::time`]. `DIFFERENCES.md` lists where pillars differ from stock's; `tests/pillar_stock` compares
-//! the rest.
+//! meant for it and merges them. It knows neither the request nor the reply; calls block for as
+//! long as rendering takes, at most [`Limits::time`]. `DIFFERENCES.md` lists where pillars differ
+//! from stock's; `tests/pillar_stock` compares the rest.
 
 mod cache;
 mod compile;

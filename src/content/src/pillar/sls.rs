@@ -205,8 +205,8 @@ impl Compilation<'_> {
         Vec::new()
     }
 
-    /// The error for a file that does not render. If the minion may not know the reason, it is logged
-    /// only.
+    /// The error for a file that does not render. If the minion may not know the reason, it is
+    /// logged only.
     fn failure(&mut self, name: &str, problem: &str) -> String {
         if !self.pillars.options.hides_errors {
             return format!("Rendering SLS '{name}' failed, render error:\n{problem}");

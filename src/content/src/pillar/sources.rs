@@ -34,7 +34,7 @@ const KEPT_BYTES: usize = 128 << 20;
 /// The most roots whose lists are in memory; minions choose environments of `__env__`.
 const KEPT_LISTS: usize = 64;
 
-/// What is known of all roots. Shared by all compilations.
+/// Caches of all roots, shared by all compilations.
 pub(super) struct Sources {
     clock: Clock,
     texts: Mutex<Texts>,

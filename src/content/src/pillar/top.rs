@@ -53,7 +53,7 @@ impl Compilation<'_> {
         }))
     }
 
-    /// What all top files say together.
+    /// All top files merged.
     pub(super) fn show_top(mut self) -> Result<Value, Vec<String>> {
         let mut errors = Vec::new();
         let top = self.top(&mut errors).unwrap_or_else(|Halt(problem)| {

@@ -59,7 +59,7 @@ pub(super) fn decrypt(
     decrypt_at(data, &job, 0)
 }
 
-/// What is the same for all messages.
+/// Settings for all messages.
 struct Job<'a> {
     gpg: &'a Gpg,
     /// The template, for messages.

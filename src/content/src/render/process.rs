@@ -19,26 +19,26 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 pub use cancel::Cancel;
 use pipes::{Failure, Input, Output, Patience, Pipes};
 
-/// What a program left.
+/// Result of a program.
 pub(crate) struct Finished {
     /// Its id while it ran.
     pub(crate) pid: u32,
     /// The exit code; `None` if a signal ended it.
     pub(crate) code: Option<i32>,
-    /// What it printed.
+    /// Its standard output.
     pub(crate) output: Vec<u8>,
-    /// What it printed as errors, if that was kept apart.
+    /// Its standard error, if that was kept apart.
     pub(crate) errors: Vec<u8>,
 }
 
-/// What becomes of what a program prints as errors.
+/// Destination of a program's standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Errors {
-    /// What the command says.
+    /// As the command configures it.
     AsSet,
     /// It is part of the output.
     Mixed,
-    /// It is kept apart.
+    /// It is captured apart from the output.
     Apart,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn run_with(
 /// The most bytes of errors that [`run_into`] keeps: the last ones.
 const ERRORS: u64 = 64 << 10;
 
-/// How long a program of [`run_into`] is waited for.
+/// Time limits of a program of [`run_into`].
 #[derive(Clone, Copy)]
 pub(crate) struct Wait<'a> {
     /// In all.

@@ -152,8 +152,8 @@ impl WithPython {
         }
     }
 
-    /// Whether Python has the function. If that cannot be found out it is assumed, so that a call of
-    /// it fails with the reason.
+    /// Whether Python has the function. If that cannot be found out it is assumed, so that a call
+    /// of it fails with the reason.
     fn is_in_python(&self, name: &str) -> bool {
         if let Some(known) = self.known.lock().get(name) {
             return *known;

@@ -5,8 +5,8 @@ use saltern_wire::msgpack::Value;
 
 use super::jinja::Context;
 
-/// Sets the names by which a template knows its own path. `path` is the template's file, `sls` its name
-/// with dots; what the caller has set already stays.
+/// Sets the names by which a template knows its own path. `path` is the template's file, `sls` its
+/// name with dots; what the caller has set already stays.
 pub fn set_sls_context(context: &mut Context, path: &str, sls: &str) {
     let wanted = sls.replace('.', "/");
     let wanted = wanted.trim_end_matches('/');

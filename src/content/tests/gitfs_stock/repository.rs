@@ -30,7 +30,8 @@ impl Repository {
         format!("file://{}", self.path.display())
     }
 
-    /// Calls git, without the configuration of the user that runs the test, and gives what it prints.
+    /// Calls git, without the configuration of the user that runs the test, and gives what it
+    /// prints.
     pub(crate) fn git(&self, args: &[&str]) -> String {
         let done = Command::new("git")
             .args(args)

@@ -28,10 +28,10 @@ use crate::git::{Clones, Entry, Fetch, GitError, Kept, Oid, Refs, Tree};
 /// The backend's name in answers.
 pub(crate) const NAME: &str = "gitfs";
 
-/// How many links are followed, one after the other.
+/// Maximum number of links in a chain.
 const MOST_LINKS: usize = 100;
 
-/// How many environments' lists are kept.
+/// Cached lists of environments.
 const KEPT_LISTINGS: usize = 256;
 /// How many lists are kept for what no ref makes an environment of: the names come from minions.
 const KEPT_OTHERS: usize = 16;

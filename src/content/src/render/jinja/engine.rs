@@ -68,7 +68,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// What was printed.
+    /// The output.
     ///
     /// # Errors
     /// If it is no text.

@@ -1,7 +1,8 @@
 //! Limits of a rendering: time, steps and output.
 //!
 //! Time is that of the processor on the rendering's own thread, so that a busy machine, on which
-//! every rendering takes longer by the clock, breaks none; a longer limit by the clock holds all the same.
+//! every rendering takes longer by the clock, breaks none; a longer limit by the clock holds all
+//! the same.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ impl Limits {
         depth: 800,
     };
 
-    /// What is left of a time of one's own before [`Limits::deadline`].
+    /// A part's own time, cut at [`Limits::deadline`].
     pub fn left_of(&self, own: Duration) -> Duration {
         let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
         self.deadline
@@ -64,8 +65,8 @@ impl Limits {
     }
 }
 
-/// Factor by which a rendering may exceed its time by the clock: the machine may be busy, and it may
-/// wait for others.
+/// Factor by which a rendering may exceed its time by the clock: the machine may be busy, and it
+/// may wait for others.
 const CLOCK_PER_PROCESSOR: u32 = 4;
 
 /// The processor time of this thread; `None` where the system does not report it.

@@ -82,7 +82,7 @@ impl Loader for NoTemplates {
     }
 }
 
-/// What a template is rendered with.
+/// The context of a template.
 #[derive(Clone)]
 pub struct Context {
     /// Names and values: `grains`, `pillar`, `opts`, `saltenv`, `sls`, and what else the caller

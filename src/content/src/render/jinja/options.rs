@@ -74,7 +74,8 @@ impl Syntax {
         }
     }
 
-    /// The syntax that the master's options ask for. `sls` distinguishes SLS files from other templates.
+    /// The syntax that the master's options ask for. `sls` distinguishes SLS files from other
+    /// templates.
     pub(crate) fn of(opts: Option<&Value>, sls: bool) -> Syntax {
         let mut syntax = Syntax::default();
         let Some(opts) = opts else { return syntax };

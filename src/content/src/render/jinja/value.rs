@@ -93,10 +93,10 @@ pub(crate) struct Dict(pub(crate) Mutex<Entries>);
 #[derive(Default)]
 pub(crate) struct Set(pub(crate) Mutex<IndexMap<Key, Value>>);
 
-/// A name, item or attribute that does not exist. The operation that uses it decides whether that is
-/// an error.
+/// A name, item or attribute that does not exist. The operation that uses it decides whether that
+/// is an error.
 pub(crate) struct Undefined {
-    /// What an error says.
+    /// The text of an error.
     pub(crate) message: String,
     /// Whether it prints as nothing, is false and empty, instead of being an error: the missing
     /// `else` of an inline `if`, and everything undefined with `allow_undefined`.

@@ -12,7 +12,7 @@ use super::cancel::Cancel;
 
 /// As much as a pipe holds, unless somebody has made it larger.
 const LEFT: usize = 64 << 10;
-/// What is read at once.
+/// Bytes of one read.
 const PIECE: usize = 16 << 10;
 
 /// Why a program is not waited for any longer.
@@ -30,7 +30,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// How long a program is waited for.
+/// Time limits of a program.
 pub(super) struct Patience<'a> {
     pub(super) time: Duration,
     pub(super) deadline: Instant,
@@ -70,7 +70,7 @@ impl Patience<'_> {
     }
 }
 
-/// What the program is still to be given.
+/// Input that the program has not taken yet.
 pub(super) struct Input {
     pipe: ChildStdin,
     bytes: Vec<u8>,
@@ -103,7 +103,7 @@ impl Input {
     }
 }
 
-/// What the program has printed; its pipe until that ends.
+/// Output of the program so far, and its pipe until that ends.
 pub(super) struct Output {
     pipe: Option<PipeReader>,
     pub(super) bytes: Vec<u8>,

@@ -123,8 +123,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Enters one level of nesting. The caller leaves it with [`Parser::up`]; after a failure the count
-    /// does not matter any more.
+    /// Enters one level of nesting. The caller leaves it with [`Parser::up`]; after a failure the
+    /// count does not matter any more.
     fn down(&mut self, what: &str) -> Parsed<()> {
         self.depth += 1;
         if self.depth > DEEPEST {
