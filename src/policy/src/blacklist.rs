@@ -1,4 +1,5 @@
-//! `publisher_acl_blacklist`: users that may publish nothing, and functions that nobody may publish.
+//! `publisher_acl_blacklist`: users that may publish nothing, and functions that nobody may
+//! publish.
 
 use crate::expression::AnyOf;
 

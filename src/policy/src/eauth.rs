@@ -4,8 +4,9 @@
 //! A backend may block for seconds, so callers use a thread that may block. Throttling of failures
 //! and bounds on waiting log-ins are not decided here, nor what the rules mean (`acl`).
 //!
-//! Modules in Python, of the site's own or of stock, are asked through the bridge; they may have rules
-//! of their own for known users, which a token carries then, so that requests do not ask them again.
+//! Modules in Python, of the site's own or of stock, are asked through the bridge; they may have
+//! rules of their own for known users, which a token carries then, so that requests do not ask them
+//! again.
 //!
 //! # Where this differs from stock, and why
 //! - The user's name is text. Stock takes it for a pattern over the names in the configuration, so

@@ -75,7 +75,7 @@ pub trait MinionData: Send + Sync {
     /// The minions with an entry in the cache, sorted: in 3008 those with grains, before those
     /// with a directory of their own.
     fn known(&self) -> Arc<[MinionId]>;
-    /// What has changed after the generation `since`, and which generation it is now.
+    /// The changes after the generation `since`, and the present generation.
     ///
     /// An entry that changes after this call must be part of a later generation, so that a
     /// reader of the data after this call misses nothing.
@@ -298,8 +298,8 @@ impl Targeting {
     }
 }
 
-/// Admission check of a target: limits what clients choose, before any work is done. Lists of ids are excepted,
-/// also as words of compound targets: they are as long as fleets are large.
+/// Admission check of a target: limits what clients choose, before any work is done. Lists of ids
+/// are excepted, also as words of compound targets: they are as long as fleets are large.
 fn check_size(target: &Target, options: &MatchOptions<'_>) -> Result<(), TargetError> {
     let of_words = |words: &mut dyn Iterator<Item = &str>| {
         let counted = words.filter(|word| !word.starts_with("L@"));

@@ -16,7 +16,7 @@ use crate::expression::Pattern;
 pub struct PeerRules(Vec<(Pattern, Value)>);
 
 impl PeerRules {
-    /// From the option's entries; what is no list has no rules.
+    /// From the option's entries; an entry that is not a list has no rules.
     pub fn new<'a>(entries: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         let lists = entries
             .into_iter()
@@ -47,7 +47,7 @@ impl PeerRules {
 pub struct PeerRunRules(Vec<(Pattern, Vec<Pattern>)>);
 
 impl PeerRunRules {
-    /// From the option's entries; what is no list of texts has no rules.
+    /// From the option's entries; an entry that is not a list of texts has no rules.
     pub fn new<'a>(entries: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         let rules = entries.into_iter().filter_map(|(minions, functions)| {
             let functions = functions.as_array()?.iter().filter_map(Value::as_str);

@@ -4,8 +4,8 @@
 //! The client chooses the expression, and minions choose the values that it is matched against;
 //! stock has no limit. One value has a limit of its own, so that one minion's data cannot use up
 //! what the others' need: beyond it the value does not match, and the result is marked as
-//! incomplete. Beyond the limit of the whole search nothing matches, because half an answer would be
-//! a wrong one.
+//! incomplete. Beyond the limit of the whole search nothing matches, because half an answer would
+//! be a wrong one.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -36,7 +36,7 @@ const MAX_TIME: Duration = Duration::from_secs(3);
 /// After how many steps the time is looked at.
 const LOOK: u64 = 512;
 
-/// What is left for one search.
+/// Remaining budget of one search.
 pub(super) struct Allowance {
     left: Cell<u64>,
     /// How many steps were left when the time was looked at.
@@ -126,7 +126,7 @@ impl Allowance {
     }
 }
 
-/// What is left for one value of one search.
+/// Remaining budget of one value in one search.
 pub(super) struct Budget<'a> {
     left: Cell<u32>,
     search: &'a Allowance,

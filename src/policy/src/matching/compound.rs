@@ -29,7 +29,7 @@ pub(super) struct Word<'a> {
 }
 
 impl<'a> Word<'a> {
-    /// Reads a word as stock's `parse_target`; what is no engine of the version is a wildcard.
+    /// Reads a word as stock's `parse_target`; a word without an engine of the version is a wildcard.
     pub(super) fn parse(word: &'a str, compat: Compat) -> Self {
         let wildcard = Self {
             engine: None,

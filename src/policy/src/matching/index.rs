@@ -69,7 +69,7 @@ pub(super) struct Fresh {
 }
 
 impl Fresh {
-    /// Reads what has changed since; `None` when that is nothing, or too much.
+    /// Reads the changes since; `None` when there are none, or too many.
     pub(super) fn read(data: &dyn MinionData, since: Option<u64>) -> Option<Self> {
         let changes = data.changes(since);
         let Changed::These(ids) = changes.changed else {
@@ -121,7 +121,7 @@ impl Index {
         true
     }
 
-    /// Takes over what has changed.
+    /// Applies changes.
     pub(super) fn refresh(&mut self, data: &dyn MinionData) {
         let changes = data.changes(self.seen);
         if self.seen == Some(changes.generation) {

@@ -283,7 +283,7 @@ impl Rest {
                 .any(|(_, value)| core.matches_below_star(value, budget))
     }
 
-    /// What is held against the names of a dictionary.
+    /// The pattern for the names of a dictionary.
     pub(super) fn core(&self) -> &Rest {
         self.behind_star.as_deref().unwrap_or(self)
     }
