@@ -71,7 +71,7 @@ pub struct MinionConfig {
     pub minion_sign_messages: bool,
     /// Subscribes to this minion's own topic instead of everything.
     pub zmq_filtering: bool,
-    /// What is spoken with the master: ZeroMQ or TCP.
+    /// The transport: ZeroMQ or TCP.
     pub transport: Transport,
     /// Also sends the old `minion_start` event.
     pub enable_legacy_startup_events: bool,

@@ -1,7 +1,7 @@
 //! The minion's key pair and the master's public key, kept as stock keeps them in `pki_dir`.
 //!
-//! The master's key is trusted on first use: the first key that answers is the master's, until the file
-//! `minion_master.pub` is removed. What may replace it is decided in `sign_in`.
+//! The master's key is trusted on first use: the first key that answers is the master's, until the
+//! file `minion_master.pub` is removed. What may replace it is decided in `sign_in`.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The life of a minion: sign in, subscribe, run what is for it, send back what came of it.
+//! The main loop of a minion: sign in, subscribe, run matching publications, send the returns.
 //!
 //! One task reads publications; every job runs in a task of its own, and at most
 //! `process_count_max` of them do more than answer at once. The request channel is shared and has

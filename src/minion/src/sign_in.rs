@@ -1,5 +1,5 @@
-//! Authentication (`_auth`): sends the request, and accepts the answer only when everything that a stock minion
-//! checks is right (`salt/crypt.py`, `AsyncAuth`; protocol.md, section 3). No sockets.
+//! Authentication (`_auth`): sends the request, and accepts the answer only when everything that a
+//! stock minion checks is right (`salt/crypt.py`, `AsyncAuth`; protocol.md, section 3). No sockets.
 //!
 //! Stricter than stock in one point: a master's key seen for the first time is kept only after
 //! all checks, its fingerprint among them, have passed; stock writes it first.

@@ -1,5 +1,5 @@
-//! Counters and latency histograms, shared by all minions of a swarm. Everything is atomic and of fixed
-//! size, so that measuring does not slow down what is measured.
+//! Counters and latency histograms, shared by all minions of a swarm. Everything is atomic and of
+//! fixed size, so that measuring does not slow down what is measured.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -62,7 +62,7 @@ pub struct SwarmConfig {
     pub pki_dir: Option<PathBuf>,
     /// The master's request port.
     pub master: SocketAddr,
-    /// What is spoken there and on the publish port.
+    /// The transport of both ports.
     pub transport: Transport,
     /// How many sign in at a time.
     pub parallel: usize,
