@@ -1,6 +1,7 @@
 //! Follows a batch that the master drives: its parts as they are sent, the returns, and its end.
 //!
-//! The master alone decides; a follower may come and go. It gets no events from before it subscribed.
+//! The master alone decides; a follower may come and go. It gets no events from before it
+//! subscribed.
 
 use saltern_wire::msgpack::Value;
 use tokio::time::{Instant, timeout_at};
@@ -116,7 +117,7 @@ impl BatchFollower {
     /// The next thing that happens. A dropped future loses nothing.
     ///
     /// # Errors
-    /// When the master closes the event socket, or sends what is no event.
+    /// When the master closes the event socket, or sends a malformed event.
     pub async fn next(&mut self) -> Result<BatchNews, ClientError> {
         let news = loop {
             let next = timeout_at(self.heard + SILENCE, self.events.next());

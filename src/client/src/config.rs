@@ -18,7 +18,7 @@ pub struct ClientConfig {
     pub cachedir: PathBuf,
     /// The address the master listens on (`interface`); an unspecified one means this machine.
     pub interface: IpAddr,
-    /// A request port of the master, and what is spoken there: the first of `ret_port` and
+    /// A request port of the master, and its transport: the first of `ret_port` and
     /// `saltern_also_listen` that speaks ZeroMQ, or TCP without TLS.
     pub request_port: Option<(Transport, u16)>,
     /// The user the master runs as (`user`); names the key that root uses.
