@@ -25,7 +25,7 @@ use crate::Child;
 const TURN: usize = 64;
 
 pub(crate) struct Inbox<A: Child> {
-    /// `None` once the actor is gone for good: the address is closed.
+    /// `None` once the actor has ended for good: the address is closed.
     channel: Option<AddressReceiver<A>>,
     taken: VecDeque<Envelope<A>>,
     /// Messages that may still be handled in this poll.
@@ -64,7 +64,7 @@ impl<A: Child> Inbox<A> {
         self.taken.len()
     }
 
-    /// Nothing waits, and the last message was handled without the actor beginning to wait.
+    /// Whether no message waits, and the last one was handled without a wait of the actor.
     pub(crate) fn is_idle(&self) -> bool {
         self.idle
     }

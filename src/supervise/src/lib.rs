@@ -10,11 +10,11 @@
 //! - the message being handled is lost and not tried again, so there is no poison loop;
 //! - the address stays good, and the messages behind the fatal one are handled by a fresh value,
 //!   built from the same [`Seed`](Child::Seed);
-//! - neighbours on the same thread notice nothing.
+//! - other actors on the same thread are not affected.
 //!
 //! # Policies
 //!
-//! A [`ChildSpec`] says whether a child comes back ([`Restart`]), how often ([`Budget`]), how
+//! A [`ChildSpec`] says whether a child is restarted ([`Restart`]), how often ([`Budget`]), how
 //! long it may drain, and on which thread it lives ([`Placement`]). The delay before a restart
 //! is 0, then 100 ms, doubling up to 5 s, and 0 again after a quiet window.
 //!
@@ -102,8 +102,8 @@
 //! # What this is not
 //!
 //! No message is sent to a child behind its back, no actor is ever found by name, and nothing is
-//! retried. Members of a pool are children of one name with different instance numbers; who
-//! gives them work is somebody else's business.
+//! retried. Members of a pool are children of one name with different instance numbers; work is
+//! distributed among them elsewhere.
 
 #[cfg(not(panic = "unwind"))]
 compile_error!("supervision catches panics: build with panic = \"unwind\"");

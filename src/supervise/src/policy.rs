@@ -1,13 +1,13 @@
 //! Restart policies: which children are restarted, how often, how soon, and on which thread.
 //!
 //! Everything here is plain data and arithmetic over instants that are passed in, so that the
-//! rules are tested without actors. What happens to the neighbours is decided in `tree.rs`.
+//! rules are tested without actors. What happens to the siblings is decided in `tree.rs`.
 
 use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-/// When a child is built again after it ended.
+/// Restart type of a child, as in Erlang/OTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
     /// Always: it must never end by itself, so `ctx.stop()` counts as a failure too.
@@ -21,15 +21,15 @@ pub enum Restart {
 /// Restart strategy: the siblings that restart with a failed child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// Only itself.
+    /// Restarts only the failed child.
     OneForOne,
-    /// Also everyone started after it under the same supervisor: their values are dropped at
-    /// once and rebuilt after it has started, in the order in which they were started. Unlike
-    /// in Erlang it does not wait for the others to be gone: one of them might be stuck.
+    /// Also restarts the children started after it under the same supervisor: their values are
+    /// dropped at once and rebuilt after it has started, in the order in which they were started.
+    /// Unlike in Erlang it does not wait for the others to be gone: one of them might be stuck.
     RestForOne,
 }
 
-/// How many restarts are tolerated in a sliding window before the next level is asked.
+/// Restart intensity: restarts tolerated in a sliding window before the supervisor escalates.
 ///
 /// Choose `max_restarts` by the burst that must be survived and `window` by the sustained rate
 /// that is tolerable. Budgets of nested supervisors multiply, so keep the upper ones small.
@@ -69,16 +69,16 @@ impl Placement {
     }
 }
 
-/// How one child is looked after.
+/// The specification of one child: restart type, budget, shutdown and thread.
 #[derive(Clone, Debug)]
 pub struct ChildSpec {
-    /// When to build it again.
+    /// Its restart type.
     pub restart: Restart,
     /// Its own restart budget; used up means the supervisor itself has failed.
     pub budget: Budget,
     /// How long it may drain when the tree stops. Zero: it is stopped without being asked.
     pub shutdown: Duration,
-    /// Where it runs.
+    /// Its thread.
     pub arbiter: Placement,
     /// Whether its thread may be in synchronous work for however long that takes, so that its
     /// silence is no fault.
@@ -119,7 +119,7 @@ impl ChildSpec {
         self
     }
 
-    /// The same, elsewhere.
+    /// The same, on another thread.
     #[must_use]
     pub fn on(mut self, arbiter: Placement) -> Self {
         self.arbiter = arbiter;
@@ -140,7 +140,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 /// The longest delay.
 const LONGEST_DELAY: Duration = Duration::from_secs(5);
 
-/// What one child or supervisor has used of its budget, and how long it must wait.
+/// Budget used by one child or supervisor, and its back-off.
 ///
 /// Also for what an actor runs itself and starts again by the same rules, such as a process.
 #[derive(Debug)]
@@ -207,7 +207,7 @@ impl Record {
         }
     }
 
-    /// Forgets the used budget (the level above has restarted everything), not the back-off.
+    /// Resets the used budget (the level above has restarted everything), not the back-off.
     pub(crate) fn clear(&mut self) {
         self.recent.clear();
     }

@@ -350,8 +350,8 @@ impl Shared {
         }
     }
 
-    /// Handles the end of a value: decides when to build the next one, and notifies affected siblings.
-    /// `None`: the child is not built again.
+    /// Handles the end of a value: decides when to build the next one, and notifies affected
+    /// siblings. `None`: the child is not built again.
     pub(crate) fn child_exited(self: &Arc<Self>, key: u64, reason: &ExitReason) -> Option<Rebuild> {
         let now = Instant::now();
         let mut family = self.family.lock();
