@@ -120,12 +120,12 @@ impl Helper {
         self.child.id()
     }
 
-    /// Runs a request; its events go to `tell` as they come.
+    /// Runs a request; its events go to `on_event` as they come.
     pub(crate) fn call(
         &mut self,
         request: &[u8],
         deadline: Instant,
-        tell: &mut dyn FnMut(&str, Value),
+        on_event: &mut dyn FnMut(&str, Value),
     ) -> Result<Given, Broken> {
         self.calls = self.calls.saturating_add(1);
         // What it printed for others is no reason for its end now.
@@ -136,7 +136,7 @@ impl Helper {
                 Answer::Refused(problem) => Some(Err(Problem::Refused(problem))),
                 Answer::Failed(problem) => Some(Err(Problem::Failed(problem))),
                 Answer::Event(suffix, data) => {
-                    tell(&suffix, data);
+                    on_event(&suffix, data);
                     None
                 }
                 Answer::Up(_) => None,

@@ -146,7 +146,7 @@ impl Bridge {
         self.call_and_tell(work, within, &mut |_, _| {})
     }
 
-    /// Like [`Bridge::call`]; events of the work go to `tell`, each with the end of its tag.
+    /// Like [`Bridge::call`]; events of the work go to `on_event`, each with the end of its tag.
     ///
     /// # Errors
     /// As [`Bridge::call`].
@@ -154,7 +154,7 @@ impl Bridge {
         &self,
         work: &Work<'_>,
         within: Duration,
-        tell: &mut dyn FnMut(&str, Value),
+        on_event: &mut dyn FnMut(&str, Value),
     ) -> Result<Value, BridgeError> {
         let began = Instant::now();
         let pool = self.pool(work.lane());
@@ -167,7 +167,7 @@ impl Bridge {
                 time,
                 deadline: began + time,
             };
-            call.run(&python, tell)
+            call.run(&python, on_event)
         });
         if let Some(metrics) = self.metrics.get() {
             let result = given.as_ref().map_or_else(BridgeError::label, |_| "ok");
@@ -293,7 +293,7 @@ impl Calling<'_> {
     fn run(
         &self,
         python: &std::path::Path,
-        tell: &mut dyn FnMut(&str, Value),
+        on_event: &mut dyn FnMut(&str, Value),
     ) -> Result<Value, BridgeError> {
         let request = self.work.pack().map_err(|problem| BridgeError::Unfit {
             what: self.work.what(),
@@ -304,7 +304,7 @@ impl Calling<'_> {
             Some(helper) => helper,
             None => self.start(python)?,
         };
-        let given = helper.call(&request, self.deadline, tell);
+        let given = helper.call(&request, self.deadline, on_event);
         if let Some(metrics) = self.bridge.metrics.get() {
             metrics.dropped(self.pool.lane, helper.dropped_lines());
         }
