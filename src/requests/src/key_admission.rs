@@ -80,8 +80,10 @@ struct Pool {
 /// What a look at a pool leads to.
 enum Step {
     Done(Admission),
-    /// The files have to be listed first.
-    List,
+    /// The files have to be listed first; whether for want of room.
+    List {
+        is_full: bool,
+    },
 }
 
 impl KeyAdmission {
@@ -117,11 +119,15 @@ impl KeyAdmission {
                     return Ok(Admission::InPlaceOf(victim));
                 }
                 Step::Done(admission) => return Ok(admission),
-                Step::List => {
+                Step::List { is_full } => {
                     let listed = pki.list(state)?;
                     let unknown = self.times_of_unknown(pki, state, &listed);
                     let mut pools = self.pools.lock();
-                    pools.entry(state).or_default().take(&listed, unknown);
+                    let pool = pools.entry(state).or_default();
+                    pool.take(&listed, unknown);
+                    // Only now: without a listing nothing may be decided by what was known before.
+                    pool.listed = Some(now);
+                    pool.listed_when_full = is_full.then_some(now);
                 }
             }
         }
@@ -168,9 +174,10 @@ impl Pool {
         (most, state): (usize, KeyState),
         now: i64,
     ) -> Step {
-        if self.listed != Some(now) {
-            (self.listed, self.listed_when_full) = (Some(now), None);
-            return Step::List;
+        // Another thread may be a second ahead.
+        let is_of_now = |at: Option<i64>| at.is_some_and(|at| (now..=now + 1).contains(&at));
+        if !is_of_now(self.listed) {
+            return Step::List { is_full: false };
         }
         let share = (most / BLOCK_SHARE).max(1);
         let of_block = self.blocks.get(&network.block).copied().unwrap_or(0);
@@ -180,9 +187,8 @@ impl Pool {
             self.keys += 1;
             return Step::Done(Admission::Admitted);
         }
-        if self.listed_when_full != Some(now) {
-            self.listed_when_full = Some(now);
-            return Step::List;
+        if !is_of_now(self.listed_when_full) {
+            return Step::List { is_full: true };
         }
         let victim = match (state, has_share) {
             (KeyState::Pending, true) => self.newest_of_most(network, of_block),
