@@ -1,8 +1,8 @@
-//! Client ends for peers that we trust: our own minion, command line and swarm, over ZeroMQ or
-//! Salt's TCP transport.
+//! Client ends for trusted peers: our own minion, command line and swarm, over ZeroMQ or Salt's
+//! TCP transport.
 //!
 //! Timeouts belong to the caller: drop the future. The ends do not reconnect in the middle of an
-//! exchange, for only the caller knows whether asking twice is harmless.
+//! exchange, because only the caller knows whether the request is idempotent.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::port::Transport;
 use crate::{tcp, zmtp};
 
-/// Why an exchange failed. The client is of no use afterwards.
+/// Why an exchange failed. The client is unusable afterwards.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The connection could not be made, or broke.
@@ -21,14 +21,14 @@ pub enum ClientError {
     Io {
         /// The other end.
         address: SocketAddr,
-        /// What the kernel says.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// The peer closed the connection.
     #[error("{0} closed the connection")]
     Closed(SocketAddr),
-    /// The peer's bytes are not what they should be.
+    /// The peer's bytes are malformed.
     #[error("cannot read what {address} sends")]
     Codec {
         /// The other end.
@@ -57,22 +57,22 @@ pub enum ClientError {
     /// The peer is another kind of socket.
     #[error("{0} is not the kind of socket that this client talks to")]
     SocketType(SocketAddr),
-    /// An earlier request was given up, so a reply cannot be told from its late one.
+    /// An earlier request was abandoned, so its late reply could be taken for that of this one.
     #[error("an earlier request to {0} was given up; connect anew")]
     Abandoned(SocketAddr),
-    /// No client end speaks it.
+    /// There is no client for the transport.
     #[error("there is no client for the transport \"{0}\", only for \"zeromq\" and \"tcp\"")]
     Transport(&'static str),
 }
 
-/// Where a connection leads, and from where.
+/// Addresses and transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The listener.
     pub to: SocketAddr,
-    /// Our own address (a minion's `source_address`); whatever the kernel takes when absent.
+    /// Our own address (a minion's `source_address`); chosen by the kernel when absent.
     pub from: Option<IpAddr>,
-    /// What is spoken there.
+    /// The transport of the listener.
     pub transport: Transport,
 }
 
@@ -135,9 +135,9 @@ impl ReqClient {
         }
     }
 
-    /// Asks with one packed value, and waits for the packed reply.
+    /// Sends one packed request, and waits for the packed reply.
     ///
-    /// When the future is dropped before the reply, the client is spent: its next request is
+    /// When the future is dropped before the reply, the client is unusable: its next request is
     /// refused.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ pub enum SubClient {
 }
 
 impl SubClient {
-    /// Connects; over ZeroMQ it subscribes to each of `topics`, over TCP it says the packed
+    /// Connects; over ZeroMQ it subscribes to each of `topics`, over TCP it sends the packed
     /// `registration`.
     ///
     /// # Errors

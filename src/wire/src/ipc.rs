@@ -4,7 +4,7 @@
 //! `frame_msg_ipc`), on some sockets and versions after its length in four bytes. The body of an
 //! event is its tag, two line feeds and the packed data (`salt/utils/event.py`, `pack`).
 //!
-//! Which version wants which framing is decided above, and so is who may connect.
+//! Which version gets which framing is decided by the caller, and so is access.
 
 use std::io;
 use std::ops::Range;
@@ -24,23 +24,23 @@ const PREFIX: usize = 4;
 /// it would announce more than 2 GiB.
 const BARE_FRAME: u8 = 0x82;
 
-/// The largest frame that is read unless said otherwise, in bytes: stock's stream buffers end
-/// there too.
+/// Default limit of a frame, in bytes: that of stock's stream buffers.
 pub const DEFAULT_MAX_FRAME: usize = 100 << 20;
 
-/// How much is reserved ahead for a frame whose end has not come, in bytes.
+/// Bytes reserved ahead for an incomplete frame.
 const RESERVE_AHEAD: usize = 64 << 10;
 
-/// How a frame is delimited.
+/// Framing of an event socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// After its length, four bytes, big endian. What 3006 reads, and what all versions send.
+    /// Prefixed with its length, four bytes, big endian. What 3006 reads, and what all versions
+    /// send.
     Prefixed,
-    /// By itself. What 3007 and 3008 read.
+    /// Self-delimiting. What 3007 and 3008 read.
     Bare,
 }
 
-/// Why bytes on an event socket were refused.
+/// Why an event frame was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// A frame longer than allowed.
@@ -68,7 +68,7 @@ pub enum FrameError {
     Io(#[from] io::Error),
 }
 
-/// An event as it goes out, packed once and shared by all subscribers.
+/// Encoded event, packed once and shared by all subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFrame {
     prefixed: Bytes,
@@ -140,15 +140,15 @@ pub fn split_body(body: &[u8]) -> Result<(&str, &[u8]), FrameError> {
     ))
 }
 
-/// Reads frames from an event socket and yields their bodies.
+/// Decoder of the frames of an event socket, which yields their bodies.
 ///
-/// Whether a connection sends prefixes is told by its first byte: releases differ (stock's length
+/// The first byte of a connection shows whether it sends prefixes: releases differ (stock's length
 /// prefix came with 3006.26, 3007.15 and 3008.2), and several may be installed on one host.
 #[derive(Debug)]
 pub struct PullDecoder {
     max_frame: usize,
     framing: Option<Framing>,
-    /// Below this many buffered bytes there is no use in looking again.
+    /// Buffered bytes below which another attempt is useless.
     wanted: usize,
 }
 
@@ -162,7 +162,7 @@ impl PullDecoder {
         }
     }
 
-    /// How the peer delimits its frames, once it has sent something.
+    /// The peer's framing, once it has sent something.
     pub fn framing(&self) -> Option<Framing> {
         self.framing
     }
@@ -210,16 +210,16 @@ impl PullDecoder {
         Ok(())
     }
 
-    /// Waits for more. Little is reserved on the word of a peer.
+    /// Waits for more. Little is reserved on the announcement of a peer.
     fn wait(&mut self, src: &mut BytesMut, wanted: usize) -> Option<Bytes> {
         self.wanted = wanted;
         src.reserve(wanted.saturating_sub(src.len()).min(RESERVE_AHEAD));
         None
     }
 
-    /// Where the body lies in the frame at the start of `input`, and where that frame ends.
+    /// The range of the body in the frame at the start of `input`, and the end of that frame.
     fn parse(&self, input: &[u8]) -> Result<(Range<usize>, usize), FrameError> {
-        // Of a head nothing is known but that it is small.
+        // A head may hold anything, but it is small.
         let limits = Limits {
             depth: 8,
             bytes: usize::MAX,
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_framed_as_stock_frames_them() {
+    fn events_are_framed_as_by_stock() {
         let mut seen = 0;
         for event in stock_frames() {
             let frame = EventFrame::new(&event.tag, &event.data);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn both_framings_are_told_apart_and_read_in_any_pieces() {
+    fn both_framings_are_detected_and_read_in_any_pieces() {
         let body = Bytes::from_static(b"t\n\n\x80\x07");
         for (stream, framing) in [
             (EVENT.repeat(3), Framing::Bare),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_and_other_keys_are_passed_over() {
+    fn heads_and_other_keys_are_skipped() {
         for frame in [
             &b"\x82\xa4body\xa1x\xa4head\x81\xa3mid\x05"[..],
             b"\x83\xa4head\xc0\x05\x91\xc0\xc4\x04body\xda\x00\x01x",

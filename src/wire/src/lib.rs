@@ -1,10 +1,10 @@
-//! How bytes travel and how they are packed. Knows no load: what a message means is decided
-//! above this crate.
+//! Wire protocols and packing. Knows no load: the meaning of a message is decided above this
+//! crate.
 //!
 //! Suggested reading order: [`msgpack`] (both dialects), [`ipc`] (event-socket frames), [`port`]
-//! (the two hardened listeners), then what they speak: [`zmtp`] (ZeroMQ's wire protocol), [`tcp`]
+//! (the two hardened listeners), then their transports: [`zmtp`] (ZeroMQ's wire protocol), [`tcp`]
 //! and [`ws`]; at last [`client`], light ends for our own command line and minion. [`http`] stands
-//! apart: a small server for those who watch the master, and for webhooks.
+//! apart: a small server for monitoring and webhooks.
 
 pub mod client;
 pub mod http;

@@ -1,4 +1,4 @@
-//! The listeners over real sockets.
+//! Tests of the listeners over real sockets.
 //! One binary a crate, so that it is linked once.
 
 mod http;

@@ -1,5 +1,5 @@
-//! The request listener without file descriptors. The limit that is lowered holds for the whole
-//! process: cargo-nextest runs each test in one of its own.
+//! Test of the request listener without file descriptors. The limit that is lowered holds for the
+//! whole process: cargo-nextest runs each test in one of its own.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn take_all_descriptors() -> Rlimit {
 }
 
 #[tokio::test]
-async fn without_descriptors_it_pauses_and_keeps_serving() {
+async fn listener_without_descriptors_pauses_and_keeps_serving() {
     let registry = Registry::new();
     let socket = bind(([127, 0, 0, 1], 0).into(), &ListenOptions::default()).expect("bind");
     let addr = socket.local_addr().expect("address");
@@ -87,7 +87,7 @@ async fn without_descriptors_it_pauses_and_keeps_serving() {
     let asked = tokio::time::timeout(patience, counted)
         .await
         .expect("counted twice");
-    // It paused between the two: a loop that spins would have left us no turn.
+    // It paused between the two: a spinning loop would have left us no turn.
     assert!(
         asked > 10,
         "only {asked} requests were served between two attempts"

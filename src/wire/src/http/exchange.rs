@@ -1,7 +1,7 @@
-//! One connection: TLS if there is any, one request, one answer, within one deadline.
+//! One HTTP connection: TLS if configured, one request, one answer, within one deadline.
 //!
-//! Its place is given back as soon as the answer is out: what a peer does afterwards costs nobody
-//! else a connection.
+//! Its slot is freed as soon as the answer is sent: a lingering peer costs no other one a
+//! connection.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,24 +28,24 @@ use super::places::Place;
 use super::server::Handler;
 use crate::port::Tls;
 
-/// What a peer may still send after its answer before the connection is closed under it, in bytes.
-/// Closing with bytes unread makes the kernel reset the connection, and the answer may be lost.
+/// Bytes that a peer may still send after its answer before the connection is closed. Closing with
+/// bytes unread makes the kernel reset the connection, and the answer may be lost.
 const LINGER_BYTES: u64 = 256 << 10;
 
-/// How long it may send that.
+/// Time in which it may send them.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What all connections of a server share.
+/// State shared by all connections of a server.
 pub(super) struct Exchange {
     pub(super) limits: HttpLimits,
     pub(super) tls: Option<Tls>,
     pub(super) handler: Arc<dyn Handler>,
     pub(super) meters: HttpMeters,
-    /// Connections that may linger at once; further ones are closed with their answer.
+    /// Lingering connections at most; further ones are closed with their answer.
     pub(super) lingering: Semaphore,
 }
 
-/// A connection in use: its place among the others, and its part of the gauge.
+/// A connection in use: its slot, and its part of the gauge.
 struct InUse(#[expect(dead_code, reason = "held, and given back when dropped")] (Place, Open));
 
 impl Exchange {
@@ -93,7 +93,7 @@ impl Exchange {
             false => Refusal::Broken,
         })?;
         let mut stream = parts.io.into_inner();
-        // The answer is out; what is left is politeness.
+        // The answer is sent; the rest is a graceful close.
         drop(in_use);
         if let Ok(_lingers) = self.lingering.try_acquire() {
             let lingering = async {
@@ -120,16 +120,16 @@ impl Exchange {
         };
         let answer = self.handler.answer(Request::from_parts(head, body), peer);
         let answer = AssertUnwindSafe(answer).catch_unwind().await;
-        // The panic hook has told of it.
+        // The panic hook has logged it.
         let answer = answer.unwrap_or_else(|_| bare(StatusCode::INTERNAL_SERVER_ERROR));
         self.meters.answered(answer.status());
         answer
     }
 
-    /// The whole body, if it is within the limit.
+    /// Reads the whole body, if it is within the limit.
     async fn read(&self, body: Incoming) -> Result<Bytes, StatusCode> {
         let most = self.limits.body_bytes;
-        // What a peer announces is refused before any of it is read.
+        // A body over the limit is refused by its announced length, before any of it is read.
         if body.size_hint().lower() > most as u64 {
             return Err(StatusCode::PAYLOAD_TOO_LARGE);
         }

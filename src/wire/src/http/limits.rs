@@ -1,18 +1,17 @@
-//! The bounds of a server: sizes, counts and deadlines.
+//! Limits of a server: sizes, counts and deadlines.
 
 use std::time::Duration;
 
-/// Bounds of one [`HttpServer`](super::HttpServer).
+/// Limits of one [`HttpServer`](super::HttpServer).
 ///
-/// What it holds at most is `connections` × (`head_bytes` + `body_bytes`), and what the handler
-/// answers.
+/// Memory is bounded by `connections` × (`head_bytes` + `body_bytes`), plus the handler's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpLimits {
     /// Connections in all; each carries one request.
     pub connections: usize,
     /// Connections from one IPv4 address or IPv6 network of 64 bits.
     pub per_address: usize,
-    /// Request line and headers together, in bytes. No less than 8 KiB, which the parser needs.
+    /// Request line and headers together, in bytes. At least 8 KiB, which the parser needs.
     pub head_bytes: usize,
     /// Number of headers.
     pub headers: usize,
@@ -22,17 +21,17 @@ pub struct HttpLimits {
     pub head_time: Duration,
     /// The whole connection: TLS, request, handler, and the peer's reading of the answer.
     pub exchange_time: Duration,
-    /// How long a stopping server lets exchanges that have begun go on.
+    /// How long a stopping server lets running exchanges go on.
     pub drain: Duration,
 }
 
 impl HttpLimits {
-    /// The least that `head_bytes` can be.
+    /// Minimum of `head_bytes`.
     pub const LEAST_HEAD_BYTES: usize = 8 << 10;
 }
 
 impl Default for HttpLimits {
-    /// For those who only ask: no body, a few connections.
+    /// For read-only pages: no body, a few connections.
     fn default() -> Self {
         Self {
             connections: 64,

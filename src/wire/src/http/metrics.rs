@@ -1,4 +1,4 @@
-//! What the servers count. Labels are closed sets: which server, which class of answer, why not.
+//! Metrics of the servers. Labels are closed sets: server, class of the answer, reason.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(super) enum Refusal {
     PerAddress,
     /// Accepting failed: no file descriptors, mostly.
     Accept,
-    /// No TLS where TLS belongs.
+    /// No TLS where it is required.
     Tls,
     /// Something else than a request, or a broken connection.
     Broken,
@@ -50,7 +50,7 @@ impl Refusal {
     }
 }
 
-/// The classes of answers: label `code` of `saltern_http_requests_total`.
+/// Classes of answers: label `code` of `saltern_http_requests_total`.
 const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
 /// The families of all servers of a master.
@@ -88,7 +88,7 @@ impl HttpMetrics {
     }
 
     /// The counters of one server. `server` is a fixed word such as `metrics` or `webhook`:
-    /// servers that share it are counted together.
+    /// servers with the same word are counted together.
     #[must_use]
     pub fn of(&self, server: &'static str) -> HttpMeters {
         let requests = CLASSES.map(|code| self.requests.with_label_values(&[server, code]));
@@ -115,7 +115,7 @@ struct Meters {
 impl HttpMeters {
     pub(super) fn answered(&self, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100);
-        // Below 200 nothing is an answer.
+        // A status below 200 is no answer.
         if let Some(counter) = class.checked_sub(2).and_then(|at| self.0.requests.get(at)) {
             counter.inc();
         }

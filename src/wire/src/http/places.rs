@@ -1,5 +1,4 @@
-//! The places that connections take: so many in all, so many for one address (of IPv6 for one
-//! network of 64 bits).
+//! Connection slots: bounded in total and for each address (of IPv6 for each network of 64 bits).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +10,7 @@ use super::limits::HttpLimits;
 use super::metrics::Refusal;
 use crate::port::network;
 
-/// See the module.
+/// Bounded slots of connections, in total and by address.
 pub(super) struct Places {
     in_all: usize,
     per_address: usize,
@@ -24,7 +23,7 @@ struct Taken {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// One connection's place, given back when it is dropped.
+/// One connection's slot, freed on drop.
 pub(super) struct Place {
     places: Arc<Places>,
     address: IpAddr,
@@ -39,7 +38,7 @@ impl Places {
         })
     }
 
-    /// A place for a connection from `address`, if there is one.
+    /// Takes a slot for a connection from `address`, if there is one.
     pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Result<Place, Refusal> {
         let address = network(address);
         let mut taken = self.taken.lock();
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_free_again_when_its_connection_is_gone() {
+    fn slot_is_freed_with_its_connection() {
         let limits = HttpLimits {
             connections: 3,
             per_address: 2,
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_ipv6_network_share_their_places() {
+    fn addresses_of_one_ipv6_network_share_their_slots() {
         let places = Places::new(&HttpLimits {
             connections: 9,
             per_address: 1,

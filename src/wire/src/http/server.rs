@@ -1,4 +1,4 @@
-//! Takes connections, each with a task of its own, until it is told to stop.
+//! Accepts connections, each with a task of its own, until `stop`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,17 +20,18 @@ use super::metrics::{HttpMeters, Refusal};
 use super::places::Places;
 use crate::port::{ListenOptions, Tls, bind};
 
-/// Pause after an accept that failed: for want of file descriptors, mostly.
+/// Pause after a failed accept: for want of file descriptors, mostly.
 const STARVED_PAUSE: Duration = Duration::from_millis(100);
 
-/// A shortage that goes on has a line in the log so often.
+/// A persistent shortage is logged at most once per `COMPLAINT`.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
-/// What answers the requests of a server.
+/// Request handler of a server.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers one request, whose body is here as a whole and within the limits.
+    /// Answers one request, whose body is complete and within the limits.
     ///
-    /// It is dropped when the connection's time is over. A panic is answered with status 500.
+    /// The future is dropped when the connection's deadline passes. A panic is answered with
+    /// status 500.
     fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> BoxFuture<'_, Response<Bytes>>;
 }
 
@@ -45,11 +46,11 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Binds `address`; what comes is answered by `handler`, within `limits` and inside TLS if
-    /// there is any.
+    /// Binds `address`; requests are answered by `handler`, within `limits` and inside TLS if
+    /// configured.
     ///
     /// # Errors
-    /// As the kernel says: the port is taken, or not ours to take, or the address is not here.
+    /// The kernel's error: the port is taken, or needs a privilege, or the address is not local.
     pub fn bind(
         address: SocketAddr,
         tls: Option<Tls>,
@@ -73,13 +74,13 @@ impl HttpServer {
         })
     }
 
-    /// Where it listens, with the port that port 0 became.
+    /// The bound address, with the actual port for port 0.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop`; returns when the last exchange is over or cut off.
+    /// Serves until `stop`; returns when the last exchange has ended or was cut off.
     ///
     /// # Errors
     /// The runtime does not take the socket.

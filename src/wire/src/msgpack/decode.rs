@@ -1,9 +1,9 @@
-//! From packed bytes to a [`Value`].
+//! Decoder from packed bytes to a [`Value`].
 //!
 //! A peer can send one key of a map twice, also once as text and once as bytes. Stock reads maps
-//! into dictionaries, where the last one counts; so it is here, in every map and before anybody
-//! looks: code that looks for the first and code that looks for the last would otherwise see
-//! different values (see `unique`).
+//! into dictionaries, where the last one counts; so it is here, in every map and before any caller
+//! sees it. Otherwise code that takes the first and code that takes the last would see different
+//! values (see `unique`).
 
 use bytes::Bytes;
 
@@ -12,16 +12,16 @@ use super::token::{Budget, Cursor, DecodeError, Limits, Token};
 use super::unique::unique;
 use super::value::Value;
 
-/// Reads a value as stock's `salt.payload.loads` reads what a peer sent: all that is valid UTF-8
-/// is text, also what was sent as bytes, and an unknown ext is its payload.
+/// Decodes as stock's `salt.payload.loads` decodes what a peer sent: valid UTF-8 is text, also in
+/// bytes, and an unknown ext is its payload.
 ///
 /// # Errors
-/// Whatever is malformed, followed by more bytes, or beyond the limits.
+/// Malformed or trailing bytes, or more than the limits.
 pub fn decode_wire(packed: &[u8], limits: &Limits) -> Result<Value, DecodeError> {
     Reader { keep_types: false }.whole(packed, limits)
 }
 
-/// The same as [`decode_wire`], which is what is meant in nearly every place.
+/// Short for [`decode_wire`], the right choice in nearly every place.
 ///
 /// # Errors
 /// As for [`decode_wire`].
@@ -29,8 +29,8 @@ pub fn decode(packed: &[u8], limits: &Limits) -> Result<Value, DecodeError> {
     decode_wire(packed, limits)
 }
 
-/// Reads a value as it was packed: bytes stay bytes and every ext stays an ext, as in files and
-/// events (stock's `loads(…, encoding="utf-8")`). A text that is not UTF-8 becomes bytes.
+/// Decodes as packed: bytes stay bytes and every ext stays an ext, as in files and events (stock's
+/// `loads(…, encoding="utf-8")`). A text that is not UTF-8 becomes bytes.
 ///
 /// # Errors
 /// As for [`decode_wire`].

@@ -1,8 +1,8 @@
-//! Writes MessagePack byte for byte as `msgpack-python` does.
+//! Encoder of MessagePack, byte for byte as `msgpack-python` does.
 
 use super::value::Value;
 
-/// How text and bytes are told apart, which is `use_bin_type` of stock's `salt.payload.dumps`.
+/// Encoding of text and bytes: `use_bin_type` of stock's `salt.payload.dumps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// `use_bin_type=False`, the wire: both are one raw family, without str8 and bin types.

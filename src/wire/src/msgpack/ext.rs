@@ -1,4 +1,4 @@
-//! Which extension values stock Salt can read back, and what it makes of the others.
+//! Validity of extension values: which ones stock Salt can read back.
 //!
 //! Stock's reader gives up on a whole message when an ext payload is not what its code promises
 //! (`salt/payload.py`, `ext_type_decoder`). One hostile value could so blind every listener on the
@@ -10,10 +10,10 @@ use super::token::{Cursor, Token};
 pub const EXT_DATETIME: i8 = 78;
 /// A named constant: `[name, value]`, packed with bin types.
 pub const EXT_CONSTANT: i8 = 79;
-/// MessagePack's own timestamp, which `msgpack-python` reads without being asked.
+/// MessagePack's own timestamp, which `msgpack-python` decodes by default.
 pub const EXT_TIMESTAMP: i8 = -1;
 
-/// May this value stay an ext? If not, it is its payload.
+/// Whether this value may stay an ext; otherwise only its payload is kept.
 pub(super) fn is_known(code: i8, payload: &[u8]) -> bool {
     match code {
         EXT_DATETIME => is_datetime(payload),

@@ -1,4 +1,4 @@
-//! A packed map, split into its entries but not decoded.
+//! View of a packed map, split into its entries but not decoded.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use super::raw::RawValue;
 use super::scan;
 use super::token::{Budget, Cursor, DecodeError, Limits, Token};
 
-/// How many entries are reserved on the word of a header alone.
+/// Entries reserved on the announcement of a header alone.
 const RESERVED_ENTRIES: usize = 64;
 
-/// The top level of a packed map in wire order; keys and values share the bytes that came.
+/// The top level of a packed map in wire order; keys and values share the received bytes.
 ///
 /// Of equal keys the last one counts, as in Python.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl MapView {
     /// Splits a packed map. Every value in it is checked once, none is decoded.
     ///
     /// # Errors
-    /// Whatever is malformed, no map, followed by more bytes, or beyond the limits.
+    /// Malformed or trailing bytes, no map, or more than the limits.
     pub fn parse(bytes: Bytes, limits: &Limits) -> Result<Self, DecodeError> {
         let mut budget = Budget::new(&bytes, limits)?;
         let mut cursor = Cursor::new(&bytes);
@@ -64,7 +64,7 @@ impl MapView {
         self.get(name)?.as_str()
     }
 
-    /// Is there such a key?
+    /// Whether there is such a key.
     pub fn contains(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -76,7 +76,7 @@ impl MapView {
     }
 
     /// Sets a value: in place if there is such a key, else at the end, as a Python dictionary.
-    /// There is one such key then, however often it was sent.
+    /// Repeated keys become one.
     pub fn insert(&mut self, name: &str, value: RawValue) {
         let Some(first) = self.entries.iter().position(|entry| is_named(entry, name)) else {
             let key = RawValue::pack(&name.into(), Dialect::Raw);
@@ -98,17 +98,17 @@ impl MapView {
         self.entries.iter().map(|(key, value)| (key, value))
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Is the map empty?
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Packs the map again: every key and value as it came, in wire order.
+    /// Packs the map again: every key and value as received, in wire order.
     pub fn pack(&self) -> Bytes {
         self.joined(|value| Cow::Borrowed(value.bytes()))
     }
@@ -127,7 +127,7 @@ impl MapView {
     fn joined<'v>(&'v self, packed: impl Fn(&'v RawValue) -> Cow<'v, [u8]>) -> Bytes {
         let size = |(key, value): &(RawValue, RawValue)| key.bytes().len() + value.bytes().len();
         let mut out = Vec::with_capacity(5 + self.entries.iter().map(size).sum::<usize>());
-        // Neither the header of a map nor what is packed already depends on the dialect.
+        // Neither the header of a map nor packed values depend on the dialect.
         let mut encoder = Encoder::new(&mut out, Dialect::Raw);
         encoder.map(self.entries.len());
         for (key, value) in &self.entries {

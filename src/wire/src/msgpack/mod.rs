@@ -1,15 +1,15 @@
-//! MessagePack as Salt speaks it, in both dialects, with limits before anything else.
+//! MessagePack in both dialects of Salt, limits first.
 //!
 //! Salt packs in two ways (stock `salt/payload.py`). Over the wire text and bytes are one old
 //! "raw" family, so a receiver guesses: what is valid UTF-8 is text ([`decode_wire`]). Events and
 //! files keep the two apart ([`decode_exact`]). [`Encoder`] writes either dialect byte for byte as
 //! `msgpack-python` does.
 //!
-//! What only passes through, above all a minion's `return`, is not decoded: [`MapView`] splits a
-//! load into [`RawValue`]s that share the bytes that came, after one pass that checked them.
+//! Values that only pass through, above all a minion's `return`, are not decoded: [`MapView`]
+//! splits a load into [`RawValue`]s that share the received bytes, after one validating pass.
 //!
-//! This module knows no load and no field name, and it gives ext types no meaning beyond asking
-//! whether stock could read them.
+//! This module knows no load and no field name, and it gives ext types no meaning beyond whether
+//! stock can read them.
 //!
 //! Suggested reading order: `value`, `token` (one header at a time, the limits), `scan`, `decode`,
 //! `unique`, `encode`, `transcode`, `raw` and `map_view`.
@@ -41,7 +41,7 @@ pub use value::Value;
 
 pub(crate) use token::{Budget, Cursor, Token};
 
-/// Passes over the next value; what it holds is checked as [`RawValue::parse`] would.
+/// Skips the next value; its contents are checked as [`RawValue::parse`] would.
 pub(crate) fn skip(cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<(), DecodeError> {
     scan::value(cursor, budget).map(drop)
 }

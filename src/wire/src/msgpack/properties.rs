@@ -1,4 +1,4 @@
-//! What must hold for every value and for all bytes, however hostile.
+//! Property tests: invariants of all values and of arbitrary, hostile bytes.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -38,7 +38,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Bytes that look like MessagePack more often than chance would have it.
+/// Bytes that resemble MessagePack more often than random ones.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let marker = prop_oneof![any::<u8>(), 0x80_u8..=0x84, 0x90_u8..=0x94, 0xc0_u8..=0xdf];
     prop_oneof![
@@ -53,7 +53,7 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// The value as stock's `loads` of the wire understands it.
+/// The value as stock's `loads` of the wire reads it.
 fn guessed(value: &Value) -> Value {
     let text = |bytes: &Bytes| {
         std::str::from_utf8(bytes).map_or_else(|_| Value::Bin(bytes.clone()), Value::from)
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_off_value_says_so(value in value(), cut in any::<prop::sample::Index>()) {
+    fn truncated_value_is_reported_as_such(value in value(), cut in any::<prop::sample::Index>()) {
         let mut packed = encode(&value, Dialect::Bin);
         let whole = packed.len();
         packed.truncate(cut.index(whole));
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn passing_on_is_decoding_and_packing(packed in hostile()) {
+    fn transcoding_equals_decoding_and_packing(packed in hostile()) {
         let Ok(raw) = RawValue::parse(packed.into(), &Limits::WIRE) else { return Ok(()) };
         // NaN is not equal to itself, so values are compared as they are packed.
         let meant = encode(&raw.decode(), Dialect::Bin);
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn the_parts_of_a_value_make_the_whole(value in value()) {
+    fn map_view_splits_and_reassembles_a_value(value in value()) {
         let raw = RawValue::pack(&value, Dialect::Bin);
         match &value {
             Value::Array(items) => {
@@ -177,7 +177,7 @@ proptest! {
 }
 
 #[test]
-fn a_key_sent_as_text_and_as_bytes_is_one_key() {
+fn text_and_byte_forms_of_a_key_are_one_key() {
     let id = |victim: &[u8]| {
         let tail = b"\xa3m-1\xc4\x02id\xa6victim";
         [b"\x81\xa6grains", victim, b"\xa2id", tail].concat()
@@ -199,7 +199,7 @@ fn a_key_sent_as_text_and_as_bytes_is_one_key() {
 }
 
 #[test]
-fn announced_lengths_are_not_believed() {
+fn announced_lengths_reserve_no_memory() {
     let unlimited = Limits {
         items: usize::MAX,
         ..Limits::WIRE
@@ -238,7 +238,7 @@ fn too_many() -> DecodeError {
 }
 
 #[test]
-fn nested_announcements_add_up() {
+fn nested_announcements_are_summed() {
     // Each level announces as many items as there are bytes left: believing each by itself would
     // reserve hundreds of times the input.
     let mut packed = Vec::new();
@@ -252,7 +252,7 @@ fn nested_announcements_add_up() {
 }
 
 #[test]
-fn nesting_ends_where_the_limit_says() {
+fn nesting_limit_is_exact() {
     let nested = |levels: usize| [vec![0x91; levels], vec![0xc0]].concat();
     for limits in [
         Limits {
@@ -292,7 +292,7 @@ fn nesting_ends_where_the_limit_says() {
 }
 
 #[test]
-fn a_plain_value_is_passed_on_without_a_copy() {
+fn plain_value_is_transcoded_without_a_copy() {
     let load = Value::map([
         ("id", Value::from("m1")),
         ("return", vec![Value::from(1)].into()),
@@ -306,7 +306,7 @@ fn a_plain_value_is_passed_on_without_a_copy() {
 }
 
 #[test]
-fn a_32_bit_float_keeps_its_bytes_until_it_is_read() {
+fn float32_keeps_its_bytes_until_decoded() {
     let raw = RawValue::parse(Bytes::from_static(b"\xca\x3f\xc0\x00\x00"), &Limits::WIRE).unwrap();
     assert_eq!(raw.kind(), Kind::Float);
     assert_eq!(raw.as_f64(), Some(1.5));
@@ -318,7 +318,7 @@ fn a_32_bit_float_keeps_its_bytes_until_it_is_read() {
 }
 
 #[test]
-fn a_map_view_edits_like_a_dictionary() {
+fn map_view_edits_like_a_dictionary() {
     let packed = b"\x84\xa1a\x01\xa1b\x02\xc4\x01a\x03\x05\x06";
     let mut view = MapView::parse(Bytes::from_static(packed), &Limits::WIRE).unwrap();
     assert_eq!(view.len(), 4);
@@ -333,7 +333,7 @@ fn a_map_view_edits_like_a_dictionary() {
 }
 
 #[test]
-fn what_is_set_in_a_map_view_is_there_once() {
+fn key_set_in_a_map_view_is_unique() {
     // As raw text, as bytes, and as an ext that stock does not know: all are read as "a".
     let packed = b"\x84\x05\x06\xa1a\x01\xc4\x01a\x02\xd4\x07a\x03";
     let mut view = MapView::parse(Bytes::from_static(packed), &Limits::WIRE).unwrap();

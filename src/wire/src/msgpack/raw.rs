@@ -1,4 +1,4 @@
-//! A packed value that is passed on rather than understood.
+//! Packed value that is passed on without being decoded.
 
 use std::borrow::Cow;
 
@@ -13,14 +13,14 @@ use super::token::{Budget, Cursor, DecodeError, Limits, Token};
 use super::transcode::transcode;
 use super::value::Value;
 
-/// Enough for every value that was scanned before, whatever the limits were then.
+/// Limits for values that were scanned before, whatever the limits were then.
 pub(super) const SCANNED: Limits = Limits {
     depth: u32::MAX,
     bytes: usize::MAX,
     items: usize::MAX,
 };
 
-/// What sort of value the packed bytes hold.
+/// Type of a packed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `None`.
@@ -43,7 +43,7 @@ pub enum Kind {
     Ext,
 }
 
-/// One packed value in the bytes that came, checked once and shared from then on.
+/// One packed value in the received bytes, checked once and shared from then on.
 ///
 /// The bytes are exactly one well-formed value within the limits it was read with.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl RawValue {
     /// Checks that the bytes are exactly one value.
     ///
     /// # Errors
-    /// Whatever is malformed, followed by more bytes, or beyond the limits.
+    /// Malformed or trailing bytes, or more than the limits.
     pub fn parse(bytes: Bytes, limits: &Limits) -> Result<Self, DecodeError> {
         let mut budget = Budget::new(&bytes, limits)?;
         let mut cursor = Cursor::new(&bytes);
@@ -78,17 +78,17 @@ impl RawValue {
         Self { bytes, traits }
     }
 
-    /// The packed bytes as they came.
+    /// The packed bytes as received.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The packed bytes as they came.
+    /// The packed bytes as received.
     pub fn into_bytes(self) -> Bytes {
         self.bytes
     }
 
-    /// What sort of value this is.
+    /// Type of this value.
     pub fn kind(&self) -> Kind {
         match self.token() {
             Token::Nil => Kind::Nil,
@@ -127,7 +127,8 @@ impl RawValue {
         }
     }
 
-    /// The bytes of what [`decode_wire`] reads as text or bytes: also the payload of an unknown ext.
+    /// The bytes of a value that [`decode_wire`] reads as text or bytes: also the payload of an
+    /// unknown ext.
     pub(super) fn as_read_bytes(&self) -> Option<&[u8]> {
         match self.token() {
             Token::Ext(code, payload) if !ext::is_known(code, payload) => Some(payload),
@@ -175,12 +176,12 @@ impl RawValue {
         }
     }
 
-    /// Is this `None`?
+    /// Whether this is `None`.
     pub fn is_nil(&self) -> bool {
         self.token() == Token::Nil
     }
 
-    /// Is this a dictionary?
+    /// Whether this is a dictionary.
     pub fn is_map(&self) -> bool {
         matches!(self.token(), Token::Map(_))
     }
@@ -207,18 +208,18 @@ impl RawValue {
         Some(items)
     }
 
-    /// The value for a reader that keeps text and bytes apart (events, files).
+    /// The packed value in the bin dialect (events, files).
     ///
     /// These are the same bytes unless the guess that stock makes when it reads them (see
     /// [`decode_wire`]) changes something: a text that is not UTF-8 becomes bytes, bytes that are
-    /// UTF-8 become text, an unknown ext becomes its payload. Left as they are, such texts would
-    /// make a stock listener read every key of the event as bytes.
+    /// UTF-8 become text, an unknown ext becomes its payload. Unchanged, such texts would make a
+    /// stock listener read every key of the event as bytes.
     pub fn to_bin_dialect(&self) -> Bytes {
         self.shared_in_dialect(Dialect::Bin)
     }
 
-    /// The value for a reader of the old dialect: the same bytes unless str8, bin types or an
-    /// unknown ext occur inside.
+    /// The packed value in the raw dialect: the same bytes unless str8, bin types or an unknown
+    /// ext occur inside.
     pub fn to_raw_dialect(&self) -> Bytes {
         self.shared_in_dialect(Dialect::Raw)
     }
@@ -230,7 +231,7 @@ impl RawValue {
         }
     }
 
-    /// The bytes that came, or those of the value packed anew where it reads differently.
+    /// The received bytes, or the value packed anew where it reads differently.
     pub(super) fn in_dialect(&self, dialect: Dialect) -> Cow<'_, [u8]> {
         let alters = match dialect {
             Dialect::Bin => self.traits.alters_in_bin,
@@ -251,7 +252,7 @@ impl RawValue {
 }
 
 impl PartialEq for RawValue {
-    /// Equal bytes; the same value packed in another way is another value here.
+    /// Equal bytes; the same value packed differently is not equal.
     fn eq(&self, other: &Self) -> bool {
         self.bytes == other.bytes
     }

@@ -1,17 +1,17 @@
-//! Checks packed bytes in one pass without decoding them.
+//! Validator of packed bytes, in one pass without decoding.
 //!
-//! This is the hot path: every return goes through it. It allocates nothing and remembers only
-//! whether the bytes may be passed on in the other dialect as they are.
+//! This is the hot path: every return goes through it. It allocates nothing and records only
+//! whether the bytes may be passed on unchanged in the other dialect.
 
 use super::ext;
 use super::token::{Budget, Cursor, DecodeError, Token};
 
-/// What one pass found out about a packed value.
+/// Result of scanning a packed value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traits {
-    /// Something inside reads differently to a peer that keeps text and bytes apart.
+    /// The value reads differently to a peer that separates text and bytes.
     pub(super) alters_in_bin: bool,
-    /// Something inside is unknown to the old dialect.
+    /// The value is unknown to the raw dialect in part.
     pub(super) alters_in_raw: bool,
 }
 
@@ -28,7 +28,7 @@ impl Traits {
     }
 }
 
-/// Reads over one value.
+/// Scans one value.
 #[inline]
 pub(super) fn value(cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<Traits, DecodeError> {
     if cursor.skip_plain() {
@@ -38,7 +38,7 @@ pub(super) fn value(cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<Trai
     contents(token, cursor, budget)
 }
 
-/// Reads over one map key.
+/// Scans one map key.
 #[inline]
 pub(super) fn key(cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<Traits, DecodeError> {
     if cursor.skip_plain() {

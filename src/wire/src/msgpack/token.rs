@@ -1,23 +1,23 @@
-//! Reads one MessagePack header at a time, and keeps the limits.
+//! Tokenizer of MessagePack headers, with limits.
 //!
-//! Everything that reads packed bytes goes through [`Cursor::token`] and [`Budget`], so scanning
-//! and decoding cannot disagree about what is acceptable. Nothing here allocates.
+//! All readers of packed bytes use [`Cursor::token`] and [`Budget`], so scanning and decoding
+//! cannot disagree about validity. Nothing here allocates.
 
 use rmp::Marker;
 
-/// What a packed value may cost before it is refused.
+/// Limits of a packed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How deep arrays and maps may nest.
+    /// Maximum nesting of arrays and maps.
     pub depth: u32,
     /// The longest input, in bytes.
     pub bytes: usize,
-    /// How many values in all; a map entry counts as two.
+    /// Number of values in total; a map entry counts as two.
     pub items: usize,
 }
 
 impl Limits {
-    /// For what a peer sends.
+    /// Limits for peers.
     ///
     /// The depth is where the packer of `msgpack-python` before 1.2 gave up (newer ones reach the
     /// recursion limit of Python, about twice that), the size is what its streaming unpacker
@@ -81,7 +81,7 @@ pub enum DecodeError {
     NotAMap,
 }
 
-/// One header, with the payload that belongs to it.
+/// One header, with its payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Token<'a> {
     Nil,
@@ -200,8 +200,8 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Passes over a value of one byte or a short ASCII text, if the next value is such. These are
-    /// the bulk of every load, and need nothing of what [`Cursor::token`] can do.
+    /// Skips a value of one byte or a short ASCII text, if the next value is one. These are the
+    /// bulk of every load, and need nothing of what [`Cursor::token`] can do.
     #[inline]
     pub(crate) fn skip_plain(&mut self) -> bool {
         let Some((&first, rest)) = self.rest.split_first() else {
@@ -260,11 +260,11 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What may still be read.
+/// Remaining budget of a read.
 ///
-/// The items of an array or a map are paid for when it opens. Each needs a byte at least, so no
+/// The items of an array or a map are charged when it opens. Each needs a byte at least, so no
 /// more of them can be announced, over all levels together, than the input has bytes, and memory
-/// may be reserved for what was paid.
+/// may be reserved for what was charged.
 pub(crate) struct Budget {
     limits: Limits,
     input: usize,

@@ -1,5 +1,5 @@
-//! Packs a scanned value anew in the other dialect, as stock would: it reads what came
-//! (`loads`) and packs what it understood (`dumps`).
+//! Transcoder of a scanned value into the other dialect, as stock would: it decodes (`loads`) and
+//! packs the result (`dumps`).
 
 use super::encode::{Dialect, Encoder};
 use super::ext;

@@ -1,14 +1,14 @@
-//! The entries of a map as a Python dictionary holds them.
+//! Deduplication of map keys, as in a Python dictionary.
 //!
-//! Of equal keys the last value counts, in the place of the first. What is equal is Python's
-//! business too: `1`, `1.0` and `True` are one key. Not here: turning bytes into text, which the
-//! decoder has done before.
+//! Of equal keys the last value counts, in the position of the first. Equality is Python's too:
+//! `1`, `1.0` and `True` are one key. Not here: turning bytes into text, which the decoder has
+//! done before.
 
 use std::collections::HashMap;
 
 use super::value::Value;
 
-/// Up to so many entries are compared one by one, which costs less than hashing them.
+/// Entries up to which a linear scan is cheaper than hashing.
 const FEW: usize = 8;
 
 /// Leaves one entry for each key. Takes time and memory in proportion to the entries.
@@ -37,7 +37,7 @@ pub(super) fn unique(mut entries: Vec<(Value, Value)>) -> Vec<(Value, Value)> {
     entries
 }
 
-/// The places of repeated keys, in order, each with the place where its key stands first.
+/// Positions of repeated keys, in order, each with the first position of its key.
 fn repeated_among_few(entries: &[(Value, Value)]) -> Vec<(usize, usize)> {
     let mut repeated = Vec::new();
     for (again, (key, _)) in entries.iter().enumerate().skip(1) {
@@ -63,7 +63,7 @@ fn repeated_among_many(entries: &[(Value, Value)]) -> Vec<(usize, usize)> {
     repeated
 }
 
-/// What makes a key equal to another one.
+/// Equality class of a key.
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'a> {
     Nil,
@@ -77,7 +77,7 @@ enum Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// Nothing for what is equal to no key at all: NaN, and what no decoded map has as a key.
+    /// `None` for a value that equals no key: NaN, and types that no decoded map has as a key.
     fn of(key: &'a Value) -> Option<Self> {
         Some(match key {
             Value::Nil => Self::Nil,
@@ -109,14 +109,14 @@ mod tests {
         (key.into(), value.into())
     }
 
-    /// The same entries, so many that they are hashed.
+    /// The same entries, enough of them to be hashed.
     fn among_many(entries: &[(Value, Value)]) -> Vec<(Value, Value)> {
         let others = (0..=FEW as i64).map(|number| one(format!("other {number}"), number));
         entries.iter().cloned().chain(others).collect()
     }
 
     #[test]
-    fn the_last_of_equal_keys_counts_in_the_place_of_the_first() {
+    fn last_of_equal_keys_counts_in_the_first_position() {
         let given = [
             one("a", 1),
             one("b", 2),

@@ -1,13 +1,13 @@
-//! A decoded MessagePack value.
+//! Decoded MessagePack value.
 //!
-//! Maps keep their order and may hold keys of any kind that Python can hash. Nothing here packs
-//! or unpacks.
+//! Maps keep their order and may hold keys of any type that Python can hash. Nothing here packs or
+//! unpacks.
 
 use bytes::Bytes;
 
 use super::unique::unique;
 
-/// One MessagePack value, held in memory of its own.
+/// One MessagePack value, owned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Python's `None`.
@@ -34,7 +34,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// A map of these entries, in this order.
+    /// Map of these entries, in this order.
     pub fn map<K: Into<Value>, V: Into<Value>>(entries: impl IntoIterator<Item = (K, V)>) -> Self {
         Self::Map(
             entries
@@ -137,14 +137,14 @@ impl Value {
         }
     }
 
-    /// Is this `None`?
+    /// Whether this is `None`.
     pub fn is_nil(&self) -> bool {
         matches!(self, Self::Nil)
     }
 }
 
 impl FromIterator<(Value, Value)> for Value {
-    /// A map as a Python dictionary: of equal keys the last value counts, in the place of the
+    /// A map as a Python dictionary: of equal keys the last value counts, in the position of the
     /// first. Takes time in proportion to the entries.
     fn from_iter<I: IntoIterator<Item = (Value, Value)>>(entries: I) -> Self {
         Self::Map(unique(entries.into_iter().collect()))

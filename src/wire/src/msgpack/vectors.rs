@@ -1,4 +1,4 @@
-//! Known answers of stock Salt, made by `tests/vectors/make_msgpack.py`.
+//! Test vectors of stock Salt, made by `tests/vectors/make_msgpack.py`.
 
 use bytes::Bytes;
 use serde_json::Value as Json;
@@ -82,7 +82,7 @@ fn described(json: &Json) -> Value {
 }
 
 #[test]
-fn values_are_packed_as_stock_packs_them() {
+fn values_are_packed_as_by_stock() {
     for vector in section("pack") {
         let (value, fill) = match vector.get("fill") {
             None => (described(&vector["value"]), Vec::new()),
@@ -112,7 +112,7 @@ fn values_are_packed_as_stock_packs_them() {
             decode_exact(&bin, &Limits::WIRE).unwrap() == value,
             "{vector}"
         );
-        // What came over the wire and is passed on reads the same as what stock passes on.
+        // A value received over the wire and passed on reads the same as what stock passes on.
         let wire = RawValue::pack(&value, Dialect::Raw);
         let passed = decode_exact(&wire.to_bin_dialect(), &Limits::WIRE).unwrap();
         assert!(passed == wire.decode(), "{vector}");
@@ -120,11 +120,11 @@ fn values_are_packed_as_stock_packs_them() {
 }
 
 #[test]
-fn packed_bytes_are_read_as_stock_reads_them() {
+fn packed_bytes_are_read_as_by_stock() {
     for vector in section("read") {
         let packed = bytes_of(&vector["packed"]);
         let Some(wire) = vector.get("wire").map(described) else {
-            // Stock gives up on a broken ext; here it is its payload, which harms nobody.
+            // Stock gives up on a broken ext; here it is its payload, which is harmless.
             let broken_ext = RawValue::parse(packed.clone(), &Limits::WIRE)
                 .is_ok_and(|raw| raw.kind() == Kind::Ext && raw.to_bin_dialect() != packed);
             assert!(
@@ -148,8 +148,8 @@ fn packed_bytes_are_read_as_stock_reads_them() {
 
         // Passed on, it reads to a listener as what stock would have passed on.
         let bin = raw.to_bin_dialect();
-        let heard = decode_exact(&bin, &Limits::WIRE).unwrap();
-        assert_eq!(heard, wire, "{vector}");
+        let read = decode_exact(&bin, &Limits::WIRE).unwrap();
+        assert_eq!(read, wire, "{vector}");
         if bin.as_ptr() == packed.as_ptr() {
             assert_eq!(vector["listener"], vector["wire"], "{vector}");
         }
@@ -159,7 +159,7 @@ fn packed_bytes_are_read_as_stock_reads_them() {
 }
 
 #[test]
-fn a_broken_ext_is_passed_on_as_its_payload() {
+fn broken_ext_is_passed_on_as_its_payload() {
     for (packed, passed) in [
         (&b"\xd5\x4e20"[..], &b"\xa220"[..]),
         (b"\xd4\x4f\xff", b"\xc4\x01\xff"),
@@ -171,7 +171,7 @@ fn a_broken_ext_is_passed_on_as_its_payload() {
 }
 
 #[test]
-fn what_python_cannot_pack_is_converted_by_the_sender() {
+fn unpackable_python_values_arrive_converted() {
     // A set arrives as a list, an integer beyond 64 bits as text.
     for vector in section("converted") {
         let value = decode_wire(&bytes_of(&vector["packed"]), &Limits::WIRE).unwrap();

@@ -1,7 +1,7 @@
-//! Takes connections for both listeners and counts them in and out.
+//! Accepts connections for both listeners, with admission control.
 //!
 //! Accepting never ends by an error and never spins: without file descriptors it pauses, and a
-//! connection over a limit is closed at once. What a transport says first leaves in one system
+//! connection over a limit is closed at once. The transport's first bytes are sent with one system
 //! call before the connection has a task.
 
 use std::collections::HashMap;
@@ -30,24 +30,24 @@ use super::tls::Tls;
 /// Pause after an accept that failed for want of file descriptors or memory.
 const STARVED_PAUSE: Duration = Duration::from_millis(100);
 
-/// A shortage that goes on has a line in the log so often.
+/// A persistent shortage is logged at most once per `COMPLAINT`.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
-/// One connection of so many is reserved for known networks.
+/// One connection in this many is reserved for known networks.
 const RESERVED: usize = 8;
 
-/// A bound socket (see [`bind`](super::bind)) and what is spoken on it.
+/// A bound socket (see [`bind`](super::bind)) and its transport.
 pub struct Socket {
     /// The socket.
     pub listener: std::net::TcpListener,
-    /// What is spoken on it.
+    /// Its transport.
     pub transport: Transport,
-    /// Inside TLS, if at all. ZeroMQ has no such thing: there it is not looked at.
+    /// TLS, if configured. Ignored for ZeroMQ, which has none.
     pub tls: Option<Tls>,
 }
 
 impl From<std::net::TcpListener> for Socket {
-    /// ZeroMQ, as stock does unless it is told otherwise.
+    /// ZeroMQ, as in stock by default.
     fn from(listener: std::net::TcpListener) -> Self {
         Self {
             listener,
@@ -57,15 +57,15 @@ impl From<std::net::TcpListener> for Socket {
     }
 }
 
-/// A socket that is ready to be served. It belongs to no runtime before it is: that of whoever opened
-/// it would be woken for each connection, only to wake the one that serves it.
+/// A socket that is ready to be served. It belongs to no runtime before that: the runtime that
+/// opened it would be woken for each connection, only to wake the one that serves it.
 pub(super) struct Door {
     listener: std::net::TcpListener,
     pub(super) gate: Arc<Gate>,
 }
 
 impl Door {
-    /// Makes the sockets of one listener ready; they share its limits.
+    /// Prepares the sockets of one listener; they share its limits.
     pub(super) fn open(
         sockets: Vec<Socket>,
         families: &Families,
@@ -104,7 +104,7 @@ impl Door {
     }
 }
 
-/// What all connections of one listener share, whatever they speak.
+/// State shared by all connections of one listener, over all transports.
 #[derive(Default)]
 struct Crowd {
     stop: CancellationToken,
@@ -115,17 +115,17 @@ struct Crowd {
     emptied: Notify,
 }
 
-/// What all connections of one socket share.
+/// State shared by all connections of one socket.
 pub(super) struct Gate {
     pub(super) metrics: Metrics,
     pub(super) limits: PeerLimits,
-    /// Cancelled when nothing new is to be taken.
+    /// Cancelled when no new connections or requests are accepted.
     pub(super) stop: CancellationToken,
-    /// Cancelled when the time to drain is over.
+    /// Cancelled when the drain time is over.
     pub(super) kill: CancellationToken,
     pub(super) transport: Transport,
     tls: Option<Tls>,
-    /// Whose TLS handshake is next.
+    /// Serializes TLS handshakes.
     pub(super) tls_turn: tokio::sync::Mutex<()>,
     failures: Seldom,
     crowd: Arc<Crowd>,
@@ -134,7 +134,7 @@ pub(super) struct Gate {
 #[derive(Default)]
 struct Counts {
     all: usize,
-    /// Those of networks that are not known.
+    /// Connections of unknown networks.
     strangers: usize,
     by_network: HashMap<IpAddr, NetworkCount>,
 }
@@ -142,12 +142,12 @@ struct Counts {
 #[derive(Default)]
 struct NetworkCount {
     connections: usize,
-    /// Whether the network is known, or has been since it has connections.
+    /// Whether the network is known, or became known while it had connections.
     is_known: bool,
 }
 
 impl Counts {
-    /// Counts a connection in, if there is a place for it.
+    /// Admits a connection, if there is a slot for it.
     fn admit(
         &mut self,
         network: IpAddr,
@@ -177,7 +177,7 @@ impl Counts {
         Ok(())
     }
 
-    /// The connections of this network take no places of strangers any more.
+    /// The connections of this network count as strangers no longer.
     fn becomes_known(&mut self, network: IpAddr) {
         if let Some(here) = self.by_network.get_mut(&network)
             && !std::mem::replace(&mut here.is_known, true)
@@ -186,7 +186,7 @@ impl Counts {
         }
     }
 
-    /// Counts a connection out.
+    /// Releases a connection's slot.
     fn release(&mut self, network: IpAddr) {
         self.all -= 1;
         if let Some(here) = self.by_network.get_mut(&network) {
@@ -199,13 +199,13 @@ impl Counts {
     }
 }
 
-/// One connection's place. Dropping it gives the place back and counts the reason.
+/// One connection's slot. Dropping it frees the slot and counts the reason.
 pub(super) struct Admission {
     pub(super) gate: Arc<Gate>,
     pub(super) peer: SocketAddr,
-    /// Number of the connection, never used again by this listener.
+    /// Number of the connection, never reused by this listener.
     pub(super) number: u64,
-    /// Whether its network was known when it came.
+    /// Whether its network was known at its start.
     pub(super) is_known: bool,
     state: State,
     reason: Close,
@@ -233,7 +233,7 @@ impl Gate {
         })
     }
 
-    /// The bytes of a fresh connection, inside TLS where that is spoken.
+    /// The stream of a fresh connection, inside TLS where configured.
     pub(super) async fn stream(self: &Arc<Self>, stream: TcpStream) -> Result<Stream, Close> {
         Stream::open(
             stream,
@@ -251,7 +251,7 @@ impl NetworkWatch for Crowd {
 }
 
 impl Crowd {
-    /// Ends every connection: first gently, after the time to drain for good.
+    /// Ends every connection: first gracefully, after the drain time by force.
     async fn finish(&self, drain: Duration) {
         self.stop.cancel();
         let emptied = async {
@@ -280,7 +280,7 @@ impl Admission {
         self.gate.metrics.connections(self.state).inc();
     }
 
-    /// Says why the connection ends; without it, dropping counts a panic.
+    /// Sets the reason why the connection ends; without it, dropping counts a panic.
     pub(super) fn ends(&mut self, reason: Close) {
         self.reason = reason;
         debug!(peer = %self.peer, connection = self.number, reason = reason.label(), "closed");
@@ -299,8 +299,8 @@ impl Drop for Admission {
     }
 }
 
-/// Accepts on the runtime that polls this until `stop`, then ends the connections; returns when all
-/// are gone.
+/// Accepts on the runtime that polls this until `stop`, then ends the connections; returns when
+/// all are gone.
 pub(super) async fn serve(
     doors: Vec<Door>,
     side: Side,
@@ -311,7 +311,7 @@ pub(super) async fn serve(
         return stop.cancelled().await;
     };
     let (crowd, drain) = (Arc::clone(&first.gate.crowd), first.gate.limits.drain);
-    // Whoever drops this future ends the connections too: nobody would answer the bell.
+    // Dropping this future ends the connections too: nothing would wake them any more.
     let _ended = (
         crowd.stop.clone().drop_guard(),
         crowd.kill.clone().drop_guard(),
@@ -322,12 +322,12 @@ pub(super) async fn serve(
     crowd.finish(drain).await;
 }
 
-/// Takes the connections of one socket, for ever.
+/// Accepts connections of one socket, for ever.
 async fn accept(door: Door, side: Side, start: &impl Fn(TcpStream, Admission)) {
     let Door { listener, gate } = door;
     let gate = &gate;
     let listener = registered(listener, gate).await;
-    // Only ZeroMQ has one, and never inside TLS.
+    // Only ZeroMQ sends first, and never inside TLS.
     let hello = gate.transport.hello(side);
     loop {
         match listener.accept().await {
@@ -341,7 +341,7 @@ async fn accept(door: Door, side: Side, start: &impl Fn(TcpStream, Admission)) {
     }
 }
 
-/// Hands a socket to the runtime; without room for it there, as soon as there is some.
+/// Registers a socket with the runtime; without room there, as soon as there is some.
 async fn registered(listener: std::net::TcpListener, gate: &Gate) -> TcpListener {
     loop {
         let taken = listener.try_clone().and_then(TcpListener::from_std);
@@ -391,7 +391,7 @@ async fn accept_failed(gate: &Gate, error: &std::io::Error) {
             }
             tokio::time::sleep(STARVED_PAUSE).await;
         }
-        // The peer was gone before we came; Linux also reports its network errors here.
+        // The peer was gone before the accept; Linux also reports its network errors here.
         Some(
             Errno::CONNABORTED
             | Errno::INTR

@@ -1,9 +1,9 @@
-//! Wakes connection tasks from other threads without a system call for each.
+//! Wake list of connection tasks: wakes them from other threads without a system call for each.
 //!
 //! Waking a task of a single-threaded runtime from outside costs a write to its eventfd. A
 //! publication would pay that once a subscriber, a busy worker once a reply. Instead the sender
-//! leaves what has work to do here and rings; one task on the listener's own thread then wakes
-//! the connections, which there costs next to nothing.
+//! queues the connections with work here and notifies once; one task on the listener's own thread
+//! then wakes them, which there costs next to nothing.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -24,7 +24,7 @@ impl<T> Bell<T> {
         }
     }
 
-    /// Leaves one and rings.
+    /// Queues one and notifies.
     pub(super) fn ring(&self, item: Arc<T>) {
         let first = {
             let mut waiting = self.waiting.lock();
@@ -37,7 +37,7 @@ impl<T> Bell<T> {
         }
     }
 
-    /// Leaves many and rings once.
+    /// Queues many and notifies once.
     pub(super) fn ring_all(&self, items: &mut Vec<Arc<T>>) {
         if items.is_empty() {
             return;
@@ -46,7 +46,7 @@ impl<T> Bell<T> {
         self.waker.wake();
     }
 
-    /// Hands everything that is left here to `wake`, for ever.
+    /// Passes every queued item to `wake`, for ever.
     pub(super) async fn answer(&self, wake: impl Fn(&T)) {
         let mut round = Vec::new();
         std::future::poll_fn(|cx| {

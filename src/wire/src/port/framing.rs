@@ -1,8 +1,8 @@
-//! What a transport is to the two listeners: how the bytes of a connection become what a peer
-//! says, and how what it is told becomes bytes.
+//! Transport interface of the two listeners: decodes a connection's bytes into messages of the
+//! peer, and encodes what is sent.
 //!
 //! A [`Framing`] never reads, writes or waits, and never reserves memory for what a peer
-//! announces. Who may say what when, what it costs and what follows is up to the listeners.
+//! announces. Protocol order, costs and reactions are up to the listeners.
 
 use bytes::{Bytes, BytesMut};
 
@@ -33,7 +33,7 @@ impl Transport {
         }
     }
 
-    /// Says what is said first on a fresh connection, before its peer has said anything.
+    /// The first bytes of a fresh connection, before the peer has sent anything.
     pub(super) fn hello(self, side: Side) -> Bytes {
         match self {
             Self::ZeroMq => crate::zmtp::framing::hello(side),
@@ -49,7 +49,7 @@ impl Transport {
         }
     }
 
-    /// What stands in front of a publication's payload. `topic` is known to ZeroMQ alone.
+    /// The bytes in front of a publication's payload. Only ZeroMQ uses `topic`.
     pub(super) fn publication_head(self, topic: Option<&[u8]>, payload: usize) -> Bytes {
         match self {
             Self::ZeroMq => crate::zmtp::framing::publication_head(topic, payload),
@@ -59,77 +59,77 @@ impl Transport {
     }
 }
 
-/// Which of the two ports a connection came to.
+/// Which of the two ports a connection belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Request,
     Publish,
 }
 
-/// How far a handshake has come.
+/// Progress of a handshake.
 pub(crate) enum Greeted {
     /// More bytes are needed.
     Incomplete,
-    /// The peer is refused, and told so with these bytes.
+    /// The peer is refused, and gets these bytes.
     Refused(Bytes, Close),
     /// It is complete; the peer waits for these bytes, if there are any.
     Done(Introduction, Bytes),
 }
 
-/// What a peer says of itself in the handshake.
+/// The peer's statement in the handshake.
 pub(crate) struct Introduction {
     /// The identity it gave, empty if none.
     pub(crate) identity: Bytes,
-    /// It waits for the reply to each request before the next one.
+    /// It is in lockstep: it waits for each reply before the next request.
     pub(crate) one_at_a_time: bool,
-    /// Its subscriber gets what concerns it without saying which topics it wants.
+    /// As a subscriber it receives all publications that concern it, without subscriptions.
     pub(crate) hears_everything: bool,
 }
 
-/// One thing that a peer said.
+/// One message of a peer.
 pub(crate) enum Said {
-    /// The beginning of something.
+    /// A part of a message.
     Part,
-    /// A request: what its reply has to carry back, and the payload.
+    /// A request: the envelope to return with its reply, and the payload.
     Request(Vec<Bytes>, Bytes),
-    /// Wants publications that begin so.
+    /// Subscribes to publications with this prefix.
     Subscribe(Bytes),
-    /// Wants them no longer.
+    /// Cancels such a subscription.
     Cancel(Bytes),
-    /// Who the subscriber is, in words that the wire does not understand.
+    /// The subscriber's identity, opaque to this crate.
     Registration(Bytes),
-    /// Is to be answered with these bytes, and asks for nothing else.
+    /// Is answered with these bytes, and asks for nothing else.
     Ping(Bytes),
-    /// Asks for nothing.
+    /// Needs no answer.
     Chatter,
-    /// Takes its leave, and is told these bytes.
+    /// Closes the connection, and gets these bytes.
     Farewell(Bytes),
 }
 
-/// See the module.
+/// Codec of one transport, on one connection.
 pub(crate) trait Framing: Send {
     /// The next step of the handshake.
     fn greet(&mut self, buffer: &mut BytesMut) -> Result<Greeted, Close>;
 
-    /// The next thing that is whole in `buffer`.
+    /// The next complete message in `buffer`.
     fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Said>, Close>;
 
-    /// How many bytes `buffer` lacks before [`Self::next`] can say more, as far as can be told;
-    /// at least 1.
+    /// Bytes that `buffer` lacks before [`Self::next`] can make progress, as far as known; at
+    /// least 1.
     fn missing(&self, buffer: &[u8]) -> usize;
 
-    /// Whether what `buffer` begins with may be (a part of) a message rather than a command.
+    /// Whether `buffer` may begin with (a part of) a message rather than a command.
     fn at_message(&self, buffer: &[u8]) -> bool;
 
     /// Whether a message has begun that is no longer in the buffer.
     fn in_message(&self) -> bool;
 
-    /// Other sizes from the next message on.
+    /// Sets the size limits from the next message on.
     fn set_sizes(&mut self, sizes: SizeLimits);
 
-    /// What asks the peer for a sign of life, if it would answer.
+    /// A PING for the peer, if it would answer.
     fn ping(&self) -> Option<Bytes>;
 
-    /// Appends what stands in front of the payload of a reply.
+    /// Appends the bytes in front of the payload of a reply.
     fn put_reply_head(&self, envelope: &[Bytes], payload: usize, out: &mut BytesMut);
 }

@@ -1,16 +1,16 @@
-//! Listening sockets that a service manager holds and hands over, so that while we restart nobody
-//! is refused: who connects waits in the socket's own queue.
+//! Socket activation: listening sockets that a service manager holds and passes on, so that during
+//! a restart no client is refused. New connections wait in the socket's own backlog.
 //!
-//! What a socket is for is told by the address it listens on, not by its name or its place, so
-//! whoever holds sockets needs to know nothing of our options. How they come into the process
-//! (`LISTEN_FDS`) is the binary's business.
+//! A socket is matched by its address, not by its name or its position, so the service manager
+//! needs to know nothing of our options. How the sockets come into the process (`LISTEN_FDS`) is
+//! up to the binary.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use super::listen::{ListenOptions, adopt, bind};
 
-/// The sockets that were handed over and are not in use yet.
+/// Inherited sockets that are not in use yet.
 #[derive(Default)]
 pub struct Inherited {
     listeners: Vec<(SocketAddr, TcpListener)>,
@@ -29,11 +29,11 @@ impl Inherited {
         })
     }
 
-    /// The socket that was handed over for exactly this address, or a new one.
+    /// The inherited socket for exactly this address, or a new one.
     ///
     /// # Errors
-    /// As [`bind`]; and when the port is that of a socket that was handed over for another
-    /// address, says so: serving it could serve more than the configuration asks for.
+    /// As [`bind`]; and when an inherited socket has this port with another address: serving it
+    /// could serve more than the configuration asks for.
     pub fn open(
         &mut self,
         address: SocketAddr,
@@ -57,7 +57,7 @@ impl Inherited {
         })
     }
 
-    /// The addresses of those that nobody has asked for.
+    /// The addresses of the unused inherited sockets.
     pub fn unclaimed(&self) -> impl Iterator<Item = SocketAddr> {
         self.listeners.iter().map(|(address, _)| *address)
     }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn who_connected_before_the_start_is_served_by_the_socket_handed_over() {
+    fn connection_from_before_the_start_is_served_by_the_inherited_socket() {
         let (address, listener) = held(Ipv4Addr::LOCALHOST);
         let early = std::net::TcpStream::connect(address).expect("connect");
         let mut inherited = Inherited::new([listener]).expect("a TCP socket");
@@ -86,14 +86,14 @@ mod tests {
         opened.set_nonblocking(false).expect("blocking");
         let (_accepted, from) = opened.accept().expect("accept");
         assert_eq!(from, early.local_addr().expect("address"));
-        // It shook hands before our options were set; who comes now gets them.
+        // It was established before our options were set; later ones get them.
         let _late = std::net::TcpStream::connect(address).expect("connect");
         let (accepted, _) = opened.accept().expect("accept");
         assert!(accepted.nodelay().expect("our options"), "not adopted");
     }
 
     #[test]
-    fn a_socket_for_another_address_is_not_used_and_is_named() {
+    fn inherited_socket_of_another_address_is_refused_and_named() {
         let (wide, listener) = held(Ipv4Addr::UNSPECIFIED);
         let mut inherited = Inherited::new([listener]).expect("a TCP socket");
         let narrow = SocketAddr::from((Ipv4Addr::LOCALHOST, wide.port()));

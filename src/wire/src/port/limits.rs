@@ -1,13 +1,13 @@
-//! The bounds of a listener: sizes, counts and deadlines, with defaults for a Salt master.
+//! Limits of a listener: sizes, counts and deadlines, with defaults for a Salt master.
 //!
-//! Only numbers live here. Who enforces them: sizes in `codec`, counts in `accept`, deadlines in
-//! `link`, the rest in the listeners.
+//! Only numbers are here. They are enforced elsewhere: sizes in `codec`, counts in `accept`,
+//! deadlines in `link`, the rest in the listeners.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Largest things a peer may send, in bytes unless said otherwise.
+/// Size limits for a peer, in bytes unless said otherwise.
 ///
 /// They are checked against what a peer *announces*, before any of it is read or reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +23,9 @@ pub struct SizeLimits {
 }
 
 impl SizeLimits {
-    /// For a peer that has proved nothing yet: 16 MiB. An `_auth` is below 8 KiB, but the command
-    /// line publishes in clear, and the first message after a restart of ours may be a large
-    /// return. What all such peers hold together is bounded by [`ReqLimits::in_flight`].
+    /// For an unauthenticated peer: 16 MiB. An `_auth` is below 8 KiB, but the command line
+    /// publishes in clear, and the first message after a restart of ours may be a large return.
+    /// The total of all such peers is bounded by [`ReqLimits::in_flight`].
     pub const UNKNOWN_PEER: Self = Self {
         frame: 16 << 20,
         message: 16 << 20,
@@ -33,7 +33,7 @@ impl SizeLimits {
         command: 1 << 10,
     };
 
-    /// For a peer that is who it says: 128 MiB, more than stock's 100 MiB stream buffers.
+    /// For an authenticated peer: 128 MiB, more than stock's 100 MiB stream buffers.
     pub const KNOWN_PEER: Self = Self {
         frame: 128 << 20,
         message: 128 << 20,
@@ -42,7 +42,7 @@ impl SizeLimits {
     };
 }
 
-/// When a silent ZMTP 3.1 peer is asked for a sign of life, and when it is given up.
+/// Heartbeat of a silent ZMTP 3.1 peer: when it gets a PING, and when it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     /// Silence after which a PING is sent. Zero sends none; then the idle deadline applies.
@@ -51,39 +51,39 @@ pub struct Heartbeat {
     pub timeout: Duration,
 }
 
-/// How slowly a peer may finish what it began: a message that it sends, or one that it reads.
+/// Minimum rate of a transfer in either direction.
 ///
 /// At any moment the transfer must have moved `bytes_per_second` for each second past `grace`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Time that every transfer gets, however short.
+    /// Grace period of every transfer, however short.
     pub grace: Duration,
     /// The slowest rate tolerated after that.
     pub bytes_per_second: u64,
 }
 
 impl Progress {
-    /// How long a transfer may have taken when `bytes` of it are through.
+    /// Maximum time of a transfer after `bytes` of it.
     pub(super) fn allowance(&self, bytes: u64) -> Duration {
         let micros = bytes.saturating_mul(1_000_000) / self.bytes_per_second.max(1);
         self.grace.saturating_add(Duration::from_micros(micros))
     }
 }
 
-/// A budget that refills: `burst` at once, then `per_second`.
+/// Token bucket: `burst` at once, then `per_second`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many at once.
+    /// Size of the bucket.
     pub burst: u32,
-    /// How many more each second.
+    /// Refill each second.
     pub per_second: u32,
 }
 
-/// What both listeners ask of every connection.
+/// Limits of every connection of both listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
     /// Connections in all. An eighth of them is reserved for known networks: those in which a
-    /// minion has lately proved who it is, on whichever port.
+    /// minion has lately authenticated, on whichever port.
     pub connections: usize,
     /// Connections from one IPv4 address or IPv6 network of 64 bits. High, because whole sites sit
     /// behind one NAT.
@@ -92,14 +92,14 @@ pub struct PeerLimits {
     pub handshake: Duration,
     /// Heartbeats for 3.1 peers. Stock's values on its ROUTER and PUB sockets are 10 s and 30 s.
     pub heartbeat: Heartbeat,
-    /// Silence that closes a connection that cannot be asked with a PING (3.0 peers).
-    /// `None` leaves it to TCP keepalive.
+    /// Idle timeout of a connection that cannot be sent a PING (3.0 peers). `None` leaves it to
+    /// TCP keepalive.
     pub idle: Option<Duration>,
     /// The slowest transfer tolerated.
     pub progress: Progress,
     /// Commands, and other traffic that carries no request.
     pub commands: Rate,
-    /// How long a stopping listener lets replies and queued messages out.
+    /// Drain time of a stopping listener, for replies and queued messages.
     pub drain: Duration,
 }
 
@@ -127,27 +127,27 @@ impl Default for PeerLimits {
     }
 }
 
-/// Bounds of the request listener.
+/// Limits of the request listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReqLimits {
-    /// What every connection is held to.
+    /// Limits of every connection.
     pub peers: PeerLimits,
     /// Sizes until [`ReplyHandle::authenticated`](super::ReplyHandle::authenticated).
     pub before_auth: SizeLimits,
     /// Sizes from then on.
     pub after_auth: SizeLimits,
-    /// Unanswered requests that a DEALER or ROUTER peer may have; a REQ peer has one. Beyond it
+    /// Unanswered requests that a DEALER or ROUTER peer may have; a REQ peer has one. At the limit
     /// the socket is not read.
     pub window: usize,
-    /// Bytes of large messages (those that outgrow one read) held over all connections, from
-    /// their arrival to their reply; a quarter of it for peers that proved nothing yet. Readers
-    /// of large messages wait when it is used up. Raised if need be to hold one message of the
-    /// largest size.
+    /// Bytes of large messages (those that outgrow one read) held over all connections, from their
+    /// arrival to their reply; a quarter of it for unauthenticated peers. Readers of large
+    /// messages wait when it is used up. Raised if need be to hold one message of the largest
+    /// size.
     pub in_flight: usize,
     /// Bytes of replies that wait for their readers over all connections; a quarter of it for
-    /// peers that proved nothing yet. When it is used up, the connection that holds most of it in
-    /// the network that holds most is closed, one that reads nothing before one that reads. Small
-    /// replies count when several of them wait at one connection.
+    /// unauthenticated peers. When it is used up, a connection is closed: the largest holder in
+    /// the network that holds most, stalled readers first. Small replies count when several of
+    /// them wait at one connection.
     pub answers: usize,
     /// Requests of one connection that may be refused in a row; then it is closed.
     pub refusals: u32,
@@ -172,20 +172,20 @@ impl Default for ReqLimits {
     }
 }
 
-/// Bounds of the publish listener.
+/// Limits of the publish listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PubLimits {
-    /// What every connection is held to.
+    /// Limits of every connection.
     pub peers: PeerLimits,
-    /// Messages queued for one subscriber (`pub_hwm`). What comes on top is dropped for it.
+    /// Messages queued for one subscriber (`pub_hwm`). Further ones are dropped for it.
     pub queue: usize,
     /// Bytes queued for one subscriber; one message always fits an empty queue.
     pub queue_bytes: usize,
-    /// Bytes of publications that all queues together keep alive. Beyond it only subscribers
-    /// with nothing waiting get more.
+    /// Bytes of publications that all queues together keep alive. At the limit only subscribers
+    /// with an empty queue get more.
     pub pinned: usize,
-    /// A subscriber with messages waiting that takes none of them for so long is closed; so is
-    /// one that takes them slower than `peers.progress` allows.
+    /// A subscriber with queued messages that takes none of them for this time is closed; so is
+    /// one that is slower than `peers.progress` allows.
     pub drain_timeout: Duration,
     /// Subscriptions of one connection.
     pub subscriptions: usize,
@@ -196,8 +196,8 @@ pub struct PubLimits {
 impl Default for PubLimits {
     fn default() -> Self {
         Self {
-            // A 3.0 subscriber has nothing to say once it has subscribed, so its silence means
-            // nothing: keepalive and the write side find the dead ones.
+            // A 3.0 subscriber sends nothing once it has subscribed, so its silence means nothing:
+            // keepalive and the write side find the dead ones.
             peers: PeerLimits {
                 idle: None,
                 ..PeerLimits::default()
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_allowance_grows_with_what_is_through() {
+    fn allowance_grows_with_the_bytes_moved() {
         let progress = Progress {
             grace: Duration::from_secs(10),
             bytes_per_second: 1000,

@@ -1,9 +1,8 @@
-//! One connection of a listener: reads within bounds, writes with a deadline, watches the clock.
+//! Link to one peer of a listener: bounded reads, writes with a deadline, timers.
 //!
-//! An idle connection holds no read buffer; a large message grows its buffer only as bytes
-//! arrive, and takes what it holds from the listener's budget first. There is one timer a
-//! connection, moved only when a deadline comes nearer. What the items mean is up to the
-//! listener.
+//! An idle connection holds no read buffer; a large message grows its buffer only as bytes arrive,
+//! and charges it to the listener's budget first. There is one timer for each connection, moved
+//! only when a deadline comes nearer. The meaning of the items is up to the listener.
 
 use std::future::Future;
 use std::io;
@@ -22,27 +21,27 @@ use super::metrics::Close;
 use super::quota::{Bucket, Budget, Share};
 use super::stream::Stream;
 
-/// What is read at once while no large frame is under way; also the part of a message that is
-/// not charged to the budget.
+/// Size of a read while no large frame is incoming; also the part of a message that is not charged
+/// to the budget.
 const READ_CHUNK: usize = 4 << 10;
 
-/// The most that one read of a large frame takes, so that others get their turn.
+/// Largest read of a large frame, so that other connections get their turn.
 const READ_MOST: usize = 1 << 20;
 
-/// Far enough to mean "no deadline".
+/// Stands for "no deadline".
 const FAR: Duration = Duration::from_secs(24 * 3600);
 
-/// What came of an attempt to read.
+/// Result of a read.
 pub(super) enum Fill {
     /// Bytes came.
     Some,
     /// The peer closed its side.
     End,
-    /// The budget has to give so many units first.
+    /// The budget must grant this many units first.
     Starved(u32),
 }
 
-/// What the clock asks for.
+/// Due action of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// Send a PING.
@@ -57,15 +56,15 @@ pub(super) struct Link {
     budget: Budget,
     framing: Box<dyn Framing>,
     buffer: BytesMut,
-    /// What `buffer` holds of the budget.
+    /// The buffer's share of the budget.
     share: Share,
-    /// What the frames hold that were cut from it, until their message is complete.
+    /// The share of the frames that were cut from it, until their message is complete.
     message_share: Share,
     /// Whether the peer answers a PING.
     can_be_asked: bool,
     heard: Instant,
     pinged: Option<Instant>,
-    /// When the message under way began, and how much of it came since.
+    /// When the incoming message began, and its bytes so far.
     started: Option<(Instant, u64)>,
     tokens: Bucket,
     alarm: Pin<Box<Sleep>>,
@@ -97,14 +96,14 @@ impl Link {
         }
     }
 
-    /// Other sizes, and another budget to take large messages from.
+    /// Sets the size limits, and the budget for large messages.
     pub(super) fn promote(&mut self, sizes: SizeLimits, budget: Budget) {
         self.framing.set_sizes(sizes);
         self.budget = budget;
     }
 
-    /// Completes the handshake of the transport. What we say first went out when the connection
-    /// was accepted.
+    /// Completes the handshake of the transport. Our first bytes were sent when the connection was
+    /// accepted.
     pub(super) async fn handshake(&mut self) -> Result<Introduction, Close> {
         let deadline = self.heard + self.gate.limits.handshake;
         let gate = Arc::clone(&self.gate);
@@ -138,13 +137,13 @@ impl Link {
                 Fill::Some => {}
                 Fill::End if self.buffer.is_empty() => return Err(Close::PeerClosed),
                 Fill::End => return Err(Close::Truncated),
-                // Nothing in a handshake is larger than what one read takes.
+                // Nothing in a handshake exceeds one read.
                 Fill::Starved(_) => return Err(Close::Memory),
             }
         }
     }
 
-    /// The next whole item that is buffered.
+    /// The next complete item in the buffer.
     pub(super) fn next(&mut self) -> Result<Option<Said>, Close> {
         let said = self.framing.next(&mut self.buffer)?;
         if matches!(said, Some(Said::Part | Said::Request(..))) {
@@ -161,12 +160,12 @@ impl Link {
         self.framing.at_message(&self.buffer)
     }
 
-    /// Takes the share of the budget that the message just read holds.
+    /// Takes over the last message's share of the budget.
     pub(super) fn take_share(&mut self) -> Share {
         std::mem::take(&mut self.message_share)
     }
 
-    /// Spends one token; `Err` if the peer sends commands faster than it may.
+    /// Takes one token; `Err` if the peer sends commands faster than the rate allows.
     pub(super) fn spend(&mut self) -> Result<(), Close> {
         if self.tokens.take(Instant::now()) {
             Ok(())
@@ -175,7 +174,7 @@ impl Link {
         }
     }
 
-    /// A PONG came, or anything else: what `poll_fill` notes.
+    /// Records received bytes, PONGs included, for [`Self::poll_fill`].
     fn hear(&mut self, bytes: usize) {
         self.heard = Instant::now();
         self.pinged = None;
@@ -211,7 +210,7 @@ impl Link {
         }
     }
 
-    /// Gives the buffer back while nothing is in it.
+    /// Frees an empty buffer.
     fn release(&mut self) {
         if self.buffer.is_empty() {
             self.buffer = BytesMut::new();
@@ -219,22 +218,20 @@ impl Link {
         }
     }
 
-    /// Makes room for a read and says how much may be read, or how many units of the budget
-    /// that takes.
+    /// Makes room for a read; gives its size, or the units of the budget that are needed.
     fn make_room(&mut self) -> Result<usize, u32> {
         let held = self.buffer.len();
         let missing = self.framing.missing(&self.buffer);
         if held + missing <= READ_CHUNK {
-            // Small things: read ahead into one chunk.
+            // Small items: read ahead into one chunk.
             let spare = self.buffer.capacity() - held;
             if spare < missing.max(256) {
                 self.regrow(held + READ_CHUNK.max(missing));
             }
             return Ok(READ_CHUNK);
         }
-        // A large frame: twice what has arrived, never more than was announced. Where little is
-        // missing as far as can be told, more may be (TCP says no lengths), so that is not taken
-        // at its word.
+        // A large frame: twice what has arrived, never more than was announced. A small `missing`
+        // may be an underestimate (TCP announces no lengths), so it is no bound.
         let announced = match missing > READ_CHUNK {
             true => held + missing,
             false => usize::MAX,
@@ -252,13 +249,13 @@ impl Link {
     }
 
     fn regrow(&mut self, capacity: usize) {
-        // Not `reserve`: that may double what it is asked for, past what was charged.
+        // Not `reserve`: that may double the requested size, past what was charged.
         let mut bigger = BytesMut::with_capacity(capacity);
         bigger.extend_from_slice(&self.buffer);
         self.buffer = bigger;
     }
 
-    /// Waits until the budget can give `units`, at most until the message is too slow.
+    /// Waits until the budget grants `units`, at most until the message is too slow.
     pub(super) async fn await_budget(&mut self, units: u32) -> Result<(), Close> {
         let deadline = match self.started {
             Some((at, bytes)) => at + self.gate.limits.progress.allowance(bytes),
@@ -279,8 +276,8 @@ impl Link {
         }
     }
 
-    /// Notes, before a wait, whether the peer is in the middle of something. `paused` says that
-    /// it is us who do not read.
+    /// Records, before a wait, whether a transfer is incomplete. `paused`: we do not read at the
+    /// moment.
     pub(super) fn settle(&mut self, paused: bool) {
         if paused || (self.buffer.is_empty() && !self.framing.in_message()) {
             self.started = None;
@@ -291,13 +288,13 @@ impl Link {
         self.release();
     }
 
-    /// Whether the peer is in the middle of something, as [`Self::settle`] found it.
+    /// Whether a transfer is incomplete, as recorded by [`Self::settle`].
     pub(super) fn in_the_middle(&self) -> bool {
         self.started.is_some()
     }
 
-    /// The next deadline and what is due then. `silent` says that nothing is owed to the peer,
-    /// so that its silence counts as idleness; `paused` that we do not read.
+    /// The next deadline with its action. `silent`: the peer is owed nothing, so that its silence
+    /// counts as idleness. `paused`: we do not read.
     pub(super) fn deadline(&self, silent: bool, paused: bool) -> (Instant, Due) {
         let limits = &self.gate.limits;
         let mut next = (self.heard + FAR, Due::Ping);
@@ -343,13 +340,13 @@ impl Link {
         }
     }
 
-    /// A PING, as bytes, and the note that an answer is due.
+    /// A PING, as bytes; records that an answer is due.
     pub(super) fn ping(&mut self) -> Bytes {
         self.pinged = Some(Instant::now());
         self.framing.ping().unwrap_or_default()
     }
 
-    /// Writes a reply; `moved` is called whenever a peer that did not take it at once takes more.
+    /// Writes a reply; `moved` is called whenever a slow peer takes more of it.
     pub(super) async fn reply(
         &mut self,
         envelope: &[Bytes],
@@ -382,7 +379,7 @@ impl Link {
         Box::pin(self.write_slowly((head, body), written, moved)).await
     }
 
-    /// One write, without waiting; 0 if the socket takes nothing now.
+    /// Writes once, without waiting; 0 if the socket takes nothing now.
     fn try_write(&mut self, head: &[u8], body: &[u8]) -> Result<usize, Close> {
         let parts = [io::IoSlice::new(head), io::IoSlice::new(body)];
         self.try_write_parts(&parts)
@@ -397,7 +394,7 @@ impl Link {
         Ok(written)
     }
 
-    /// Sends what TLS still holds, as far as it goes.
+    /// Sends what TLS has buffered, as far as the socket takes it.
     pub(super) fn try_flush(&mut self) -> Result<(), Close> {
         self.stream.try_flush().map_err(|error| broken(&error))
     }
@@ -412,7 +409,7 @@ impl Link {
         let gate = Arc::clone(&self.gate);
         let mut killed = pin!(gate.kill.cancelled());
         let total = head.len() + body.len();
-        // What the kernel took at once says nothing about the peer.
+        // Bytes that the kernel took at once say nothing about the peer.
         let buffered = written;
         while written < total || self.stream.owes() {
             let through = u64::try_from(written - buffered).unwrap_or(u64::MAX);
@@ -443,7 +440,7 @@ impl Link {
             }
             written += more;
         }
-        // The peer read, so it is there; a PONG may wait behind what it had to read first.
+        // The peer read, so it is alive; a PONG may wait behind what it had to read first.
         self.heard = Instant::now();
         self.pinged = None;
         Ok(())
@@ -452,7 +449,7 @@ impl Link {
 
 fn broken(error: &io::Error) -> Close {
     match error.kind() {
-        // How a peer looks that closes while something is under way to it.
+        // The errors of a peer that closes during a write.
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Close::PeerClosed,
         io::ErrorKind::TimedOut
         | io::ErrorKind::HostUnreachable
@@ -466,7 +463,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_leaves_and_who_cannot_be_reached_are_told_apart() {
+    fn closed_and_unreachable_peers_have_different_reasons() {
         use rustix::io::Errno;
         for (errno, reason) in [
             (Errno::CONNRESET, Close::PeerClosed),

@@ -1,4 +1,4 @@
-//! Opens a listening socket with the options that Salt names.
+//! Listening sockets with the options that Salt names.
 //!
 //! Options that accepted sockets inherit on Linux (keepalive, no delay) are set once on the
 //! listening socket: a fresh connection for every request must not cost five more system calls.
@@ -37,20 +37,20 @@ impl Default for KeepAlive {
 /// Options of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
-    /// Connections that the kernel keeps for us to accept (`zmq_backlog`). It cuts the number to
+    /// Accept backlog of the kernel (`zmq_backlog`), which caps the number at
     /// `net.core.somaxconn`.
     pub backlog: u32,
     /// Keepalive of accepted connections.
     pub keepalive: KeepAlive,
-    /// How long what was sent may stay unacknowledged before the kernel gives an accepted
-    /// connection up (`TCP_USER_TIMEOUT`), also the probes of keepalive; `None` leaves it to the
-    /// kernel, which tries for a quarter of an hour.
+    /// Time after which the kernel closes an accepted connection with unacknowledged data
+    /// (`TCP_USER_TIMEOUT`), also the probes of keepalive; `None` leaves it to the kernel, which
+    /// tries for a quarter of an hour.
     pub user_timeout: Option<Duration>,
 }
 
 impl Default for ListenOptions {
-    /// A backlog of 4096: with 128 a storm of fresh connections stalls for seconds. What is sent
-    /// may stay unacknowledged for as long as keepalive gives a silent peer.
+    /// A backlog of 4096: with 128 a burst of fresh connections stalls for seconds. The user
+    /// timeout is the time that keepalive gives a silent peer.
     fn default() -> Self {
         Self {
             backlog: 4096,
@@ -71,7 +71,7 @@ pub enum ListenError {
     Metrics {
         /// Which listener.
         listener: &'static str,
-        /// What the registry says.
+        /// The registry's error.
         #[source]
         source: prometheus::Error,
     },
@@ -81,7 +81,7 @@ pub enum ListenError {
 ///
 /// # Errors
 ///
-/// As the kernel says: the port is taken, or not ours to take, or the address is not here.
+/// The kernel's error: the port is taken, or needs a privilege, or the address is not local.
 pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     // Without it a restarted master waits for the TIME_WAIT of its old connections.
@@ -92,8 +92,7 @@ pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener
     Ok(socket.into())
 }
 
-/// Gives a socket that somebody else opened the options of one of ours; it may have been listening
-/// for long.
+/// Sets our options on an inherited socket, which may have been listening for long.
 pub(super) fn adopt(listener: &TcpListener, options: &ListenOptions) -> io::Result<()> {
     let socket = SockRef::from(listener);
     set_options(&socket, options)?;

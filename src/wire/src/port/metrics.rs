@@ -1,7 +1,7 @@
-//! What the listeners count. Labels come from closed enums, never from addresses.
+//! Metrics of the listeners. Labels come from closed enums, never from addresses.
 //!
 //! Both listeners use the same names and differ by the constant label `listener`, so one registry
-//! takes one listener of each kind. What a listener counts is told apart by `transport`.
+//! takes one listener of each kind. The label `transport` separates its transports.
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
@@ -30,7 +30,7 @@ macro_rules! closed_labels {
 closed_labels! {
     /// Why a connection ended: label `reason` of `saltern_port_closed_total`.
     Close {
-        /// The peer closed it, with nothing half said.
+        /// The peer closed it, between two messages.
         PeerClosed = "peer_closed",
         /// The peer closed it in the middle of a message or of the handshake.
         Truncated = "truncated",
@@ -40,7 +40,7 @@ closed_labels! {
         Unreachable = "unreachable",
         /// Handshake not complete in time.
         HandshakeTimeout = "handshake_timeout",
-        /// No TLS where TLS belongs, or a peer that does not show what it has to.
+        /// No TLS where it is required, or no valid certificate of the peer.
         Tls = "tls",
         /// First bytes are not ZMTP.
         Signature = "signature",
@@ -48,9 +48,9 @@ closed_labels! {
         Version = "version",
         /// Another mechanism than NULL.
         Mechanism = "mechanism",
-        /// Something else where a handshake belongs.
+        /// Bytes that are no handshake.
         Handshake = "handshake",
-        /// A websocket that a page in a browser opened.
+        /// A websocket opened by a page in a browser.
         Origin = "origin",
         /// A socket type that this listener does not serve.
         SocketType = "socket_type",
@@ -68,7 +68,7 @@ closed_labels! {
         CommandSize = "command_size",
         /// A malformed command.
         Command = "command",
-        /// Too many commands, or other traffic that asks for nothing.
+        /// Too many commands, or other traffic that carries no request.
         Flood = "flood",
         /// Bytes that are no message of the transport.
         Malformed = "malformed",
@@ -82,13 +82,13 @@ closed_labels! {
         SlowMessage = "slow_message",
         /// A reply that was read too slowly.
         SlowReader = "slow_reader",
-        /// The reply that had waited longest for its reader when there was no room for another.
+        /// The oldest unread reply, closed to make room for another.
         AnswerMemory = "answer_memory",
         /// A subscriber that took nothing for too long.
         SlowSubscriber = "slow_subscriber",
         /// No PONG.
         Heartbeat = "heartbeat",
-        /// Silence of a peer that cannot be asked.
+        /// Idle timeout of a peer that cannot be sent a PING.
         Idle = "idle",
         /// No room for a large message in time.
         Memory = "memory",
@@ -98,7 +98,7 @@ closed_labels! {
         Refused = "refused",
         /// Another connection took over the identity.
         Handover = "handover",
-        /// Nobody here wants the connection any more, although its peer did nothing wrong.
+        /// Closed by the master, although its peer did nothing wrong.
         Dismissed = "dismissed",
         /// The listener stopped.
         Shutdown = "shutdown",
@@ -114,7 +114,7 @@ closed_labels! {
         Connections = "connections",
         /// Connections of one address, or of one IPv6 network of 64 bits.
         PerAddress = "per_address",
-        /// The remaining places are for networks that are known.
+        /// The remaining slots are for known networks.
         Reserved = "reserved",
         /// No file descriptors left; accepting pauses.
         Descriptors = "descriptors",
@@ -124,7 +124,7 @@ closed_labels! {
 }
 
 closed_labels! {
-    /// Where a connection is: label `state` of `saltern_port_connections`.
+    /// State of a connection: label `state` of `saltern_port_connections`.
     State {
         /// Before the handshake is complete.
         Handshake = "handshake",
@@ -150,7 +150,7 @@ impl From<CodecError> for Close {
     }
 }
 
-/// The families of one listener, of which each transport has its part.
+/// Metric families of one listener, with series for each transport.
 pub(super) struct Families {
     connections: IntGaugeVec,
     accepted: IntCounterVec,
@@ -209,7 +209,7 @@ impl Families {
             )?,
             unanswered: counters(
                 "unanswered_total",
-                "Requests that got the configured reply because nobody answered them.",
+                "Requests that got the configured reply because none was sent.",
                 &[],
             )?,
         })

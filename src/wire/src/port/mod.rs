@@ -1,12 +1,12 @@
-//! The two exposed ports of a Salt master, whatever is spoken on them.
+//! The two exposed ports of a Salt master, over all transports.
 //!
-//! They talk to everybody, so everything here is built limits first: nothing is reserved because
-//! a peer announced it, every wait has a deadline, every queue a bound, and every connection that
-//! is closed is counted by its reason. One listener serves several transports at once: they share
-//! its limits, and who is connected is one truth.
+//! They accept any peer, so everything here is built limits first: nothing is reserved because a
+//! peer announced it, every wait has a deadline, every queue a bound, and every connection that is
+//! closed is counted by its reason. One listener serves several transports at once: they share its
+//! limits and its table of connections.
 //!
-//! Not here: how a transport frames what is said ([`zmtp`](crate::zmtp), [`tcp`](crate::tcp),
-//! [`ws`](crate::ws)), and any idea of what a payload means.
+//! Not here: the framing of each transport ([`zmtp`](crate::zmtp), [`tcp`](crate::tcp),
+//! [`ws`](crate::ws)), and the meaning of a payload.
 //!
 //! Reading order: [`limits`], [`listen`], `inherited`, `framing`, `stream`, `tls`, `network`, `accept`, `link`, then the
 //! listeners ([`req`], [`publish`]).

@@ -1,4 +1,5 @@
-//! Peers by network: what counts as one address, and where minions have proved who they are.
+//! Peers by network: the unit of address limits, and the networks in which minions have
+//! authenticated.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,15 +9,15 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-/// How long a network stays known after the last proof, at least; at most twice as long.
+/// Minimum time that a network stays known after the last proof; at most twice as long.
 const LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
-/// Most networks of one generation. A site with more loses nothing but the head start of a new
+/// Capacity of one generation. A site with more networks loses only the head start of a new
 /// connection.
 const KNOWN_NETWORKS: usize = 1 << 16;
 
-/// What counts as one address: an IPv4 address, or the network of 64 bits of an IPv6 address, which
-/// a single machine has for itself.
+/// The unit of address limits: an IPv4 address, or the 64-bit network of an IPv6 address, which a
+/// single machine has for itself.
 #[must_use]
 pub fn network(address: IpAddr) -> IpAddr {
     const NETWORK: u128 = !0 << 64;
@@ -26,8 +27,8 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The networks from which a minion has lately proved who it is. Cloning shares them: what the
-/// request port learns, the publish port goes by.
+/// Networks in which a minion has lately authenticated. Clones share them: the publish port uses
+/// what the request port learns.
 #[derive(Clone)]
 pub struct KnownNetworks(Arc<Shared>);
 
@@ -36,13 +37,13 @@ struct Shared {
     watches: Mutex<Vec<Weak<dyn NetworkWatch>>>,
 }
 
-/// Hears of networks that become known.
+/// Observer of networks that become known.
 pub(super) trait NetworkWatch: Send + Sync {
     /// A network (see [`network`]) is known that may not have been before.
     fn became_known(&self, network: IpAddr);
 }
 
-/// Two sets, of which the older one is forgotten as a whole: no entry has a time of its own.
+/// Two sets, of which the older one is dropped as a whole: no entry has a time of its own.
 struct Generations {
     current: HashSet<IpAddr>,
     previous: HashSet<IpAddr>,
@@ -64,7 +65,7 @@ impl Default for KnownNetworks {
 }
 
 impl KnownNetworks {
-    /// Notes that a minion has proved who it is at this address.
+    /// Records that a minion has authenticated from this address.
     pub(super) fn remember(&self, address: IpAddr) {
         let network = network(address);
         let is_current = {
@@ -85,8 +86,8 @@ impl KnownNetworks {
         self.announce(network);
     }
 
-    /// Notes where minions proved who they are before this process began, the latest first: these
-    /// networks stay known for 12 hours. What is beyond the bound is passed over.
+    /// Restores addresses from which minions authenticated before this process began, the latest
+    /// first: these networks stay known for 12 hours. Addresses beyond the bound are skipped.
     pub fn restore(&self, addresses: impl IntoIterator<Item = IpAddr>) {
         for address in addresses {
             let network = network(address);
@@ -101,7 +102,7 @@ impl KnownNetworks {
         }
     }
 
-    /// Announces networks that become known from now on, for as long as `watch` lives.
+    /// Notifies `watch` of networks that become known from now on, for as long as it lives.
     pub(super) fn watch(&self, watch: Weak<dyn NetworkWatch>) {
         self.0.watches.lock().push(watch);
     }
@@ -113,7 +114,7 @@ impl KnownNetworks {
         }
     }
 
-    /// Whether a minion has proved who it is at this address, or in its network.
+    /// Whether a minion has authenticated from this address, or its network.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         let network = network(address);
         {

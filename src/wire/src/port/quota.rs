@@ -1,6 +1,6 @@
-//! How much a peer may hold, and how often it may bother us.
+//! Memory budgets and rate limits of connections.
 //!
-//! Both are plain accounts; what follows from an empty one is decided by the connection.
+//! Both are plain accounts; the connection decides what follows from an empty one.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::limits::Rate;
 
-/// What a budget counts in, in bytes.
+/// Unit of a budget, in bytes.
 const UNIT: usize = 1 << 10;
 
 /// Bytes of large messages that a group of connections may hold.
@@ -28,23 +28,23 @@ impl Budget {
         }
     }
 
-    /// Bytes that are taken.
+    /// Bytes in use.
     pub(super) fn held(&self) -> usize {
         self.all.saturating_sub(self.units.available_permits()) * UNIT
     }
 
-    /// How many units cover so many bytes.
+    /// Units that cover `bytes`.
     pub(super) fn units(bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
     }
 
-    /// Takes so many units, if they are there.
+    /// Takes `units`, if they are free.
     pub(super) fn try_take(&self, units: u32) -> Option<Share> {
         let permit = Arc::clone(&self.units).try_acquire_many_owned(units).ok()?;
         Some(Share(vec![permit]))
     }
 
-    /// Waits for so many units. `None` would mean that the budget is closed, which nobody does.
+    /// Waits for `units`. `None` only if the budget were closed, which never happens.
     pub(super) async fn take(&self, units: u32) -> Option<Share> {
         let permit = Arc::clone(&self.units)
             .acquire_many_owned(units)
@@ -54,7 +54,7 @@ impl Budget {
     }
 }
 
-/// A share of one budget or several; given back when it is dropped. An empty one costs nothing.
+/// A share of one budget or several, freed on drop. An empty one costs nothing.
 #[derive(Default)]
 pub(super) struct Share(Vec<OwnedSemaphorePermit>);
 
@@ -77,7 +77,7 @@ impl Share {
     }
 }
 
-/// Tokens for traffic that asks for nothing.
+/// Token bucket for traffic that carries no request.
 pub(super) struct Bucket {
     rate: Rate,
     tokens: u32,

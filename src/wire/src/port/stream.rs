@@ -1,7 +1,7 @@
-//! The bytes of one connection, plain or through TLS.
+//! Byte stream of one connection, plain or through TLS.
 //!
-//! Both are read and written without waiting, so that one task can do both and watch the clock.
-//! What TLS has encrypted and not sent yet is the stream's to remember: [`Stream::owes`].
+//! Both are read and written without waiting, so that one task can do both and watch the timers.
+//! Encrypted bytes that are not sent yet are buffered in the stream: [`Stream::owes`].
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -21,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 use super::accept::Gate;
 use super::metrics::Close;
 
-/// See the module.
+/// Plain or TLS stream.
 pub(super) enum Stream {
     Plain(TcpStream),
     /// Boxed: its state is larger than everything else of a connection.
@@ -29,7 +29,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Completes the TLS handshake, if TLS is asked for, within the time for a handshake.
+    /// Completes the TLS handshake, if TLS is configured, within the handshake timeout.
     pub(super) async fn open(
         stream: TcpStream,
         tls: Option<Arc<ServerConfig>>,
@@ -58,11 +58,11 @@ impl Stream {
         }
     }
 
-    /// Whether a read may give something, as far as can be told before there is room for it.
+    /// Whether a read may give something, as far as known without a buffer for it.
     pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => stream.poll_read_ready(cx),
-            // What was decrypted already does not show at the socket.
+            // Decrypted bytes do not show at the socket.
             Self::Tls(_) => Poll::Ready(Ok(())),
         }
     }
@@ -78,7 +78,7 @@ impl Stream {
         }
     }
 
-    /// Writes what is taken at once, and says how much; 0 if nothing is taken now.
+    /// Writes what the socket takes at once, and gives the number of bytes; 0 if none.
     pub(super) fn try_write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => match stream.try_write_vectored(parts) {
@@ -94,7 +94,7 @@ impl Stream {
         }
     }
 
-    /// Sends what was encrypted and not sent, as far as it goes at once.
+    /// Sends buffered TLS bytes, as far as the socket takes them at once.
     pub(super) fn try_flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
@@ -105,7 +105,7 @@ impl Stream {
         }
     }
 
-    /// Whether some of what was written is still here.
+    /// Whether written bytes are still buffered here.
     pub(super) fn owes(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -119,8 +119,9 @@ impl Stream {
     }
 }
 
-/// The TLS handshake. The signature in it costs about a millisecond, for which a stranger pays
-/// nothing, so handshakes take turns: between two of them everybody else on this thread runs.
+/// Does the TLS handshake. The signature in it costs about a millisecond, for which a stranger
+/// pays nothing, so handshakes are serialized: between two of them all other tasks of this thread
+/// run.
 async fn accept(
     stream: TcpStream,
     tls: Arc<ServerConfig>,
@@ -133,7 +134,7 @@ async fn accept(
     greeted.into_stream(tls).await
 }
 
-/// Nobody is woken: whoever finds no room asks [`Stream::poll_writable`] next.
+/// No-op waker: a caller that finds no room polls [`Stream::poll_writable`] next.
 fn at_once() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }

@@ -1,7 +1,7 @@
-//! TLS for a listener: certificate, key and what is asked of peers, checked once at the start.
+//! TLS of a listener: certificate, key and client authentication, checked once at the start.
 //!
-//! TLS 1.2 and 1.3 by `rustls`; older versions and their ciphers are not to be had here. Reading
-//! the options of a site is the configuration's work.
+//! TLS 1.2 and 1.3 by `rustls`; older versions and their ciphers are not supported. The options
+//! are parsed by the configuration.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use tokio_rustls::rustls::server::{
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, SupportedCipherSuite};
 
-/// What a peer has to show (`cert_reqs`).
+/// Client certificates (`cert_reqs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerCertificate {
-    /// Nothing, and nothing is looked at.
+    /// None, and any is ignored.
     NotAsked,
     /// A certificate of one of our authorities, or none.
     Optional,
@@ -27,16 +27,16 @@ pub enum PeerCertificate {
     Required,
 }
 
-/// How a listener speaks TLS.
+/// TLS options of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// PEM file: our certificate, then those that vouch for it.
+    /// PEM file: our certificate, then its intermediates.
     pub certificate: PathBuf,
     /// PEM file of the key. Not readable for others.
     pub key: PathBuf,
-    /// PEM files of the authorities that vouch for peers.
+    /// PEM files of the authorities for peers.
     pub authorities: Vec<PathBuf>,
-    /// What a peer has to show.
+    /// Requirements on client certificates.
     pub peers: PeerCertificate,
     /// TLS 1.2 and nothing else.
     pub only_tls12: bool,
@@ -44,7 +44,7 @@ pub struct TlsOptions {
     pub ciphers: Option<Vec<String>>,
 }
 
-/// Why TLS cannot be spoken as asked.
+/// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -56,7 +56,7 @@ pub enum TlsError {
         #[source]
         source: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file holds something else.
     #[error("\"{}\" holds no {wanted} in PEM form", path.display())]
     Pem {
         /// Which one.
@@ -67,7 +67,7 @@ pub enum TlsError {
         #[source]
         source: pem::Error,
     },
-    /// Somebody else could read the key.
+    /// Other users could read the key.
     #[error("the key \"{}\" can be read by others (mode {mode:o}); make it 0600", path.display())]
     OpenKey {
         /// Which one.
@@ -84,15 +84,15 @@ pub enum TlsError {
         #[source]
         source: rustls::Error,
     },
-    /// Peers are to show certificates that nobody can vouch for.
+    /// Client certificates are requested, but no authority can verify them.
     #[error("peers cannot be asked for certificates")]
     Verifier(#[source] VerifierBuilderError),
-    /// A cipher that is not to be had.
+    /// A cipher that is not supported.
     #[error(
         "the cipher \"{0}\" is not to be had; name those of TLS 1.2 as OpenSSL does, one by one"
     )]
     Cipher(String),
-    /// Certificate, key or versions do not go together.
+    /// Certificate, key or versions do not match.
     #[error("the certificate cannot be used with the key")]
     Config(#[source] rustls::Error),
 }
@@ -128,16 +128,16 @@ const TLS12_SUITES: [(&str, SupportedCipherSuite); 6] = {
     ]
 };
 
-/// TLS for a listener, ready to be spoken. Cloning shares it.
+/// TLS configuration of a listener. Clones share it.
 #[derive(Clone)]
 pub struct Tls(pub(crate) Arc<ServerConfig>);
 
 impl Tls {
-    /// Reads and checks everything that `options` name.
+    /// Reads and checks all files that `options` name.
     ///
     /// # Errors
     ///
-    /// A file cannot be read, is not what it should be, or the parts do not go together.
+    /// A file cannot be read or holds something else, or the parts do not match.
     pub fn new(options: &TlsOptions) -> Result<Self, TlsError> {
         let mut provider = ring::default_provider();
         if let Some(names) = &options.ciphers {
@@ -178,7 +178,7 @@ impl Tls {
         let mut config = builder
             .with_single_cert(chain, key)
             .map_err(TlsError::Config)?;
-        // Salt's clients resume nothing, and a store would grow with every stranger.
+        // Salt's clients resume no sessions, and a store would grow with every stranger.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Self(Arc::new(config)))
@@ -206,7 +206,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     }
 }
 
-/// The key, of a file that nobody else can read: whoever has it can pretend to be this master.
+/// Reads the key, from a file that no other user can read: it is the master's identity.
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     use std::os::unix::fs::PermissionsExt;
     let metadata = std::fs::metadata(path).map_err(|source| TlsError::Read {

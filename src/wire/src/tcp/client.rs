@@ -1,4 +1,4 @@
-//! The client ends of Salt's TCP transport.
+//! Client ends of Salt's TCP transport.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use crate::client::{ClientError, Route};
 use crate::msgpack::{Dialect, Encoder, RawValue};
 use crate::port::SizeLimits;
 
-/// The most that is reserved ahead of the bytes that arrive.
+/// Bytes reserved ahead of those that arrive.
 const READ_AHEAD: usize = 256 << 10;
 
-/// One connection to a listener, from our side.
+/// One connection to a listener, on the client side.
 struct End {
     stream: TcpStream,
     address: SocketAddr,
@@ -89,7 +89,7 @@ pub struct ReqClient {
     end: End,
     route: Route,
     requests: u64,
-    /// A request is out without its reply.
+    /// A request is sent and its reply is pending.
     waiting: bool,
 }
 
@@ -114,10 +114,10 @@ impl ReqClient {
         self.end.address
     }
 
-    /// Asks with one packed value, and waits for the packed reply. If the listener closed the
-    /// connection since the last one, it connects anew.
+    /// Sends one packed request, and waits for the packed reply. If the listener closed the
+    /// connection since the last one, it reconnects.
     ///
-    /// When the future is dropped before the reply, the client is spent: its next request is
+    /// When the future is dropped before the reply, the client is unusable: its next request is
     /// refused.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl ReqClient {
         }
     }
 
-    /// Whether the peer closed the connection while nothing was asked.
+    /// Whether the peer closed the connection between two requests.
     fn closed_meanwhile(&mut self) -> bool {
         match self.end.stream.try_read_buf(&mut self.end.buffer) {
             Ok(0) => true,
@@ -163,7 +163,7 @@ pub struct SubClient {
 }
 
 impl SubClient {
-    /// Connects and says who it is: one packed value, or nothing.
+    /// Connects and registers: one packed value, or nothing.
     ///
     /// # Errors
     ///

@@ -1,26 +1,26 @@
-//! Cuts packed values out of a stream that does not say how long they are.
+//! Codec that cuts packed values out of a stream without lengths.
 //!
-//! Each byte is looked at once, however the value arrives: the decoder remembers how far it came
-//! and how many values are still owed, so that a peer that sends byte by byte costs no more than
-//! another. Nesting needs no memory here; whoever reads the value checks its depth.
+//! Each byte is scanned once, however the value arrives: the decoder records its position and how
+//! many values are still owed, so that a peer that sends byte by byte costs no more than another.
+//! Nesting needs no memory here; the reader of the value checks its depth.
 
 use bytes::{Bytes, BytesMut};
 use tokio_util::codec::Decoder;
 
 use crate::msgpack::{Cursor, DecodeError, Token};
 
-/// Why the bytes of a peer cannot be read on.
+/// Why the bytes of a peer cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
     /// Not packed values.
     #[error("the bytes are no packed value")]
     Malformed(#[source] DecodeError),
-    /// What is announced, or has come, is too long.
+    /// An announced or received length is over the limit.
     #[error("a value of {announced} bytes or more is over the limit of {limit}")]
     TooLong {
         /// Shortest length that the value can have.
         announced: usize,
-        /// What is allowed.
+        /// The limit.
         limit: usize,
     },
     /// The stream ended or failed (only through `Framed`).
@@ -28,15 +28,15 @@ pub enum CodecError {
     Io(#[from] std::io::Error),
 }
 
-/// Gives one whole packed value after the other.
+/// Decoder of one whole packed value after the other.
 #[derive(Debug)]
 pub struct Codec {
     limit: usize,
-    /// Bytes of the value under way that were looked at.
+    /// Scanned bytes of the incomplete value.
     scanned: usize,
     /// Values that are still owed, those inside arrays and maps included.
     owed: usize,
-    /// Bytes that were lacking at the last look.
+    /// Missing bytes at the last scan.
     missing: usize,
 }
 
@@ -51,12 +51,12 @@ impl Codec {
         }
     }
 
-    /// Another limit from the next look on.
+    /// Sets the limit from the next scan on.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// How many bytes are lacking at least, as the last attempt to decode found.
+    /// Minimum number of missing bytes, as the last attempt to decode found.
     pub fn missing(&self) -> usize {
         self.missing
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_announced_is_refused_before_it_comes() {
+    fn announced_length_over_the_limit_is_refused_early() {
         let refused: [&[u8]; 5] = [
             // 4 GiB of bytes, of text, of items, of entries.
             b"\xc6\xff\xff\xff\xff",
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_costs_nothing_here() {
+    fn nesting_needs_no_memory() {
         let mut buffer = BytesMut::from(&vec![0x91; 1_000_000][..]);
         let mut codec = Codec::new(2_000_000);
         assert!(matches!(codec.decode(&mut buffer), Ok(None)));

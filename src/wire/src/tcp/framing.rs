@@ -1,4 +1,4 @@
-//! Salt's TCP transport as the listeners use it.
+//! Framing of Salt's TCP transport for the listeners.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio_util::codec::Decoder;
@@ -11,7 +11,7 @@ use crate::port::{Close, SizeLimits};
 /// Longest head of a request: stock's holds one UUID.
 const HEAD: usize = 1 << 10;
 
-/// What stands in front of a publication's payload: `{"head": {}, "body": <bytes>`.
+/// The bytes in front of a publication's payload: `{"head": {}, "body": <bytes>`.
 ///
 /// Stock 3006 sends the payload's map itself as the body, later ones its bytes; the clients of all
 /// three take the bytes.
@@ -31,18 +31,18 @@ pub(crate) fn put_bin_header(length: usize, out: &mut BytesMut) {
         out.put_u16(middle);
     } else {
         out.put_u8(0xc6);
-        // Nothing that is published is longer than a load may be.
+        // A publication is never longer than a load may be.
         out.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
     }
 }
 
-/// Takes a frame apart: head and body.
+/// Splits a frame into head and body.
 pub(super) fn parts(frame: Bytes) -> Option<(RawValue, RawValue)> {
     let mut frame = MapView::parse(frame, &Limits::WIRE).ok()?;
     Some((frame.remove("head")?, frame.remove("body")?))
 }
 
-/// Puts a packed head in front of a packed body, which follows.
+/// Appends a packed head in front of a packed body, which follows.
 pub(super) fn put_head(head: &[u8], out: &mut BytesMut) {
     let mut packed = Vec::with_capacity(12 + head.len());
     Encoder::new(&mut packed, Dialect::Bin)
@@ -53,7 +53,7 @@ pub(super) fn put_head(head: &[u8], out: &mut BytesMut) {
     out.put_slice(&packed);
 }
 
-/// See the module.
+/// Framing of one TCP connection.
 pub(crate) struct SaltTcp {
     side: Side,
     codec: Codec,
@@ -115,7 +115,7 @@ impl Framing for SaltTcp {
     }
 
     fn put_reply_head(&self, envelope: &[Bytes], _: usize, out: &mut BytesMut) {
-        // Stock's client looks for the head and nothing else, so an empty one is better than none.
+        // Stock's client requires a head, so an empty one is better than none.
         let head = envelope.first().map_or(&b"\x80"[..], Bytes::as_ref);
         put_head(head, out);
     }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_publication_is_a_head_and_bytes() {
+    fn publication_is_a_head_and_bytes() {
         for length in [0, 255, 256, 65_535, 65_536] {
             let payload = vec![b'x'; length];
             let frame = [&publication_head(length)[..], &payload].concat();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_of_a_request_comes_back_with_the_reply() {
+    fn request_head_is_returned_with_the_reply() {
         let mut framing = SaltTcp::new(Side::Request, SizeLimits::UNKNOWN_PEER);
         let request = b"\x82\xa4head\x81\xa3mid\xa13\xa4body\x81\xa3enc\xa3aes";
         let mut buffer = BytesMut::from(&request[..]);

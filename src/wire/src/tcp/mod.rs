@@ -2,10 +2,10 @@
 //! `{"head": …, "body": …}`, without any length in front (stock `salt/transport/tcp.py`,
 //! `frame.py`).
 //!
-//! Any number of requests may be under way on one connection; the head of a request comes back
-//! with its reply. A subscriber says who it is once, and gets what concerns it.
+//! Any number of requests may be pending on one connection; the head of a request is returned with
+//! its reply. A subscriber registers once, and gets what concerns it.
 //!
-//! Not here: what is in a body, and TLS, which goes below ([`port`](crate::port)).
+//! Not here: the contents of a body, and TLS, which is a layer below ([`port`](crate::port)).
 
 pub mod client;
 pub mod codec;

@@ -1,4 +1,4 @@
-//! Websockets as the listeners use them.
+//! Framing of websockets for the listeners.
 
 use std::io::Cursor;
 
@@ -21,8 +21,8 @@ const CONTROL: u64 = 125;
 const REFUSAL: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// What stands in front of a publication's payload: the header of a binary message, which holds
-/// the payload as packed bytes.
+/// The bytes in front of a publication's payload: the header of a binary message, which holds the
+/// payload as packed bytes.
 pub(crate) fn publication_head(payload: usize) -> Bytes {
     let mut packed = BytesMut::with_capacity(8);
     put_bin_header(payload, &mut packed);
@@ -36,7 +36,7 @@ pub(crate) fn publication_head(payload: usize) -> Bytes {
     head.freeze()
 }
 
-/// The header of a whole message. A server masks nothing.
+/// Appends the header of a whole message. A server masks nothing.
 fn put_header(opcode: OpCode, length: usize, out: &mut BytesMut) {
     out.put_u8(0x80 | u8::from(opcode));
     match (u8::try_from(length), u16::try_from(length)) {
@@ -52,16 +52,16 @@ fn put_header(opcode: OpCode, length: usize, out: &mut BytesMut) {
     }
 }
 
-/// Only browsers send `Origin`. A page of whatever site could otherwise speak through the browser of
-/// somebody whom a firewall lets in.
+/// Only browsers send `Origin`. A page of any site could otherwise reach the port through the
+/// browser of a user inside the firewall.
 const FROM_A_PAGE: &[u8] =
     b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// See the module.
+/// Framing of one websocket.
 pub(crate) struct WebSocket {
     side: Side,
     sizes: SizeLimits,
-    /// The frames of a message under way, and of which kind it is.
+    /// The frames of an incomplete message, and its kind.
     message: Option<Message>,
 }
 
@@ -81,7 +81,7 @@ impl WebSocket {
     }
 
     /// The header of the frame at the front, its own size and that of its payload, once it is
-    /// whole; refused by what it announces.
+    /// complete; refused if it announces too much.
     fn header(&self, buffer: &[u8]) -> Result<Option<(FrameHeader, usize, usize)>, Close> {
         let mut cursor = Cursor::new(buffer);
         let Ok(parsed) = FrameHeader::parse(&mut cursor) else {
@@ -145,7 +145,7 @@ impl WebSocket {
     }
 }
 
-/// A close frame with the status that the peer gave, if it gave one.
+/// A close frame with the status that the peer gave, if any.
 fn goodbye(status: &[u8]) -> Bytes {
     control(Control::Close, status.get(..2).unwrap_or_default())
 }
@@ -225,7 +225,7 @@ impl Framing for WebSocket {
         self.sizes = sizes;
     }
 
-    /// aiohttp answers from the minion's one loop, which jobs hold up: silence would prove nothing.
+    /// aiohttp answers from the minion's one loop, which jobs block: silence would prove nothing.
     fn ping(&self) -> Option<Bytes> {
         None
     }

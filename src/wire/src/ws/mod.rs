@@ -3,7 +3,7 @@
 //! publication.
 //!
 //! The handshake and the headers of frames are read by `tungstenite`; its streams are not used,
-//! because they reserve what a peer announces. Not here: what is in a message, extensions
-//! (compression), which no Salt client asks for, and a client end.
+//! because they reserve what a peer announces. Not here: the contents of a message, extensions
+//! (compression), which no Salt client requests, and a client end.
 
 pub(crate) mod framing;

@@ -1,5 +1,5 @@
-//! The client ends of ZeroMQ: a [`ReqClient`] is one socket and no task; a [`SubClient`] is read by
-//! whoever wants its messages. See [`client`](crate::client).
+//! Client ends of ZeroMQ: a [`ReqClient`] is one socket and no task; a [`SubClient`] is read by
+//! its owner. See [`client`](crate::client).
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use super::greeting::Greeting;
 use crate::client::{ClientError, Route};
 use crate::port::SizeLimits;
 
-/// The most that is reserved ahead of the bytes that arrive.
+/// Bytes reserved ahead of those that arrive.
 const READ_AHEAD: usize = 256 << 10;
 
-/// One connection to a listener, from our side.
+/// One connection to a listener, on the client side.
 struct End {
     stream: TcpStream,
     address: SocketAddr,
@@ -26,13 +26,13 @@ struct End {
     buffer: BytesMut,
     /// PONGs to be written; kept here so that a dropped future loses none of their bytes.
     pongs: BytesMut,
-    /// What the peer said, when it has.
+    /// The peer's greeting, once received.
     greeting: Option<Greeting>,
     ready: bool,
 }
 
 impl End {
-    /// Connects, says our greeting and READY in one piece and waits for the peer's: libzmq takes
+    /// Connects, sends our greeting and READY in one piece and waits for the peer's: libzmq takes
     /// no message before it has sent its own READY.
     async fn connect(
         route: Route,
@@ -145,13 +145,13 @@ impl End {
 
 /// The client end of request and reply: a REQ socket.
 ///
-/// It says ZMTP 3.0, because nobody would answer a PING between two requests. If the listener
-/// closes it meanwhile (libzmq with heartbeats does), the next request connects anew.
+/// Announces ZMTP 3.0, because no PING would be answered between two requests. If the listener
+/// closes it meanwhile (libzmq with heartbeats does), the next request reconnects.
 pub struct ReqClient {
     end: End,
     route: Route,
     identity: Bytes,
-    /// A request is out without its reply.
+    /// A request is sent and its reply is pending.
     waiting: bool,
 }
 
@@ -191,9 +191,9 @@ impl ReqClient {
         self.end.address
     }
 
-    /// Asks, and waits for the reply.
+    /// Sends a request, and waits for the reply.
     ///
-    /// When the future is dropped before the reply, the client is spent: its next request is
+    /// When the future is dropped before the reply, the client is unusable: its next request is
     /// refused.
     ///
     /// # Errors
@@ -239,8 +239,8 @@ impl ReqClient {
         }
     }
 
-    /// Whether the peer closed the connection while nothing was asked. On the way it takes in
-    /// the PINGs that libzmq sends to 3.0 peers too.
+    /// Whether the peer closed the connection between two requests. Also reads the PINGs that
+    /// libzmq sends to 3.0 peers too.
     fn closed_meanwhile(&mut self) -> bool {
         loop {
             match self.end.stream.try_read_buf(&mut self.end.buffer) {

@@ -1,8 +1,8 @@
 //! ZMTP framing as a `tokio_util` codec: first a greeting, then commands and frames.
 //!
-//! The decoder never reserves memory: it says how much of an announced frame is still missing
-//! ([`Codec::missing`]), and refuses what is over a limit as soon as its header is there. Which
-//! item may come when (READY before messages, for example) is decided by the connection.
+//! The decoder never reserves memory: it reports the missing bytes of an announced frame
+//! ([`Codec::missing`]), and refuses one over a limit by its header. The order of items (READY
+//! before messages, for example) is checked by the connection.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio_util::codec::{Decoder, Encoder};
@@ -18,7 +18,7 @@ const COMMAND: u8 = 0b100;
 /// Longest header of a frame: flags and an eight-byte length.
 pub const HEADER_MAX: usize = 9;
 
-/// Why the bytes of a peer cannot be read on.
+/// Why the bytes of a peer cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
     /// Not ZMTP at all.
@@ -38,7 +38,7 @@ pub enum CodecError {
     Frame {
         /// Length that the header gives.
         announced: u64,
-        /// What is allowed.
+        /// The limit.
         limit: usize,
     },
     /// The frames of a message are too large together.
@@ -46,7 +46,7 @@ pub enum CodecError {
     Message {
         /// Length of the frames so far, the announced one included.
         announced: u64,
-        /// What is allowed.
+        /// The limit.
         limit: usize,
     },
     /// A message has too many frames.
@@ -57,10 +57,10 @@ pub enum CodecError {
     CommandSize {
         /// Length that the header gives.
         announced: u64,
-        /// What is allowed.
+        /// The limit.
         limit: usize,
     },
-    /// A command whose body cannot be.
+    /// A command with an invalid body.
     #[error("the command \"{0}\" is malformed")]
     Command(&'static str),
     /// The stream ended or failed (only through `Framed`).
@@ -68,7 +68,7 @@ pub enum CodecError {
     Io(#[from] std::io::Error),
 }
 
-/// One thing read from, or written to, a peer.
+/// One item read from, or written to, a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// The first 64 bytes.
@@ -84,12 +84,12 @@ pub enum Item {
     },
 }
 
-/// Reads and writes [`Item`]s.
+/// Codec of [`Item`]s.
 #[derive(Debug)]
 pub struct Codec {
     limits: SizeLimits,
     greeted: bool,
-    /// Bytes and number of the finished frames of the message under way.
+    /// Bytes and number of the finished frames of the incomplete message.
     message: (usize, usize),
 }
 
@@ -109,22 +109,22 @@ impl Codec {
         }
     }
 
-    /// Other limits from the next header on.
+    /// Sets the limits from the next header on.
     pub fn set_limits(&mut self, limits: SizeLimits) {
         self.limits = limits;
     }
 
-    /// Whether a message has begun and its last frame is not there yet.
+    /// Whether a message has begun and its last frame is missing.
     pub fn in_message(&self) -> bool {
         self.message.1 > 0
     }
 
-    /// Whether the next thing in `buffer` is a command. `false` if there is nothing.
+    /// Whether the next item in `buffer` is a command. `false` if there is none.
     pub fn at_command(&self, buffer: &[u8]) -> bool {
         buffer.first().is_some_and(|flags| flags & COMMAND != 0)
     }
 
-    /// How many bytes `buffer` lacks before it can give another item, as far as can be told.
+    /// Bytes that `buffer` lacks for another item, as far as known.
     pub fn missing(&self, buffer: &[u8]) -> usize {
         if !self.greeted {
             return GREETING_LEN.saturating_sub(buffer.len());
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_refuses_the_header_alone() {
+    fn header_over_a_limit_is_refused_alone() {
         let refused = [
             (&b"\x02\x40\0\0\0\0\0\0\0"[..], "4611686018427387904"),
             (
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_add_up_to_a_message() {
+    fn frames_of_a_message_are_summed() {
         let mut codec = greeted();
         let mut buffer = BytesMut::new();
         put_frame_header(1000, true, &mut buffer);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_tells_the_rest_of_an_announced_frame() {
+    fn missing_is_the_rest_of_an_announced_frame() {
         let codec = greeted();
         assert_eq!(codec.missing(b""), 1);
         assert_eq!(codec.missing(b"\x00"), 1);

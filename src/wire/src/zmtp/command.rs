@@ -1,7 +1,7 @@
 //! ZMTP commands: READY and ERROR of the handshake, SUBSCRIBE, CANCEL, PING and PONG of 3.1.
 //!
 //! A command is a frame with the command flag whose body is a short name and its own bytes.
-//! Unknown names are kept as such: they are skipped, and counted against the command rate.
+//! Unknown names are kept: they are skipped, and counted against the command rate.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -10,23 +10,23 @@ use super::codec::CodecError;
 /// Longest context of a PING (RFC 37/ZMTP 3.1: 16 bytes).
 pub const PING_CONTEXT: usize = 16;
 
-/// Longest value of a property that is looked at: an identity has at most 255 bytes.
+/// Longest property value that is compared: an identity has at most 255 bytes.
 const VALUE_SEEN: usize = 255;
 
-/// Which sockets may talk: the value of READY's `Socket-Type`.
+/// Socket types: the value of READY's `Socket-Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketType {
-    /// Asks, waits for the answer.
+    /// Sends a request, waits for the reply.
     Req,
-    /// Asks without waiting.
+    /// Sends requests without waiting.
     Dealer,
-    /// Answers by address; as a peer of a ROUTER it behaves as a DEALER does.
+    /// Routes by identity; as a peer of a ROUTER it behaves as a DEALER does.
     Router,
-    /// Answers one at a time.
+    /// Replies to one request at a time.
     Rep,
     /// Publishes.
     Pub,
-    /// Publishes, and hears of subscriptions.
+    /// Publishes, and receives subscriptions.
     Xpub,
     /// Subscribes.
     Sub,
@@ -68,7 +68,7 @@ impl SocketType {
     }
 }
 
-/// The properties of READY that matter here; others are checked and skipped.
+/// Properties of READY that matter here; others are checked and skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ready {
     /// `Socket-Type`; `None` if it is missing or of a kind not known here.
@@ -84,22 +84,22 @@ pub enum Command {
     Ready(Ready),
     /// The peer refuses us, with its reason.
     Error(Bytes),
-    /// Wants messages whose first frame begins so.
+    /// Subscribes to messages whose first frame has this prefix.
     Subscribe(Bytes),
-    /// Wants them no longer.
+    /// Cancels such a subscription.
     Cancel(Bytes),
     /// Asks for a PONG with the same context.
     Ping {
-        /// Tenths of a second after which the sender may be given up; 0 says nothing.
+        /// Timeout of the sender in tenths of a second; 0 is none.
         ttl: u16,
         /// Up to [`PING_CONTEXT`] bytes to send back.
         context: Bytes,
     },
     /// Answers a PING.
     Pong(Bytes),
-    /// Anything else.
+    /// An unknown command.
     Unknown {
-        /// The name as it came.
+        /// The name as received.
         name: Bytes,
         /// What follows the name.
         body: Bytes,
@@ -154,7 +154,7 @@ impl Command {
                 put_name(out, b"READY");
                 if let Some(kind) = ready.socket_type {
                     put_property(out, b"Socket-Type", kind.name().as_bytes());
-                    // libzmq says its identity for these types, be it empty, and for no other.
+                    // libzmq sends its identity for these types, even if empty, and for no other.
                     if matches!(
                         kind,
                         SocketType::Req | SocketType::Dealer | SocketType::Router
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ready_of_a_stock_minion_is_read() {
+    fn ready_of_a_stock_minion_is_parsed() {
         let seen = b"\x05READY\x0bSocket-Type\0\0\0\x03REQ\x08Identity\0\0\0\x0csalt-req/m/1";
         let Ok(Command::Ready(ready)) = parse(seen) else {
             panic!("not a READY")
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_point_past_the_end_are_refused() {
+    fn lengths_past_the_end_are_refused() {
         for broken in [
             &b""[..],
             b"\x00",

@@ -1,5 +1,5 @@
-//! ZMTP as the listeners use it: a ROUTER for REQ, DEALER and ROUTER peers, a PUB for SUB and XSUB
-//! peers.
+//! Framing of ZMTP for the listeners: a ROUTER for REQ, DEALER and ROUTER peers, a PUB for SUB and
+//! XSUB peers.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio_util::codec::Decoder;
@@ -10,12 +10,12 @@ use super::greeting::Greeting;
 use crate::port::framing::{Framing, Greeted, Introduction, Said, Side};
 use crate::port::{Close, SizeLimits};
 
-/// Most frames, and bytes, before the empty delimiter. libzmq's own sockets put there at most an
+/// Most frames, and bytes, before the empty delimiter. libzmq's own sockets send at most an
 /// identity for each hop.
 const ENVELOPE_FRAMES: usize = 8;
 const ENVELOPE_BYTES: usize = 1024;
 
-/// Greeting and READY as one piece: a peer with the NULL mechanism reads them as they come.
+/// Greeting and READY as one piece: a peer with the NULL mechanism reads them in sequence.
 pub(crate) fn hello(side: Side) -> Bytes {
     let socket_type = match side {
         Side::Request => SocketType::Router,
@@ -31,7 +31,7 @@ pub(crate) fn hello(side: Side) -> Bytes {
     hello.freeze()
 }
 
-/// One frame, or two: what to filter by (`zmq_filtering`), and the payload.
+/// The frame headers of a publication: topic (`zmq_filtering`), if any, and payload.
 pub(crate) fn publication_head(topic: Option<&[u8]>, payload: usize) -> Bytes {
     let topic_length = topic.map_or(0, <[u8]>::len);
     let mut head = BytesMut::with_capacity(2 * HEADER_MAX + topic_length);
@@ -43,10 +43,10 @@ pub(crate) fn publication_head(topic: Option<&[u8]>, payload: usize) -> Bytes {
     head.freeze()
 }
 
-/// A message while its frames come in.
+/// An incomplete message.
 #[derive(Default)]
 struct Partial {
-    /// Frames up to the delimiter, which is not among them.
+    /// Frames before the delimiter.
     envelope: Vec<Bytes>,
     delimited: bool,
     payload: Option<Bytes>,
@@ -70,7 +70,7 @@ impl Partial {
     }
 }
 
-/// See the module.
+/// Framing of one ZMTP connection.
 pub(crate) struct Zmtp {
     side: Side,
     codec: Codec,
@@ -105,7 +105,7 @@ impl Zmtp {
             return Greeted::Refused(encoded(&reason), Close::SocketType);
         };
         let introduction = Introduction {
-            // Copied: the bytes that came share a whole read buffer.
+            // Copied: the received bytes share a whole read buffer.
             identity: Bytes::copy_from_slice(&ready.identity),
             one_at_a_time: kind == SocketType::Req,
             hears_everything: false,
@@ -128,7 +128,7 @@ impl Zmtp {
             Side::Publish => Ok(match payload.first() {
                 Some(1) => Said::Subscribe(payload.slice(1..)),
                 Some(0) => Said::Cancel(payload.slice(1..)),
-                // PUB ignores what else its peers say, as libzmq does.
+                // PUB ignores all else that its peers send, as libzmq does.
                 _ => Said::Chatter,
             }),
         }
@@ -216,7 +216,7 @@ impl Framing for Zmtp {
     }
 }
 
-/// A command as it goes out.
+/// Encodes a command.
 fn encoded(command: &Command) -> Bytes {
     let mut bytes = BytesMut::with_capacity(64);
     put_command(command, &mut bytes);

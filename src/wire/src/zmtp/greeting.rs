@@ -1,4 +1,4 @@
-//! The 64 bytes that open every ZMTP connection.
+//! Greeting: the 64 bytes that open every ZMTP connection.
 //!
 //! Layout (libzmq `zmtp_engine.cpp`; bytes seen from stock minions in protocol.md section 2):
 //! `ff`, eight bytes of padding, `7f`, major, minor, mechanism (20 bytes, zero padded),
@@ -14,19 +14,19 @@ pub const GREETING_LEN: usize = 64;
 
 const MECHANISM: std::ops::Range<usize> = 12..32;
 
-/// What a peer says of itself before anything else.
+/// A peer's greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// Minor version of ZMTP 3: 0 or 1. Only a peer that says 1 understands PING, SUBSCRIBE and
-    /// CANCEL as commands.
+    /// Minor version of ZMTP 3: 0 or 1. Only a peer with 1 understands PING, SUBSCRIBE and CANCEL
+    /// as commands.
     pub minor: u8,
 }
 
 impl Greeting {
-    /// ZMTP 3.1, what the listeners say.
+    /// ZMTP 3.1, the listeners' version.
     pub const V31: Self = Self { minor: 1 };
 
-    /// ZMTP 3.0, what an end says that cannot answer a PING while it is idle.
+    /// ZMTP 3.0, the version of an end that cannot answer a PING while it is idle.
     pub const V30: Self = Self { minor: 0 };
 
     /// Appends the 64 bytes.
@@ -36,8 +36,8 @@ impl Greeting {
         out.put_bytes(0, GREETING_LEN - 16);
     }
 
-    /// Reads a greeting, or refuses as early as the bytes allow: a peer that is not ZMTP is found
-    /// out with its first byte. `None` means that more bytes are needed.
+    /// Parses a greeting, or refuses as early as the bytes allow: a peer that is not ZMTP is
+    /// detected by its first byte. `None` means that more bytes are needed.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Greeting {
         if name != b"NULL" || padding.iter().any(|byte| *byte != 0) {
             return Err(CodecError::Mechanism);
         }
-        // A later major version is obliged to step down to ours, so it speaks 3.1.
+        // A later major version must step down to ours, so it is 3.1.
         let minor = if whole[10] > 3 { 1 } else { whole[11].min(1) };
         Ok(Some(Self { minor }))
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_greeting_reads_back_and_every_prefix_asks_for_more() {
+    fn greeting_round_trips_and_every_prefix_needs_more() {
         for greeting in [Greeting::V30, Greeting::V31] {
             let mut bytes = Vec::new();
             greeting.encode(&mut bytes);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_refused_as_soon_as_they_show() {
+    fn other_protocols_are_refused_at_their_first_wrong_byte() {
         assert!(matches!(
             Greeting::parse(b"GET "),
             Err(CodecError::Signature)

@@ -1,7 +1,7 @@
 //! ZMTP 3.0 and 3.1, ZeroMQ's wire protocol, with the NULL mechanism over TCP.
 //!
-//! Not here: CURVE and PLAIN, the other socket types, reconnecting on behalf of a caller in the
-//! middle of an exchange, and any idea of what a payload means.
+//! Not here: CURVE and PLAIN, the other socket types, reconnecting in the middle of an exchange,
+//! and the meaning of a payload.
 //!
 //! Reading order: [`greeting`], [`command`], [`codec`], then `framing`, which the listeners of
 //! [`port`](crate::port) use, and the clients.

@@ -1,6 +1,6 @@
-//! The HTTP server over real sockets: what it promises to handlers, and what hostile peers get.
+//! Tests of the HTTP server over real sockets: guarantees to handlers, and hostile peers.
 //!
-//! Where a deadline is to pass the clock is paused: it jumps as soon as nobody has anything to do.
+//! Where a deadline is to pass the clock is paused: it jumps as soon as all tasks wait.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Longest that any test waits for something that should happen at once.
+/// Timeout of what should happen at once.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Answers a body with itself. `/panic` panics; `/hold` says that it was asked and waits; the
-/// answer of `/large` is more than the buffers of the kernel take.
+/// Echoes the body. `/panic` panics; `/hold` signals and waits; the answer of `/large` exceeds the
+/// kernel's buffers.
 #[derive(Default)]
 struct Echo {
     asked: Notify,
@@ -85,7 +85,7 @@ impl Running {
         TcpStream::connect(self.address).await.expect("connected")
     }
 
-    /// Says these bytes and gives everything that comes until the connection ends.
+    /// Sends these bytes and gives all that arrives until the connection ends.
     async fn say(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes).await.expect("written");
@@ -112,10 +112,10 @@ impl Running {
     }
 }
 
-/// Everything that comes until the connection ends.
+/// Reads until the connection ends.
 async fn rest(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
-    // A connection that is cut off is an end, too.
+    // A connection that is reset counts as ended, too.
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -137,7 +137,7 @@ fn post(length: usize, body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_request_is_answered_and_the_connection_ends() {
+async fn request_is_answered_and_the_connection_ends() {
     let server = Running::start(small());
     let answer = soon(server.say(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -153,7 +153,7 @@ async fn a_request_is_answered_and_the_connection_ends() {
 }
 
 #[tokio::test]
-async fn a_second_request_behind_the_first_is_not_looked_at() {
+async fn second_request_on_a_connection_is_ignored() {
     let server = Running::start(small());
     let twice = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2);
     let answer = soon(server.say(&twice)).await;
@@ -161,7 +161,7 @@ async fn a_second_request_behind_the_first_is_not_looked_at() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_is_answered_for_and_the_server_goes_on() {
+async fn handler_panic_is_answered_with_500() {
     let server = Running::start(small());
     let answer = soon(server.say(b"GET /panic HTTP/1.1\r\nhost: a\r\n\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
@@ -170,12 +170,12 @@ async fn a_handler_that_panics_is_answered_for_and_the_server_goes_on() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused_announced_or_not() {
+async fn body_over_the_limit_is_refused_announced_or_not() {
     let server = Running::start(small());
-    // Announced: refused with nothing of it read.
+    // Announced: refused before any of it is read.
     let answer = soon(server.say(&post(1 << 40, b"x"))).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    // Sent in chunks, whose sum nobody announces.
+    // Sent in chunks, whose sum is not announced.
     let mut chunked = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     for _ in 0..64 {
         chunked.extend_from_slice(b"40\r\n");
@@ -193,7 +193,7 @@ async fn a_body_over_the_limit_is_refused_announced_or_not() {
 }
 
 #[tokio::test]
-async fn a_head_over_the_limit_is_refused() {
+async fn head_over_the_limit_is_refused() {
     let server = Running::start(small());
     let long = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "x".repeat(9 << 10));
     let answer = soon(server.say(long.as_bytes())).await;
@@ -206,7 +206,7 @@ async fn a_head_over_the_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn garbage_gets_no_answer_of_the_handler() {
+async fn malformed_request_does_not_reach_the_handler() {
     let server = Running::start(small());
     let garbage: [&[u8]; 6] = [
         b"\x00\x01\x02\x03\r\n\r\n",
@@ -228,7 +228,7 @@ async fn garbage_gets_no_answer_of_the_handler() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_head_a_slow_body_and_silence_are_cut_off() {
+async fn slow_or_silent_peers_are_cut_off() {
     let server = Running::start(small());
     let began: [&[u8]; 3] = [b"", b"GET / HTTP/1.1\r\nx: ", &post(8, b"half")];
     for (times, bytes) in (1..).zip(began) {
@@ -242,7 +242,7 @@ async fn a_slow_head_a_slow_body_and_silence_are_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_does_not_read_its_answer_is_cut_off() {
+async fn peer_that_does_not_read_its_answer_is_cut_off() {
     let server = Running::start(small());
     let mut stream = server.connect().await;
     stream
@@ -255,7 +255,7 @@ async fn a_peer_that_does_not_read_its_answer_is_cut_off() {
 }
 
 #[tokio::test]
-async fn who_comes_over_the_limit_is_not_served_and_the_others_are() {
+async fn connections_over_the_limit_are_refused() {
     let limits = HttpLimits {
         connections: 2,
         ..small()
@@ -277,7 +277,7 @@ async fn who_comes_over_the_limit_is_not_served_and_the_others_are() {
         server.echo.go_on.notify_one();
         assert!(soon(rest(stream)).await.ends_with("held"));
     }
-    // The server learns a moment later that they are gone.
+    // The server notices a moment later that they are gone.
     let mut pace = tokio::time::interval(Duration::from_millis(1));
     while server.metric("saltern_http_connections", "test") > 0.0 {
         soon(pace.tick()).await;
@@ -287,7 +287,7 @@ async fn who_comes_over_the_limit_is_not_served_and_the_others_are() {
 }
 
 #[tokio::test]
-async fn lingering_connections_hold_no_place_and_end_soon() {
+async fn lingering_connections_hold_no_slot_and_end_soon() {
     let limits = HttpLimits {
         connections: 2,
         per_address: 2,
@@ -323,7 +323,7 @@ async fn lingering_connections_hold_no_place_and_end_soon() {
 }
 
 #[tokio::test]
-async fn a_stopping_server_finishes_what_has_begun() {
+async fn stopping_server_finishes_running_exchanges() {
     let server = Running::start(small());
     let mut stream = server.connect().await;
     stream
@@ -344,7 +344,7 @@ async fn a_stopping_server_finishes_what_has_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopping_server_does_not_wait_for_ever() {
+async fn stopping_server_cuts_off_after_its_drain_time() {
     let server = Running::start(small());
     let mut stream = server.connect().await;
     stream

@@ -1,4 +1,4 @@
-//! Admission and memory: replies that nobody reads, refused requests, and reserved places.
+//! Tests of admission and memory: unread replies, refused requests, and reserved slots.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ async fn replies_to_slow_readers_stay_within_their_budget() {
     running.stopped().await;
 }
 
-/// Whoever waited longest is not who pays, but the network that holds most.
+/// The network that holds most is evicted, not the oldest connection.
 #[tokio::test]
 async fn full_reply_budget_closes_connections_of_network_that_holds_most() {
     let limits = ReqLimits {
@@ -115,7 +115,7 @@ async fn replies_of_one_connection_are_bounded_together() {
 }
 
 #[tokio::test]
-async fn small_replies_that_pile_up_count_too() {
+async fn many_small_replies_are_charged_too() {
     let sink = Arc::new(Echo::default());
     let running = request_listener(ReqLimits::default(), sink.clone());
     let _slow = deaf(&running, &[&b"hold"[..]; 61]).await;
@@ -147,7 +147,7 @@ async fn connection_with_many_refused_requests_is_closed() {
     for _ in 0..4 {
         assert_eq!(ask(b"refuse").await, "refuse");
     }
-    // Whoever proves who it is begins anew.
+    // An authenticated request resets the count.
     assert_eq!(ask(b"trust").await, "trust");
     for _ in 0..4 {
         assert_eq!(ask(b"refuse").await, "refuse");
@@ -163,7 +163,7 @@ async fn connection_with_many_refused_requests_is_closed() {
 }
 
 #[tokio::test]
-async fn places_for_known_networks_are_not_given_to_strangers() {
+async fn slots_of_known_networks_are_refused_to_strangers() {
     let limits = ReqLimits {
         peers: PeerLimits {
             connections: 8,
@@ -185,7 +185,7 @@ async fn places_for_known_networks_are_not_given_to_strangers() {
     }
     refused(&running, [127, 0, 0, 2]).await;
     running.reaches("refused_total", "reserved", 1).await;
-    // From where a minion proved who it is there is a place.
+    // A network in which a minion has authenticated has a slot.
     let mut again = ReqClient::connect(running.addr, None)
         .await
         .expect("connect");
@@ -194,7 +194,7 @@ async fn places_for_known_networks_are_not_given_to_strangers() {
     running.stopped().await;
 }
 
-/// A connection from this address that is not even greeted.
+/// Connects from this address and is closed before the greeting.
 async fn refused(running: &Running, from: [u8; 4]) {
     let socket = tokio::net::TcpSocket::new_v4().expect("socket");
     socket.bind((from, 0).into()).expect("bind");
@@ -211,7 +211,7 @@ fn eight() -> PeerLimits {
 }
 
 #[tokio::test]
-async fn places_are_reserved_for_networks_known_before_a_restart() {
+async fn slots_are_reserved_for_networks_known_before_a_restart() {
     let limits = ReqLimits {
         peers: eight(),
         ..ReqLimits::default()
@@ -227,10 +227,10 @@ async fn places_are_reserved_for_networks_known_before_a_restart() {
     running.stopped().await;
 }
 
-/// Connections that were there before their network was known take no place of strangers any more,
-/// on either port.
+/// Connections from before their network was known take no slot of strangers any more, on either
+/// port.
 #[tokio::test]
-async fn connection_that_proves_itself_gives_back_the_place_of_a_stranger() {
+async fn authenticated_connection_frees_its_stranger_slot() {
     let limits = ReqLimits {
         peers: eight(),
         ..ReqLimits::default()

@@ -1,4 +1,4 @@
-//! The codec over arbitrary bytes in arbitrary pieces.
+//! Property tests of the codec over arbitrary bytes in arbitrary pieces.
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
@@ -103,7 +103,7 @@ fn decode(bytes: &[u8], pieces: &[usize]) -> Result<Vec<Item>, String> {
             items.push(item);
         }
         assert!(buffer.capacity() <= before, "the decoder reserved memory");
-        // What is asked for next is never more than a limit allows.
+        // The number of missing bytes is never more than a limit allows.
         assert!(codec.missing(&buffer) <= LIMITS.frame + 9);
         if rest.is_empty() {
             break;

@@ -1,5 +1,5 @@
-//! What the ZMTP tests share: listeners on a free port, a sink that answers, raw peers that say
-//! whatever bytes a test wants, and a look at the metrics.
+//! Helpers of the port tests: listeners on a free port, an echoing sink, raw peers that send
+//! arbitrary bytes, and access to the metrics.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Longest that any test waits for something that should happen at once.
+/// Timeout of what should happen at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The future's output, or a failure that says what was waited for.
+/// The future's output, or a failure that names what was waited for.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(output) => output,
@@ -29,8 +29,8 @@ pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     }
 }
 
-/// Answers with the payload itself. Special payloads: `drop` gets no answer, `trust` makes the
-/// peer known first, `refuse` is refused, `hold` keeps the reply handle, `large` gets 32 MiB.
+/// Echoes the payload. Special payloads: `drop` gets no answer, `trust` authenticates the peer
+/// first, `refuse` is refused, `hold` keeps the reply handle, `large` gets 32 MiB.
 #[derive(Default)]
 pub(crate) struct Echo {
     pub(crate) held: Mutex<Vec<ReplyHandle>>,
@@ -74,7 +74,7 @@ impl RequestSink for Echo {
     }
 }
 
-/// A running listener, whichever.
+/// A running listener of either kind.
 pub(crate) struct Running {
     pub(crate) addr: SocketAddr,
     pub(crate) registry: Registry,
@@ -130,7 +130,7 @@ impl Running {
     }
 }
 
-/// A listening socket on a port that nobody has.
+/// A listening socket on a free port.
 pub(crate) fn socket() -> TcpListener {
     bind(([127, 0, 0, 1], 0).into(), &ListenOptions::default()).expect("bind")
 }
@@ -147,8 +147,8 @@ pub(crate) fn request_listener_on(
     request_listener_after(socket, limits, sink, &[]).0
 }
 
-/// A request listener after a restart, with the addresses that were known before it, and what it
-/// learns of networks.
+/// A request listener after a restart, with the addresses that were known before it, and its known
+/// networks.
 pub(crate) fn request_listener_after(
     socket: TcpListener,
     limits: ReqLimits,
@@ -197,7 +197,7 @@ pub(crate) fn request_listener_of(
     }
 }
 
-/// A publish listener that speaks each transport in turn, and where.
+/// A publish listener on each transport, and their addresses.
 pub(crate) fn publish_listener_of_all(
     limits: PubLimits,
     tls: Option<&Tls>,
@@ -232,7 +232,7 @@ pub(crate) fn publish_listener_on(socket: TcpListener, limits: PubLimits) -> (Ru
     publish_listener_with(socket, limits, KnownNetworks::default())
 }
 
-/// A publish listener that goes by these networks.
+/// A publish listener with these known networks.
 pub(crate) fn publish_listener_with(
     socket: TcpListener,
     limits: PubLimits,

@@ -1,6 +1,5 @@
-//! The hostile-peer table: each row is what one peer sends; each ends with that connection
-//! closed for the stated reason, that reason counted once, and an honest peer served all the
-//! while.
+//! The hostile-peer table: each row is what one peer sends; each ends with that connection closed
+//! for the stated reason, that reason counted once, and an honest peer served all the while.
 //!
 //! Longer than 500 lines because the table is one page, so that a missing row can be seen.
 //! Deadlines are short here so that rows about silence end soon; no row sleeps to see an effect.
@@ -19,7 +18,7 @@ use crate::port::common::{
     Echo, Raw, Running, command, greeting, message, publish_listener, ready, request_listener, soon,
 };
 
-/// What a hostile peer does.
+/// Step of a hostile peer.
 pub(crate) enum Step {
     /// Writes this.
     Send(Vec<u8>),
@@ -49,7 +48,7 @@ pub(crate) fn row(name: &'static str, reason: Close, steps: impl IntoIterator<It
     }
 }
 
-/// The handshake of a well-behaved peer, then something else.
+/// The handshake of a well-behaved peer, then these bytes.
 fn after(minor: u8, socket_type: &str, then: &[u8]) -> Step {
     Send([&greeting(minor), &ready(socket_type, b""), then].concat())
 }
@@ -522,7 +521,7 @@ fn publish_rows() -> Vec<Row> {
     rows
 }
 
-/// Does what the row says, and sees the connection closed.
+/// Runs a row, and checks that the connection is closed.
 pub(crate) async fn attack(running: &Running, row: &Row) {
     let raw = Raw::connect(running.addr).await;
     let (mut read, mut write) = raw.stream.into_split();
@@ -563,7 +562,7 @@ pub(crate) async fn attack(running: &Running, row: &Row) {
     running.reaches("closed_total", row.reason.label(), 1).await;
 }
 
-/// One row on the request port, beside a client that asks all the time.
+/// Runs a row on the request port, beside a client that sends requests all the time.
 async fn on_the_request_port(row: Row) {
     let running = request_listener(request_limits(), Arc::new(Echo::default()));
     let mut honest = ReqClient::connect(running.addr, None)
@@ -586,7 +585,7 @@ async fn on_the_request_port(row: Row) {
     verdict(&running, &row, 1);
 }
 
-/// One row on the publish port, beside a subscriber that reads all the time.
+/// Runs a row on the publish port, beside a subscriber that reads all the time.
 async fn on_the_publish_port(row: Row) {
     let (running, handle) = publish_listener(publish_limits());
     let mut honest = SubClient::connect(running.addr, &[b"hi"])
@@ -624,8 +623,7 @@ pub(crate) fn verdict(running: &Running, row: &Row, honest: u64) {
     );
 }
 
-/// Runs the rows side by side, some at a time; each to its end, so that one run shows all that
-/// fail.
+/// Runs the rows concurrently, each to its end, so that one run shows all failures.
 pub(crate) async fn all_hold<F: Future<Output = ()> + std::marker::Send + 'static>(
     mut rows: impl Iterator<Item = F>,
 ) {
@@ -641,17 +639,17 @@ pub(crate) async fn all_hold<F: Future<Output = ()> + std::marker::Send + 'stati
 }
 
 #[tokio::test]
-async fn no_peer_of_the_request_port_hurts_another() {
+async fn hostile_request_peers_harm_no_other() {
     all_hold(request_rows().into_iter().map(on_the_request_port)).await;
 }
 
 #[tokio::test]
-async fn no_peer_of_the_publish_port_hurts_another() {
+async fn hostile_publish_peers_harm_no_other() {
     all_hold(publish_rows().into_iter().map(on_the_publish_port)).await;
 }
 
 #[tokio::test]
-async fn a_subscriber_that_does_not_read_misses_messages_and_is_closed() {
+async fn subscriber_that_does_not_read_misses_messages_and_is_closed() {
     let limits = PubLimits {
         queue: 10,
         ..publish_limits()

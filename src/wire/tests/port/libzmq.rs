@@ -1,5 +1,5 @@
-//! Against libzmq itself, through pyzmq in the Python environment of stock Salt: what stock
-//! minions and the stock command line are made of.
+//! Tests against libzmq itself, through pyzmq in the Python environment of stock Salt, as used by
+//! stock minions and the stock command line.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -82,7 +82,7 @@ fn echo() -> Running {
 }
 
 #[tokio::test]
-async fn requests_of_every_kind_are_answered() {
+async fn requests_of_every_socket_type_are_answered() {
     let running = echo();
     for scenario in ["req", "many", "fresh", "correlated", "dealer", "router"] {
         Peer::at("requests.py", &running, scenario).done().await;
@@ -92,7 +92,7 @@ async fn requests_of_every_kind_are_answered() {
 }
 
 #[tokio::test]
-async fn the_identity_of_a_stock_minion_is_passed_on() {
+async fn stock_minion_identity_is_passed_on() {
     let sink = Arc::new(Echo::default());
     let running = request_listener(ReqLimits::default(), Arc::clone(&sink) as _);
     Peer::at("requests.py", &running, "req").done().await;
@@ -100,7 +100,7 @@ async fn the_identity_of_a_stock_minion_is_passed_on() {
 }
 
 #[tokio::test]
-async fn a_new_socket_takes_over_an_identity() {
+async fn new_socket_takes_over_an_identity() {
     let running = echo();
     let mut peer = Peer::at("requests.py", &running, "handover");
     peer.says("taken over").await;
@@ -110,9 +110,9 @@ async fn a_new_socket_takes_over_an_identity() {
 }
 
 #[tokio::test]
-async fn a_request_socket_survives_a_restart_of_the_listener() {
-    // The kernel's socket stays: a port given up for a moment may be taken by anybody's
-    // connection, even by the one that tries to reach it.
+async fn request_socket_survives_a_listener_restart() {
+    // The kernel's socket stays: a released port may be taken by any connection, even by the one
+    // that tries to reach it.
     let socket = socket();
     let again = socket.try_clone().expect("a second handle");
     let echo = || Arc::new(Echo::default());
@@ -121,15 +121,15 @@ async fn a_request_socket_survives_a_restart_of_the_listener() {
     peer.says("restart").await;
     running.stopped().await;
     let running = request_listener_on(again, ReqLimits::default(), echo());
-    // Only then: libzmq may write a request into a connection whose end it has not seen yet, and
-    // a REQ socket never asks twice.
+    // Only then: libzmq may write a request into a connection whose end it has not seen yet, and a
+    // REQ socket never retries.
     running.reaches("connections", "open", 1).await;
     peer.go_on().await;
     peer.done().await;
 }
 
 #[tokio::test]
-async fn heartbeats_keep_both_sides_content() {
+async fn heartbeats_keep_the_connection_open() {
     let interval = Duration::from_millis(50);
     let heartbeat = Heartbeat {
         interval,
@@ -177,7 +177,7 @@ async fn subscribers_get_everything_in_order() {
 }
 
 #[tokio::test]
-async fn subscribers_get_only_what_they_want() {
+async fn subscribers_get_only_their_topics() {
     let (running, handle) = publish_listener(PubLimits::default());
     let publish = |topic: &str, payload: &'static str| {
         let payload = Bytes::from_static(payload.as_bytes());
@@ -210,7 +210,7 @@ async fn subscribers_get_only_what_they_want() {
 }
 
 #[tokio::test]
-async fn a_subscriber_subscribes_again_after_a_restart_of_the_listener() {
+async fn subscriber_resubscribes_after_a_listener_restart() {
     let socket = socket();
     let again = socket.try_clone().expect("a second handle");
     let (running, handle) = publish_listener_on(socket, PubLimits::default());
@@ -228,7 +228,7 @@ async fn a_subscriber_subscribes_again_after_a_restart_of_the_listener() {
 }
 
 #[tokio::test]
-async fn our_request_client_asks_libzmq() {
+async fn our_request_client_works_with_libzmq() {
     for (kind, prefix) in [("router", &b"me:"[..]), ("rep", b":")] {
         let mut peer = Peer::start("listeners.py", &[kind]);
         let port = soon("a port", peer.output.next_line())
@@ -252,7 +252,7 @@ async fn our_request_client_asks_libzmq() {
 }
 
 #[tokio::test]
-async fn our_subscribe_client_hears_libzmq() {
+async fn our_subscribe_client_works_with_libzmq() {
     let mut peer = Peer::start("listeners.py", &["xpub"]);
     let port = soon("a port", peer.output.next_line())
         .await

@@ -1,5 +1,5 @@
-//! The two ports over real sockets, with each transport: the promises to callers, hostile peers,
-//! and other implementations.
+//! Tests of the two ports over real sockets, with each transport: guarantees to callers, hostile
+//! peers, and other implementations.
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! The listeners against our own client ends and raw peers: what is promised to callers.
+//! Tests of the listeners with our own client ends and raw peers: the guarantees to callers.
 //!
-//! Longer than 500 lines because it is a list: one test a promise, none needs another.
+//! Longer than 500 lines because it is a list: one independent test for each guarantee.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ async fn ask(client: &mut ReqClient, payload: &'static [u8]) -> Bytes {
 }
 
 #[tokio::test]
-async fn a_request_gets_its_reply() {
+async fn request_gets_its_reply() {
     let running = request_listener(ReqLimits::default(), Arc::new(Echo::default()));
     let mut client = ReqClient::connect(running.addr, Some(b"m1"))
         .await
@@ -59,7 +59,7 @@ async fn a_request_gets_its_reply() {
 }
 
 #[tokio::test]
-async fn a_client_connects_from_the_address_it_is_told() {
+async fn client_connects_from_its_configured_address() {
     let (running, handle) = publish_listener(PubLimits::default());
     let from: IpAddr = "127.9.8.7".parse().expect("address");
     let route = Route {
@@ -78,7 +78,7 @@ async fn a_client_connects_from_the_address_it_is_told() {
 }
 
 #[tokio::test]
-async fn every_subscriber_gets_what_it_asked_for() {
+async fn every_subscriber_gets_its_topics() {
     let (running, handle) = publish_listener(PubLimits::default());
     let mut all = SubClient::connect(running.addr, &[b""])
         .await
@@ -135,7 +135,7 @@ async fn every_subscriber_gets_what_it_asked_for() {
 }
 
 #[tokio::test]
-async fn a_cancelled_subscription_no_longer_matches() {
+async fn cancelled_subscription_no_longer_matches() {
     let (running, handle) = publish_listener(PubLimits::default());
     let mut raw = Raw::open(running.addr, 0, "SUB", b"").await;
     raw.send(&message(&[b"\x01ab"])).await;
@@ -158,7 +158,7 @@ async fn a_cancelled_subscription_no_longer_matches() {
 }
 
 #[tokio::test]
-async fn publishing_from_other_threads_reaches_everyone_in_one_order() {
+async fn concurrent_publications_have_one_order() {
     let (running, handle) = publish_listener(PubLimits::default());
     let mut clients = Vec::new();
     for _ in 0..10 {
@@ -203,7 +203,7 @@ async fn publishing_from_other_threads_reaches_everyone_in_one_order() {
 }
 
 #[tokio::test]
-async fn what_slow_subscribers_keep_alive_is_bounded_in_all() {
+async fn total_memory_of_slow_subscribers_is_bounded() {
     let limits = PubLimits {
         pinned: 8 << 20,
         ..PubLimits::default()
@@ -237,7 +237,7 @@ async fn what_slow_subscribers_keep_alive_is_bounded_in_all() {
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_answers_gets_the_configured_reply() {
+async fn unanswered_request_gets_the_configured_reply() {
     let limits = ReqLimits {
         unanswered: Bytes::from_static(b"lost"),
         ..ReqLimits::default()
@@ -252,7 +252,7 @@ async fn a_request_that_nobody_answers_gets_the_configured_reply() {
 }
 
 #[tokio::test]
-async fn a_late_reply_to_a_connection_that_is_gone_is_dropped() {
+async fn late_reply_to_a_closed_connection_is_dropped() {
     let sink = Arc::new(Echo::default());
     let running = request_listener(ReqLimits::default(), Arc::clone(&sink) as _);
     let mut raw = Raw::open(running.addr, 1, "REQ", b"m1").await;
@@ -264,7 +264,7 @@ async fn a_late_reply_to_a_connection_that_is_gone_is_dropped() {
         reply.send(Bytes::from_static(b"late"));
     }
     assert_eq!(running.metric("dropped_total", ""), 1);
-    // Whoever comes next with the same identity does not get it.
+    // The next connection with the same identity does not get it.
     let mut client = ReqClient::connect(running.addr, Some(b"m1"))
         .await
         .expect("connect");
@@ -272,7 +272,7 @@ async fn a_late_reply_to_a_connection_that_is_gone_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_new_connection_takes_over_an_identity() {
+async fn new_connection_takes_over_an_identity() {
     let sink = Arc::new(Echo::default());
     let running = request_listener(ReqLimits::default(), Arc::clone(&sink) as _);
     let mut old = Raw::open(running.addr, 1, "REQ", b"m1").await;
@@ -284,7 +284,7 @@ async fn a_new_connection_takes_over_an_identity() {
     assert_eq!(ask(&mut new, b"hello").await, "hello");
     old.closed().await;
     running.reaches("closed_total", "handover", 1).await;
-    // The end of the old one does not take the identity from the new one.
+    // The end of the old one does not release the new one's identity.
     let mut newest = Raw::open(running.addr, 1, "REQ", b"m1").await;
     newest.send(&message(&[b"", b"hi"])).await;
     assert_eq!(newest.read(6).await, b"\x01\x00\x00\x02hi");
@@ -292,7 +292,7 @@ async fn a_new_connection_takes_over_an_identity() {
 }
 
 #[tokio::test]
-async fn a_dealer_gets_its_envelope_back_in_whatever_order() {
+async fn dealer_gets_each_envelope_back_in_any_order() {
     let sink = Arc::new(Echo::default());
     let running = request_listener(ReqLimits::default(), Arc::clone(&sink) as _);
     for kind in ["DEALER", "ROUTER"] {
@@ -336,7 +336,7 @@ impl RequestSink for Keep {
 }
 
 #[tokio::test]
-async fn a_full_window_stops_reading_that_socket_but_answers_its_pings() {
+async fn full_window_stops_requests_but_answers_pings() {
     for (kind, window) in [("REQ", 1), ("DEALER", 3)] {
         let sink = Arc::new(Keep::default());
         let limits = ReqLimits {
@@ -366,7 +366,7 @@ async fn a_full_window_stops_reading_that_socket_but_answers_its_pings() {
     }
 }
 
-/// Has no room until it is given some.
+/// Sink without room until it is given some.
 struct Narrow {
     room: Semaphore,
     waiting: Notify,
@@ -392,7 +392,7 @@ impl RequestSink for Narrow {
 }
 
 #[tokio::test]
-async fn a_full_sink_holds_up_only_the_socket_that_it_refuses() {
+async fn full_sink_blocks_only_the_refused_socket() {
     let sink = Arc::new(Narrow {
         room: Semaphore::new(0),
         waiting: Notify::new(),
@@ -418,7 +418,7 @@ async fn a_full_sink_holds_up_only_the_socket_that_it_refuses() {
 }
 
 #[tokio::test]
-async fn proving_who_one_is_raises_the_limit_for_that_address_only() {
+async fn authentication_raises_the_limit_of_its_address_only() {
     let small = SizeLimits {
         frame: 1000,
         message: 1000,
@@ -443,7 +443,7 @@ async fn proving_who_one_is_raises_the_limit_for_that_address_only() {
     assert_eq!(ask(&mut known, b"trust").await, "trust");
     let reply = soon("a reply", known.request(large.clone())).await;
     assert_eq!(reply.expect("reply"), large);
-    // A stock minion connects anew for its next request.
+    // A stock minion reconnects for its next request.
     let mut again = ReqClient::connect(running.addr, None)
         .await
         .expect("connect");
@@ -457,7 +457,7 @@ async fn proving_who_one_is_raises_the_limit_for_that_address_only() {
 }
 
 #[tokio::test]
-async fn an_identity_is_not_taken_over_from_another_address() {
+async fn identity_is_not_taken_over_from_another_address() {
     let running = request_listener(ReqLimits::default(), Arc::new(Echo::default()));
     let mut ours = Raw::open(running.addr, 1, "REQ", b"m1").await;
     let mut theirs = Raw::open_from([127, 0, 0, 2], running.addr, 1, "REQ", b"m1").await;
@@ -469,7 +469,7 @@ async fn an_identity_is_not_taken_over_from_another_address() {
 }
 
 #[tokio::test]
-async fn large_messages_wait_for_each_other_and_small_ones_do_not() {
+async fn large_messages_share_a_budget_and_small_ones_do_not_wait() {
     let sink = Arc::new(Keep::default());
     let megabyte = SizeLimits {
         frame: 1 << 20,
@@ -503,7 +503,7 @@ async fn large_messages_wait_for_each_other_and_small_ones_do_not() {
 }
 
 #[tokio::test]
-async fn connections_are_limited_in_all_and_an_address() {
+async fn connections_are_limited_in_total_and_by_address() {
     for (connections, per_address, reason) in [(2, 9, "connections"), (9, 2, "per_address")] {
         let peers = PeerLimits {
             connections,
@@ -531,7 +531,7 @@ async fn connections_are_limited_in_all_and_an_address() {
 }
 
 #[tokio::test]
-async fn heartbeats_go_to_peers_that_know_them_and_to_no_others() {
+async fn heartbeats_go_to_zmtp31_peers_only() {
     let short = Duration::from_millis(50);
     let peers = PeerLimits {
         heartbeat: Heartbeat {
@@ -574,9 +574,9 @@ async fn heartbeats_go_to_peers_that_know_them_and_to_no_others() {
     assert_eq!(publications.metric("closed_total", "heartbeat"), 0);
 }
 
-/// A runtime that a listener is made in would be woken for each connection that another one serves.
+/// The runtime that created a listener would be woken for each connection that another one serves.
 #[test]
-fn a_listener_belongs_to_the_runtime_that_serves_it() {
+fn listener_belongs_to_the_runtime_that_serves_it() {
     let (socket, registry) = (socket(), Registry::new());
     let addr = socket.local_addr().expect("address");
     let sockets = vec![socket.into()];
@@ -595,7 +595,7 @@ fn a_listener_belongs_to_the_runtime_that_serves_it() {
 }
 
 #[tokio::test]
-async fn a_stopping_listener_lets_outstanding_replies_out() {
+async fn stopping_listener_sends_outstanding_replies() {
     let sink = Arc::new(Echo::default());
     let running = request_listener(ReqLimits::default(), Arc::clone(&sink) as _);
     let addr = running.addr;
@@ -618,7 +618,7 @@ async fn a_stopping_listener_lets_outstanding_replies_out() {
 }
 
 #[tokio::test]
-async fn a_stopping_listener_does_not_wait_for_ever() {
+async fn stopping_listener_closes_after_its_drain_time() {
     let sink = Arc::new(Echo::default());
     let peers = PeerLimits {
         drain: Duration::from_millis(50),
@@ -673,7 +673,7 @@ async fn queued_publications_leave_before_a_stop() {
 }
 
 #[tokio::test]
-async fn a_client_whose_connection_was_closed_while_idle_connects_anew() {
+async fn client_reconnects_after_an_idle_close() {
     let peers = PeerLimits {
         idle: Some(Duration::from_millis(50)),
         ..PeerLimits::default()
@@ -693,7 +693,7 @@ async fn a_client_whose_connection_was_closed_while_idle_connects_anew() {
 }
 
 #[tokio::test]
-async fn a_client_that_gave_up_a_request_does_not_take_its_late_reply() {
+async fn client_does_not_take_the_reply_of_an_abandoned_request() {
     let sink = Arc::new(Echo::default());
     let running = request_listener(ReqLimits::default(), Arc::clone(&sink) as _);
     let mut client = ReqClient::connect(running.addr, None)
@@ -709,7 +709,7 @@ async fn a_client_that_gave_up_a_request_does_not_take_its_late_reply() {
 }
 
 #[tokio::test]
-async fn a_client_says_when_the_other_end_is_the_wrong_socket() {
+async fn client_reports_a_wrong_socket_type() {
     let (running, _handle) = publish_listener(PubLimits::default());
     let refused = soon("a refusal", ReqClient::connect(running.addr, None)).await;
     let Err(refused) = refused else {
@@ -723,7 +723,7 @@ async fn a_client_says_when_the_other_end_is_the_wrong_socket() {
 }
 
 #[tokio::test]
-async fn a_panicking_sink_costs_one_connection() {
+async fn panicking_sink_costs_one_connection() {
     struct Fragile;
     impl RequestSink for Fragile {
         fn try_deliver(&self, incoming: Incoming) -> Result<(), Incoming> {

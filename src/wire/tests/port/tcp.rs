@@ -1,5 +1,5 @@
-//! Salt's TCP transport: many requests on one connection, registered subscribers, and hostile
-//! peers.
+//! Tests of Salt's TCP transport: many requests on one connection, registered subscribers, and
+//! hostile peers.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -54,7 +54,7 @@ async fn replies_find_their_requests_on_one_connection() {
 }
 
 #[tokio::test]
-async fn a_large_request_of_a_stranger_is_refused() {
+async fn large_request_of_a_stranger_is_refused() {
     let running = request_listener_of(
         Transport::Tcp,
         None,
@@ -78,14 +78,14 @@ async fn many_small_values_cost_no_more_than_one_large_one() {
     let mut client = ReqClient::connect(route(running.addr))
         .await
         .expect("connect");
-    // Nothing in it says how long it is; taking it byte by byte would take hours.
+    // No length is announced; reading it byte by byte would take hours.
     let body = [b"\xdd\x00\x1c\x00\x00".as_slice(), &vec![7; 0x1c_0000]].concat();
     let asked = client.request(body.clone().into());
     assert_eq!(soon("a reply", asked).await.expect("reply"), body);
     running.stopped().await;
 }
 
-/// Takes for a name what is registered, if it is text.
+/// Accepts any text as a registered name.
 struct Names;
 
 impl SubscriberWatch for Names {
@@ -107,7 +107,7 @@ impl SubscriberWatch for Names {
 }
 
 #[tokio::test]
-async fn who_is_registered_gets_what_concerns_it() {
+async fn registered_subscriber_gets_what_concerns_it() {
     let (running, addresses, handle) = publish_listener_of_all(PubLimits::default(), None);
     let watch: Arc<dyn SubscriberWatch> = Arc::new(Names);
     handle.set_watch(Arc::<dyn SubscriberWatch>::downgrade(&watch) as Weak<_>);
@@ -122,15 +122,15 @@ async fn who_is_registered_gets_what_concerns_it() {
     assert_eq!((count.matched, count.queued), (2, 2));
     let count = handle.publish_to_hearers(&message("for all"), None);
     assert_eq!(count.queued, 3);
-    // Who subscribes is asked for elsewhere.
+    // Subscribers with topics are addressed by the other function.
     assert_eq!(handle.publish(&message("for subscribers")).matched, 0);
-    let told = [
+    let expected = [
         vec!["for m1", "for all"],
         vec!["for all"],
         vec!["for m1", "for all"],
     ];
-    for (subscriber, told) in subscribers.iter_mut().zip(told) {
-        for text in told {
+    for (subscriber, texts) in subscribers.iter_mut().zip(expected) {
+        for text in texts {
             let frames = soon("a publication", subscriber.next()).await;
             assert_eq!(frames.expect("message"), [text]);
         }
@@ -139,7 +139,7 @@ async fn who_is_registered_gets_what_concerns_it() {
     running.stopped().await;
 }
 
-/// What is wrong on either port.
+/// Rows of both ports.
 fn common_rows() -> Vec<Row> {
     vec![
         row(
@@ -261,7 +261,7 @@ async fn on_the_request_port(row: Row) {
 }
 
 async fn on_the_publish_port(row: Row) {
-    // A subscriber that cannot be asked may be silent.
+    // A subscriber that cannot be sent a PING may be silent.
     let limits = PubLimits {
         peers: PeerLimits {
             idle: None,
@@ -283,11 +283,11 @@ async fn on_the_publish_port(row: Row) {
 }
 
 #[tokio::test]
-async fn no_peer_of_the_request_port_hurts_another() {
+async fn hostile_tcp_request_peers_harm_no_other() {
     all_hold(request_rows().into_iter().map(on_the_request_port)).await;
 }
 
 #[tokio::test]
-async fn no_peer_of_the_publish_port_hurts_another() {
+async fn hostile_tcp_publish_peers_harm_no_other() {
     all_hold(publish_rows().into_iter().map(on_the_publish_port)).await;
 }

@@ -1,5 +1,4 @@
-//! TLS below TCP and websockets: what is said inside it, who is turned away, and what is not
-//! started with.
+//! Tests of TLS below TCP and websockets: traffic, refused peers, and invalid options.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -27,7 +26,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::port::common::{Echo, Raw, Running, publish_listener_of_all, request_listener_of, soon};
 use crate::port::hostile::request_limits;
 
-/// A directory with a certificate for 127.0.0.1 that vouches for itself.
+/// A directory with a self-signed certificate for 127.0.0.1.
 struct Site {
     dir: tempfile::TempDir,
 }
@@ -131,7 +130,7 @@ fn echo(tls: Tls, limits: ReqLimits) -> Running {
 async fn exchanged(stream: &mut TlsStream<TcpStream>, sent: &[u8]) {
     let mut reply = vec![0; sent.len()];
     let work = async {
-        // Both at once: neither side holds it all.
+        // Both at once: neither side buffers it all.
         let (mut read, mut write) = tokio::io::split(stream);
         let (wrote, got) = tokio::join!(
             async {
@@ -188,7 +187,7 @@ async fn publications_that_the_socket_cannot_take_at_once_arrive() {
 }
 
 #[tokio::test]
-async fn who_does_not_show_what_it_has_to_is_turned_away() {
+async fn peer_without_a_required_certificate_is_refused() {
     let site = Site::new();
     let running = echo(site.tls(PeerCertificate::Required), request_limits());
     // With TLS 1.3 the client learns of it with its first read.
@@ -212,7 +211,7 @@ async fn who_does_not_show_what_it_has_to_is_turned_away() {
 }
 
 #[test]
-fn what_cannot_be_spoken_safely_is_not_spoken() {
+fn unsafe_tls_options_are_refused() {
     let site = Site::new();
     let refused = |options: TlsOptions| Tls::new(&options).err().expect("refused").to_string();
     let options = || site.options(PeerCertificate::Required);

@@ -1,4 +1,4 @@
-//! What the publish listener says of its subscribers, and what can be done to a single one.
+//! Tests of the subscriber watch, and of operations on a single subscriber.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -14,25 +14,25 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::port::common::{Raw, Running, command, message, publish_listener, soon};
 
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Notice {
     Subscribed(u64, Vec<u8>),
     Asked(u64),
     Answered(u64),
     Left(u64, Close),
 }
 
-struct Notes(UnboundedSender<Told>);
+struct Notes(UnboundedSender<Notice>);
 
 impl Notes {
-    fn note(&self, told: Told) {
-        let _ = self.0.send(told);
+    fn note(&self, notice: Notice) {
+        let _ = self.0.send(notice);
     }
 }
 
 impl SubscriberWatch for Notes {
     fn subscribed(&self, connection: u64, address: SocketAddr, topic: &[u8]) {
         assert!(address.ip().is_loopback());
-        self.note(Told::Subscribed(connection, topic.to_vec()));
+        self.note(Notice::Subscribed(connection, topic.to_vec()));
     }
 
     fn registers(&self, _: u64, _: &Bytes) -> Option<Bytes> {
@@ -40,64 +40,64 @@ impl SubscriberWatch for Notes {
     }
 
     fn asked(&self, connection: u64) {
-        self.note(Told::Asked(connection));
+        self.note(Notice::Asked(connection));
     }
 
     fn answered(&self, connection: u64) {
-        self.note(Told::Answered(connection));
+        self.note(Notice::Answered(connection));
     }
 
     fn left(&self, connection: u64, reason: Close) {
-        self.note(Told::Left(connection, reason));
+        self.note(Notice::Left(connection, reason));
     }
 }
 
 struct Watched {
     running: Running,
     handle: PubHandle,
-    told: UnboundedReceiver<Told>,
+    notices: UnboundedReceiver<Notice>,
     _notes: Arc<Notes>,
 }
 
 impl Watched {
     fn with(limits: PubLimits) -> Self {
         let (running, handle) = publish_listener(limits);
-        let (sender, told) = unbounded_channel();
+        let (sender, notices) = unbounded_channel();
         let notes = Arc::new(Notes(sender));
         let watch: Arc<dyn SubscriberWatch> = notes.clone();
         handle.set_watch(Arc::downgrade(&watch));
         Self {
             running,
             handle,
-            told,
+            notices,
             _notes: notes,
         }
     }
 
-    async fn next(&mut self) -> Told {
-        soon("a word of the listener", self.told.recv())
+    async fn next(&mut self) -> Notice {
+        soon("a call of the watch", self.notices.recv())
             .await
             .expect("the listener runs")
     }
 }
 
 #[tokio::test]
-async fn a_watch_hears_of_subscribers_and_of_their_end() {
+async fn watch_is_notified_of_subscribers_and_their_end() {
     let mut watched = Watched::with(PubLimits::default());
-    // Nothing is said of a peer that does not subscribe.
+    // A peer that does not subscribe is not reported.
     drop(Raw::open(watched.running.addr, 1, "SUB", b"").await);
     let closed = watched.running.reaches("closed_total", "peer_closed", 1);
     closed.await;
     let subscriber = SubClient::connect(watched.running.addr, &[b"", b"broadcast"]).await;
-    assert_eq!(watched.next().await, Told::Subscribed(2, b"".to_vec()));
-    let second = Told::Subscribed(2, b"broadcast".to_vec());
+    assert_eq!(watched.next().await, Notice::Subscribed(2, b"".to_vec()));
+    let second = Notice::Subscribed(2, b"broadcast".to_vec());
     assert_eq!(watched.next().await, second);
     drop(subscriber);
-    assert_eq!(watched.next().await, Told::Left(2, Close::PeerClosed));
+    assert_eq!(watched.next().await, Notice::Left(2, Close::PeerClosed));
 }
 
 #[tokio::test]
-async fn a_peer_that_is_cut_off_without_a_word_is_asked_and_given_up() {
+async fn silently_lost_peer_is_pinged_and_closed() {
     let mut watched = Watched::with(PubLimits {
         peers: PeerLimits {
             heartbeat: Heartbeat {
@@ -110,27 +110,27 @@ async fn a_peer_that_is_cut_off_without_a_word_is_asked_and_given_up() {
     });
     let mut peer = Raw::open(watched.running.addr, 1, "SUB", b"").await;
     peer.send(&command("SUBSCRIBE", b"")).await;
-    assert_eq!(watched.next().await, Told::Subscribed(1, Vec::new()));
+    assert_eq!(watched.next().await, Notice::Subscribed(1, Vec::new()));
     let ping = command("PING", b"\0\0");
     assert_eq!(peer.read(ping.len()).await, ping);
-    assert_eq!(watched.next().await, Told::Asked(1));
+    assert_eq!(watched.next().await, Notice::Asked(1));
     peer.send(&command("PONG", b"")).await;
-    assert_eq!(watched.next().await, Told::Answered(1));
-    // From here on the peer's end stays open and says nothing more.
-    assert_eq!(watched.next().await, Told::Asked(1));
-    assert_eq!(watched.next().await, Told::Left(1, Close::Heartbeat));
+    assert_eq!(watched.next().await, Notice::Answered(1));
+    // From here on the peer's end stays open and sends nothing more.
+    assert_eq!(watched.next().await, Notice::Asked(1));
+    assert_eq!(watched.next().await, Notice::Left(1, Close::Heartbeat));
     assert_eq!(watched.running.metric("closed_total", "heartbeat"), 1);
 }
 
 #[tokio::test]
-async fn one_subscriber_can_be_addressed_and_dismissed() {
+async fn single_subscriber_can_be_addressed_and_dismissed() {
     let mut watched = Watched::with(PubLimits::default());
     let mut first = Raw::open(watched.running.addr, 0, "SUB", b"").await;
     first.send(&message(&[b"\x01"])).await;
-    assert_eq!(watched.next().await, Told::Subscribed(1, Vec::new()));
+    assert_eq!(watched.next().await, Notice::Subscribed(1, Vec::new()));
     let mut second = Raw::open(watched.running.addr, 0, "SUB", b"").await;
     second.send(&message(&[b"\x01"])).await;
-    assert_eq!(watched.next().await, Told::Subscribed(2, Vec::new()));
+    assert_eq!(watched.next().await, Notice::Subscribed(2, Vec::new()));
 
     let handle = watched.handle.clone();
     let only = PubMessage::new(Bytes::from_static(b"only the second"));
@@ -150,13 +150,13 @@ async fn one_subscriber_can_be_addressed_and_dismissed() {
 
     assert!(handle.dismiss(1));
     assert!(first.closed().await.is_empty());
-    assert_eq!(watched.next().await, Told::Left(1, Close::Dismissed));
+    assert_eq!(watched.next().await, Notice::Left(1, Close::Dismissed));
     assert!(!handle.dismiss(1), "it is gone");
     assert_eq!(handle.publish(&all).queued, 1);
 }
 
 #[tokio::test]
-async fn a_watch_that_is_gone_is_not_needed() {
+async fn dropped_watch_is_ignored() {
     let (running, handle) = publish_listener(PubLimits::default());
     let nobody: Weak<Notes> = Weak::new();
     handle.set_watch(nobody);

@@ -1,4 +1,4 @@
-//! Websockets: the upgrade, requests and publications, and hostile peers.
+//! Tests of websockets: the upgrade, requests and publications, and hostile peers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -92,12 +92,12 @@ async fn a_binary_message_is_a_request_and_gets_one_reply() {
 }
 
 #[tokio::test]
-async fn who_connects_gets_every_publication() {
+async fn connected_subscriber_gets_every_publication() {
     let (running, addresses, handle) = publish_listener_of_all(PubLimits::default(), None);
     let mut raw = upgraded(addresses[2]).await;
-    let told = PubMessage::new(Bytes::from_static(b"hi"));
-    assert_eq!(handle.publish_to_hearers(&told, None).queued, 1);
-    assert_eq!(handle.publish_to_hearers(&told, Some(&["m1"])).queued, 1);
+    let message = PubMessage::new(Bytes::from_static(b"hi"));
+    assert_eq!(handle.publish_to_hearers(&message, None).queued, 1);
+    assert_eq!(handle.publish_to_hearers(&message, Some(&["m1"])).queued, 1);
     for _ in 0..2 {
         assert_eq!(raw.read(6).await, b"\x82\x04\xc4\x02hi");
     }
@@ -134,7 +134,7 @@ async fn upgrade_with_an_origin_is_forbidden() {
     running.stopped().await;
 }
 
-/// What is wrong on either port.
+/// Rows of both ports.
 fn common_rows() -> Vec<Row> {
     let mut endless = UPGRADE[..UPGRADE.len() - 2].to_vec();
     endless.extend_from_slice(b"X: ");
@@ -297,11 +297,11 @@ async fn on_the_publish_port(row: Row) {
 }
 
 #[tokio::test]
-async fn no_peer_of_the_request_port_hurts_another() {
+async fn hostile_ws_request_peers_harm_no_other() {
     all_hold(request_rows().into_iter().map(on_the_request_port)).await;
 }
 
 #[tokio::test]
-async fn no_peer_of_the_publish_port_hurts_another() {
+async fn hostile_ws_publish_peers_harm_no_other() {
     all_hold(common_rows().into_iter().map(on_the_publish_port)).await;
 }

@@ -1,4 +1,4 @@
-//! Against the `zeromq` crate: an implementation that is neither libzmq nor ours.
+//! Tests against the `zeromq` crate: an implementation that is neither libzmq nor ours.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn frames(message: &ZmqMessage) -> Vec<Bytes> {
 }
 
 #[tokio::test]
-async fn its_req_and_dealer_sockets_are_answered() {
+async fn zeromq_crate_req_and_dealer_are_answered() {
     let running = request_listener(ReqLimits::default(), Arc::new(Echo::default()));
     let endpoint = format!("tcp://{}", running.addr);
     let mut req = ReqSocket::new();
@@ -52,7 +52,7 @@ async fn its_req_and_dealer_sockets_are_answered() {
 }
 
 #[tokio::test]
-async fn its_sub_socket_hears_us() {
+async fn zeromq_crate_sub_gets_our_publications() {
     let (running, handle) = publish_listener(PubLimits {
         queue: 2000,
         ..PubLimits::default()
@@ -99,7 +99,7 @@ async fn its_sub_socket_hears_us() {
 }
 
 #[tokio::test]
-async fn our_clients_talk_to_its_sockets() {
+async fn our_clients_work_with_zeromq_crate_sockets() {
     let mut rep = RepSocket::new();
     let endpoint = soon("to bind", rep.bind("tcp://127.0.0.1:0"))
         .await
@@ -136,7 +136,7 @@ async fn our_clients_talk_to_its_sockets() {
         .parse()
         .expect("address");
     let mut client = SubClient::connect(address, &[b"x"]).await.expect("connect");
-    // When it has read our subscription cannot be seen from outside: publish until one arrives.
+    // The arrival of our subscription cannot be observed: publish until one arrives.
     let first = async {
         let mut pace = tokio::time::interval(std::time::Duration::from_millis(5));
         loop {

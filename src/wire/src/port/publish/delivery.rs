@@ -1,4 +1,4 @@
-//! The task of a subscriber: reads its subscriptions, writes its messages.
+//! Task of a subscriber's connection: reads its subscriptions, writes its messages.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,19 +22,19 @@ use crate::port::metrics::Close;
 use crate::port::quota::{Bucket, Budget};
 use crate::port::stream::Stream;
 
-/// Longest thing that a subscriber says of itself: a token of RSA among it, encrypted.
+/// Longest registration, which includes an encrypted token of RSA.
 const REGISTRATION: usize = 3 << 10;
 
 /// PONGs that wait for a subscriber to read; further PINGs go unanswered.
 const CONTROLS: usize = 16;
 
-/// Takes the subscriber out of the index, also if its task panics.
+/// Removes the subscriber from the index on drop, also if its task panics.
 struct Registered {
     core: Arc<Core>,
     subscriber: Arc<Subscriber>,
-    /// Whether the watch was told of it.
+    /// Whether the watch was notified of it.
     told: bool,
-    /// Why it ends; a panic, unless somebody says otherwise.
+    /// Why it ends; a panic, unless set otherwise.
     reason: Close,
 }
 
@@ -59,7 +59,7 @@ impl Registered {
         registered
     }
 
-    /// Tells the watch what the connection gets.
+    /// Notifies the watch of a subscription.
     fn tell(&mut self, topic: &[u8]) {
         if let Some(watch) = self.core.watch() {
             let subscriber = &self.subscriber;
@@ -97,8 +97,8 @@ pub(super) async fn converse(
 
 async fn talk(stream: Stream, admission: &mut Admission, core: Arc<Core>, budget: Budget) -> Close {
     let limits = core.limits;
-    // Of ZeroMQ a subscription is the longest thing that a subscriber may say. A little more is
-    // let in, so that a topic that is too long is called that.
+    // With ZeroMQ a subscription is the longest thing that a subscriber may send. The limit is a
+    // little higher, so that a topic that is too long gets its own reason.
     let longest = match admission.gate.transport {
         Transport::ZeroMq => 2 * limits.topic + 64,
         Transport::Tcp | Transport::WebSocket => REGISTRATION,
@@ -118,7 +118,7 @@ async fn talk(stream: Stream, admission: &mut Admission, core: Arc<Core>, budget
     admission.opened();
     let subscriber = Subscriber::new(admission);
     let registered = Registered::new(core, subscriber, introduction.hears_everything);
-    // All subscriptions at once are no flood; changing them for ever is one.
+    // All subscriptions at once are no flood; endless changes are.
     let changes = Rate {
         burst: u32::try_from(limits.subscriptions)
             .unwrap_or(u32::MAX)
@@ -146,7 +146,7 @@ async fn talk(stream: Stream, admission: &mut Admission, core: Arc<Core>, budget
 
 enum Never {}
 
-/// What is to be written next.
+/// An item to write.
 pub(super) enum Outgoing {
     Message(PubMessage, Transport),
     Control(Bytes),
@@ -177,16 +177,16 @@ struct Delivery {
     link: Link,
     registered: Registered,
     changes: Bucket,
-    /// What is being written, the first `offset` bytes of its front already.
+    /// Items being written; of the front one the first `offset` bytes are out.
     sending: VecDeque<Outgoing>,
     offset: usize,
-    /// How many of `sending` are controls.
+    /// Controls among `sending`.
     controls: usize,
     /// The socket takes nothing now.
     blocked: bool,
-    /// The peer owes a sign of life, and the watch knows.
+    /// A PING is unanswered, and the watch knows.
     asked: bool,
-    /// Since when something waits for the subscriber, and how much it took since.
+    /// Since when messages wait for the subscriber, and the bytes it took since.
     behind: Option<(Instant, u64)>,
 }
 
@@ -224,7 +224,7 @@ impl Delivery {
                         Close::Truncated
                     });
                 }
-                // With these limits nothing outgrows one read.
+                // With these limits every item fits one read.
                 Event::Filled(Ok(Fill::Starved(_))) => return Err(Close::Memory),
                 Event::Filled(Err(reason)) | Event::Due(Due::Close(reason)) => return Err(reason),
                 Event::Due(Due::Ping) => {
@@ -260,7 +260,7 @@ impl Delivery {
         self.controls += 1;
     }
 
-    /// Writes until everything is out or the subscriber takes no more.
+    /// Writes until the queue is empty or the subscriber takes no more.
     fn write_queued(&mut self) -> Result<(), Close> {
         let (mut messages, mut bytes) = (0, 0);
         loop {
@@ -319,7 +319,7 @@ impl Delivery {
         }
     }
 
-    /// Handles what is buffered; `true` if that left something to write.
+    /// Handles what is buffered; `true` if there is something to write.
     fn read_buffered(&mut self) -> Result<bool, Close> {
         let mut answered = false;
         while let Some(said) = self.link.next()? {
@@ -335,7 +335,7 @@ impl Delivery {
                     }
                 }
                 Said::Farewell(_) => return Err(Close::PeerClosed),
-                // Not for ever.
+                // Ignored up to the rate limit.
                 Said::Chatter | Said::Part | Said::Request(..) => self.link.spend()?,
             }
         }
@@ -353,7 +353,7 @@ impl Delivery {
         self.change()
     }
 
-    /// Asks the watch whose connection it is, which costs the watch more than reading it cost us.
+    /// Passes a registration to the watch, for which it costs more than reading it cost us.
     fn register(&mut self, words: &Bytes) -> Result<(), Close> {
         self.change()?;
         let Registered {
@@ -386,7 +386,7 @@ impl Delivery {
         }
     }
 
-    /// Sleeps until something is to be done.
+    /// Waits for work.
     async fn wait(
         &mut self,
         mut ending: Pin<&mut WaitForCancellationFuture<'_>>,

@@ -1,4 +1,4 @@
-//! Who wants which messages.
+//! Subscription index: topics to subscribers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use super::subscriber::Subscriber;
 use crate::port::limits::PubLimits;
 use crate::port::metrics::Close;
 
-/// Who wants what.
+/// Index of the subscribers by topic prefix.
 ///
-/// A message is looked up once for every *length* that any subscription has, so that a
-/// publication to one minion among thousands (`zmq_filtering`: 40 hex digits each) costs a few
-/// look-ups and not a comparison with each of them.
+/// A message is looked up once for every *length* that any subscription has. So a publication to
+/// one minion among thousands (`zmq_filtering`: 40 hex digits each) costs a few look-ups and not a
+/// comparison with each of them.
 #[derive(Default)]
 pub(super) struct Index {
     subscribers: BTreeMap<u64, Arc<Subscriber>>,
     topics: HashMap<u64, Vec<Bytes>>,
     wanted: HashMap<Bytes, BTreeMap<u64, Arc<Subscriber>>>,
-    /// How many entries of `wanted` have a key of this length.
+    /// Number of keys of `wanted` by length.
     lengths: BTreeMap<usize, usize>,
-    /// Those who subscribe to nothing and hear what concerns them, each with its name, if it was
+    /// Subscribers without topics, which receive what concerns them; each with its name, if it was
     /// registered.
     hearers: BTreeMap<u64, (Arc<Subscriber>, Option<Bytes>)>,
 }
@@ -31,21 +31,21 @@ impl Index {
         self.subscribers.insert(subscriber.number, subscriber);
     }
 
-    /// The subscriber hears everything until it is named.
+    /// The subscriber receives everything until it is named.
     pub(super) fn hear(&mut self, subscriber: &Arc<Subscriber>) {
         let hearer = (Arc::clone(subscriber), None);
         self.hearers.insert(subscriber.number, hearer);
     }
 
-    /// From now on the hearer has this name, and no other.
+    /// Sets the subscriber's name, in place of any other.
     pub(super) fn name(&mut self, number: u64, name: Bytes) {
         if let Some((_, current)) = self.hearers.get_mut(&number) {
             *current = Some(name);
         }
     }
 
-    /// Calls `found` once for every hearer, or for those with one of `names` and those without
-    /// any.
+    /// Calls `found` once for every subscriber without topics, or for those with one of `names`
+    /// and those without any.
     pub(super) fn each_hearer(
         &self,
         names: Option<&[&str]>,
@@ -81,7 +81,7 @@ impl Index {
         })
     }
 
-    /// Calls `found` once for every subscriber with a subscription that `first` begins with.
+    /// Calls `found` once for every subscriber with a subscription that is a prefix of `first`.
     pub(super) fn each_match(&self, first: &Bytes, found: &mut dyn FnMut(&Arc<Subscriber>)) {
         let mut hits = self
             .lengths

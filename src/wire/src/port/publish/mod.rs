@@ -1,12 +1,12 @@
-//! The publish listener.
+//! Publish listener: bounded fan-out to subscribers.
 //!
-//! Subscribers of ZeroMQ say which topics they want. Those of the other transports say nothing,
-//! or who they are, and hear what concerns them.
+//! ZeroMQ's subscribers request topics. Those of the other transports send nothing, or a
+//! registration, and receive what concerns them.
 //!
-//! A publication is encoded once a transport and shared by all. [`PubHandle::publish`] looks up who wants
-//! it, leaves it in each subscriber's bounded queue and rings; the subscribers' own tasks write.
-//! A subscriber that is full misses the message and is counted; one that takes nothing at all
-//! for long is closed. So no subscriber can slow down another, or the publisher.
+//! A publication is encoded once for each transport and shared by all. [`PubHandle::publish`]
+//! looks up its subscribers, queues it in each one's bounded queue and notifies; the subscribers'
+//! own tasks write. A subscriber with a full queue misses the message and is counted; one that
+//! takes nothing for long is closed. So no subscriber can slow down another, or the publisher.
 
 mod delivery;
 mod index;
@@ -53,7 +53,7 @@ struct Encoded {
     pinned: OnceLock<Pinned>,
 }
 
-/// Counts a published message for as long as anybody holds it.
+/// Counts a published message for as long as it is queued anywhere.
 struct Pinned {
     total: Arc<AtomicUsize>,
     bytes: usize,
@@ -71,8 +71,8 @@ impl PubMessage {
         Self::encoded(None, payload)
     }
 
-    /// A message of two frames, for ZeroMQ: what to filter by, and the payload
-    /// (`zmq_filtering`). Other transports have no topics, and send the payload alone.
+    /// A message of two frames, for ZeroMQ: topic (`zmq_filtering`) and payload. Other transports
+    /// have no topics, and send the payload alone.
     pub fn with_topic(topic: &[u8], payload: Bytes) -> Self {
         Self::encoded(Some(Bytes::copy_from_slice(topic)), payload)
     }
@@ -86,7 +86,7 @@ impl PubMessage {
         }))
     }
 
-    /// What subscriptions are compared with.
+    /// The bytes that subscriptions are matched against.
     fn first(&self) -> &Bytes {
         self.0.topic.as_ref().unwrap_or(&self.0.payload)
     }
@@ -115,10 +115,10 @@ impl PubMessage {
     }
 }
 
-/// What became of a publication.
+/// Result of a publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublishCount {
-    /// Subscribers that want it.
+    /// Subscribers that match.
     pub matched: usize,
     /// Of those, the ones that have it in their queue now.
     pub queued: usize,
@@ -131,7 +131,7 @@ pub struct PublishCount {
 pub struct SubscriberInfo {
     /// The other end of the connection.
     pub address: SocketAddr,
-    /// Number of the connection, never used twice by a listener.
+    /// Number of the connection, never reused by a listener.
     pub connection: u64,
     /// The prefixes it asked for, in order.
     pub subscriptions: Vec<Bytes>,
@@ -139,14 +139,14 @@ pub struct SubscriberInfo {
     pub queued_bytes: usize,
 }
 
-/// The way to publish, for any thread. It and its subscribers outlive whoever holds it.
+/// Handle for publishing from any thread. It and its subscribers outlive its owner.
 #[derive(Clone)]
 pub struct PubHandle {
     core: Arc<Core>,
 }
 
 impl PubHandle {
-    /// Queues `message` for everyone who subscribed to what it begins with. Never waits.
+    /// Queues `message` for every subscriber with a matching topic. Never waits.
     ///
     /// All subscribers get the messages in the order of these calls.
     pub fn publish(&self, message: &PubMessage) -> PublishCount {
@@ -155,8 +155,8 @@ impl PubHandle {
         })
     }
 
-    /// Queues `message` for those who hear without subscribing: everyone, or with `names` those
-    /// who were registered under one of them, and those who were not registered. Never waits.
+    /// Queues `message` for subscribers without topics: all, or with `names` those that were
+    /// registered under one of them, and those that were not registered. Never waits.
     pub fn publish_to_hearers(&self, message: &PubMessage, names: Option<&[&str]>) -> PublishCount {
         self.queue(message, |index, found| index.each_hearer(names, found))
     }
@@ -181,7 +181,7 @@ impl PubHandle {
                 subscriber.gate.metrics.dropped.inc();
             }
         });
-        // While the index is locked, so that two publications ring in their order.
+        // While the index is locked, so that two publications notify in order.
         core.bell.ring_all(&mut wake);
         count
     }
@@ -201,7 +201,7 @@ impl PubHandle {
         is_queued
     }
 
-    /// Ends a connection; what waits for it is dropped. `false` if there is no such connection.
+    /// Closes a connection; its queue is dropped. `false` if there is no such connection.
     pub fn dismiss(&self, connection: u64) -> bool {
         let index = self.core.index.lock();
         let Some(subscriber) = index.subscriber(connection) else {
@@ -213,13 +213,13 @@ impl PubHandle {
         true
     }
 
-    /// Tells `watch` of the subscribers from now on. Only the first one that is named here is
-    /// told; nothing keeps it alive.
+    /// Notifies `watch` of the subscribers from now on. Only the first call counts; nothing keeps
+    /// the watch alive.
     pub fn set_watch(&self, watch: Weak<dyn SubscriberWatch>) {
         let _ = self.core.watch.set(watch);
     }
 
-    /// Everyone who is connected and past the handshake.
+    /// Every subscriber past the handshake.
     pub fn subscribers(&self) -> Vec<SubscriberInfo> {
         let index = self.core.index.lock();
         index
@@ -233,7 +233,7 @@ impl PubHandle {
             .collect()
     }
 
-    /// How many are connected and past the handshake.
+    /// Number of subscribers past the handshake.
     pub fn subscriber_count(&self) -> usize {
         self.core.index.lock().subscriber_count()
     }
@@ -246,8 +246,8 @@ pub struct PubListener {
 }
 
 impl PubListener {
-    /// Prepares bound sockets, one a transport. Peers of the `known` networks have places of their
-    /// own.
+    /// Prepares bound sockets, one for each transport. Peers of the `known` networks have reserved
+    /// slots.
     ///
     /// # Errors
     ///
@@ -285,18 +285,18 @@ impl PubListener {
         })
     }
 
-    /// The way to publish through this listener.
+    /// The handle for publishing through this listener.
     pub fn handle(&self) -> PubHandle {
         PubHandle {
             core: Arc::clone(&self.core),
         }
     }
 
-    /// Serves until `stop`: then accepts and reads no more, lets queued messages out for a short
+    /// Serves until `stop`: then accepts and reads no more, sends queued messages within the drain
     /// time, closes every connection and returns.
     pub async fn serve(self, stop: CancellationToken) {
         let core = &self.core;
-        // A subscriber sends nothing that one read does not take.
+        // One read holds all that a subscriber may send.
         let budget = Budget::new(0);
         let start = |stream: TcpStream, admission: Admission| {
             tokio::spawn(converse(
@@ -314,11 +314,11 @@ impl PubListener {
     }
 }
 
-/// What the connections and the handles share.
+/// State shared by the connections and the handles.
 struct Core {
     bell: Bell<Subscriber>,
     index: Mutex<Index>,
-    /// Bytes of publications that some queue still holds.
+    /// Bytes of publications held by any queue.
     pinned: Arc<AtomicUsize>,
     watch: OnceLock<Weak<dyn SubscriberWatch>>,
     limits: PubLimits,

@@ -1,4 +1,4 @@
-//! The part of a subscriber that publishers reach: its bounded queue.
+//! Bounded queue of a subscriber, shared with the publishers.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use super::delivery::Outgoing;
 use crate::port::accept::{Admission, Gate};
 use crate::port::limits::PubLimits;
 
-/// Most messages that one write takes.
+/// Most messages in one write.
 pub(super) const BATCH: usize = 16;
 
 pub(super) struct Subscriber {
@@ -29,7 +29,7 @@ struct SubscriberState {
     messages: usize,
     bytes: usize,
     asleep: bool,
-    /// The connection is to end.
+    /// The connection is to be closed.
     dismissed: bool,
     waker: Option<Waker>,
 }
@@ -49,15 +49,15 @@ impl Subscriber {
         self.state.lock().bytes
     }
 
-    /// Forgets what is queued: the connection has ended.
+    /// Drops the queue: the connection has ended.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.waker = None;
         state.queue = VecDeque::new();
     }
 
-    /// Queues the message, or says that there is no room. `crowded` says that subscribers
-    /// together hold so much that only those get more who have nothing waiting.
+    /// Queues the message, or reports that there is no room. `crowded`: all subscribers together
+    /// hold so much that only those with an empty queue get more.
     pub(super) fn push(
         self: &Arc<Self>,
         message: &PubMessage,
@@ -82,7 +82,7 @@ impl Subscriber {
         true
     }
 
-    /// Asks the task to end the connection; `true` if it sleeps and is to be woken.
+    /// Asks the task to close the connection; `true` if it sleeps and is to be woken.
     pub(super) fn dismiss(&self) -> bool {
         let mut state = self.state.lock();
         state.dismissed = true;
@@ -115,7 +115,7 @@ impl Subscriber {
         Poll::Pending
     }
 
-    /// Gives back the room of what was written, and moves on what comes next.
+    /// Frees the room of what was written, and takes the next items to write.
     pub(super) fn exchange(&self, messages: usize, bytes: usize, sending: &mut VecDeque<Outgoing>) {
         let mut state = self.state.lock();
         state.asleep = false;

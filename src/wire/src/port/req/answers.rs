@@ -1,12 +1,11 @@
-//! Memory of replies that wait for their readers.
+//! Memory budget of replies that wait for their readers.
 //!
-//! A reply is charged from the moment it is left for its connection until the kernel has taken all
-//! of it. When an account is spent, a connection is closed: of the network that holds most of the
-//! account, the connection that holds most. As long as there is a connection whose peer has read
-//! nothing for a while, only such connections are looked at: a peer that reads loses its reply to
-//! no peer that does not.
+//! A reply is charged from the moment it is queued until the kernel has taken all of it. When the
+//! budget is used up, a connection is evicted: of the network with the largest total, the
+//! connection with the largest. While any connection is stalled, only stalled ones are candidates:
+//! a peer that reads loses its reply to no peer that does not.
 //!
-//! Not here: how slowly a single peer may read while there is room ([`Progress`](crate::port::Progress)).
+//! Not here: the minimum rate of a single reader ([`Progress`](crate::port::Progress)).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -20,16 +19,16 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use crate::port::metrics::Close;
 
-/// How long a reply may wait before its reader counts as stalled, and again after each write that
-/// the kernel took: it takes a third of its buffer at once, so a slow reader moves in steps.
+/// Time after which a waiting reply makes its reader stalled, also after each write that the
+/// kernel took: it takes a third of its buffer at once, so a slow reader moves in steps.
 const STALL: Duration = Duration::from_secs(5);
 
-/// The account of the replies to one group of peers.
+/// Memory budget of the replies to one group of peers.
 pub(super) struct AnswerBudget {
     ledger: Mutex<Ledger<Weak<Connection>>>,
 }
 
-/// What one reply holds of the account; given back when it is dropped.
+/// A reply's share of the budget, freed on drop.
 pub(super) struct Charge {
     budget: Arc<AnswerBudget>,
     connection: u64,
@@ -38,20 +37,20 @@ pub(super) struct Charge {
 }
 
 impl AnswerBudget {
-    /// An account of so many bytes. One reply always fits when no other one waits.
+    /// Budget of `limit` bytes. One reply always fits when no other one waits.
     pub(super) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             ledger: Mutex::new(Ledger::new(limit)),
         })
     }
 
-    /// Bytes that wait.
+    /// Bytes in use.
     pub(super) fn held(&self) -> usize {
         self.ledger.lock().bytes
     }
 
-    /// Charges a reply of `bytes` to `connection`, and closes connections until it fits; this one,
-    /// if it holds most. Must not be called with the state of a connection locked.
+    /// Charges a reply of `bytes` to `connection`, and evicts connections until it fits; this one,
+    /// if it is the largest. Must not be called with the state of a connection locked.
     pub(super) fn charge(self: &Arc<Self>, connection: &Arc<Connection>, bytes: usize) -> Charge {
         let number = connection.number();
         let (holder, evicted) = {
@@ -77,7 +76,7 @@ impl AnswerBudget {
 }
 
 impl Charge {
-    /// Notes that the kernel has taken a part of the reply.
+    /// Records that the kernel has taken a part of the reply.
     pub(super) fn moved(&self) {
         let mut ledger = self.budget.ledger.lock();
         ledger.moved((self.connection, self.holder), Instant::now());
@@ -91,8 +90,7 @@ impl Drop for Charge {
     }
 }
 
-/// Who holds how much of an account, in an order in which the next connection to be closed is found
-/// without a look at the others.
+/// Ledger of an account, ordered so that the next connection to evict is found without a scan.
 struct Ledger<C> {
     /// In bytes.
     limit: usize,
@@ -100,7 +98,7 @@ struct Ledger<C> {
     next_holder: u64,
     /// By number of the connection.
     holders: HashMap<u64, Holder<C>>,
-    /// Holders that are not known to have stalled, by when they moved last.
+    /// Holders that are not known to be stalled, by their last movement.
     by_movement: BTreeSet<(Instant, u64)>,
     moving: Ranking,
     stalled: Ranking,
@@ -131,7 +129,7 @@ impl<C> Ledger<C> {
         }
     }
 
-    /// Adds a reply, and says which holder it belongs to.
+    /// Adds a reply, and gives the holder that it belongs to.
     fn charge(
         &mut self,
         (number, network): (u64, IpAddr),
@@ -166,7 +164,7 @@ impl<C> Ledger<C> {
         holder.id
     }
 
-    /// Notes that the reader of a holder took something.
+    /// Records that the reader of a holder took something.
     fn moved(&mut self, (number, id): (u64, u64), now: Instant) {
         let holder = self.holders.get_mut(&number);
         let Some(holder) = holder.filter(|holder| holder.id == id) else {
@@ -183,7 +181,7 @@ impl<C> Ledger<C> {
         self.by_movement.insert((now, number));
     }
 
-    /// Gives back what a reply held, unless its holder was evicted.
+    /// Frees a reply's share, unless its holder was evicted.
     fn release(&mut self, (number, id): (u64, u64), bytes: usize) {
         let holder = self.holders.get_mut(&number);
         let Some(holder) = holder.filter(|holder| holder.id == id) else {
@@ -204,7 +202,7 @@ impl<C> Ledger<C> {
         ranking.change(holder.network, number, (before, holder.bytes));
     }
 
-    /// Takes holders out of the account until the rest fits.
+    /// Evicts holders until the rest fits.
     fn make_room(&mut self, now: Instant) -> Vec<C> {
         let mut evicted = Vec::new();
         if self.bytes > self.limit {
@@ -255,7 +253,7 @@ impl<C> Ledger<C> {
     }
 }
 
-/// Networks by the bytes they hold, and in each the connections.
+/// Networks by their bytes, and in each the connections.
 #[derive(Default)]
 struct Ranking {
     networks: HashMap<IpAddr, Network>,
@@ -265,13 +263,12 @@ struct Ranking {
 #[derive(Default)]
 struct Network {
     bytes: usize,
-    /// Of those that hold the same the oldest one comes last.
+    /// Of equal ones the oldest comes last.
     connections: BTreeSet<(usize, Reverse<u64>)>,
 }
 
 impl Ranking {
-    /// Notes that a connection holds so many bytes where it held so many `before`; of no bytes it
-    /// is not listed.
+    /// Records that a connection changed from `before` to `after` bytes; at zero it is removed.
     fn change(&mut self, network: IpAddr, connection: u64, (before, after): (usize, usize)) {
         let entry = self.networks.entry(network).or_default();
         self.by_bytes.remove(&(entry.bytes, network));
@@ -305,7 +302,7 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    /// Charges a reply; gives its holder and the connections that were closed for it.
+    /// Charges a reply; gives its holder and the evicted connections.
     fn charge(
         ledger: &mut Ledger<u64>,
         (number, last): (u64, u8),

@@ -1,4 +1,4 @@
-//! The part of a connection that others reach: where replies are left, and who has an identity.
+//! Shared part of a request connection: its queue of replies, and its identity.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -15,26 +15,26 @@ use crate::port::accept::{Admission, Gate};
 use crate::port::metrics::Close;
 use crate::port::network::network;
 
-/// Replies up to this size, in bytes, of which this number waits at most, are not charged: nearly
+/// Up to this number of waiting replies of at most this size, in bytes, are not charged: nearly
 /// all of them are written at once.
 const UNCHARGED_BYTES: usize = 4 << 10;
 const UNCHARGED: usize = 1;
 
-/// Requests refused in a row that make a connection suspect: a minion whose session is over sends
-/// one such request, then authenticates.
+/// Requests refused in a row that make a connection suspect: a minion with an expired session
+/// sends one such request, then authenticates.
 const SUSPICIOUS: u32 = 2;
 
-/// The part of a connection that others reach.
+/// Shared part of a request connection.
 pub(super) struct Connection {
     pub(super) core: Arc<Core>,
     pub(super) gate: Arc<Gate>,
     number: u64,
     address: SocketAddr,
-    /// Whether the peer, or one of its network, has proved who it is.
+    /// Whether the peer, or one of its network, has authenticated.
     known: AtomicBool,
     /// Whether the peer itself has.
     proved: AtomicBool,
-    /// Requests refused since the last one that proved who sent it.
+    /// Requests refused since the last authenticated one.
     refusals: AtomicU32,
     state: Mutex<ConnectionState>,
 }
@@ -42,21 +42,21 @@ pub(super) struct Connection {
 #[derive(Default)]
 struct ConnectionState {
     replies: VecDeque<Reply>,
-    /// The task sleeps and has to be woken for new work.
+    /// The task sleeps and must be woken for new work.
     asleep: bool,
-    /// The task waits for the peer to read, and has to be woken to end.
+    /// The task waits for the peer to read, and must be woken to end.
     writing: bool,
-    /// Somebody wants the connection to end, for this reason.
+    /// The connection is to be closed, for this reason.
     ending: Option<Close>,
     closed: bool,
     waker: Option<Waker>,
 }
 
 pub(super) struct Reply {
-    /// What the request wants back with its reply, as it came.
+    /// The envelope to send back with the reply, as received.
     pub(super) envelope: Vec<Bytes>,
     pub(super) payload: Bytes,
-    /// What it holds of the account of replies.
+    /// Its share of the reply budget.
     charge: Option<Charge>,
 }
 
@@ -69,7 +69,7 @@ impl Reply {
         }
     }
 
-    /// Notes that the kernel has taken a part of it.
+    /// Records that the kernel has taken a part of it.
     pub(super) fn moved(&self) {
         if let Some(charge) = &self.charge {
             charge.moved();
@@ -118,7 +118,7 @@ impl Connection {
         self.refusals.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether so many of its requests were refused that it is to be closed.
+    /// Whether so many requests in a row were refused that it is to be closed.
     pub(super) fn is_refused_too_often(&self) -> bool {
         self.refusals.load(Ordering::Relaxed) >= self.core.limits.refusals.max(1)
     }
@@ -143,18 +143,18 @@ impl Connection {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// Leaves a reply for the task to write.
+    /// Queues a reply for the task to write.
     pub(super) fn reply(self: Arc<Self>, mut reply: Reply) {
         {
             let size = reply.size();
             let mut state = self.state.lock();
             if !state.closed && (size > UNCHARGED_BYTES || state.replies.len() >= UNCHARGED) {
-                // Unlocked: it may be this connection that makes room.
+                // Unlocked: this connection may be evicted itself.
                 drop(state);
                 reply.charge = Some(self.answer_budget().charge(&self, size));
                 state = self.state.lock();
             }
-            // A connection that is to end writes nothing any more.
+            // A connection that is to be closed writes nothing any more.
             if state.closed || state.ending.is_some() {
                 drop(state);
                 self.gate.metrics.dropped.inc();
@@ -176,11 +176,11 @@ impl Connection {
         }
     }
 
-    /// Ends the connection; what it was asked remains unanswered.
+    /// Closes the connection; its requests remain unanswered.
     pub(super) fn end(self: Arc<Self>, reason: Close) {
         let mut state = self.state.lock();
         state.ending.get_or_insert(reason);
-        // Given back at once, not only when the task comes round to it.
+        // Freed at once, not only when the task runs.
         let unsent = std::mem::take(&mut state.replies);
         let is_asleep = std::mem::take(&mut state.asleep);
         let is_writing = std::mem::take(&mut state.writing);
@@ -213,8 +213,8 @@ impl Connection {
         Poll::Pending
     }
 
-    /// While a reply is being written: why the connection is to end, if it is; if not, the task of
-    /// `cx` is woken when it is.
+    /// During a write of a reply: why the connection is to be closed, if it is; if not, the task
+    /// of `cx` is woken when it is.
     pub(super) fn poll_ending(&self, cx: &mut Context<'_>) -> Poll<Close> {
         let mut state = self.state.lock();
         if let Some(reason) = state.ending {
@@ -230,7 +230,7 @@ impl Connection {
 
     pub(super) fn next_reply(&self) -> Result<Option<Reply>, Close> {
         let mut state = self.state.lock();
-        // The task runs: it looks here again before it sleeps, so nobody need wake it.
+        // The task runs: it checks again before it sleeps, so no wake-up is needed.
         state.asleep = false;
         state.writing = false;
         match state.ending {
@@ -255,7 +255,7 @@ impl Connection {
     }
 }
 
-/// Gives the identity back and refuses late replies, also if the task panics.
+/// Releases the identity and refuses late replies on drop, also if the task panics.
 pub(super) struct Registered {
     connection: Arc<Connection>,
     /// The identity, if the peer gave one.
@@ -263,11 +263,11 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// Enters the connection under the identity of its peer and closes the one that had it.
+    /// Registers the connection under its peer's identity and closes the previous one.
     ///
     /// Only from the same address: an identity is no secret (a minion's id and process id), and
-    /// libzmq's ROUTER_HANDOVER lets anybody cut anybody off with it. A minion whose address
-    /// changed loses nothing, for its old connection is dead and its replies go to the new one.
+    /// libzmq's ROUTER_HANDOVER lets any peer disconnect any other with it. A minion whose address
+    /// changed loses nothing: its old connection is dead and its replies go to the new one.
     pub(super) fn new(connection: Arc<Connection>, identity: &Bytes) -> Self {
         if identity.is_empty() {
             return Self {

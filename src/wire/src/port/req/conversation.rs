@@ -1,4 +1,4 @@
-//! The task of a connection: reads requests, hands them on, writes replies.
+//! Task of a request connection: reads requests, passes them on, writes replies.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -17,7 +17,7 @@ use crate::port::framing::{Said, Side};
 use crate::port::link::{Due, Fill, Link};
 use crate::port::metrics::Close;
 
-/// The task of a connection.
+/// Runs a connection to its end.
 pub(super) async fn converse(
     stream: TcpStream,
     mut admission: Admission,
@@ -79,7 +79,7 @@ async fn talk(
     reason
 }
 
-/// Stands for a peer without identity, in the form of libzmq's ROUTER: a zero and a number.
+/// Substitute for a missing identity, in the form of libzmq's ROUTER: a zero and a number.
 fn unnamed(number: u64) -> Bytes {
     let [.., a, b, c, d] = number.to_be_bytes();
     Bytes::copy_from_slice(&[0, a, b, c, d])
@@ -95,7 +95,7 @@ struct Conversation {
     /// Requests delivered and not replied to.
     unanswered: usize,
     window: usize,
-    /// Whether the link has the limits of a known peer.
+    /// Whether the link has the limits of an authenticated peer.
     known: bool,
 }
 
@@ -156,8 +156,8 @@ impl Conversation {
         }
     }
 
-    /// Writes a reply, unless the connection is to end meanwhile. What the reply holds is given back
-    /// when it is dropped, after this.
+    /// Writes a reply, unless the connection is closed meanwhile. The reply's share of the budget
+    /// is freed when it is dropped, after this.
     async fn write(&mut self, reply: &Reply) -> Result<(), Close> {
         let connection = &self.connection;
         let moved = || reply.moved();
@@ -235,7 +235,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Sleeps until something is to be done.
+    /// Waits for work.
     async fn wait(
         &mut self,
         mut ending: Pin<&mut WaitForCancellationFuture<'_>>,
@@ -249,8 +249,8 @@ impl Conversation {
             if self.connection.poll_work(cx).is_ready() {
                 return Poll::Ready(Event::Work);
             }
-            // Read even with a full window: a PING wants its PONG, and a peer that leaves is
-            // noticed.
+            // Read even with a full window: a PING needs its PONG, and the end of the connection
+            // is noticed.
             if !paused && let Poll::Ready(fill) = self.link.poll_fill(cx) {
                 return Poll::Ready(Event::Filled(fill));
             }

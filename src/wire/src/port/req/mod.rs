@@ -1,10 +1,9 @@
-//! The request listener.
+//! Request listener.
 //!
-//! One task a connection reads a request, hands it to the [`RequestSink`] and writes the reply
-//! that comes back through the [`ReplyHandle`], from whatever thread. A reply goes to the
-//! connection that asked, never to whoever has its identity now, so a late reply cannot reach a
-//! stranger. A sink that is full holds up the sockets whose requests it does not take, nothing
-//! else.
+//! One task for each connection reads a request, passes it to the [`RequestSink`] and writes the
+//! reply that comes back through the [`ReplyHandle`], from whatever thread. A reply goes to the
+//! requesting connection, never to the current holder of its identity, so a late reply cannot
+//! reach a stranger. A full sink blocks only the sockets whose requests it does not take.
 
 mod answers;
 mod connection;
@@ -36,10 +35,10 @@ use self::answers::AnswerBudget;
 use self::connection::{Connection, Reply};
 use self::conversation::converse;
 
-/// What a message holds beyond its payload: its headers and envelope.
+/// Memory of a message beyond its payload: its headers and envelope.
 const MARGIN: usize = 16 << 10;
 
-/// Takes the requests of all connections.
+/// Receiver of the requests of all connections.
 pub trait RequestSink: Send + Sync + 'static {
     /// Takes the request, or gives it back if there is no room now.
     ///
@@ -58,26 +57,26 @@ pub trait RequestSink: Send + Sync + 'static {
 
 /// A request.
 pub struct Incoming {
-    /// Who asks.
+    /// Its sender.
     pub peer: Peer,
-    /// What was asked: one packed value.
+    /// The request: one packed value.
     pub payload: Bytes,
-    /// When it had come in.
+    /// When it was complete.
     pub received: Instant,
-    /// The way back.
+    /// The handle for its reply.
     pub reply: ReplyHandle,
 }
 
-/// What is known of a peer before its request is looked at, the best first.
+/// Standing of a peer, known before its request is read, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It has proved who it is on this connection.
+    /// It has authenticated on this connection.
     Proved,
-    /// A minion has lately proved who it is in its network.
+    /// A minion has lately authenticated in its network.
     Known,
     /// Nothing.
     Unknown,
-    /// Its requests have been refused, and none proved who it is since.
+    /// Requests were refused, and none was authenticated since.
     Suspect,
 }
 
@@ -86,44 +85,43 @@ impl Standing {
     pub const ALL: [Self; 4] = [Self::Proved, Self::Known, Self::Unknown, Self::Suspect];
 }
 
-/// Who sent a request.
+/// Sender of a request.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// The other end of the connection.
     pub address: SocketAddr,
-    /// Number of the connection, never used twice by a listener.
+    /// Number of the connection, never reused by a listener.
     pub connection: u64,
-    /// The identity that the peer gave (ZeroMQ), or five bytes starting with 0 that stand for
-    /// none.
+    /// The identity that the peer gave (ZeroMQ), or five bytes starting with 0 as a substitute.
     pub identity: Bytes,
 }
 
-/// The one reply to a request.
+/// Handle for the one reply to a request.
 ///
 /// Dropped without a reply, it sends the listener's `unanswered` reply, so that no client waits
-/// for a request that was lost.
+/// for a lost request.
 pub struct ReplyHandle {
     connection: Option<Arc<Connection>>,
     /// Boxed, because most requests have neither.
     extras: Option<Box<Extras>>,
 }
 
-/// What only some requests have.
+/// Optional parts of a request.
 struct Extras {
     envelope: Vec<Bytes>,
-    /// What the request holds of the budget; given back with the reply.
+    /// The request's share of the budget; freed with the reply.
     _share: Share,
 }
 
 impl ReplyHandle {
     /// Sends the reply. From any thread, without waiting; dropped silently if the connection is
-    /// gone.
+    /// closed.
     pub fn send(mut self, payload: Bytes) {
         self.complete(payload);
     }
 
-    /// Closes the connection instead of replying. A stock client takes that for silence: it asks
-    /// again when its own time is up, and until then costs neither side anything.
+    /// Closes the connection instead of replying. A stock client takes that for silence: it
+    /// retries after its own timeout, and until then costs neither side anything.
     pub fn hang_up(mut self) {
         self.extras = None;
         if let Some(connection) = self.connection.take() {
@@ -132,36 +130,36 @@ impl ReplyHandle {
         }
     }
 
-    /// The peer has proved who it is: from its next message on, this connection has the limits
-    /// `after_auth`, and so have new connections from the same address. Stock minions connect
-    /// anew for every request, so without the latter they could never send a large return.
+    /// Marks the peer as authenticated: from its next message on, this connection has the limits
+    /// `after_auth`, and so have new connections from the same address. Stock minions reconnect
+    /// for every request, so without the latter they could never send a large return.
     pub fn authenticated(&self) {
         if let Some(connection) = &self.connection {
             connection.authenticated();
         }
     }
 
-    /// The request was refused: what it said proves nothing. After several of them in a row the
-    /// connection is closed behind its reply ([`ReqLimits::refusals`]).
+    /// Records that the request was refused: it authenticates nothing. After several of them in a
+    /// row the connection is closed behind its reply ([`ReqLimits::refusals`]).
     pub fn refused(&self) {
         if let Some(connection) = &self.connection {
             connection.refused();
         }
     }
 
-    /// What is known of the peer.
+    /// The peer's standing.
     pub fn standing(&self) -> Standing {
         let connection = self.connection.as_ref();
         connection.map_or(Standing::Unknown, |connection| connection.standing())
     }
 
-    /// What the peer speaks.
+    /// The peer's transport.
     pub fn transport(&self) -> Transport {
         let connection = self.connection.as_ref();
         connection.map_or(Transport::ZeroMq, |connection| connection.gate.transport)
     }
 
-    /// Whether nobody waits for the reply any more: the connection is closed.
+    /// Whether the connection is closed, so that the reply reaches no peer.
     pub fn is_gone(&self) -> bool {
         let connection = self.connection.as_ref();
         connection.is_none_or(|connection| connection.is_closed())
@@ -196,7 +194,7 @@ pub struct ReqListener {
 }
 
 impl ReqListener {
-    /// Prepares bound sockets, one a transport.
+    /// Prepares bound sockets, one for each transport.
     ///
     /// # Errors
     ///
@@ -209,8 +207,8 @@ impl ReqListener {
         let families = Families::new(registry, "request")?;
         let networks = KnownNetworks::default();
         let doors = Door::open(sockets, &families, limits.peers, networks.clone())?;
-        // A quarter for strangers, so that they cannot keep out those we know. Either part has
-        // room for one message of the largest size.
+        // A quarter for strangers, so that they cannot keep out known peers. Either part has room
+        // for one message of the largest size.
         let strangers = (limits.in_flight / 4).max(limits.before_auth.message + MARGIN);
         let known =
             (limits.in_flight - limits.in_flight / 4).max(limits.after_auth.message + MARGIN);
@@ -231,13 +229,13 @@ impl ReqListener {
         })
     }
 
-    /// The networks that are known, as this listener learns of them.
+    /// The known networks, which this listener extends.
     pub fn known_networks(&self) -> KnownNetworks {
         self.core.networks.clone()
     }
 
-    /// Serves until `stop`: then accepts and reads no more, lets outstanding replies out for a
-    /// short time, closes every connection and returns.
+    /// Serves until `stop`: then accepts and reads no more, sends outstanding replies within the
+    /// drain time, closes every connection and returns.
     pub async fn serve(self, sink: Arc<dyn RequestSink>, stop: CancellationToken) {
         let core = &self.core;
         let start = |stream: TcpStream, admission: Admission| {
@@ -252,7 +250,7 @@ impl ReqListener {
     }
 }
 
-/// What the connections share.
+/// State shared by the connections.
 struct Core {
     strangers: Budget,
     known: Budget,
@@ -265,7 +263,7 @@ struct Core {
 }
 
 impl Core {
-    /// Exposes what the budgets hold.
+    /// Exposes the use of the budgets.
     fn measure(&self, registry: &Registry) {
         let (strangers, known) = (self.strangers.clone(), self.known.clone());
         let answers = [&self.answers_to_strangers, &self.answers_to_known].map(Arc::clone);
