@@ -1,12 +1,11 @@
 //! Bounded queue of authentications that wait for a worker, fair between the addresses they come
 //! from.
 //!
-//! An authentication is the one request that costs private RSA operations, anybody can send it, and
+//! An authentication is the one request that costs private RSA operations. Anybody can send it, and
 //! after a rotation of the shared key all minions send theirs at once. So each address (of IPv6 each
-//! network of 64 bits) has its turn, however many wait behind one of them, and when all places are
 //! network of 64 bits) has its turn, however many wait behind one of them. A full queue is shared
 //! evenly: an address above its share gives way to one below it.
-//! Who finds no place is not simply answered: what stock minions take for a failure makes them ask
+//!
 //! A request that is shed gets no ordinary error: a stock minion would retry at once. As many as
 //! the workers have time for get the "retry later" answer (see `come_again` in `requests`), at
 //! most every second turn. The connections of the others are closed, which stock minions take for

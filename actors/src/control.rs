@@ -1,14 +1,22 @@
 //! Control socket for the local operator: `saltern_control.ipc` in `sock_dir`, for the master's
 //! own user.
 //!
-//! One line in, an answer out: `metrics` gives Prometheus' text format, `actors` lists the actors
-//! with their restarts, `minions` the accepted minions and their state, `job JID` what the tracker
-//! knows of an open job, `duties` the maintenance tasks with their last run, `duty NAME` runs one
-//! now, `replay LETTER` retries a failed reaction, `log-level` gives the levels of the log,
-//! `log-level LEVEL [PLACE]` changes them and `log-level reset` takes that back. Only in builds
-//! with the feature `fault-injection`, `panic NAME [INSTANCE]` makes an actor panic at its next
-//! poll, `stall NAME [INSTANCE]` makes its thread hang for ever, `points` lists the crash points,
-//! and `die POINT COUNT` makes the process die at one.
+//! One line in, an answer out:
+//!
+//! - `metrics`: Prometheus' text format;
+//! - `actors`: the actors with their restarts;
+//! - `minions`: the accepted minions and their state;
+//! - `job JID`: what the tracker knows of an open job;
+//! - `duties`: the maintenance tasks with their last run; `duty NAME` runs one now;
+//! - `replay LETTER`: retries a failed reaction;
+//! - `log-level`: the levels of the log; `log-level LEVEL [PLACE]` changes them and
+//!   `log-level reset` takes that back.
+//!
+//! Only in builds with the feature `fault-injection`:
+//!
+//! - `panic NAME [INSTANCE]`: an actor panics at its next poll;
+//! - `stall NAME [INSTANCE]`: its thread hangs for ever;
+//! - `points`: the crash points; `die POINT COUNT` makes the process die at one.
 
 mod minions;
 

@@ -2,7 +2,7 @@
 //! passed.
 //!
 //! Each fetch has a thread of its own, because a remote that does not answer blocks it until git's
-//! timeout, and must delay neither the other remotes nor the end of the master. At most
+//! timeout. That must delay neither the other remotes nor the end of the master. At most
 //! [`THREADS`] run at once; the others wait in turn, each remote once. Requests are served from
 //! what was fetched before. At the end of the actor running fetches are killed.
 //!

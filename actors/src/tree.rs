@@ -16,8 +16,7 @@
 //! | Renderer × n | render-n, wheel-n | permanent | the request at hand is answered as not handled |
 //! | LoginWorker × n | door-n | permanent | the log-in at hand is answered as not handled |
 //! | Runner × n | run-n | permanent | the call at hand is announced as lost |
-//! | Reactor | reactor | permanent | reactions of the event at hand that have not begun are
-//! announced as lost |
+//! | Reactor | reactor | permanent | unbegun reactions of the event at hand are announced as lost |
 //! | PeerCalls | peers | permanent | minions that wait are answered as not handled |
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |

@@ -9,19 +9,20 @@
 //! 2. A minion is failed only by the return code of its own return; silence makes it unknown or
 //!    unreachable, each with its reason, and a return amends either.
 //! 3. A job is complete exactly when all its minions have returned and, of a batch, no part
-//! follows, and syndics had time to report theirs; without minions only if a syndic could receive
-//! it, or there is none. Expired and killed jobs are amended by late returns as long as they are
-//! remembered, up to complete. A job that minions below a syndic join after its end is open again.
+//!    follows, and syndics had time to report theirs. Without minions it is complete only if a
+//!    syndic could receive it, or there is none. Expired and killed jobs are amended by late returns
+//!    as long as they are remembered, up to complete. A job that minions below a syndic join after
+//!    its end is open again.
 //! 4. Every open job has a timer ahead, so that it ends without any further event; and its end is
-//! announced once.
+//!    announced once.
 //! 5. No minion is asked twice at a time, and probes leave no faster than their rate.
-//! 6. Whom to ask about what is listed only for minions of open jobs that have not returned.
+//! 6. Minions are listed for probes only while they miss a return of an open job.
 //! 7. Memory is bounded: jobs by the weight of their minions, questions of clients and signals by
-//! their number, probes by their rate; the statements of minions about a job go with their return
-//! and with its end.
+//!    their number, probes by their rate. The statements of minions about a job go with their
+//!    return and with its end.
 //! 8. A machine that is rebuilt from the store and the notes reports the same of every minion as
-//! the one before it, but that minions that were running or ending are expected; of jobs that go
-//! on, changes of the last second may be missing.
+//!    the one before it. Exceptions: minions that were running or ending are expected, and of jobs
+//!    that go on, changes of the last second may be missing.
 //!
 //! Longer than 500 lines because all that changes a job stands in one place, where the invariants can be
 //! checked by reading.

@@ -4,11 +4,12 @@
 //! gives, the surest first:
 //!
 //! 1. probe: it answered an unguessable probe that was sent down this connection alone, from
-//! whatever address;
+//!    whatever address;
 //! 2. statement: it registered with a token of the minion (TCP), or subscribed to the hash of the
-//! minion's id (`zmq_filtering`);
+//!    minion's id (`zmq_filtering`);
 //! 3. counts: an address has at least as many untied connections as minions whose last request
-//! came from it and that are not tied elsewhere: then each has one.
+//!    came from it and that are not tied elsewhere: then each has one.
+//!
 //! With fewer connections, some of those minions are away and the counts do not show which. They
 //! are stale until the connections have been probed (1). A connection is probed only after another
 //! one left its address or the counts made it matter. One that does not answer belongs to no known

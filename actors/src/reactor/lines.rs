@@ -1,6 +1,7 @@
 //! Queues of events to react to: one for those without a limit, one for each limit.
-//! Bounded in events and in bytes. What finds no room, or comes too often, is counted and gone:
-//! that costs the bus the same however many come.
+//!
+//! Bounded in events and in bytes. An event that overflows the queue or exceeds its rate is counted
+//! and dropped: that costs the bus the same however many come.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
