@@ -298,7 +298,7 @@ impl Batches {
         self.go_on(jid, has_news, context);
     }
 
-    /// As in stock: only after the beginning of a part was announced.
+    /// Announces progress; as in stock, after the beginning of a part was announced.
     fn tell_progress(&mut self, batch: &Batch, context: &mut Context<Self>) {
         let fields = events::progress(&batch.machine, batch.last_progress);
         let event = self.event(&batch.plan, "progress", fields);

@@ -279,8 +279,8 @@ impl Publisher {
     }
 }
 
-/// The minions that a load concerns, if not all, where minions do not filter. `None` as in stock
-/// (`salt/channel/server.py`), which does not know the minions of masters below.
+/// The minions to which a load is restricted among subscribers without topics; `None` is all. With
+/// syndics below it is all, as in stock (`salt/channel/server.py`): their minions are not known.
 fn names(topics: &Topics, feeds_syndics: bool) -> Option<Vec<&str>> {
     match topics {
         Topics::Minions(minions) if !feeds_syndics => {
