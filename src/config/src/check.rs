@@ -125,7 +125,7 @@ const LOST: &[(&str, &str)] = &[
         "pillars are read from /srv/pillar in its place",
     ),
     ("publisher_acl", "nobody gets any rights"),
-    ("publisher_acl_blacklist", "nobody is refused anything"),
+    ("publisher_acl_blacklist", "no user or function is refused"),
     ("schedule", "nothing is scheduled"),
 ];
 
@@ -258,7 +258,7 @@ fn process(reader: &mut Reader<'_>, config: &MasterConfig) {
         reader.error("id", "must not be empty or hold a slash or line end");
     }
     if reader.written("id").is_none() {
-        let message = format!("not set; this master calls itself \"{}\"", config.id);
+        let message = format!("not set; the id of this master is \"{}\"", config.id);
         reader.find(Severity::Info, "id", message);
     }
     let current = identity::current_user();
@@ -282,7 +282,7 @@ fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
         let message = "every key is accepted, also one that replaces a known minion's";
         reader.find(Severity::Warning, "open_mode", message);
     } else if config.auto_accept {
-        let message = "every new minion is accepted without being looked at";
+        let message = "every new minion is accepted without approval";
         reader.find(Severity::Warning, "auto_accept", message);
     }
     if config.keysize < 2048 {
@@ -342,7 +342,7 @@ fn jobs(reader: &mut Reader<'_>, config: &MasterConfig) {
     if let Some(number) = reader.written("loop_interval").and_then(Node::as_f64)
         && number < 1.0
     {
-        let message = "less than a second; one second is taken";
+        let message = "less than a second; one second is used";
         reader.find(Severity::Warning, "loop_interval", message);
     }
     if reader.written("keep_jobs").is_some() {

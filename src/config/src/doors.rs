@@ -130,7 +130,7 @@ pub(crate) fn check(reader: &mut Reader<'_>, first: AlsoListen, others: &[AlsoLi
     let mut transports = vec![first.transport];
     for other in others {
         if transports.contains(&other.transport) {
-            let message = format!("the transport \"{}\" is spoken already", other.transport);
+            let message = format!("the transport \"{}\" is in use already", other.transport);
             reader.error(name, message);
         }
         transports.push(other.transport);
@@ -219,7 +219,7 @@ impl Tls<'_, '_> {
         }
         let certificate = self.path("certfile");
         if self.map.get("certfile").is_none() {
-            let message = "certfile is missing: without a certificate nobody can connect";
+            let message = "certfile is missing: without a certificate no client can connect";
             self.reader.error(self.name, message);
         }
         let certificate = certificate?;
@@ -227,7 +227,7 @@ impl Tls<'_, '_> {
         authorities.extend(self.verify_locations());
         let peers = self.peers(default)?;
         if peers != PeerCertificates::NotAsked && authorities.is_empty() {
-            let message = "peers are to show certificates, but ca_certs names nobody to vouch for \
+            let message = "peers must show certificates, but ca_certs names no authority for \
                            them (cert_reqs: CERT_NONE asks for none)";
             self.reader.error(self.name, message);
         }
@@ -313,7 +313,7 @@ impl Tls<'_, '_> {
             "PROTOCOL_TLS" | "PROTOCOL_TLS_SERVER" | "PROTOCOL_SSLv23" => Some(false),
             "PROTOCOL_TLSv1_2" => Some(true),
             "PROTOCOL_TLSv1" | "PROTOCOL_TLSv1_1" | "PROTOCOL_SSLv2" | "PROTOCOL_SSLv3" => {
-                let message = format!("{text} is too old to be safe; TLS 1.2 and 1.3 are spoken");
+                let message = format!("{text} is too old to be safe; use TLS 1.2 or 1.3");
                 let mark = self.mark("ssl_version");
                 self.error(&mark, message);
                 None

@@ -94,7 +94,8 @@ fn nodegroup_references(reader: &mut Reader<'_>) {
             }
         }
         if contains_itself(group, &groups) {
-            let message = format!("the group \"{group}\" contains itself; that part is nobody");
+            let message =
+                format!("the group \"{group}\" contains itself; that part matches nothing");
             warn(reader, &node.mark, NAME, message);
         }
     }

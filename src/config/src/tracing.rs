@@ -82,7 +82,7 @@ fn sampler(reader: &mut Reader<'_>, map: &Mapping) -> Sampler {
         "trace_id_ratio" => Sampler::TraceIdRatio(part),
         "parent_based" => Sampler::ParentBased(part),
         _ => {
-            let message = format!("the sampler \"{name}\" is unknown: parent_based is taken");
+            let message = format!("the sampler \"{name}\" is unknown: parent_based is used");
             reader.find(Severity::Warning, NAME, message);
             Sampler::ParentBased(1.0)
         }

@@ -83,7 +83,7 @@ fn invalid_listener_is_refused_with_its_line() {
         (
             also("{transport: zeromq, ret_port: 1, publish_port: 2}"),
             3,
-            "the transport \"zeromq\" is spoken already",
+            "the transport \"zeromq\" is in use already",
         ),
         (
             "transport: tcp\nssl: true\n".to_owned(),

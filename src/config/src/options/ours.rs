@@ -18,19 +18,20 @@ pub struct OurOption {
 pub const OURS: &[OurOption] = &[
     OurOption { name: "salt_compat", default: "3008",
         doc: "The line of Salt (3006, 3007 or 3008; 3008.3 is understood too) whose tools use this \
-              master's files and sockets. Minions of all lines may be connected whatever it says." },
+              master's files and sockets. Minions of all lines may connect in any case." },
     OurOption { name: "local_cache_mirror", default: "\"full\"",
-        doc: "What is also written as stock's job-cache files for stock tools: \"full\" jobs and \
+        doc: "Mirror to stock's job-cache files, for stock tools: \"full\" writes jobs and \
               returns, \"loads\" only the jobs, \"off\" nothing. The job database has it all." },
     OurOption { name: "saltern_job_database", default: "\"\"",
         doc: "Path of the job database; empty means \"saltern/jobs.sqlite\" under cachedir." },
     OurOption { name: "saltern_keep_jobs_count", default: "0",
-        doc: "Of more jobs than this the oldest are removed, whatever their age, but none that is \
-              waited for; 0 for no such bound." },
+        doc: "Maximum number of stored jobs: beyond it the oldest are removed, whatever their age, but \
+              no open one; 0 for no such bound." },
     OurOption { name: "saltern_keep_events_count", default: "100000",
-        doc: "Of more events that \"event_return: saltern\" keeps in the job database the oldest \
-              are removed; those of which minions or strangers decide how many there are (tags of \
-              their own, returns, authentications) are no more than half of it; 0 for no such bound. They are also removed with the jobs of their age." },
+        doc: "Maximum number of events that \"event_return: saltern\" stores in the job database: \
+              beyond it the oldest are removed. Events whose number peers choose (custom tags, \
+              returns, authentications) get at most half of it; 0 for no such bound. Events are \
+              also removed with the jobs of their age." },
     OurOption { name: "saltern_keep_jobs_size", default: "68719476736",
         doc: "While the rows of the job database take more bytes than this (or text such as \
               \"10 GiB\"), or more than half of its disk, the oldest jobs are removed, as above. \
@@ -44,7 +45,7 @@ pub const OURS: &[OurOption] = &[
               job database in a day, as above; 0 for no such bound." },
     OurOption { name: "saltern_disk_low", default: "536870912",
         doc: "With less room than this for the job database (bytes or text such as \"1 GiB\", at \
-              most a twentieth of its disk) there is a warning and the event saltern/store/low. \
+              most a twentieth of its disk) a warning is logged and the event saltern/store/low fired. \
               With less than a sixteenth of it nothing is written until there is room again: jobs \
               are refused, returns are not acknowledged. 0 leaves it to the disk." },
     OurOption { name: "saltern_max_connections", default: "40000",
@@ -71,13 +72,13 @@ pub const OURS: &[OurOption] = &[
               connection of either port before the system gives it up (TCP_USER_TIMEOUT); 0 leaves \
               it to the system, which tries for a quarter of an hour." },
     OurOption { name: "saltern_also_listen", default: "[]",
-        doc: "What is spoken beside `transport`: a list of mappings {transport: zeromq, tcp or \
+        doc: "Transports beside `transport`: a list of mappings {transport: zeromq, tcp or \
               ws, ret_port: …, publish_port: …}, each transport once. All share the limits on \
               connections." },
     OurOption { name: "saltern_presence_questions", default: "20",
-        doc: "How many subscribers of the publish port are asked a second who they are, where \
-              several minions share an address and one connection went; 0 asks none, and such \
-              minions stay stale. With order_masters none is asked." },
+        doc: "Rate of identity probes: subscribers of the publish port that are asked per second for \
+              their id, where several minions share an address and one connection closed; 0 asks \
+              none, and such minions stay stale. With order_masters none is asked." },
     OurOption { name: "saltern_max_subscriptions", default: "64",
         doc: "Most subscriptions a connection of the publish port may hold." },
     OurOption { name: "saltern_subscriber_queue_size", default: "16777216",
@@ -92,14 +93,14 @@ pub const OURS: &[OurOption] = &[
         doc: "Events that may wait for one slow listener of the event socket. Then the gap is \
               announced to it and counted." },
     OurOption { name: "saltern_probe_rate", default: "2",
-        doc: "Questions to minions what they run (saltutil.running, for all silent jobs and all \
-              waiting clients together) that are published in a second at most." },
+        doc: "Maximum rate of probes for running jobs (saltutil.running, for all silent jobs and all \
+              waiting clients together), in publications per second." },
     OurOption { name: "saltern_probe_interval", default: "60",
-        doc: "Longest time in seconds between two such questions about one job. Until then the \
+        doc: "Longest time in seconds between two such probes of one job. Until then the \
               time between them grows, and follows what its function took before." },
     OurOption { name: "saltern_job_patience", default: "300",
         doc: "Seconds that a job stays open all of whose missing minions are unreachable or \
-              unknown. Returns that come later are stored, and amend what was said of the job." },
+              unknown. Later returns are stored, and amend the job's verdict." },
     OurOption { name: "saltern_request_backlog", default: "10000",
         doc: "Requests of one class that may wait for a free worker; for authentications see \
               saltern_auth_backlog." },
@@ -119,13 +120,13 @@ pub const OURS: &[OurOption] = &[
               room is answered to retry later, and its key is not kept. The same bound, without removal, \
               holds for rejected and for denied keys; 0 for none." },
     OurOption { name: "saltern_key_overlap", default: "300",
-        doc: "Seconds for which requests encrypted with the last shared key are still understood \
+        doc: "Seconds for which requests encrypted with the previous shared key are still accepted \
               after a new one was made, if they carry a token of an accepted key. Concerns minions \
               that speak protocol 2 or older (minimum_auth_version); others have a key each, \
               which a new shared key leaves alone." },
     OurOption { name: "saltern_replay_window", default: "600",
-        doc: "Seconds for which the nonce of a minion's request is remembered at least, so that \
-              nobody who saw it has it carried out again. An older request, by the minion's own \
+        doc: "Seconds for which the nonce of a minion's request is remembered at least, so that a \
+              recorded request cannot be replayed. An older request, by the minion's own \
               clock, makes the minion authenticate for a new session. 0 takes requests as often as \
               they come, as stock does." },
     OurOption { name: "saltern_render_threads", default: "0",
@@ -146,7 +147,7 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_stop_timeout", default: "10",
         doc: "Seconds that requests in flight have when the master is asked to stop." },
     OurOption { name: "saltern_reactor_acl", default: "null",
-        doc: "What reactions may do: a list of rules as one user has in publisher_acl, with @runner \
+        doc: "Permissions of reactions: a list of rules as one user has in publisher_acl, with @runner \
               and @wheel for functions of the master; functions of `caller` count as run on a \
               minion of the master's id. Unset, reactions may do everything, as in stock." },
     OurOption { name: "saltern_reactor_limits", default: "{}",
@@ -155,8 +156,8 @@ pub const OURS: &[OurOption] = &[
               counted and reported on the bus; those beyond the concurrency wait until the reactions \
               of others have ended. Of several patterns for a tag the first one holds." },
     OurOption { name: "saltern_batch_resume_delay", default: "10",
-        doc: "Seconds after the start of the master before batches that were under way send their \
-              next part: what is published while minions are still connecting again is lost. Stock \
+        doc: "Seconds after the start of the master before batches in progress send their \
+              next part: publications are lost while minions are still reconnecting. Stock \
               minions take up to recon_max, 10 seconds by default." },
     OurOption { name: "saltern_log_format", default: "\"text\"",
         doc: "\"text\" writes the log as log_fmt_console and log_fmt_logfile say; \"json\" writes \
@@ -164,34 +165,34 @@ pub const OURS: &[OurOption] = &[
               \"target\", \"message\" and the fields of the line, such as \"jid\" and \"minion\"." },
     OurOption { name: "saltern_metrics_address", default: "\"127.0.0.1:4507\"",
         doc: "Where /metrics, /healthz and /readyz are served over HTTP: an IP address and a port; \
-              empty for nowhere. They are for everybody who can connect: beyond this machine, ask \
-              for certificates with saltern_metrics_ssl. When the default is taken the master goes \
-              on without them; when an address that was written is, it does not start." },
+              empty for nowhere. They are not authenticated: beyond this machine, require \
+              certificates with saltern_metrics_ssl. If the default address is in use the master \
+              runs without them; if a configured address is in use, it does not start." },
     OurOption { name: "saltern_metrics_ssl", default: "null",
         doc: "TLS for that address, a mapping as in `ssl`; cert_reqs is CERT_NONE unless it is \
               given." },
     OurOption { name: "saltern_engine_restarts", default: "20",
-        doc: "How often an engine that ends is started again within saltern_engine_restart_window; \
-              the pauses grow up to a minute. Then it is given up, with an event and a line in the \
-              log, and the others go on." },
+        doc: "Restarts of an engine within saltern_engine_restart_window, with a back-off of up to a \
+              minute. Beyond them it is not restarted, which is logged and fired as an event; \
+              other engines go on." },
     OurOption { name: "saltern_engine_restart_window", default: "3600",
         doc: "Seconds of that window." },
     OurOption { name: "metrics_compat", default: "[]",
         doc: "Further names under which metrics are exposed, for existing dashboards: a list of \
               salt-exporter (the names of that program) and opentelemetry (those of 3008's exporter \
-              as they look in Prometheus). Those of salt-exporter that have a minion in a label are exposed \
-              without it, for all minions together, unless saltern_metrics_minion_labels asks for \
-              it." },
+              as they look in Prometheus). Those of salt-exporter that have a minion in a label are \
+              exposed without it, for all minions together, unless saltern_metrics_minion_labels \
+              asks for it." },
     OurOption { name: "saltern_metrics_minion_labels", default: "false",
         doc: "Whether the metrics of salt-exporter (metrics_compat) have its label \"minion\": \
               salt_responses_total, salt_function_status, salt_health_last_heartbeat and \
               salt_responses_last_received_response, a series for each of the first 10,000 minions \
-              that say something. For fleets whose Prometheus can bear that." },
+              that send something. For fleets whose Prometheus has room for that." },
     OurOption { name: "python_bridge", default: "\"auto\"",
-        doc: "The Python of a Salt installation, for what only Python can run (renderers such as \
-              py, external pillars, functions, runners and wheels that are not built in): the path \
+        doc: "The Python of a Salt installation, for modules that only Python can run (renderers such \
+              as py, external pillars, functions, runners and wheels that are not built in): the path \
               of a Python or of an installation; \"auto\" looks in the usual places; false runs \
-              none, and what needs it is refused by name." },
+              none, and modules that need it are refused by name." },
     OurOption { name: "python_bridge_processes", default: "2",
         doc: "Helper processes of that Python that work for pillars at a time, each with about \
               100 MiB; none is started before it is needed." },

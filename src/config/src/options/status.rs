@@ -266,7 +266,7 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ),
     (
         "batch_manager_loop_interval",
-        "batches go on with each return here",
+        "batches proceed with each return here",
     ),
     ("cache_sreqs", THREADS),
     ("cluster_auto_replace_voters", CLUSTER),
@@ -302,10 +302,7 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
         "git_pillar_verify_config",
         "the remotes are always checked at the start",
     ),
-    (
-        "fileserver_interval",
-        "nothing has to be started anew every now and then",
-    ),
+    ("fileserver_interval", "no process needs periodic restarts"),
     ("event_publisher_niceness", NICENESS),
     ("event_return_niceness", NICENESS),
     ("fileserver_update_niceness", NICENESS),
@@ -320,10 +317,7 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ("key_logfile", "salt-key writes that file itself"),
     ("lock_saltenv", MINION),
     ("log_fmt_minion_id", "stock's master does not use it"),
-    (
-        "maintenance_interval",
-        "nothing has to be started anew every now and then",
-    ),
+    ("maintenance_interval", "no process needs periodic restarts"),
     ("maintenance_niceness", NICENESS),
     ("master_async_mworker", POOLS),
     ("master_mworker_max_inflight", POOLS),
@@ -360,7 +354,7 @@ pub(super) const NO_EFFECT: &[(&str, &str)] = &[
     ("reactor_niceness", NICENESS),
     (
         "reactor_refresh_interval",
-        "reactions need no clients that could grow old",
+        "reactions use no cached clients",
     ),
     ("req_server_niceness", NICENESS),
     ("request_server_aes_session", RETIRED),
