@@ -100,7 +100,7 @@ pub enum EauthError {
     #[error(transparent)]
     Python(#[from] BridgeError),
     /// Its answer is malformed.
-    #[error("the external_auth module \"{0}\" gave an answer of no use")]
+    #[error("the external_auth module \"{0}\" gave an unusable answer")]
     Answer(String),
     /// PAM cannot be asked.
     #[error("pam cannot be asked")]
