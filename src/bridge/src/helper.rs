@@ -172,7 +172,7 @@ impl Helper {
         match broken {
             Broken::Time => "took too long".to_owned(),
             Broken::Ended => format!("{}{said}", how(status)),
-            Broken::Answer(problem) => format!("gave an answer of no use: {problem}"),
+            Broken::Answer(problem) => format!("gave a malformed answer: {problem}"),
             Broken::System(error) => format!("cannot be spoken to: {error}"),
         }
     }
