@@ -51,7 +51,7 @@ pub(super) fn look(options: &Options) -> Result<FileChanges, FilesError> {
     let before = match read_text(&path, MAP_BYTES) {
         Ok(kept) => parse(kept.as_deref().unwrap_or_default()),
         Err(error) => {
-            tracing::warn!(%error, "the last look at file_roots cannot be read; all files are new");
+            tracing::warn!(%error, "the last scan of file_roots cannot be read; all files count as new");
             Times::new()
         }
     };

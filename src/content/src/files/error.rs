@@ -49,7 +49,7 @@ pub enum FilesError {
     /// A git remote cannot be used or read.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// What is kept of the last look at the files cannot be written.
+    /// The last scan of the files cannot be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// An environment holds directories nested deeper than the walk goes.

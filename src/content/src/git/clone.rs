@@ -125,7 +125,7 @@ impl Clone {
         if clone.repository().join("HEAD").is_file()
             && let Err(error) = clone.read_refs()
         {
-            tracing::warn!(%error, "what was fetched earlier cannot be read");
+            tracing::warn!(%error, "the refs of an earlier fetch cannot be read");
         }
         let refs = clone.refs();
         clone
@@ -455,7 +455,7 @@ pub(super) fn remove(path: &Path) {
         fs::remove_file(path)
     };
     if let Err(error) = removed {
-        tracing::warn!(path = %path.display(), %error, "cannot remove what is no longer used");
+        tracing::warn!(path = %path.display(), %error, "cannot remove unused files of a clone");
     }
 }
 
