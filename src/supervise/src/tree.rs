@@ -405,7 +405,7 @@ impl Shared {
     }
 
     fn give_up(self: &Arc<Self>, failure: Failure) {
-        tracing::error!(%failure, "the root gives up; everything is stopped");
+        tracing::error!(%failure, "the root supervisor has used up its restarts; the tree is stopped");
         let shared = Arc::clone(self);
         // Not on the thread of the failed child, which has a child to finish. If the home
         // thread is gone, nothing is left that could wait for the answer.
