@@ -1,5 +1,5 @@
-//! What the command line needs to work with a master: publish a job, follow its events, say how
-//! it ended. It speaks to the stock master as well as to ours.
+//! The client of a master: publishes jobs, follows their events and reports their ends. It works
+//! with the stock master as well as with ours.
 //!
 //! Suggested reading order: [`config`] (where the master's sockets and keys are), [`user`] (who
 //! is asking), [`event`] (the event socket), [`publish`] (one job out), [`job`] (its answers),
