@@ -1,9 +1,8 @@
 //! Listeners: transports, ports and TLS (`transport`, `saltern_also_listen`, `ssl`).
 //!
 //! `ssl` is read as stock's `_update_ssl_config` and `ssl_context` (`salt/config/__init__.py`,
-//! `salt/transport/base.py`) do. A setting that cannot be honoured is an error with its
-//! line, so that no port is less safe than configured. The TLS code finds out whether the files can
-//! be used.
+//! `salt/transport/base.py`) do. A setting that cannot be honoured is an error with its line, so
+//! that no port is less safe than configured. The TLS code finds out whether the files can be used.
 
 use std::path::PathBuf;
 
