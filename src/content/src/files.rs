@@ -1,9 +1,9 @@
 //! The file server: what `salt://` urls name, and the lists of it, for every backend.
 //!
 //! [`FileServer`] has one function for each command of a minion, named as on the wire, and gives
-//! the values that stock replies with (`salt/fileserver/__init__.py`). It knows neither the load
-//! of the request nor the reply: the caller takes the arguments out of the load,
-//! and answers an `Err` as stock answers an exception in a handler, with an empty string.
+//! the values that stock replies with (`salt/fileserver/__init__.py`). It knows neither the load of
+//! the request nor the reply: the caller takes the arguments out of the load, and answers an `Err`
+//! as stock answers an exception in a handler, with an empty string.
 //!
 //! No path from a minion leaves its root: only a [`path::Relative`] can be opened, and only below
 //! a [`root::Root`]. Symlinks are followed as `fileserver_followsymlinks` says; with its default

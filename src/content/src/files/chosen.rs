@@ -1,4 +1,4 @@
-//! The file server seen through some of its backends, for the functions `fileserver.*` of the
+//! A view of the file server with some of its backends, for the functions `fileserver.*` of the
 //! master (`salt/fileserver/__init__.py`, where they take the argument `back`).
 
 use std::collections::BTreeSet;

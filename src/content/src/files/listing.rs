@@ -1,4 +1,4 @@
-//! The lists of one environment, held in memory.
+//! Cache of the file lists of one environment.
 //!
 //! A list is made by a walk and then serves every request for `fileserver_list_cache_time`. After
 //! that the next request walks again, which reads only directories that changed; meanwhile others

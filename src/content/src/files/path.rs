@@ -1,4 +1,4 @@
-//! Paths and urls as minions write them, and the one form of path that may be opened.
+//! Parses paths and URLs of minions into the one form of path that may be opened.
 //!
 //! Only a [`Relative`] can be opened below a root (see [`super::root`]), and a `Relative` cannot
 //! name anything outside: it has no `..`, no empty part and no NUL, and does not start with `/`.

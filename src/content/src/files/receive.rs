@@ -1,4 +1,4 @@
-//! Files that minions push (`cp.push`, `_file_recv`), into `cachedir/minions/<id>/files`.
+//! Receives files that minions push (`cp.push`, `_file_recv`), into `cachedir/minions/<id>/files`.
 //!
 //! Nothing but regular files below that directory is ever written, and no symlink is followed on
 //! the way. A chunk is written where it belongs; stock appends, so that a chunk which a minion

@@ -1,4 +1,4 @@
-//! One clone: a bare repository below `cachedir`, and what was taken out of it.
+//! One clone: a bare repository below `cachedir`, and the files and checkouts made from it.
 //!
 //! Its directory has `repository` (bare), `files` (single files by the name of their object),
 //! `trees` (checkouts by the name of their commit) and `lock`. All of it can be deleted while no

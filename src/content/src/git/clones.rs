@@ -1,4 +1,4 @@
-//! The clones of one kind of remotes, and which of them are to be fetched.
+//! The clones of one kind of remotes, and which of them are due for a fetch.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where a clone is fetched from, and how: the URL, what is fetched, and with which credentials.
+//! The origin of a clone: its URL, refspecs and credentials.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! External pillars in a compilation: what they are given, and the compilation of other directories
-//! for `git` (`ext_pillar` in `salt/pillar/__init__.py`). The sources themselves are
+//! External pillars in a compilation: their input, and the compilation of other directories for
+//! `git` (`ext_pillar` in `salt/pillar/__init__.py`). The sources themselves are
 //! [`crate::ext_pillar`].
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! SLS files: names to files to data, with includes (`render_pstate` and `render_pillar` in
+//! Resolution and rendering of SLS files, with includes (`render_pstate` and `render_pillar` in
 //! `salt/pillar/__init__.py`).
 //!
 //! Stock's peculiarities are kept where sites can see them: a relative name is also looked for at

@@ -1,4 +1,4 @@
-//! Top files: which SLS files are meant for the minion.
+//! Top files: the SLS files assigned to the minion.
 //!
 //! Each environment has at most one, and those that it includes. `merge_tops` and `top_matches`
 //! in `salt/pillar/__init__.py`, `confirm_top` in `salt/matchers`. `top_file_merging_strategy` and

@@ -1,5 +1,5 @@
-//! Between the value types: what comes from the wire or a document, what a template works on, and
-//! what a rendering gives.
+//! Conversions between the value types of the wire, of documents, of templates and of rendered
+//! data.
 
 use std::cell::Cell;
 

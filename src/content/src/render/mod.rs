@@ -1,4 +1,4 @@
-//! From the text of an SLS file to data, through the renderers that its first line or the
+//! Renders the text of an SLS file to data, through the renderers that its first line or the
 //! configuration names (`salt/template.py`).
 
 pub mod data;

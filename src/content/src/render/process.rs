@@ -1,8 +1,7 @@
-//! Runs a program with bounds: it gets its input, and so much time and output; then it and all
-//! that it started are killed.
+//! Runs a program with limits on its time and output; beyond them its process group is killed.
 //!
-//! One thread serves all pipes and waits for no longer than the time, and no longer than somebody
-//! else cancels it. A grandchild that left the program's group may outlive it, but nothing here
+//! One thread serves all pipes until the program ends, its time is over, or another thread cancels
+//! it. A grandchild that left the program's group may outlive it, but nothing here
 //! waits for such a one.
 
 mod cancel;

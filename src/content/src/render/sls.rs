@@ -1,5 +1,5 @@
-//! Where an SLS file stands: `tplfile`, `tpldir`, `slspath` and their relatives
-//! (`generate_sls_context` in `salt/utils/templates.py`).
+//! The template variables of an SLS file's location: `tplfile`, `tpldir`, `slspath` and their
+//! relatives (`generate_sls_context` in `salt/utils/templates.py`).
 
 use saltern_wire::msgpack::Value;
 

@@ -1,5 +1,5 @@
-//! Python's `random.Random` with a seed: what a template shuffles by the name of a minion comes
-//! out the same here and in stock.
+//! Python's seeded `random.Random`, so that a template that shuffles by the name of a minion gives
+//! the same order here and in stock.
 //!
 //! The generator is the Mersenne Twister of Matsumoto and Nishimura (MT19937, `init_by_array`);
 //! how seeds and ranges are made from it is in `Lib/random.py`. It is no source of secrets.

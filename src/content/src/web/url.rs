@@ -1,4 +1,4 @@
-//! The URLs that are asked: http and https, with a host, a port and a path, and nothing else in them.
+//! URLs of requests: http and https, with a host, a port and a path, and nothing else.
 
 /// The parts of a URL that a request needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Comparison where `allow_undefined` is on: what is undefined equals only what is undefined, is
-//! contained in nothing, and contains nothing.
+//! Comparison with `allow_undefined`: an undefined value equals undefined values only, is contained
+//! in nothing, and contains nothing.
 
 use minijinja::value::Value;
 

@@ -1,5 +1,5 @@
-//! The engine: how it reads what `translate.rs` writes, what belongs to one rendering in it, and what
-//! its errors mean.
+//! The template engine: its setup for the output of `translate.rs`, the state of one rendering, and
+//! the meaning of its errors.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! From the text of a template to tokens, with Jinja2's rules for white space.
+//! Lexer of templates, with Jinja2's rules for white space.
 //!
 //! The rules are those of `jinja2/lexer.py`: which white space around a tag is part of the tag,
 //! what `trim_blocks` and `lstrip_blocks` take away, raw blocks, comments, line statements, and

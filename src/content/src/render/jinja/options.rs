@@ -1,4 +1,4 @@
-//! How templates are read: `jinja_env`, `jinja_sls_env`, and the header of a single file.
+//! Syntax options of templates: `jinja_env`, `jinja_sls_env`, and the header of a single file.
 
 use saltern_wire::msgpack::Value;
 

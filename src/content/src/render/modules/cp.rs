@@ -1,4 +1,4 @@
-//! `cp.*` over the master's own file server, as functions of a pillar see it: only what reads.
+//! `cp.*` over the master's own file server, for pillars: only the functions that read.
 //!
 //! Stock copies files to a cache of the master and gives the path of the copy. There is no such
 //! cache here, so functions that give a path or write a file are not there.

@@ -1,4 +1,4 @@
-//! `grains.*`: what a template asks of the minion's grains.
+//! `grains.*`: access of templates to the minion's grains.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What functions look into, and how: paths through values (`traverse_dict_and_list` in
-//! `salt/utils/data.py`) and the merging of mappings (`update` in `salt/utils/dictupdate.py`).
+//! Lookups of functions: paths through values (`traverse_dict_and_list` in `salt/utils/data.py`)
+//! and the merging of mappings (`update` in `salt/utils/dictupdate.py`).
 
 use std::sync::Arc;
 

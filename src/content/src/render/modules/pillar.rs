@@ -1,4 +1,4 @@
-//! `pillar.*`: what a template asks of the pillar as far as it is known.
+//! `pillar.*`: access of templates to the pillar compiled so far.
 //!
 //! `pillar.items` compiles the pillar once more in stock, for the id of the master; here it gives
 //! what is known, like `pillar.raw`.

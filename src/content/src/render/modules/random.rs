@@ -1,4 +1,4 @@
-//! `random.*`: with a seed as Python's generator gives it, without one from the system.
+//! `random.*`: with a seed from Python's generator, without one from the system's.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! What functions ask the master for: mines, cached grains and pillars, runners.
+//! Functions that ask the master: mines, cached grains and pillars, runners.
 //!
 //! The renderer knows no store and no targeting of many minions. The caller passes a
 //! [`SiteFunctions`]; with [`NoSite`] every such function is refused.

@@ -1,4 +1,4 @@
-//! Functions that need next to nothing: `environ.*` and `test.*`.
+//! Functions without dependencies: `environ.*` and `test.*`.
 
 use saltern_wire::msgpack::Value;
 

@@ -1,4 +1,4 @@
-//! What follows a value: attributes, items, calls, filters and tests.
+//! Postfix expressions: attributes, items, calls, filters and tests.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Tags: what stands in `{% … %}`, and the text between them.
+//! Tags (`{% … %}`), and the text between them.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! `file.*`: what a pillar reads of the master's disk.
+//! `file.*`: access of pillars to the master's disk, reading only.
 //!
 //! As in stock these read with the rights of the master; authors of pillars are trusted with
 //! them. Only functions that read are here; one that writes is unknown, and an error names

@@ -1,5 +1,5 @@
-//! Paths as texts, and whether something is there: `file.join`, `file.file_exists`,
-//! `file.readdir` and their relatives.
+//! Paths as texts, and tests of existence: `file.join`, `file.file_exists`, `file.readdir` and
+//! their relatives.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt as _;

@@ -1,4 +1,4 @@
-//! What is in a file: `file.read`, `file.contains`, `file.search`, `file.grep`, hashes.
+//! Content of files: `file.read`, `file.contains`, `file.search`, `file.grep`, hashes.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;

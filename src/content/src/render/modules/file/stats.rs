@@ -1,4 +1,4 @@
-//! What the system says about a file: `file.stats`, `file.lstat`, `file.get_mode`, owners.
+//! Status of files: `file.stats`, `file.lstat`, `file.get_mode`, owners.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
