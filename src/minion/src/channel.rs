@@ -1,5 +1,5 @@
-//! The request channel of one minion: a connection to port 4506, a session, and what to do when
-//! either is gone. Like stock's, it has one request under way at a time.
+//! The request channel of one minion: a connection to port 4506 and a session, with recovery when
+//! either is lost. Like stock's, it has one request in flight at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,5 +1,5 @@
-//! What the minion can be asked to do: a table of functions, how their arguments are bound, and
-//! what is returned when a function is not there or is called wrongly.
+//! The functions of the minion: their table, the binding of their arguments, and the returns for
+//! unknown functions and invalid calls.
 //!
 //! The texts of failures are stock's (`salt/minion.py`, `_thread_return`), since people and
 //! scripts know them. The documentation texts are our own.

@@ -1,4 +1,4 @@
-//! `sys.*`: what functions there are.
+//! `sys.*`: lists the functions.
 
 use futures_util::FutureExt;
 use saltern_python::fnmatch::Glob;
