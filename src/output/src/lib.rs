@@ -1,4 +1,4 @@
-//! Prints what minions returned the way stock Salt prints it.
+//! Prints returns of minions as stock Salt prints them.
 //!
 //! Scripts read the output of `salt`, so it has to agree with stock byte for byte; the vectors
 //! in `tests/vectors` were written by stock's own outputters. This crate only turns values into
