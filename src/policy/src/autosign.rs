@@ -1,5 +1,5 @@
-//! The site's rules for taking or refusing new keys without a person: `auto_accept`,
-//! `autosign_file`, `autoreject_file`, `autosign_grains_dir`.
+//! Automatic acceptance and rejection of new keys: `auto_accept`, `autosign_file`,
+//! `autoreject_file`, `autosign_grains_dir`.
 //!
 //! The files are read anew when they change. A file that others may write to is ignored, as stock
 //! does (`AutoKey.check_permissions` in `salt/daemons/masterapi.py`), because it would hand out

@@ -1,4 +1,4 @@
-//! Values that many minions have in common, each kept once and known by a number.
+//! Interning of values that many minions share: each is stored once and referred to by a number.
 //!
 //! What a search reads of them is shared with it, so that it needs no lock while it is at work: a
 //! change that comes meanwhile copies the page that it is on.

@@ -1,4 +1,4 @@
-//! Whether one minion matches a target by the data in hand: what the matchers of a minion do
+//! Matches one minion against a target by given data: what the matchers of a minion do
 //! (`salt/matchers/*.py`), which stock also asks for the top files of pillars.
 //!
 //! The answer differs from that of [`super`], which searches the master's cache: here a compound

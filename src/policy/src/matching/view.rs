@@ -1,4 +1,4 @@
-//! The cached data of all minions as it was at one moment, held against one expression.
+//! A snapshot of the cached data of all minions, matched against one expression.
 //!
 //! Expressions and values come from outside and may be made to take long, so this is done without
 //! the lock of [`super::index`], which every search needs.
