@@ -1,6 +1,6 @@
 //! The mailbox of a supervised actor, which outlives the values that read from it.
 //!
-//! Actix buries the receiving end in the future of one value. Here the runner keeps it, and a
+//! Actix owns the receiving end in the future of one value. Here the runner keeps it, and a
 //! [`Pump`] (a future in the actor's context, thrown away with the context) handles what it
 //! takes out. So the address stays good over restarts, messages can be counted, and one busy
 //! mailbox cannot keep its thread for ever: actix itself polls a mailbox until it is empty.

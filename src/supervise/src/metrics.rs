@@ -1,4 +1,4 @@
-//! The metrics that every supervised actor gets without doing anything.
+//! The metrics that every supervised actor has by default.
 //!
 //! The only label is [`Child::NAME`](crate::Child::NAME): the members of a pool are summed, so
 //! that the number of series does not follow the configuration.

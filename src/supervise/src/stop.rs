@@ -1,4 +1,4 @@
-//! Stopping the tree: in reverse order of starting, each with its own time to finish.
+//! Shutdown of the tree: in reverse order of starting, each child with its own budget to drain.
 //!
 //! Children are started from the sink backwards, so the sources (listeners) stop first: they
 //! take nothing new, what they have passed on drains through those who still run, and the sinks

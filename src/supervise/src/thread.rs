@@ -1,4 +1,4 @@
-//! Threads that actors live on.
+//! Named threads (arbiters) of actors.
 
 use actix::Arbiter;
 
