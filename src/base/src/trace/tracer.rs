@@ -87,7 +87,7 @@ pub struct FinishedSpan {
 /// Ended spans that wait; further ones are dropped and counted.
 const MOST_WAITING: usize = 8192;
 
-/// Begins traces and keeps their spans until they are taken away.
+/// Begins spans and buffers ended ones until they are exported.
 pub struct Tracer {
     sampler: Sampler,
     clock: Clock,
