@@ -55,7 +55,7 @@ pub enum KeyError {
 pub(crate) const MIN_BITS: u32 = 1024;
 /// Largest modulus, which is OpenSSL's own limit for public operations.
 pub(crate) const MAX_BITS: u32 = 16384;
-/// Largest public exponent in bits (FIPS 186-4). Without a limit a stranger could make every
+/// Largest public exponent in bits (FIPS 186-4). Without a limit an unauthenticated peer could make every
 /// operation with its key arbitrarily expensive.
 pub(crate) const MAX_EXPONENT_BITS: i32 = 256;
 
