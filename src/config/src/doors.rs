@@ -29,20 +29,20 @@ pub struct AlsoListen {
 pub enum PeerCertificates {
     /// Nothing is asked for.
     NotAsked,
-    /// A certificate that one of `ca_certs` vouches for, or none.
+    /// A certificate signed by one of `ca_certs`, or none.
     Optional,
-    /// A certificate that one of `ca_certs` vouches for.
+    /// A certificate signed by one of `ca_certs`.
     Required,
 }
 
 /// `ssl`: TLS on the ports of TCP and websockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// PEM file of the certificate and those that vouch for it (`certfile`).
+    /// PEM file of the certificate chain (`certfile`).
     pub certificate: PathBuf,
     /// PEM file of its key (`keyfile`); the same file unless it is named.
     pub key: PathBuf,
-    /// PEM files of those who vouch for peers (`ca_certs`, `verify_locations`).
+    /// PEM files of the certificate authorities for peers (`ca_certs`, `verify_locations`).
     pub authorities: Vec<PathBuf>,
     /// What peers have to show (`cert_reqs`).
     pub peers: PeerCertificates,

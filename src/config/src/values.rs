@@ -59,7 +59,7 @@ choice! {
 }
 
 choice! {
-    /// `transport`: what is spoken on a pair of ports.
+    /// `transport`: the protocol of a pair of ports.
     TransportName {
         /// ZeroMQ.
         ZeroMq = "zeromq",
