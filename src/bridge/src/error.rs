@@ -20,7 +20,7 @@ pub enum BridgeError {
         /// Where was looked.
         reason: String,
     },
-    /// No helper process comes up.
+    /// No helper process can be started.
     #[error("{what} cannot be run: the Python helper (option \"python_bridge\") {reason}")]
     NoHelper {
         /// The module or function that was asked for.

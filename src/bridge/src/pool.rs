@@ -6,7 +6,7 @@
 //! call that kills its helper fails and is not retried, so it never costs a second one.
 //!
 //! Bounds: processes by the configuration; calls that wait, then the next is refused and counted;
-//! helpers that die or do not come up within a time, then none is started until it is over.
+//! helpers that die or fail to start within a window, then none is started until it is over.
 //!
 //! Longer than 500 lines because every step of a helper's life changes the same counts under the same lock.
 
@@ -36,7 +36,7 @@ const MOST_WAITING: usize = 1024;
 const MOST_DEATHS: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The pause after a helper that did not come up; it doubles with each further one.
+/// Back-off after a failed start of a helper; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -476,7 +476,7 @@ impl Calling<'_> {
         }
     }
 
-    /// Takes note of a helper that did not come up.
+    /// Records a failed start of a helper.
     fn not_up(&self, reason: String) -> BridgeError {
         let mut state = self.pool.state.lock();
         let count = state.failures.as_ref().map_or(0, |(count, ..)| *count);

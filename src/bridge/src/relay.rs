@@ -13,7 +13,7 @@ const LONGEST: usize = 4096;
 const MOST: u32 = 200;
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// What begins a line that bears its level.
+/// The mark at the beginning of a line with a level.
 const MARK: u8 = 1;
 
 /// The lines of one helper.
