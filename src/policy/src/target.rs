@@ -24,7 +24,7 @@ pub trait Candidates {
 pub struct Resolved {
     /// The minions that match.
     pub minions: Vec<MinionId>,
-    /// Names in a list target that no accepted key bears.
+    /// Names in a list target without an accepted key.
     pub missing: Vec<String>,
     /// Invalid parts, which match no minion.
     pub problems: Problems,

@@ -46,7 +46,7 @@ const REFUSED: &str = "refused";
 /// Why PAM gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PamError {
-    /// The process that asks cannot be started or spoken to.
+    /// The helper process cannot be started, or its pipes failed.
     #[error("cannot start \"{CHECK_COMMAND}\"")]
     Process(#[source] io::Error),
     /// It took longer than `PATIENCE`.

@@ -64,7 +64,7 @@ type Read = (Option<Arc<Value>>, Option<Arc<Value>>);
 /// The data of minions that have changed, read without the index.
 pub(super) struct Fresh {
     generation: u64,
-    /// Nothing of a minion that is gone.
+    /// `None` for a minion without data any more.
     minions: Vec<(MinionId, Option<Read>)>,
 }
 

@@ -140,7 +140,7 @@ fn expensive_expression_uses_up_only_its_own_budget() {
     let few = Allowance::of_steps(1_000);
     view.matching(Some(&test), &few);
     assert!(few.is_exhausted());
-    // One value does not take away what the others need.
+    // One value does not use up the budget of the others.
     let enough = Allowance::of_steps(40_000);
     let found = view.matching(Some(&test), &enough);
     assert!(!enough.is_exhausted());

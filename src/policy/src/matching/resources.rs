@@ -1,6 +1,6 @@
 //! The resources of minions (3008): what a minion manages and answers for, such as network devices.
 //!
-//! A resource bears a name of its own, returns as if it were a minion, and is found by `T@`, by its
+//! A resource has a name of its own, returns as if it were a minion, and is found by `T@`, by its
 //! bare name, by its grains, and by a wildcard that matches its minion (`CkMinions` in
 //! `salt/utils/minions.py`, `salt/utils/resource_registry.py`). It has no key, so no other engine
 //! finds it, and `not` is the difference from the minions alone.
