@@ -299,7 +299,7 @@ pub(crate) fn topics(config: &MinionConfig, id: &str) -> Vec<String> {
     vec!["broadcast".to_owned(), own]
 }
 
-/// One job on its way.
+/// One running job.
 struct Work {
     channel: Arc<Channel>,
     context: Arc<Context>,

@@ -35,7 +35,7 @@ pub enum SignInError {
     /// The master has as many minions as it may (`max_minions`).
     #[error("the master is full")]
     Full,
-    /// The master does not speak one of the configured algorithms.
+    /// The master does not support one of the configured algorithms.
     #[error("the master says \"{0}\"")]
     Algorithm(String),
     /// Another key than the one that was trusted before.
