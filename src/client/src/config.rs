@@ -19,7 +19,7 @@ pub struct ClientConfig {
     /// The address the master listens on (`interface`); an unspecified one means this machine.
     pub interface: IpAddr,
     /// A request port of the master, and its transport: the first of `ret_port` and
-    /// `saltern_also_listen` that speaks ZeroMQ, or TCP without TLS.
+    /// `saltern_also_listen` with ZeroMQ, or TCP without TLS.
     pub request_port: Option<(Transport, u16)>,
     /// The user the master runs as (`user`); names the key that root uses.
     pub user: String,
@@ -36,7 +36,7 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// The way to the request port, if there is one that a client here can speak to.
+    /// The way to the request port, if there is one with a transport of this client.
     #[must_use]
     pub fn master(&self) -> Option<Route> {
         let (transport, port) = self.request_port?;

@@ -31,7 +31,7 @@ pub enum ClientError {
     /// What came over the event socket is no event.
     #[error("the event socket sent something that is no event: {0}")]
     BadEvent(String),
-    /// No port that this client can speak to.
+    /// No port has a transport of this client.
     #[error(
         "the master listens with TLS or websockets only, which this command line does not speak; \
          use stock's, or let it also listen by zeromq (saltern_also_listen)"
