@@ -19,7 +19,7 @@ pub(crate) const ROOT: usize = 0;
 pub(crate) struct Family {
     /// Never shrinks: supervisors live as long as the tree.
     pub(crate) supervisors: Vec<Node>,
-    /// In the order of starting; a child that is gone for good is not in here.
+    /// In the order of starting, without children that ended for good.
     pub(crate) children: BTreeMap<u64, ChildNode>,
     pub(crate) next_key: u64,
     /// The root has failed; only the first time counts.

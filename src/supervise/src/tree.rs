@@ -259,7 +259,7 @@ impl Supervisor {
     }
 }
 
-/// How far the tree is on its way down.
+/// Stage of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     Running,
@@ -394,7 +394,7 @@ impl Shared {
         family.rebuild(key, &plan)
     }
 
-    /// A child is gone for good.
+    /// Removes a child that ended for good.
     pub(crate) fn child_over(&self, key: u64) {
         let mut family = self.family.lock();
         if let Some(child) = family.children.remove(&key) {

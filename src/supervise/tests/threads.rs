@@ -176,7 +176,7 @@ async fn pass_a_beat() {
     }
 }
 
-/// Whether the tree's heart beats within ten times the time that it takes.
+/// Whether a heartbeat of the tree resolves within ten intervals.
 async fn beats(tree: &saltern_supervise::Tree) -> bool {
     let ten_beats = async {
         for _ in 0..10 {
