@@ -1,10 +1,10 @@
 //! External node classification: states that `master_tops` adds to a minion's top file, by
 //! `ext_nodes` (`salt/tops/ext_nodes.py`).
 //!
-//! The classifier is a program of the site. It gets the minion's id, the one that the channel
-//! vouches for, as its last argument and without a shell; stock takes the id out of the minion's
-//! own options. It has a bounded time and output, so callers need a thread that may block.
-//! Other `master_tops` modules are Python code, which the bridge runs after it. If one fails, a minion
+//! The classifier is a program of the site. It gets the minion's id, as the channel authenticated
+//! it, as its last argument and without a shell; stock takes the id out of the minion's own
+//! options. It has a bounded time and output, so callers need a thread that may block. Other
+//! `master_tops` modules are Python code, which the bridge runs after it. If one fails, a minion
 //! gets no states, since half of them would look like all.
 
 use std::process::{Command, Stdio};

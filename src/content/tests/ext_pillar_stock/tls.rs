@@ -18,7 +18,7 @@ use saltern_wire::msgpack::Value;
 
 use super::{cases::Case, ours, site};
 
-/// A certificate for 127.0.0.1 that nobody but itself vouches for.
+/// A self-signed certificate for 127.0.0.1.
 fn certificate() -> (PKey<Private>, X509) {
     let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).unwrap();
     let key = PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap();

@@ -7,7 +7,7 @@ use crate::render::error::ErrorClass;
 /// The result of everything a template does.
 pub(crate) type Outcome<T> = Result<T, Fault>;
 
-/// A failure on its way to the line of the template that caused it.
+/// An error before it is attributed to a line of the template.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// Something of ours refused.

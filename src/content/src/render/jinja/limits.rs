@@ -23,7 +23,7 @@ pub struct Limits {
     pub output: u64,
     /// The most instructions of the engine.
     pub steps: u64,
-    /// The most rounds of all loops, and items of all lists that are gone through.
+    /// Maximum number of loop rounds and of iterated items, over the whole rendering.
     pub rounds: u64,
     /// How deep macros and includes may nest, in units of the engine (a macro costs four).
     pub depth: usize,

@@ -177,7 +177,7 @@ impl Run {
         Ok(())
     }
 
-    /// Counts items that are gone through.
+    /// Counts iterated items.
     pub(crate) fn round(&self, count: usize) -> Outcome<()> {
         let count = count as u64;
         let before = self.rounds.fetch_add(count, Ordering::Relaxed);
