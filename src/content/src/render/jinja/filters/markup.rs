@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
+use fancy_regex::Regex;
 use minijinja::value::Value;
-use saltern_python::expression::{Expression, ExpressionFlags};
 
 use super::super::args::Bound;
 use super::super::fault::{Fault, Outcome};
@@ -11,7 +11,7 @@ use super::super::ops;
 use super::super::text::{repr, str_of};
 use super::super::value::{Kind, is_undefined};
 use super::builtin::escaped;
-use super::{Row, compile};
+use super::{Row, own_pattern};
 
 /// How deep values are written.
 const DEEPEST: usize = 100;
@@ -22,7 +22,7 @@ const ADDRESS: &str = r"(?i)\A(?:https?://(?:(?:[\w%-]+\.)+)?(?:[a-z]{2,63}|xn--
 const MAIL: &str = r"\A\S+@\w[\w.-]*\.\w+\z";
 
 /// Compiled once: it takes longer than most templates.
-static PATTERNS: OnceLock<(Expression, Expression)> = OnceLock::new();
+static PATTERNS: OnceLock<(Regex, Regex)> = OnceLock::new();
 
 pub(super) const FILTERS: &[Row] = &[
     ("xml", &["value"], |_, args| xml(args.need(0)?)),
@@ -223,8 +223,7 @@ fn urlize(args: &Bound) -> Outcome<Value> {
     let patterns = match PATTERNS.get() {
         Some(patterns) => patterns,
         None => {
-            let flags = ExpressionFlags::default();
-            let patterns = (compile(ADDRESS, flags)?, compile(MAIL, flags)?);
+            let patterns = (own_pattern(ADDRESS)?, own_pattern(MAIL)?);
             PATTERNS.get_or_init(|| patterns)
         }
     };
@@ -246,13 +245,13 @@ fn urlize(args: &Bound) -> Outcome<Value> {
 /// One word; what surrounds an address stays outside of the link.
 fn link(
     word: &str,
-    (address, mail): &(Expression, Expression),
+    (address, mail): &(Regex, Regex),
     limit: Option<usize>,
     marks: &str,
     schemes: &[String],
 ) -> String {
     let (head, middle, tail) = parts(word);
-    let is = |pattern: &Expression, text: &str| pattern.is_match(text).unwrap_or(false);
+    let is = |pattern: &Regex, text: &str| pattern.is_match(text).unwrap_or(false);
     let shown = |text: &str| match limit {
         Some(limit) if text.chars().count() > limit => {
             text.chars().take(limit).collect::<String>() + "..."

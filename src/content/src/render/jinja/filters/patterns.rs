@@ -212,3 +212,25 @@ fn expand(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Expression, substitute};
+
+    #[test]
+    fn replacements_are_those_of_python() {
+        let table = [
+            ("x*", "-", "abxd", "-a-b--d-"),
+            ("(?P<n>a)(b)?", r"\g<n>\2\\", "abac", r"ab\a\c"),
+            ("a$", "-", "ba\n", "b-\n"),
+            ("^", ">", "é", ">é"),
+        ];
+        for (expression, template, text, expected) in table {
+            let pattern = Expression::new(expression, Default::default()).unwrap();
+            let replaced = substitute(&pattern, text, template).unwrap();
+            assert_eq!(replaced, expected, "{expression}");
+        }
+        let pattern = Expression::new("a", Default::default()).unwrap();
+        assert!(substitute(&pattern, "a", r"\g<n>").is_err());
+    }
+}
