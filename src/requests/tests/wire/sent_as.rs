@@ -130,7 +130,7 @@ fn large_site(others: &[&str]) -> Site {
         "publisher_acl: {nobody: [{'web*': ['test.*']}], \
          daemon: [{'web* and not L@db1': ['test.*']}]}\n",
     );
-    let key = crate::site::key_pair("minion").public;
+    let key = crate::wire::site::key_pair("minion").public;
     for number in 0..500 {
         site.write(&format!("pki/minions/web{number:03}.example"), &key);
     }
