@@ -8,7 +8,7 @@
 
 It fails when a job failed, a return is missing, an actor was not restarted, or a client ran no job
 after that. Jobs are `test.ping`, run by `saltern cmd` and by stock's own `salt`: actors that these do
-not need (the runners, the doorkeepers) are killed while they are idle, and those that the demo is not
+not need (the runners, the login workers) are killed while they are idle, and those that the demo is not
 configured for (the reactor, engines, returners, the exporter of traces) are not there at all.
 
 SALTERN names the binary, which must be built with the feature `fault-injection` (`make story` does);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use saltern_base::trace::{Place, Span};
+use saltern_base::trace::{Span, SpanParent};
 use saltern_wire::port::ReplyHandle;
 use tokio::sync::oneshot;
 
@@ -14,7 +14,7 @@ use crate::window::Ticket;
 
 /// Reply to a peer, sent when its request has been carried out. Dropped unsent, the peer gets an
 /// error: its request was not handled.
-pub struct Answer {
+pub struct PendingReply {
     to: To,
     done: Bytes,
     failed: Bytes,
@@ -37,7 +37,7 @@ enum To {
 /// Reply shared by several tasks. The last one sends it; if one of them is dropped, the reply is
 /// dropped with the last one.
 struct Shared {
-    whole: Mutex<Option<Answer>>,
+    whole: Mutex<Option<PendingReply>>,
     open: AtomicUsize,
     has_failed: AtomicBool,
 }
@@ -60,7 +60,7 @@ impl Shared {
     }
 }
 
-impl Answer {
+impl PendingReply {
     /// Splits the reply into `parts`: it is sent when all of them are, as done if all are.
     pub(crate) fn split(self, parts: usize) -> Vec<Self> {
         if parts < 2 {
@@ -98,7 +98,7 @@ impl Answer {
         (answer, async move { ended.await.is_ok() })
     }
 
-    /// Reply whose text is set later ([`Answer::with`]).
+    /// Reply whose text is set later ([`PendingReply::with`]).
     pub(crate) fn new(reply: ReplyHandle, place: Ticket) -> Self {
         Self {
             to: To::Peer(reply),
@@ -118,7 +118,7 @@ impl Answer {
         }
     }
 
-    /// Reply without a worker's slot, whose text on success is set later ([`Answer::saying`]).
+    /// Reply without a worker's slot, whose text on success is set later ([`PendingReply::saying`]).
     #[cfg(test)]
     pub(crate) fn without_place(reply: ReplyHandle, failed: Bytes) -> Self {
         Self {
@@ -146,7 +146,7 @@ impl Answer {
     }
 
     /// The request's position in a trace.
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<SpanParent> {
         match &self.to {
             To::Shared(shared) => shared.whole.lock().as_ref().and_then(Self::place),
             To::Peer(_) | To::Inside(_) => self.span.as_ref().map(|span| span.place().clone()),
@@ -211,7 +211,7 @@ mod tests {
         let mut port = Port::open();
         let (request, reply) = port.ask(b"x").await;
         let (done, failed) = (Bytes::from_static(b"done"), Bytes::from_static(b"failed"));
-        let answer = Answer::without_place(request.reply, failed).saying(done);
+        let answer = PendingReply::without_place(request.reply, failed).saying(done);
         let parts = answer.split(ends.len());
         assert_eq!(parts.len(), ends.len().max(1));
         for (part, end) in parts.into_iter().zip(ends) {

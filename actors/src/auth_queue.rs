@@ -7,7 +7,7 @@
 //! evenly: an address above its share gives way to one below it.
 //!
 //! A request that is shed gets no ordinary error: a stock minion would retry at once. As many as
-//! the workers have time for get the "retry later" answer (see `come_again` in `requests`), at
+//! the workers have time for get the "retry later" answer (see `retry_later` in `requests`), at
 //! most every second turn. The connections of the others are closed, which stock minions take for
 //! silence until `auth_timeout`. Requests whose sender has disconnected are skipped: serving them
 //! would prolong an overload.
@@ -29,7 +29,7 @@ const TOLD: usize = 256;
 /// What the queue counts.
 #[derive(Clone)]
 pub(crate) struct AuthMetrics {
-    told_to_come_again: IntCounter,
+    retry_later: IntCounter,
     hung_up: IntCounter,
     gone: IntCounter,
 }
@@ -44,7 +44,7 @@ impl AuthMetrics {
         );
         let of = |reason| turned_away.with_label_values(&[reason]);
         Self {
-            told_to_come_again: of("told_to_come_again"),
+            retry_later: of("retry_later"),
             hung_up: of("hung_up"),
             gone: of("gone"),
         }
@@ -110,7 +110,7 @@ impl AuthQueue {
         if std::mem::take(&mut self.turns_away_next)
             && let Some(request) = self.next_turned_away()
         {
-            return Some((request, Treatment::TellToComeAgain));
+            return Some((request, Treatment::RetryLater));
         }
         match self.next_waiting() {
             Some(request) => {
@@ -119,7 +119,7 @@ impl AuthQueue {
             }
             None => {
                 let request = self.next_turned_away()?;
-                Some((request, Treatment::TellToComeAgain))
+                Some((request, Treatment::RetryLater))
             }
         }
     }
@@ -138,7 +138,7 @@ impl AuthQueue {
         loop {
             let request = self.turned_away.pop_front()?;
             if !request.reply.is_gone() {
-                self.metrics.told_to_come_again.inc();
+                self.metrics.retry_later.inc();
                 return Some(request);
             }
             self.metrics.gone.inc();

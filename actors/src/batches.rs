@@ -38,12 +38,12 @@ use saltern_supervise::Child;
 use saltern_wire::msgpack::{RawValue, Value};
 use tokio::time::Instant;
 
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::messages::{
-    AfterCommit, BatchCall, BatchCalled, BatchReturns, BeginBatch, BeginJob, Fire, Persist,
-    WhoIsAwaited,
+    AfterCommit, AwaitedMinions, BatchCall, BatchCalled, BatchReturns, BeginBatch, BeginJob, Fire,
+    Persist,
 };
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 use batch::{Batch, Now, Phase};
 pub(crate) use feed::BatchFeed;
 use machine::{NOT_ACCEPTED, TIMEOUT};
@@ -53,7 +53,7 @@ use machine::{NOT_ACCEPTED, TIMEOUT};
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
     pub(crate) begin_job: Recipient<BeginJob>,
-    pub(crate) tracker: Recipient<WhoIsAwaited>,
+    pub(crate) tracker: Recipient<AwaitedMinions>,
     pub(crate) store: Recipient<Persist>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) reader: Arc<JobReader>,
@@ -157,7 +157,7 @@ impl Actor for Batches {
     }
 }
 
-impl Sends for Batches {
+impl SendsThroughOutbox for Batches {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
@@ -267,7 +267,7 @@ impl Batches {
         }
         batch.is_asking = true;
         let jid = batch.plan.jid.clone();
-        let question = self.seed.tracker.send(WhoIsAwaited {
+        let question = self.seed.tracker.send(AwaitedMinions {
             jid: jid.clone(),
             minions: late,
         });
@@ -391,8 +391,8 @@ enum Sent {
 fn ask(
     context: &mut Context<Batches>,
     then: impl FnOnce(&mut Batches, bool, &mut Context<Batches>) + 'static,
-) -> Answer {
-    let (answer, end) = Answer::inside();
+) -> PendingReply {
+    let (answer, end) = PendingReply::inside();
     let end = actix::fut::wrap_future::<_, Batches>(end);
     context.spawn(end.map(move |is_done, batches, context| then(batches, is_done, context)));
     answer

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use saltern_base::clock::Clock;
-use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge, looked_up};
+use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge, gauge_on_scrape};
 use saltern_model::{Compat, Event, stamp};
 use saltern_wire::ipc::{EventFrame, Framing};
 use saltern_wire::msgpack::{Dialect, Value, encode};
@@ -71,8 +71,8 @@ impl Drop for Subscription {
 
 impl Subscription {
     /// Handle for sending to this subscriber alone.
-    pub(crate) fn newcomer(&self) -> Newcomer {
-        Newcomer {
+    pub(crate) fn newcomer(&self) -> NewListener {
+        NewListener {
             bus: Arc::downgrade(&self.bus),
             subscriber: Arc::downgrade(&self.subscriber),
         }
@@ -88,12 +88,12 @@ impl std::ops::Deref for Subscription {
 }
 
 /// A new subscriber, to which events can be sent alone.
-pub struct Newcomer {
+pub struct NewListener {
     bus: Weak<Bus>,
     subscriber: Weak<Subscriber>,
 }
 
-impl Newcomer {
+impl NewListener {
     /// Frames queued for this subscriber; `None` when it is gone.
     pub(crate) fn waiting(&self) -> Option<usize> {
         let subscriber = self.subscriber.upgrade()?;
@@ -167,7 +167,7 @@ impl Bus {
             emptied: Notify::new(),
         });
         let seen = Arc::downgrade(&bus);
-        looked_up(
+        gauge_on_scrape(
             registry,
             "saltern_bus_longest_queue",
             "Events that wait for the subscriber for whom most do.",

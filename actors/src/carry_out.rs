@@ -6,12 +6,14 @@ use std::sync::Arc;
 use actix::{Context, Recipient};
 use saltern_requests::{Effect, Handled};
 
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::logins::{Login, Logins};
-use crate::messages::{BeginBatch, BeginJob, Fire, TakeAnswer, TakeErrand, TakeLeaves, TakeReturn};
+use crate::messages::{
+    BeginBatch, BeginJob, Fire, TakeAnswer, TakePeerCall, TakeReturn, TakeSyndicMinions,
+};
 use crate::render_queue::{Asker, RenderQueue, Rendering};
 use crate::runner::RunQueue;
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 
 /// Where effects go.
 #[derive(Clone)]
@@ -19,9 +21,9 @@ pub(crate) struct Sinks {
     pub(crate) begin_job: Recipient<BeginJob>,
     pub(crate) begin_batch: Recipient<BeginBatch>,
     pub(crate) take_return: Recipient<TakeReturn>,
-    pub(crate) take_leaves: Recipient<TakeLeaves>,
+    pub(crate) take_leaves: Recipient<TakeSyndicMinions>,
     pub(crate) take_answer: Recipient<TakeAnswer>,
-    pub(crate) peer_desk: Recipient<TakeErrand>,
+    pub(crate) peer_calls: Recipient<TakePeerCall>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) renderings: Arc<RenderQueue>,
     pub(crate) wheels: Arc<RenderQueue>,
@@ -33,10 +35,10 @@ impl Sinks {
     /// Sends the effects on their way. The reply gets the words of the outcome and goes with the
     /// durable effects, if there are any, else to the peer at once. A slow effect of another actor
     /// keeps no worker's slot.
-    pub(crate) fn carry_out<A: Sends>(
+    pub(crate) fn carry_out<A: SendsThroughOutbox>(
         &self,
         handled: Handled,
-        answer: Answer,
+        answer: PendingReply,
         outbox: &mut Outbox,
         context: &mut Context<A>,
     ) {
@@ -82,10 +84,10 @@ impl Sinks {
                         }
                     }
                 }
-                Effect::RunErrand(errand) => {
+                Effect::RunPeerCall(call) => {
                     if let Some(answer) = answers.pop() {
                         let answer = answer.leaving();
-                        outbox.push(context, &self.peer_desk, TakeErrand { errand, answer });
+                        outbox.push(context, &self.peer_calls, TakePeerCall { call, answer });
                     }
                 }
                 Effect::StartBatch(plan) => {
@@ -100,9 +102,13 @@ impl Sinks {
                         outbox.push(context, &self.take_return, take);
                     }
                 }
-                Effect::ExpectLeaves(leaves) => {
+                Effect::ExpectSyndicMinions(leaves) => {
                     if let Some(answer) = answers.pop() {
-                        outbox.push(context, &self.take_leaves, TakeLeaves { leaves, answer });
+                        outbox.push(
+                            context,
+                            &self.take_leaves,
+                            TakeSyndicMinions { leaves, answer },
+                        );
                     }
                 }
                 Effect::TakeAnswer(answer) => {
@@ -127,9 +133,9 @@ fn carries_answer(effect: &Effect) -> bool {
         | Effect::StartJob(_)
         | Effect::StartBatch(_)
         | Effect::StoreReturn(_)
-        | Effect::ExpectLeaves(_)
+        | Effect::ExpectSyndicMinions(_)
         | Effect::Run(_)
-        | Effect::RunErrand(_) => true,
+        | Effect::RunPeerCall(_) => true,
         Effect::Fire(_) | Effect::TakeAnswer(_) => false,
     }
 }

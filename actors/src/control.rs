@@ -7,7 +7,7 @@
 //! - `actors`: the actors with their restarts;
 //! - `minions`: the accepted minions and their state;
 //! - `job JID`: what the tracker knows of an open job;
-//! - `duties`: the maintenance tasks with their last run; `duty NAME` runs one now;
+//! - `maintenance_tasks`: the maintenance tasks with their last run; `task NAME` runs one now;
 //! - `replay LETTER`: retries a failed reaction;
 //! - `log-level`: the levels of the log; `log-level LEVEL [PLACE]` changes them and
 //!   `log-level reset` takes that back.
@@ -36,10 +36,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::duties::{Duties, Duty, Record};
 use crate::job_tracker::Account;
+use crate::maintenance_tasks::{MaintenanceTask, MaintenanceTasks, Record};
 use crate::messages::Explain;
-use crate::reactor::Desk;
+use crate::reactor::ReactionQueue;
 
 pub(crate) use self::minions::SeenMinions;
 pub use self::minions::{SeenMinion, ask_minions};
@@ -116,10 +116,10 @@ const STARTING: &str = "error: the master is just starting\n";
 
 /// What the control socket gives access to.
 pub(crate) struct Control {
-    pub(crate) reactor: Option<Arc<Desk>>,
+    pub(crate) reactor: Option<Arc<ReactionQueue>>,
     pub(crate) tree: Tree,
     pub(crate) registry: Registry,
-    pub(crate) duties: Arc<Duties>,
+    pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     pub(crate) accounts: Accounts,
     pub(crate) minions: SeenMinions,
     pub(crate) log_levels: Option<Arc<dyn LogLevels>>,
@@ -129,10 +129,10 @@ pub(crate) struct Control {
 const MAX_LINE: u64 = 1024;
 
 /// Timeout of one request with its answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A maintenance task, or a replay, that takes longer goes on in the background. Shorter than
-/// [`PATIENCE`], so that the client gets an answer.
+/// [`REQUEST_TIMEOUT`], so that the client gets an answer.
 const DUTY_TIME: Duration = Duration::from_secs(9);
 
 /// Concurrent requests.
@@ -158,7 +158,7 @@ pub(crate) fn serve(listener: UnixListener, control: Control, stop: Cancellation
             let control = control.clone();
             actix_rt::spawn(async move {
                 // A client that is too slow gets no answer.
-                let _ = tokio::time::timeout(PATIENCE, converse(stream, &control)).await;
+                let _ = tokio::time::timeout(REQUEST_TIMEOUT, converse(stream, &control)).await;
                 drop(place);
             });
         })
@@ -183,9 +183,9 @@ async fn answer(control: &Control, line: &str) -> String {
         ["metrics"] => control.metrics(),
         ["actors"] => control.actors(),
         ["replay", letter] => control.replay(letter).await,
-        ["duties"] => control.duties(),
+        ["maintenance"] => control.maintenance_tasks(),
         ["minions"] => minions::answer(&control.minions),
-        ["duty", name] => control.duty(name).await,
+        ["maintenance", name] => control.task(name).await,
         [fault @ ("panic" | "stall"), name] => control.break_actor(fault, name, 0),
         [fault @ ("panic" | "stall"), name, instance] => match instance.parse() {
             Ok(instance) => control.break_actor(fault, name, instance),
@@ -214,12 +214,12 @@ async fn answer(control: &Control, line: &str) -> String {
 /// A maintenance task as a line, between tabs: its name, the interval in seconds, when it last
 /// began (seconds since 1970, or `never`), the seconds that this took, runs, failures, and `ok` or
 /// the reason why the last run failed.
-fn line_of(duty: Duty, record: &Record) -> String {
+fn line_of(task: MaintenanceTask, record: &Record) -> String {
     let began = record.began.map_or("never".to_owned(), |at| at.to_string());
     let failed = record.failed.as_deref().unwrap_or("ok");
     format!(
         "{}\t{}\t{began}\t{:.6}\t{}\t{}\t{}\n",
-        duty.name(),
+        task.name(),
         record.every.as_secs(),
         record.took.as_secs_f64(),
         record.runs,
@@ -253,8 +253,8 @@ fn die(_: &str, _: u32) -> String {
     WITHOUT.to_owned()
 }
 
-const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"minions\", \"job JID\", \"duties\", \
-                       \"duty NAME\", \"replay LETTER\", \"log-level [LEVEL [PLACE]]\", \"points\", \
+const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"minions\", \"job JID\", \"maintenance\", \
+                       \"maintenance NAME\", \"replay LETTER\", \"log-level [LEVEL [PLACE]]\", \"points\", \
                        \"panic NAME [INSTANCE]\", \"stall NAME [INSTANCE]\" or \"die POINT COUNT\"\n";
 
 #[cfg(not(feature = "fault-injection"))]
@@ -279,18 +279,18 @@ impl Control {
     }
 
     /// A line each, see [`line_of`].
-    fn duties(&self) -> String {
-        let records = self.duties.records().into_iter();
-        let lines = records.map(|(duty, record)| line_of(duty, &record));
+    fn maintenance_tasks(&self) -> String {
+        let records = self.maintenance_tasks.records().into_iter();
+        let lines = records.map(|(task, record)| line_of(task, &record));
         lines.collect()
     }
 
-    async fn duty(&self, name: &str) -> String {
-        let Some(duty) = Duty::from_name(name) else {
+    async fn task(&self, name: &str) -> String {
+        let Some(task) = MaintenanceTask::from_name(name) else {
             return format!("error: there is no maintenance task \"{name}\"\n");
         };
-        match tokio::time::timeout(DUTY_TIME, self.duties.do_now(duty)).await {
-            Ok(Some(record)) => line_of(duty, &record),
+        match tokio::time::timeout(DUTY_TIME, self.maintenance_tasks.do_now(task)).await {
+            Ok(Some(record)) => line_of(task, &record),
             Ok(None) => format!("error: \"{name}\" is not asked for by the configuration\n"),
             Err(_) => format!("error: \"{name}\" was begun and is not done yet\n"),
         }

@@ -34,7 +34,7 @@ use crate::bus::Bus;
 use crate::messages::Fire;
 
 mod group;
-mod lines;
+mod line_reader;
 mod listen;
 mod pace;
 mod python;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batches::BatchFeed;
 use crate::bus::Bus;
-use crate::event_sockets::{Door, EventSockets, Greeter};
+use crate::event_sockets::{EventSocketHandle, EventSockets, ListenerGreeter};
 use crate::messages::Fire;
 
 /// What an event publisher is built from.
@@ -22,9 +22,9 @@ pub(crate) struct Seed {
     /// The event sockets, until the first event publisher has taken them.
     pub(crate) sockets: Arc<Mutex<Option<EventSockets>>>,
     /// Greets new subscribers with the state of open jobs.
-    pub(crate) greeter: Greeter,
+    pub(crate) greeter: ListenerGreeter,
     /// Set when the sockets have been taken.
-    pub(crate) door: Arc<OnceLock<Arc<Door>>>,
+    pub(crate) door: Arc<OnceLock<Arc<EventSocketHandle>>>,
     /// Forwards events of local programs about batches.
     pub(crate) batches: Arc<BatchFeed>,
     /// Cancelled when no more events are accepted from local programs.

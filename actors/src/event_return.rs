@@ -25,11 +25,11 @@ use actix::{
 };
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::{
     HistogramVec, IntCounterVec, IntGaugeVec, Registry, SECONDS, counter_vec, gauge_vec,
     histogram_vec,
 };
-use saltern_base::seldom::Seldom;
 use saltern_config::MasterConfig;
 use saltern_supervise::Child;
 use saltern_wire::ipc::{PullDecoder, split_body};
@@ -42,8 +42,8 @@ use crate::messages::Fire;
 pub(crate) use database::EventTable;
 use filter::Filter;
 pub(crate) use python::PythonReturner;
-pub(crate) use queue::Told;
-use queue::{Due, Queue, Wishes};
+pub(crate) use queue::PackedEvent;
+use queue::{Due, Queue, QueueOptions};
 
 /// Frames taken from the bus at once.
 const FRAMES: usize = 256;
@@ -51,8 +51,8 @@ const FRAMES: usize = 256;
 /// Retry delay of a batch that could not be run.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Persistent problems are logged at most once per `COMPLAINT`.
-const COMPLAINT: Duration = Duration::from_secs(60);
+/// Persistent problems are logged at most once per `LOG_INTERVAL`.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What an event return is built from.
 #[derive(Clone)]
@@ -73,8 +73,8 @@ struct Returner {
     state: Mutex<State>,
     /// Notified when a stopping master has nothing left to return.
     idle: Arc<Notify>,
-    failures: Seldom,
-    drops: Seldom,
+    failures: LogThrottle,
+    drops: LogThrottle,
 }
 
 struct State {
@@ -139,7 +139,7 @@ impl Seed {
         metrics: EventReturnMetrics,
     ) -> Self {
         let options = &config.returners;
-        let queue = Queue::new(Wishes {
+        let queue = Queue::new(QueueOptions {
             together: options.queue,
             patience: options.patience,
             most: config.saltern_event_queue_length,
@@ -159,8 +159,8 @@ impl Seed {
                 paused_until: None,
             }),
             idle: Arc::default(),
-            failures: Seldom::every(COMPLAINT),
-            drops: Seldom::every(COMPLAINT),
+            failures: LogThrottle::new(LOG_INTERVAL),
+            drops: LogThrottle::new(LOG_INTERVAL),
         };
         Self {
             returner: Arc::new(returner),
@@ -234,7 +234,7 @@ struct Landed {
 /// Destination of events.
 pub(crate) trait Sink: Send + Sync {
     /// Returns a batch; an empty one checks whether it could. Blocks.
-    fn give(&self, batch: Vec<Told>) -> End;
+    fn give(&self, batch: Vec<PackedEvent>) -> End;
 }
 
 /// Result of a call.
@@ -244,7 +244,7 @@ pub(crate) enum End {
     /// It failed, or may have; why.
     Failed(String),
     /// It was not run; why, with the batch.
-    NotTried(String, Vec<Told>),
+    NotTried(String, Vec<PackedEvent>),
 }
 
 impl Handler<Landed> for EventReturn {
@@ -320,7 +320,7 @@ impl EventReturn {
         dropped += missed;
         if dropped > 0 {
             metrics.count(&returner.name, "dropped", dropped);
-            if let Some(times) = returner.drops.happened() {
+            if let Some(times) = returner.drops.record() {
                 let (name, waiting) = (&returner.name, state.queue.len());
                 tracing::warn!(
                     returner = name,
@@ -379,7 +379,7 @@ impl EventReturn {
     }
 
     /// Has a thread return a batch.
-    fn give(&self, batch: Vec<Told>, context: &Context<Self>) {
+    fn give(&self, batch: Vec<PackedEvent>, context: &Context<Self>) {
         let returner = self.seed.returner.clone();
         let flight = Flight {
             address: context.address(),
@@ -420,7 +420,7 @@ impl EventReturn {
 
 impl Returner {
     fn complain(&self, error: &str, events: u64) {
-        if let Some(times) = self.failures.happened() {
+        if let Some(times) = self.failures.record() {
             let returner = self.name.as_str();
             tracing::error!(
                 returner,
@@ -435,7 +435,7 @@ impl Returner {
 
 impl State {
     /// Queues an event, and before it the announcement of a gap; `false` when there is no room.
-    fn push(&mut self, event: Told, bus: &Bus, now: Instant) -> bool {
+    fn push(&mut self, event: PackedEvent, bus: &Bus, now: Instant) -> bool {
         if self.missed > 0 {
             let gap = opened(bus.gap(self.missed));
             if gap.is_some_and(|gap| self.queue.push(gap, now)) {
@@ -469,7 +469,7 @@ impl Drop for Flight {
 }
 
 /// The tag and the packed data of a frame of the bus.
-fn opened(frame: Bytes) -> Option<Told> {
+fn opened(frame: Bytes) -> Option<PackedEvent> {
     let mut frame = BytesMut::from(frame);
     let body = PullDecoder::default().decode(&mut frame).ok()??;
     let (tag, data) = split_body(&body).ok()?;

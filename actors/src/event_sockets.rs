@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use actix::{Addr, Recipient};
 use bytes::Bytes;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::{
     IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
 };
-use saltern_base::seldom::Seldom;
 use saltern_model::Compat;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -41,8 +41,8 @@ const PULL: &str = "master_event_pull.ipc";
 /// Frames written with one system call at most.
 const FRAMES_AT_ONCE: usize = 64;
 
-/// Persistent problems are logged at most once per `COMPLAINT`.
-const COMPLAINT: Duration = Duration::from_secs(60);
+/// Persistent problems are logged at most once per `LOG_INTERVAL`.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Drain time of a subscriber's queue when the master stops.
 const LAST_CALL: Duration = Duration::from_secs(2);
@@ -163,10 +163,10 @@ impl EventSockets {
         self,
         bus: &Arc<Bus>,
         publisher: &Addr<EventPublisher>,
-        (batches, greeter): (&Arc<BatchFeed>, &Greeter),
+        (batches, greeter): (&Arc<BatchFeed>, &ListenerGreeter),
         stop_taking: &CancellationToken,
         stop: &CancellationToken,
-    ) -> Option<Arc<Door>> {
+    ) -> Option<Arc<EventSocketHandle>> {
         let listeners = self.publish.try_clone().and_then(|waiting| {
             let publish = UnixListener::from_std(self.publish)?;
             Ok((waiting, publish, UnixListener::from_std(self.pull)?))
@@ -179,7 +179,7 @@ impl EventSockets {
             }
         };
         let refused = |socket| self.metrics.refused.with_label_values(&[socket]);
-        let door = Arc::new(Door {
+        let door = Arc::new(EventSocketHandle {
             waiting,
             bus: bus.clone(),
             greeter: greeter.clone(),
@@ -188,8 +188,8 @@ impl EventSockets {
             most: self.options.connections,
             refused: refused("pub"),
             cut_off: self.metrics.cut_off,
-            too_many: Seldom::every(COMPLAINT),
-            too_slow: Seldom::every(COMPLAINT),
+            too_many: LogThrottle::new(LOG_INTERVAL),
+            too_slow: LogThrottle::new(LOG_INTERVAL),
         });
         let pull_door = PullDoor {
             publisher: publisher.clone(),
@@ -199,7 +199,7 @@ impl EventSockets {
             most: self.options.connections,
             senders: self.metrics.senders.clone(),
             refused: refused("pull"),
-            too_many: Seldom::every(COMPLAINT),
+            too_many: LogThrottle::new(LOG_INTERVAL),
         };
         let serving = door.clone();
         actix_rt::spawn(async move {
@@ -279,25 +279,25 @@ fn marker(path: &Path) -> io::Result<()> {
 }
 
 /// Acceptor of subscribers.
-pub(crate) struct Door {
-    /// A clone of the listening socket, for [`Door::let_in_waiting`].
+pub(crate) struct EventSocketHandle {
+    /// A clone of the listening socket, for [`EventSocketHandle::let_in_waiting`].
     waiting: StdUnixListener,
     bus: Arc<Bus>,
-    greeter: Greeter,
+    greeter: ListenerGreeter,
     timeout: Duration,
     stop: CancellationToken,
     most: usize,
     refused: IntCounter,
     cut_off: IntCounter,
-    too_many: Seldom,
-    too_slow: Seldom,
+    too_many: LogThrottle,
+    too_slow: LogThrottle,
 }
 
 /// Recipient that greets new subscribers with the state of open jobs; set once that actor is
 /// there.
-pub(crate) type Greeter = Arc<OnceLock<Recipient<Greet>>>;
+pub(crate) type ListenerGreeter = Arc<OnceLock<Recipient<Greet>>>;
 
-impl Door {
+impl EventSocketHandle {
     /// Accepts all pending connections. Called before an event is published: a client that
     /// connects, and then causes an event, receives that event.
     pub(crate) fn let_in_waiting(self: &Arc<Self>) {
@@ -318,7 +318,7 @@ impl Door {
     fn let_in(self: &Arc<Self>, stream: UnixStream) {
         if self.bus.subscriber_count() >= self.most {
             self.refused.inc();
-            if let Some(times) = self.too_many.happened() {
+            if let Some(times) = self.too_many.record() {
                 tracing::warn!(
                     most = self.most,
                     times,
@@ -348,7 +348,7 @@ impl Door {
 
     fn cuts_off(&self) {
         self.cut_off.inc();
-        if let Some(times) = self.too_slow.happened() {
+        if let Some(times) = self.too_slow.record() {
             tracing::warn!(
                 times,
                 "an event subscriber took no events for too long; it was cut off"
@@ -376,7 +376,7 @@ pub(crate) async fn accept_all(
     stop: &CancellationToken,
     mut serve: impl FnMut(UnixStream),
 ) {
-    let failures = Seldom::every(COMPLAINT);
+    let failures = LogThrottle::new(LOG_INTERVAL);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -385,7 +385,7 @@ pub(crate) async fn accept_all(
         match accepted {
             Ok((stream, _)) => serve(stream),
             Err(error) => {
-                if let Some(times) = failures.happened() {
+                if let Some(times) = failures.record() {
                     tracing::warn!(%error, times, "a connection to a local socket was not accepted");
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;

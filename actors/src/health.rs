@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use saltern_base::metrics::{IntGauge, Registry, looked_up};
+use saltern_base::metrics::{IntGauge, Registry, gauge_on_scrape};
 use saltern_store::PkiTree;
 use saltern_supervise::{ChildHealth, ChildState, Tree};
 use tokio_util::sync::CancellationToken;
 
 /// Heartbeat timeout: an actor silent for longer counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(15);
+const STUCK_AFTER: Duration = Duration::from_secs(15);
 
 /// What the checks look at.
 pub(crate) struct Health {
@@ -33,7 +33,7 @@ pub(crate) struct Health {
 /// When the registry has it already.
 pub(crate) fn register(registry: &Registry, health: &Arc<Health>) {
     let health = Arc::downgrade(health);
-    looked_up(
+    gauge_on_scrape(
         registry,
         "saltern_check_passed",
         "Whether a check of /readyz passes, by check; /readyz says why not.",
@@ -158,7 +158,7 @@ fn workers(children: &[ChildHealth], wanted: usize) -> Result<String, String> {
 /// templates, Python, other machines, disks) are exempt: their queues show whether they work.
 fn answering(children: &[ChildHealth]) -> Result<String, String> {
     let is_stuck = |child: &&ChildHealth| {
-        child.state == ChildState::Running && child.last_beat_age > PATIENCE && !child.may_block
+        child.state == ChildState::Running && child.last_beat_age > STUCK_AFTER && !child.may_block
     };
     let stuck: Vec<String> = children
         .iter()

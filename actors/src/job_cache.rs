@@ -21,8 +21,8 @@ use std::time::Duration;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::{IntCounterVec, IntGaugeVec, Registry, counter_vec, gauge_vec};
-use saltern_base::seldom::Seldom;
 use saltern_bridge::{Bridge, BridgeError, ReturnerCall, Step, Work};
 use saltern_model::{Jid, MinionId};
 use saltern_store::{Followed, JobFollower, StoreError, endtime_text};
@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use self::called::{Called, End, Fault};
 use self::pace::{Attempt, Landing, Next, Pace};
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::messages::{AnswerWhenGiven, FollowUp};
 use crate::priority::give_way;
 
@@ -43,8 +43,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(8);
 /// Waiting clients at most; further ones are answered at once.
 const MOST_WAITING: usize = 1024;
 
-/// Persistent problems are logged at most once per `COMPLAINT`.
-const COMPLAINT: Duration = Duration::from_secs(60);
+/// Persistent problems are logged at most once per `LOG_INTERVAL`.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// No client waits for long: returns are served first.
 const NICENESS: i32 = 5;
@@ -85,7 +85,7 @@ pub(crate) struct Seed {
 pub(crate) struct State {
     pace: Pace,
     /// Replies to clients that wait for the returner to have their jobs.
-    waiting: HashMap<Jid, Answer>,
+    waiting: HashMap<Jid, PendingReply>,
 }
 
 /// Metrics of all job caches.
@@ -119,7 +119,7 @@ impl JobCacheMetrics {
 /// Actor that feeds one returner.
 pub(crate) struct JobCache {
     seed: Seed,
-    failures: Arc<Seldom>,
+    failures: Arc<LogThrottle>,
 }
 
 impl Child for JobCache {
@@ -131,7 +131,7 @@ impl Child for JobCache {
     fn build(seed: &Seed) -> Self {
         Self {
             seed: seed.clone(),
-            failures: Arc::new(Seldom::every(COMPLAINT)),
+            failures: Arc::new(LogThrottle::new(LOG_INTERVAL)),
         }
     }
 }
@@ -288,7 +288,7 @@ impl JobCache {
     }
 
     fn complain(&self, problem: &str, passed_over: u64) {
-        if let Some(times) = self.failures.happened() {
+        if let Some(times) = self.failures.record() {
             let (option, returner) = (self.seed.purpose.option(), self.seed.name.as_str());
             tracing::error!(
                 option,

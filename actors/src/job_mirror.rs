@@ -16,7 +16,7 @@ use saltern_store::Mirror;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::duties::{Duties, Duty, Running};
+use crate::maintenance_tasks::{MaintenanceTask, MaintenanceTasks, Running};
 use crate::messages::{CleanJobFiles, FollowUp, RemoveJobFiles};
 use crate::priority::give_way;
 
@@ -28,7 +28,7 @@ pub(crate) struct Seed {
     /// `keep_jobs_seconds`; `None` keeps for ever.
     pub(crate) keep: Option<Duration>,
     pub(crate) clock: Clock,
-    pub(crate) duties: Arc<Duties>,
+    pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     /// Writes of the store so far: the rate shows how busy it is.
     pub(crate) store_writes: IntCounter,
     pub(crate) metrics: MirrorMetrics,
@@ -176,7 +176,7 @@ impl Handler<CleanJobFiles> for JobMirror {
 
     fn handle(&mut self, _: CleanJobFiles, context: &mut Self::Context) {
         if self.cleaning.is_none() {
-            let running = self.seed.duties.begin(Duty::JobFiles);
+            let running = self.seed.maintenance_tasks.begin(MaintenanceTask::JobFiles);
             let result = self.clean_publishers();
             self.cleaning = Some(Cleaning { running, result });
             later(context, CleanPart(0));

@@ -26,20 +26,20 @@ use parking_lot::Mutex;
 use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
-use saltern_base::seldom::Seldom;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_model::{Compat, Jid};
-use saltern_requests::Leaves;
+use saltern_requests::SyndicMinions;
 use saltern_store::jobs::{JobDatabase, Retention, Write, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::duties::{Duties, Running};
+use crate::maintenance_tasks::{MaintenanceTasks, Running};
 use crate::messages::{
-    AfterCommit, AnswerWhenGiven, Beginning, BroughtJob, FinishFolding, Fire, FoldLog, FollowUp,
-    Persist, Publish, RemoveJobFiles, Stored, StoredReturn,
+    AfterCommit, AnswerWhenGiven, Beginning, BroughtJob, Checkpoint, CheckpointDone, Fire,
+    FollowUp, Persist, Publish, RemoveJobFiles, Stored, StoredReturn,
 };
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 pub(crate) use disk::RoomOf;
 use disk::{DiskWatch, LookAtDisk, State};
 use in_place::{Place, Restoring};
@@ -63,7 +63,7 @@ pub(crate) struct Seed {
     pub(crate) job_cache: Option<Recipient<AnswerWhenGiven>>,
     /// The mirror.
     pub(crate) cleaner: Option<Recipient<RemoveJobFiles>>,
-    pub(crate) folder: Recipient<FoldLog>,
+    pub(crate) folder: Recipient<Checkpoint>,
     /// The tracker is built after the store, and is asked only at run time.
     pub(crate) tracker: Arc<Mutex<Option<Recipient<Stored>>>>,
     /// How much room there is.
@@ -73,7 +73,7 @@ pub(crate) struct Seed {
     /// For the events about the disk.
     pub(crate) compat: Compat,
     pub(crate) clock: Clock,
-    pub(crate) duties: Arc<Duties>,
+    pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     pub(crate) metrics: StoreMetrics,
 }
 
@@ -81,14 +81,14 @@ pub(crate) struct Seed {
 const BATCH: usize = 4096;
 
 /// Requests in one commit that make it one of many.
-const MANY: usize = 8;
+const GROUP_COMMIT_SIZE: usize = 8;
 
 /// Time from the beginning of a commit of many to that of the next, at least. A disk that takes
 /// longer for a commit sets the pace itself.
 const PACE: Duration = Duration::from_millis(4);
 
 /// Commits that fail on and on have a line in the log so often.
-const COMPLAINT: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often the disk is looked at: what can be written in between is well below what is kept free.
 const DISK_INTERVAL: Duration = Duration::from_secs(2);
@@ -107,7 +107,7 @@ pub(crate) struct JobStore {
     of_many: Option<Instant>,
     is_draining: bool,
     /// A full disk fails every commit there is, and the log may lie on it too.
-    failures: Seldom,
+    failures: LogThrottle,
     disk: DiskWatch,
     restoring: Restoring,
     /// The first return whose events were fired in this life of the actor, if any was.
@@ -140,7 +140,7 @@ impl Child for JobStore {
             fired_from: None,
             expiring: None,
             expiry: None,
-            failures: Seldom::every(COMPLAINT),
+            failures: LogThrottle::new(LOG_INTERVAL),
             gone: Vec::new(),
         }
     }
@@ -164,7 +164,7 @@ impl Actor for JobStore {
     }
 }
 
-impl Sends for JobStore {
+impl SendsThroughOutbox for JobStore {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
@@ -225,10 +225,10 @@ impl Handler<Persist> for JobStore {
     }
 }
 
-impl Handler<FinishFolding> for JobStore {
+impl Handler<CheckpointDone> for JobStore {
     type Result = ();
 
-    fn handle(&mut self, _: FinishFolding, _: &mut Self::Context) {
+    fn handle(&mut self, _: CheckpointDone, _: &mut Self::Context) {
         let folded = self.database().map(|mut database| database.checkpoint());
         if let Some(Err(error)) = folded {
             tracing::error!(error = chain(&error), "the log of the job database grows");
@@ -255,7 +255,7 @@ impl JobStore {
         }
         let writes = std::mem::take(&mut self.writes);
         let follow = std::mem::take(&mut self.follow);
-        self.of_many = (follow.len() >= MANY).then(Instant::now);
+        self.of_many = (follow.len() >= GROUP_COMMIT_SIZE).then(Instant::now);
         self.brought.clear();
         if let Err(error) = place.and_then(|place| match place {
             Place::Right => Ok(()),
@@ -309,13 +309,13 @@ impl JobStore {
     fn write(&self, writes: &[Write]) -> Result<(Vec<Written>, Duration), StoreError> {
         FailPoint::CommitBefore.pass();
         let began = Instant::now();
-        let (written, log_is_long) = {
+        let (written, wal_is_long) = {
             let mut database = self.database().ok_or_else(|| self.displaced())?;
-            (database.commit(writes), database.log_is_long())
+            (database.commit(writes), database.wal_is_long())
         };
-        if log_is_long {
+        if wal_is_long {
             // One waiting message is enough.
-            let _ = self.seed.folder.try_send(FoldLog);
+            let _ = self.seed.folder.try_send(Checkpoint);
         }
         let metrics = &self.seed.metrics;
         let took = began.elapsed();
@@ -329,7 +329,7 @@ impl JobStore {
     }
 
     fn give_up(&self, follow: Vec<(usize, AfterCommit)>, error: &StoreError) {
-        if let Some(times) = self.failures.happened() {
+        if let Some(times) = self.failures.record() {
             let (error, requests) = (chain(error), follow.len());
             tracing::error!(error, requests, times, "nothing was stored");
         }
@@ -442,7 +442,7 @@ impl JobStore {
     }
 
     /// Those of jobs that are there; written for stock's tools too.
-    fn known_leaves(&self, leaves: Vec<Leaves>, written: &[Written]) -> Vec<Leaves> {
+    fn known_leaves(&self, leaves: Vec<SyndicMinions>, written: &[Written]) -> Vec<SyndicMinions> {
         let first = written.len().saturating_sub(leaves.len());
         let written = written.get(first..).unwrap_or_default();
         let known = leaves.into_iter().zip(written);
@@ -451,11 +451,11 @@ impl JobStore {
         known.inspect(|leaves| self.write_leaves(leaves)).collect()
     }
 
-    fn write_leaves(&self, leaves: &Leaves) {
+    fn write_leaves(&self, leaves: &SyndicMinions) {
         let Some(writer) = &self.seed.job_files else {
             return;
         };
-        let Leaves {
+        let SyndicMinions {
             jid,
             syndic,
             minions,

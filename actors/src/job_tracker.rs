@@ -10,6 +10,7 @@
 //! Longer than 500 lines because each message has its handler here, nearly all of them a few lines.
 
 mod account;
+mod deps;
 mod job;
 mod jobs;
 mod known;
@@ -19,11 +20,10 @@ mod metrics;
 mod moment;
 mod news;
 mod notes;
-mod outside;
 mod questions;
 mod quota;
-mod recall;
 mod rounds;
+mod syndic_replay;
 mod traces;
 
 use std::sync::Arc;
@@ -31,38 +31,38 @@ use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, SpawnHandle};
 use bytes::Bytes;
-use saltern_base::seldom::Seldom;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_model::{Event, Jid, MinionId};
-use saltern_requests::{About, Leaves, ProbeAnswer, StartJob, StoreReturn, probe};
+use saltern_requests::{JobRelation, ProbeAnswer, StartJob, StoreReturn, SyndicMinions, probe};
 use saltern_store::jobs::{JobReader, JobState, OpenJob, Write};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, MapView, RawValue};
 use tokio::time::Instant;
 
+use self::deps::{LiveEnvironment, find_job_return};
 use self::known::KnownJobs;
 use self::machine::{
-    Answered, Asked, Begun, Departure, Effect, JobEvent, Machine, Resumed, Returned,
+    Answered, Asked, Begun, Departure, JobEvent, Machine, Resumed, Returned, TrackerEffect,
 };
 use self::moment::Moment;
-use self::news::News;
+use self::news::JobNews;
 use self::notes::Notes;
-use self::outside::{Around, find_job_return};
 use self::quota::ReportQuota;
-use self::recall::Recall;
+use self::syndic_replay::SyndicReplay;
 use self::traces::JobTraces;
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::batches::BatchFeed;
-use crate::job_ends::JobEnds;
+use crate::job_completions::JobCompletions;
 use crate::messages::{
-    AfterCommit, BatchReturn, BeginJob, Beginning, BegunJob, BroughtJob, CloseOlderThan, Departed,
-    Explain, Fire, Greet, Persist, Publish, Report, Stored, TakeAnswer, TakeLeaves, TakeReturn,
-    WhoIsAwaited,
+    AfterCommit, AwaitedMinions, BatchReturn, BeginJob, Beginning, BegunJob, BroughtJob,
+    CloseOlderThan, Departed, Explain, Fire, Greet, Persist, Publish, Report, Stored, TakeAnswer,
+    TakeReturn, TakeSyndicMinions,
 };
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 
 pub use self::account::{Account, Missing, given_up};
+pub(crate) use self::deps::TrackerDeps;
 pub(crate) use self::metrics::TrackerMetrics;
-pub(crate) use self::outside::Outside;
 pub(crate) use self::quota::QuotaLimits;
 
 /// What a tracker is built from.
@@ -75,8 +75,8 @@ pub(crate) struct Seed {
     /// Notified of the returns of batches.
     pub(crate) batches: Arc<BatchFeed>,
     /// Notified of the ends of followed jobs.
-    pub(crate) ends: Arc<JobEnds>,
-    pub(crate) outside: Arc<dyn Outside>,
+    pub(crate) ends: Arc<JobCompletions>,
+    pub(crate) deps: Arc<dyn TrackerDeps>,
     pub(crate) report_quota: QuotaLimits,
     pub(crate) metrics: TrackerMetrics,
 }
@@ -105,13 +105,13 @@ pub(crate) struct JobTracker {
     known: KnownJobs,
     quota: ReportQuota,
     /// Throttle of the log of refused reports.
-    over_quota: Seldom,
+    over_quota: LogThrottle,
     traces: JobTraces,
     started: Instant,
     /// Departures of jobs, to be written.
     departures: Vec<Write>,
     /// Replay for listeners that connect soon after the start.
-    recall: Option<Recall>,
+    syndic_replay: Option<SyndicReplay>,
     /// When the machine is to be woken.
     wake: Option<(Moment, SpawnHandle)>,
 }
@@ -123,18 +123,18 @@ impl Child for JobTracker {
     const MAILBOX: usize = 4096;
 
     fn build(seed: &Seed) -> Self {
-        let micros = seed.outside.micros();
+        let micros = seed.deps.micros();
         Self {
-            machine: Machine::new(seed.outside.rules(), micros.unsigned_abs()),
+            machine: Machine::new(seed.deps.rules(), micros.unsigned_abs()),
             seed: seed.clone(),
             outbox: Outbox::default(),
             known: KnownJobs::default(),
             quota: ReportQuota::new(seed.report_quota),
-            over_quota: Seldom::every(LOG_INTERVAL),
+            over_quota: LogThrottle::new(LOG_INTERVAL),
             traces: JobTraces::default(),
             started: Instant::now(),
             departures: Vec::new(),
-            recall: Recall::at_start(&seed.reader, &*seed.outside),
+            syndic_replay: SyndicReplay::at_start(&seed.reader, &*seed.deps),
             wake: None,
         }
     }
@@ -164,7 +164,7 @@ impl Actor for JobTracker {
     }
 }
 
-impl Sends for JobTracker {
+impl SendsThroughOutbox for JobTracker {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
@@ -172,7 +172,7 @@ impl Sends for JobTracker {
 
 impl JobTracker {
     fn take_up(&mut self, jobs: Vec<OpenJob>, context: &mut Context<Self>) {
-        let now = self.seed.outside.micros();
+        let now = self.seed.deps.micros();
         let youngest = now - i64::try_from(SENT_AGAIN_WITHIN.as_micros()).unwrap_or(0);
         for open in jobs {
             let OpenJob {
@@ -209,8 +209,8 @@ impl JobTracker {
     /// Passes an event to the machine and carries out its effects.
     fn step(&mut self, event: JobEvent, context: &mut Context<Self>) {
         let now = self.now();
-        let around = Around {
-            outside: &*self.seed.outside,
+        let around = LiveEnvironment {
+            deps: &*self.seed.deps,
             batches: &self.seed.batches,
         };
         let effects = self.machine.step(now, event, &around);
@@ -243,23 +243,23 @@ impl JobTracker {
         self.wake = Some((due, handle));
     }
 
-    fn carry_out(&mut self, effects: Vec<Effect>, context: &mut Context<Self>) {
+    fn carry_out(&mut self, effects: Vec<TrackerEffect>, context: &mut Context<Self>) {
         let (mut keeps, mut events) = (Vec::new(), Vec::new());
-        let at = self.seed.outside.micros();
-        let stamp = self.seed.outside.stamp();
+        let at = self.seed.deps.micros();
+        let stamp = self.seed.deps.stamp();
         for effect in effects {
             self.seed.metrics.count(&effect);
             match effect {
-                Effect::Keep { jid, state, notes } => keeps.push((jid, state, notes.pack())),
-                Effect::Tell(news) => {
-                    if let News::Finished(ending) = &news {
+                TrackerEffect::Keep { jid, state, notes } => keeps.push((jid, state, notes.pack())),
+                TrackerEffect::Tell(news) => {
+                    if let JobNews::Finished(ending) = &news {
                         self.seed.ends.tell(&ending.jid);
                         self.traces.end(&ending.jid);
                     }
                     events.push(self.told(&news, &stamp));
                 }
-                Effect::Probe { probe, minions } => self.send_probe(probe, minions, context),
-                Effect::Answer {
+                TrackerEffect::Probe { probe, minions } => self.send_probe(probe, minions, context),
+                TrackerEffect::PendingReply {
                     question,
                     about,
                     minion,
@@ -268,8 +268,8 @@ impl JobTracker {
                     let running = running.as_ref();
                     events.push(find_job_return(&question, &about, &minion, running, &stamp));
                 }
-                Effect::SendAgain(jid) => self.send_again(&jid, context),
-                Effect::Count(_) => {}
+                TrackerEffect::SendAgain(jid) => self.send_again(&jid, context),
+                TrackerEffect::Count(_) => {}
             }
         }
         for part in keeps.chunks(KEPT_AT_ONCE) {
@@ -301,8 +301,8 @@ impl JobTracker {
         self.persist(persist, context);
     }
 
-    fn told(&self, news: &News, stamp: &str) -> Event {
-        if let News::Finished(ending) = news
+    fn told(&self, news: &JobNews, stamp: &str) -> Event {
+        if let JobNews::Finished(ending) = news
             && ending.state == JobState::Expired
         {
             let missing = ending.missing.len();
@@ -318,7 +318,7 @@ impl JobTracker {
 
     fn send_probe(&mut self, probe: Jid, minions: Vec<MinionId>, context: &mut Context<Self>) {
         let publish = Publish {
-            publication: self.seed.outside.probe(&probe, minions),
+            publication: self.seed.deps.probe(&probe, minions),
             jid: probe,
             is_job: false,
             minions: Vec::new(),
@@ -334,7 +334,7 @@ impl JobTracker {
         let Some(job) = job.ok().flatten() else {
             return;
         };
-        let again = self.seed.outside.again(&job.record);
+        let again = self.seed.deps.again(&job.record);
         let minions = job.record.minions;
         let Some(publication) = again else {
             // Reported like a load that cannot be sent: by a message, because a step is under way.
@@ -371,7 +371,7 @@ impl JobTracker {
         }
     }
 
-    fn begin(&mut self, start: StartJob, answer: Answer, context: &mut Context<Self>) {
+    fn begin(&mut self, start: StartJob, answer: PendingReply, context: &mut Context<Self>) {
         let StartJob {
             job,
             announce,
@@ -379,7 +379,7 @@ impl JobTracker {
             about,
             publisher,
         } = start;
-        if let Some(About::Running(about)) = &about
+        if let Some(JobRelation::Running(about)) = &about
             && self.machine.can_answer(about, &job.minions)
         {
             self.outbox.push(context, &self.seed.bus, Fire(announce));
@@ -393,8 +393,8 @@ impl JobTracker {
             return self.step(JobEvent::Asked(asked), context);
         }
         let signals = match about {
-            Some(About::Signal(victims)) => Some(victims),
-            Some(About::Running(_)) | None => None,
+            Some(JobRelation::Signal(victims)) => Some(victims),
+            Some(JobRelation::Running(_)) | None => None,
         };
         self.traces.begin(&job.jid, publication.trace.as_ref());
         let begun = Beginning {
@@ -436,7 +436,7 @@ impl JobTracker {
         self.persist(persist, context);
     }
 
-    fn keep(&mut self, returned: StoreReturn, answer: Answer, context: &mut Context<Self>) {
+    fn keep(&mut self, returned: StoreReturn, answer: PendingReply, context: &mut Context<Self>) {
         if !self.has_room_for(&returned) {
             self.seed.metrics.over_quota.inc();
             // Not acknowledged: its minion retries, and gives up in the end.
@@ -489,7 +489,7 @@ impl JobTracker {
             return true;
         }
         let bytes = record.load.bytes().len() + returned.job.load.bytes().len();
-        let now = self.seed.outside.micros();
+        let now = self.seed.deps.micros();
         if self.quota.take(reporter, bytes, now) {
             return true;
         }
@@ -497,7 +497,7 @@ impl JobTracker {
         if self.quota.take_lookup(reporter, moment) && self.was_published_for(returned) {
             return true;
         }
-        if let Some(times) = self.over_quota.happened() {
+        if let Some(times) = self.over_quota.record() {
             tracing::warn!(minion = %reporter, jid = %record.jid, times,
                 "a return that no job expects is refused: the minion has spent its quota of the day \
                  (saltern_max_reports, saltern_max_report_bytes)");
@@ -627,11 +627,11 @@ impl Handler<TakeReturn> for JobTracker {
     }
 }
 
-impl Handler<TakeLeaves> for JobTracker {
+impl Handler<TakeSyndicMinions> for JobTracker {
     type Result = ();
 
-    fn handle(&mut self, message: TakeLeaves, context: &mut Self::Context) {
-        let TakeLeaves { leaves, answer } = message;
+    fn handle(&mut self, message: TakeSyndicMinions, context: &mut Self::Context) {
+        let TakeSyndicMinions { leaves, answer } = message;
         let writes = leaves.iter().map(|leaves| Write::Expected {
             jid: leaves.jid.clone(),
             minions: leaves.minions.clone(),
@@ -682,7 +682,7 @@ impl Handler<Stored> for JobTracker {
                 self.count_open();
             }
         }
-        for Leaves { jid, minions, .. } in leaves {
+        for SyndicMinions { jid, minions, .. } in leaves {
             self.step(JobEvent::Joined(jid, minions), context);
             self.count_open();
         }
@@ -718,7 +718,7 @@ impl Handler<Departed> for JobTracker {
         }
         self.departures.push(Write::Published {
             jid: jid.clone(),
-            at: self.seed.outside.micros(),
+            at: self.seed.deps.micros(),
         });
         self.step(JobEvent::Left(jid), context);
     }
@@ -728,10 +728,10 @@ impl Handler<Greet> for JobTracker {
     type Result = ();
 
     fn handle(&mut self, Greet(newcomer): Greet, context: &mut Self::Context) {
-        let stamp = self.seed.outside.stamp();
+        let stamp = self.seed.deps.stamp();
         let states = self.machine.overviews(MOST_STATES).into_iter();
-        newcomer.tell(states.map(|overview| News::State(overview).event(&stamp)));
-        self.recall(newcomer, context);
+        newcomer.tell(states.map(|overview| JobNews::State(overview).event(&stamp)));
+        self.syndic_replay(newcomer, context);
     }
 }
 
@@ -743,11 +743,11 @@ impl Handler<Explain> for JobTracker {
     }
 }
 
-impl Handler<WhoIsAwaited> for JobTracker {
+impl Handler<AwaitedMinions> for JobTracker {
     type Result = Vec<MinionId>;
 
-    fn handle(&mut self, question: WhoIsAwaited, _: &mut Self::Context) -> Vec<MinionId> {
-        let WhoIsAwaited { jid, mut minions } = question;
+    fn handle(&mut self, question: AwaitedMinions, _: &mut Self::Context) -> Vec<MinionId> {
+        let AwaitedMinions { jid, mut minions } = question;
         minions.retain(|minion| self.machine.is_awaited(&jid, minion));
         minions
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use saltern_base::metrics::{Registry, looked_up};
+use saltern_base::metrics::{Registry, gauge_on_scrape};
 use saltern_model::KeyState;
 use saltern_store::PkiTree;
 
@@ -11,7 +11,7 @@ use saltern_store::PkiTree;
 /// # Panics
 /// When the registry has them already.
 pub(crate) fn register(registry: &Registry, pki: Arc<PkiTree>) {
-    looked_up(
+    gauge_on_scrape(
         registry,
         "saltern_keys",
         "Keys of minions, by state.",

@@ -34,14 +34,14 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::answer::Answer;
+    use crate::answer::PendingReply;
 
     #[tokio::test(start_paused = true)]
     async fn it_ends_with_the_last_part_of_an_answer() {
         let taking = histogram(&Registry::new(), "t_seconds", "t", SECONDS);
         let came = Instant::now();
         advance(Duration::from_secs(2)).await;
-        let (answer, _) = Answer::inside();
+        let (answer, _) = PendingReply::inside();
         let answer = answer.timed(Some(Latency::since(came, &taking)));
         let answer = answer.leaving().with(Bytes::new(), Bytes::new());
         let mut parts = answer.split(2);

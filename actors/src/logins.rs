@@ -8,7 +8,7 @@
 //! way first, because anybody can invent them. An IPv6 network of 64 bits counts as one address:
 //! smaller ones are not assigned.
 //!
-//! A refused log-in keeps no slot while its answer is delayed (`doorkeeper.rs`), or a few
+//! A refused log-in keeps no slot while its answer is delayed (`login_worker.rs`), or a few
 //! strangers would lock everybody out. It counts against its address and name together: many users
 //! may come from one address, where salt-api is. While too many refusals of one name are delayed,
 //! its next tries wait and others are served: guesses are slow.
@@ -31,12 +31,12 @@ use saltern_requests::LogIn;
 use saltern_wire::port::network;
 
 use self::proved::Proved;
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::fair_queue::FairQueue;
 use crate::renderer::Look;
 
 /// Waiting log-ins, in all and of one address; salt-api sends those of all its users from one.
-const MOST: usize = 1_024;
+const MAX_WAITING: usize = 1_024;
 const MOST_OF_ADDRESS: usize = 256;
 
 /// Waiting log-ins of one name at one address. The last of them is served, after as many refusals,
@@ -53,14 +53,14 @@ const MOST_REFUSED: usize = 4;
 /// A log-in and the reply to its sender.
 pub(crate) struct Login {
     pub(crate) log_in: LogIn,
-    pub(crate) answer: Answer,
+    pub(crate) answer: PendingReply,
 }
 
 /// Queue of the log-ins that wait for a login worker.
 pub(crate) struct Logins {
     lines: Mutex<Lines>,
     names: RandomState,
-    doorkeepers: Mutex<Vec<Recipient<Look>>>,
+    login_workers: Mutex<Vec<Recipient<Look>>>,
     waiting: IntGauge,
     shed: IntCounter,
     /// Refusals that were answered early because too many were held back.
@@ -170,7 +170,7 @@ impl Lines {
                 }
             }
         }
-        if given_up.is_none() && self.waiting >= MOST {
+        if given_up.is_none() && self.waiting >= MAX_WAITING {
             let longest = self.by_length.last().copied();
             let Some((_, address)) = longest.filter(|(length, _)| *length > here + 1) else {
                 return Some(login);
@@ -269,7 +269,7 @@ impl Drop for Refused {
         let somebody_waits = lines.waiting > 0;
         drop(lines);
         if somebody_waits {
-            self.logins.wake_doorkeepers();
+            self.logins.wake_login_workers();
         }
     }
 }
@@ -279,7 +279,7 @@ impl Logins {
         Arc::new(Self {
             lines: Mutex::default(),
             names: RandomState::new(),
-            doorkeepers: Mutex::default(),
+            login_workers: Mutex::default(),
             waiting: gauge(
                 registry,
                 "saltern_logins_waiting",
@@ -306,8 +306,8 @@ impl Logins {
     }
 
     /// Sets the login workers to notify of new log-ins.
-    pub(crate) fn set_doorkeepers(&self, doorkeepers: Vec<Recipient<Look>>) {
-        *self.doorkeepers.lock() = doorkeepers;
+    pub(crate) fn set_login_workers(&self, login_workers: Vec<Recipient<Look>>) {
+        *self.login_workers.lock() = login_workers;
     }
 
     /// Adds a log-in; one that is shed for it is answered at once.
@@ -323,7 +323,7 @@ impl Logins {
             self.shed.inc();
             login.answer.failed();
         }
-        self.wake_doorkeepers();
+        self.wake_login_workers();
     }
 
     /// The next log-in. A client with too many delayed refusals is skipped until one of them has
@@ -361,10 +361,10 @@ impl Logins {
         }
     }
 
-    fn wake_doorkeepers(&self) {
-        for doorkeeper in self.doorkeepers.lock().iter() {
+    fn wake_login_workers(&self) {
+        for login_worker in self.login_workers.lock().iter() {
             // A full mailbox holds a look that is still to come, which sees this one too.
-            let _ = doorkeeper.try_send(Look);
+            let _ = login_worker.try_send(Look);
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Each task is idempotent and takes no input, so that its timer, the control socket or a restart
 //! may trigger it at any time. A task whose actor is busy is left for the next round: nothing here
-//! waits, because the dropfile revokes keys. Results are kept by [`Duties`].
+//! waits, because the dropfile revokes keys. Results are kept by [`MaintenanceTasks`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +19,20 @@ use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder, Value};
 use saltern_wire::port::PubHandle;
 
-use crate::answer::Answer;
-use crate::duties::{Duties, Duty};
+use crate::answer::PendingReply;
+use crate::maintenance_tasks::{MaintenanceTask, MaintenanceTasks};
 use crate::messages::{
-    Ask, BeginJob, CleanJobFiles, CloseOlderThan, DoDuty, ExpireJobs, FetchRemotes, Fire, Look,
-    LookOver,
+    Ask, BeginJob, CleanJobFiles, CloseOlderThan, ExpireJobs, FetchRemotes, Fire, Look, LookOver,
+    RunMaintenanceTask,
 };
 use crate::presence::Presence;
 use crate::rotation::Rotation;
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 
 /// What maintenance is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
-    pub(crate) duties: Arc<Duties>,
+    pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     pub(crate) services: Arc<Services>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) begin_job: Recipient<BeginJob>,
@@ -63,7 +63,7 @@ pub(crate) struct Maintenance {
     outbox: Outbox,
 }
 
-impl Sends for Maintenance {
+impl SendsThroughOutbox for Maintenance {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
@@ -96,46 +96,52 @@ impl Actor for Maintenance {
         let round = round(&self.seed.services);
         let often = KEYS_INTERVAL.min(round);
         self.expect(round, often);
-        self.seed.duties.set_starter(context.address().recipient());
+        self.seed
+            .maintenance_tasks
+            .set_starter(context.address().recipient());
         self.look_for_dropfile(context);
         self.look_at_subscribers(context);
-        context.run_interval(often, |duties, context| {
-            duties.look_for_dropfile(context);
-            duties.look_at_subscribers(context);
+        context.run_interval(often, |maintenance_tasks, context| {
+            maintenance_tasks.look_for_dropfile(context);
+            maintenance_tasks.look_at_subscribers(context);
         });
-        context.run_interval(round, |duties, context| {
-            duties.expire_jobs();
-            duties.clean_job_files();
-            duties.tell_presence(context);
+        context.run_interval(round, |maintenance_tasks, context| {
+            maintenance_tasks.expire_jobs();
+            maintenance_tasks.clean_job_files();
+            maintenance_tasks.tell_presence(context);
             // A look that is still in progress covers this one.
-            let _ = duties.seed.upkeep.try_send(LookOver(Look::Due));
-            let _ = duties.seed.remotes.try_send(FetchRemotes);
+            let _ = maintenance_tasks.seed.upkeep.try_send(LookOver(Look::Due));
+            let _ = maintenance_tasks.seed.remotes.try_send(FetchRemotes);
         });
     }
 }
 
-impl Handler<DoDuty> for Maintenance {
+impl Handler<RunMaintenanceTask> for Maintenance {
     type Result = ();
 
-    fn handle(&mut self, DoDuty(duty): DoDuty, context: &mut Self::Context) {
-        match duty {
-            Duty::SharedKey => self.look_for_dropfile(context),
-            Duty::Subscribers => self.look_at_subscribers(context),
-            Duty::Presence => self.tell_presence(context),
-            Duty::JobExpiry => self.expire_jobs(),
-            Duty::JobFiles => self.clean_job_files(),
-            Duty::Remotes => _ = self.seed.remotes.try_send(FetchRemotes),
-            Duty::FormerMinions
-            | Duty::MinionData
-            | Duty::Tokens
-            | Duty::Nonces
-            | Duty::FileLists
-            | Duty::FileEvents
-            | Duty::KeyCache
-            | Duty::MasterKey
-            | Duty::OpenFiles
-            | Duty::DatabaseCheck => {
-                let _ = self.seed.upkeep.try_send(LookOver(Look::Only(duty)));
+    fn handle(
+        &mut self,
+        RunMaintenanceTask(task): RunMaintenanceTask,
+        context: &mut Self::Context,
+    ) {
+        match task {
+            MaintenanceTask::SharedKey => self.look_for_dropfile(context),
+            MaintenanceTask::Subscribers => self.look_at_subscribers(context),
+            MaintenanceTask::Presence => self.tell_presence(context),
+            MaintenanceTask::JobExpiry => self.expire_jobs(),
+            MaintenanceTask::JobFiles => self.clean_job_files(),
+            MaintenanceTask::Remotes => _ = self.seed.remotes.try_send(FetchRemotes),
+            MaintenanceTask::OrphanedData
+            | MaintenanceTask::MinionData
+            | MaintenanceTask::Tokens
+            | MaintenanceTask::Nonces
+            | MaintenanceTask::FileLists
+            | MaintenanceTask::FileEvents
+            | MaintenanceTask::KeyCache
+            | MaintenanceTask::MasterKey
+            | MaintenanceTask::OpenFiles
+            | MaintenanceTask::DatabaseCheck => {
+                let _ = self.seed.upkeep.try_send(LookOver(Look::Only(task)));
             }
         }
     }
@@ -150,27 +156,35 @@ impl Maintenance {
     /// Registers the tasks that are triggered here.
     fn expect(&self, round: Duration, often: Duration) {
         let seed = &self.seed;
-        seed.duties.expect(Duty::SharedKey, often);
-        seed.duties.expect(Duty::Subscribers, often);
-        seed.duties.expect(Duty::Presence, round);
-        seed.duties.expect(Duty::JobExpiry, round);
-        seed.duties.expect(Duty::Remotes, round);
+        seed.maintenance_tasks
+            .expect(MaintenanceTask::SharedKey, often);
+        seed.maintenance_tasks
+            .expect(MaintenanceTask::Subscribers, often);
+        seed.maintenance_tasks
+            .expect(MaintenanceTask::Presence, round);
+        seed.maintenance_tasks
+            .expect(MaintenanceTask::JobExpiry, round);
+        seed.maintenance_tasks
+            .expect(MaintenanceTask::Remotes, round);
         if seed.mirror.is_some() && seed.services.config.keep_jobs.is_some() {
-            seed.duties.expect(Duty::JobFiles, round);
+            seed.maintenance_tasks
+                .expect(MaintenanceTask::JobFiles, round);
         }
     }
 
     fn look_for_dropfile(&mut self, context: &mut Context<Self>) {
         let services = self.seed.services.clone();
         let rotation = self.seed.rotation.clone();
-        self.seed.duties.run(Duty::SharedKey, || {
-            if !rotation.look(&services) {
-                return Err("a new shared key is wanted and cannot be made".to_owned());
-            }
-            rotation
-                .look_at_age(&services)
-                .map_err(|error| chain(&error))
-        });
+        self.seed
+            .maintenance_tasks
+            .run(MaintenanceTask::SharedKey, || {
+                if !rotation.look(&services) {
+                    return Err("a new shared key is wanted and cannot be made".to_owned());
+                }
+                rotation
+                    .look_at_age(&services)
+                    .map_err(|error| chain(&error))
+            });
         if !self.seed.rotation.take_news() {
             return;
         }
@@ -182,7 +196,7 @@ impl Maintenance {
         {
             let start = Box::new(start);
             // The reply goes nowhere.
-            let (answer, _) = Answer::inside();
+            let (answer, _) = PendingReply::inside();
             let begin = BeginJob { start, answer };
             self.outbox.push(context, &self.seed.begin_job, begin);
         }
@@ -217,18 +231,19 @@ impl Maintenance {
     fn look_at_subscribers(&mut self, context: &mut Context<Self>) {
         let services = self.seed.services.clone();
         let seed = &self.seed;
-        seed.duties.run(Duty::Subscribers, || {
-            let accepted = services.pki.accepted().map_err(|error| chain(&error))?;
-            for connection in seed.presence.accept(&accepted) {
-                seed.subscribers.dismiss(connection);
-                tracing::info!(connection, "a subscriber has no accepted key any more");
-            }
-            Ok(())
-        });
+        seed.maintenance_tasks
+            .run(MaintenanceTask::Subscribers, || {
+                let accepted = services.pki.accepted().map_err(|error| chain(&error))?;
+                for connection in seed.presence.accept(&accepted) {
+                    seed.subscribers.dismiss(connection);
+                    tracing::info!(connection, "a subscriber has no accepted key any more");
+                }
+                Ok(())
+            });
         if self.seed.feeds_syndics {
             return;
         }
-        let most = services.config.saltern_presence_questions;
+        let most = services.config.saltern_presence_probe_rate;
         for (connection, jid) in self
             .seed
             .presence
@@ -248,13 +263,15 @@ impl Maintenance {
     /// Publishes presence and its changes (`handle_presence` in `salt/master.py`).
     fn tell_presence(&mut self, context: &mut Context<Self>) {
         let mut events = Vec::new();
-        self.seed.duties.run(Duty::Presence, || {
-            if self.seed.services.config.presence_events {
-                events = self.presence_events();
-            }
-            self.seed.presence.remember();
-            Ok(())
-        });
+        self.seed
+            .maintenance_tasks
+            .run(MaintenanceTask::Presence, || {
+                if self.seed.services.config.presence_events {
+                    events = self.presence_events();
+                }
+                self.seed.presence.remember();
+                Ok(())
+            });
         if !events.is_empty() {
             self.outbox.push(context, &self.seed.bus, Fire(events));
         }

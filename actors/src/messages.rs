@@ -8,18 +8,19 @@ use actix::Message;
 use saltern_base::trace::{Attribute, Kind};
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
 use saltern_requests::{
-    BatchPlan, Errand, Leaves, ProbeAnswer, Publication, StartJob, StoreReturn, Victims,
+    BatchPlan, PeerCall, ProbeAnswer, Publication, SignalTargets, StartJob, StoreReturn,
+    SyndicMinions,
 };
 use saltern_store::jobs::{Retention, Write};
 use saltern_store::{CachedJob, Imported, StoreError};
 use saltern_wire::msgpack::MapView;
 use saltern_wire::port::Incoming;
 
-use crate::answer::Answer;
-use crate::bus::Newcomer;
-use crate::duties::Duty;
+use crate::answer::PendingReply;
+use crate::bus::NewListener;
 use crate::job_tracker::Account;
 use crate::latency::Latency;
+use crate::maintenance_tasks::MaintenanceTask;
 use crate::window::Ticket;
 
 // ---- to ReqRouter ---------------------------------------------------------------------------
@@ -57,7 +58,7 @@ pub enum Treatment {
     /// Handle the request.
     Handle,
     /// Send its sender, an authenticating minion, the "retry later" answer.
-    TellToComeAgain,
+    RetryLater,
 }
 
 // ---- to PeerCalls ---------------------------------------------------------------------------
@@ -65,11 +66,11 @@ pub enum Treatment {
 /// A minion calls the master and waits. From MWorker; the reply goes to the minion.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct TakeErrand {
+pub struct TakePeerCall {
     /// The call.
-    pub errand: Box<Errand>,
+    pub call: Box<PeerCall>,
     /// The reply if the call fails.
-    pub answer: Answer,
+    pub answer: PendingReply,
 }
 
 /// A job has ended that a minion waits for. From JobTracker; sent without regard to the mailbox's
@@ -88,7 +89,7 @@ pub struct BeginJob {
     /// What begins.
     pub start: Box<StartJob>,
     /// The reply to the client, when it has begun.
-    pub answer: Answer,
+    pub answer: PendingReply,
 }
 
 /// A minion has returned. From MWorker; the answer goes to the minion.
@@ -98,18 +99,18 @@ pub struct TakeReturn {
     /// What it returned.
     pub returned: Box<StoreReturn>,
     /// The reply to the minion, when it is stored.
-    pub answer: Answer,
+    pub answer: PendingReply,
 }
 
 /// A syndic reports which minions below it have jobs too. From MWorker; the reply goes to the
 /// syndic.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct TakeLeaves {
+pub struct TakeSyndicMinions {
     /// Which.
-    pub leaves: Vec<Leaves>,
+    pub leaves: Vec<SyndicMinions>,
     /// The reply to the syndic, when they are stored.
-    pub answer: Answer,
+    pub answer: PendingReply,
 }
 
 /// A minion has answered a probe. From MWorker.
@@ -133,7 +134,7 @@ pub struct Departed {
 /// A client has subscribed to the bus: send it the state of the open jobs. From the event sockets.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct Greet(pub Newcomer);
+pub struct Greet(pub NewListener);
 
 /// These jobs and returns are in the store, or could not be. From JobStore, once a commit; sent
 /// without regard to the mailbox's bound, because the tracker's own messages, each of which leads
@@ -144,7 +145,7 @@ pub struct Stored {
     /// Jobs that have begun, before the returns of the same commit.
     pub jobs: Vec<BegunJob>,
     /// Minions below syndics that jobs expect too, before the returns of the same commit.
-    pub leaves: Vec<Leaves>,
+    pub leaves: Vec<SyndicMinions>,
     /// Returns.
     pub returns: Vec<StoredReturn>,
     /// Jobs whose state could not be stored.
@@ -164,7 +165,7 @@ pub struct BegunJob {
     /// Its returns are not stored.
     pub nocache: bool,
     /// The processes that it signals.
-    pub signals: Option<Victims>,
+    pub signals: Option<SignalTargets>,
 }
 
 /// One of the returns in [`Stored`].
@@ -200,7 +201,7 @@ pub struct CloseOlderThan(pub i64);
 /// up. From Batches; none for a job that is not remembered.
 #[derive(Message)]
 #[rtype(result = "Vec<MinionId>")]
-pub struct WhoIsAwaited {
+pub struct AwaitedMinions {
     /// The job.
     pub jid: Jid,
     /// Those minions.
@@ -260,12 +261,12 @@ pub struct AfterCommit {
     /// Events to fire; those of a beginning before it is published.
     pub events: Vec<Event>,
     /// The reply to the sender.
-    pub answer: Option<Answer>,
+    pub answer: Option<PendingReply>,
     /// Notify the tracker when the states of these jobs could not be written.
     pub keeps: Vec<Jid>,
     /// Notify the tracker of these minions, those of jobs that are there. The last writes of the
     /// message are theirs, in this order.
-    pub leaves: Vec<Leaves>,
+    pub leaves: Vec<SyndicMinions>,
     /// Notify the tracker of this return. Its write is the last one of its message.
     pub report: Option<Report>,
 }
@@ -273,7 +274,7 @@ pub struct AfterCommit {
 impl AfterCommit {
     /// Records a commit of `changes` changes in the trace of the request that waits for it.
     pub(crate) fn trace(&self, changes: usize, took: Duration) {
-        if let Some(place) = self.answer.as_ref().and_then(Answer::place) {
+        if let Some(place) = self.answer.as_ref().and_then(PendingReply::place) {
             let changes = i64::try_from(changes).unwrap_or(i64::MAX);
             let attributes = [("salt.store.changes", Attribute::Number(changes))];
             place.record("salt.store.commit", Kind::Internal, took, attributes);
@@ -299,14 +300,14 @@ pub struct ExpireJobs(pub Retention);
 /// A checkpoint pass is done but for a small rest; finish it. From WalCheckpointer.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct FinishFolding;
+pub struct CheckpointDone;
 
 // ---- to WalCheckpointer ---------------------------------------------------------------------
 
 /// The job database's write-ahead log is long. From JobStore.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct FoldLog;
+pub struct Checkpoint;
 // ---- to Batches -----------------------------------------------------------------------------
 
 /// A batch begins. From MWorker; the answer goes to the client that asked for it.
@@ -316,7 +317,7 @@ pub struct BeginBatch {
     /// Its plan.
     pub plan: Box<BatchPlan>,
     /// The reply to the client, when the plan is stored.
-    pub answer: Answer,
+    pub answer: PendingReply,
 }
 
 /// Minions have returned jobs of batches. From JobTracker, once a commit; sent without regard to
@@ -374,7 +375,7 @@ pub struct AnswerWhenGiven {
     /// The job.
     pub jid: Jid,
     /// The answer to the client that published it.
-    pub answer: Answer,
+    pub answer: PendingReply,
 }
 
 // ---- to JobMirror ---------------------------------------------------------------------------
@@ -406,7 +407,7 @@ pub struct FetchRemotes;
 /// Run a maintenance task now. From the control socket.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct DoDuty(pub Duty);
+pub struct RunMaintenanceTask(pub MaintenanceTask);
 
 // ---- to Upkeep ------------------------------------------------------------------------------
 
@@ -421,7 +422,7 @@ pub enum Look {
     /// Everything that is due.
     Due,
     /// Only this, due or not.
-    Only(Duty),
+    Only(MaintenanceTask),
 }
 
 // ---- to Publisher ---------------------------------------------------------------------------

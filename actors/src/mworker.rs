@@ -11,11 +11,11 @@ use saltern_requests::{Origin, Services};
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::carry_out::Sinks;
-use crate::doors;
+use crate::listeners;
 use crate::messages::{Treatment, Work};
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 
 /// What a worker is built from.
 #[derive(Clone)]
@@ -75,7 +75,7 @@ impl Actor for MWorker {
     type Context = Context<Self>;
 }
 
-impl Sends for MWorker {
+impl SendsThroughOutbox for MWorker {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
@@ -95,11 +95,11 @@ impl Handler<Work> for MWorker {
         let services = &self.seed.services;
         let origin = Origin {
             address: request.peer.address.ip(),
-            publish_port: doors::publish_port(&services.config, request.reply.transport()),
+            publish_port: listeners::publish_port(&services.config, request.reply.transport()),
         };
         let mut handled = match treatment {
             Treatment::Handle => saltern_requests::handle(request.payload, origin, services),
-            Treatment::TellToComeAgain => saltern_requests::come_again(request.payload, services),
+            Treatment::RetryLater => saltern_requests::retry_later(request.payload, services),
         };
         tracing::debug!(
             cmd = handled.command,
@@ -113,7 +113,7 @@ impl Handler<Work> for MWorker {
             request.reply.refused();
         }
         let command = handled.command;
-        let answer = Answer::new(request.reply, ticket)
+        let answer = PendingReply::new(request.reply, ticket)
             .timed(latency)
             .traced(handled.span.take());
         self.seed

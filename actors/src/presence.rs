@@ -12,7 +12,7 @@
 
 mod memory;
 mod metrics;
-mod questions;
+mod probes;
 mod table;
 
 use std::net::{IpAddr, SocketAddr};
@@ -27,18 +27,18 @@ use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::MasterConfig;
 use saltern_model::{Absence, Jid, MinionId, Standing};
-use saltern_requests::Surroundings;
+use saltern_requests::PresenceView;
 use saltern_store::AcceptedIds;
 use saltern_wire::port::Close;
 use tokio::time::Instant;
 
 use self::memory::Memory;
-use self::questions::Questions;
+use self::probes::IdentityProbes;
 use self::table::Table;
 
 /// Time after a restart during which no connection is probed and no minion is reported lost:
 /// minions reconnect.
-const RETURN: Duration = Duration::from_secs(30);
+const RECONNECT_GRACE: Duration = Duration::from_secs(30);
 
 /// Microseconds for which the address of a minion that went away belongs to a known network.
 const LATELY: i64 = 86_400_000_000;
@@ -47,7 +47,7 @@ const LATELY: i64 = 86_400_000_000;
 pub(crate) struct Presence {
     heard: DashMap<MinionId, Heard>,
     table: Mutex<Table>,
-    questions: Questions,
+    probes: IdentityProbes,
     accepted: Mutex<Arc<AcceptedIds>>,
     /// Minions present at the last comparison, sorted.
     before: Mutex<Vec<MinionId>>,
@@ -80,7 +80,7 @@ impl Presence {
         let presence = Arc::new(Self {
             heard: DashMap::new(),
             table: Mutex::new(Table::new()),
-            questions: Questions::new(registry),
+            probes: IdentityProbes::new(registry),
             accepted: Mutex::new(Arc::new(AcceptedIds::new(Vec::new()))),
             before: Mutex::default(),
             filtering: config.zmq_filtering,
@@ -117,13 +117,13 @@ impl Presence {
     /// The connections to probe now, at most `most`, each with the jid of its probe.
     pub(crate) fn take_unasked(&self, most: usize, mint: impl Fn() -> Jid) -> Vec<(u64, Jid)> {
         let now = Instant::now();
-        if now < self.started + RETURN {
+        if now < self.started + RECONNECT_GRACE {
             return Vec::new();
         }
         let connections = self.table.lock().take_unasked(most, now);
         let asked = connections.into_iter().map(|connection| {
             let jid = mint();
-            self.questions.ask(&jid, connection, now);
+            self.probes.ask(&jid, connection, now);
             (connection, jid)
         });
         asked.collect()
@@ -131,7 +131,7 @@ impl Presence {
 
     /// The probe with this jid was not sent: its connection is probed another time.
     pub(crate) fn not_asked(&self, jid: &Jid) {
-        if let Some(connection) = self.questions.take_back(jid) {
+        if let Some(connection) = self.probes.take_back(jid) {
             self.table.lock().not_asked(connection);
         }
     }
@@ -152,7 +152,7 @@ impl Presence {
             self.is_to_be_written();
         }
         *before = present.clone();
-        if Instant::now() < self.started + RETURN {
+        if Instant::now() < self.started + RECONNECT_GRACE {
             let returning = |minion: &MinionId| self.state(minion) == Standing::Known;
             before.extend(lost.extract_if(.., |minion| returning(minion)));
             before.sort_unstable();
@@ -263,7 +263,7 @@ impl Presence {
     }
 }
 
-impl Surroundings for Presence {
+impl PresenceView for Presence {
     fn connected(&self) -> Vec<MinionId> {
         self.table.lock().present(Instant::now())
     }
@@ -309,7 +309,7 @@ impl Surroundings for Presence {
 
     fn is_answer(&self, minion: &MinionId, jid: &str) -> bool {
         let now = Instant::now();
-        let Some(connection) = self.questions.answered(jid, now) else {
+        let Some(connection) = self.probes.answered(jid, now) else {
             return false;
         };
         self.table.lock().answered(connection, minion, now);

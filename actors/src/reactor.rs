@@ -1,7 +1,7 @@
 //! Reactor: renders the files of the rules that an event matches, begins jobs like a client's and
 //! passes calls of functions to the runners.
 //!
-//! Events wait in the [`Desk`] (`reactor/desk.rs`), which outlives the actor: events of a second
+//! Events wait in the [`ReactionQueue`] (`reactor/queue.rs`), which outlives the actor: events of a second
 //! may take minutes of reactions, and the bus never waits. One event is rendered after the other,
 //! as in stock, so jobs go out in the order of their events; functions run on threads of their own
 //! (`reactor_worker_threads`), one started after the other.
@@ -10,12 +10,12 @@
 //! it as lost when dropped: so a panic, here or in a function, loses nothing silently and needs no
 //! record of what was done.
 
-mod desk;
+mod dead_letter;
 mod dropped;
+mod event_queues;
 mod failures;
-mod letter;
-mod lines;
 mod metrics;
+mod reaction_queue;
 mod watch;
 
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use saltern_requests::reactor::{self, Begun, End, Plan, Reaction, USER};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, Value, decode};
 
-pub(crate) use self::desk::Desk;
-use self::letter::Again;
-use self::lines::{Item, Kind, Place};
+use self::dead_letter::ReplaySelection;
+use self::event_queues::{InFlightEvent, Item, Kind};
+pub(crate) use self::reaction_queue::ReactionQueue;
 use self::watch::{Lost, Subject, Watch};
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::messages::{BeginJob, Fire};
 use crate::priority::give_way;
 use crate::renderer::Look;
 use crate::runner::RunQueue;
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 
 /// Below the workers, like the renderers.
 const NICENESS: i32 = 5;
@@ -48,7 +48,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// What the reactor is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) queue: Arc<ReactionQueue>,
     pub(crate) services: Arc<Services>,
     pub(crate) begin_job: Recipient<BeginJob>,
     pub(crate) runs: Arc<RunQueue>,
@@ -76,11 +76,11 @@ impl Child for Reactor {
 
     /// Waiting events are dropped and counted; jobs that have begun are awaited.
     fn drain(&mut self, context: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
-        self.seed.desk.close();
+        self.seed.queue.close();
         self.tell(context);
-        let desk = self.seed.desk.clone();
+        let queue = self.seed.queue.clone();
         Some(Box::pin(
-            async move { desk.jobs_ended().await }.into_actor(self),
+            async move { queue.jobs_ended().await }.into_actor(self),
         ))
     }
 }
@@ -91,9 +91,9 @@ impl Actor for Reactor {
     fn started(&mut self, context: &mut Self::Context) {
         give_way(NICENESS);
         context.run_interval(TICK, |reactor, context| {
-            let desk = &reactor.seed.desk;
-            desk.refresh_rules();
-            let news = desk.tell_dropped().into_iter().chain(desk.tell_untold());
+            let queue = &reactor.seed.queue;
+            queue.refresh_rules();
+            let news = queue.tell_dropped().into_iter().chain(queue.tell_untold());
             let news: Vec<Event> = news.collect();
             if !news.is_empty() {
                 let bus = &reactor.seed.bus;
@@ -104,7 +104,7 @@ impl Actor for Reactor {
     }
 }
 
-impl Sends for Reactor {
+impl SendsThroughOutbox for Reactor {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
@@ -115,7 +115,7 @@ impl Handler<Look> for Reactor {
 
     fn handle(&mut self, _: Look, context: &mut Self::Context) {
         self.tell(context);
-        let Some((item, place)) = self.seed.desk.pop() else {
+        let Some((item, place)) = self.seed.queue.pop() else {
             return;
         };
         // Before the work: whatever becomes of it, the next one is taken.
@@ -127,16 +127,18 @@ impl Handler<Look> for Reactor {
 impl Reactor {
     /// Fires the events about failed reactions.
     fn tell(&mut self, context: &mut Context<Self>) {
-        let news = self.seed.desk.take_news();
+        let news = self.seed.queue.take_news();
         if !news.is_empty() {
             self.outbox.push(context, &self.seed.bus, Fire(news));
         }
     }
 
-    fn react(&mut self, item: Item, place: &Arc<Place>, context: &mut Context<Self>) {
-        let Seed { desk, services, .. } = &self.seed;
+    fn react(&mut self, item: Item, place: &Arc<InFlightEvent>, context: &mut Context<Self>) {
+        let Seed {
+            queue, services, ..
+        } = &self.seed;
         let event = &item.event;
-        if let Kind::Again(again) = &item.kind {
+        if let Kind::ReplaySelection(again) = &item.kind {
             let begun = self.react_again(event, again, place, context);
             if let Some(asker) = item.asker {
                 // The client may have gone.
@@ -144,13 +146,13 @@ impl Reactor {
             }
             return;
         }
-        let lost = Lost::new(desk, event);
+        let lost = Lost::new(queue, event);
         let Ok(data) = decode(event.data.as_ref(), &Limits::WIRE) else {
             tracing::error!(tag = %event.tag, "an event cannot be read, and leads to nothing");
             return lost.settled();
         };
         if let Some(order) = reactor::order_of(event.tag.as_str()) {
-            let answer = order.and_then(|order| desk.obey(order, &data, services));
+            let answer = order.and_then(|order| queue.obey(order, &data, services));
             if let Some(answer) = answer {
                 self.outbox
                     .push(context, &self.seed.bus, Fire(vec![answer]));
@@ -163,7 +165,7 @@ impl Reactor {
         let reactions = self.watched(self.plan(event, data), event, place);
         lost.settled();
         for (reaction, watch) in reactions {
-            self.begin(&reaction.deed, watch, context);
+            self.begin(&reaction.call, watch, context);
         }
     }
 
@@ -173,52 +175,61 @@ impl Reactor {
     fn react_again(
         &mut self,
         event: &Event,
-        again: &Again,
-        place: &Arc<Place>,
+        again: &ReplaySelection,
+        place: &Arc<InFlightEvent>,
         context: &mut Context<Self>,
     ) -> Result<(), String> {
         let data = decode(event.data.as_ref(), &Limits::WIRE);
         let data = data.map_err(|error| format!("its event cannot be read: {error}"))?;
-        let Seed { desk, services, .. } = &self.seed;
+        let Seed {
+            queue, services, ..
+        } = &self.seed;
         let files = again.sls.as_ref().map(|sls| services.reactions.files(sls));
         let plan = again.of(self.plan(event, data), &files.unwrap_or_default())?;
-        desk.remove_letter(&again.letter)?;
+        queue.remove_letter(&again.dead_letter)?;
         for (reaction, watch) in self.watched(plan, event, place) {
-            self.begin(&reaction.deed, watch, context);
+            self.begin(&reaction.call, watch, context);
         }
         Ok(())
     }
 
     /// The reactions to an event.
     fn plan(&self, event: &Event, data: Value) -> Plan {
-        let Seed { desk, services, .. } = &self.seed;
+        let Seed {
+            queue, services, ..
+        } = &self.seed;
         let tag = event.tag.as_str();
-        let references = desk.references(tag);
-        let _timer = desk.metrics.rendering.start_timer();
+        let references = queue.references(tag);
+        let _timer = queue.metrics.rendering.start_timer();
         services.reactions.of(&references, tag, &Arc::new(data))
     }
 
     /// Reports the problems of a plan. Each of its reactions has its watch before the first is
     /// begun: what a panic prevents is named, too.
-    fn watched(&self, plan: Plan, event: &Event, place: &Arc<Place>) -> Vec<(Reaction, Watch)> {
-        let desk = &self.seed.desk;
+    fn watched(
+        &self,
+        plan: Plan,
+        event: &Event,
+        place: &Arc<InFlightEvent>,
+    ) -> Vec<(Reaction, Watch)> {
+        let queue = &self.seed.queue;
         for problem in plan.problems {
-            desk.failed(&Subject::of_problem(event, &problem), problem.to_string());
+            queue.failed(&Subject::of_problem(event, &problem), problem.to_string());
         }
         let reactions = plan.reactions.into_iter().map(|reaction| {
-            let watch = Watch::new(desk, event, &reaction, place);
+            let watch = Watch::new(queue, event, &reaction, place);
             (reaction, watch)
         });
         reactions.collect()
     }
 
-    fn begin(&mut self, deed: &reactor::Deed, watch: Watch, context: &mut Context<Self>) {
-        match reactor::begin(deed, &self.seed.services) {
+    fn begin(&mut self, call: &reactor::ReactionCall, watch: Watch, context: &mut Context<Self>) {
+        match reactor::begin(call, &self.seed.services) {
             Err(reason) => watch.settle(End::Failed(reason.to_string())),
             Ok(Begun::Nobody) => watch.meant_nobody(),
             Ok(Begun::Job(start)) => {
-                let (answer, stored) = Answer::inside();
-                let begun = self.seed.desk.begin_job();
+                let (answer, stored) = PendingReply::inside();
+                let begun = self.seed.queue.begin_job();
                 self.outbox
                     .push(context, &self.seed.begin_job, BeginJob { start, answer });
                 // A task of its own, so that it survives a panic of this actor.
@@ -235,7 +246,7 @@ impl Reactor {
                 if !runs.has_room(call.is_python()) {
                     return watch.dropped();
                 }
-                let Some(held) = self.seed.desk.hold(watch.size()) else {
+                let Some(held) = self.seed.queue.hold(watch.size()) else {
                     return watch.dropped();
                 };
                 let run = call.run(Box::new(move |end| {

@@ -27,9 +27,9 @@ use saltern_wire::msgpack::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::duties::{Duties, Duty, Running};
+use crate::maintenance_tasks::{MaintenanceTask, MaintenanceTasks, Running};
 use crate::messages::{FetchRemotes, Fire};
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 use crate::upkeep::file_events;
 use stock_clones::StockClones;
 
@@ -40,7 +40,7 @@ const THREADS: usize = 4;
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
-    pub(crate) duties: Arc<Duties>,
+    pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) metrics: RemotesMetrics,
 }
@@ -116,7 +116,7 @@ struct Round {
     files_changed: bool,
 }
 
-impl Sends for Remotes {
+impl SendsThroughOutbox for Remotes {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
@@ -183,7 +183,7 @@ impl Handler<FetchRemotes> for Remotes {
         let services = &self.seed.services;
         let files = services.files.due_remotes();
         let pillars = services.pillars.due_remotes();
-        let running = self.seed.duties.begin(Duty::Remotes);
+        let running = self.seed.maintenance_tasks.begin(MaintenanceTask::Remotes);
         let left = files.len() + pillars.len();
         if left == 0 {
             // A remote that failed has not been retried.

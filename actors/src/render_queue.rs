@@ -20,7 +20,7 @@ use saltern_base::metrics::{
 use saltern_model::MinionId;
 use saltern_requests::Later;
 
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::renderer::Look;
 
 /// Waiting requests of one client. Real minions have one, or a few when states run in parallel.
@@ -42,12 +42,12 @@ pub(crate) struct Rendering {
     /// The command, for metrics.
     pub(crate) command: &'static str,
     pub(crate) work: Later,
-    pub(crate) answer: Answer,
+    pub(crate) answer: PendingReply,
 }
 
 /// Fair queue of renderings, one client's in progress at a time.
 pub(crate) struct RenderQueue {
-    lines: Mutex<Lines>,
+    lines: Mutex<AskerQueues>,
     most: usize,
     renderers: Mutex<Vec<Recipient<Look>>>,
     metrics: QueueMetrics,
@@ -62,20 +62,20 @@ struct QueueMetrics {
 
 /// One queue for each client, and the order of their turns.
 #[derive(Default)]
-struct Lines {
-    by_asker: HashMap<Asker, Line>,
+struct AskerQueues {
+    by_asker: HashMap<Asker, AskerQueue>,
     /// Each client with a waiting request, once.
     turns: VecDeque<Asker>,
     total: usize,
 }
 
 #[derive(Default)]
-struct Line {
+struct AskerQueue {
     waiting: VecDeque<Rendering>,
     is_served: bool,
 }
 
-impl Lines {
+impl AskerQueues {
     /// Adds a request; gives it back if its client has too many.
     fn push(&mut self, rendering: Rendering) -> Option<Rendering> {
         let line = self.by_asker.entry(rendering.asker.clone()).or_default();
@@ -126,12 +126,12 @@ impl Lines {
 }
 
 /// Marks a client as served for as long as it lives, also if the renderer panics.
-pub(crate) struct Turn {
+pub(crate) struct ActiveRendering {
     queue: Arc<RenderQueue>,
     asker: Asker,
 }
 
-impl Drop for Turn {
+impl Drop for ActiveRendering {
     fn drop(&mut self) {
         self.queue.lines.lock().served(&self.asker);
     }
@@ -241,7 +241,7 @@ impl RenderQueue {
 
     /// The next request whose peer still waits; its client has no other one in progress until the
     /// turn is dropped.
-    pub(crate) fn pop(self: &Arc<Self>) -> Option<(Rendering, Turn)> {
+    pub(crate) fn pop(self: &Arc<Self>) -> Option<(Rendering, ActiveRendering)> {
         loop {
             let rendering = {
                 let mut lines = self.lines.lock();
@@ -249,7 +249,7 @@ impl RenderQueue {
                 self.metrics.depth.set(count(lines.total));
                 rendering?
             };
-            let turn = Turn {
+            let turn = ActiveRendering {
                 queue: Arc::clone(self),
                 asker: rendering.asker.clone(),
             };
@@ -303,7 +303,7 @@ pub(crate) mod testing {
     ) -> (Rendering, JoinHandle<Bytes>) {
         let (request, reply) = port.ask(b"pillar").await;
         let failed = Bytes::from_static(NOT_HANDLED);
-        let answer = Answer::without_place(request.reply, failed);
+        let answer = PendingReply::without_place(request.reply, failed);
         let rendering = Rendering {
             asker: Asker::Minion(MinionId::parse(minion).expect("a valid id")),
             command: "_pillar",
@@ -340,7 +340,7 @@ mod tests {
         reply
     }
 
-    fn whose(popped: Option<&(Rendering, Turn)>) -> Option<&str> {
+    fn whose(popped: Option<&(Rendering, ActiveRendering)>) -> Option<&str> {
         popped.map(|(rendering, _)| match &rendering.asker {
             Asker::Minion(minion) => minion.as_str(),
             Asker::User(user) => user,

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::messages::Fire;
 use crate::priority::give_way;
 use crate::render_queue::RenderQueue;
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 
 /// Concurrent wheel functions of users.
 pub(crate) const WHEEL_THREADS: usize = 2;
@@ -69,7 +69,7 @@ impl Actor for Renderer {
     }
 }
 
-impl Sends for Renderer {
+impl SendsThroughOutbox for Renderer {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }

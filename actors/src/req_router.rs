@@ -252,7 +252,7 @@ impl Actor for ReqRouter {
         // The address outlives this value, so both are dropped once.
         if let Some((listener, closed)) = self.seed.listener.lock().take() {
             self.seed.windows.set_router(address.clone().recipient());
-            let serving = listener.serve(Arc::new(Door(address)), self.seed.stop.clone());
+            let serving = listener.serve(Arc::new(RouterSink(address)), self.seed.stop.clone());
             actix_rt::spawn(async move {
                 serving.await;
                 drop(closed);
@@ -262,9 +262,9 @@ impl Actor for ReqRouter {
 }
 
 /// Sink of the connections' requests.
-struct Door(Addr<ReqRouter>);
+struct RouterSink(Addr<ReqRouter>);
 
-impl RequestSink for Door {
+impl RequestSink for RouterSink {
     fn try_deliver(&self, request: Incoming) -> Result<(), Incoming> {
         use actix::dev::SendError;
         self.0

@@ -24,17 +24,17 @@ use saltern_requests::Run;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::messages::{Fire, TakeReturn};
 use crate::priority::give_way;
 use crate::renderer::Look;
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 
 /// Concurrent calls of users, and of minions.
 pub(crate) const THREADS: u32 = 2;
 
 /// Waiting calls at most. Users of this machine make few, more is a runaway script; minions have
-/// bounds of their own before this one (`peer_desk.rs`).
+/// bounds of their own before this one (`peer_calls.rs`).
 pub(crate) const MOST_WAITING: usize = 256;
 
 /// Below the workers, like the renderers.
@@ -75,7 +75,7 @@ impl RunMetrics {
 
 /// Waiting calls, and idle runners: there are never both for long.
 #[derive(Default)]
-struct Lines {
+struct WaitingCalls {
     calls: VecDeque<Run>,
     idle: Vec<Recipient<Look>>,
 }
@@ -84,7 +84,7 @@ struct Lines {
 pub(crate) struct RunQueue {
     /// The queue of functions that Python runs, if it is another one.
     python: Option<Arc<RunQueue>>,
-    lines: Mutex<Lines>,
+    lines: Mutex<WaitingCalls>,
     most: usize,
     depth: IntGauge,
     shed: IntCounter,
@@ -241,7 +241,7 @@ impl Child for Runner {
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         while let Some(run) = self.seed.queue.pop() {
             let (lost, _) = run.into_parts();
-            drop(UnderWay::new(lost, &self.seed.bus));
+            drop(CallInFlight::new(lost, &self.seed.bus));
         }
         None
     }
@@ -257,19 +257,19 @@ impl Actor for Runner {
     }
 }
 
-impl Sends for Runner {
+impl SendsThroughOutbox for Runner {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
 }
 
 /// A call whose end has not been announced; dropped, it is announced as lost.
-struct UnderWay {
+struct CallInFlight {
     bus: Recipient<Fire>,
     lost: Option<Event>,
 }
 
-impl UnderWay {
+impl CallInFlight {
     fn new(lost: Event, bus: &Recipient<Fire>) -> Self {
         Self {
             bus: bus.clone(),
@@ -282,7 +282,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for CallInFlight {
     fn drop(&mut self) {
         if let Some(lost) = self.lost.take() {
             tracing::error!(tag = %lost.tag, "a call of a runner function was lost");
@@ -302,7 +302,7 @@ impl Handler<Look> for Runner {
         // Before the work: whatever becomes of it, the next one is taken.
         context.notify(Look);
         let (lost, work) = run.into_parts();
-        let under_way = UnderWay::new(lost, &self.seed.bus);
+        let under_way = CallInFlight::new(lost, &self.seed.bus);
         let began = Instant::now();
         let ran = {
             let (outbox, bus) = (&mut self.outbox, &self.seed.bus);
@@ -318,7 +318,7 @@ impl Handler<Look> for Runner {
             under_way.told();
             return;
         };
-        let (answer, stored) = Answer::inside();
+        let (answer, stored) = PendingReply::inside();
         let message = TakeReturn {
             returned: Box::new(returned),
             answer,

@@ -18,7 +18,7 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 
 /// An actor that sends through an [`Outbox`].
-pub(crate) trait Sends: Actor<Context = Context<Self>> {
+pub(crate) trait SendsThroughOutbox: Actor<Context = Context<Self>> {
     /// Its outbox.
     fn outbox(&mut self) -> &mut Outbox;
 }
@@ -36,7 +36,7 @@ impl Outbox {
     /// Sends `message`, now or as soon as there is room.
     pub(crate) fn push<A, M>(&mut self, context: &mut Context<A>, to: &Recipient<M>, message: M)
     where
-        A: Sends,
+        A: SendsThroughOutbox,
         M: Message<Result = ()> + Send + 'static,
     {
         let message = if self.is_flushing {
@@ -56,7 +56,7 @@ impl Outbox {
     }
 
     /// Runs `deed` when everything pushed before has been sent.
-    pub(crate) fn then<A: Sends>(
+    pub(crate) fn then<A: SendsThroughOutbox>(
         &mut self,
         context: &mut Context<A>,
         deed: impl FnOnce() + 'static,
@@ -74,7 +74,7 @@ impl Outbox {
         }
     }
 
-    fn defer<A: Sends>(&mut self, context: &mut Context<A>, deed: Deed) {
+    fn defer<A: SendsThroughOutbox>(&mut self, context: &mut Context<A>, deed: Deed) {
         self.waiting.push_back(deed);
         if !std::mem::replace(&mut self.is_flushing, true) {
             context.wait(Flush { sending: None });
@@ -101,7 +101,7 @@ struct Flush {
     sending: Option<LocalBoxFuture<'static, ()>>,
 }
 
-impl<A: Sends> ActorFuture<A> for Flush {
+impl<A: SendsThroughOutbox> ActorFuture<A> for Flush {
     type Output = ();
 
     fn poll(
@@ -177,7 +177,7 @@ mod tests {
         type Context = Context<Self>;
     }
 
-    impl Sends for Sender {
+    impl SendsThroughOutbox for Sender {
         fn outbox(&mut self) -> &mut Outbox {
             &mut self.outbox
         }

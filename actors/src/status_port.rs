@@ -19,9 +19,9 @@ use saltern_wire::http::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::doors;
 use crate::health::{Check, Health};
-use crate::other_names;
+use crate::listeners;
+use crate::metric_aliases;
 use crate::tree::StartError;
 
 /// The bound port, before it is served.
@@ -42,7 +42,7 @@ impl StatusPort {
             return Ok(None);
         };
         let tls = config.saltern_metrics_ssl.as_ref();
-        let tls = tls.map(doors::tls).transpose()?;
+        let tls = tls.map(listeners::tls).transpose()?;
         let pages = Arc::new(Pages {
             registry: registry.clone(),
             compat: config.metrics_compat,
@@ -128,10 +128,10 @@ impl Pages {
             let _timer = scrapes.start_timer();
             let mut families = registry.gather();
             if compat.opentelemetry {
-                other_names::add_opentelemetry(&mut families);
+                metric_aliases::add_opentelemetry(&mut families);
             }
             if compat.salt_exporter {
-                other_names::add_salt_exporter(&mut families);
+                metric_aliases::add_salt_exporter(&mut families);
             }
             TextEncoder::new().encode_to_string(&families)
         });

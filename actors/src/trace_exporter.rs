@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, ResponseActFuture};
 use saltern_base::chain;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::{IntCounter, Registry, counter};
-use saltern_base::seldom::Seldom;
 use saltern_base::trace::{FinishedSpan, Tracer};
 use saltern_content::web::{self, Body, Request, WebError};
 use saltern_supervise::Child;
@@ -47,23 +47,23 @@ impl ExporterMetrics {
 }
 
 /// Poll interval for spans; without delay after a full batch.
-const PAUSE: Duration = Duration::from_secs(1);
+const EXPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Spans in one request; as many as OpenTelemetry's own exporters send.
 const BATCH: usize = 512;
 /// Total time for the remaining spans at the end of the master. A request in progress is waited
 /// for as well, by the timeout of the destination.
 const LAST_TIME: Duration = Duration::from_secs(2);
 /// Bytes read of an answer, whose content is not needed.
-const ANSWER: u64 = 64 << 10;
-/// An unreachable collector is logged at most once per `COMPLAINT`.
-const COMPLAINT: Duration = Duration::from_secs(60);
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
+/// An unreachable collector is logged at most once per `LOG_INTERVAL`.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Actor that exports spans.
 pub(crate) struct TraceExporter {
     seed: Seed,
     /// A batch to retry.
     waiting: Vec<FinishedSpan>,
-    failures: Seldom,
+    failures: LogThrottle,
 }
 
 impl Child for TraceExporter {
@@ -76,7 +76,7 @@ impl Child for TraceExporter {
         Self {
             seed: seed.clone(),
             waiting: Vec::new(),
-            failures: Seldom::every(COMPLAINT),
+            failures: LogThrottle::new(LOG_INTERVAL),
         }
     }
 
@@ -95,7 +95,7 @@ impl Actor for TraceExporter {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
-        context.run_later(PAUSE, Self::go_on);
+        context.run_later(EXPORT_INTERVAL, Self::go_on);
     }
 }
 
@@ -104,7 +104,7 @@ impl TraceExporter {
     fn go_on(&mut self, context: &mut Context<Self>) {
         let pause = match self.send_some(self.seed.destination.timeout) {
             true => Duration::ZERO,
-            false => PAUSE,
+            false => EXPORT_INTERVAL,
         };
         context.run_later(pause, Self::go_on);
     }
@@ -143,7 +143,7 @@ impl TraceExporter {
             }),
             time,
             connect_time: time,
-            largest: ANSWER,
+            largest: MAX_RESPONSE_BYTES,
         };
         web::ask(&request).map(drop)
     }
@@ -155,7 +155,7 @@ impl TraceExporter {
             self.seed.tracer.refused(self.waiting.len());
             self.waiting.clear();
         }
-        if let Some(times) = self.failures.happened() {
+        if let Some(times) = self.failures.record() {
             let error = chain(error);
             tracing::warn!(
                 error,

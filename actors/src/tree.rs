@@ -56,7 +56,7 @@ use saltern_bridge::Bridge;
 use saltern_config::{LocalCacheMirror, MasterConfig};
 use saltern_requests::reactor::LimitError;
 use saltern_requests::{MasterFleet, Schedule, Services, Stores};
-use saltern_runners::{Knowledge, Runners};
+use saltern_runners::{RunnerContext, Runners};
 use saltern_store::StoreError;
 use saltern_store::jobs::JobDatabase;
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
@@ -70,23 +70,23 @@ use tokio_util::sync::CancellationToken;
 use self::jobs::Stored;
 use crate::batches::{self, BatchFeed, BatchMetrics, Batches};
 use crate::control::{self, Accounts, Control, LogLevels, SeenMinions};
-use crate::doors::{Doors, is_set};
-use crate::duties::Duties;
 use crate::event_publisher::EventPublisher;
 use crate::event_return::EventReturnMetrics;
-use crate::event_sockets::{EventSockets, Greeter, SocketError};
+use crate::event_sockets::{EventSockets, ListenerGreeter, SocketError};
 use crate::health::{self, Health};
-use crate::job_ends::JobEnds;
+use crate::job_completions::JobCompletions;
 use crate::job_mirror::JobMirror;
 use crate::job_store::{self, JobStore};
 use crate::job_tracker::JobTracker;
 use crate::key_metrics;
+use crate::listeners::{Listeners, is_set};
 use crate::maintenance::{self, Maintenance};
+use crate::maintenance_tasks::MaintenanceTasks;
 use crate::messages::Departed;
 use crate::presence::Presence;
 use crate::process_metrics;
 use crate::publisher::{self, Publisher};
-use crate::reactor::Desk;
+use crate::reactor::ReactionQueue;
 use crate::registrar::Registrar;
 use crate::remotes::{self, Remotes, RemotesMetrics};
 use crate::rotation::Rotation;
@@ -161,7 +161,7 @@ pub struct Master {
     bridge: Arc<Bridge>,
     services: Arc<Services>,
     schedule: Arc<Mutex<Schedule>>,
-    reactor: Option<Arc<Desk>>,
+    reactor: Option<Arc<ReactionQueue>>,
     requests: SocketAddr,
     publish: SocketAddr,
     status: Option<SocketAddr>,
@@ -180,18 +180,18 @@ impl Master {
         let config = parts.config.clone();
         // The ports first: the process that holds them is the master, and may replace the sockets.
         let inherited = std::mem::take(&mut parts.inherited);
-        let doors = Doors::open(&config, &parts.registry, inherited)?;
-        Self::start_behind(doors, parts).inspect_err(|_| EventSockets::remove(&config.sock_dir))
+        let listeners = Listeners::open(&config, &parts.registry, inherited)?;
+        Self::start_behind(listeners, parts).inspect_err(|_| EventSockets::remove(&config.sock_dir))
     }
 
-    fn start_behind(doors: Doors, mut parts: MasterParts) -> Result<Self, StartError> {
+    fn start_behind(listeners: Listeners, mut parts: MasterParts) -> Result<Self, StartError> {
         let config = parts.config.clone();
         let stop = CancellationToken::new();
-        let (requests, publish) = doors.addresses;
+        let (requests, publish) = listeners.addresses;
         // Everything that can fail comes before the first actor.
         let stored = Stored::open(&mut parts)?;
-        let reactor = Desk::open(&parts.config, &parts.clock, &parts.registry)?;
-        let known = Knowledge::new(parts.config.clone(), parts.database.reader()?);
+        let reactor = ReactionQueue::open(&parts.config, &parts.clock, &parts.registry)?;
+        let known = RunnerContext::new(parts.config.clone(), parts.database.reader()?);
         let known = match &reactor {
             Some(reactor) => known.with_reactor(reactor.clone()),
             None => known,
@@ -204,7 +204,7 @@ impl Master {
         ));
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
-        let duties = Duties::new(parts.clock.clone(), &parts.registry);
+        let maintenance_tasks = MaintenanceTasks::new(parts.clock.clone(), &parts.registry);
         let accounts = Accounts::default();
         let minions = SeenMinions::default();
         let control = Control {
@@ -213,10 +213,10 @@ impl Master {
             registry: parts.registry.clone(),
             accounts: accounts.clone(),
             minions: minions.clone(),
-            duties: duties.clone(),
+            maintenance_tasks: maintenance_tasks.clone(),
             log_levels: parts.log_levels.clone(),
         };
-        control::serve(doors.control, control, stop.clone());
+        control::serve(listeners.control, control, stop.clone());
         let bridge = parts.stores.bridge.clone();
         process_metrics::register(&parts.registry, &parts.clock, config.salt_compat);
         key_metrics::register(&parts.registry, parts.stores.pki.clone());
@@ -239,7 +239,7 @@ impl Master {
             config: parts.config.clone(),
             clock: parts.clock.clone(),
             registry: parts.registry.clone(),
-            duties,
+            maintenance_tasks,
             schedule: schedule.clone(),
             batches,
             reactor: reactor.clone(),
@@ -249,16 +249,16 @@ impl Master {
             stop: stop.clone(),
             requests_closed,
             store_metrics,
-            http: doors.http,
+            http: listeners.http,
         };
         let services = plan.start(
             parts,
             known,
             stored,
-            (doors.requests, doors.publish, doors.events),
+            (listeners.requests, listeners.publish, listeners.events),
         );
         let unwatched = CancellationToken::new();
-        let status = doors.status.map(|port| {
+        let status = listeners.status.map(|port| {
             let address = port.address();
             port.serve(health.clone(), unwatched.clone());
             address
@@ -384,14 +384,14 @@ struct Plan {
     config: Arc<MasterConfig>,
     clock: Clock,
     registry: Registry,
-    duties: Arc<Duties>,
+    maintenance_tasks: Arc<MaintenanceTasks>,
     schedule: Arc<Mutex<Schedule>>,
     /// Feed of Batches, for the actors that are started before it.
     batches: Arc<BatchFeed>,
     /// The reactor's queue, if there is one.
-    reactor: Option<Arc<Desk>>,
+    reactor: Option<Arc<ReactionQueue>>,
     /// Ends of jobs, from the tracker, which is started first, to the calls of minions.
-    ends: Arc<JobEnds>,
+    ends: Arc<JobCompletions>,
     /// Recipient of the control socket's questions about jobs.
     accounts: Accounts,
     /// Recipient of its questions about minions.
@@ -405,7 +405,7 @@ struct Plan {
 }
 
 /// All actors behind the workers.
-struct Back {
+struct CoreActors {
     services: Arc<Services>,
     bus: Addr<EventPublisher>,
     publisher: Addr<Publisher>,
@@ -433,7 +433,7 @@ impl Plan {
     fn start(
         &self,
         parts: MasterParts,
-        known: Knowledge,
+        known: RunnerContext,
         stored: Stored,
         (requests, publish, events): (ReqListener, PubListener, EventSockets),
     ) -> Arc<Services> {
@@ -472,7 +472,7 @@ impl Plan {
         // There is no subscriber yet to notify.
         rotation.look(&services);
         rotation.take_news();
-        let greeter = Greeter::default();
+        let greeter = ListenerGreeter::default();
         let departures = Departures::default();
         self.start_trace_exporter(&services);
         let (bus, heard) = self.start_bus(&services, events, &greeter);
@@ -506,7 +506,7 @@ impl Plan {
             feed: self.batches.clone(),
             metrics: BatchMetrics::new(&self.registry),
         });
-        let back = Back {
+        let core = CoreActors {
             services,
             bus,
             publisher,
@@ -518,9 +518,9 @@ impl Plan {
         let upkeep: Addr<Upkeep> = self.root.start_child(
             self.on_patient_thread("upkeep"),
             upkeep::Seed {
-                services: back.services.clone(),
-                duties: self.duties.clone(),
-                bus: back.bus.clone().recipient(),
+                services: core.services.clone(),
+                maintenance_tasks: self.maintenance_tasks.clone(),
+                bus: core.bus.clone().recipient(),
                 jobs: Arc::new(stored.upkeep),
                 metrics: UpkeepMetrics::new(&self.registry),
             },
@@ -529,29 +529,29 @@ impl Plan {
         let remotes: Addr<Remotes> = self.root.start_child(
             self.on_patient_thread("remotes"),
             remotes::Seed {
-                services: back.services.clone(),
-                duties: self.duties.clone(),
-                bus: back.bus.clone().recipient(),
+                services: core.services.clone(),
+                maintenance_tasks: self.maintenance_tasks.clone(),
+                bus: core.bus.clone().recipient(),
                 metrics: RemotesMetrics::new(&self.registry),
             },
             0,
         );
-        let runs = self.start_front(requests, &back);
-        self.start_scheduler(&back, runs);
-        let (engine_bus, engine_services) = (back.bus.clone(), back.services.clone());
+        let runs = self.start_front(requests, &core);
+        self.start_scheduler(&core, runs);
+        let (engine_bus, engine_services) = (core.bus.clone(), core.services.clone());
         let _: Addr<Maintenance> = self.root.start_child(
             ChildSpec::permanent(),
             maintenance::Seed {
-                duties: self.duties.clone(),
-                services: back.services.clone(),
-                bus: back.bus.recipient(),
-                begin_job: back.tracker.clone().recipient(),
-                questions: back.publisher.recipient(),
+                maintenance_tasks: self.maintenance_tasks.clone(),
+                services: core.services.clone(),
+                bus: core.bus.recipient(),
+                begin_job: core.tracker.clone().recipient(),
+                questions: core.publisher.recipient(),
                 subscribers,
                 feeds_syndics: is_set(&self.config, "order_masters"),
-                tracker: back.tracker.recipient(),
-                store: back.store.recipient(),
-                mirror: back.mirror.map(Addr::recipient),
+                tracker: core.tracker.recipient(),
+                store: core.store.recipient(),
+                mirror: core.mirror.map(Addr::recipient),
                 upkeep: upkeep.recipient(),
                 remotes: remotes.recipient(),
                 presence,
@@ -560,7 +560,7 @@ impl Plan {
             0,
         );
         self.start_engines(engine_services, &engine_bus, &heard);
-        back.services
+        core.services
     }
 
     fn start_publisher(

@@ -8,12 +8,12 @@
 //! themselves; this finds what no request has asked for.
 //!
 //! Data of a minion whose key has vanished is purged, as stock's `salt-key` does; 3008's leaves
-//! the mine behind, which the next owner of the name would answer with. See `former`.
+//! the mine behind, which the next owner of the name would answer with. See `orphaned_data`.
 
 mod database_check;
 pub(crate) mod file_events;
-mod former;
 mod open_files;
+mod orphaned_data;
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ use saltern_requests::Services;
 use saltern_store::jobs::JobReader;
 use saltern_supervise::Child;
 
-use crate::duties::{Duties, Duty};
 use crate::maintenance::round;
+use crate::maintenance_tasks::{MaintenanceTask, MaintenanceTasks};
 use crate::messages::{Fire, Look, LookOver};
 use crate::priority::give_way;
 use database_check::DatabaseCheck;
 use file_events::FileEvents;
-use former::Former;
 use open_files::OpenFiles;
+use orphaned_data::OrphanedData;
 
 /// Below all others: nothing waits for it.
 const NICENESS: i32 = 10;
@@ -40,7 +40,7 @@ const NICENESS: i32 = 10;
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
-    pub(crate) duties: Arc<Duties>,
+    pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     pub(crate) bus: Recipient<Fire>,
     /// Used by this actor only.
     pub(crate) jobs: Arc<JobReader>,
@@ -87,7 +87,7 @@ impl UpkeepMetrics {
 /// Actor that checks the disk.
 pub(crate) struct Upkeep {
     seed: Seed,
-    former: Former,
+    orphaned_data: OrphanedData,
     file_events: Option<FileEvents>,
     open_files: OpenFiles,
     database_check: DatabaseCheck,
@@ -102,7 +102,7 @@ impl Child for Upkeep {
     fn build(seed: &Seed) -> Self {
         Self {
             seed: seed.clone(),
-            former: Former::default(),
+            orphaned_data: OrphanedData::default(),
             file_events: FileEvents::of_site(&seed.services),
             open_files: OpenFiles::default(),
             database_check: DatabaseCheck::default(),
@@ -125,56 +125,56 @@ impl Handler<LookOver> for Upkeep {
     type Result = ();
 
     fn handle(&mut self, LookOver(look): LookOver, _: &mut Self::Context) {
-        let is_meant = |duty: Duty| match look {
+        let is_meant = |task: MaintenanceTask| match look {
             Look::Due => true,
-            Look::Only(only) => only == duty,
+            Look::Only(only) => only == task,
         };
-        if is_meant(Duty::FormerMinions) {
+        if is_meant(MaintenanceTask::OrphanedData) {
             self.forget_former_minions();
         }
-        if is_meant(Duty::MinionData) {
+        if is_meant(MaintenanceTask::MinionData) {
             self.look_over_minion_data();
         }
-        if is_meant(Duty::Tokens) {
-            self.simple(Duty::Tokens, |services| {
+        if is_meant(MaintenanceTask::Tokens) {
+            self.simple(MaintenanceTask::Tokens, |services| {
                 let swept = services.tokens.sweep();
                 swept.map(|_| ()).map_err(|error| chain(&error))
             });
         }
-        if is_meant(Duty::Nonces) {
-            self.simple(Duty::Nonces, |services| {
+        if is_meant(MaintenanceTask::Nonces) {
+            self.simple(MaintenanceTask::Nonces, |services| {
                 services.sessions.sweep_nonces();
                 Ok(())
             });
         }
-        if is_meant(Duty::FileLists) {
-            self.simple(Duty::FileLists, |services| {
+        if is_meant(MaintenanceTask::FileLists) {
+            self.simple(MaintenanceTask::FileLists, |services| {
                 let listed = services.files.refresh_lists();
                 listed.map_err(|error| chain(&error))
             });
         }
-        if is_meant(Duty::KeyCache) && writes_key_cache(&self.seed.services) {
-            self.simple(Duty::KeyCache, |services| {
+        if is_meant(MaintenanceTask::KeyCache) && writes_key_cache(&self.seed.services) {
+            self.simple(MaintenanceTask::KeyCache, |services| {
                 let written = services.pki.write_key_cache();
                 written.map(|_| ()).map_err(|error| chain(&error))
             });
         }
-        if is_meant(Duty::FileEvents) {
+        if is_meant(MaintenanceTask::FileEvents) {
             self.tell_file_events(look != Look::Due);
         }
-        if is_meant(Duty::MasterKey) {
-            self.simple(Duty::MasterKey, |services| {
+        if is_meant(MaintenanceTask::MasterKey) {
+            self.simple(MaintenanceTask::MasterKey, |services| {
                 let compared = services.master.compare_with_disk(&services.config);
                 compared.map_err(|error| chain(&error))
             });
         }
-        if is_meant(Duty::OpenFiles) {
+        if is_meant(MaintenanceTask::OpenFiles) {
             self.look_at_open_files();
         }
-        if is_meant(Duty::DatabaseCheck) {
+        if is_meant(MaintenanceTask::DatabaseCheck) {
             let (jobs, check) = (&self.seed.jobs, &mut self.database_check);
-            let duties = &self.seed.duties;
-            duties.run(Duty::DatabaseCheck, || check.look(jobs));
+            let maintenance_tasks = &self.seed.maintenance_tasks;
+            maintenance_tasks.run(MaintenanceTask::DatabaseCheck, || check.look(jobs));
         }
     }
 }
@@ -188,36 +188,36 @@ fn writes_key_cache(services: &Services) -> bool {
 impl Upkeep {
     /// Registers the tasks that are run here.
     fn expect(&self) {
-        let duties = &self.seed.duties;
+        let maintenance_tasks = &self.seed.maintenance_tasks;
         let round = round(&self.seed.services);
-        for duty in [
-            Duty::FormerMinions,
-            Duty::MinionData,
-            Duty::Tokens,
-            Duty::Nonces,
-            Duty::FileLists,
-            Duty::MasterKey,
-            Duty::OpenFiles,
-            Duty::DatabaseCheck,
+        for task in [
+            MaintenanceTask::OrphanedData,
+            MaintenanceTask::MinionData,
+            MaintenanceTask::Tokens,
+            MaintenanceTask::Nonces,
+            MaintenanceTask::FileLists,
+            MaintenanceTask::MasterKey,
+            MaintenanceTask::OpenFiles,
+            MaintenanceTask::DatabaseCheck,
         ] {
-            duties.expect(duty, round);
+            maintenance_tasks.expect(task, round);
         }
         if writes_key_cache(&self.seed.services) {
-            duties.expect(Duty::KeyCache, round);
+            maintenance_tasks.expect(MaintenanceTask::KeyCache, round);
         }
         if let Some(events) = &self.file_events {
-            duties.expect(Duty::FileEvents, events.interval().max(round));
+            maintenance_tasks.expect(MaintenanceTask::FileEvents, events.interval().max(round));
         }
     }
 
-    fn simple(&self, duty: Duty, work: impl FnOnce(&Services) -> Result<(), String>) {
+    fn simple(&self, task: MaintenanceTask, work: impl FnOnce(&Services) -> Result<(), String>) {
         let services = &self.seed.services;
-        self.seed.duties.run(duty, || work(services));
+        self.seed.maintenance_tasks.run(task, || work(services));
     }
 
     fn look_over_minion_data(&self) {
         let metrics = &self.seed.metrics;
-        self.simple(Duty::MinionData, |services| {
+        self.simple(MaintenanceTask::MinionData, |services| {
             let data = &services.minion_data;
             let looked = data.refresh();
             let looked = looked.and_then(|changed| Ok((changed, data.known()?)));
@@ -233,15 +233,17 @@ impl Upkeep {
     fn forget_former_minions(&mut self) {
         let (services, metrics) = (&self.seed.services, &self.seed.metrics);
         // Taken out, so that after a panic it starts anew.
-        let mut former = std::mem::take(&mut self.former);
-        let kept = &mut self.former;
-        self.seed.duties.run(Duty::FormerMinions, || {
-            let forgotten = former.forget(services);
-            *kept = former;
-            let forgotten = forgotten.map_err(|error| chain(&error))?;
-            metrics.forgotten.inc_by(forgotten as u64);
-            Ok(())
-        });
+        let mut orphaned_data = std::mem::take(&mut self.orphaned_data);
+        let kept = &mut self.orphaned_data;
+        self.seed
+            .maintenance_tasks
+            .run(MaintenanceTask::OrphanedData, || {
+                let forgotten = orphaned_data.forget(services);
+                *kept = orphaned_data;
+                let forgotten = forgotten.map_err(|error| chain(&error))?;
+                metrics.forgotten.inc_by(forgotten as u64);
+                Ok(())
+            });
     }
 
     fn tell_file_events(&mut self, is_asked_for: bool) {
@@ -252,23 +254,27 @@ impl Upkeep {
             return;
         }
         let (services, bus) = (&self.seed.services, &self.seed.bus);
-        self.seed.duties.run(Duty::FileEvents, || {
-            let event = events.look(services)?;
-            let sent = event.map_or(Ok(()), |event| bus.try_send(Fire(vec![event])));
-            sent.map_err(|_| "the event bus has no room".to_owned())
-        });
+        self.seed
+            .maintenance_tasks
+            .run(MaintenanceTask::FileEvents, || {
+                let event = events.look(services)?;
+                let sent = event.map_or(Ok(()), |event| bus.try_send(Fire(vec![event])));
+                sent.map_err(|_| "the event bus has no room".to_owned())
+            });
     }
 
     fn look_at_open_files(&mut self) {
         let (services, gauge) = (&self.seed.services, &self.seed.metrics.open_files);
         let open_files = &mut self.open_files;
-        self.seed.duties.run(Duty::OpenFiles, || {
-            let accepted = services.pki.accepted();
-            let accepted = accepted.map_err(|error| chain(&error))?.len() as u64;
-            let limit = open_files::limit();
-            gauge.set(i64::try_from(limit.soft).unwrap_or(i64::MAX));
-            open_files.look(accepted, limit, services.config.max_open_files);
-            Ok(())
-        });
+        self.seed
+            .maintenance_tasks
+            .run(MaintenanceTask::OpenFiles, || {
+                let accepted = services.pki.accepted();
+                let accepted = accepted.map_err(|error| chain(&error))?.len() as u64;
+                let limit = open_files::limit();
+                gauge.set(i64::try_from(limit.soft).unwrap_or(i64::MAX));
+                open_files.look(accepted, limit, services.config.max_open_files);
+                Ok(())
+            });
     }
 }

@@ -38,7 +38,7 @@ const SHOWN: &[(&str, &[&str])] = &[
             "SalternCheckFailed",
             "SalternActorRestarts",
             "SalternConnectionsRefused",
-            "SalternDutyFails",
+            "SalternMaintenanceFails",
             "SalternEngineGivenUp",
         ],
     ),

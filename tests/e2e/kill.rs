@@ -40,7 +40,7 @@ fn random_kills_and_every_fail_point_lose_nothing_that_was_acknowledged() -> Tes
                 .set("timeout", 1)
                 .set("gather_job_timeout", 1)
                 .set("saltern_probe_interval", 2)
-                .set("saltern_job_patience", 2);
+                .set("saltern_job_timeout", 2);
         },
         |site| {
             let mut random = Random::new();

@@ -392,37 +392,39 @@ fn a_job_that_is_under_way_outlives_an_orderly_stop() -> TestResult {
 }
 
 #[test]
-fn duties_are_listed_and_done_when_asked_for() -> TestResult {
+fn maintenance_tasks_are_listed_and_run_on_request() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
         |config| _ = config.set("loop_interval", 600),
         |site| {
-            let listed = site.saltern(&["duty", "list"])?;
+            let listed = site.saltern(&["maintenance", "list"])?;
             listed.expect_code(0)?.expect_text("shared_key")?;
             ensure!(!listed.stdout.contains("key_cache"), "{}", listed.stdout);
             let before = number(
                 site,
-                "saltern_duty_runs_total{duty=\"tokens\",result=\"ok\"}",
+                "saltern_maintenance_runs_total{task=\"tokens\",result=\"ok\"}",
             )?;
-            site.saltern(&["duty", "run", "tokens"])?
+            site.saltern(&["maintenance", "run", "tokens"])?
                 .expect_code(0)?
                 .expect_text("ok")?;
             let after = number(
                 site,
-                "saltern_duty_runs_total{duty=\"tokens\",result=\"ok\"}",
+                "saltern_maintenance_runs_total{task=\"tokens\",result=\"ok\"}",
             )?;
             ensure!(after == before + 1.0, "{before} runs, then {after}");
-            let refused = site.saltern(&["duty", "run", "key_cache"])?;
+            let refused = site.saltern(&["maintenance", "run", "key_cache"])?;
             refused.expect_code(1)?;
-            site.saltern(&["duty", "run", "laundry"])?.expect_code(1)?;
+            site.saltern(&["maintenance", "run", "laundry"])?
+                .expect_code(1)?;
 
             site.step("one fails");
             site.announce("a maintenance task failed");
             let tokens = site.path("cache/tokens");
             fs::remove_dir_all(&tokens)?;
             fs::write(&tokens, "no directory")?;
-            site.saltern(&["duty", "run", "tokens"])?.expect_code(1)?;
-            site.saltern(&["duty", "run", "file_lists"])?
+            site.saltern(&["maintenance", "run", "tokens"])?
+                .expect_code(1)?;
+            site.saltern(&["maintenance", "run", "file_lists"])?
                 .expect_code(0)?;
             Ok(())
         },
@@ -476,17 +478,18 @@ fn the_doctor_finds_what_is_wrong_with_a_running_and_with_a_stopped_master() -> 
                 .expect_text("The master is running.\nNothing is wrong.\n")?
                 .expect_code(0)?;
 
-            site.step("a duty fails");
+            site.step("a maintenance task fails");
             site.announce("a maintenance task failed");
             let tokens = site.path("cache/tokens");
             fs::remove_dir_all(&tokens)?;
             fs::write(&tokens, "no directory")?;
-            site.saltern(&["duty", "run", "tokens"])?.expect_code(1)?;
+            site.saltern(&["maintenance", "run", "tokens"])?
+                .expect_code(1)?;
             let ill = site.saltern(&["doctor", "--json"])?;
             ill.expect_code(1)?;
             let told: Value = serde_json::from_str(&ill.stdout)?;
             ensure!(told["running"] == true, "{told}");
-            ensure!(told["findings"][0]["subject"] == "duties", "{told}");
+            ensure!(told["findings"][0]["subject"] == "maintenance", "{told}");
             fs::remove_file(&tokens)?;
 
             site.step("the master is stopped, and its keys lie open");
@@ -524,7 +527,7 @@ fn the_doctor_finds_what_is_wrong_with_a_running_and_with_a_stopped_master() -> 
             fs::write(&file, "timeout: [1\n")?;
             for command in [
                 &["run", "test.arg", "one"][..],
-                &["duty", "list"],
+                &["maintenance", "list"],
                 &["metrics"],
             ] {
                 site.saltern(command)?

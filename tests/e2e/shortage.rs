@@ -146,7 +146,7 @@ fn without_descriptors_those_who_are_connected_are_served() -> TestResult {
             for text in [
                 "auto_accept",
                 "max_open_files",
-                COMPLAINT,
+                LOG_INTERVAL,
                 "cannot be",
                 "a maintenance task failed",
             ] {
@@ -159,7 +159,9 @@ fn without_descriptors_those_who_are_connected_are_served() -> TestResult {
             let idle = frozen::subscribers(site.publish_port(), DESCRIPTORS)?;
             let complaints = |site: &Site| {
                 let log = logs::read(&site.path("log/master.out"));
-                log.lines().filter(|line| line.contains(COMPLAINT)).count()
+                log.lines()
+                    .filter(|line| line.contains(LOG_INTERVAL))
+                    .count()
             };
             wait_until("the master to complain", SOON, || {
                 (complaints(site) > 0).then_some(())
@@ -188,7 +190,7 @@ fn without_descriptors_those_who_are_connected_are_served() -> TestResult {
 }
 
 /// What the log says when no connection can be accepted, once a listener and a minute.
-const COMPLAINT: &str = "cannot accept connections";
+const LOG_INTERVAL: &str = "cannot accept connections";
 
 /// Subscribers that never read, on the publish port and on the event socket.
 const FROZEN: usize = 10_000;

@@ -78,20 +78,20 @@ fn full_queue_is_shared_evenly_and_some_may_retry_later() {
         rig.ask(&[2, 2, 2, 2, 2, 3, 3, 3, 4]).await;
         assert_eq!(rig.queue.len(), 9);
         let mut served: BTreeMap<u8, usize> = BTreeMap::new();
-        let mut duties = Vec::new();
+        let mut maintenance_tasks = Vec::new();
         for (machine, treatment) in rig.serve_all() {
             *served.entry(machine).or_default() += usize::from(treatment == Treatment::Handle);
-            duties.push(treatment);
+            maintenance_tasks.push(treatment);
         }
-        let (handle, tell) = (Treatment::Handle, Treatment::TellToComeAgain);
+        let (handle, tell) = (Treatment::Handle, Treatment::RetryLater);
         assert_eq!(
-            duties,
+            maintenance_tasks,
             [handle, tell, handle, tell, handle, tell, handle, tell, tell]
         );
         assert_eq!(served[&4], 1);
         assert!((1..=2).contains(&served[&2]), "{served:?}");
         assert!((1..=2).contains(&served[&3]), "{served:?}");
-        assert_eq!(rig.metrics.told_to_come_again.get(), 5);
+        assert_eq!(rig.metrics.retry_later.get(), 5);
         assert_eq!(rig.metrics.hung_up.get(), 0);
     });
 }
@@ -142,6 +142,6 @@ fn disconnected_sender_is_skipped_and_frees_its_slot() {
             rig.serve_all(),
             [(2, Treatment::Handle), (3, Treatment::Handle)]
         );
-        assert_eq!(rig.metrics.told_to_come_again.get(), 0);
+        assert_eq!(rig.metrics.retry_later.get(), 0);
     });
 }

@@ -8,7 +8,7 @@ use saltern_wire::msgpack::Value;
 
 use super::batch::{Batch, Phase};
 use super::{Batches, events};
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::messages::BeginJob;
 
 impl Batches {
@@ -61,7 +61,7 @@ impl Batches {
         match part.map(|part| part.start) {
             Ok(Some(start)) => {
                 // Whether it arrives shows in its own returns.
-                let (answer, _) = Answer::inside();
+                let (answer, _) = PendingReply::inside();
                 let start = Box::new(start);
                 self.outbox
                     .push(context, &self.seed.begin_job, BeginJob { start, answer });

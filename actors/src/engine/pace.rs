@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Lines of one engine per [`WINDOW`].
-const MOST: u32 = 5_000;
+const MAX_LINES: u32 = 5_000;
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Rate limiter of one engine's lines.
@@ -29,7 +29,7 @@ impl Pace {
             self.window = Instant::now();
             self.taken = 0;
         }
-        if self.taken >= MOST {
+        if self.taken >= MAX_LINES {
             tokio::time::sleep_until(self.window + WINDOW).await;
             self.window = Instant::now();
             self.taken = 0;
@@ -46,7 +46,7 @@ mod tests {
     async fn lines_over_the_limit_wait_for_the_next_second() {
         let began = Instant::now();
         let mut pace = Pace::new();
-        for _ in 0..MOST {
+        for _ in 0..MAX_LINES {
             pace.wait().await;
         }
         assert_eq!(began.elapsed(), Duration::ZERO);

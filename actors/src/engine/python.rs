@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use saltern_bridge::Leash;
+use saltern_bridge::EngineHandle;
 use saltern_config::yaml::Mapping;
 use saltern_requests::engines::python_engine;
 
 use super::{Ended, Seed};
 
 /// Kills the process when its waiting future is dropped.
-struct Held(Arc<Leash>);
+struct Held(Arc<EngineHandle>);
 
 impl Drop for Held {
     fn drop(&mut self) {
@@ -20,7 +20,7 @@ impl Drop for Held {
 /// Runs until the master stops, or the engine ends.
 pub(super) async fn run(seed: &Seed, module: &str, options: &Mapping) -> Result<(), Ended> {
     let engine = python_engine(&seed.engine.name, module, options);
-    let leash = Arc::new(Leash::default());
+    let leash = Arc::new(EngineHandle::default());
     let held = Held(leash.clone());
     let bridge = seed.services.bridge.clone();
     // A thread that only waits for the process.

@@ -9,19 +9,19 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use saltern_base::seldom::Seldom;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_config::ScriptEngine;
 use saltern_python::shlex;
 use saltern_requests::engines::{LastData, script_event};
 use tokio_util::codec::FramedRead;
 
 use super::group::Group;
-use super::lines::Lines;
+use super::line_reader::LineReader;
 use super::pace::Pace;
 use super::{Ended, Seed};
 
-/// Failed runs are logged at most once per `COMPLAINT`.
-const COMPLAINT: Duration = Duration::from_secs(60);
+/// Failed runs are logged at most once per `LOG_INTERVAL`.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// State of one engine that outlives a run.
 struct Script<'a> {
@@ -31,7 +31,7 @@ struct Script<'a> {
     arguments: Vec<String>,
     last: Option<LastData>,
     pace: Pace,
-    failures: Seldom,
+    failures: LogThrottle,
 }
 
 /// Runs until the master stops.
@@ -46,7 +46,7 @@ pub(super) async fn run(seed: &Seed, options: &ScriptEngine) -> Result<(), Ended
         arguments: words.collect(),
         last: options.onchange.then(LastData::default),
         pace: Pace::new(),
-        failures: Seldom::every(COMPLAINT),
+        failures: LogThrottle::new(LOG_INTERVAL),
     };
     while script.run_once().await?.is_continue() {
         tokio::select! {
@@ -62,7 +62,7 @@ impl Script<'_> {
     async fn run_once(&mut self) -> Result<ControlFlow<()>, Ended> {
         let (mut group, output) = self.not_run(Group::spawn(&self.program, &self.arguments))?;
         let longest = self.seed.services.config.max_event_size;
-        let mut lines = FramedRead::new(output, Lines::new(longest));
+        let mut lines = FramedRead::new(output, LineReader::new(longest));
         loop {
             let line = tokio::select! {
                 line = lines.next() => line,
@@ -108,7 +108,7 @@ impl Script<'_> {
     }
 
     fn complain(&self, problem: &str) {
-        if let Some(times) = self.failures.happened() {
+        if let Some(times) = self.failures.record() {
             let engine = self.seed.engine.name.as_str();
             tracing::warn!(engine, problem, times, "a run of a script failed");
         }

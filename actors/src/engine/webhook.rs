@@ -56,7 +56,7 @@ pub(super) async fn run(seed: &Seed, hook: &WebhookEngine) -> Result<(), Ended> 
         drain: Duration::from_secs(2).min(seed.services.config.saltern_stop_timeout / 2),
         ..HttpLimits::default()
     };
-    let door = Door {
+    let door = WebhookHandler {
         engine: seed.engine.name.clone(),
         services: seed.services.clone(),
         bus: seed.bus.clone(),
@@ -80,14 +80,14 @@ async fn address_of(hook: &WebhookEngine) -> std::io::Result<SocketAddr> {
 }
 
 /// HTTP handler of the webhook.
-struct Door {
+struct WebhookHandler {
     engine: String,
     services: Arc<Services>,
     bus: Recipient<Fire>,
     metrics: EngineMetrics,
 }
 
-impl Handler for Door {
+impl Handler for WebhookHandler {
     fn answer(&self, request: Request<Bytes>, _: SocketAddr) -> BoxFuture<'_, Response<Bytes>> {
         let status = match self.event(&request) {
             Ok(event) => {
@@ -106,7 +106,7 @@ impl Handler for Door {
     }
 }
 
-impl Door {
+impl WebhookHandler {
     fn event(&self, request: &Request<Bytes>) -> Result<Event, StatusCode> {
         if request.method() != Method::POST {
             return Err(StatusCode::METHOD_NOT_ALLOWED);

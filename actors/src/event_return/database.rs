@@ -7,9 +7,9 @@ use saltern_requests::is_paced_by_master;
 use saltern_store::KeptEvent;
 use saltern_store::jobs::Write;
 
-use super::queue::Told;
+use super::queue::PackedEvent;
 use super::{End, Sink};
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::messages::{AfterCommit, Persist};
 
 /// The job database as a returner. What cannot be stored now is retried: a full disk does not stay
@@ -39,7 +39,7 @@ impl EventTable {
     }
 
     fn store(&self, events: Vec<KeptEvent>) -> Result<(), String> {
-        let (answer, stored) = Answer::inside();
+        let (answer, stored) = PendingReply::inside();
         let then = AfterCommit {
             answer: Some(answer),
             ..AfterCommit::default()
@@ -57,7 +57,7 @@ impl EventTable {
 }
 
 impl Sink for EventTable {
-    fn give(&self, batch: Vec<Told>) -> End {
+    fn give(&self, batch: Vec<PackedEvent>) -> End {
         if batch.is_empty() {
             return End::Returned;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use saltern_bridge::{Bridge, BridgeError, ReturnerCall, Work};
 use saltern_wire::msgpack::Value;
 
-use super::queue::Told;
+use super::queue::PackedEvent;
 use super::{End, Sink};
 
 /// What a returner of events must be able to do.
@@ -42,7 +42,7 @@ impl PythonReturner {
 }
 
 impl Sink for PythonReturner {
-    fn give(&self, batch: Vec<Told>) -> End {
+    fn give(&self, batch: Vec<PackedEvent>) -> End {
         let step = (!batch.is_empty()).then(|| vec![ReturnerCall::EventReturn(&batch)]);
         let called = self.bridge.call(&self.work(step.as_slice()), Duration::MAX);
         drop(step);

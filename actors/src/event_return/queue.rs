@@ -18,11 +18,11 @@ const BATCH: usize = 100;
 const BATCH_BYTES: usize = 16 << 20;
 
 /// An event: its tag and its packed data.
-pub(crate) type Told = (String, Bytes);
+pub(crate) type PackedEvent = (String, Bytes);
 
 /// Bounds of a queue, and the configured batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wishes {
+pub(super) struct QueueOptions {
     /// Events per batch.
     pub(super) together: usize,
     /// The oldest event waits no longer than this.
@@ -35,8 +35,8 @@ pub(super) struct Wishes {
 
 /// Bounded queue of events, taken in batches.
 pub(super) struct Queue {
-    wishes: Wishes,
-    waiting: VecDeque<(Instant, Told)>,
+    wishes: QueueOptions,
+    waiting: VecDeque<(Instant, PackedEvent)>,
     bytes: usize,
     /// No more events will come: what is there is due.
     is_last: bool,
@@ -54,10 +54,10 @@ pub(super) enum Due {
 }
 
 impl Queue {
-    pub(super) fn new(wishes: Wishes) -> Self {
+    pub(super) fn new(wishes: QueueOptions) -> Self {
         let most = wishes.most.max(wishes.together);
         Self {
-            wishes: Wishes { most, ..wishes },
+            wishes: QueueOptions { most, ..wishes },
             waiting: VecDeque::new(),
             bytes: 0,
             is_last: false,
@@ -65,7 +65,7 @@ impl Queue {
     }
 
     /// Takes an event in; `false` when there is no room for it.
-    pub(super) fn push(&mut self, event: Told, now: Instant) -> bool {
+    pub(super) fn push(&mut self, event: PackedEvent, now: Instant) -> bool {
         let bytes = size(&event);
         let fits = self.waiting.is_empty() || self.bytes + bytes <= self.wishes.most_bytes;
         if self.waiting.len() >= self.wishes.most || !fits {
@@ -94,7 +94,7 @@ impl Queue {
     }
 
     /// Takes the oldest events, one batch.
-    pub(super) fn take(&mut self) -> Vec<Told> {
+    pub(super) fn take(&mut self) -> Vec<PackedEvent> {
         let most = self.wishes.together.max(BATCH);
         let mut batch = Vec::new();
         let mut bytes = 0;
@@ -112,7 +112,7 @@ impl Queue {
 
     /// Puts back a batch that was not run, in front of the others; the queue may exceed its bound
     /// until there is room again.
-    pub(super) fn put_back(&mut self, batch: Vec<Told>, now: Instant) {
+    pub(super) fn put_back(&mut self, batch: Vec<PackedEvent>, now: Instant) {
         for event in batch.into_iter().rev() {
             self.bytes += size(&event);
             self.waiting.push_front((now, event));
@@ -133,7 +133,7 @@ impl Queue {
     }
 }
 
-fn size((tag, data): &Told) -> usize {
+fn size((tag, data): &PackedEvent) -> usize {
     tag.len() + data.len()
 }
 
@@ -141,10 +141,10 @@ fn size((tag, data): &Told) -> usize {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(5);
 
     fn queue(together: usize, patience: Option<Duration>) -> Queue {
-        Queue::new(Wishes {
+        Queue::new(QueueOptions {
             together,
             patience,
             most: 4,
@@ -152,11 +152,11 @@ mod tests {
         })
     }
 
-    fn event(number: usize) -> Told {
+    fn event(number: usize) -> PackedEvent {
         (number.to_string(), Bytes::from_static(b"123456789"))
     }
 
-    fn tags(batch: Vec<Told>) -> Vec<String> {
+    fn tags(batch: Vec<PackedEvent>) -> Vec<String> {
         batch.into_iter().map(|(tag, _)| tag).collect()
     }
 
@@ -168,7 +168,7 @@ mod tests {
             (0, None, 1, Due::Now),
             (3, None, 2, Due::Later),
             (3, None, 3, Due::Now),
-            (3, Some(PATIENCE), 2, Due::At(start + PATIENCE)),
+            (3, Some(TEST_TIMEOUT), 2, Due::At(start + TEST_TIMEOUT)),
         ] {
             let mut queue = queue(together, patience);
             for number in 0..count {
@@ -176,7 +176,7 @@ mod tests {
             }
             assert_eq!(queue.due(start), expected, "{count} of {together}");
             if patience.is_some() {
-                assert_eq!(queue.due(start + PATIENCE), Due::Now);
+                assert_eq!(queue.due(start + TEST_TIMEOUT), Due::Now);
             }
             queue.finish();
             let at_the_end = if count > 0 { Due::Now } else { Due::Later };

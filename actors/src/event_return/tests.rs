@@ -11,37 +11,37 @@ use crate::testing::{event, in_system, recorder, tree};
 
 /// Returner that shows each batch to the test and ends it as the test says.
 struct Shown {
-    batches: UnboundedSender<Vec<Told>>,
+    batches: UnboundedSender<Vec<PackedEvent>>,
     ends: Mutex<mpsc::Receiver<Ending>>,
 }
 
 /// How a batch ends.
-type Ending = fn(Vec<Told>) -> End;
+type Ending = fn(Vec<PackedEvent>) -> End;
 
 impl Sink for Shown {
-    fn give(&self, batch: Vec<Told>) -> End {
+    fn give(&self, batch: Vec<PackedEvent>) -> End {
         let end = self.batches.send(batch.clone()).is_ok();
         let end = end.then(|| self.ends.lock().recv().ok()).flatten();
         end.map_or(End::Returned, |end| end(batch))
     }
 }
 
-fn returned(_: Vec<Told>) -> End {
+fn returned(_: Vec<PackedEvent>) -> End {
     End::Returned
 }
 
-fn failed(_: Vec<Told>) -> End {
+fn failed(_: Vec<PackedEvent>) -> End {
     End::Failed("no".to_owned())
 }
 
-fn not_tried(batch: Vec<Told>) -> End {
+fn not_tried(batch: Vec<PackedEvent>) -> End {
     End::NotTried("nobody is there".to_owned(), batch)
 }
 
 struct Bench {
     bus: Arc<Bus>,
     tree: Tree,
-    batches: UnboundedReceiver<Vec<Told>>,
+    batches: UnboundedReceiver<Vec<PackedEvent>>,
     ends: mpsc::Sender<Ending>,
     metrics: EventReturnMetrics,
     _fire: UnboundedReceiver<Fire>,
@@ -97,7 +97,7 @@ impl Bench {
     }
 
     /// Ends the batch that was shown last.
-    fn say(&self, end: fn(Vec<Told>) -> End) {
+    fn say(&self, end: fn(Vec<PackedEvent>) -> End) {
         self.ends.send(end).unwrap();
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use actix::Addr;
 use bytes::Bytes;
 use futures_util::StreamExt;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::{IntCounter, IntGauge};
-use saltern_base::seldom::Seldom;
 use saltern_model::{Event, Packed, Tag};
 use saltern_wire::ipc::{FrameError, PullDecoder, split_body};
 use saltern_wire::msgpack::{Limits, RawValue};
@@ -30,7 +30,7 @@ pub(super) struct PullDoor {
     pub(super) most: usize,
     pub(super) senders: IntGauge,
     pub(super) refused: IntCounter,
-    pub(super) too_many: Seldom,
+    pub(super) too_many: LogThrottle,
 }
 
 /// Counts a sender for as long as it lives.
@@ -46,7 +46,7 @@ impl PullDoor {
     pub(super) fn let_in(&self, stream: UnixStream) {
         if usize::try_from(self.senders.get()).unwrap_or(0) >= self.most {
             self.refused.inc();
-            if let Some(times) = self.too_many.happened() {
+            if let Some(times) = self.too_many.record() {
                 tracing::warn!(
                     most = self.most,
                     times,

@@ -12,7 +12,7 @@ const ROWS: usize = 50;
 const MOST_DOUBLINGS: u32 = 4;
 
 /// Failures in a row after which the rest of a call is not tried, at first.
-const PATIENCE: usize = 5;
+const FAILURES_BEFORE_BACKOFF: usize = 5;
 
 /// How often a row may kill Python, or use up its time, before the next try is the last.
 const MOST_KILLS: u32 = 3;
@@ -114,7 +114,7 @@ impl Pace {
     fn attempt(&self) -> Attempt {
         let rows = ROWS << self.failures.min(MOST_DOUBLINGS);
         let patience = if self.failures < MOST_DOUBLINGS {
-            PATIENCE
+            FAILURES_BEFORE_BACKOFF
         } else {
             rows
         };

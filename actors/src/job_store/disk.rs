@@ -8,14 +8,14 @@
 use actix::{Context, Handler, Message};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_model::{Event, Packed, Tag, stamp};
-use saltern_store::{JobDatabase, Room, StoreError};
+use saltern_store::{FreeSpace, JobDatabase, StoreError};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use super::JobStore;
 use crate::messages::Fire;
 
 /// Where the room is looked up.
-pub(crate) type RoomOf = fn(&JobDatabase) -> Result<Room, StoreError>;
+pub(crate) type RoomOf = fn(&JobDatabase) -> Result<FreeSpace, StoreError>;
 
 /// Look at the disk. From the store itself.
 #[derive(Message)]
@@ -74,7 +74,7 @@ impl DiskWatch {
     }
 
     /// The new state, if it is a new one.
-    pub(super) fn judge(&mut self, room: Room) -> Option<State> {
+    pub(super) fn judge(&mut self, room: FreeSpace) -> Option<State> {
         let low = self.low.min(room.total / OF_SMALL);
         let full = low / FULL;
         let free = room.free.saturating_sub(self.owed);
@@ -107,7 +107,7 @@ impl DiskMetrics {
         Self {
             room: gauge(
                 registry,
-                "saltern_store_room_bytes",
+                "saltern_store_free_bytes",
                 "Bytes that the job database can still take: free on its disk and within its file.",
             ),
             is_full: gauge(
@@ -177,7 +177,7 @@ impl JobStore {
     }
 
     /// Gives up what is kept back while the disk is full, and takes it again.
-    fn keep_reserve(&mut self, state: State, room: Room) {
+    fn keep_reserve(&mut self, state: State, room: FreeSpace) {
         let Some(database) = self.seed.database.try_lock() else {
             return;
         };
@@ -218,7 +218,7 @@ mod tests {
     fn the_state_follows_the_room_and_does_not_flicker() {
         let mut watch = DiskWatch::new(1_600);
         let mut judge = |free| {
-            watch.judge(Room {
+            watch.judge(FreeSpace {
                 free,
                 total: 1_000_000,
             })
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn the_reserve_that_was_given_up_is_no_room() {
         let mut watch = DiskWatch::new(1_600);
-        let room = |free| Room {
+        let room = |free| FreeSpace {
             free,
             total: 1_000_000,
         };
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn of_a_small_disk_a_part_is_low() {
         let mut watch = DiskWatch::new(512 << 20);
-        let room = |free| Room {
+        let room = |free| FreeSpace {
             free,
             total: 16 << 20,
         };
@@ -262,6 +262,6 @@ mod tests {
     #[test]
     fn who_does_not_want_to_be_told_is_not() {
         let mut watch = DiskWatch::new(0);
-        assert_eq!(watch.judge(Room { free: 0, total: 9 }), None);
+        assert_eq!(watch.judge(FreeSpace { free: 0, total: 9 }), None);
     }
 }

@@ -159,7 +159,7 @@ impl JobStore {
             Ok(Place::Right) if !self.commit_is_due => self.commit(context),
             Ok(_) => {}
             Err(error) => {
-                if let Some(times) = self.failures.happened() {
+                if let Some(times) = self.failures.record() {
                     let error = chain(&error);
                     tracing::error!(
                         error,

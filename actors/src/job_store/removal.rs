@@ -8,7 +8,7 @@ use saltern_base::chain;
 use tokio::time::Instant;
 
 use super::JobStore;
-use crate::duties::Duty;
+use crate::maintenance_tasks::MaintenanceTask;
 use crate::messages::{ExpireJobs, RemoveJobFiles};
 
 /// Rows deleted in one transaction when old jobs expire: short, because returns wait meanwhile.
@@ -32,7 +32,11 @@ impl Handler<ExpireJobs> for JobStore {
     fn handle(&mut self, ExpireJobs(mut retention): ExpireJobs, context: &mut Self::Context) {
         retention.most_bytes = self.bounded_by_disk(retention.most_bytes);
         if self.expiring.replace(retention).is_none() {
-            self.expiry = Some(self.seed.duties.begin(Duty::JobExpiry));
+            self.expiry = Some(
+                self.seed
+                    .maintenance_tasks
+                    .begin(MaintenanceTask::JobExpiry),
+            );
             context.notify(ExpireSlice);
         }
     }

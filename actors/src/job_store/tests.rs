@@ -7,15 +7,15 @@ use std::cell::Cell;
 use bytes::Bytes;
 use saltern_base::metrics::Registry;
 use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
-use saltern_requests::{Leaves, Publication, Topics};
-use saltern_store::jobs::{DatabaseLimits, JobState, Room};
+use saltern_requests::{Publication, SyndicMinions, Topics};
+use saltern_store::jobs::{DatabaseLimits, FreeSpace, JobState};
 use saltern_supervise::{ChildSpec, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::answer::Answer;
-use crate::duties::Duties;
+use crate::answer::PendingReply;
+use crate::maintenance_tasks::MaintenanceTasks;
 use crate::messages::{BegunJob, ExpireJobs, Report};
 use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 use crate::window::Windows;
@@ -41,7 +41,7 @@ struct Rig {
     bus: UnboundedReceiver<Fire>,
     publisher: UnboundedReceiver<Publish>,
     tracker: UnboundedReceiver<Stored>,
-    folder: UnboundedReceiver<FoldLog>,
+    folder: UnboundedReceiver<Checkpoint>,
     windows: Arc<Windows>,
     port: Port,
 }
@@ -69,7 +69,7 @@ fn rig(limits: DatabaseLimits) -> Rig {
         folder: to_folder,
         tracker: Arc::new(Mutex::new(Some(to_tracker))),
         room_of: |_| {
-            Ok(Room {
+            Ok(FreeSpace {
                 free: ROOM.with(Cell::get),
                 total: 1 << 40,
             })
@@ -77,7 +77,7 @@ fn rig(limits: DatabaseLimits) -> Rig {
         disk_low: LOW,
         compat: Compat::V3008,
         clock: clock.clone(),
-        duties: Duties::new(Clock::system(), &registry),
+        maintenance_tasks: MaintenanceTasks::new(Clock::system(), &registry),
         metrics: metrics.clone(),
     };
     let tree = tree(&registry);
@@ -127,11 +127,14 @@ fn returned(minion: &str, fun: &str, load: usize) -> ReturnRecord {
 }
 
 impl Rig {
-    async fn answer(&mut self) -> (Answer, JoinHandle<Bytes>) {
+    async fn answer(&mut self) -> (PendingReply, JoinHandle<Bytes>) {
         let (request, reply) = self.port.ask(b"x").await;
         let place = self.windows.take_any().unwrap();
         let (done, failed) = (Bytes::from_static(b"done"), Bytes::from_static(b"failed"));
-        (Answer::new(request.reply, place).with(done, failed), reply)
+        (
+            PendingReply::new(request.reply, place).with(done, failed),
+            reply,
+        )
     }
 
     /// A return on its way, and the answer to come.
@@ -160,7 +163,7 @@ impl Rig {
 }
 
 /// A return as the tracker hands it over, with the job that it brings along.
-fn persist(record: ReturnRecord, answer: Answer) -> Persist {
+fn persist(record: ReturnRecord, answer: PendingReply) -> Persist {
     let report = Some(report(&record));
     Persist {
         brought: Some(BroughtJob {
@@ -269,7 +272,7 @@ fn who_comes_alone_is_committed_at_once_and_many_wait_for_company() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let mut waiting = Vec::new();
-        for number in 0..MANY + 3 {
+        for number in 0..GROUP_COMMIT_SIZE + 3 {
             let record = returned(&format!("m{number}"), "f", 1);
             waiting.push((record, rig.answer().await));
         }
@@ -283,7 +286,7 @@ fn who_comes_alone_is_committed_at_once_and_many_wait_for_company() {
         };
         // The clock stands as long as there is something to do.
         tokio::time::pause();
-        for (count, commits) in [(1, 1), (MANY, 2), (1, 2), (1, 2)] {
+        for (count, commits) in [(1, 1), (GROUP_COMMIT_SIZE, 2), (1, 2), (1, 2)] {
             send(count);
             for _ in 0..100 {
                 tokio::task::yield_now().await;
@@ -321,7 +324,7 @@ fn a_long_log_is_folded_and_begins_anew() {
             assert_eq!(folded.left(), 0);
             // Ten commits of a few pages each: had the log gone on, the next rounds' were longer.
             assert!((1..200).contains(&folded.log), "{folded:?}");
-            rig.address.send(FinishFolding).await.unwrap();
+            rig.address.send(CheckpointDone).await.unwrap();
             while rig.folder.try_recv().is_ok() {}
         }
     });
@@ -516,7 +519,7 @@ fn the_minions_of_a_syndic_are_told_of_jobs_that_are_there() {
         let mut rig = rig(DatabaseLimits::default());
         rig.send(returned("m1", "f", 1)).await.await.unwrap();
         while rig.tracker.try_recv().is_ok() {}
-        let leaves = |jid: &str| Leaves {
+        let leaves = |jid: &str| SyndicMinions {
             jid: Jid::parse(jid).unwrap(),
             syndic: MinionId::parse("relay").unwrap(),
             minions: vec![MinionId::parse("leaf").unwrap()],
@@ -585,7 +588,7 @@ fn store_refuses_and_goes_on_while_displaced_database_takes_long() {
         let release = hold(&rig.database);
         let reply = rig.send(returned("m1", "f", 1)).await;
         // Nothing that the store is asked waits for the lock.
-        rig.address.send(FinishFolding).await.unwrap();
+        rig.address.send(CheckpointDone).await.unwrap();
         rig.address.send(disk::LookAtDisk).await.unwrap();
         let imported = rig.address.send(crate::messages::ImportJobs(Vec::new()));
         let refused = imported.await.unwrap().expect_err("not in its place");

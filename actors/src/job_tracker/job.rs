@@ -160,7 +160,7 @@ impl Entry {
 
 /// A client's question about the job that is still being answered.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct ClientQuestion {
     /// The question's jid.
     pub(super) question: Jid,
     /// Those who have not answered.
@@ -245,7 +245,7 @@ pub(super) struct Job {
     /// Since when no minion is awaited any more.
     pub(super) settled: Option<Moment>,
     pub(super) progress_is_due: bool,
-    pub(super) asks: Vec<Ask>,
+    pub(super) asks: Vec<ClientQuestion>,
     /// The syndics of a job that began without minions, if none of them could receive it, and why.
     pub(super) unheard: Vec<(MinionId, Arc<str>)>,
     /// Minions below syndics were refused. None joins any more: their earlier returns are not

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use indexmap::{IndexMap, IndexSet};
 use saltern_model::{Jid, MinionId, Packed};
-use saltern_requests::Victims;
+use saltern_requests::SignalTargets;
 use saltern_store::jobs::JobState;
 
 use super::account::Account;
@@ -41,7 +41,7 @@ use super::job::{Job, MinionState, Reason};
 use super::jobs::Jobs;
 use super::learned::Learned;
 use super::moment::{Moment, Timer, Timers};
-use super::news::{Change, Ending, News, Overview};
+use super::news::{Change, Ending, JobNews, Overview};
 use super::notes::Notes;
 use super::rounds::Rounds;
 
@@ -53,7 +53,7 @@ const RECONNECTING: Duration = Duration::from_secs(10);
 
 /// Write delay for changes of a job that goes on: each write contains the notes on all its missing
 /// minions.
-const KEPT: Duration = Duration::from_secs(1);
+const PROGRESS_WRITE_DELAY: Duration = Duration::from_secs(1);
 
 /// Retry delay after the store refused a write.
 const KEPT_AGAIN: Duration = Duration::from_secs(5);
@@ -88,7 +88,7 @@ pub(crate) struct Rules {
 }
 
 /// What the machine reads from the rest of the master.
-pub(crate) trait World {
+pub(crate) trait JobEnvironment {
     /// Why a minion certainly receives nothing at this moment; `None` when it may.
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
     /// Whether it can be asked what it runs: a resource of a minion (3008) cannot.
@@ -139,7 +139,7 @@ pub(super) struct Begun {
     pub(super) created: i64,
     pub(super) minions: Vec<MinionId>,
     /// The processes that it signals.
-    pub(super) signals: Option<Victims>,
+    pub(super) signals: Option<SignalTargets>,
 }
 
 /// See [`JobEvent::Resumed`].
@@ -194,7 +194,7 @@ pub(super) struct Asked {
 
 /// What the shell has to carry out.
 #[derive(Clone, Debug)]
-pub(super) enum Effect {
+pub(super) enum TrackerEffect {
     /// Write the state of a job.
     Keep {
         jid: Jid,
@@ -202,11 +202,11 @@ pub(super) enum Effect {
         notes: Notes,
     },
     /// Announce it on the bus.
-    Tell(News),
+    Tell(JobNews),
     /// Probe these minions.
     Probe { probe: Jid, minions: Vec<MinionId> },
     /// Answer a client in the name of a minion: the job as it describes it, or nothing.
-    Answer {
+    PendingReply {
         question: Jid,
         about: Jid,
         minion: MinionId,
@@ -218,7 +218,7 @@ pub(super) enum Effect {
     Count(Counted),
 }
 
-/// See [`Effect::Count`].
+/// See [`TrackerEffect::Count`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
     /// A round of probes about a job.
@@ -243,7 +243,7 @@ pub(super) struct Machine {
     pub(super) asks: usize,
     pub(super) learned: Learned,
     /// Jobs that send signals, and the processes that they signal.
-    signals: IndexMap<Jid, Victims>,
+    signals: IndexMap<Jid, SignalTargets>,
     /// Jobs whose state is to be written; always a subset of the remembered ones.
     pub(super) unkept: IndexSet<Jid>,
     keep_is_set: bool,
@@ -253,8 +253,8 @@ pub(super) struct Machine {
 /// One step: its time, its environment, and its effects.
 pub(super) struct Turn<'a> {
     pub(super) now: Moment,
-    pub(super) world: &'a dyn World,
-    pub(super) effects: Vec<Effect>,
+    pub(super) world: &'a dyn JobEnvironment,
+    pub(super) effects: Vec<TrackerEffect>,
 }
 
 impl Machine {
@@ -275,7 +275,12 @@ impl Machine {
     }
 
     /// The effects of an event, and of the time that has passed until it.
-    pub(super) fn step(&mut self, now: Moment, event: JobEvent, world: &dyn World) -> Vec<Effect> {
+    pub(super) fn step(
+        &mut self,
+        now: Moment,
+        event: JobEvent,
+        world: &dyn JobEnvironment,
+    ) -> Vec<TrackerEffect> {
         let mut turn = Turn {
             now,
             world,
@@ -443,7 +448,7 @@ impl Machine {
         let is_wanted =
             |job: &Job| job.is_open() && job.left.is_none() && job.missing().next().is_some();
         if self.jobs.get(&jid).is_some_and(is_wanted) {
-            turn.effects.push(Effect::SendAgain(jid));
+            turn.effects.push(TrackerEffect::SendAgain(jid));
         }
     }
 
@@ -490,7 +495,7 @@ impl Machine {
         };
         if new.len() > room {
             let refused = Counted::LeavesRefused(new.len() - room);
-            turn.effects.push(Effect::Count(refused));
+            turn.effects.push(TrackerEffect::Count(refused));
             new.truncate(room);
             if let Some(job) = self.jobs.get_mut(jid) {
                 job.is_full = true;
@@ -509,7 +514,7 @@ impl Machine {
         });
         self.look_by(jid, now.after(self.rules.timeout));
         if let Some(job) = self.jobs.get(jid).filter(|_| !was_open) {
-            turn.effects.push(Effect::Keep {
+            turn.effects.push(TrackerEffect::Keep {
                 jid: jid.clone(),
                 state: JobState::Open,
                 notes: Notes::of(job),
@@ -563,8 +568,8 @@ impl Machine {
     }
 
     /// The open jobs of a minion whose processes `killer` signalled there.
-    fn victims(&self, victims: Victims, killer: &Jid, minion: &MinionId) -> Vec<Jid> {
-        let Victims::Job(victim) = victims else {
+    fn victims(&self, victims: SignalTargets, killer: &Jid, minion: &MinionId) -> Vec<Jid> {
+        let SignalTargets::Job(victim) = victims else {
             let open = self.jobs.open();
             let is_its = |(jid, job): &(&Jid, &Job)| *jid != killer && job.entry(minion).is_some();
             return open.filter(is_its).map(|(jid, _)| jid.clone()).collect();
@@ -613,7 +618,8 @@ impl Machine {
             job.progress_is_due = false;
             if job.is_open() {
                 let overview = Overview::of(jid, job);
-                turn.effects.push(Effect::Tell(News::Progress(overview)));
+                turn.effects
+                    .push(TrackerEffect::Tell(JobNews::Progress(overview)));
             }
         }
     }
@@ -637,8 +643,8 @@ impl Machine {
         let (counts, has_changed) = (*job.counts(), !changes.is_empty());
         if has_changed {
             let jid = jid.clone();
-            let verdict = News::Verdict { jid, changes };
-            turn.effects.push(Effect::Tell(verdict));
+            let verdict = JobNews::Verdict { jid, changes };
+            turn.effects.push(TrackerEffect::Tell(verdict));
         }
         let held_until = match turn.world.is_held(jid) {
             true => turn.now.after(HELD),
@@ -676,7 +682,7 @@ impl Machine {
     }
 
     fn keep(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
-        self.keep_after(jid, KEPT, turn.now);
+        self.keep_after(jid, PROGRESS_WRITE_DELAY, turn.now);
     }
 
     fn keep_after(&mut self, jid: &Jid, time: Duration, now: Moment) {
@@ -692,7 +698,7 @@ impl Machine {
     fn keep_all(&mut self, turn: &mut Turn<'_>) {
         for jid in std::mem::take(&mut self.unkept) {
             if let Some(job) = self.jobs.get(&jid) {
-                turn.effects.push(Effect::Keep {
+                turn.effects.push(TrackerEffect::Keep {
                     state: job.state,
                     notes: Notes::of(job),
                     jid,
@@ -722,13 +728,14 @@ impl Machine {
             return;
         };
         self.unkept.swap_remove(jid);
-        turn.effects.push(Effect::Keep {
+        turn.effects.push(TrackerEffect::Keep {
             jid: jid.clone(),
             state,
             notes: Notes::of(job),
         });
         let ending = Ending::of(jid, job, state, turn.now);
-        turn.effects.push(Effect::Tell(News::Finished(ending)));
+        turn.effects
+            .push(TrackerEffect::Tell(JobNews::Finished(ending)));
         self.jobs.end(jid, state);
     }
 }
@@ -746,14 +753,14 @@ pub(super) fn answer_asks(
     about: &Jid,
     minion: &MinionId,
     running: Option<&Packed>,
-    effects: &mut Vec<Effect>,
+    effects: &mut Vec<TrackerEffect>,
 ) {
     for ask in &mut job.asks {
         let Some(place) = ask.pending.iter().position(|pending| pending == minion) else {
             continue;
         };
         ask.pending.swap_remove(place);
-        effects.push(Effect::Answer {
+        effects.push(TrackerEffect::PendingReply {
             question: ask.question.clone(),
             about: about.clone(),
             minion: minion.clone(),

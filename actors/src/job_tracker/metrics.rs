@@ -6,8 +6,8 @@ use saltern_base::metrics::{
 };
 use saltern_store::jobs::JobState;
 
-use super::machine::{Counted, Effect};
-use super::news::{News, state_word};
+use super::machine::{Counted, TrackerEffect};
+use super::news::{JobNews, state_word};
 
 /// Buckets in seconds, from a ping to a day.
 const SECONDS: [f64; 13] = [
@@ -93,11 +93,11 @@ impl TrackerMetrics {
                 "Answers given to clients in the name of minions.",
             ),
             leaves_refused: counter(
-                "saltern_leaves_refused_total",
+                "saltern_syndic_minions_refused_total",
                 "Minions below syndics that are not waited for: there is no room, or it is too late.",
             ),
             strays: counter(
-                "saltern_probe_strays_total",
+                "saltern_probe_answers_expired_total",
                 "Answers through syndics to questions that are forgotten, and were passed over.",
             ),
             over_quota: counter(
@@ -108,32 +108,32 @@ impl TrackerMetrics {
         }
     }
 
-    pub(super) fn count(&self, effect: &Effect) {
+    pub(super) fn count(&self, effect: &TrackerEffect) {
         match effect {
-            Effect::Tell(News::Verdict { changes, .. }) => {
+            TrackerEffect::Tell(JobNews::Verdict { changes, .. }) => {
                 for change in changes {
                     let verdicts = &self.verdicts;
                     verdicts.with_label_values(&[change.verdict()]).inc();
                 }
             }
-            Effect::Tell(News::Finished(ending)) => {
+            TrackerEffect::Tell(JobNews::Finished(ending)) => {
                 let verdict = state_word(ending.state);
                 self.finished.with_label_values(&[verdict]).inc();
                 let seconds = self.seconds.with_label_values(&[verdict]);
                 seconds.observe(ending.took.as_secs_f64());
             }
-            Effect::Probe { minions, .. } => {
+            TrackerEffect::Probe { minions, .. } => {
                 self.probes.inc();
                 self.probed.inc_by(minions.len() as u64);
             }
-            Effect::Answer { .. } => self.answers.inc(),
-            Effect::Count(Counted::Round) => self.rounds.inc(),
-            Effect::Count(Counted::Merged) => self.merged.inc(),
-            Effect::Count(Counted::Capped) => self.capped.inc(),
-            Effect::Count(Counted::LeavesRefused(count)) => {
+            TrackerEffect::PendingReply { .. } => self.answers.inc(),
+            TrackerEffect::Count(Counted::Round) => self.rounds.inc(),
+            TrackerEffect::Count(Counted::Merged) => self.merged.inc(),
+            TrackerEffect::Count(Counted::Capped) => self.capped.inc(),
+            TrackerEffect::Count(Counted::LeavesRefused(count)) => {
                 self.leaves_refused.inc_by(*count as u64);
             }
-            Effect::Tell(_) | Effect::Keep { .. } | Effect::SendAgain(_) => {}
+            TrackerEffect::Tell(_) | TrackerEffect::Keep { .. } | TrackerEffect::SendAgain(_) => {}
         }
     }
 }

@@ -24,7 +24,7 @@ use super::moment::Moment;
 
 /// An event about a job.
 #[derive(Clone, Debug)]
-pub(super) enum News {
+pub(super) enum JobNews {
     Progress(Overview),
     State(Overview),
     Verdict { jid: Jid, changes: Vec<Change> },
@@ -148,7 +148,7 @@ pub(super) fn state_word(state: JobState) -> &'static str {
 
 type Fields = Vec<(Value, Value)>;
 
-impl News {
+impl JobNews {
     /// As an event; `stamp` is its `_stamp`.
     pub(super) fn event(&self, stamp: &str) -> Event {
         let (tag, mut fields) = match self {
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
     use saltern_wire::msgpack::{Limits, decode_exact};
 
-    fn read(news: &News) -> (String, Value) {
+    fn read(news: &JobNews) -> (String, Value) {
         let event = news.event("2026-01-02T03:04:05.000001");
         let value = decode_exact(event.data.as_ref(), &Limits::WIRE).unwrap();
         (event.tag.to_string(), value)
@@ -278,7 +278,7 @@ mod tests {
         job.put(&id("c"), MinionState::Unreachable(gone));
         job.put(&id("d"), MinionState::Unknown(Reason::NoAnswer));
         let ending = Ending::of(&jid, &job, JobState::Expired, Moment::default());
-        let (tag, value) = read(&News::Finished(ending));
+        let (tag, value) = read(&JobNews::Finished(ending));
         assert_eq!(tag, "saltern/job/20260102030405000001/finished");
         let names = |list: &str| {
             let names = value.get(list).unwrap().as_array().unwrap().iter();
@@ -309,7 +309,7 @@ mod tests {
         let before = MinionState::Unknown(Reason::NoAnswer);
         let after = MinionState::Returned { retcode: 2 };
         let changes = vec![Change::new(&job, &minion, before, after)];
-        let (tag, value) = read(&News::Verdict { jid, changes });
+        let (tag, value) = read(&JobNews::Verdict { jid, changes });
         assert_eq!(tag, "saltern/job/20260102030405000001/verdict");
         let said = value.get("minions").unwrap().get("a").unwrap();
         let text = |name: &str| said.get(name).and_then(Value::as_str);

@@ -8,8 +8,10 @@ use saltern_model::{Jid, MinionId, Packed};
 use saltern_store::jobs::JobState;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use super::job::{Ask, Job, MinionState, Reason, Said};
-use super::machine::{Answered, Asked, Counted, Effect, Machine, Rules, Turn, answer_asks, change};
+use super::job::{ClientQuestion, Job, MinionState, Reason, Said};
+use super::machine::{
+    Answered, Asked, Counted, Machine, Rules, TrackerEffect, Turn, answer_asks, change,
+};
 use super::moment::{Moment, Timer};
 use super::news::Change;
 
@@ -53,7 +55,7 @@ impl Job {
 
 /// What a look at a job finds to do for one of its minions.
 enum Need {
-    Ask,
+    ClientQuestion,
     Put(MinionState),
     PutAndAsk(MinionState),
 }
@@ -110,7 +112,7 @@ impl Machine {
         let mut changes = Vec::new();
         for (minion, need) in needs {
             let (state, asks) = match need {
-                Need::Ask => (None, true),
+                Need::ClientQuestion => (None, true),
                 Need::Put(state) => (Some(state), false),
                 Need::PutAndAsk(state) => (Some(state), true),
             };
@@ -137,7 +139,7 @@ impl Machine {
         let left = (learned * 3 / 2).saturating_sub(turn.now.since(job.begun));
         let silence = (doubled / 2).max(left).min(rules.interval);
         job.silence = self.chance.about(silence.max(rules.timeout));
-        turn.effects.push(Effect::Count(Counted::Round));
+        turn.effects.push(TrackerEffect::Count(Counted::Round));
     }
 
     fn set_look(&mut self, jid: &Jid, now: Moment) {
@@ -175,7 +177,7 @@ impl Machine {
             jids.push(jid.clone());
         }
         if !self.rounds.want(minion) {
-            turn.effects.push(Effect::Count(Counted::Merged));
+            turn.effects.push(TrackerEffect::Count(Counted::Merged));
         }
     }
 
@@ -202,7 +204,7 @@ impl Machine {
         if let Some((at, is_capped)) = self.rounds.next_flush(turn.now) {
             self.timers.set(at, Timer::Flush);
             if is_capped {
-                turn.effects.push(Effect::Count(Counted::Capped));
+                turn.effects.push(TrackerEffect::Count(Counted::Capped));
             }
         }
     }
@@ -220,7 +222,7 @@ impl Machine {
         let forgotten = over.after(REMEMBERED);
         self.timers
             .set(forgotten, Timer::ProbeForgotten(probe.clone()));
-        turn.effects.push(Effect::Probe { probe, minions });
+        turn.effects.push(TrackerEffect::Probe { probe, minions });
     }
 
     pub(super) fn answered(&mut self, answered: &Answered, turn: &mut Turn<'_>) {
@@ -337,7 +339,7 @@ impl Machine {
                 None => None,
             };
             if let Some(running) = known {
-                turn.effects.push(Effect::Answer {
+                turn.effects.push(TrackerEffect::PendingReply {
                     question: question.clone(),
                     about: about.clone(),
                     minion,
@@ -352,7 +354,7 @@ impl Machine {
             return;
         };
         self.asks += 1;
-        job.asks.push(Ask {
+        job.asks.push(ClientQuestion {
             question: question.clone(),
             pending,
         });
@@ -390,7 +392,7 @@ impl Machine {
             let is_presumed =
                 running.is_some() && entry.may_run() && turn.world.absence(minion).is_none();
             if is_presumed {
-                turn.effects.push(Effect::Answer {
+                turn.effects.push(TrackerEffect::PendingReply {
                     question: question.clone(),
                     about: about.clone(),
                     minion: minion.clone(),
@@ -441,7 +443,7 @@ fn needs(job: &Job, is_round: bool, rules: &Rules, turn: &Turn<'_>) -> Vec<(Mini
                 Need::PutAndAsk(MinionState::Expected)
             }
             (None, _) if is_fresh => return None,
-            (None, _) => Need::Ask,
+            (None, _) => Need::ClientQuestion,
         };
         Some((minion.clone(), need))
     });

@@ -19,16 +19,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_model::{Jid, MinionId, Packed};
-use saltern_requests::Victims;
+use saltern_requests::SignalTargets;
 use saltern_store::jobs::JobState;
 
 use super::job::{Counts, MinionState};
 use super::machine::{
-    Answered, Asked, Begun, Chance, Departure, Effect, JobEvent, Machine, Resumed, Returned, Rules,
-    World,
+    Answered, Asked, Begun, Chance, Departure, JobEnvironment, JobEvent, Machine, Resumed,
+    Returned, Rules, TrackerEffect,
 };
 use super::moment::Moment;
-use super::news::News;
+use super::news::JobNews;
 use super::notes::Notes;
 
 /// Runs, unless `SALTERN_SIMULATION_SEEDS` is set.
@@ -53,7 +53,7 @@ enum Event {
     /// A syndic reports that a minion below it has a job.
     Join(usize, usize),
     Probe(Jid, usize),
-    Answer(Jid, usize, Vec<usize>),
+    PendingReply(Jid, usize, Vec<usize>),
     ClientAsks(usize),
     /// A minion reports that it has sent a signal to its process of a job.
     Signal(usize, usize),
@@ -104,7 +104,7 @@ struct Site {
     minted: Cell<u32>,
 }
 
-impl World for Site {
+impl JobEnvironment for Site {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>> {
         let place = self.ids.iter().position(|id| id == minion)?;
         (!self.present[place].get()).then(|| "no connection".into())
@@ -291,7 +291,7 @@ impl Simulation {
                 self.step(JobEvent::Joined(self.jid(job), vec![id]));
             }
             Event::Probe(probe, minion) => self.probe(probe, minion),
-            Event::Answer(probe, minion, running) => self.answer(probe, minion, &running),
+            Event::PendingReply(probe, minion, running) => self.answer(probe, minion, &running),
             Event::ClientAsks(job) => self.client_asks(job),
             Event::Signal(job, minion) => self.signal(job, minion),
             Event::Connect(minion, is_there) => {
@@ -403,7 +403,7 @@ impl Simulation {
             forwarded,
         }));
         let late = effects.iter().any(|effect| {
-            matches!(effect, Effect::Tell(News::Verdict { jid: of, changes })
+            matches!(effect, TrackerEffect::Tell(JobNews::Verdict { jid: of, changes })
                 if *of == jid && changes.iter().any(|c| c.minion == id && c.verdict() == "late"))
         });
         if is_new && is_known && self.told_lost.contains(&(jid, id)) {
@@ -421,7 +421,7 @@ impl Simulation {
         let running = known.running.iter().copied().collect();
         if self.index(10) > 0 {
             let longest = [1, 3, 20][self.index(3)];
-            self.within(longest, Event::Answer(probe, minion, running));
+            self.within(longest, Event::PendingReply(probe, minion, running));
         }
     }
 
@@ -463,7 +463,7 @@ impl Simulation {
             fun: "saltutil.kill_job".into(),
             created: 0,
             minions: vec![id.clone()],
-            signals: Some(Victims::Job(victim)),
+            signals: Some(SignalTargets::Job(victim)),
         };
         self.step(JobEvent::Begun(begun));
         let signalled = self.minions[minion].running.remove(&job);
@@ -542,45 +542,45 @@ impl Simulation {
         self.take(effects);
     }
 
-    fn step_with(&mut self, event: JobEvent) -> Vec<Effect> {
+    fn step_with(&mut self, event: JobEvent) -> Vec<TrackerEffect> {
         let now = Moment::at(Duration::from_micros(self.now));
         self.machine.step(now, event, &self.site)
     }
 
-    fn take(&mut self, effects: Vec<Effect>) {
+    fn take(&mut self, effects: Vec<TrackerEffect>) {
         for effect in effects {
             self.take_one(effect);
         }
         self.check();
     }
 
-    fn take_one(&mut self, effect: Effect) {
+    fn take_one(&mut self, effect: TrackerEffect) {
         match effect {
-            Effect::Keep { jid, state, notes } => {
+            TrackerEffect::Keep { jid, state, notes } => {
                 let number: usize = jid.as_str().parse().unwrap();
                 if let Some(job) = self.jobs.get_mut(number) {
                     job.row.state = state;
                     job.row.notes = notes.pack();
                 }
             }
-            Effect::Tell(news) => self.hear(news),
-            Effect::Probe { probe, minions } => self.send_probe(&probe, &minions),
-            Effect::SendAgain(jid) => {
+            TrackerEffect::Tell(news) => self.hear(news),
+            TrackerEffect::Probe { probe, minions } => self.send_probe(&probe, &minions),
+            TrackerEffect::SendAgain(jid) => {
                 let job = jid.as_str().parse().unwrap();
                 self.within(1, Event::Leave(job));
             }
-            Effect::Answer {
+            TrackerEffect::PendingReply {
                 minion, running, ..
             } => assert!(
                 self.site.ids.contains(&minion) && running.is_none_or(|r| !r.bytes().is_empty())
             ),
-            Effect::Count(_) => {}
+            TrackerEffect::Count(_) => {}
         }
     }
 
-    fn hear(&mut self, news: News) {
+    fn hear(&mut self, news: JobNews) {
         match news {
-            News::Verdict { jid, changes } => {
+            JobNews::Verdict { jid, changes } => {
                 for change in changes {
                     let key = (jid.clone(), change.minion.clone());
                     if change.after.is_lost() {
@@ -590,7 +590,7 @@ impl Simulation {
                     }
                 }
             }
-            News::Finished(ending) => {
+            JobNews::Finished(ending) => {
                 let number: usize = ending.jid.as_str().parse().unwrap();
                 let Some(job) = self.jobs.get(number) else {
                     return;
@@ -605,7 +605,7 @@ impl Simulation {
                 let listed = ending.returned.len();
                 assert!(listed == returned || !self.tells_all && listed < returned);
             }
-            News::Progress(_) | News::State(_) => {}
+            JobNews::Progress(_) | JobNews::State(_) => {}
         }
     }
 

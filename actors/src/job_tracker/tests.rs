@@ -14,7 +14,7 @@ use bytes::Bytes;
 use saltern_base::metrics::Registry;
 use saltern_model::Tag;
 use saltern_model::{JobRecord, Packed, ReturnRecord};
-use saltern_requests::{ProbeAnswer, Publication, Topics, Victims};
+use saltern_requests::{ProbeAnswer, Publication, SignalTargets, Topics};
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
 use saltern_supervise::{ChildSpec, Tree};
 use saltern_wire::msgpack::{Dialect, Value, decode_exact, encode};
@@ -36,7 +36,7 @@ struct Still {
     minted: AtomicU32,
 }
 
-impl Outside for Still {
+impl TrackerDeps for Still {
     fn absence(&self, _: &MinionId) -> Option<Arc<str>> {
         None
     }
@@ -86,7 +86,7 @@ impl Outside for Still {
         (job.fun != "no.load").then(|| self.probe(&job.jid, job.minions.clone()))
     }
 
-    fn recalled(&self) -> usize {
+    fn replayed(&self) -> usize {
         RECALLED
     }
 
@@ -139,7 +139,7 @@ fn rig(writes: &[Write]) -> Rig {
         reader: Arc::new(database.reader().unwrap()),
         batches: batches.clone(),
         ends: Arc::default(),
-        outside: Arc::new(Still::default()),
+        deps: Arc::new(Still::default()),
         report_quota: QuotaLimits {
             reports: REPORTS,
             bytes: 0,
@@ -196,7 +196,7 @@ fn job(number: u32, minions: &[&str]) -> JobRecord {
     }
 }
 
-fn start(job: JobRecord, about: Option<About>) -> Box<StartJob> {
+fn start(job: JobRecord, about: Option<JobRelation>) -> Box<StartJob> {
     Box::new(StartJob {
         publication: Still::default().probe(&job.jid, job.minions.clone()),
         job,
@@ -266,11 +266,14 @@ fn departed(number: u32, has_left: bool) -> Departed {
 }
 
 impl Rig {
-    async fn answer(&mut self) -> (Answer, JoinHandle<Bytes>) {
+    async fn answer(&mut self) -> (PendingReply, JoinHandle<Bytes>) {
         let (request, reply) = self.port.ask(b"x").await;
         let place = self.windows.take_any().unwrap();
         let (done, failed) = (Bytes::from_static(b"done"), Bytes::from_static(b"failed"));
-        (Answer::new(request.reply, place).with(done, failed), reply)
+        (
+            PendingReply::new(request.reply, place).with(done, failed),
+            reply,
+        )
     }
 
     /// Delivers a return; gives the message to the store.
@@ -689,7 +692,7 @@ fn jobs_of_a_minion_that_signals_all_are_killed_without_returns() {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
         let mut killer = begun(2, &["a"]);
-        killer.jobs[0].signals = Some(Victims::All);
+        killer.jobs[0].signals = Some(SignalTargets::All);
         rig.tracker.send(killer).await.unwrap();
         let mut done = stored(&[(2, "a")]);
         done.returns[0].report.signalled = true;
@@ -718,7 +721,7 @@ fn client_questions_are_answered_from_one_shared_probe() {
         rig.tracker.send(begun(1, &["a", "b"])).await.unwrap();
         for number in [10, 11] {
             let (answer, reply) = rig.answer().await;
-            let about = Some(About::Running(jid(1)));
+            let about = Some(JobRelation::Running(jid(1)));
             let start = start(job(number, &["a", "b"]), about);
             rig.tracker.send(BeginJob { start, answer }).await.unwrap();
             assert_eq!(reply.await.unwrap(), &b"done"[..]);
@@ -746,7 +749,7 @@ fn client_questions_are_answered_from_one_shared_probe() {
         assert_eq!((rig.metrics.polls.get(), rig.metrics.probes.get()), (2, 1));
         // An unknown job cannot be answered from here: the question goes out.
         let (answer, _) = rig.answer().await;
-        let start = start(job(12, &["a"]), Some(About::Running(jid(77))));
+        let start = start(job(12, &["a"]), Some(JobRelation::Running(jid(77))));
         rig.tracker.send(BeginJob { start, answer }).await.unwrap();
         assert!(rig.store.recv().await.unwrap().then.begun.is_some());
     });
@@ -755,7 +758,7 @@ fn client_questions_are_answered_from_one_shared_probe() {
 /// Polls like a command line that takes silence for the end of the job.
 async fn poll(rig: &mut Rig, number: u32, minions: &[&str]) {
     let (answer, reply) = rig.answer().await;
-    let about = Some(About::Running(jid(1)));
+    let about = Some(JobRelation::Running(jid(1)));
     let start = start(job(number, minions), about);
     rig.tracker.send(BeginJob { start, answer }).await.unwrap();
     assert_eq!(reply.await.unwrap(), &b"done"[..]);

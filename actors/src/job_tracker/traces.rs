@@ -5,26 +5,26 @@
 //! it, because the process that sends it is another than the one that ran the job.
 
 use indexmap::IndexMap;
-use saltern_base::trace::{Attribute, Kind, Place};
+use saltern_base::trace::{Attribute, Kind, SpanParent};
 use saltern_model::Jid;
 use tokio::time::Instant;
 
 use crate::messages::Report;
 
 /// Jobs whose traces are remembered; beyond that the oldest are evicted.
-const MOST: usize = 4096;
+const MAX_JOBS: usize = 4096;
 
 /// Trace positions of open jobs.
 #[derive(Default)]
-pub(super) struct JobTraces(IndexMap<Jid, (Place, Instant)>);
+pub(super) struct JobTraces(IndexMap<Jid, (SpanParent, Instant)>);
 
 impl JobTraces {
     /// A job begins, with this parent span if it is traced.
-    pub(super) fn begin(&mut self, jid: &Jid, place: Option<&Place>) {
+    pub(super) fn begin(&mut self, jid: &Jid, place: Option<&SpanParent>) {
         let Some(place) = place else {
             return;
         };
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_JOBS {
             self.0.shift_remove_index(0);
         }
         self.0.insert(jid.clone(), (place.clone(), Instant::now()));

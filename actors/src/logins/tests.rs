@@ -30,7 +30,7 @@ async fn push_of(
         },
         is_refused: false,
     });
-    let answer = Answer::without_place(request.reply, Bytes::from_static(BUSY));
+    let answer = PendingReply::without_place(request.reply, Bytes::from_static(BUSY));
     logins.push(Login { log_in, answer });
     reply
 }
@@ -214,7 +214,7 @@ fn full_queue_has_room_for_an_address_that_has_less() {
         let logins = Logins::new(&Registry::new());
         let mut port = Port::open();
         let mut replies = Vec::new();
-        for number in 0..MOST {
+        for number in 0..MAX_WAITING {
             let last = u8::try_from(number / MOST_OF_ADDRESS).unwrap();
             replies.push(push(&logins, &mut port, last).await);
         }
@@ -222,13 +222,13 @@ fn full_queue_has_room_for_an_address_that_has_less() {
             replies.push(push(&logins, &mut port, last).await);
         }
         assert_eq!(logins.shed.get(), 2);
-        assert_eq!(logins.lines.lock().waiting, MOST);
-        assert_eq!(logins.waiting.get(), i64::try_from(MOST).unwrap());
+        assert_eq!(logins.lines.lock().waiting, MAX_WAITING);
+        assert_eq!(logins.waiting.get(), i64::try_from(MAX_WAITING).unwrap());
         let mut heard = std::collections::HashSet::new();
         while let Some((login, _)) = logins.pop() {
             heard.insert(login.log_in.from());
         }
-        assert_eq!(heard.len(), MOST / MOST_OF_ADDRESS + 2);
+        assert_eq!(heard.len(), MAX_WAITING / MOST_OF_ADDRESS + 2);
         is_empty(&logins);
     });
 }

@@ -12,7 +12,7 @@ use saltern_model::MinionId;
 use saltern_store::{StoreError, files};
 
 /// Largest file that is read: a line has 300 bytes at most.
-const LARGEST: usize = 256 << 20;
+const MAX_FILE_BYTES: usize = 256 << 20;
 
 /// Saved state of one minion.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) fn path(cachedir: &Path) -> PathBuf {
 /// # Errors
 /// When the file is there and cannot be read.
 pub(super) fn read(path: &Path) -> Result<Vec<Memory>, StoreError> {
-    let text = files::read_text(path, LARGEST)?.unwrap_or_default();
+    let text = files::read_text(path, MAX_FILE_BYTES)?.unwrap_or_default();
     Ok(text.lines().filter_map(parse).collect())
 }
 

@@ -48,8 +48,8 @@ pub(super) struct Table {
     /// The accepted minions by the topic that each subscribes to; empty unless minions filter.
     by_topic: HashMap<Box<[u8]>, MinionId>,
     connections: HashMap<u64, Connection>,
-    seats: HashMap<MinionId, Seat>,
-    places: HashMap<IpAddr, Place>,
+    seats: HashMap<MinionId, MinionConnections>,
+    places: HashMap<IpAddr, AddressConnections>,
     /// Addresses with connections to probe.
     unclear: BTreeSet<IpAddr>,
     /// Addresses with more connections than minions.
@@ -85,7 +85,7 @@ enum Asked {
 
 /// An accepted minion with a request or a connection.
 #[derive(Default)]
-struct Seat {
+struct MinionConnections {
     /// Where its last request came from.
     address: Option<IpAddr>,
     /// The connections that are tied to it.
@@ -98,7 +98,7 @@ struct Seat {
 
 /// Untied connections and minions of one address.
 #[derive(Default)]
-struct Place {
+struct AddressConnections {
     connections: HashSet<u64>,
     minions: HashSet<MinionId>,
     /// How the last untied connection ended.
@@ -297,7 +297,7 @@ impl Table {
         }
     }
 
-    fn standing_of(&self, seat: &Seat, now: Instant) -> Standing {
+    fn standing_of(&self, seat: &MinionConnections, now: Instant) -> Standing {
         let silent = |number: &u64| {
             let connection = self.connections.get(number);
             let since = connection.and_then(|connection| connection.silent);
@@ -343,7 +343,7 @@ impl Table {
 
     /// Whether more than `limit` minions are present; any authentication may ask.
     pub(super) fn are_more_present_than(&self, limit: usize, now: Instant) -> bool {
-        let is_present = |seat: &&Seat| self.standing_of(seat, now).is_present();
+        let is_present = |seat: &&MinionConnections| self.standing_of(seat, now).is_present();
         self.seats.len() > limit && self.seats.values().filter(is_present).nth(limit).is_some()
     }
 
@@ -483,7 +483,8 @@ impl Table {
     }
 
     fn drop_if_empty(&mut self, address: IpAddr) {
-        let is_empty = |place: &Place| place.connections.is_empty() && place.minions.is_empty();
+        let is_empty =
+            |place: &AddressConnections| place.connections.is_empty() && place.minions.is_empty();
         if self.places.get(&address).is_some_and(is_empty) {
             self.places.remove(&address);
             self.unclear.remove(&address);

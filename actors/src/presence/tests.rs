@@ -107,7 +107,7 @@ async fn master_restart_is_no_presence_change() {
     drop(second);
     let third = site.starts(&Registry::new(), &["m1", "m2", "m3"]);
     assert_eq!(third.change().lost, none);
-    tokio::time::advance(RETURN).await;
+    tokio::time::advance(RECONNECT_GRACE).await;
     assert_eq!(third.change().lost, [id("m1"), id("m2"), id("m3")]);
     assert_eq!(third.state(&id("m1")), Standing::Known);
 }

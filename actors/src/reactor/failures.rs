@@ -17,7 +17,7 @@ pub(super) struct Failures(Mutex<State>);
 struct State {
     allowance: f64,
     counted: Instant,
-    untold: u64,
+    suppressed: u64,
 }
 
 impl Failures {
@@ -25,30 +25,30 @@ impl Failures {
         Self(Mutex::new(State {
             allowance: BURST,
             counted: Instant::now(),
-            untold: 0,
+            suppressed: 0,
         }))
     }
 
     /// Records a failure. When it is to be reported: the number of failures since the last report,
     /// this one included.
-    pub(super) fn happened(&self) -> Option<u64> {
+    pub(super) fn record(&self) -> Option<u64> {
         let mut state = self.0.lock();
         let now = Instant::now();
         let passed = now.duration_since(state.counted).as_secs_f64();
         state.counted = now;
         state.allowance = (state.allowance + passed * RATE).min(BURST);
-        state.untold += 1;
+        state.suppressed += 1;
         if state.allowance < 1.0 {
             return None;
         }
         state.allowance -= 1.0;
-        Some(std::mem::take(&mut state.untold))
+        Some(std::mem::take(&mut state.suppressed))
     }
 
     /// Takes the number of failures that were not reported; `None` without any.
     pub(super) fn rest(&self) -> Option<u64> {
-        let untold = std::mem::take(&mut self.0.lock().untold);
-        (untold > 0).then_some(untold)
+        let suppressed = std::mem::take(&mut self.0.lock().suppressed);
+        (suppressed > 0).then_some(suppressed)
     }
 }
 
@@ -61,11 +61,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn burst_is_reported_and_a_stream_is_rate_limited_with_counts() {
         let failures = Failures::new();
-        let reported = (0..1_500).filter_map(|_| failures.happened()).count();
+        let reported = (0..1_500).filter_map(|_| failures.record()).count();
         assert_eq!(reported, 1_000);
         tokio::time::advance(Duration::from_millis(50)).await;
-        assert_eq!(failures.happened(), Some(501));
-        assert_eq!(failures.happened(), None);
+        assert_eq!(failures.record(), Some(501));
+        assert_eq!(failures.record(), None);
         assert_eq!(failures.rest(), Some(1));
         assert_eq!(failures.rest(), None);
     }

@@ -43,7 +43,7 @@ impl ReactorMetrics {
             ),
             letters_gone: counter(
                 registry,
-                "saltern_reactor_letters_gone_total",
+                "saltern_reactor_dead_letters_dropped_total",
                 "Dead letters that could not be written, or made room for newer ones.",
             ),
             rendering: histogram(

@@ -18,27 +18,28 @@ fn config(options: &str) -> (tempfile::TempDir, MasterConfig) {
     (dir, loaded.config)
 }
 
-fn desk(options: &str) -> (tempfile::TempDir, Arc<Desk>) {
+fn queue(options: &str) -> (tempfile::TempDir, Arc<ReactionQueue>) {
     let (dir, config) = config(options);
-    let desk = Desk::open(&config, &Clock::system(), &Registry::new());
-    (dir, desk.unwrap().expect("a reactor is asked for"))
+    let queue = ReactionQueue::open(&config, &Clock::system(), &Registry::new());
+    (dir, queue.unwrap().expect("a reactor is asked for"))
 }
 
 /// Takes the events that can be taken now: their tags and places.
-fn taken(desk: &Arc<Desk>) -> Vec<(String, Place)> {
+fn taken(queue: &Arc<ReactionQueue>) -> Vec<(String, InFlightEvent)> {
     let next = || {
-        desk.pop()
+        queue
+            .pop()
             .map(|(item, place)| (item.event.tag.to_string(), place))
     };
     std::iter::from_fn(next).collect()
 }
 
-fn tags(taken: &[(String, Place)]) -> Vec<&str> {
+fn tags(taken: &[(String, InFlightEvent)]) -> Vec<&str> {
     taken.iter().map(|(tag, _)| tag.as_str()).collect()
 }
 
-fn dropped(desk: &Desk) -> Option<Value> {
-    Some(reasons(&desk.tell_dropped()?))
+fn dropped(queue: &ReactionQueue) -> Option<Value> {
+    Some(reasons(&queue.tell_dropped()?))
 }
 
 fn reasons(event: &saltern_model::Event) -> Value {
@@ -57,8 +58,8 @@ const RULES: &str = "reactor: [{'a/*': /nowhere.sls}, {'b/*': /nowhere.sls}]\n";
 fn reactor_needs_rules_or_an_engine() {
     let opened = |options| {
         let (_dir, config) = config(options);
-        let desk = Desk::open(&config, &Clock::system(), &Registry::new());
-        desk.unwrap().is_some()
+        let queue = ReactionQueue::open(&config, &Clock::system(), &Registry::new());
+        queue.unwrap().is_some()
     };
     assert!(!opened("reactor: []\n"));
     assert!(!opened("engines: [test: {}]\n"));
@@ -69,7 +70,7 @@ fn reactor_needs_rules_or_an_engine() {
 
 #[tokio::test]
 async fn matching_events_are_queued_in_order() {
-    let (_dir, desk) = desk(RULES);
+    let (_dir, queue) = queue(RULES);
     for tag in [
         "a/1",
         "c/1",
@@ -77,76 +78,76 @@ async fn matching_events_are_queued_in_order() {
         "salt/reactors/manage/list-results",
         "a/2",
     ] {
-        desk.hear(&event(tag));
+        queue.hear(&event(tag));
     }
-    desk.hear(&event("x/salt/reactors/manage/list"));
+    queue.hear(&event("x/salt/reactors/manage/list"));
     assert_eq!(
-        tags(&taken(&desk)),
+        tags(&taken(&queue)),
         ["a/1", "b/1", "a/2", "x/salt/reactors/manage/list"]
     );
-    assert_eq!(dropped(&desk), None);
+    assert_eq!(dropped(&queue), None);
 }
 
 #[tokio::test]
 async fn overflow_is_counted_exactly_and_reported_once() {
-    let (_dir, desk) = desk(&format!("{RULES}reactor_worker_hwm: 3\n"));
+    let (_dir, queue) = queue(&format!("{RULES}reactor_worker_hwm: 3\n"));
     for number in 0..10 {
-        desk.hear(&event(&format!("a/{number}")));
+        queue.hear(&event(&format!("a/{number}")));
     }
-    assert_eq!(dropped(&desk), Some(Value::map([("queue", count(7, 7))])));
-    assert_eq!(dropped(&desk), None);
-    assert_eq!(tags(&taken(&desk)), ["a/0", "a/1", "a/2"]);
-    desk.hear(&event("a/10"));
-    desk.close();
-    desk.hear(&event("a/11"));
+    assert_eq!(dropped(&queue), Some(Value::map([("queue", count(7, 7))])));
+    assert_eq!(dropped(&queue), None);
+    assert_eq!(tags(&taken(&queue)), ["a/0", "a/1", "a/2"]);
+    queue.hear(&event("a/10"));
+    queue.close();
+    queue.hear(&event("a/11"));
     let expected = Value::map([("stop", count(1, 1))]);
-    let news: Vec<Value> = desk.take_news().iter().map(reasons).collect();
+    let news: Vec<Value> = queue.take_news().iter().map(reasons).collect();
     assert_eq!(news, [expected]);
-    assert_eq!(dropped(&desk), Some(Value::map([("queue", count(1, 8))])));
-    assert!(taken(&desk).is_empty());
+    assert_eq!(dropped(&queue), Some(Value::map([("queue", count(1, 8))])));
+    assert!(taken(&queue).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn rate_limit_holds_for_its_own_tags() {
-    let (_dir, desk) = desk(&format!(
+    let (_dir, queue) = queue(&format!(
         "{RULES}saltern_reactor_limits: {{'a/*': {{rate: 2}}}}\n"
     ));
     for _ in 0..5 {
-        desk.hear(&event("a/1"));
-        desk.hear(&event("b/1"));
+        queue.hear(&event("a/1"));
+        queue.hear(&event("b/1"));
     }
-    assert_eq!(dropped(&desk), Some(Value::map([("rate", count(3, 3))])));
-    assert_eq!(taken(&desk).len(), 7);
+    assert_eq!(dropped(&queue), Some(Value::map([("rate", count(3, 3))])));
+    assert_eq!(taken(&queue).len(), 7);
     tokio::time::advance(Duration::from_millis(500)).await;
-    desk.hear(&event("a/2"));
-    desk.hear(&event("a/3"));
-    assert_eq!(tags(&taken(&desk)), ["a/2"]);
+    queue.hear(&event("a/2"));
+    queue.hear(&event("a/3"));
+    assert_eq!(tags(&taken(&queue)), ["a/2"]);
 }
 
 #[tokio::test]
 async fn event_over_its_concurrency_limit_waits_while_others_pass() {
-    let (_dir, desk) = desk(&format!(
+    let (_dir, queue) = queue(&format!(
         "{RULES}saltern_reactor_limits: {{'a/*': {{concurrency: 1}}}}\n"
     ));
     for tag in ["a/1", "a/2", "b/1"] {
-        desk.hear(&event(tag));
+        queue.hear(&event(tag));
     }
-    let first = taken(&desk);
+    let first = taken(&queue);
     assert_eq!(tags(&first), ["a/1", "b/1"]);
-    assert!(taken(&desk).is_empty());
+    assert!(taken(&queue).is_empty());
     drop(first);
-    assert_eq!(tags(&taken(&desk)), ["a/2"]);
+    assert_eq!(tags(&taken(&queue)), ["a/2"]);
 }
 
 #[test]
 fn invalid_limits_are_refused() {
     let (_dir, wrong) = config(&format!("{RULES}saltern_reactor_limits: [1]\n"));
-    assert!(Desk::open(&wrong, &Clock::system(), &Registry::new()).is_err());
+    assert!(ReactionQueue::open(&wrong, &Clock::system(), &Registry::new()).is_err());
 }
 
 /// Events about failed reactions: the end of the tag and the data.
-fn reports(desk: &Desk) -> Vec<(String, Value)> {
-    let news = desk.take_news().into_iter();
+fn reports(queue: &ReactionQueue) -> Vec<(String, Value)> {
+    let news = queue.take_news().into_iter();
     let news = news.map(|event| {
         let data = decode(event.data.as_ref(), &Limits::WIRE).unwrap();
         (event.tag.to_string(), data)
@@ -154,8 +155,8 @@ fn reports(desk: &Desk) -> Vec<(String, Value)> {
     news.collect()
 }
 
-fn spot(number: u32) -> reactor::Spot {
-    reactor::Spot {
+fn key(number: u32) -> reactor::ReactionKey {
+    reactor::ReactionKey {
         state: "local".to_owned(),
         number,
         name: "n".to_owned(),
@@ -166,19 +167,19 @@ fn reaction() -> reactor::Reaction {
     reactor::Reaction {
         id: "r".to_owned(),
         sls: "/a.sls".to_owned(),
-        spot: spot(2),
-        deed: reactor::Deed::Local(Value::map([("fun", "test.ping")])),
+        key: key(2),
+        call: reactor::ReactionCall::Local(Value::map([("fun", "test.ping")])),
     }
 }
 
 #[tokio::test]
 async fn dropped_watch_reports_its_reaction_which_can_be_replayed() {
-    let (_dir, desk) = desk(RULES);
-    desk.hear(&event("a/1"));
-    let (item, place) = desk.pop().unwrap();
-    let watch = Watch::new(&desk, &item.event, &reaction(), &Arc::new(place));
+    let (_dir, queue) = queue(RULES);
+    queue.hear(&event("a/1"));
+    let (item, place) = queue.pop().unwrap();
+    let watch = Watch::new(&queue, &item.event, &reaction(), &Arc::new(place));
     drop(watch);
-    let reports = reports(&desk);
+    let reports = reports(&queue);
     let [(tag, data)] = reports.as_slice() else {
         panic!("{reports:?} is not one event");
     };
@@ -187,49 +188,49 @@ async fn dropped_watch_reports_its_reaction_which_can_be_replayed() {
     assert_eq!(text("tag"), Some("a/1"));
     assert_eq!((text("sls"), text("id")), (Some("/a.sls"), Some("r")));
     assert_eq!(text("user"), Some(USER));
-    let letter = text("letter").unwrap();
-    assert!(desk.replay("00000000000000000000").is_err());
-    let _asked = desk.replay(letter).unwrap();
-    let (item, _place) = desk.pop().unwrap();
+    let dead_letter = text("letter").unwrap();
+    assert!(queue.replay("00000000000000000000").is_err());
+    let _asked = queue.replay(dead_letter).unwrap();
+    let (item, _place) = queue.pop().unwrap();
     assert_eq!(item.event.tag.as_str(), "a/1");
-    let again = Again {
-        letter: letter.to_owned(),
+    let again = ReplaySelection {
+        dead_letter: dead_letter.to_owned(),
         sls: Some("/a.sls".to_owned()),
         id: Some("r".to_owned()),
-        spot: Some(spot(2)),
+        key: Some(key(2)),
     };
-    assert_eq!(item.kind, Kind::Again(again));
-    desk.remove_letter(letter).unwrap();
-    assert!(desk.remove_letter(letter).is_err());
-    assert!(desk.replay(letter).is_err());
+    assert_eq!(item.kind, Kind::ReplaySelection(again));
+    queue.remove_letter(dead_letter).unwrap();
+    assert!(queue.remove_letter(dead_letter).is_err());
+    assert!(queue.replay(dead_letter).is_err());
 }
 
 #[tokio::test]
 async fn success_is_not_reported() {
-    let (_dir, desk) = desk(RULES);
-    desk.hear(&event("a/1"));
-    let (item, place) = desk.pop().unwrap();
+    let (_dir, queue) = queue(RULES);
+    queue.hear(&event("a/1"));
+    let (item, place) = queue.pop().unwrap();
     let place = Arc::new(place);
-    let watch = || Watch::new(&desk, &item.event, &reaction(), &place);
+    let watch = || Watch::new(&queue, &item.event, &reaction(), &place);
     watch().settle(End::Done);
     watch().meant_nobody();
     watch().dropped();
-    assert!(reports(&desk).is_empty());
+    assert!(reports(&queue).is_empty());
     watch().settle(End::Failed("no".to_owned()));
-    let reports = reports(&desk);
+    let reports = reports(&queue);
     assert_eq!(reports[0].0, "saltern/reactor/failed");
     assert_eq!(reports[0].1.get("reason"), Some(&"no".into()));
-    assert_eq!(dropped(&desk), Some(Value::map([("calls", count(1, 1))])));
+    assert_eq!(dropped(&queue), Some(Value::map([("calls", count(1, 1))])));
 }
 
 #[tokio::test]
 async fn event_lost_before_its_plan_is_reported_as_a_whole() {
-    let (_dir, desk) = desk(RULES);
+    let (_dir, queue) = queue(RULES);
     let event = event("a/1");
-    Lost::new(&desk, &event).settled();
-    assert!(reports(&desk).is_empty());
-    drop(Lost::new(&desk, &event));
-    let reports = reports(&desk);
+    Lost::new(&queue, &event).settled();
+    assert!(reports(&queue).is_empty());
+    drop(Lost::new(&queue, &event));
+    let reports = reports(&queue);
     assert_eq!(reports[0].0, "saltern/reactor/lost");
     assert!(reports[0].1.get("sls").is_none());
 }
@@ -237,54 +238,54 @@ async fn event_lost_before_its_plan_is_reported_as_a_whole() {
 #[tokio::test]
 async fn runner_calls_change_the_rules() {
     use saltern_runners::Reactor;
-    let (_dir, desk) = desk(RULES);
+    let (_dir, queue) = queue(RULES);
     let files = Value::Array(vec!["/c.sls".into()]);
-    let added = desk.add("c/*", &files);
+    let added = queue.add("c/*", &files);
     assert_eq!(added.get("status"), Some(&true.into()));
-    assert_eq!(desk.add("c/*", &files).get("status"), Some(&false.into()));
-    desk.hear(&event("c/1"));
-    assert_eq!(tags(&taken(&desk)), ["c/1"]);
-    assert_eq!(desk.delete("c/*").get("status"), Some(&true.into()));
-    assert_eq!(desk.delete("c/*").get("status"), Some(&false.into()));
-    desk.set_leader(false);
-    desk.hear(&event("a/1"));
-    assert!(taken(&desk).is_empty() && !desk.is_leader());
+    assert_eq!(queue.add("c/*", &files).get("status"), Some(&false.into()));
+    queue.hear(&event("c/1"));
+    assert_eq!(tags(&taken(&queue)), ["c/1"]);
+    assert_eq!(queue.delete("c/*").get("status"), Some(&true.into()));
+    assert_eq!(queue.delete("c/*").get("status"), Some(&false.into()));
+    queue.set_leader(false);
+    queue.hear(&event("a/1"));
+    assert!(taken(&queue).is_empty() && !queue.is_leader());
 }
 
 #[tokio::test]
 async fn reload_changes_the_rules_but_not_the_leader() {
     use saltern_runners::Reactor;
-    let (_dir, desk) = desk(RULES);
-    desk.set_leader(false);
+    let (_dir, queue) = queue(RULES);
+    queue.set_leader(false);
     let (_other, fresh) = config("reactor: [{'c/*': /nowhere.sls}]\n");
-    desk.follow(&fresh);
-    desk.refresh_rules();
-    assert!(!desk.is_leader());
-    desk.hear(&event("c/1"));
-    assert!(taken(&desk).is_empty());
-    desk.set_leader(true);
-    desk.hear(&event("a/1"));
-    desk.hear(&event("c/1"));
-    assert_eq!(tags(&taken(&desk)), ["c/1"]);
+    queue.follow(&fresh);
+    queue.refresh_rules();
+    assert!(!queue.is_leader());
+    queue.hear(&event("c/1"));
+    assert!(taken(&queue).is_empty());
+    queue.set_leader(true);
+    queue.hear(&event("a/1"));
+    queue.hear(&event("c/1"));
+    assert_eq!(tags(&taken(&queue)), ["c/1"]);
 }
 
 #[tokio::test]
 async fn unreadable_rule_file_keeps_the_rules_until_it_is_readable() {
-    let (dir, desk) = desk(RULES);
+    let (dir, queue) = queue(RULES);
     let path = dir.path().join("rules");
     let (_other, fresh) = config(&format!("reactor: {}\n", path.display()));
     let meant = |tags: &[&str]| {
-        tags.iter().for_each(|tag| desk.hear(&event(tag)));
-        taken(&desk)
+        tags.iter().for_each(|tag| queue.hear(&event(tag)));
+        taken(&queue)
             .into_iter()
             .map(|(tag, _)| tag)
             .collect::<Vec<_>>()
     };
-    desk.follow(&fresh);
+    queue.follow(&fresh);
     assert_eq!(meant(&["a/1", "c/1"]), ["a/1"]);
     for (text, expected) in [("[", "a/1"), ("[{'c/*': /nowhere.sls}]", "c/1")] {
         std::fs::write(&path, text).unwrap();
-        desk.refresh_rules();
+        queue.refresh_rules();
         assert_eq!(meant(&["a/1", "c/1"]), [expected]);
     }
 }
@@ -294,7 +295,7 @@ fn dead_letter_selects_its_own_reaction_or_fails() {
     let plan = || {
         let of = |sls: &str, number| reactor::Reaction {
             sls: sls.to_owned(),
-            spot: spot(number),
+            key: key(number),
             ..reaction()
         };
         reactor::Plan {
@@ -302,59 +303,59 @@ fn dead_letter_selects_its_own_reaction_or_fails() {
             problems: Vec::new(),
         }
     };
-    let again = |sls: &str, spot| Again {
+    let again = |sls: &str, key| ReplaySelection {
         sls: Some(sls.to_owned()),
         id: Some("r".to_owned()),
-        spot,
-        ..Again::default()
+        key,
+        ..ReplaySelection::default()
     };
-    let left = |again: &Again, files: &[String]| {
+    let left = |again: &ReplaySelection, files: &[String]| {
         let reactions = again.of(plan(), files)?.reactions.into_iter();
-        let left = reactions.map(|reaction| (reaction.sls, reaction.spot.number));
+        let left = reactions.map(|reaction| (reaction.sls, reaction.key.number));
         Ok::<Vec<_>, String>(left.collect())
     };
-    let one = left(&again("/a.sls", Some(spot(2))), &[]).unwrap();
+    let one = left(&again("/a.sls", Some(key(2))), &[]).unwrap();
     assert_eq!(one, [("/a.sls".to_owned(), 2)]);
-    let pattern = left(&again("/b*", Some(spot(2))), &["/b.sls".to_owned()]).unwrap();
+    let pattern = left(&again("/b*", Some(key(2))), &["/b.sls".to_owned()]).unwrap();
     assert_eq!(pattern, [("/b.sls".to_owned(), 2)]);
-    assert_eq!(left(&Again::default(), &[]).unwrap().len(), 3);
-    assert!(left(&again("/a.sls", Some(spot(3))), &[]).is_err());
+    assert_eq!(left(&ReplaySelection::default(), &[]).unwrap().len(), 3);
+    assert!(left(&again("/a.sls", Some(key(3))), &[]).is_err());
     assert!(left(&again("/c.sls", None), &[]).is_err());
 }
 
 #[tokio::test]
 async fn bytes_of_calls_are_bounded() {
-    let (_dir, desk) = desk(RULES);
-    let large = desk.hold(1 << 30).unwrap();
-    assert!(desk.hold(1).is_none());
+    let (_dir, queue) = queue(RULES);
+    let large = queue.hold(1 << 30).unwrap();
+    assert!(queue.hold(1).is_none());
     drop(large);
-    let held: Vec<_> = std::iter::from_fn(|| desk.hold(1 << 20)).collect();
+    let held: Vec<_> = std::iter::from_fn(|| queue.hold(1 << 20)).collect();
     assert_eq!(held.len(), 64);
     drop(held);
-    assert!(desk.hold(1).is_some());
+    assert!(queue.hold(1).is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_burst_losses_are_named_and_failures_counted() {
-    let (_dir, desk) = desk(RULES);
+    let (_dir, queue) = queue(RULES);
     let event = event("a/1");
     let subject = || Subject {
         event: event.clone(),
         sls: None,
         id: None,
-        spot: None,
-        deed: None,
+        key: None,
+        call: None,
     };
     for _ in 0..1_003 {
-        desk.failed(&subject(), "no".to_owned());
+        queue.failed(&subject(), "no".to_owned());
     }
-    desk.lost(&subject());
-    let reports = reports(&desk);
+    queue.lost(&subject());
+    let reports = reports(&queue);
     assert_eq!(reports.len(), 1_001);
     assert_eq!(reports[1_000].0, "saltern/reactor/lost");
     assert!(reports[1_000].1.get("letter").is_some());
-    let rest = desk.tell_untold().unwrap();
+    let rest = queue.tell_untold().unwrap();
     let rest = decode(rest.data.as_ref(), &Limits::WIRE).unwrap();
     assert_eq!(rest.get("times"), Some(&3.into()));
-    assert!(desk.tell_untold().is_none());
+    assert!(queue.tell_untold().is_none());
 }

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use saltern_model::Event;
-use saltern_requests::reactor::{Deed, End, Problem, Reaction, Spot};
+use saltern_requests::reactor::{End, Problem, Reaction, ReactionCall, ReactionKey};
 use saltern_wire::msgpack::Value;
 
-use super::desk::Desk;
 use super::dropped::Reason;
-use super::lines::Place;
+use super::event_queues::InFlightEvent;
+use super::reaction_queue::ReactionQueue;
 
 /// The subject of a report: a reaction, or a whole file or event.
 #[derive(Clone)]
@@ -20,9 +20,9 @@ pub(super) struct Subject {
     /// The id of the reaction.
     pub(super) id: Option<String>,
     /// Its position among the reactions of the id.
-    pub(super) spot: Option<Spot>,
+    pub(super) key: Option<ReactionKey>,
     /// The call, if there is one yet.
-    pub(super) deed: Option<Deed>,
+    pub(super) call: Option<ReactionCall>,
 }
 
 impl Subject {
@@ -31,14 +31,14 @@ impl Subject {
             event: event.clone(),
             sls: Some(problem.sls.clone()),
             id: problem.id.clone(),
-            spot: problem.spot.as_deref().cloned(),
-            deed: None,
+            key: problem.key.as_deref().cloned(),
+            call: None,
         }
     }
 
     /// The type of the reaction, for metrics; `file` before there is one.
     pub(super) fn kind(&self) -> &'static str {
-        self.deed.as_ref().map_or("file", Deed::kind)
+        self.call.as_ref().map_or("file", ReactionCall::kind)
     }
 
     /// Fields of a report.
@@ -46,9 +46,9 @@ impl Subject {
         let mut fields = vec![("tag", Value::from(self.event.tag.as_str()))];
         fields.extend(self.sls.as_deref().map(|sls| ("sls", sls.into())));
         fields.extend(self.id.as_deref().map(|id| ("id", id.into())));
-        if let Some(deed) = &self.deed {
-            fields.push(("type", deed.kind().into()));
-            fields.push(("fun", deed.fun().into()));
+        if let Some(call) = &self.call {
+            fields.push(("type", call.kind().into()));
+            fields.push(("fun", call.fun().into()));
         }
         fields
     }
@@ -56,28 +56,28 @@ impl Subject {
 
 /// Watch of one reaction.
 pub(super) struct Watch {
-    desk: Arc<Desk>,
+    queue: Arc<ReactionQueue>,
     /// `None` once the result is known.
     subject: Option<Subject>,
     /// The event is in progress as long as one of its reactions is.
-    _place: Arc<Place>,
+    _place: Arc<InFlightEvent>,
 }
 
 impl Watch {
     pub(super) fn new(
-        desk: &Arc<Desk>,
+        queue: &Arc<ReactionQueue>,
         event: &Event,
         reaction: &Reaction,
-        place: &Arc<Place>,
+        place: &Arc<InFlightEvent>,
     ) -> Self {
         Self {
-            desk: Arc::clone(desk),
+            queue: Arc::clone(queue),
             subject: Some(Subject {
                 event: event.clone(),
                 sls: Some(reaction.sls.clone()),
                 id: Some(reaction.id.clone()),
-                spot: Some(reaction.spot.clone()),
-                deed: Some(reaction.deed.clone()),
+                key: Some(reaction.key.clone()),
+                call: Some(reaction.call.clone()),
             }),
             _place: Arc::clone(place),
         }
@@ -86,9 +86,9 @@ impl Watch {
     /// Bytes held by its call, about: those of the event, and of the arguments twice.
     pub(super) fn size(&self) -> usize {
         self.subject.as_ref().map_or(0, |subject| {
-            let deed = subject.deed.as_ref().map_or(0, Deed::size);
+            let call = subject.call.as_ref().map_or(0, ReactionCall::size);
             let event = subject.event.data.bytes().len();
-            event.saturating_add(deed.saturating_mul(2))
+            event.saturating_add(call.saturating_mul(2))
         })
     }
 
@@ -97,8 +97,8 @@ impl Watch {
             return;
         };
         match end {
-            End::Done => self.desk.metrics.ended(subject.kind(), "done"),
-            End::Failed(reason) => self.desk.failed(&subject, reason),
+            End::Done => self.queue.metrics.ended(subject.kind(), "done"),
+            End::Failed(reason) => self.queue.failed(&subject, reason),
         }
     }
 
@@ -107,15 +107,15 @@ impl Watch {
         if let Some(subject) = self.subject.take() {
             let (tag, id) = (&subject.event.tag, &subject.id);
             tracing::info!(%tag, id, "a reaction means no minion");
-            self.desk.metrics.ended(subject.kind(), "nobody");
+            self.queue.metrics.ended(subject.kind(), "nobody");
         }
     }
 
     /// Records that there was no room for its call.
     pub(super) fn dropped(mut self) {
         if let Some(subject) = self.subject.take() {
-            self.desk.metrics.ended(subject.kind(), "dropped");
-            self.desk.dropped(Reason::Calls, 1);
+            self.queue.metrics.ended(subject.kind(), "dropped");
+            self.queue.dropped(Reason::Calls, 1);
         }
     }
 }
@@ -123,21 +123,21 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if let Some(subject) = self.subject.take() {
-            self.desk.lost(&subject);
+            self.queue.lost(&subject);
         }
     }
 }
 
 /// Watch of an event whose reactions are not known yet.
 pub(super) struct Lost<'a> {
-    desk: &'a Arc<Desk>,
+    queue: &'a Arc<ReactionQueue>,
     event: Option<&'a Event>,
 }
 
 impl<'a> Lost<'a> {
-    pub(super) fn new(desk: &'a Arc<Desk>, event: &'a Event) -> Self {
+    pub(super) fn new(queue: &'a Arc<ReactionQueue>, event: &'a Event) -> Self {
         Self {
-            desk,
+            queue,
             event: Some(event),
         }
     }
@@ -151,12 +151,12 @@ impl<'a> Lost<'a> {
 impl Drop for Lost<'_> {
     fn drop(&mut self) {
         if let Some(event) = self.event.take() {
-            self.desk.lost(&Subject {
+            self.queue.lost(&Subject {
                 event: event.clone(),
                 sls: None,
                 id: None,
-                spot: None,
-                deed: None,
+                key: None,
+                call: None,
             });
         }
     }

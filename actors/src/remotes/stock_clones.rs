@@ -15,7 +15,7 @@ use saltern_requests::Services;
 use saltern_wire::msgpack::Value;
 
 /// Timeout of stock's update of all remotes.
-const PATIENCE: Duration = Duration::from_secs(1_800);
+const STOCK_TIMEOUT: Duration = Duration::from_secs(1_800);
 
 /// Whether an update runs, and whether another one is wanted.
 #[derive(Clone, Default)]
@@ -78,7 +78,7 @@ fn fetch(services: &Services) -> bool {
         jid,
         user: services.config.user.clone(),
     };
-    match services.bridge.call(&Work::Runner(&call), PATIENCE) {
+    match services.bridge.call(&Work::Runner(&call), STOCK_TIMEOUT) {
         Ok(done) if done.get("success").is_some_and(Value::is_truthy) => {
             tracing::debug!("the clones of stock's salt-run are up to date");
             true

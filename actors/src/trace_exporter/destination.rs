@@ -22,7 +22,7 @@ pub(crate) struct Destination {
 const DEFAULT: &str = "http://localhost:4318/v1/traces";
 /// Longest timeout of a request, whatever is configured: a stop of the master waits for the
 /// request in progress.
-const LONGEST: Duration = Duration::from_secs(2);
+const MAX_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Destination {
     /// The destination; `environment` gives the value of a variable.
@@ -69,7 +69,7 @@ impl Destination {
                     .or_else(|| ca_bundle.map(str::to_owned))
                     .map(PathBuf::from),
             },
-            timeout: timeout.map_or(LONGEST, |timeout| timeout.min(LONGEST)),
+            timeout: timeout.map_or(MAX_TIMEOUT, |timeout| timeout.min(MAX_TIMEOUT)),
             resource: the_last_of_each(resource),
         }
     }

@@ -147,7 +147,7 @@ fn many_spans_leave_within_one_interval() {
     System::new().block_on(async {
         tokio::time::pause();
         exporter.start();
-        tokio::time::sleep(PAUSE + PAUSE / 2).await;
+        tokio::time::sleep(EXPORT_INTERVAL + EXPORT_INTERVAL / 2).await;
     });
     assert!(tracer.take(1).is_empty(), "all have left");
     let sent = |(_, body): &(String, Value)| {

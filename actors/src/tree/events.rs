@@ -16,9 +16,9 @@ use crate::bus::{Bus, QueueLimits};
 use crate::engine::{self, Engine, EngineMetrics};
 use crate::event_publisher::{self, EventPublisher};
 use crate::event_return::{self, EventReturn, EventReturnMetrics, EventTable, PythonReturner};
-use crate::event_sockets::{EventSockets, Greeter};
+use crate::event_sockets::{EventSockets, ListenerGreeter};
 use crate::job_store::JobStore;
-use crate::other_names::OtherNames;
+use crate::metric_aliases::MetricAliases;
 use crate::trace_exporter::{self, Destination, ExporterMetrics, TraceExporter};
 
 impl Plan {
@@ -45,7 +45,7 @@ impl Plan {
         &self,
         services: &Services,
         events: EventSockets,
-        greeter: &Greeter,
+        greeter: &ListenerGreeter,
     ) -> (Addr<EventPublisher>, Arc<Bus>) {
         let config = &self.config;
         let queue = QueueLimits {
@@ -57,7 +57,8 @@ impl Plan {
         if let Some(reactor) = &self.reactor {
             bus.tap(reactor.clone());
         }
-        if let Some(names) = OtherNames::new(config.metrics_compat, &self.clock, &self.registry) {
+        if let Some(names) = MetricAliases::new(config.metrics_compat, &self.clock, &self.registry)
+        {
             bus.tap(Arc::new(names));
         }
         let seed = event_publisher::Seed {

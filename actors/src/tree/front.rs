@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use saltern_supervise::{Budget, ChildSpec, Strategy, Supervisor};
 use saltern_wire::port::ReqListener;
 
-use super::{Back, Plan};
+use super::{CoreActors, Plan};
 use crate::carry_out::Sinks;
-use crate::doorkeeper::{self, Doorkeeper};
+use crate::login_worker::{self, LoginWorker};
 use crate::logins::Logins;
 use crate::mworker::{self, MWorker};
-use crate::peer_desk::{self, DeskMetrics, PeerDesk};
+use crate::peer_calls::{self, PeerCallMetrics, PeerCalls};
 use crate::render_queue::RenderQueue;
 use crate::renderer::{self, Renderer};
 use crate::req_router::{self, ReqRouter};
@@ -26,30 +26,30 @@ use crate::window::Windows;
 impl Plan {
     /// Starts the workers and, last of all, the router, which opens the request port. Gives the
     /// queue of the runners.
-    pub(super) fn start_front(&self, requests: ReqListener, back: &Back) -> Arc<RunQueue> {
+    pub(super) fn start_front(&self, requests: ReqListener, core: &CoreActors) -> Arc<RunQueue> {
         let count = self.config.worker_threads;
         let budget = Budget::new(100, Duration::from_secs(60));
-        let (renderings, wheels) = self.start_renderers(back, budget);
-        let (runs, peer_runs) = self.start_runners(back, budget);
-        let peer_desk = self.start_peer_desk(back, peer_runs, renderings.clone());
+        let (renderings, wheels) = self.start_renderers(core, budget);
+        let (runs, peer_runs) = self.start_runners(core, budget);
+        let peer_calls = self.start_peer_calls(core, peer_runs, renderings.clone());
         let sinks = Sinks {
-            begin_job: back.tracker.clone().recipient(),
-            begin_batch: back.batches.clone().recipient(),
-            take_return: back.tracker.clone().recipient(),
-            take_leaves: back.tracker.clone().recipient(),
-            take_answer: back.tracker.clone().recipient(),
-            bus: back.bus.clone().recipient(),
-            peer_desk: peer_desk.recipient(),
+            begin_job: core.tracker.clone().recipient(),
+            begin_batch: core.batches.clone().recipient(),
+            take_return: core.tracker.clone().recipient(),
+            take_leaves: core.tracker.clone().recipient(),
+            take_answer: core.tracker.clone().recipient(),
+            bus: core.bus.clone().recipient(),
+            peer_calls: peer_calls.recipient(),
             renderings,
             wheels,
             runs,
             logins: Logins::new(&self.registry),
         };
-        self.start_doorkeepers(&sinks, budget);
+        self.start_login_workers(&sinks, budget);
         let runs = sinks.runs.clone();
         let pool = self.root.supervisor("workers", Strategy::OneForOne, budget);
         let seed = mworker::Seed {
-            services: back.services.clone(),
+            services: core.services.clone(),
             sinks,
             metrics: mworker::WorkerMetrics::new(&self.registry),
         };
@@ -78,9 +78,9 @@ impl Plan {
         runs
     }
 
-    pub(super) fn start_scheduler(&self, back: &Back, runs: Arc<RunQueue>) {
+    pub(super) fn start_scheduler(&self, core: &CoreActors, runs: Arc<RunQueue>) {
         let seed = scheduler::Seed {
-            services: back.services.clone(),
+            services: core.services.clone(),
             schedule: self.schedule.clone(),
             runs,
             metrics: ScheduleMetrics::new(&self.registry),
@@ -91,7 +91,7 @@ impl Plan {
     /// Starts the renderers, with a budget like the workers': they too handle input from outside.
     pub(super) fn start_renderers(
         &self,
-        back: &Back,
+        core: &CoreActors,
         budget: Budget,
     ) -> (Arc<RenderQueue>, Arc<RenderQueue>) {
         let pool = self
@@ -100,7 +100,7 @@ impl Plan {
         let start = |queue: &Arc<RenderQueue>, name: &str, numbers: Range<usize>| {
             let seed = renderer::Seed {
                 queue: queue.clone(),
-                bus: back.bus.clone().recipient(),
+                bus: core.bus.clone().recipient(),
             };
             let first = numbers.start;
             let renderers = numbers
@@ -126,7 +126,7 @@ impl Plan {
     /// the workers': they handle their input.
     pub(super) fn start_runners(
         &self,
-        back: &Back,
+        core: &CoreActors,
         budget: Budget,
     ) -> (Arc<RunQueue>, Arc<RunQueue>) {
         let pool = self.supervisor_of_runners("runners", budget);
@@ -136,7 +136,7 @@ impl Plan {
         let mut start = |queue: &Arc<RunQueue>, count: u32| {
             let numbers = first..first.saturating_add(count);
             first = numbers.end;
-            self.start_runners_of(queue, numbers, &pool, (back, budget));
+            self.start_runners_of(queue, numbers, &pool, (core, budget));
         };
         let mut of = |asker, in_python, count| {
             let most = runner::MOST_WAITING;
@@ -152,8 +152,8 @@ impl Plan {
             of("users", "python", count),
             of("minions", "python_minions", of_minions),
         );
-        if let Some(desk) = &self.reactor {
-            self.start_reactor(desk, &metrics, first, (back, budget));
+        if let Some(queue) = &self.reactor {
+            self.start_reactor(queue, &metrics, first, (core, budget));
         }
         queues
     }
@@ -168,12 +168,12 @@ impl Plan {
         queue: &Arc<RunQueue>,
         numbers: Range<u32>,
         pool: &Supervisor,
-        (back, budget): (&Back, Budget),
+        (core, budget): (&CoreActors, Budget),
     ) {
         let seed = runner::Seed {
             queue: queue.clone(),
-            bus: back.bus.clone().recipient(),
-            take_return: back.tracker.clone().recipient(),
+            bus: core.bus.clone().recipient(),
+            take_return: core.tracker.clone().recipient(),
         };
         for instance in numbers {
             let spec = self.on_patient_thread(&format!("run-{instance}"));
@@ -182,42 +182,43 @@ impl Plan {
         }
     }
 
-    pub(super) fn start_peer_desk(
+    pub(super) fn start_peer_calls(
         &self,
-        back: &Back,
+        core: &CoreActors,
         runs: Arc<RunQueue>,
         renderings: Arc<RenderQueue>,
-    ) -> Addr<PeerDesk> {
-        let seed = peer_desk::Seed {
-            begin_job: back.tracker.clone().recipient(),
+    ) -> Addr<PeerCalls> {
+        let seed = peer_calls::Seed {
+            begin_job: core.tracker.clone().recipient(),
             ends: self.ends.clone(),
             runs,
             renderings,
             numbers: Arc::default(),
-            metrics: DeskMetrics::new(&self.registry),
+            metrics: PeerCallMetrics::new(&self.registry),
         };
-        let desk: Addr<PeerDesk> = self.root.start_child(self.on_thread("peers"), seed, 0);
-        self.ends.listen(desk.clone().recipient());
-        desk
+        let queue: Addr<PeerCalls> = self.root.start_child(self.on_thread("peers"), seed, 0);
+        self.ends.listen(queue.clone().recipient());
+        queue
     }
 
     /// Starts the login workers, with a budget like the workers': they handle input of strangers.
-    pub(super) fn start_doorkeepers(&self, sinks: &Sinks, budget: Budget) {
+    pub(super) fn start_login_workers(&self, sinks: &Sinks, budget: Budget) {
         let pool = self
             .root
-            .supervisor("doorkeepers", Strategy::OneForOne, budget);
-        let seed = doorkeeper::Seed {
+            .supervisor("login_workers", Strategy::OneForOne, budget);
+        let seed = login_worker::Seed {
             logins: sinks.logins.clone(),
             sinks: sinks.clone(),
         };
-        let doorkeepers = (1..=doorkeeper::THREADS)
+        let login_workers = (1..=login_worker::THREADS)
             .map(|instance| {
                 let spec = self.on_patient_thread(&format!("door-{instance}"));
                 let spec = spec.with_budget(budget);
-                let doorkeeper: Addr<Doorkeeper> = pool.start_child(spec, seed.clone(), instance);
-                doorkeeper.recipient()
+                let login_worker: Addr<LoginWorker> =
+                    pool.start_child(spec, seed.clone(), instance);
+                login_worker.recipient()
             })
             .collect();
-        sinks.logins.set_doorkeepers(doorkeepers);
+        sinks.logins.set_login_workers(login_workers);
     }
 }

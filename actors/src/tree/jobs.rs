@@ -21,8 +21,8 @@ use crate::job_import::{self, JobImport};
 use crate::job_mirror::{self, JobMirror};
 use crate::job_store::{self, JobStore};
 use crate::job_tracker::{self, JobTracker};
-use crate::log_folder::{self, LogFolder};
 use crate::publisher::Publisher;
+use crate::wal_checkpointer::{self, WalCheckpointer};
 
 /// The ends of the stores that the actors hold.
 pub(super) struct Stored {
@@ -118,7 +118,7 @@ impl Plan {
                 mirror: Arc::new(Mutex::new(mirror)),
                 keep: self.config.keep_jobs,
                 clock: self.clock.clone(),
-                duties: self.duties.clone(),
+                maintenance_tasks: self.maintenance_tasks.clone(),
                 store_writes: self.store_metrics.writes.clone(),
                 metrics: job_mirror::MirrorMetrics::new(&self.registry),
             };
@@ -132,14 +132,14 @@ impl Plan {
             .into_iter()
             .find(|(purpose, _)| *purpose == Purpose::Master);
         let store_slot = Arc::new(Mutex::new(None));
-        let seed = log_folder::Seed {
+        let seed = wal_checkpointer::Seed {
             checkpointer: Arc::new(stored.checkpointer),
             store: store_slot.clone(),
-            metrics: log_folder::FolderMetrics::new(&self.registry),
+            metrics: wal_checkpointer::CheckpointMetrics::new(&self.registry),
         };
-        let folder: Addr<LogFolder> = self
-            .root
-            .start_child(self.on_patient_thread("log"), seed, 0);
+        let folder: Addr<WalCheckpointer> =
+            self.root
+                .start_child(self.on_patient_thread("log"), seed, 0);
         let tracker_slot = Arc::new(Mutex::new(None));
         let seed = job_store::Seed {
             path: database.path().to_owned(),
@@ -156,7 +156,7 @@ impl Plan {
             disk_low: self.config.saltern_disk_low as u64,
             compat: self.config.salt_compat,
             clock: self.clock.clone(),
-            duties: self.duties.clone(),
+            maintenance_tasks: self.maintenance_tasks.clone(),
             metrics: self.store_metrics.clone(),
         };
         let store: Addr<JobStore> = self.root.start_child(self.on_thread("jobs"), seed, 0);
@@ -178,7 +178,7 @@ impl Plan {
             reader: Arc::new(stored.reader),
             batches: self.batches.clone(),
             ends: self.ends.clone(),
-            outside: services.clone(),
+            deps: services.clone(),
             report_quota: job_tracker::QuotaLimits {
                 reports: self.config.saltern_max_reports,
                 bytes: self.config.saltern_max_report_bytes,

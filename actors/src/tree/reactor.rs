@@ -6,8 +6,8 @@ use actix::Addr;
 use saltern_requests::reactor::ReactorOptions;
 use saltern_supervise::Budget;
 
-use super::{Back, Plan};
-use crate::reactor::{self, Desk, Reactor};
+use super::{CoreActors, Plan};
+use crate::reactor::{self, ReactionQueue, Reactor};
 use crate::runner::{RunMetrics, RunQueue};
 
 impl Plan {
@@ -15,10 +15,10 @@ impl Plan {
     /// events there are, users and minions have theirs.
     pub(super) fn start_reactor(
         &self,
-        desk: &Arc<Desk>,
+        queue: &Arc<ReactionQueue>,
         metrics: &RunMetrics,
         first: u32,
-        (back, budget): (&Back, Budget),
+        (core, budget): (&CoreActors, Budget),
     ) {
         let Some(options) = ReactorOptions::read(&self.config) else {
             return;
@@ -29,18 +29,18 @@ impl Plan {
         let pool = self.supervisor_of_runners("reactions", budget);
         let processes = u32::try_from(self.config.python_bridge.runners / 2).unwrap_or(1);
         let last = first.saturating_add(options.threads);
-        self.start_runners_of(&runs, first..last, &pool, (back, budget));
+        self.start_runners_of(&runs, first..last, &pool, (core, budget));
         let numbers = last..last.saturating_add(processes.max(1));
-        self.start_runners_of(&python, numbers, &pool, (back, budget));
+        self.start_runners_of(&python, numbers, &pool, (core, budget));
         let seed = reactor::Seed {
-            desk: desk.clone(),
-            services: back.services.clone(),
-            begin_job: back.tracker.clone().recipient(),
+            queue: queue.clone(),
+            services: core.services.clone(),
+            begin_job: core.tracker.clone().recipient(),
             runs,
-            bus: back.bus.clone().recipient(),
+            bus: core.bus.clone().recipient(),
         };
         let thread = self.on_patient_thread("reactor");
         let reactor: Addr<Reactor> = self.root.start_child(thread, seed, 0);
-        desk.set_reactor(reactor.recipient());
+        queue.set_reactor(reactor.recipient());
     }
 }

@@ -20,12 +20,12 @@ use std::future::Future;
 use std::time::Duration;
 
 /// Timeout of each test, long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs a test with a master, which has threads of its own, so the clock is the real one.
 pub fn in_system(test: impl Future<Output = ()>) {
     actix_rt::System::new().block_on(async {
-        let ended = tokio::time::timeout(PATIENCE, test).await;
+        let ended = tokio::time::timeout(TEST_TIMEOUT, test).await;
         ended.expect("the test ends in time");
     });
 }

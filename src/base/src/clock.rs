@@ -77,7 +77,7 @@ pub fn unix_micros(time: SystemTime) -> i64 {
 
 /// A UTC date and time of day in the proleptic Gregorian calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Civil {
+pub struct CivilTime {
     /// Year, astronomical numbering.
     pub year: i64,
     /// Month, 1 to 12.
@@ -98,7 +98,7 @@ pub struct Civil {
 ///
 /// The day arithmetic counts in 400-year cycles that begin on 1 March, so that the leap day is the
 /// last day of a counted year.
-pub fn civil(unix_micros: i64) -> Civil {
+pub fn civil(unix_micros: i64) -> CivilTime {
     let seconds = unix_micros.div_euclid(1_000_000);
     let micros = unix_micros.rem_euclid(1_000_000) as u32;
     let days = seconds.div_euclid(86_400);
@@ -119,7 +119,7 @@ pub fn civil(unix_micros: i64) -> Civil {
     };
     let year = era * 400 + year_of_era + i64::from(month <= 2);
 
-    Civil {
+    CivilTime {
         year,
         month: month as u8,
         day,
@@ -145,7 +145,7 @@ mod tests {
             (4_107_542_400_000_000, (2100, 3, 1, 0, 0, 0, 0)),
         ];
         for (micros, (year, month, day, hour, minute, second, rest)) in table {
-            let expected = Civil {
+            let expected = CivilTime {
                 year,
                 month,
                 day,

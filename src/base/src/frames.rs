@@ -12,7 +12,7 @@ use std::fs;
 use std::ops::Range;
 
 /// The most frames that are taken.
-pub const MOST: usize = 64;
+pub const MAX_FRAMES: usize = 64;
 
 /// Addresses of a stack, innermost first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn frames_are_addresses_that_another_process_can_name() {
-        let frames = Frames::of_this_thread(MOST);
+        let frames = Frames::of_this_thread(MAX_FRAMES);
         let text = frames.to_string();
         let own: Vec<_> = text
             .split(' ')

@@ -10,14 +10,14 @@ pub mod clock;
 pub mod exit;
 pub mod fail_point;
 pub mod frames;
+mod is_unsafe_for_terminal;
+pub mod log_throttle;
 pub mod metrics;
 pub mod panic_hook;
 mod percent;
-pub mod seldom;
-mod steers;
 pub mod trace;
 pub mod umask;
 
 pub use chain::chain;
+pub use is_unsafe_for_terminal::is_unsafe_for_terminal;
 pub use percent::percent_decoded;
-pub use steers::steers;

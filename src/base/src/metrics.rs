@@ -62,7 +62,7 @@ pub fn gauge_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -
 
 /// Gauges collected lazily at scrape time: `look` sets them when the registry is gathered, never
 /// before. It runs on the thread that gathers, and must not block.
-pub fn looked_up(
+pub fn gauge_on_scrape(
     registry: &Registry,
     name: &str,
     help: &str,
@@ -72,16 +72,16 @@ pub fn looked_up(
     let gauges = IntGaugeVec::new(Opts::new(name, help), labels).expect("a valid metric name");
     let look = Box::new(look);
     registry
-        .register(Box::new(LookedUp { gauges, look }))
+        .register(Box::new(GaugeOnScrape { gauges, look }))
         .expect("a metric name is registered once");
 }
 
-struct LookedUp {
+struct GaugeOnScrape {
     gauges: IntGaugeVec,
     look: Box<dyn Fn(&IntGaugeVec) + Send + Sync>,
 }
 
-impl Collector for LookedUp {
+impl Collector for GaugeOnScrape {
     fn desc(&self) -> Vec<&Desc> {
         self.gauges.desc()
     }
@@ -128,7 +128,7 @@ mod tests {
         let registry = Registry::new();
         let length = Arc::new(AtomicI64::new(1));
         let seen = length.clone();
-        looked_up(&registry, "queue_length", "Length.", &[], move |gauges| {
+        gauge_on_scrape(&registry, "queue_length", "Length.", &[], move |gauges| {
             let length = seen.load(Ordering::Relaxed);
             gauges.with_label_values::<&str>(&[]).set(length);
         });

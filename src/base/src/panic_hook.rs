@@ -20,7 +20,7 @@ fn report(info: &PanicHookInfo<'_>, actor: Option<String>) {
         actor = actor.as_deref().unwrap_or("-"),
         thread = thread.name().unwrap_or("-"),
         place,
-        frames = %Frames::of_this_thread(frames::MOST),
+        frames = %Frames::of_this_thread(frames::MAX_FRAMES),
         "panic: {}",
         message(info),
     );

@@ -1,6 +1,6 @@
 //! Engines of the site: each runs in a helper process of its own, for as long as the master.
 //!
-//! Running one blocks its thread until the engine ends; another thread ends it by its [`Leash`].
+//! Running one blocks its thread until the engine ends; another thread ends it by its [`EngineHandle`].
 //! Whether it is started again is not decided here.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use saltern_wire::msgpack::{Dialect, Encoder, Value};
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use crate::exchange::{self, Broken, LENGTH};
+use crate::exchange::{self, HelperFailure, LENGTH};
 use crate::helper::{Helper, Problem};
 use crate::{Bridge, BridgeError};
 
@@ -34,7 +34,7 @@ pub struct EngineCall {
 
 /// Holds an engine that runs on another thread, to end it. For one run.
 #[derive(Default)]
-pub struct Leash(Mutex<Held>);
+pub struct EngineHandle(Mutex<Held>);
 
 #[derive(Clone, Copy, Default)]
 enum Held {
@@ -47,7 +47,7 @@ enum Held {
     Over,
 }
 
-impl Leash {
+impl EngineHandle {
     /// Asks the process to end, which may clear up first. One that has not begun never will.
     pub fn ask_to_end(&self) {
         self.end(|pid| kill_process(pid, Signal::TERM));
@@ -113,7 +113,7 @@ impl Bridge {
     /// # Errors
     /// [`BridgeError`], whose text names the engine; [`BridgeError::Stopped`] when its leash ended
     /// it before it had begun. An engine that was ended later has died.
-    pub fn run_engine(&self, engine: &EngineCall, leash: &Leash) -> Result<(), BridgeError> {
+    pub fn run_engine(&self, engine: &EngineCall, leash: &EngineHandle) -> Result<(), BridgeError> {
         let what = || engine.what();
         let python = self.python_that_runs(&what)?;
         let request = engine.pack().map_err(|problem| BridgeError::Unfit {
@@ -149,7 +149,7 @@ impl Bridge {
     }
 }
 
-fn died(what: String, helper: Helper, broken: &Broken, is_up: bool) -> BridgeError {
+fn died(what: String, helper: Helper, broken: &HelperFailure, is_up: bool) -> BridgeError {
     let how = helper.epitaph(broken);
     if is_up {
         BridgeError::Died { what, how }

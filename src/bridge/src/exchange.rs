@@ -19,14 +19,14 @@ use crate::relay::Relay;
 pub(crate) const LENGTH: usize = 4;
 
 /// The longest frame either way; `bridge.py` knows it too.
-const LONGEST: usize = 64 << 20;
+const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// Bytes of one read.
 const PIECE: usize = 64 << 10;
 
 /// What a helper may send.
 const LIMITS: Limits = Limits {
-    bytes: LONGEST,
+    bytes: MAX_FRAME_BYTES,
     ..Limits::WIRE
 };
 
@@ -36,14 +36,16 @@ const LIMITS: Limits = Limits {
 /// A text: it is too long.
 pub(crate) fn set_length(frame: &mut [u8]) -> Result<(), String> {
     let length = frame.len().saturating_sub(LENGTH);
-    let fits = u32::try_from(length).ok().filter(|_| length <= LONGEST);
+    let fits = u32::try_from(length)
+        .ok()
+        .filter(|_| length <= MAX_FRAME_BYTES);
     match (fits, frame.first_chunk_mut()) {
         (Some(length), Some(first)) => {
             *first = length.to_be_bytes();
             Ok(())
         }
         _ => Err(format!(
-            "its arguments have {length} bytes, {LONGEST} are allowed"
+            "its arguments have {length} bytes, {MAX_FRAME_BYTES} are allowed"
         )),
     }
 }
@@ -57,7 +59,7 @@ pub(crate) fn frame(bytes: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 /// One answer of a helper.
-pub(crate) enum Answer {
+pub(crate) enum HelperReply {
     /// It has started; the version of its Salt.
     Up(String),
     /// An event of the call, by the end of its tag; more answers follow.
@@ -71,18 +73,18 @@ pub(crate) enum Answer {
 }
 
 /// Why a helper cannot be used any more.
-pub(crate) enum Broken {
+pub(crate) enum HelperFailure {
     /// The deadline has passed.
     Time,
     /// The process has ended, or closed its pipes.
     Ended,
     /// It sent malformed data.
-    Answer(String),
+    HelperReply(String),
     /// A system call failed.
     System(io::Error),
 }
 
-impl From<io::Error> for Broken {
+impl From<io::Error> for HelperFailure {
     fn from(error: io::Error) -> Self {
         Self::System(error)
     }
@@ -126,20 +128,20 @@ impl Pipes {
     /// Sends `request` and gives each answer to `take`, until that returns something.
     ///
     /// # Errors
-    /// [`Broken`]; then the process must be ended.
+    /// [`HelperFailure`]; then the process must be ended.
     pub(crate) fn exchange<T>(
         &mut self,
         request: &[u8],
         deadline: Instant,
-        take: &mut dyn FnMut(Answer) -> Option<T>,
-    ) -> Result<T, Broken> {
+        take: &mut dyn FnMut(HelperReply) -> Option<T>,
+    ) -> Result<T, HelperFailure> {
         let mut rest = request;
         // Whatever it has said before is no answer to this.
         if !self.read()? {
-            return Err(Broken::Ended);
+            return Err(HelperFailure::Ended);
         }
         if !self.inbox.is_empty() {
-            return Err(Broken::Answer("it spoke unasked".to_owned()));
+            return Err(HelperFailure::HelperReply("it spoke unasked".to_owned()));
         }
         loop {
             while let Some(answer) = self.answer()? {
@@ -149,7 +151,7 @@ impl Pipes {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Broken::Time);
+                return Err(HelperFailure::Time);
             }
             let has_ended = self.wait(left, !rest.is_empty())?;
             let is_open = self.read()?;
@@ -160,7 +162,7 @@ impl Pipes {
                         return Ok(done);
                     }
                 }
-                return Err(Broken::Ended);
+                return Err(HelperFailure::Ended);
             }
             rest = self.write(rest)?;
         }
@@ -176,8 +178,8 @@ impl Pipes {
     }
 
     /// Waits for input, room for output, or the end of the process. Returns whether the process has ended.
-    fn wait(&self, left: Duration, is_writing: bool) -> Result<bool, Broken> {
-        let left = Timespec::try_from(left).map_err(|_| Broken::Time)?;
+    fn wait(&self, left: Duration, is_writing: bool) -> Result<bool, HelperFailure> {
+        let left = Timespec::try_from(left).map_err(|_| HelperFailure::Time)?;
         let mut waiting = vec![
             PollFd::new(&self.end, PollFlags::IN),
             PollFd::new(&self.answers, PollFlags::IN),
@@ -195,7 +197,7 @@ impl Pipes {
     }
 
     /// Reads available bytes. Returns whether more answers can come.
-    fn read(&mut self) -> Result<bool, Broken> {
+    fn read(&mut self) -> Result<bool, HelperFailure> {
         let mut buffer = [0; PIECE];
         if let Some(errors) = &mut self.errors {
             match errors.read(&mut buffer) {
@@ -221,39 +223,39 @@ impl Pipes {
     }
 
     /// Writes as much of `rest` as the process takes; returns the remainder.
-    fn write<'a>(&mut self, rest: &'a [u8]) -> Result<&'a [u8], Broken> {
+    fn write<'a>(&mut self, rest: &'a [u8]) -> Result<&'a [u8], HelperFailure> {
         if rest.is_empty() {
             return Ok(rest);
         }
         match self.requests.write(rest) {
             Ok(count) => Ok(rest.get(count..).unwrap_or_default()),
             Err(error) if is_passing(&error) => Ok(rest),
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Broken::Ended),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(HelperFailure::Ended),
             Err(error) => Err(error.into()),
         }
     }
 
     /// The length of the next frame, once it is known.
-    fn next_length(&self) -> Result<Option<usize>, Broken> {
+    fn next_length(&self) -> Result<Option<usize>, HelperFailure> {
         let Some(first) = self.inbox.first_chunk() else {
             return Ok(None);
         };
         let length = usize::try_from(u32::from_be_bytes(*first)).unwrap_or(usize::MAX);
-        if length > LONGEST {
-            let problem = format!("it announces {length} bytes, {LONGEST} are allowed");
-            return Err(Broken::Answer(problem));
+        if length > MAX_FRAME_BYTES {
+            let problem = format!("it announces {length} bytes, {MAX_FRAME_BYTES} are allowed");
+            return Err(HelperFailure::HelperReply(problem));
         }
         Ok(Some(length))
     }
 
     /// Bytes that the next frame still lacks, at least.
-    fn missing(&self) -> Result<usize, Broken> {
+    fn missing(&self) -> Result<usize, HelperFailure> {
         let wanted = LENGTH + self.next_length()?.unwrap_or(0);
         Ok(wanted.saturating_sub(self.inbox.len()))
     }
 
     /// The next answer, if it is complete.
-    fn answer(&mut self) -> Result<Option<Answer>, Broken> {
+    fn answer(&mut self) -> Result<Option<HelperReply>, HelperFailure> {
         let Some(length) = self.next_length()? else {
             return Ok(None);
         };
@@ -261,10 +263,10 @@ impl Pipes {
             return Ok(None);
         };
         let value = decode_exact(packed, &LIMITS)
-            .map_err(|error| Broken::Answer(format!("it cannot be read: {error}")));
+            .map_err(|error| HelperFailure::HelperReply(format!("it cannot be read: {error}")));
         self.inbox.drain(..LENGTH + length);
         let Value::Map(mut entries) = value? else {
-            return Err(Broken::Answer("it is no answer".to_owned()));
+            return Err(HelperFailure::HelperReply("it is no answer".to_owned()));
         };
         let mut take = |name: &str| {
             let at = entries
@@ -277,17 +279,17 @@ impl Pipes {
         }
         let text = |value: Value| value.as_str().unwrap_or_default().to_owned();
         let answer = if let Some(value) = take("ok") {
-            Answer::Value(value)
+            HelperReply::Value(value)
         } else if let Some(problem) = take("refused") {
-            Answer::Refused(text(problem))
+            HelperReply::Refused(text(problem))
         } else if let Some(problem) = take("failed") {
-            Answer::Failed(text(problem))
+            HelperReply::Failed(text(problem))
         } else if let Some(suffix) = take("event") {
-            Answer::Event(text(suffix), take("data").unwrap_or(Value::Nil))
+            HelperReply::Event(text(suffix), take("data").unwrap_or(Value::Nil))
         } else if let Some(version) = take("up") {
-            Answer::Up(text(version))
+            HelperReply::Up(text(version))
         } else {
-            return Err(Broken::Answer("it is no answer".to_owned()));
+            return Err(HelperFailure::HelperReply("it is no answer".to_owned()));
         };
         Ok(Some(answer))
     }

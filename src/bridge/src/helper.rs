@@ -15,7 +15,7 @@ use saltern_wire::msgpack::Value;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::exchange::{Answer, Broken, Pipes, frame};
+use crate::exchange::{HelperFailure, HelperReply, Pipes, frame};
 use crate::lane::Lane;
 use crate::relay::Relay;
 
@@ -102,12 +102,12 @@ impl Helper {
         forks: bool,
         settings: &Settings,
         deadline: Instant,
-    ) -> Result<(), Broken> {
-        let first = opening(forks, settings).map_err(Broken::Answer)?;
+    ) -> Result<(), HelperFailure> {
+        let first = opening(forks, settings).map_err(HelperFailure::HelperReply)?;
         let version = self
             .pipes
             .exchange(&first, deadline, &mut |answer| match answer {
-                Answer::Up(version) => Some(version),
+                HelperReply::Up(version) => Some(version),
                 _ => None,
             })?;
         let (lane, pid) = (self.pipes.relay.lane(), self.pid());
@@ -126,20 +126,20 @@ impl Helper {
         request: &[u8],
         deadline: Instant,
         on_event: &mut dyn FnMut(&str, Value),
-    ) -> Result<Given, Broken> {
+    ) -> Result<Given, HelperFailure> {
         self.calls = self.calls.saturating_add(1);
         // What it printed for others is no reason for its end now.
         self.pipes.relay.last_error();
         self.pipes
             .exchange(request, deadline, &mut |answer| match answer {
-                Answer::Value(value) => Some(Ok(value)),
-                Answer::Refused(problem) => Some(Err(Problem::Refused(problem))),
-                Answer::Failed(problem) => Some(Err(Problem::Failed(problem))),
-                Answer::Event(suffix, data) => {
+                HelperReply::Value(value) => Some(Ok(value)),
+                HelperReply::Refused(problem) => Some(Err(Problem::Refused(problem))),
+                HelperReply::Failed(problem) => Some(Err(Problem::Failed(problem))),
+                HelperReply::Event(suffix, data) => {
                     on_event(&suffix, data);
                     None
                 }
-                Answer::Up(_) => None,
+                HelperReply::Up(_) => None,
             })
     }
 
@@ -161,8 +161,8 @@ impl Helper {
     }
 
     /// Ends the helper; returns its exit status as the end of a sentence.
-    pub(crate) fn epitaph(mut self, broken: &Broken) -> String {
-        if matches!(broken, Broken::Ended) {
+    pub(crate) fn epitaph(mut self, broken: &HelperFailure) -> String {
+        if matches!(broken, HelperFailure::Ended) {
             // One that only closed its pipes is on its way out, with a status that says more.
             self.pipes.has_ended(LAST_WORDS);
         }
@@ -170,10 +170,10 @@ impl Helper {
         let said = self.pipes.relay.last_error();
         let said = said.map_or_else(String::new, |line| format!(": {line}"));
         match broken {
-            Broken::Time => "took too long".to_owned(),
-            Broken::Ended => format!("{}{said}", how(status)),
-            Broken::Answer(problem) => format!("gave a malformed answer: {problem}"),
-            Broken::System(error) => format!("cannot be spoken to: {error}"),
+            HelperFailure::Time => "took too long".to_owned(),
+            HelperFailure::Ended => format!("{}{said}", how(status)),
+            HelperFailure::HelperReply(problem) => format!("gave a malformed answer: {problem}"),
+            HelperFailure::System(error) => format!("cannot be spoken to: {error}"),
         }
     }
 

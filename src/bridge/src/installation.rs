@@ -18,9 +18,9 @@ const SYSTEM: &str = "/usr/bin/python3";
 /// Programs of Salt whose first line names their Python.
 const PROGRAMS: [&str; 2] = ["salt-call", "salt-master"];
 /// The longest first line that is read.
-const LONGEST_LINE: u64 = 512;
+const MAX_LINE_BYTES: u64 = 512;
 /// How long a Python may take to say whether it has Salt.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Succeeds in a Python that has Salt; finding it is enough.
 const QUESTION: &str =
@@ -75,7 +75,7 @@ fn by_programs(path: Option<&OsStr>) -> Vec<PathBuf> {
 fn interpreter_of(program: &Path) -> Option<PathBuf> {
     let mut line = String::new();
     let file = File::open(program).ok()?;
-    BufReader::new(file.take(LONGEST_LINE))
+    BufReader::new(file.take(MAX_LINE_BYTES))
         .read_line(&mut line)
         .ok()?;
     let interpreter = line.strip_prefix("#!")?.split_whitespace().next()?;
@@ -95,7 +95,7 @@ fn has_salt(python: &Path) -> bool {
         return false;
     };
     let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).is_ok_and(|end| {
-        let patience = Timespec::try_from(PATIENCE).ok();
+        let patience = Timespec::try_from(PROBE_TIMEOUT).ok();
         poll(&mut [PollFd::new(&end, PollFlags::IN)], patience.as_ref()).is_ok_and(|n| n > 0)
     });
     if !ended {

@@ -28,7 +28,7 @@ mod relay;
 mod returner;
 mod work;
 
-pub use engine::{EngineCall, Leash};
+pub use engine::{EngineCall, EngineHandle};
 pub use error::BridgeError;
 pub use pillar_files::python_pillar_files;
 pub use pool::Bridge;

@@ -22,7 +22,7 @@ use saltern_config::{MasterConfig, PythonBridge};
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
-use crate::exchange::Broken;
+use crate::exchange::HelperFailure;
 use crate::helper::{Helper, Problem, Settings};
 use crate::installation;
 use crate::lane::Lane;
@@ -325,11 +325,11 @@ impl Calling<'_> {
                 })
             }
             Err(broken) => {
-                let is_death = !matches!(broken, Broken::Time);
+                let is_death = !matches!(broken, HelperFailure::Time);
                 let (how, is_stopped) = self.end(helper, &broken, is_death);
                 Err(match broken {
                     _ if is_stopped => self.stopped(),
-                    Broken::Time => self.timeout(),
+                    HelperFailure::Time => self.timeout(),
                     _ => BridgeError::Died {
                         what: self.work.what(),
                         how,
@@ -404,7 +404,7 @@ impl Calling<'_> {
                 return Ok(Some(helper));
             }
             let lane = self.pool.lane.name();
-            let (how, _) = self.end(helper, &Broken::Ended, true);
+            let (how, _) = self.end(helper, &HelperFailure::Ended, true);
             tracing::warn!(lane, how, "an idle Python helper has ended");
         }
     }
@@ -425,7 +425,7 @@ impl Calling<'_> {
             state.pids.insert(helper.pid());
             if state.is_stopped {
                 drop(state);
-                self.end(helper, &Broken::Time, false);
+                self.end(helper, &HelperFailure::Time, false);
                 return Err(self.stopped());
             }
         }
@@ -438,7 +438,7 @@ impl Calling<'_> {
                 let (how, is_stopped) = self.end(helper, &broken, false);
                 Err(match broken {
                     _ if is_stopped => self.stopped(),
-                    Broken::Time => self.timeout(),
+                    HelperFailure::Time => self.timeout(),
                     _ => self.not_up(how),
                 })
             }
@@ -497,11 +497,11 @@ impl Calling<'_> {
         drop(state);
         let pid = helper.pid();
         tracing::debug!(pid, "a Python helper has served long enough");
-        self.end(helper, &Broken::Time, false);
+        self.end(helper, &HelperFailure::Time, false);
     }
 
     /// Ends a helper. Returns how it ended, and whether the bridge was stopped.
-    fn end(&self, helper: Helper, broken: &Broken, is_death: bool) -> (String, bool) {
+    fn end(&self, helper: Helper, broken: &HelperFailure, is_death: bool) -> (String, bool) {
         let is_stopped = {
             let mut state = self.pool.state.lock();
             state.pids.remove(&helper.pid());

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The longest line that is kept, in bytes.
-const LONGEST: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 /// Lines of one helper in [`WINDOW`].
-const MOST: u32 = 200;
+const MAX_LINES: u32 = 200;
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// The mark at the beginning of a line with a level.
@@ -53,7 +53,7 @@ impl Relay {
         for byte in bytes {
             match byte {
                 b'\n' => self.end_line(),
-                byte if self.line.len() < LONGEST => self.line.push(*byte),
+                byte if self.line.len() < MAX_LINE_BYTES => self.line.push(*byte),
                 _ => {}
             }
         }
@@ -104,10 +104,10 @@ impl Relay {
             self.told = 0;
         }
         self.told = self.told.saturating_add(1);
-        if self.told > MOST {
+        if self.told > MAX_LINES {
             self.dropped += 1;
         }
-        self.told <= MOST
+        self.told <= MAX_LINES
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn relay_drops_and_counts_lines_beyond_the_rate_limit() {
         let mut relay = Relay::new("pillar", 1);
-        for _ in 0..MOST + 5 {
+        for _ in 0..MAX_LINES + 5 {
             relay.take(b"a line\n");
         }
         assert_eq!(relay.dropped(), 5);
@@ -134,7 +134,10 @@ mod tests {
         relay.take(b"\x01Eit is br");
         relay.take(b"oken\n\x01Wa warning\n");
         assert_eq!(relay.last_error().as_deref(), Some("it is broken"));
-        relay.take(&[b'x'; LONGEST * 2]);
-        assert_eq!(relay.last_error().map(|line| line.len()), Some(LONGEST));
+        relay.take(&[b'x'; MAX_LINE_BYTES * 2]);
+        assert_eq!(
+            relay.last_error().map(|line| line.len()),
+            Some(MAX_LINE_BYTES)
+        );
     }
 }

@@ -27,7 +27,7 @@ pub struct MinionReturn {
 
 /// What became of one targeted minion.
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum MinionOutcome {
     /// It returned.
     Returned(MinionReturn),
     /// It did not return, and does not say that it is running the job.
@@ -52,7 +52,7 @@ pub struct Job<'a> {
     /// Whether a minion reported the job as running; true at first, so that all are asked once.
     running: bool,
     find_job: Option<String>,
-    ready: VecDeque<Answer>,
+    ready: VecDeque<MinionOutcome>,
     over: bool,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Job<'a> {
 
     /// The next answer; `None` when every minion is accounted for. Minions that did not answer
     /// come last, sorted. A dropped future loses no answer.
-    pub async fn next(&mut self) -> Result<Option<Answer>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<MinionOutcome>, ClientError> {
         loop {
             if let Some(answer) = self.ready.pop_front() {
                 return Ok(Some(answer));
@@ -232,7 +232,7 @@ impl<'a> Job<'a> {
         if let Some(answer) = minion_return(data)
             && self.found.insert(answer.id.clone())
         {
-            self.ready.push_back(Answer::Returned(answer));
+            self.ready.push_back(MinionOutcome::Returned(answer));
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ impl<'a> Job<'a> {
         self.ready.extend(
             absent
                 .into_iter()
-                .map(|id| Answer::NoResponse { id: id.clone() }),
+                .map(|id| MinionOutcome::NoResponse { id: id.clone() }),
         );
     }
 }
@@ -319,13 +319,13 @@ pub struct Tally {
 
 impl Tally {
     /// Counts one answer.
-    pub fn add(&mut self, answer: &Answer) {
+    pub fn add(&mut self, answer: &MinionOutcome) {
         match answer {
-            Answer::Returned(answer) => {
+            MinionOutcome::Returned(answer) => {
                 self.returned += 1;
                 self.failed += usize::from(answer.retcode != 0);
             }
-            Answer::NoResponse { .. } => self.silent += 1,
+            MinionOutcome::NoResponse { .. } => self.silent += 1,
         }
     }
 
@@ -347,9 +347,9 @@ impl Tally {
 mod tests {
     use super::*;
 
-    fn returned(retcode: i64) -> Answer {
+    fn returned(retcode: i64) -> MinionOutcome {
         let value = Value::from(true);
-        Answer::Returned(MinionReturn {
+        MinionOutcome::Returned(MinionReturn {
             id: "m1".to_owned(),
             value,
             out: None,
@@ -359,10 +359,10 @@ mod tests {
 
     #[test]
     fn exit_codes_are_those_of_stock() {
-        let silent = Answer::NoResponse {
+        let silent = MinionOutcome::NoResponse {
             id: "ghost".to_owned(),
         };
-        let cases: [(&[Answer], Exit); 5] = [
+        let cases: [(&[MinionOutcome], Exit); 5] = [
             (&[], Exit::NoReturn),
             (&[returned(0)], Exit::Ok),
             (&[returned(0), returned(3)], Exit::Failure),

@@ -20,6 +20,6 @@ pub use batch::{BatchEnd, BatchFollower, BatchNews, BatchWishes};
 pub use config::ClientConfig;
 pub use error::ClientError;
 pub use event::{EventListener, ReceivedEvent};
-pub use job::{Answer, Job, MinionReturn, Tally};
+pub use job::{Job, MinionOutcome, MinionReturn, Tally};
 pub use publish::{LocalClient, PublishRequest, Published};
 pub use runner::{RunnerRequest, RunnerReturn};

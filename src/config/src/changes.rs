@@ -52,7 +52,7 @@ pub fn reload_of(name: &str) -> Reload {
     let is_idle = || {
         matches!(
             options::status(name),
-            Some(Status::NoEffect(_) | Status::NotYet(_))
+            Some(Status::NoEffect(_) | Status::NotBuilt(_))
         )
     };
     match options::ours(name).is_none() && is_idle() {
@@ -127,7 +127,8 @@ mod tests {
         for name in FOLLOWED {
             assert_eq!(reload_of(name), Reload::InEffect);
             let is_known = options::stock(name).is_some() || options::ours(name).is_some();
-            let is_read = options::status(name) != Some(Status::NotYet(options::NotYet::Output));
+            let is_read =
+                options::status(name) != Some(Status::NotBuilt(options::NotBuilt::Output));
             assert!(is_known && is_read, "{name}");
         }
         assert_eq!(reload_of("worker_threads"), Reload::NeedsRestart);

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use saltern_model::Compat;
 
-use crate::doors::{self, AlsoListen};
 use crate::finding::{Finding, Severity};
 use crate::identity;
+use crate::listeners::{self, AlsoListen};
 use crate::master::MasterConfig;
 use crate::options::{self, Kind, Status, StockOption};
 use crate::reader::{Reader, shown};
@@ -95,7 +95,7 @@ fn known(reader: &mut Reader<'_>, compat: Compat, option: &StockOption, mark: &M
     }
     let (severity, message) = match status {
         None | Some(Status::Honoured) => return,
-        Some(Status::NotYet(part)) => (
+        Some(Status::NotBuilt(part)) => (
             Severity::Warning,
             format!("not honoured yet ({})", part.part()),
         ),
@@ -181,7 +181,7 @@ pub(crate) fn config(reader: &mut Reader<'_>, config: &MasterConfig) {
     process(reader, config);
     keys(reader, config);
     jobs(reader, config);
-    places(reader, config);
+    site_paths(reader, config);
 }
 
 fn network(reader: &mut Reader<'_>, config: &MasterConfig) {
@@ -199,7 +199,7 @@ fn network(reader: &mut Reader<'_>, config: &MasterConfig) {
         ret_port: config.ret_port,
         publish_port: config.publish_port,
     };
-    doors::check(reader, first, &config.saltern_also_listen);
+    listeners::check(reader, first, &config.saltern_also_listen);
     if let Some(ipv6) = reader.written("ipv6")
         && !matches!(ipv6.value, NodeValue::Bool(_) | NodeValue::Null)
     {
@@ -380,7 +380,7 @@ fn jobs(reader: &mut Reader<'_>, config: &MasterConfig) {
 }
 
 /// Directories must be there, or there must be one above in which they can be made.
-fn places(reader: &mut Reader<'_>, config: &MasterConfig) {
+fn site_paths(reader: &mut Reader<'_>, config: &MasterConfig) {
     let socket = config.sock_dir.as_os_str().len() + LONGEST_SOCKET;
     if socket > SUN_PATH {
         let message = format!(

@@ -11,7 +11,7 @@ use crate::reader::Reader;
 use crate::yaml::{Key, Mark, Node, NodeValue};
 
 /// The most findings about the contents of one option.
-const MOST: usize = 50;
+const MAX_FINDINGS: usize = 50;
 
 /// Looks at the contents.
 pub(crate) fn contents(reader: &mut Reader<'_>) {
@@ -34,7 +34,7 @@ pub fn missing_roots(config: &MasterConfig) -> Vec<Finding> {
             let directories = entry.value.as_seq().unwrap_or_default();
             for path in directories.iter().filter_map(Node::as_str) {
                 let is_pattern = path.contains(['*', '?', '[']) || path.contains("__env__");
-                if !is_pattern && !Path::new(path).is_dir() && findings.len() < MOST {
+                if !is_pattern && !Path::new(path).is_dir() && findings.len() < MAX_FINDINGS {
                     let message = format!(
                         "there is no directory \"{}\" (environment \"{environment}\")",
                         path.escape_debug()
@@ -58,7 +58,7 @@ fn entries<'a>(
 
 fn warn(reader: &mut Reader<'_>, mark: &Mark, name: &str, message: String) {
     let about = reader.findings.iter().filter(|it| it.option == name);
-    if about.count() < MOST {
+    if about.count() < MAX_FINDINGS {
         let finding = Finding::new(Severity::Warning, mark, name, message);
         reader.findings.push(finding);
     }

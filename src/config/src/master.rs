@@ -14,18 +14,18 @@ use saltern_model::Compat;
 
 use crate::bridge::BridgeOptions;
 use crate::check;
-use crate::doors::{self, AlsoListen, TlsConfig};
 use crate::engines::{self, EngineConfig};
 use crate::files::{self, Files};
 use crate::finding::{self, ConfigErrors, Finding, Severity};
+use crate::listeners::{self, AlsoListen, TlsConfig};
 use crate::logging::{self, LogOptions};
 use crate::lost;
 use crate::options;
 use crate::paths::absolute;
-use crate::places::{Places, take_id, take_user};
 use crate::reader::{Reader, is_secret};
 use crate::returners::ReturnerOptions;
 use crate::served;
+use crate::site_paths::{SitePaths, take_id, take_user};
 use crate::tracing::{self, TracingOptions};
 use crate::values::{HashType, LocalCacheMirror, Secret, SigningAlgorithm, TransportName};
 use crate::watching::{self, MetricsCompat};
@@ -95,7 +95,7 @@ pub struct MasterConfig {
     pub worker_threads: usize,
     /// The limit of open files to ask the system for.
     pub max_open_files: u64,
-    /// Pause of the periodic duties.
+    /// Pause of the periodic maintenance.
     pub loop_interval: Duration,
     /// The root that other paths are below.
     pub root_dir: PathBuf,
@@ -229,7 +229,7 @@ pub struct MasterConfig {
     /// Time that what was sent may stay unacknowledged; `None` leaves it to the system.
     pub saltern_tcp_user_timeout: Option<Duration>,
     /// Identity probes of subscribers per second.
-    pub saltern_presence_questions: usize,
+    pub saltern_presence_probe_rate: usize,
     /// Most subscriptions of a connection.
     pub saltern_max_subscriptions: usize,
     /// Bytes that may wait for a subscriber.
@@ -243,7 +243,7 @@ pub struct MasterConfig {
     /// Longest time between two such questions about one job.
     pub saltern_probe_interval: Duration,
     /// How long a job stays open that awaits no minion.
-    pub saltern_job_patience: Duration,
+    pub saltern_job_timeout: Duration,
     /// Requests of one class that may wait for a worker.
     pub saltern_request_backlog: usize,
     /// Authentications that may wait for a worker.
@@ -459,8 +459,8 @@ pub(crate) fn defaults(compat: Compat) -> Mapping {
 /// Builds the struct. Every wrong value becomes a finding and is replaced by its default, so the
 /// struct is only used if there was none.
 fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
-    let places = Places::take(reader);
-    let id = take_id(reader, &places.root_dir);
+    let site_paths = SitePaths::take(reader);
+    let id = take_id(reader, &site_paths.root_dir);
     let seconds_or_none = |duration: Duration| (!duration.is_zero()).then_some(duration);
     let count_or_none = |count: usize| (count > 0).then_some(count);
     let keep_jobs = take_keep_jobs(reader, compat);
@@ -482,8 +482,8 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         publish_port: reader.port("publish_port"),
         ret_port: reader.port("ret_port"),
         transport: reader.choice("transport").unwrap_or(TransportName::ZeroMq),
-        saltern_also_listen: doors::also_listen(reader),
-        ssl: doors::tls(reader, compat),
+        saltern_also_listen: listeners::also_listen(reader),
+        ssl: listeners::tls(reader, compat),
         saltern_metrics_address: watching::address(reader),
         saltern_metrics_ssl: watching::tls(reader),
         metrics_compat: watching::compat(reader),
@@ -506,18 +506,18 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         },
         max_open_files: u64::from(reader.u32("max_open_files", 1)),
         loop_interval: reader.seconds("loop_interval").max(Duration::from_secs(1)),
-        root_dir: places.root_dir.into(),
-        pki_dir: places.pki_dir.into(),
+        root_dir: site_paths.root_dir.into(),
+        pki_dir: site_paths.pki_dir.into(),
         saltern_job_database: match reader.optional_text("saltern_job_database") {
             Some(path) => absolute(&path).into(),
-            None => format!("{}/saltern/jobs.sqlite", places.cachedir).into(),
+            None => format!("{}/saltern/jobs.sqlite", site_paths.cachedir).into(),
         },
-        cachedir: places.cachedir.into(),
-        sock_dir: places.sock_dir.into(),
-        pidfile: places.pidfile.into(),
-        token_dir: places.token_dir.into(),
-        syndic_dir: places.syndic_dir.into(),
-        log: logging::take(reader, places.log_file),
+        cachedir: site_paths.cachedir.into(),
+        sock_dir: site_paths.sock_dir.into(),
+        pidfile: site_paths.pidfile.into(),
+        token_dir: site_paths.token_dir.into(),
+        syndic_dir: site_paths.syndic_dir.into(),
+        log: logging::take(reader, site_paths.log_file),
         tracing: tracing::take(reader),
         timeout: reader.seconds("timeout"),
         gather_job_timeout: reader.seconds("gather_job_timeout"),
@@ -530,9 +530,9 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         presence_events: reader.bool("presence_events"),
         auto_accept: reader.bool("auto_accept"),
         open_mode: reader.bool("open_mode"),
-        autosign_file: places.autosign_file.map(PathBuf::from),
-        autoreject_file: places.autoreject_file.map(PathBuf::from),
-        autosign_grains_dir: places.autosign_grains_dir.map(PathBuf::from),
+        autosign_file: site_paths.autosign_file.map(PathBuf::from),
+        autoreject_file: site_paths.autoreject_file.map(PathBuf::from),
+        autosign_grains_dir: site_paths.autosign_grains_dir.map(PathBuf::from),
         autosign_timeout: match reader.written("autosign_timeout") {
             // Stock: minutes.
             Some(_) => reader.seconds("autosign_timeout") * 60,
@@ -582,14 +582,14 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_idle_timeout: reader.seconds("saltern_idle_timeout"),
         saltern_heartbeat_interval: reader.seconds("saltern_heartbeat_interval"),
         saltern_tcp_user_timeout: seconds_or_none(reader.seconds("saltern_tcp_user_timeout")),
-        saltern_presence_questions: reader.usize("saltern_presence_questions", 0, 10_000),
+        saltern_presence_probe_rate: reader.usize("saltern_presence_probe_rate", 0, 10_000),
         saltern_max_subscriptions: reader.usize("saltern_max_subscriptions", 1, 1 << 20),
         saltern_subscriber_queue_size: reader.bytes("saltern_subscriber_queue_size", 1 << 16),
         saltern_reply_budget: reader.bytes("saltern_reply_budget", 16 << 20),
         saltern_event_queue_length: reader.usize("saltern_event_queue_length", 1, 1 << 30),
         saltern_probe_rate: reader.u32("saltern_probe_rate", 1),
         saltern_probe_interval: reader.seconds("saltern_probe_interval"),
-        saltern_job_patience: reader.seconds("saltern_job_patience"),
+        saltern_job_timeout: reader.seconds("saltern_job_timeout"),
         saltern_request_backlog: reader.usize("saltern_request_backlog", 1, 1 << 30),
         saltern_auth_backlog: reader.usize("saltern_auth_backlog", 1, 1 << 20),
         saltern_key_overlap: reader.seconds("saltern_key_overlap"),

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::doors::{PeerCertificates, TlsConfig, tls_of};
+use crate::listeners::{PeerCertificates, TlsConfig, tls_of};
 use crate::reader::Reader;
 use crate::yaml::{Node, NodeValue};
 

@@ -24,7 +24,7 @@ use crate::render::python::WithPython;
 use crate::render::{Python, RenderError, Renderers, render, set_sls_context};
 
 /// The largest file that is read, in bytes.
-const LONGEST: usize = 1 << 20;
+const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// The most bytes that a program of a template may print.
 const PROGRAM_OUTPUT: u64 = 16 << 20;
@@ -177,7 +177,7 @@ impl ReactionFiles {
         let content = match name.strip_prefix(SCHEME) {
             Some(served) => {
                 let (path, environment) = place_of(served);
-                let content = self.files.read(path, environment, LONGEST);
+                let content = self.files.read(path, environment, MAX_FILE_BYTES);
                 let content = content.map_err(|source| ReactionFileError::Served {
                     name: name.to_owned(),
                     source: Box::new(source),
@@ -185,7 +185,7 @@ impl ReactionFiles {
                 content.ok_or_else(missing)?.to_vec()
             }
             None => {
-                let content = disk::read(Path::new(name), LONGEST);
+                let content = disk::read(Path::new(name), MAX_FILE_BYTES);
                 let content = content.map_err(|source| ReactionFileError::Read {
                     name: name.to_owned(),
                     source: Box::new(source),
@@ -206,7 +206,7 @@ pub fn is_served(reference: &str, files: &FileServer) -> bool {
     let (path, environment) = place_of(served);
     // One that cannot be read is there.
     files
-        .read(path, environment, LONGEST)
+        .read(path, environment, MAX_FILE_BYTES)
         .map_or(true, |content| content.is_some())
 }
 
@@ -246,7 +246,7 @@ struct Served(Arc<FileServer>);
 
 impl Loader for Served {
     fn load(&self, path: &str) -> Result<Option<String>, String> {
-        let content = self.0.read(path, ENVIRONMENT, LONGEST);
+        let content = self.0.read(path, ENVIRONMENT, MAX_FILE_BYTES);
         let Some(content) = content.map_err(|error| error.to_string())? else {
             return Ok(None);
         };

@@ -66,7 +66,7 @@ impl MasterTops {
             match (name.as_str(), entry.value.as_str()) {
                 (Some("ext_nodes"), Some("")) => {}
                 (Some("ext_nodes"), Some(command)) => {
-                    // No words at all are told of when the first minion asks.
+                    // No words at all are reported when the first minion asks.
                     tops.ext_nodes = Some(shlex::split(command).unwrap_or_default());
                 }
                 (Some(other), _) => tops.others.push(other.to_owned()),

@@ -106,7 +106,7 @@ pub enum WebError {
     },
     /// What came is no answer.
     #[error("\"{host}\" gave no HTTP answer: {problem}")]
-    Answer {
+    FetchResponse {
         /// Which server.
         host: String,
         /// What is wrong.
@@ -143,15 +143,15 @@ pub fn ask(request: &Request<'_>) -> Result<Vec<u8>, WebError> {
     let mut url = first.clone();
     for _ in 0..=REDIRECTS {
         match ask_one(request, &url, url.is_same_server(&first), deadline)? {
-            Answer::Body(body) => return Ok(body),
-            Answer::Moved(_) if request.body.is_some() => return Err(WebError::Redirects),
-            Answer::Moved(to) => url = url.joined(&to).ok_or(WebError::Url)?,
+            FetchResponse::Body(body) => return Ok(body),
+            FetchResponse::Moved(_) if request.body.is_some() => return Err(WebError::Redirects),
+            FetchResponse::Moved(to) => url = url.joined(&to).ok_or(WebError::Url)?,
         }
     }
     Err(WebError::Redirects)
 }
 
-enum Answer {
+enum FetchResponse {
     Body(Vec<u8>),
     Moved(String),
 }
@@ -165,7 +165,7 @@ impl Url {
     }
 
     fn wrong(&self, problem: &'static str) -> WebError {
-        WebError::Answer {
+        WebError::FetchResponse {
             host: self.host.clone(),
             problem,
         }
@@ -219,7 +219,7 @@ fn ask_one(
     url: &Url,
     is_asked: bool,
     deadline: Instant,
-) -> Result<Answer, WebError> {
+) -> Result<FetchResponse, WebError> {
     let connection = connect(request, url, deadline)?;
     let head = head(request, url, is_asked)?;
     if url.secure {
@@ -362,7 +362,7 @@ fn converse(
     url: &Url,
     mut connection: impl Read + Write,
     head: &str,
-) -> Result<Answer, WebError> {
+) -> Result<FetchResponse, WebError> {
     connection
         .write_all(head.as_bytes())
         .and_then(|()| connection.write_all(request.body.map_or(&[], |body| body.bytes)))
@@ -379,7 +379,7 @@ fn converse(
     };
     match (status, headers.location.clone()) {
         (200..=299, _) => {}
-        (301 | 302 | 303 | 307 | 308, Some(to)) => return Ok(Answer::Moved(to)),
+        (301 | 302 | 303 | 307 | 308, Some(to)) => return Ok(FetchResponse::Moved(to)),
         (status, _) => {
             let host = url.host.clone();
             return Err(WebError::Status { host, status });
@@ -391,7 +391,7 @@ fn converse(
         Some("deflate") => limited_read(ZlibDecoder::new(body.as_slice()), request, url)?,
         _ => body,
     };
-    Ok(Answer::Body(unpacked))
+    Ok(FetchResponse::Body(unpacked))
 }
 
 fn read_head(reader: &mut impl BufRead, url: &Url) -> Result<(u16, Headers), WebError> {

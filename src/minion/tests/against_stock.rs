@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use saltern_client::{
-    Answer, ClientConfig, ClientError, EventListener, LocalClient, PublishRequest,
+    ClientConfig, ClientError, EventListener, LocalClient, MinionOutcome, PublishRequest,
 };
 use saltern_minion::{Minion, MinionConfig};
 use saltern_wire::msgpack::Value;
@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// How long anything may take on a busy machine with two cores.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[test]
 fn a_native_minion_works_for_a_stock_3008_master() {
@@ -46,7 +46,7 @@ fn exercise(version: &str) {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        timeout(PATIENCE, whole_life(version))
+        timeout(TEST_TIMEOUT, whole_life(version))
             .await
             .expect("it takes no longer than its patience");
     });
@@ -91,7 +91,7 @@ async fn whole_life(version: &str) {
     let request = PublishRequest::new(Value::from(both.to_vec()), "list", "test.ping", vec![]);
     let answers = all_answers(&client, &request).await;
     assert!(
-        matches!(&answers[..], [Answer::Returned(one), Answer::NoResponse { id }]
+        matches!(&answers[..], [MinionOutcome::Returned(one), MinionOutcome::NoResponse { id }]
             if one.id == "native" && one.value == Value::from(true) && id == "ghost"),
         "{answers:?}"
     );
@@ -159,7 +159,7 @@ async fn end_a_long_job(client: &LocalClient) {
     assert_eq!(the_value(client, &find).await, Value::Map(Vec::new()));
 }
 
-async fn all_answers(client: &LocalClient, request: &PublishRequest) -> Vec<Answer> {
+async fn all_answers(client: &LocalClient, request: &PublishRequest) -> Vec<MinionOutcome> {
     let mut job = client.run(request).await.expect("it is published");
     let mut answers = Vec::new();
     while let Some(answer) = job.next().await.expect("the bus stays") {
@@ -170,7 +170,7 @@ async fn all_answers(client: &LocalClient, request: &PublishRequest) -> Vec<Answ
 
 async fn the_value(client: &LocalClient, request: &PublishRequest) -> Value {
     match all_answers(client, request).await.as_slice() {
-        [Answer::Returned(one)] => one.value.clone(),
+        [MinionOutcome::Returned(one)] => one.value.clone(),
         answers => panic!("one answer was expected: {answers:?}"),
     }
 }
@@ -373,7 +373,7 @@ fn free_ports() -> (u16, u16) {
 
 /// Looks again until it succeeds: another program's readiness cannot be awaited.
 async fn until<T, E>(mut look: impl AsyncFnMut() -> Result<T, E>) -> T {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TEST_TIMEOUT;
     loop {
         match look().await {
             Ok(found) => return found,

@@ -443,6 +443,6 @@ impl PublisherAcl {
 }
 
 #[cfg(test)]
-mod stock;
+mod stock_tests;
 #[cfg(test)]
 mod tests;

@@ -38,7 +38,7 @@ use file::PasswordFile;
 use pam::Pam;
 
 /// The longest name or password that is handed to a backend, in bytes.
-const LONGEST: usize = 4096;
+const MAX_CREDENTIAL_BYTES: usize = 4096;
 
 /// The options that are not part of `external_auth` itself.
 pub struct EauthOptions {
@@ -204,7 +204,10 @@ impl ExternalAuth {
         {
             return Err(EauthError::NotServed(module.clone()));
         }
-        if user.is_empty() || user.len() > LONGEST || password.len() > LONGEST {
+        if user.is_empty()
+            || user.len() > MAX_CREDENTIAL_BYTES
+            || password.len() > MAX_CREDENTIAL_BYTES
+        {
             return Ok(None);
         }
         let is_known = match &enabled.backend {

@@ -32,7 +32,7 @@ mod bits;
 mod budget;
 mod compound;
 #[cfg(test)]
-mod differential;
+mod differential_tests;
 mod index;
 #[cfg(test)]
 mod index_tests;

@@ -39,11 +39,11 @@ pub struct Resolved {
 pub struct Problems(Vec<String>);
 
 impl Problems {
-    const MOST: usize = 3;
+    const MAX_PROBLEMS: usize = 3;
 
     /// Adds the problem `what` of a part, of which only the beginning is shown.
     pub(crate) fn add(&mut self, part: &str, what: &str) {
-        if self.0.len() < Self::MOST {
+        if self.0.len() < Self::MAX_PROBLEMS {
             let shown: String = part.chars().take(100).collect();
             self.0.push(format!("{shown:?} {what}"));
         }

@@ -4,30 +4,32 @@ use saltern_model::{Jid, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
 use crate::Services;
-use crate::outcome::{About, Victims};
+use crate::outcome::{JobRelation, SignalTargets};
 use crate::publish::Request;
 
 /// The signals that end a process: KILL and TERM. After others it may go on, or end by itself.
 const ENDING: [i64; 2] = [9, 15];
 
 /// The job that this one is about, if it is about one.
-pub(crate) fn of_load(load: &Value, request: &Request<'_>, target: &Target) -> Option<About> {
+pub(crate) fn of_load(load: &Value, request: &Request<'_>, target: &Target) -> Option<JobRelation> {
     let [fun] = request.functions.as_slice() else {
         return None;
     };
     let arguments = load.get("arg")?.as_array()?;
     if let "saltutil.kill_all_jobs" | "saltutil.term_all_jobs" = fun.as_str() {
-        return Some(About::Signal(Victims::All));
+        return Some(JobRelation::Signal(SignalTargets::All));
     }
     let jid = Jid::parse(arguments.first()?.as_str()?).ok()?;
     let signal = arguments.get(1).and_then(Value::as_i64);
     match fun.as_str() {
-        "saltutil.kill_job" | "saltutil.term_job" => Some(About::Signal(Victims::Job(jid))),
+        "saltutil.kill_job" | "saltutil.term_job" => {
+            Some(JobRelation::Signal(SignalTargets::Job(jid)))
+        }
         "saltutil.signal_job" if signal.is_some_and(|signal| ENDING.contains(&signal)) => {
-            Some(About::Signal(Victims::Job(jid)))
+            Some(JobRelation::Signal(SignalTargets::Job(jid)))
         }
         "saltutil.find_job" if arguments.len() == 1 && is_poll(load, target) => {
-            Some(About::Running(jid))
+            Some(JobRelation::Running(jid))
         }
         _ => None,
     }

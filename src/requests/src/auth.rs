@@ -153,7 +153,7 @@ fn keys_full(decision: Decision, asker: &Asker<'_>, minion: &MinionId) -> Outcom
 /// (`acceptance_wait_time`) with the request or publication that they authenticate for, and ask
 /// again (`_authenticate` in `salt/crypt.py`). "full" and what is no answer end their attempt, and
 /// the request that led to it is sent anew at once.
-pub(crate) fn come_again(load: &MapView, version: i64, services: &Services) -> Outcome {
+pub(crate) fn retry_later(load: &MapView, version: i64, services: &Services) -> Outcome {
     match Asker::read(load, version, services) {
         Some(asker) => asker.negative(Negative::Pending, "come_again"),
         None => Outcome::reply(reply::no_answer()),
@@ -246,7 +246,7 @@ fn is_full(minion: &MinionId, services: &Services) -> bool {
     let Some(limit) = services.config.max_minions else {
         return false;
     };
-    let around = &services.surroundings;
+    let around = &services.presence;
     around.are_more_connected_than(limit) && !around.state(minion).is_present()
 }
 

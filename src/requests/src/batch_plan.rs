@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const GATHER_JOB_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest time that a state may name; more is a mistake, and would not fit a clock.
-const LONGEST: f64 = 1e9;
+const MAX_SECONDS: f64 = 1e9;
 
 /// What does not change while a batch runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -266,7 +266,7 @@ fn duration(state: &Value, name: &'static str, default: Duration) -> Result<Dura
 /// A number of seconds that makes sense as a wait.
 pub(crate) fn seconds_of(value: &Value) -> Option<Duration> {
     let seconds = value.as_f64()?;
-    (0.0..=LONGEST)
+    (0.0..=MAX_SECONDS)
         .contains(&seconds)
         .then(|| Duration::from_secs_f64(seconds))
 }

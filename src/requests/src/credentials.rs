@@ -18,7 +18,7 @@ use crate::{Services, targets};
 
 /// Where in the load of a command tokens, names and passwords stand. Keys stand in the load itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CredentialLocation {
     /// In the load.
     Load,
     /// In its `kwargs`.
@@ -112,10 +112,10 @@ impl NotProved {
 
 impl<'a> Presented<'a> {
     /// What the load shows; a token before a login, and a login before a key, as in stock.
-    pub(crate) fn of(load: &'a Value, place: Place) -> Self {
+    pub(crate) fn of(load: &'a Value, place: CredentialLocation) -> Self {
         let beside = match place {
-            Place::Load => Some(load),
-            Place::Kwargs => load.get("kwargs"),
+            CredentialLocation::Load => Some(load),
+            CredentialLocation::Kwargs => load.get("kwargs"),
         };
         let has = |name: &str| beside.and_then(|map| map.get(name));
         match (has("token"), has("eauth"), beside) {
@@ -134,7 +134,11 @@ impl<'a> Presented<'a> {
     ///
     /// # Errors
     /// When the load proves nobody, or somebody for whom there are no rules at all.
-    pub(crate) fn prove(&self, place: Place, services: &Services) -> Result<Sender, NotProved> {
+    pub(crate) fn prove(
+        &self,
+        place: CredentialLocation,
+        services: &Services,
+    ) -> Result<Sender, NotProved> {
         match self {
             Self::Token(token) => by_token(token, services),
             Self::Login(map) => {
@@ -206,7 +210,11 @@ fn by_token(token: &Value, services: &Services) -> Result<Sender, NotProved> {
     })
 }
 
-fn by_key(load: &Value, place: Place, services: &Services) -> Result<Sender, NotProved> {
+fn by_key(
+    load: &Value,
+    place: CredentialLocation,
+    services: &Services,
+) -> Result<Sender, NotProved> {
     let refused = |why: &str| NotProved::new(Kind::User, why);
     let user = load.get("user").and_then(Value::as_str);
     let key = load.get("key").and_then(Value::as_str);
@@ -232,8 +240,8 @@ fn by_key(load: &Value, place: Place, services: &Services) -> Result<Sender, Not
         name: user.unwrap_or(own).to_owned(),
         backend: None,
         rules: match place {
-            Place::Load => rules,
-            Place::Kwargs => of_syndic(load, key, services)?.or(rules),
+            CredentialLocation::Load => rules,
+            CredentialLocation::Kwargs => of_syndic(load, key, services)?.or(rules),
         },
     })
 }

@@ -58,7 +58,7 @@ pub(crate) struct Sealed {
     /// What it says, without `tok` and `nonce`.
     pub load: MapView,
     /// How the answer is to be packed.
-    pub answer: Answer,
+    pub answer: ReplyEncryption,
     /// The sender's accepted key.
     pub key: Arc<AcceptedKey>,
     /// `enc_algo` and `sig_algo` of the envelope.
@@ -71,7 +71,7 @@ pub(crate) struct Sealed {
 
 /// How the answer to an encrypted request is to be encrypted.
 #[derive(Clone)]
-pub(crate) struct Answer {
+pub(crate) struct ReplyEncryption {
     key: AnswerKey,
     /// Goes in front of the answer; none for the oldest protocol.
     pub nonce: Option<Bytes>,
@@ -87,7 +87,7 @@ enum AnswerKey {
     Former(Arc<SharedKey>),
 }
 
-impl Answer {
+impl ReplyEncryption {
     /// Encrypts one packed value, and packs the ciphertext as bytes: the whole reply.
     pub(crate) fn seal(&self, packed: &[u8]) -> Bytes {
         let ciphertext = self.key.crypticle().dumps(packed, self.nonce.as_deref());
@@ -278,7 +278,7 @@ fn open_sealed(
     Ok(Sealed {
         minion,
         load,
-        answer: Answer {
+        answer: ReplyEncryption {
             key,
             nonce,
             version,
@@ -362,9 +362,9 @@ fn decrypt(
     let refused = |_| Refusal::bad_load("decrypt");
     match (key.crypticle().loads(ciphertext), &key) {
         (Ok(plain), _) => Ok((key, plain)),
-        (Err(_), AnswerKey::Shared(_)) if let Some(former) = services.shared.former() => {
-            let plain = former.crypticle.loads(ciphertext).map_err(refused)?;
-            Ok((AnswerKey::Former(former), plain))
+        (Err(_), AnswerKey::Shared(_)) if let Some(previous) = services.shared.previous() => {
+            let plain = previous.crypticle.loads(ciphertext).map_err(refused)?;
+            Ok((AnswerKey::Former(previous), plain))
         }
         (Err(error), _) => Err(refused(error)),
     }

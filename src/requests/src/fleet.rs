@@ -12,24 +12,24 @@ use saltern_store::{MinionDataStore, PkiTree, StoreError};
 use saltern_wire::msgpack::Value;
 
 use crate::targets::Accepted;
-use crate::{Stores, Surroundings};
+use crate::{PresenceView, Stores};
 
 /// The minions of a master.
 pub struct MasterFleet {
     pki: Arc<PkiTree>,
     targeting: Arc<Targeting>,
     data: Arc<MinionDataStore>,
-    surroundings: Arc<dyn Surroundings>,
+    presence: Arc<dyn PresenceView>,
 }
 
 impl MasterFleet {
     /// The minions that these stores and these surroundings know.
-    pub fn new(stores: &Stores, surroundings: Arc<dyn Surroundings>) -> Self {
+    pub fn new(stores: &Stores, presence: Arc<dyn PresenceView>) -> Self {
         Self {
             pki: stores.pki.clone(),
             targeting: stores.targeting.clone(),
             data: stores.minion_data.clone(),
-            surroundings,
+            presence,
         }
     }
 }
@@ -52,15 +52,15 @@ impl Fleet for MasterFleet {
     }
 
     fn standing(&self, minion: &MinionId) -> Standing {
-        self.surroundings.state(minion)
+        self.presence.state(minion)
     }
 
     fn last_heard(&self, minion: &MinionId) -> Option<i64> {
-        self.surroundings.last_heard(minion)
+        self.presence.last_heard(minion)
     }
 
     fn address(&self, minion: &MinionId) -> Option<IpAddr> {
-        self.surroundings.address(minion)
+        self.presence.address(minion)
     }
 
     fn version(&self, minion: &MinionId) -> Option<String> {

@@ -10,10 +10,10 @@ use saltern_base::trace::{self, Span};
 use saltern_model::MinionId;
 use saltern_wire::msgpack::{Dialect, Limits, MapView, RawValue, Value, decode_wire, encode};
 
-use crate::credentials::{self, NotProved, Place, Presented};
+use crate::credentials::{self, CredentialLocation, NotProved, Presented};
 use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
 use crate::files::{self, FileCommand};
-use crate::master_gate::{self, Door};
+use crate::master_gate::{self, FunctionKind};
 use crate::mine::{self, MineCommand};
 use crate::origin::Origin;
 use crate::peer_publish::{self, PeerPublish};
@@ -161,9 +161,9 @@ fn traced(mut span: Option<Span>, work: impl FnOnce() -> Handled) -> Handled {
 }
 
 /// Answers an authentication that there is no room for; decides nothing and changes nothing.
-pub fn come_again(payload: Bytes, services: &Services) -> Handled {
+pub fn retry_later(payload: Bytes, services: &Services) -> Handled {
     let outcome = match envelope::open(payload, services) {
-        Ok(Opened::Clear { load, version }) => auth::come_again(&load, version, services),
+        Ok(Opened::Clear { load, version }) => auth::retry_later(&load, version, services),
         // The class was a guess.
         Ok(Opened::Minion(_)) => Outcome::reply(reply::no_answer()),
         Err(refusal) => Outcome::reply(refusal.reply),
@@ -200,7 +200,7 @@ enum ProvedCommand {
     /// The key of a local user in the load; or a token, or a name and a password, in its `kwargs`.
     Job(JobCommand),
     /// The same three, all in the load itself.
-    Master(Door),
+    Master(FunctionKind),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -220,12 +220,18 @@ impl WireNames for ClearCommand {
             "publish",
             Self::Proved(ProvedCommand::Job(JobCommand::Publish)),
         ),
-        ("runner", Self::Proved(ProvedCommand::Master(Door::Runner))),
+        (
+            "runner",
+            Self::Proved(ProvedCommand::Master(FunctionKind::Runner)),
+        ),
         (
             saltern_batch::COMMAND,
             Self::Proved(ProvedCommand::Job(JobCommand::SalternBatch)),
         ),
-        ("wheel", Self::Proved(ProvedCommand::Master(Door::Wheel))),
+        (
+            "wheel",
+            Self::Proved(ProvedCommand::Master(FunctionKind::Wheel)),
+        ),
     ];
 }
 
@@ -246,8 +252,8 @@ impl ProvedCommand {
     fn takes_long(self, load: &Value) -> bool {
         match self {
             Self::MkToken => true,
-            Self::Job(_) => Presented::of(load, Place::Kwargs).takes_long(),
-            Self::Master(_) => Presented::of(load, Place::Load).takes_long(),
+            Self::Job(_) => Presented::of(load, CredentialLocation::Kwargs).takes_long(),
+            Self::Master(_) => Presented::of(load, CredentialLocation::Load).takes_long(),
         }
     }
 
@@ -378,8 +384,8 @@ fn refuse_early(
 ) -> Option<Handled> {
     let place = match command {
         ProvedCommand::MkToken => return None,
-        ProvedCommand::Job(_) => Place::Kwargs,
-        ProvedCommand::Master(_) => Place::Load,
+        ProvedCommand::Job(_) => CredentialLocation::Kwargs,
+        ProvedCommand::Master(_) => CredentialLocation::Load,
     };
     let size = |(name, value): (&RawValue, &RawValue)| name.bytes().len() + value.bytes().len();
     let bytes: usize = load.iter().map(size).sum();
@@ -454,7 +460,7 @@ fn prove_and_run(
     from: IpAddr,
     services: &Arc<Services>,
 ) -> LoginEnd {
-    let prove = |place: Place| Presented::of(load, place).prove(place, services);
+    let prove = |place: CredentialLocation| Presented::of(load, place).prove(place, services);
     match command {
         ProvedCommand::MkToken => {
             let known = credentials::log_in(load, services);
@@ -463,7 +469,7 @@ fn prove_and_run(
             })
         }
         ProvedCommand::Job(job) => {
-            let proof = prove(Place::Kwargs);
+            let proof = prove(CredentialLocation::Kwargs);
             if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
                 return end;
             }
@@ -476,7 +482,7 @@ fn prove_and_run(
             })
         }
         ProvedCommand::Master(door) => {
-            let proof = prove(Place::Load);
+            let proof = prove(CredentialLocation::Load);
             if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
                 return end;
             }
@@ -484,8 +490,8 @@ fn prove_and_run(
                 door, load, proof, services,
             ) {
                 Ok(admitted) => match door {
-                    Door::Runner => runner::handle(load, admitted, from, services),
-                    Door::Wheel => wheel::handle(load, admitted, services),
+                    FunctionKind::Runner => runner::handle(load, admitted, from, services),
+                    FunctionKind::Wheel => wheel::handle(load, admitted, services),
                 },
                 Err(denied) => denied.outcome(load, services),
             })
@@ -583,7 +589,7 @@ pub fn clear_commands() -> impl Iterator<Item = &'static str> {
 
 fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Handled {
     let minion = sealed.minion.clone();
-    services.surroundings.heard(&minion, from);
+    services.presence.heard(&minion, from);
     if !sealed.load.contains("cmd") {
         return Handled {
             outcome: Outcome::reply(reply::no_answer()),

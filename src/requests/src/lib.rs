@@ -8,10 +8,10 @@
 //! genuine), `ping` (the smallest command), `return_` (the busiest one), `auth`, `publish`.
 #![warn(clippy::indexing_slicing)]
 
-/// A warning about what a stranger did, as far as [`complaints`] lets it be written.
+/// A warning about what a stranger did, as far as [`refusal_log`] lets it be written.
 macro_rules! complain {
     ($services:expr, $($line:tt)+) => {
-        if $services.complaints.may_be_written() {
+        if $services.refusal_log.may_be_written() {
             tracing::warn!($($line)+);
         }
     };
@@ -22,7 +22,6 @@ mod auth;
 mod batch_part;
 mod batch_plan;
 mod check;
-mod complaints;
 mod credentials;
 mod data_cache;
 pub mod engines;
@@ -56,6 +55,7 @@ mod publish_load;
 mod publish_refusal;
 mod python_text;
 pub mod reactor;
+mod refusal_log;
 mod register_resources;
 mod registration;
 mod reply;
@@ -82,19 +82,21 @@ mod wheel;
 pub use batch_part::{BatchPart, PartRefused, batch_part};
 pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, StateError, time};
 pub use check::{check, missing_reactions};
-pub use complaints::Complaints;
 pub use data_cache::forget_minion;
 pub use event_data::master_event;
 pub use event_rules::is_paced_by_master;
 pub use fleet::MasterFleet;
-pub use handle::{Class, Handled, clear_commands, come_again, handle, minion_commands, peek_class};
+pub use handle::{
+    Class, Handled, clear_commands, handle, minion_commands, peek_class, retry_later,
+};
 pub use origin::Origin;
 pub use outcome::{
-    About, Effect, Errand, ErrandWork, Finished, Fire, Later, Leaves, LogIn, LoginEnd, Outcome,
-    PeerRun, PeerRunWork, ProbeAnswer, Publication, Ran, Run, RunWork, StartJob, StoreReturn,
-    Topics, Victims,
+    Effect, EventSink, Finished, JobRelation, Later, LogIn, LoginEnd, Outcome, PeerCall,
+    PeerCallWork, PeerRun, PeerRunWork, ProbeAnswer, Publication, Ran, Run, RunWork, SignalTargets,
+    StartJob, StoreReturn, SyndicMinions, Topics,
 };
 pub use publish_again::{announced_again, publication_again};
+pub use refusal_log::RefusalLog;
 pub use registration::registered_minion;
 pub use reply::NO_ANSWER;
 pub use rotation_ping::rotation_ping;
@@ -102,7 +104,7 @@ pub use rules::{ExpireOverride, SiteRules};
 pub use saltern_content::git::{Cancel, Fetch, Fetched};
 pub use saltern_model::Standing;
 pub use schedule::{Due, Job, Outlook, Running, Schedule, Skip};
-pub use services::{RequestMetrics, Services, Surroundings};
+pub use services::{PresenceView, RequestMetrics, Services};
 pub use site_options::SiteOptions;
 pub use stores::{OpenError, Stores};
 pub use typed_arguments::typed_arguments;

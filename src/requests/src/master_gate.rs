@@ -9,20 +9,20 @@ use saltern_policy::acl::{Form, Verdict};
 use saltern_runners::{Arguments, Call};
 use saltern_wire::msgpack::Value;
 
-use crate::complaints::excerpt;
 use crate::credentials::{Kind, NotProved, Sender};
+use crate::refusal_log::excerpt;
 use crate::{Outcome, Services, reply};
 
 /// Which functions of the master somebody wants to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum FunctionKind {
     /// Runner functions.
     Runner,
     /// Wheel functions.
     Wheel,
 }
 
-impl Door {
+impl FunctionKind {
     /// The command that knocks.
     pub(crate) fn command(self) -> &'static str {
         self.form().name()
@@ -66,7 +66,7 @@ impl Admitted {
 
 /// Nobody who may run functions on the master; for the client, in stock's words.
 pub(crate) struct Denied {
-    door: Door,
+    door: FunctionKind,
     name: &'static str,
     message: String,
     why: String,
@@ -101,7 +101,7 @@ impl Denied {
 /// # Errors
 /// When the load proves nobody, or nobody who may.
 pub(crate) fn admit(
-    door: Door,
+    door: FunctionKind,
     load: &Value,
     proof: Result<Sender, NotProved>,
     services: &Services,
@@ -149,7 +149,7 @@ fn error_name(kind: Kind) -> &'static str {
     }
 }
 
-fn not_proved(door: Door, load: &Value, refused: NotProved) -> Denied {
+fn not_proved(door: FunctionKind, load: &Value, refused: NotProved) -> Denied {
     let NotProved { kind, why, .. } = refused;
     let mut message = format!(
         "Authentication failure of type \"{}\" occurred",

@@ -7,10 +7,10 @@
 use saltern_model::{Compat, Event, Tag};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
-use crate::complaints::excerpt;
 use crate::envelope::Sealed;
 use crate::event_rules::{self, Refusal};
-use crate::syndics::{self, Announced, Voice};
+use crate::refusal_log::excerpt;
+use crate::syndics::{self, Announced, SyndicIdentity};
 use crate::{Effect, Outcome, Services, event_data, reply};
 
 /// At most so many events of one request are fired.
@@ -31,7 +31,7 @@ pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
     };
     let leaves = announced.into_leaves(&sealed.minion);
     if !leaves.is_empty() {
-        outcome.effects.push(Effect::ExpectLeaves(leaves));
+        outcome.effects.push(Effect::ExpectSyndicMinions(leaves));
     }
     outcome.effects.extend(events.into_iter().map(Effect::Fire));
     outcome
@@ -85,7 +85,7 @@ fn listed(sealed: &Sealed, announced: &mut Announced, services: &Services) -> Ve
             "what a syndic says of its minions is passed over: it never said that it started"
         );
     }
-    let voice = is_syndic.then(|| Voice::of(&sealed.minion, services));
+    let voice = is_syndic.then(|| SyndicIdentity::of(&sealed.minion, services));
     items
         .iter()
         .take(MAX_EVENTS)

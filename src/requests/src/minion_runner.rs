@@ -12,7 +12,7 @@ use saltern_runners::{Arguments, Call};
 use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 
 use crate::envelope::{LOAD_LIMITS, Sealed};
-use crate::outcome::{Errand, ErrandWork, PeerRun};
+use crate::outcome::{PeerCall, PeerCallWork, PeerRun};
 use crate::peer_publish::{LONGEST_WAIT, verbatim};
 use crate::{Effect, Outcome, Services, runner, typed_arguments};
 
@@ -55,15 +55,15 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
             (ran, reply.unwrap_or_default())
         }),
     };
-    let errand = Errand {
+    let call = PeerCall {
         minion,
         wait: LONGEST_WAIT,
-        work: ErrandWork::Run(run),
+        work: PeerCallWork::Run(run),
     };
     Outcome {
         reply: failed.clone(),
         reply_if_not_stored: failed,
-        effects: vec![Effect::RunErrand(Box::new(errand))],
+        effects: vec![Effect::RunPeerCall(Box::new(call))],
         later: None,
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use saltern_store::{Claims, Token};
 use saltern_wire::msgpack::Value;
 
-use crate::complaints::excerpt;
 use crate::credentials::{LoggedIn, NotProved};
+use crate::refusal_log::excerpt;
 use crate::rules::ExpireOverride;
 use crate::{Outcome, Services, reply};
 
 /// The longest life that a user may ask for; more would not fit a clock.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Answers with the token, or with an empty text.
 pub(crate) fn handle(
@@ -99,6 +99,6 @@ fn lasts(load: &Value, known: &LoggedIn, services: &Services) -> Option<Duration
         None => Some(rules.token_expire),
         Some(wish) => Duration::try_from_secs_f64(wish.as_f64()?)
             .ok()
-            .filter(|wish| *wish <= LONGEST),
+            .filter(|wish| *wish <= MAX_TOKEN_LIFETIME),
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use saltern_base::trace::{self, Place};
+use saltern_base::trace::{self, SpanParent};
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 
 use crate::{BatchPlan, Handled, reply};
@@ -153,7 +153,7 @@ pub enum Effect {
     /// Find out who it is, beside the workers; what comes of that is carried out in place of this
     /// outcome, whose answers are for when nobody has time to find out.
     LogIn(LogIn),
-    /// Fire an event on the bus.
+    /// EventSink an event on the bus.
     Fire(Event),
     /// Store a new job; then announce it and publish it.
     StartJob(Box<StartJob>),
@@ -162,7 +162,7 @@ pub enum Effect {
     /// Store a return; then fire its events.
     StoreReturn(Box<StoreReturn>),
     /// Store that jobs expect minions below a syndic too.
-    ExpectLeaves(Vec<Leaves>),
+    ExpectSyndicMinions(Vec<SyndicMinions>),
     /// Take note of what a minion runs.
     TakeAnswer(ProbeAnswer),
     /// Run a function of the master, beside the workers. Where there is no room for it, the answer
@@ -170,21 +170,21 @@ pub enum Effect {
     Run(Box<Run>),
     /// Do what a minion waits for, beside the workers; it is answered when that is done. Where
     /// there is no room for it, the answer is the one for what could not be stored.
-    RunErrand(Box<Errand>),
+    RunPeerCall(Box<PeerCall>),
 }
 
 /// What a minion waits for.
-pub struct Errand {
+pub struct PeerCall {
     /// Who waits.
     pub minion: MinionId,
     /// For how long.
     pub wait: Duration,
     /// What for.
-    pub work: ErrandWork,
+    pub work: PeerCallWork,
 }
 
-/// See [`Errand`].
-pub enum ErrandWork {
+/// See [`PeerCall`].
+pub enum PeerCallWork {
     /// A function of the master.
     Run(PeerRun),
     /// A job.
@@ -210,13 +210,13 @@ pub struct PeerRun {
 }
 
 /// The work of a [`PeerRun`]; blocks for as long as it takes.
-pub type PeerRunWork = Box<dyn FnOnce(Fire<'_>) -> (Ran, Bytes) + Send>;
+pub type PeerRunWork = Box<dyn FnOnce(EventSink<'_>) -> (Ran, Bytes) + Send>;
 
 /// Takes the events of a run, in order, while it goes on.
-pub type Fire<'a> = &'a mut dyn FnMut(Event);
+pub type EventSink<'a> = &'a mut dyn FnMut(Event);
 
 /// The work of a [`Run`]; blocks for as long as it takes.
-pub type RunWork = Box<dyn FnOnce(Fire<'_>) -> Ran + Send>;
+pub type RunWork = Box<dyn FnOnce(EventSink<'_>) -> Ran + Send>;
 
 /// A function of the master that is to run.
 pub struct Run {
@@ -227,7 +227,7 @@ pub struct Run {
 
 impl Run {
     /// `lost` is fired if the work never comes to its end.
-    pub fn new(lost: Event, work: impl FnOnce(Fire<'_>) -> Ran + Send + 'static) -> Self {
+    pub fn new(lost: Event, work: impl FnOnce(EventSink<'_>) -> Ran + Send + 'static) -> Self {
         Self {
             work: Box::new(work),
             lost,
@@ -272,23 +272,23 @@ pub struct StartJob {
     /// What goes out to the minions.
     pub publication: Publication,
     /// The other job that it is about, if it is about one.
-    pub about: Option<About>,
+    pub about: Option<JobRelation>,
     /// The minion that it is published for, if one asked for it.
     pub publisher: Option<MinionId>,
 }
 
 /// How a job is about another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum About {
+pub enum JobRelation {
     /// A client that waits for that job asks who still runs it.
     Running(Jid),
     /// It ends processes by a signal.
-    Signal(Victims),
+    Signal(SignalTargets),
 }
 
 /// Whose processes a job ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Victims {
+pub enum SignalTargets {
     /// Those of that job.
     Job(Jid),
     /// Those of all jobs that its minions run.
@@ -308,7 +308,7 @@ pub struct ProbeAnswer {
 
 /// What a syndic says of a job: the minions below it that have it too.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leaves {
+pub struct SyndicMinions {
     /// The job.
     pub jid: Jid,
     /// The syndic.
@@ -347,7 +347,7 @@ pub struct Publication {
     /// Whom it is for, when the publish channel filters (`zmq_filtering`).
     pub topics: Topics,
     /// The place in a trace from which it is sent.
-    pub trace: Option<Place>,
+    pub trace: Option<SpanParent>,
 }
 
 /// Whom a publication is for.

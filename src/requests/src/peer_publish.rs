@@ -18,9 +18,9 @@ use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Resolved;
 use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 
-use crate::envelope::{Answer, LOAD_LIMITS, Sealed};
+use crate::envelope::{LOAD_LIMITS, ReplyEncryption, Sealed};
 use crate::handle::WireNames;
-use crate::outcome::{About, Errand, ErrandWork, StartJob};
+use crate::outcome::{JobRelation, PeerCall, PeerCallWork, StartJob};
 use crate::publication::SentAs;
 use crate::publish::{self, Request};
 use crate::{
@@ -57,7 +57,7 @@ enum Refused {
 pub(crate) fn handle(command: PeerPublish, sealed: Sealed, services: &Arc<Services>) -> Outcome {
     let wish = decode_wire(&sealed.load.pack(), &LOAD_LIMITS)
         .map_err(|_| Refused::Failed("the load cannot be decoded"))
-        .and_then(|load| Wish::read(&load, services).map(|wish| (load, wish)));
+        .and_then(|load| PeerJob::read(&load, services).map(|wish| (load, wish)));
     let started = wish.and_then(|(load, wish)| {
         let sent_as = wish.check(&sealed.minion, services)?;
         let wish = wish.without_syndics(sent_as, services);
@@ -79,12 +79,12 @@ fn refusal(refused: &Refused, cmd: &'static str, sealed: &Sealed, services: &Ser
     Outcome::reply(seal(&sealed.answer, &answer))
 }
 
-fn seal(answer: &Answer, value: &Value) -> Bytes {
+fn seal(answer: &ReplyEncryption, value: &Value) -> Bytes {
     answer.seal(&encode(value, Dialect::Raw))
 }
 
 /// Whom a job is for.
-struct Aim {
+struct PeerTarget {
     /// As it is resolved here.
     target: Target,
     /// As minions are told.
@@ -93,17 +93,17 @@ struct Aim {
 }
 
 /// The job that a minion wants.
-struct Wish {
+struct PeerJob {
     functions: Vec<String>,
     /// The arguments as minions get them: of several functions, a list for each.
     arguments: Vec<Value>,
-    aim: Aim,
+    aim: PeerTarget,
     ret: String,
     resolved: Resolved,
     sent_as: SentAs,
 }
 
-impl Wish {
+impl PeerJob {
     fn read(load: &Value, services: &Services) -> Result<Self, Refused> {
         let part = |name| {
             let part = load.get(name);
@@ -256,10 +256,10 @@ impl Wish {
                 events: Vec::new(),
             }
         };
-        let errand = Errand {
+        let call = PeerCall {
             minion: sealed.minion.clone(),
             wait,
-            work: ErrandWork::Job {
+            work: PeerCallWork::Job {
                 start: Box::new(start),
                 returned: Later::new(returned),
             },
@@ -267,7 +267,7 @@ impl Wish {
         Ok(Outcome {
             reply: failed.clone(),
             reply_if_not_stored: failed,
-            effects: vec![Effect::RunErrand(Box::new(errand))],
+            effects: vec![Effect::RunPeerCall(Box::new(call))],
             later: None,
         })
     }
@@ -303,12 +303,12 @@ impl Wish {
         // Questions of waiting clients are answered to them alone; this one's returns are kept.
         start.about = start
             .about
-            .filter(|about| !matches!(about, About::Running(_)));
+            .filter(|about| !matches!(about, JobRelation::Running(_)));
         Ok(start)
     }
 }
 
-impl Aim {
+impl PeerTarget {
     fn may_compare_pillars(&self) -> bool {
         use TargetType::{Compound, Pillar, PillarExact, PillarPcre};
         let kind = self.target.kind();
@@ -326,7 +326,7 @@ impl Aim {
 
 /// Reads a target. Pillars are compared exactly by the minions too, and nodegroups are written out
 /// for them.
-fn aim(tgt: &Value, tgt_type: Option<&Value>, services: &Services) -> Result<Aim, Refused> {
+fn aim(tgt: &Value, tgt_type: Option<&Value>, services: &Services) -> Result<PeerTarget, Refused> {
     const UNUSABLE: Refused = Refused::NotAllowed("the target cannot be used");
     let name = tgt_type.map_or(Some("glob"), Value::as_str);
     let name = name.ok_or(Refused::Failed("the type of the target is no text"))?;
@@ -353,7 +353,7 @@ fn aim(tgt: &Value, tgt_type: Option<&Value>, services: &Services) -> Result<Aim
             .ok()
             .filter(|words| !words.is_empty())
             .ok_or(UNUSABLE)?;
-        return Ok(Aim {
+        return Ok(PeerTarget {
             tgt: words.join(" ").as_str().into(),
             kind: TargetType::Compound,
             target: Target::Words(words),
@@ -363,7 +363,7 @@ fn aim(tgt: &Value, tgt_type: Option<&Value>, services: &Services) -> Result<Aim
         TargetType::Pillar | TargetType::PillarPcre => TargetType::PillarExact,
         other => other,
     };
-    Ok(Aim {
+    Ok(PeerTarget {
         target,
         tgt: tgt.clone(),
         kind,

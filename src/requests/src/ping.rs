@@ -5,13 +5,13 @@ use saltern_wire::msgpack::MapView;
 use crate::{Outcome, reply};
 
 /// Largest load that is given back, in bytes. Anybody may send one, and stock's have one entry.
-const LARGEST: usize = 1 << 10;
+const MAX_LOAD_BYTES: usize = 1 << 10;
 
 /// Answers with the load as it came (`ClearFuncs.ping` in `salt/master.py`).
 pub(crate) fn handle(load: &MapView) -> Outcome {
     let packed = load.pack();
     Outcome::reply(match packed.len() {
-        ..=LARGEST => packed,
+        ..=MAX_LOAD_BYTES => packed,
         _ => reply::bad_load(),
     })
 }
@@ -37,7 +37,7 @@ mod tests {
         let (load, reply) = answer(1000);
         assert_eq!(reply, load);
         let (load, reply) = answer(1 << 20);
-        assert!(load.len() > LARGEST);
+        assert!(load.len() > MAX_LOAD_BYTES);
         assert_eq!(reply, reply::bad_load());
     }
 }

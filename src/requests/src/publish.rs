@@ -11,7 +11,7 @@ use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::credentials::{NotProved, Sender};
 use crate::event_data::fields;
-use crate::outcome::{About, StartJob};
+use crate::outcome::{JobRelation, StartJob};
 use crate::publication::{SENT_AS, SentAs, publication};
 use crate::publish_load::DEFAULT_DELIMITER;
 use crate::publish_refusal::{Refused, refusal};
@@ -357,7 +357,9 @@ pub(crate) fn job(
     let publication = publication(entries, target, (&resolved.minions, sent_as), services);
     let about = about::of_load(load, request, target);
     let minions_of_job = match about {
-        Some(About::Running(_)) if services.site.order_masters => about::named(target, services),
+        Some(JobRelation::Running(_)) if services.site.order_masters => {
+            about::named(target, services)
+        }
         _ => resolved.minions,
     };
     let job = JobRecord {

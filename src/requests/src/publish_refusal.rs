@@ -6,11 +6,11 @@
 use saltern_model::{Event, Jid, Tag};
 use saltern_wire::msgpack::Value;
 
-use crate::complaints::excerpt;
 use crate::credentials::NotProved;
 use crate::event_data::fields;
 use crate::jid_owner::Owner;
 use crate::publish::given_jid;
+use crate::refusal_log::excerpt;
 use crate::{Outcome, Services, event_data, jid_owner, reply};
 
 /// Why nothing is published.

@@ -18,7 +18,7 @@ use crate::handle::value_of;
 use crate::{Finished, Outcome, Services, event_data};
 
 /// The most resources of one minion.
-const MOST: usize = 10_000;
+const MAX_RESOURCES: usize = 10_000;
 
 /// The longest type of a resource, in bytes; with the id it is a file name.
 const LONGEST_TYPE: usize = 64;
@@ -137,7 +137,7 @@ fn read(resources: &Value, grains: Value) -> Result<Vec<Registered>, Refused> {
             Value::Nil => &[],
             names => names.as_array().ok_or(Refused::Malformed)?,
         };
-        if read.len() + names.len() > MOST {
+        if read.len() + names.len() > MAX_RESOURCES {
             return Err(Refused::TooMany);
         }
         for name in names {

@@ -27,7 +27,7 @@ pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
         return Outcome::reply(nil);
     }
     let jid = sealed.load.str("jid").unwrap_or_default();
-    if services.surroundings.is_answer(&sealed.minion, jid) {
+    if services.presence.is_answer(&sealed.minion, jid) {
         return Outcome::reply(nil);
     }
     // A syndic returns for others only, and by another command.

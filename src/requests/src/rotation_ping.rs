@@ -17,7 +17,7 @@ use crate::{Services, StartJob};
 /// known whether they are: after a start that is everybody for a while.
 pub fn rotation_ping(services: &Services) -> Option<StartJob> {
     let may_be_there = |minion: &&MinionId| {
-        let standing = services.surroundings.state(minion);
+        let standing = services.presence.state(minion);
         !matches!(standing, Standing::Away(_))
     };
     let (tgt, tgt_type) = match services.site.minion_data_cache {

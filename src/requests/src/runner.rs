@@ -19,7 +19,7 @@ use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 use crate::credentials::{LoggedIn, NotProved};
 use crate::event_data::{Fields, fields};
 use crate::handle::{Handled, NO_TIME, TOKEN_LIMITS};
-use crate::master_gate::{Admitted, Door};
+use crate::master_gate::{Admitted, FunctionKind};
 use crate::outcome::{Ran, Run};
 use crate::{
     Effect, LogIn, LoginEnd, Outcome, Services, StoreReturn, credentials, data_cache, event_data,
@@ -71,7 +71,7 @@ fn log_in_first(call: Call, from: IpAddr, services: &Arc<Services>) -> Outcome {
             is_refused: known.is_err(),
             handled: Handled {
                 outcome: begin(call, Some(known), &services),
-                command: Door::Runner.command(),
+                command: FunctionKind::Runner.command(),
                 minion: None,
                 span: None,
             },

@@ -43,7 +43,7 @@ fn begin(
     let load = &*sender.sign(load);
     let load = &*publish_load::with_rights(load, sender.rights(), services);
     let request = Request::read(load, services.config.salt_compat)?;
-    let wishes = Wishes::read(load.get("batch").ok_or(Refused::Malformed("batch"))?)?;
+    let wishes = BatchOptions::read(load.get("batch").ok_or(Refused::Malformed("batch"))?)?;
     let nobody = || Ok(Outcome::reply(publish::no_match(load)));
     let mut resolved = publish::resolve_allowed(load, &request, &sender, services)?;
     if resolved.minions.is_empty() {
@@ -85,7 +85,7 @@ fn begin(
 fn plan(
     load: &Value,
     owner: Owner,
-    wishes: Wishes,
+    wishes: BatchOptions,
     resolved: &Resolved,
     services: &Services,
 ) -> Result<BatchPlan, Refused> {
@@ -124,7 +124,7 @@ fn plan(
 
 /// Those who would or may get a publication, and those who certainly would not.
 fn part_by_presence(minions: Vec<MinionId>, services: &Services) -> (Vec<MinionId>, Vec<MinionId>) {
-    let is_there = |id: &MinionId| !matches!(services.surroundings.state(id), Standing::Away(_));
+    let is_there = |id: &MinionId| !matches!(services.presence.state(id), Standing::Away(_));
     minions.into_iter().partition(is_there)
 }
 
@@ -138,7 +138,7 @@ fn subset(mut minions: Vec<MinionId>, count: usize) -> Vec<MinionId> {
 }
 
 /// The entry `batch`.
-struct Wishes {
+struct BatchOptions {
     size: Option<BatchSize>,
     safe_limit: Option<usize>,
     safe_size: Option<BatchSize>,
@@ -149,7 +149,7 @@ struct Wishes {
     failhard: bool,
 }
 
-impl Wishes {
+impl BatchOptions {
     fn read(wishes: &Value) -> Result<Self, Refused> {
         let given = |name: &str| wishes.get(name).filter(|value| !value.is_nil());
         let size = |name: &str| given(name).map(batch_size).transpose();

@@ -21,17 +21,17 @@ use saltern_store::{
     StoreError, SyndicStore, Tokens, UserKeys,
 };
 
-use crate::complaints::Complaints;
 use crate::jid_owner::ChosenJids;
 use crate::key_admission::KeyAdmission;
 use crate::reactor::Reactions;
+use crate::refusal_log::RefusalLog;
 use crate::rules::SiteRules;
 use crate::site_options::SiteOptions;
 use crate::stores::Stores;
 use crate::traces;
 
 /// What a request asks of the rest of the master, without knowing it.
-pub trait Surroundings: Send + Sync {
+pub trait PresenceView: Send + Sync {
     /// The minions that hold, or may hold, a connection to the publish port at this moment, sorted.
     fn connected(&self) -> Vec<MinionId>;
     /// Whether [`Self::connected`] would give more than `limit` minions.
@@ -98,11 +98,11 @@ pub struct Services {
     /// The jids that clients chose last.
     pub(crate) chosen_jids: ChosenJids,
     /// The rest of the master.
-    pub surroundings: Arc<dyn Surroundings>,
+    pub presence: Arc<dyn PresenceView>,
     /// Collects spans, where the configuration asks for it.
     pub tracer: Option<Arc<Tracer>>,
     /// How many lines about strangers the log still takes.
-    pub complaints: Complaints,
+    pub refusal_log: RefusalLog,
     /// How many keys that nobody has accepted are kept.
     pub(crate) key_admission: KeyAdmission,
     /// What is counted.
@@ -116,7 +116,7 @@ impl Services {
         clock: Clock,
         stores: Stores,
         (runners, jobs): (Runners, JobReader),
-        surroundings: Arc<dyn Surroundings>,
+        presence: Arc<dyn PresenceView>,
         registry: &Registry,
     ) -> Self {
         let unique_suffix = config.unique_jid.then(std::process::id);
@@ -145,9 +145,9 @@ impl Services {
             minion_data: stores.minion_data,
             resources: stores.resources,
             syndics: stores.syndics,
-            surroundings,
+            presence,
             tracer: traces::tracer(&config, &clock, registry),
-            complaints: Complaints::new(clock.clone(), registry),
+            refusal_log: RefusalLog::new(clock.clone(), registry),
             key_admission: KeyAdmission::new(config.saltern_max_pending),
             metrics: RequestMetrics::new(registry),
             config,

@@ -11,7 +11,7 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 use crate::envelope::Sealed;
 use crate::outcome::StoreReturn;
 use crate::return_::Reporter;
-use crate::syndics::{MOST_LEAVES, Voice};
+use crate::syndics::{MOST_LEAVES, SyndicIdentity};
 use crate::{Effect, Outcome, Services, reply, return_, syndics, targets};
 
 /// Jobs, and returns over all of them, that are taken from one request. Stock's syndics send what
@@ -37,7 +37,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
         complain!(services, minion = %sealed.minion, reason, "returns of a syndic dropped");
         return Outcome::reply(nil);
     }
-    let voice = Voice::of(&sealed.minion, services);
+    let voice = SyndicIdentity::of(&sealed.minion, services);
     let mut taken = Taken::default();
     let aggregates = aggregates(&sealed.load);
     let beyond = aggregates.len().saturating_sub(MOST_JOBS);
@@ -83,7 +83,7 @@ struct Taken {
 /// Takes the returns out of one aggregate.
 fn take(
     aggregate: &MapView,
-    voice: &Voice<'_>,
+    voice: &SyndicIdentity<'_>,
     taken: &mut Taken,
     services: &Services,
 ) -> Result<(), &'static str> {
@@ -123,7 +123,7 @@ fn of_minion(
     aggregate: &MapView,
     (name, item): (&RawValue, &RawValue),
     jid: &Jid,
-    voice: &Voice<'_>,
+    voice: &SyndicIdentity<'_>,
     services: &Services,
 ) -> Result<StoreReturn, &'static str> {
     let minion = name.as_str().and_then(|name| MinionId::parse(name).ok());
@@ -183,7 +183,12 @@ fn is_acceptable(load: &MapView, services: &Services) -> Result<(), &'static str
 
 /// The job that a syndic brings along, for when it is not known here: one of the master below. Its
 /// user is none of this master's, so the syndic stands in that place.
-fn job_of(mut load: MapView, jid: &Jid, voice: &Voice<'_>, services: &Services) -> JobRecord {
+fn job_of(
+    mut load: MapView,
+    jid: &Jid,
+    voice: &SyndicIdentity<'_>,
+    services: &Services,
+) -> JobRecord {
     let minions = load.remove("Minions");
     let minions = minions.as_ref().and_then(RawValue::as_array);
     let minions = minions.iter().flatten().take(MOST_LEAVES);

@@ -15,7 +15,7 @@ use saltern_store::AcceptedIds;
 use saltern_wire::msgpack::{MapView, RawValue};
 
 use crate::Services;
-use crate::outcome::Leaves;
+use crate::outcome::SyndicMinions;
 
 /// Minions of which one request may say that they have jobs, over all its jobs.
 pub(crate) const MOST_LEAVES: usize = 100_000;
@@ -50,14 +50,14 @@ pub(crate) fn is_minion(id: &MinionId, services: &Services) {
 }
 
 /// In whose name a syndic may return, and be waited for; made for one request.
-pub(crate) struct Voice<'a> {
+pub(crate) struct SyndicIdentity<'a> {
     syndic: &'a MinionId,
     /// `None` when they cannot be listed: then nobody is spoken for.
     accepted: Option<Arc<AcceptedIds>>,
     services: &'a Services,
 }
 
-impl<'a> Voice<'a> {
+impl<'a> SyndicIdentity<'a> {
     pub(crate) fn of(syndic: &'a MinionId, services: &'a Services) -> Self {
         let accepted = services.pki.accepted();
         let accepted = accepted
@@ -115,7 +115,7 @@ impl Default for Announced {
 
 impl Announced {
     /// Looks at one event of a syndic.
-    pub(crate) fn look(&mut self, tag: &str, data: &MapView, voice: &Voice<'_>) {
+    pub(crate) fn look(&mut self, tag: &str, data: &MapView, voice: &SyndicIdentity<'_>) {
         let Some(minions) = data.get("minions").and_then(RawValue::as_array) else {
             return;
         };
@@ -135,12 +135,12 @@ impl Announced {
     }
 
     /// What was found, for each job that has any minion there.
-    pub(crate) fn into_leaves(self, syndic: &MinionId) -> Vec<Leaves> {
+    pub(crate) fn into_leaves(self, syndic: &MinionId) -> Vec<SyndicMinions> {
         let found = self.jobs.into_iter();
         let found = found.filter(|(_, minions)| !minions.is_empty());
         found
             .filter_map(|(jid, minions)| {
-                Some(Leaves {
+                Some(SyndicMinions {
                     jid: Jid::parse(&jid).ok()?,
                     syndic: syndic.clone(),
                     minions: minions.into_iter().collect(),

@@ -4,7 +4,7 @@
 //! Only with the option `tracing`; without it what others wrote into a load stays there as it came
 //! and nothing is added. A request that is not collected adds nothing either, as in stock.
 
-use saltern_base::trace::{self, Kind, Place, Span, TraceContext, Tracer};
+use saltern_base::trace::{self, Kind, Span, SpanParent, TraceContext, Tracer};
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::{MapView, Value};
@@ -79,7 +79,7 @@ pub(crate) fn entries() -> Vec<(&'static str, String)> {
     told(&place)
 }
 
-fn told(place: &Place) -> Vec<(&'static str, String)> {
+fn told(place: &SpanParent) -> Vec<(&'static str, String)> {
     let context = place.context();
     let mut entries = vec![(PARENT, context.to_string())];
     entries.extend(context.state().map(|state| (STATE, state.to_owned())));

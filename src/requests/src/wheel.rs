@@ -14,7 +14,7 @@ use saltern_wire::msgpack::Value;
 
 use crate::event_data::{Fields, fields};
 use crate::master_gate::Admitted;
-use crate::outcome::{Finished, Fire};
+use crate::outcome::{EventSink, Finished};
 use crate::{Outcome, Services, data_cache, event_data, reply};
 
 /// Answers with the value, later.
@@ -36,27 +36,27 @@ pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>)
 /// Stock's `wheel_async` waits for the events of a jid that the client has made up, and names it in
 /// `__jid__`. 3008 does not listen to that, so that nobody ever answers such a client; here it
 /// does.
-struct ToldAs {
+struct CallIdentity {
     jid: Jid,
     user: String,
 }
 
-fn told_as(call: &Call, load: &Value, services: &Services) -> ToldAs {
+fn told_as(call: &Call, load: &Value, services: &Services) -> CallIdentity {
     let text = |name| load.get(name).and_then(Value::as_str);
     let asked_for = text("__jid__").and_then(|jid| Jid::parse(jid).ok());
     if services.config.salt_compat == Compat::V3008 {
-        return ToldAs {
+        return CallIdentity {
             jid: asked_for.unwrap_or_else(|| call.jid.clone()),
             user: call.user.clone(),
         };
     }
-    ToldAs {
+    CallIdentity {
         jid: asked_for.unwrap_or_else(|| services.minter.mint()),
         user: text("__user__").unwrap_or("UNKNOWN").to_owned(),
     }
 }
 
-fn carry_out(call: Call, told_as: ToldAs, services: &Services) -> Finished {
+fn carry_out(call: Call, told_as: CallIdentity, services: &Services) -> Finished {
     let is_told_twice = services.config.salt_compat != Compat::V3008;
     let wheel = format!("wheel.{}", call.fun);
     let tag = format!("salt/wheel/{}", call.jid);
@@ -87,8 +87,8 @@ fn carry_out(call: Call, told_as: ToldAs, services: &Services) -> Finished {
 }
 
 /// Makes a call that nobody waits for. Gives what came of it, and the event that tells its end.
-pub(crate) fn call_it(call: &Call, services: &Services, fire: Fire<'_>) -> (Ran, Event) {
-    let told_as = ToldAs {
+pub(crate) fn call_it(call: &Call, services: &Services, fire: EventSink<'_>) -> (Ran, Event) {
+    let told_as = CallIdentity {
         jid: call.jid.clone(),
         user: call.user.clone(),
     };
@@ -114,9 +114,9 @@ pub(crate) fn lost(call: &Call, services: &Services) -> Event {
 
 fn tell_and_run(
     call: &Call,
-    told_as: &ToldAs,
+    told_as: &CallIdentity,
     services: &Services,
-    fire: Fire<'_>,
+    fire: EventSink<'_>,
 ) -> (Ran, Event) {
     let mut told = fields([
         ("fun", Value::from(format!("wheel.{}", call.fun))),

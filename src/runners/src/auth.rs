@@ -4,9 +4,9 @@
 
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, function};
+use crate::call::{Bound, CallResult, Function, Parameter, function};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::{Keywords, Needed};
 
 /// The functions of the module.
@@ -16,7 +16,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 
 /// The token, or an empty text for who is not known.
-fn mk_token(_: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
+fn mk_token(_: &RunnerContext, bound: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
     let load = Value::map(
         bound
             .own_keywords()
@@ -25,9 +25,9 @@ fn mk_token(_: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answ
     notices.log_in(&load)
 }
 
-fn del_token(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn del_token(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let token = bound.text("token")?.unwrap_or_default();
-    Ok(knowledge.master()?.tokens.remove(&token)?.into())
+    Ok(context.master()?.tokens.remove(&token)?.into())
 }
 
 #[cfg(test)]

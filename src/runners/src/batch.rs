@@ -11,9 +11,9 @@ use saltern_model::Jid;
 use saltern_store::BatchFiles;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::{Needed, Optional};
 
 /// The functions of the module.
@@ -63,13 +63,13 @@ impl Batches {
     fn state(
         &self,
         bound: &Bound<'_>,
-        knowledge: &Knowledge,
+        context: &RunnerContext,
     ) -> Result<Option<(Jid, Value)>, RunnerError> {
         let text = bound.text("jid")?.unwrap_or_default();
         let Ok(jid) = Jid::parse(&text) else {
             return Ok(None);
         };
-        let state = match knowledge.jobs.batch(&jid)? {
+        let state = match context.jobs.batch(&jid)? {
             Some(batch) => Some(stored::state(&batch)),
             None => self.files.read(&jid)?,
         };
@@ -77,36 +77,36 @@ impl Batches {
     }
 }
 
-fn batches(knowledge: &Knowledge) -> Result<&Batches, RunnerError> {
-    let batches = knowledge.batches.as_ref();
+fn batches(context: &RunnerContext) -> Result<&Batches, RunnerError> {
+    let batches = context.batches.as_ref();
     batches.ok_or_else(|| RunnerError::Refused("batches are not known in this process".to_owned()))
 }
 
-fn status(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let state = batches(knowledge)?.state(bound, knowledge)?;
-    Ok(state.map_or(Value::Nil, |(_, state)| summary(&state, knowledge)))
+fn status(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let state = batches(context)?.state(bound, context)?;
+    Ok(state.map_or(Value::Nil, |(_, state)| summary(&state, context)))
 }
 
-fn list_active(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let files = &batches(knowledge)?.files;
-    let open = knowledge.jobs.open_batches()?;
+fn list_active(context: &RunnerContext, _: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let files = &batches(context)?.files;
+    let open = context.jobs.open_batches()?;
     let state = open.iter().map(stored::state);
-    let mut found: Vec<Value> = state.map(|state| summary(&state, knowledge)).collect();
+    let mut found: Vec<Value> = state.map(|state| summary(&state, context)).collect();
     for jid in files.active()? {
-        if knowledge.jobs.batch(&jid)?.is_some() {
+        if context.jobs.batch(&jid)?.is_some() {
             continue;
         }
         // One that ends at this moment, or is damaged, is left out, as in stock.
         if let Ok(Some(state)) = files.read(&jid) {
-            found.push(summary(&state, knowledge));
+            found.push(summary(&state, context));
         }
     }
     Ok(Value::Array(found))
 }
 
-fn stop(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let batches = batches(knowledge)?;
-    let Some((jid, state)) = batches.state(bound, knowledge)? else {
+fn stop(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let batches = batches(context)?;
+    let Some((jid, state)) = batches.state(bound, context)? else {
         return Ok(false.into());
     };
     let is_over =
@@ -123,11 +123,11 @@ fn stop(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer
 }
 
 /// What is told of a batch, with stock's fields.
-fn summary(state: &Value, knowledge: &Knowledge) -> Value {
+fn summary(state: &Value, context: &RunnerContext) -> Value {
     let part = |name: &str| state.get(name).cloned().unwrap_or(Value::Nil);
     let last = state.get("last_progress").and_then(Value::as_f64);
     let last = last.filter(|last| *last > 0.0);
-    let now = knowledge.clock.unix_micros() as f64 / 1e6;
+    let now = context.clock.unix_micros() as f64 / 1e6;
     Value::map([
         ("jid", part("jid")),
         ("fun", part("fun")),

@@ -12,10 +12,10 @@ use saltern_model::MinionId;
 use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::master::Master;
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use crate::{python, target};
 use Parameter::{Keywords, Needed, Optional};
 
@@ -24,27 +24,27 @@ const OF_ANY_TARGET: &[Parameter] = &[Optional("tgt"), Optional("tgt_type"), Key
 
 /// The functions of the module.
 pub(crate) const FUNCTIONS: &[Function] = &[
-    function("clear_all", OF_TARGET, |knowledge, bound, _| {
-        clear(knowledge, bound, &Cleared::ALL)
+    function("clear_all", OF_TARGET, |context, bound, _| {
+        clear(context, bound, &Cleared::ALL)
     }),
     function(
         "clear_git_lock",
         &[Needed("role"), Optional("remote"), Keywords],
         clear_git_lock,
     ),
-    function("clear_grains", OF_TARGET, |knowledge, bound, _| {
+    function("clear_grains", OF_TARGET, |context, bound, _| {
         let grains = Cleared {
             grains: true,
             ..Cleared::NOTHING
         };
-        clear(knowledge, bound, &grains)
+        clear(context, bound, &grains)
     }),
-    function("clear_mine", OF_TARGET, |knowledge, bound, _| {
+    function("clear_mine", OF_TARGET, |context, bound, _| {
         let mine = Cleared {
             mine: true,
             ..Cleared::NOTHING
         };
-        clear(knowledge, bound, &mine)
+        clear(context, bound, &mine)
     }),
     function(
         "clear_mine_func",
@@ -53,20 +53,20 @@ pub(crate) const FUNCTIONS: &[Function] = &[
             Optional("tgt_type"),
             Optional("clear_mine_func_flag"),
         ],
-        |knowledge, bound, _| {
+        |context, bound, _| {
             let function = Cleared {
                 mine_function: bound.get("clear_mine_func_flag").cloned(),
                 ..Cleared::NOTHING
             };
-            clear(knowledge, bound, &function)
+            clear(context, bound, &function)
         },
     ),
-    function("clear_pillar", OF_TARGET, |knowledge, bound, _| {
+    function("clear_pillar", OF_TARGET, |context, bound, _| {
         let pillar = Cleared {
             pillar: true,
             ..Cleared::NOTHING
         };
-        clear(knowledge, bound, &pillar)
+        clear(context, bound, &pillar)
     }),
     function(
         "fetch",
@@ -81,14 +81,14 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function(
         "grains",
         &[Needed("tgt"), Optional("tgt_type"), Keywords],
-        |knowledge, bound, _| of_each(knowledge, bound, |master, id| master.minion_data.grains(id)),
+        |context, bound, _| of_each(context, bound, |master, id| master.minion_data.grains(id)),
     ),
     function("list", &[Needed("bank"), Optional("cachedir")], banks::list),
-    function("mine", OF_ANY_TARGET, |knowledge, bound, _| {
-        of_each(knowledge, bound, |master, id| master.minion_data.mine(id))
+    function("mine", OF_ANY_TARGET, |context, bound, _| {
+        of_each(context, bound, |master, id| master.minion_data.mine(id))
     }),
-    function("pillar", OF_ANY_TARGET, |knowledge, bound, _| {
-        of_each(knowledge, bound, |master, id| master.minion_data.pillar(id))
+    function("pillar", OF_ANY_TARGET, |context, bound, _| {
+        of_each(context, bound, |master, id| master.minion_data.pillar(id))
     }),
     function(
         "store",
@@ -103,9 +103,9 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 
 /// The minions of `tgt` and `tgt_type`; nobody when there is no target.
-fn targeted(knowledge: &Knowledge, bound: &Bound<'_>) -> Result<Vec<MinionId>, RunnerError> {
+fn targeted(context: &RunnerContext, bound: &Bound<'_>) -> Result<Vec<MinionId>, RunnerError> {
     Ok(match target::of_call(bound)? {
-        Some(target) if bound.get("tgt").is_some() => knowledge.fleet()?.matching(&target)?,
+        Some(target) if bound.get("tgt").is_some() => context.fleet()?.matching(&target)?,
         _ => Vec::new(),
     })
 }
@@ -113,13 +113,13 @@ fn targeted(knowledge: &Knowledge, bound: &Bound<'_>) -> Result<Vec<MinionId>, R
 /// A mapping from each minion to what is kept of it; without a target, from everybody of whom
 /// there is something.
 fn of_each(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
     read: impl Fn(&Master, &MinionId) -> Result<Option<Arc<Value>>, StoreError>,
-) -> Answer {
-    let master = knowledge.master()?;
+) -> CallResult {
+    let master = context.master()?;
     let minions = match bound.get("tgt") {
-        Some(_) => targeted(knowledge, bound)?,
+        Some(_) => targeted(context, bound)?,
         None => master.minion_data.known()?.to_vec(),
     };
     let mut kept = Vec::with_capacity(minions.len());
@@ -164,12 +164,12 @@ impl Cleared {
 }
 
 /// `False` when nobody, or nothing, was named; otherwise `True`, whatever there was.
-fn clear(knowledge: &Knowledge, bound: &Bound<'_>, what: &Cleared) -> Answer {
+fn clear(context: &RunnerContext, bound: &Bound<'_>, what: &Cleared) -> CallResult {
     if bound.get("tgt").is_none() || what.is_nothing() {
         return Ok(false.into());
     }
-    let data = &knowledge.master()?.minion_data;
-    for minion in targeted(knowledge, bound)? {
+    let data = &context.master()?.minion_data;
+    for minion in targeted(context, bound)? {
         if what.grains || what.pillar {
             data.clear(&minion, what.grains, what.pillar)?;
         }
@@ -184,7 +184,7 @@ fn clear(knowledge: &Knowledge, bound: &Bound<'_>, what: &Cleared) -> Answer {
 
 /// The locks of this master's clones end with the process that holds them: there is never one to
 /// remove.
-fn clear_git_lock(_: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn clear_git_lock(_: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let role = bound.text("role")?.unwrap_or_default();
     let unknown = bound.own_keywords().filter(|(name, _)| *name != "type");
     let shown = |(name, value): (&str, &Value)| {

@@ -11,7 +11,7 @@ use saltern_wire::msgpack::Value;
 
 use crate::notices::Notices;
 use crate::python;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 
 /// Who asks for what.
 #[derive(Clone, Debug)]
@@ -147,10 +147,10 @@ pub enum RunnerError {
 }
 
 /// What a function gives.
-pub(crate) type Answer = Result<Value, RunnerError>;
+pub(crate) type CallResult = Result<Value, RunnerError>;
 
 /// The work of a function.
-pub(crate) type Work = fn(&Knowledge, &Bound<'_>, &mut Notices<'_>) -> Answer;
+pub(crate) type Work = fn(&RunnerContext, &Bound<'_>, &mut Notices<'_>) -> CallResult;
 
 /// A function of a module.
 pub(crate) struct Function {

@@ -6,9 +6,9 @@
 use saltern_content::pillar::master_options;
 use saltern_content::render::modules::traverse;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::{Needed, Optional};
 
 /// The functions of the module.
@@ -18,10 +18,10 @@ pub(crate) const FUNCTIONS: &[Function] = &[function(
     get,
 )];
 
-fn get(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn get(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let key = bound.text("key")?.unwrap_or_default();
     let delimiter = bound.text("delimiter")?.unwrap_or_else(|| ":".to_owned());
-    let options = master_options(&knowledge.config);
+    let options = master_options(&context.config);
     match traverse(&options, &key, &delimiter) {
         None => Ok(bound.get("default").cloned().unwrap_or_else(|| "".into())),
         Some(value) if value.as_str().is_some_and(|it| it.starts_with("sdb://")) => {

@@ -3,16 +3,16 @@
 use saltern_model::Tag;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::{Needed, Optional};
 
 /// The functions of the module.
 pub(crate) const FUNCTIONS: &[Function] =
     &[function("send", &[Needed("tag"), Optional("data")], send)];
 
-fn send(_: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
+fn send(_: &RunnerContext, bound: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
     let text = bound.text("tag")?.unwrap_or_default();
     let tag = Tag::parse(&text).map_err(|error| RunnerError::Refused(error.to_string()))?;
     let data = match bound.truthy("data") {

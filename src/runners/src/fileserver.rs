@@ -7,10 +7,10 @@
 use saltern_content::files::Chosen;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::notices::Notices;
 use crate::python;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::{Keywords, Optional};
 
 const LISTING: &[Parameter] = &[Optional("saltenv"), Optional("backend")];
@@ -21,40 +21,40 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function(
         "clear_cache",
         &[Optional("backend")],
-        |knowledge, bound, _| {
+        |context, bound, _| {
             let problem = "the clones of git remotes stay: minions are served from them";
-            unless_git(knowledge, bound, problem, "No cache was cleared")
+            unless_git(context, bound, problem, "No cache was cleared")
         },
     ),
     function("clear_file_list_cache", LISTING, clear_file_list_cache),
-    function("clear_lock", OF_REMOTES, |knowledge, bound, _| {
+    function("clear_lock", OF_REMOTES, |context, bound, _| {
         let problem = "the locks of git remotes end with the process that holds them";
-        unless_git(knowledge, bound, problem, "No locks were removed")
+        unless_git(context, bound, problem, "No locks were removed")
     }),
-    function("dir_list", LISTING, |knowledge, bound, _| {
-        Ok(chosen(knowledge, bound)?.directories(&saltenv(bound)?)?)
+    function("dir_list", LISTING, |context, bound, _| {
+        Ok(chosen(context, bound)?.directories(&saltenv(bound)?)?)
     }),
-    function("empty_dir_list", LISTING, |knowledge, bound, _| {
-        Ok(chosen(knowledge, bound)?.empty_directories(&saltenv(bound)?)?)
+    function("empty_dir_list", LISTING, |context, bound, _| {
+        Ok(chosen(context, bound)?.empty_directories(&saltenv(bound)?)?)
     }),
     function("envs", &[Optional("backend"), Optional("sources")], envs),
-    function("file_list", LISTING, |knowledge, bound, _| {
-        Ok(chosen(knowledge, bound)?.files(&saltenv(bound)?)?)
+    function("file_list", LISTING, |context, bound, _| {
+        Ok(chosen(context, bound)?.files(&saltenv(bound)?)?)
     }),
-    function("lock", OF_REMOTES, |knowledge, bound, _| {
+    function("lock", OF_REMOTES, |context, bound, _| {
         let problem = "git remotes cannot be kept from being fetched";
-        unless_git(knowledge, bound, problem, "No locks were set")
+        unless_git(context, bound, problem, "No locks were set")
     }),
-    function("symlink_list", LISTING, |knowledge, bound, _| {
-        Ok(chosen(knowledge, bound)?.links(&saltenv(bound)?)?)
+    function("symlink_list", LISTING, |context, bound, _| {
+        Ok(chosen(context, bound)?.links(&saltenv(bound)?)?)
     }),
     function("update", &[Optional("backend"), Keywords], update),
 ];
 
 /// The backends that the call is about.
-fn chosen<'a>(knowledge: &'a Knowledge, bound: &Bound<'_>) -> Result<Chosen<'a>, RunnerError> {
+fn chosen<'a>(context: &'a RunnerContext, bound: &Bound<'_>) -> Result<Chosen<'a>, RunnerError> {
     let names = bound.truthy("backend").map(python::split_input);
-    let files = &knowledge.master()?.files;
+    let files = &context.master()?.files;
     Ok(files.chosen(&names.unwrap_or_default()))
 }
 
@@ -62,8 +62,8 @@ fn saltenv(bound: &Bound<'_>) -> Result<String, RunnerError> {
     Ok(bound.text("saltenv")?.unwrap_or_else(|| "base".to_owned()))
 }
 
-fn envs(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let chosen = chosen(knowledge, bound)?;
+fn envs(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let chosen = chosen(context, bound)?;
     // With their sources, stock sorts the names of the backends and loses the rest.
     if bound.flag("sources", false) {
         let mut names = chosen.names();
@@ -74,9 +74,13 @@ fn envs(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer
     Ok(Value::Array(names.map(Value::from).collect()))
 }
 
-fn clear_file_list_cache(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn clear_file_list_cache(
+    context: &RunnerContext,
+    bound: &Bound<'_>,
+    _: &mut Notices<'_>,
+) -> CallResult {
     let environments = bound.get("saltenv").map(python::split_input);
-    let forgotten = chosen(knowledge, bound)?.forget_lists(environments.as_deref());
+    let forgotten = chosen(context, bound)?.forget_lists(environments.as_deref());
     let cleared = forgotten.into_iter().map(|(backend, names)| {
         let names = names.into_iter().map(Value::from).collect();
         (Value::from(backend), Value::Array(names))
@@ -84,20 +88,25 @@ fn clear_file_list_cache(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notic
     Ok(Value::Map(cleared.collect()))
 }
 
-fn update(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn update(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     if let Some((name, _)) = bound.own_keywords().next() {
         return Err(RunnerError::Arguments {
             problem: format!("update() got an unexpected keyword argument '{name}'"),
             usage: "update([backend])".to_owned(),
         });
     }
-    chosen(knowledge, bound)?.update();
+    chosen(context, bound)?.update();
     Ok(true.into())
 }
 
 /// What is true of all backends but git, of which `problem` is told.
-fn unless_git(knowledge: &Knowledge, bound: &Bound<'_>, problem: &str, nothing: &str) -> Answer {
-    let names = chosen(knowledge, bound)?.names();
+fn unless_git(
+    context: &RunnerContext,
+    bound: &Bound<'_>,
+    problem: &str,
+    nothing: &str,
+) -> CallResult {
+    let names = chosen(context, bound)?.names();
     if !names.contains(&"gitfs") {
         return Ok(nothing.into());
     }

@@ -3,9 +3,9 @@
 
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::Optional;
 
 /// The functions of the module.
@@ -15,9 +15,9 @@ pub(crate) const FUNCTIONS: &[Function] = &[function(
     update,
 )];
 
-fn update(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn update(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let (branch, repo) = (bound.text("branch")?, bound.text("repo")?);
-    let pillars = &knowledge.master()?.pillars;
+    let pillars = &context.master()?.pillars;
     let fetched = pillars.fetch_remotes(branch.as_deref(), repo.as_deref());
     if fetched.is_empty() {
         let text = match branch.is_some() || repo.is_some() {

@@ -12,9 +12,9 @@ mod moment;
 use saltern_model::{Jid, MinionId, ReturnRecord};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode_exact};
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::{Needed, Optional};
 
 /// The functions of the module.
@@ -102,7 +102,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
         name: "master",
         parameters: &[],
-        run: |knowledge, _, _| Ok(Value::Array(knowledge.running())),
+        run: |context, _, _| Ok(Value::Array(context.running())),
     },
     Function {
         name: "print_job",
@@ -172,7 +172,7 @@ impl WholeJob {
     /// # Errors
     /// [`RunnerError::Refused`] when the returns have more than [`MOST_BYTES`] and were not asked
     /// for in pages.
-    fn read(knowledge: &Knowledge, call: &Bound<'_>, jid: String) -> Result<Self, RunnerError> {
+    fn read(context: &RunnerContext, call: &Bound<'_>, jid: String) -> Result<Self, RunnerError> {
         let limit = call.count("limit")?;
         let after = call.text("after")?;
         let Ok(known) = Jid::parse(&jid) else {
@@ -184,7 +184,7 @@ impl WholeJob {
                 end: None,
             });
         };
-        let page = knowledge.jobs.returns_page(
+        let page = context.jobs.returns_page(
             &known,
             after.as_deref(),
             limit.unwrap_or(usize::MAX),
@@ -197,8 +197,8 @@ impl WholeJob {
                 MOST_BYTES >> 20
             )));
         }
-        let job = knowledge.jobs.load(&known)?.map(|job| job.record);
-        let end = describe::end_time(knowledge, &known)?;
+        let job = context.jobs.load(&known)?.map(|job| job.record);
+        let end = describe::end_time(context, &known)?;
         Ok(Self {
             entries: match &job {
                 Some(job) => describe::whole(job),
@@ -251,29 +251,29 @@ fn tell(call: &Bound<'_>, progress: &mut Notices<'_>, text: &str) {
     }
 }
 
-fn list_job(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_>) -> Answer {
+fn list_job(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>) -> CallResult {
     only_own_cache(call)?;
     tell(call, progress, "Querying returner: local_cache");
-    let job = WholeJob::read(knowledge, call, wanted(call)?)?;
+    let job = WholeJob::read(context, call, wanted(call)?)?;
     let mut entries = vec![("jid".into(), Value::from(job.jid.as_str()))];
     entries.extend(job.into_entries());
     Ok(Value::Map(entries))
 }
 
-fn print_job(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn print_job(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     only_own_cache(call)?;
-    print(knowledge, call, wanted(call)?)
+    print(context, call, wanted(call)?)
 }
 
-fn print(knowledge: &Knowledge, call: &Bound<'_>, jid: String) -> Answer {
-    let job = WholeJob::read(knowledge, call, jid.clone())?;
+fn print(context: &RunnerContext, call: &Bound<'_>, jid: String) -> CallResult {
+    let job = WholeJob::read(context, call, jid.clone())?;
     Ok(Value::map([(jid, Value::Map(job.into_entries()))]))
 }
 
-fn lookup_jid(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_>) -> Answer {
+fn lookup_jid(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>) -> CallResult {
     only_own_cache(call)?;
     tell(call, progress, "Querying returner: local_cache");
-    let job = WholeJob::read(knowledge, call, wanted(call)?)?;
+    let job = WholeJob::read(context, call, wanted(call)?)?;
     let mut found = Vec::new();
     for one in &job.returned {
         tell(call, progress, one.minion.as_str());
@@ -286,7 +286,7 @@ fn lookup_jid(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_
         && let Ok(jid) = Jid::parse(&job.jid)
     {
         // Not by this page of returns: it need not have all.
-        let returned = knowledge.jobs.returned_minions(&jid)?;
+        let returned = context.jobs.returned_minions(&jid)?;
         let is_missing = |id: &&MinionId| returned.binary_search(id).is_err();
         let missing = job.minions.iter().filter(is_missing);
         found.extend(missing.map(|id| (Value::from(id.as_str()), MISSING.into())));
@@ -299,9 +299,9 @@ fn lookup_jid(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_
     })
 }
 
-fn exit_success(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn exit_success(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     only_own_cache(call)?;
-    let job = WholeJob::read(knowledge, call, wanted(call)?)?;
+    let job = WholeJob::read(context, call, wanted(call)?)?;
     let is_success = |one: &Returned| one.part("return").is_some_and(Value::is_truthy);
     let mut verdicts: Vec<(Value, Value)> = job
         .minions
@@ -320,7 +320,7 @@ fn exit_success(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) ->
     Ok(Value::Map(verdicts))
 }
 
-fn last_run(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_>) -> Answer {
+fn last_run(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>) -> CallResult {
     only_own_cache(call)?;
     let metadata = call.truthy("metadata");
     if metadata.is_some_and(|metadata| metadata.as_map().is_none()) {
@@ -328,8 +328,8 @@ fn last_run(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_>)
     }
     tell(call, progress, "Querying returner local_cache for jobs.");
     let filter = list::Filter::new(metadata, call.truthy("function"), call.truthy("target"))?;
-    match filter.newest(knowledge)? {
-        Some(jid) => print(knowledge, call, jid.to_string()),
+    match filter.newest(context)? {
+        Some(jid) => print(context, call, jid.to_string()),
         None => Ok(false.into()),
     }
 }
@@ -337,10 +337,10 @@ fn last_run(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_>)
 /// Jobs of one answer of `jobs.active`, unless the call says how many.
 const MOST_ACTIVE: usize = 1_000;
 
-fn active(knowledge: &Knowledge, call: &Bound<'_>, progress: &mut Notices<'_>) -> Answer {
+fn active(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>) -> CallResult {
     let before = call.text("before")?;
     let limit = call.count("limit")?.unwrap_or(MOST_ACTIVE);
-    let open = knowledge.jobs.open_page(before.as_deref(), limit)?;
+    let open = context.jobs.open_page(before.as_deref(), limit)?;
     let mut jobs = Vec::with_capacity(open.len());
     for job in open {
         let mut outstanding = job.outstanding().peekable();

@@ -2,7 +2,7 @@
 //! `jobs.rs`), and one a wheel module below `wheel`.
 //!
 //! A [`Call`] (who asks, which function, with what) becomes a value or an error through [`Runners`]
-//! or [`Wheels`]. What the functions know of the master they get from [`Knowledge`] and from
+//! or [`Wheels`]. What the functions know of the master they get from [`RunnerContext`] and from
 //! nowhere else, and what they tell goes into [`Notices`]: nothing here knows actors, sockets or
 //! requests. Who may call what has been decided before.
 //!
@@ -45,4 +45,4 @@ pub use fleet::Fleet;
 pub use master::Master;
 pub use notices::{Notice, Notices};
 pub use reactor::Reactor;
-pub use registry::{Knowledge, Ran, RunnerOf, Runners, Wheels, runner_of};
+pub use registry::{Ran, RunnerContext, RunnerOf, Runners, Wheels, runner_of};

@@ -11,10 +11,10 @@ use saltern_base::clock::civil;
 use saltern_model::{Absence, MinionId, Standing, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, Work};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, Work};
 use crate::fleet::Fleet;
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use crate::{python, target};
 use Parameter::Optional;
 
@@ -102,8 +102,8 @@ fn all(fleet: &dyn Fleet) -> Result<Vec<MinionId>, RunnerError> {
 }
 
 /// Who is up, and who is not.
-fn split(knowledge: &Knowledge, call: &Bound<'_>) -> Result<[Value; 2], RunnerError> {
-    let fleet = knowledge.fleet()?;
+fn split(context: &RunnerContext, call: &Bound<'_>) -> Result<[Value; 2], RunnerError> {
+    let fleet = context.fleet()?;
     let is_up = |minion: &MinionId| fleet.standing(minion).is_present();
     let (up, down): (Vec<_>, Vec<_>) = targeted(fleet, call)?.into_iter().partition(is_up);
     Ok([ids(&up), ids(&down)])
@@ -114,23 +114,23 @@ fn ids(minions: &[MinionId]) -> Value {
     Value::Array(ids.collect())
 }
 
-fn status(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let [up, down] = split(knowledge, call)?;
+fn status(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let [up, down] = split(context, call)?;
     Ok(Value::map([("up", up), ("down", down)]))
 }
 
-fn up(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let [up, _] = split(knowledge, call)?;
+fn up(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let [up, _] = split(context, call)?;
     Ok(up)
 }
 
-fn down(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn down(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     if call.flag("removekeys", false) {
         return Err(RunnerError::Refused(
             "removekeys is not done here: delete the keys with salt-key -d".to_owned(),
         ));
     }
-    let [_, down] = split(knowledge, call)?;
+    let [_, down] = split(context, call)?;
     Ok(down)
 }
 
@@ -147,8 +147,8 @@ fn listed(fleet: &dyn Fleet, call: &Bound<'_>, is_up: bool) -> Result<Vec<Minion
     Ok(minions)
 }
 
-fn present(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let fleet = knowledge.fleet()?;
+fn present(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let fleet = context.fleet()?;
     let minions = listed(fleet, call, true)?;
     if !call.flag("show_ip", false) {
         return Ok(ids(&minions));
@@ -161,13 +161,13 @@ fn present(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answ
     Ok(Value::Map(addresses.collect()))
 }
 
-fn not_present(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    Ok(ids(&listed(knowledge.fleet()?, call, false)?))
+fn not_present(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    Ok(ids(&listed(context.fleet()?, call, false)?))
 }
 
 /// Our own: where each minion stands and why, when it was last heard, and from where.
-fn standing(knowledge: &Knowledge, call: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let fleet = knowledge.fleet()?;
+fn standing(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let fleet = context.fleet()?;
     let minions = targeted(fleet, call)?;
     let described = minions.iter().map(|minion| {
         let text = |text: Option<String>| text.map_or(Value::Nil, Value::from);
@@ -203,9 +203,9 @@ fn time_text(unix_micros: i64) -> String {
 }
 
 /// The versions that the minions have told the master, against the one that the master stands for.
-fn versions(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let fleet = knowledge.fleet()?;
-    let master = knowledge.config.salt_compat.release();
+fn versions(context: &RunnerContext, _: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let fleet = context.fleet()?;
+    let master = context.config.salt_compat.release();
     let mut groups: [(&str, Vec<(Value, Value)>); 4] = [
         ("Minion offline", Vec::new()),
         ("Minion requires update", Vec::new()),

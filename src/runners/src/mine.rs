@@ -6,9 +6,9 @@
 use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use crate::{python, target};
 use Parameter::{Needed, Optional};
 
@@ -19,7 +19,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[function(
     get,
 )];
 
-fn get(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn get(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let nothing = Value::Map(Vec::new());
     let (functions, is_one) = match bound.get("fun") {
         Some(Value::Str(names)) => {
@@ -33,11 +33,10 @@ fn get(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer 
     let Some(target) = target::of_call(bound)? else {
         return Ok(nothing);
     };
-    let found =
-        knowledge
-            .master()?
-            .site
-            .mine_get(&own_id(knowledge)?, &exactly(target), &functions);
+    let found = context
+        .master()?
+        .site
+        .mine_get(&own_id(context)?, &exactly(target), &functions);
     Ok(match functions.first() {
         Some(name) if is_one => found.get(name).cloned().unwrap_or(nothing),
         _ => found,
@@ -45,9 +44,9 @@ fn get(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer 
 }
 
 /// The id under which the master asks; before 3008 without the suffix that minions do not have.
-fn own_id(knowledge: &Knowledge) -> Result<MinionId, RunnerError> {
-    let id = knowledge.config.id.as_str();
-    let id = match knowledge.config.salt_compat {
+fn own_id(context: &RunnerContext) -> Result<MinionId, RunnerError> {
+    let id = context.config.id.as_str();
+    let id = match context.config.salt_compat {
         Compat::V3006 => id,
         Compat::V3007 => id.strip_suffix("_master").unwrap_or(id),
         Compat::V3008 => id,

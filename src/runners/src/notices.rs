@@ -4,7 +4,7 @@
 use saltern_model::{MinionId, Tag};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, RunnerError};
+use crate::call::{CallResult, RunnerError};
 
 /// What a function tells while it runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,13 +28,13 @@ pub struct Notices<'a> {
 
 impl<'a> Notices<'a> {
     /// Messages of one call about how far it is; the rest is left out.
-    const MOST: usize = 1_000;
+    const MAX_NOTICES: usize = 1_000;
 
     /// Gives everything to `tell`.
     pub fn new(tell: &'a mut dyn FnMut(Notice)) -> Self {
         Self {
             tell,
-            left: Self::MOST,
+            left: Self::MAX_NOTICES,
             log_in: None,
         }
     }
@@ -67,7 +67,7 @@ impl<'a> Notices<'a> {
     }
 
     /// The token of a user who logs in, or an empty text.
-    pub(crate) fn log_in(&self, load: &Value) -> Answer {
+    pub(crate) fn log_in(&self, load: &Value) -> CallResult {
         let log_in = self.log_in.ok_or_else(|| {
             RunnerError::Refused("nobody can log in here: ask the master".to_owned())
         })?;

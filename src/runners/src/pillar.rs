@@ -6,10 +6,10 @@ use saltern_content::pillar::PillarRequest;
 use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::master::Master;
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::{Keywords, Optional};
 
 const OF_MINION: &[Parameter] = &[Optional("minion"), Keywords];
@@ -38,39 +38,39 @@ fn minion(bound: &Bound<'_>) -> Result<Option<MinionId>, RunnerError> {
 
 /// The cached grains of a minion.
 fn grains(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     master: &Master,
     minion: &MinionId,
 ) -> Result<Option<Arc<Value>>, RunnerError> {
-    match keeps_data(knowledge) {
+    match keeps_data(context) {
         true => Ok(master.minion_data.grains(minion)?),
         false => Ok(None),
     }
 }
 
 /// `minion_data_cache`.
-fn keeps_data(knowledge: &Knowledge) -> bool {
-    let option = knowledge.config.raw("minion_data_cache");
+fn keeps_data(context: &RunnerContext) -> bool {
+    let option = context.config.raw("minion_data_cache");
     option.is_none_or(saltern_config::yaml::Node::is_truthy)
 }
 
 /// `pillar_cache`.
-fn keeps_pillars(knowledge: &Knowledge) -> bool {
-    let option = knowledge.config.raw("pillar_cache");
+fn keeps_pillars(context: &RunnerContext) -> bool {
+    let option = context.config.raw("pillar_cache");
     option.is_some_and(saltern_config::yaml::Node::is_truthy)
 }
 
-fn show_top(knowledge: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
-    let master = knowledge.master()?;
+fn show_top(context: &RunnerContext, bound: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
+    let master = context.master()?;
     let minion = match minion(bound)? {
         Some(minion) => minion,
         // Nobody in particular: whoever is the first of whom there are grains.
         None => match master.minion_data.known()?.first() {
             Some(first) => first.clone(),
-            None => own_id(knowledge)?,
+            None => own_id(context)?,
         },
     };
-    let grains = grains(knowledge, master, &minion)?;
+    let grains = grains(context, master, &minion)?;
     let saltenv = bound.text("saltenv")?.unwrap_or_else(|| "base".to_owned());
     let request = PillarRequest {
         saltenv: Some(saltenv),
@@ -89,10 +89,10 @@ fn show_top(knowledge: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>)
     }
 }
 
-fn show_pillar(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let master = knowledge.master()?;
+fn show_pillar(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let master = context.master()?;
     let minion = named_minion(bound)?;
-    let known = grains(knowledge, master, &minion)?;
+    let known = grains(context, master, &minion)?;
     let known = known.as_deref().cloned();
     let mut grains = match known {
         Some(Value::Map(entries)) => entries,
@@ -117,15 +117,19 @@ fn show_pillar(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) ->
     Ok(master.pillars.compile_anew(&request))
 }
 
-fn show_pillar_cache(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let Some(minions) = with_kept_pillars(knowledge, bound)? else {
+fn show_pillar_cache(
+    context: &RunnerContext,
+    bound: &Bound<'_>,
+    _: &mut Notices<'_>,
+) -> CallResult {
+    let Some(minions) = with_kept_pillars(context, bound)? else {
         return Ok(false.into());
     };
-    let master = knowledge.master()?;
+    let master = context.master()?;
     let pillarenv = pillarenv(bound);
     let mut kept = Vec::new();
     for minion in minions {
-        let pillar = match knowledge.config.salt_compat {
+        let pillar = match context.config.salt_compat {
             Compat::V3006 | Compat::V3007 => master.pillars.kept(&minion, pillarenv),
             Compat::V3008 => master.minion_data.pillar_of(&minion, pillarenv)?,
         };
@@ -136,19 +140,23 @@ fn show_pillar_cache(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'
     Ok(Value::Map(kept))
 }
 
-fn clear_pillar_cache(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let Some(minions) = with_kept_pillars(knowledge, bound)? else {
+fn clear_pillar_cache(
+    context: &RunnerContext,
+    bound: &Bound<'_>,
+    _: &mut Notices<'_>,
+) -> CallResult {
+    let Some(minions) = with_kept_pillars(context, bound)? else {
         return Ok(false.into());
     };
-    let master = knowledge.master()?;
+    let master = context.master()?;
     for minion in minions {
         master.pillars.forget(&minion);
-        if knowledge.config.salt_compat == Compat::V3008 {
+        if context.config.salt_compat == Compat::V3008 {
             master.minion_data.clear(&minion, false, true)?;
         }
     }
     // Before 3008 it shows what is left.
-    Ok(match knowledge.config.salt_compat {
+    Ok(match context.config.salt_compat {
         Compat::V3006 | Compat::V3007 => Value::Map(Vec::new()),
         Compat::V3008 => true.into(),
     })
@@ -156,16 +164,16 @@ fn clear_pillar_cache(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<
 
 /// The minions that are meant; nothing where no pillar is kept.
 fn with_kept_pillars(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
 ) -> Result<Option<Vec<MinionId>>, RunnerError> {
-    let is_new = knowledge.config.salt_compat == Compat::V3008;
-    if !(keeps_pillars(knowledge) || is_new && keeps_data(knowledge)) {
+    let is_new = context.config.salt_compat == Compat::V3008;
+    if !(keeps_pillars(context) || is_new && keeps_data(context)) {
         return Ok(None);
     }
     let pattern = bound.text("minion")?.unwrap_or_else(|| "*".to_owned());
     let target = Target::Expression(TargetType::Glob, pattern);
-    Ok(Some(knowledge.fleet()?.matching(&target)?))
+    Ok(Some(context.fleet()?.matching(&target)?))
 }
 
 fn pillarenv<'a>(bound: &Bound<'a>) -> Option<&'a str> {
@@ -183,8 +191,8 @@ fn named_minion(bound: &Bound<'_>) -> Result<MinionId, RunnerError> {
     }
 }
 
-fn own_id(knowledge: &Knowledge) -> Result<MinionId, RunnerError> {
-    let id = MinionId::parse(&knowledge.config.id);
+fn own_id(context: &RunnerContext) -> Result<MinionId, RunnerError> {
+    let id = MinionId::parse(&context.config.id);
     id.map_err(|error| RunnerError::Refused(error.to_string()))
 }
 

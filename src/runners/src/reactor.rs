@@ -6,9 +6,9 @@
 use saltern_model::Tag;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::{Needed, Optional};
 
 /// The reactor of the master.
@@ -47,8 +47,8 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function("set_leader", &[Optional("value")], set_leader),
 ];
 
-fn reactor(knowledge: &Knowledge) -> Result<&dyn Reactor, RunnerError> {
-    knowledge
+fn reactor(context: &RunnerContext) -> Result<&dyn Reactor, RunnerError> {
+    context
         .reactor
         .as_deref()
         .ok_or_else(|| RunnerError::Refused("Reactor system is not running.".to_owned()))
@@ -60,8 +60,8 @@ fn fire(notices: &mut Notices<'_>, what: &str, data: Value) {
     }
 }
 
-fn list(knowledge: &Knowledge, _: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
-    let rules = reactor(knowledge)?.list();
+fn list(context: &RunnerContext, _: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
+    let rules = reactor(context)?.list();
     fire(
         notices,
         "list-results",
@@ -70,8 +70,8 @@ fn list(knowledge: &Knowledge, _: &Bound<'_>, notices: &mut Notices<'_>) -> Answ
     Ok(rules)
 }
 
-fn add(knowledge: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
-    let reactor = reactor(knowledge)?;
+fn add(context: &RunnerContext, bound: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
+    let reactor = reactor(context)?;
     let tags = bound.text("event")?.unwrap_or_default();
     let references = match bound.get("reactors") {
         Some(Value::Str(one)) => Value::Array(vec![one.as_str().into()]),
@@ -84,16 +84,16 @@ fn add(knowledge: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> A
     Ok(result)
 }
 
-fn delete(knowledge: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
-    let reactor = reactor(knowledge)?;
+fn delete(context: &RunnerContext, bound: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
+    let reactor = reactor(context)?;
     let result = reactor.delete(&bound.text("event")?.unwrap_or_default());
     let data = [("reactors", reactor.list()), ("result", result.clone())];
     fire(notices, "delete-complete", Value::map(data));
     Ok(result)
 }
 
-fn is_leader(knowledge: &Knowledge, _: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
-    let leads = Value::from(reactor(knowledge)?.is_leader());
+fn is_leader(context: &RunnerContext, _: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
+    let leads = Value::from(reactor(context)?.is_leader());
     fire(
         notices,
         "leader/value",
@@ -102,7 +102,7 @@ fn is_leader(knowledge: &Knowledge, _: &Bound<'_>, notices: &mut Notices<'_>) ->
     Ok(leads)
 }
 
-fn set_leader(knowledge: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
-    reactor(knowledge)?.set_leader(bound.flag("value", true));
-    is_leader(knowledge, bound, notices)
+fn set_leader(context: &RunnerContext, bound: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
+    reactor(context)?.set_leader(bound.flag("value", true));
+    is_leader(context, bound, notices)
 }

@@ -54,7 +54,7 @@ const WHEELS: Modules = &[
 ];
 
 /// What the functions know of the master.
-pub struct Knowledge {
+pub struct RunnerContext {
     /// The configuration.
     pub config: Arc<MasterConfig>,
     /// The job database; a reader that nobody else uses.
@@ -75,7 +75,7 @@ pub struct Knowledge {
     running: Mutex<BTreeMap<Jid, Value>>,
 }
 
-impl Knowledge {
+impl RunnerContext {
     /// What is known at the start.
     pub fn new(config: Arc<MasterConfig>, jobs: JobReader) -> Self {
         Self {
@@ -160,7 +160,7 @@ impl Knowledge {
 
 /// The runner functions of one master.
 pub struct Runners {
-    knowledge: Knowledge,
+    context: RunnerContext,
 }
 
 /// What came of a call, as the event of its end tells it.
@@ -176,8 +176,8 @@ pub struct Ran {
 
 impl Runners {
     /// The functions, with what they know.
-    pub fn new(knowledge: Knowledge) -> Self {
-        Self { knowledge }
+    pub fn new(context: RunnerContext) -> Self {
+        Self { context }
     }
 
     /// Whether there is such a function.
@@ -187,7 +187,7 @@ impl Runners {
 
     /// Whether Python is asked for the function.
     pub fn is_python(&self, fun: &str) -> bool {
-        bridge_for(Kind::Runner, &self.knowledge, fun).is_some()
+        bridge_for(Kind::Runner, &self.context, fun).is_some()
     }
 
     /// The names of a function's parameters, and which have to be given; nothing where there is no
@@ -203,20 +203,20 @@ impl Runners {
 
     /// Runs a function; blocks for as long as it takes.
     pub fn run(&self, call: &Call, notices: &mut Notices<'_>) -> Ran {
-        run(Kind::Runner, &self.knowledge, call, notices)
+        run(Kind::Runner, &self.context, call, notices)
     }
 
     /// The wheel functions of the same master.
     pub fn wheels(&self) -> Wheels<'_> {
         Wheels {
-            knowledge: &self.knowledge,
+            context: &self.context,
         }
     }
 }
 
 /// The wheel functions of one master.
 pub struct Wheels<'a> {
-    knowledge: &'a Knowledge,
+    context: &'a RunnerContext,
 }
 
 impl Wheels<'_> {
@@ -227,7 +227,7 @@ impl Wheels<'_> {
 
     /// Whether Python is asked for the function.
     pub fn is_python(&self, fun: &str) -> bool {
-        bridge_for(Kind::Wheel, self.knowledge, fun).is_some()
+        bridge_for(Kind::Wheel, self.context, fun).is_some()
     }
 
     /// The names of a function's parameters, and which have to be given; nothing where there is no
@@ -243,7 +243,7 @@ impl Wheels<'_> {
 
     /// Runs a function; blocks for as long as it takes.
     pub fn run(&self, call: &Call, notices: &mut Notices<'_>) -> Ran {
-        run(Kind::Wheel, self.knowledge, call, notices)
+        run(Kind::Wheel, self.context, call, notices)
     }
 }
 
@@ -272,9 +272,9 @@ impl Kind {
 }
 
 /// The way to Python if that is asked for the function: one that is not built in, and may be run.
-fn bridge_for<'a>(kind: Kind, knowledge: &'a Knowledge, fun: &str) -> Option<&'a Bridge> {
+fn bridge_for<'a>(kind: Kind, context: &'a RunnerContext, fun: &str) -> Option<&'a Bridge> {
     let is_other = find(kind.modules(), fun).is_none() && withheld::reason(kind, fun).is_none();
-    knowledge.bridge.as_deref().filter(|_| is_other)
+    context.bridge.as_deref().filter(|_| is_other)
 }
 
 /// How a runner function of this name would be run.
@@ -307,13 +307,13 @@ pub fn runner_of(fun: &str) -> RunnerOf {
 }
 
 /// Runs a function of a kind: a native one if there is, else Python's.
-fn run(kind: Kind, knowledge: &Knowledge, call: &Call, notices: &mut Notices<'_>) -> Ran {
-    if let Some(bridge) = bridge_for(kind, knowledge, &call.fun) {
-        let _entry = Entry::new(&knowledge.running, kind, call);
-        let patience = knowledge.config.python_bridge.timeout;
+fn run(kind: Kind, context: &RunnerContext, call: &Call, notices: &mut Notices<'_>) -> Ran {
+    if let Some(bridge) = bridge_for(kind, context, &call.fun) {
+        let _entry = Entry::new(&context.running, kind, call);
+        let patience = context.config.python_bridge.timeout;
         return bridged::run(bridge, kind, call, patience, notices);
     }
-    match value(kind, knowledge, call, notices) {
+    match value(kind, context, call, notices) {
         Ok(value) => {
             let states = value.get("data");
             Ran {
@@ -349,20 +349,20 @@ fn run(kind: Kind, knowledge: &Knowledge, call: &Call, notices: &mut Notices<'_>
 
 fn value(
     kind: Kind,
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     call: &Call,
     notices: &mut Notices<'_>,
 ) -> Result<Value, RunnerError> {
     let fun = call.fun.clone();
-    if let Some(reason) = withheld::reason_with(&knowledge.config, kind, &fun) {
+    if let Some(reason) = withheld::reason_with(&context.config, kind, &fun) {
         return Err(RunnerError::Withheld { fun, reason });
     }
     let Some(function) = find(kind.modules(), &fun) else {
         return Err(RunnerError::NotAvailable(fun));
     };
     let bound = function.bind(&call.arguments)?;
-    let _entry = Entry::new(&knowledge.running, kind, call);
-    (function.run)(knowledge, &bound, notices)
+    let _entry = Entry::new(&context.running, kind, call);
+    (function.run)(context, &bound, notices)
 }
 
 fn problem(kind: Kind, call: &Call) -> Option<String> {

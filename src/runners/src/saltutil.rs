@@ -14,9 +14,9 @@ use saltern_model::Compat;
 use saltern_store::files::{self, Create};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::python;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::Optional;
 
 const PARAMETERS: &[Parameter] = &[
@@ -27,16 +27,16 @@ const PARAMETERS: &[Parameter] = &[
 
 macro_rules! sync {
     ($name:literal, $form:literal) => {
-        function($name, PARAMETERS, |knowledge, bound, _| {
-            sync(knowledge, bound, $form)
+        function($name, PARAMETERS, |context, bound, _| {
+            sync(context, bound, $form)
         })
     };
 }
 
 /// The functions of the module.
 pub(crate) const FUNCTIONS: &[Function] = &[
-    function("sync_all", PARAMETERS, |knowledge, bound, _| {
-        sync_all(knowledge, bound)
+    function("sync_all", PARAMETERS, |context, bound, _| {
+        sync_all(context, bound)
     }),
     sync!("sync_cache", "cache"),
     sync!("sync_clouds", "clouds"),
@@ -64,11 +64,11 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function(
         "sync_wrapper",
         PARAMETERS,
-        |knowledge, bound, _| match knowledge.config.salt_compat {
+        |context, bound, _| match context.config.salt_compat {
             Compat::V3006 => Err(RunnerError::NotAvailable(
                 "saltutil.sync_wrapper".to_owned(),
             )),
-            Compat::V3007 | Compat::V3008 => sync(knowledge, bound, WRAPPER),
+            Compat::V3007 | Compat::V3008 => sync(context, bound, WRAPPER),
         },
     ),
 ];
@@ -110,22 +110,22 @@ const ENDINGS: [&str; 4] = [".py", ".pyx", ".so", ".zip"];
 /// The largest file that is copied.
 const MOST_BYTES: usize = 32 << 20;
 
-fn sync_all(knowledge: &Knowledge, bound: &Bound<'_>) -> Answer {
-    let is_old = knowledge.config.salt_compat == Compat::V3006;
+fn sync_all(context: &RunnerContext, bound: &Bound<'_>) -> CallResult {
+    let is_old = context.config.salt_compat == Compat::V3006;
     let mut synced = Vec::with_capacity(ALL.len());
     for (name, form) in ALL {
         if !(is_old && form == WRAPPER) {
-            synced.push((Value::from(name), sync(knowledge, bound, form)?));
+            synced.push((Value::from(name), sync(context, bound, form)?));
         }
     }
     Ok(Value::Map(synced))
 }
 
 /// Copies the modules of a form; gives the names of those that are new or different.
-fn sync(knowledge: &Knowledge, bound: &Bound<'_>, form: &str) -> Answer {
-    let master = knowledge.master()?;
-    let target = Target::open(knowledge, form)?;
-    let wanted = Wanted::read(knowledge, bound, form)?;
+fn sync(context: &RunnerContext, bound: &Bound<'_>, form: &str) -> CallResult {
+    let master = context.master()?;
+    let target = Target::open(context, form)?;
+    let wanted = Wanted::read(context, bound, form)?;
     let environments = match bound.get("saltenv") {
         None => vec!["base".to_owned()],
         Some(value) => python::split_input(value),
@@ -156,7 +156,7 @@ fn sync(knowledge: &Knowledge, bound: &Bound<'_>, form: &str) -> Answer {
             }
         }
     }
-    let cleans = knowledge.config.raw("clean_dynamic_modules");
+    let cleans = context.config.raw("clean_dynamic_modules");
     if cleans.is_none_or(|node| node.as_bool() == Some(true)) {
         target.clean(&present)?;
     }
@@ -184,9 +184,9 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn read(knowledge: &Knowledge, bound: &Bound<'_>, form: &str) -> Result<Self, RunnerError> {
+    fn read(context: &RunnerContext, bound: &Bound<'_>, form: &str) -> Result<Self, RunnerError> {
         let list = |name: &'static str| -> Result<Option<Vec<String>>, RunnerError> {
-            let configured = || knowledge.config.raw(name).cloned().map(from_yaml);
+            let configured = || context.config.raw(name).cloned().map(from_yaml);
             match bound.get(name).cloned().or_else(configured) {
                 None | Some(Value::Nil) => Ok(None),
                 Some(Value::Str(text)) => Ok(Some(text.split(',').map(str::to_owned).collect())),
@@ -212,8 +212,8 @@ impl Wanted {
 struct Target(PathBuf);
 
 impl Target {
-    fn open(knowledge: &Knowledge, form: &str) -> Result<Self, RunnerError> {
-        let config = &knowledge.config;
+    fn open(context: &RunnerContext, form: &str) -> Result<Self, RunnerError> {
+        let config = &context.config;
         let configured = config.raw("extension_modules").and_then(Node::as_str);
         // As stock has it: not below `cachedir`, but below `root_dir`, the default too.
         let root = match Path::new(configured.unwrap_or_default()) {

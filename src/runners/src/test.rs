@@ -5,9 +5,9 @@ use std::time::Duration;
 use saltern_content::pillar::master_options;
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::{Keywords, Optional, Rest};
 
 /// The functions of the module.
@@ -15,8 +15,8 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function("arg", &[Rest, Keywords], |_, bound, _| {
         Ok(arguments(bound, bound.own_keywords()))
     }),
-    function("get_opts", &[], |knowledge, _, _| {
-        Ok(master_options(&knowledge.config))
+    function("get_opts", &[], |context, _, _| {
+        Ok(master_options(&context.config))
     }),
     function("metasyntactic", &[Optional("locality")], metasyntactic),
     function("raw_arg", &[Rest, Keywords], |_, bound, _| {
@@ -29,7 +29,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 
 /// The longest sleep: who sleeps keeps one of few threads from other calls.
-const LONGEST: f64 = 300.0;
+const MAX_SLEEP_SECONDS: f64 = 300.0;
 
 fn arguments<'a>(bound: &Bound<'a>, named: impl Iterator<Item = (&'a str, &'a Value)>) -> Value {
     let named = named.map(|(name, value)| (Value::from(name), value.clone()));
@@ -39,7 +39,7 @@ fn arguments<'a>(bound: &Bound<'a>, named: impl Iterator<Item = (&'a str, &'a Va
     ])
 }
 
-fn metasyntactic(_: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn metasyntactic(_: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let words: &[&str] = match bound.text("locality")?.as_deref() {
         None | Some("us") => &[
             "foo", "bar", "baz", "qux", "quux", "quuz", "corge", "grault", "garply", "waldo",
@@ -53,20 +53,20 @@ fn metasyntactic(_: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answe
     ))
 }
 
-fn sleep(_: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn sleep(_: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let seconds = match bound.get("s_time") {
         None => 10.0,
         Some(value) => value.as_f64().unwrap_or(-1.0),
     };
-    if !(0.0..=LONGEST).contains(&seconds) {
-        let text = format!("\"s_time\" has to be a number of seconds up to {LONGEST}");
+    if !(0.0..=MAX_SLEEP_SECONDS).contains(&seconds) {
+        let text = format!("\"s_time\" has to be a number of seconds up to {MAX_SLEEP_SECONDS}");
         return Err(RunnerError::Refused(text));
     }
     std::thread::sleep(Duration::from_secs_f64(seconds));
     Ok(true.into())
 }
 
-fn stream(_: &Knowledge, _: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
+fn stream(_: &RunnerContext, _: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
     for percent in 1..100 {
         notices.say(&format!("Runner is {percent}% done"));
         std::thread::sleep(Duration::from_millis(100));

@@ -15,7 +15,7 @@ use saltern_store::jobs::{DatabaseLimits, JobDatabase};
 use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, Tokens};
 use saltern_wire::msgpack::Value;
 
-use crate::{Arguments, Call, Fleet, Knowledge, Master, Notice, Notices, Ran, Runners};
+use crate::{Arguments, Call, Fleet, Master, Notice, Notices, Ran, RunnerContext, Runners};
 
 /// What came of a call, and what it told.
 pub(crate) type Outcome = (Ran, Vec<Notice>);
@@ -33,23 +33,27 @@ impl TestSite {
     /// A master with these options, in which `ROOT` is its directory, beside those that give it
     /// its directories.
     pub(crate) fn new(compat: Compat, options: &str) -> Self {
-        Self::build(compat, options, |knowledge| knowledge)
+        Self::build(compat, options, |context| context)
     }
 
     /// The same, with minions.
     pub(crate) fn with_fleet(compat: Compat, options: &str, fleet: Arc<dyn Fleet>) -> Self {
-        Self::build(compat, options, |knowledge| knowledge.with_fleet(fleet))
+        Self::build(compat, options, |context| context.with_fleet(fleet))
     }
 
     /// The same, with a bridge to Python as it is configured.
     pub(crate) fn with_bridge(options: &str) -> Self {
-        Self::build(Compat::V3008, options, |knowledge| {
-            let bridge = Bridge::new(&knowledge.config);
-            knowledge.with_bridge(Arc::new(bridge))
+        Self::build(Compat::V3008, options, |context| {
+            let bridge = Bridge::new(&context.config);
+            context.with_bridge(Arc::new(bridge))
         })
     }
 
-    fn build(compat: Compat, options: &str, complete: impl FnOnce(Knowledge) -> Knowledge) -> Self {
+    fn build(
+        compat: Compat,
+        options: &str,
+        complete: impl FnOnce(RunnerContext) -> RunnerContext,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         for name in ["conf", "pki", "cache", "run", "salt", "pillar"] {
@@ -91,9 +95,9 @@ impl TestSite {
         };
         let path = root.join("jobs.sqlite");
         let database = JobDatabase::open(&path, DatabaseLimits::default()).unwrap();
-        let knowledge = Knowledge::new(config, database.reader().unwrap());
+        let context = RunnerContext::new(config, database.reader().unwrap());
         Self {
-            runners: Runners::new(complete(knowledge.with_master(master.clone()))),
+            runners: Runners::new(complete(context.with_master(master.clone()))),
             master,
             dir,
         }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_base::clock::Clock;
-use saltern_base::seldom::Seldom;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_config::{LogFormat, LogLevel, LogOptions};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
@@ -29,7 +29,7 @@ use tracing_subscriber::{Layer, Registry, fmt};
 use self::file::LogFile;
 use self::journal::Journal;
 pub(crate) use self::levels::Levels;
-use self::line::Line;
+use self::line::LogLine;
 use self::repeats::Repeats;
 use self::text::PythonFormat;
 
@@ -63,7 +63,7 @@ pub(crate) fn start(options: &LogOptions, level: Option<LogLevel>) -> std::io::R
         levels: levels.clone(),
         clock: Clock::system(),
         repeats: Repeats::default(),
-        file_failures: Seldom::every(COMPLAINT),
+        file_failures: LogThrottle::new(LOG_INTERVAL),
         journal,
         console: form(&options.console_line, &options.console_date),
         file,
@@ -85,8 +85,8 @@ fn install(subscriber: impl Subscriber + Send + Sync) {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// A log file that takes nothing is complained of so often.
-const COMPLAINT: Duration = Duration::from_secs(60);
+/// A log file that takes nothing is logged at most once in this time.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What a line looks like.
 enum Form {
@@ -95,7 +95,7 @@ enum Form {
 }
 
 impl Form {
-    fn of(&self, line: &Line) -> String {
+    fn of(&self, line: &LogLine) -> String {
         match self {
             Self::Text(format) => format.form(line),
             Self::Json => json::form(line),
@@ -108,7 +108,7 @@ struct Log {
     levels: Arc<Levels>,
     clock: Clock,
     repeats: Repeats,
-    file_failures: Seldom,
+    file_failures: LogThrottle,
     journal: Option<Journal>,
     console: Form,
     /// Nothing where no log file is asked for.
@@ -121,7 +121,7 @@ impl Log {
         takers.console || (takers.file && self.file.is_some())
     }
 
-    fn to_console(&self, line: &Line) {
+    fn to_console(&self, line: &LogLine) {
         if let Some(journal) = &self.journal
             && journal.write(line).is_ok()
         {
@@ -133,7 +133,7 @@ impl Log {
 
     /// To standard error, because a line about the log cannot go through the log.
     fn complain(&self, error: &std::io::Error) {
-        if let Some(lines) = self.file_failures.happened() {
+        if let Some(lines) = self.file_failures.record() {
             let text = format!("the log file misses {lines} lines: {error}\n");
             let _ = std::io::stderr().write_all(text.as_bytes());
         }
@@ -160,7 +160,7 @@ impl<S: Subscriber> Layer<S> for Log {
         let Some(left_out) = self.repeats.admit(event.metadata()) else {
             return;
         };
-        let line = Line::new(event, self.clock.unix_micros(), left_out);
+        let line = LogLine::new(event, self.clock.unix_micros(), left_out);
         let takers = self.levels.takers(event.metadata());
         if takers.console {
             self.to_console(&line);

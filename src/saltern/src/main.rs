@@ -67,7 +67,7 @@ enum Command {
     /// Say what is wrong with the master, running or stopped, and what to do about it.
     Doctor(commands::doctor::Arguments),
     /// What the running master does by itself every now and then.
-    Duty(commands::duty::Arguments),
+    Maintenance(commands::maintenance::Arguments),
     /// Say what the running master logs, or change it.
     LogLevel(commands::log_level::Arguments),
     /// Look into the running master, or (test builds) break it.
@@ -122,7 +122,7 @@ fn main() -> Exit {
         Command::Schedule(arguments) => commands::schedule::run(&arguments),
         Command::Metrics(config) => commands::debug::metrics(&config),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
-        Command::Duty(arguments) => commands::duty::run(&arguments),
+        Command::Maintenance(arguments) => commands::maintenance::run(&arguments),
         Command::LogLevel(arguments) => commands::log_level::run(&arguments),
         Command::Debug(arguments) => commands::debug::run(&arguments),
     }

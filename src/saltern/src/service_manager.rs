@@ -22,7 +22,7 @@ use tokio::time::Instant;
 const FIRST: RawFd = 3;
 
 /// More sockets than a master has ports for, in case the environment is not systemd's.
-const MOST: u32 = 64;
+const MAX_SOCKETS: u32 = 64;
 
 /// The sockets that the manager holds for us, from now on closed to the programs that we start.
 /// Must be called once, before anything else opens files.
@@ -32,7 +32,7 @@ const MOST: u32 = 64;
 pub(crate) fn inherited() -> io::Result<Inherited> {
     let is_ours = number("LISTEN_PID") == Some(u64::from(std::process::id()));
     let count = number("LISTEN_FDS").filter(|_| is_ours).unwrap_or(0);
-    let count = u32::try_from(count).unwrap_or(MOST).min(MOST);
+    let count = u32::try_from(count).unwrap_or(MAX_SOCKETS).min(MAX_SOCKETS);
     let listeners = (FIRST..)
         .zip(0..count)
         .map(|(descriptor, _)| listener(descriptor));
@@ -55,7 +55,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// A manager that does not listen for so long is not waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where news of this process go, if anybody wants them.
 pub(crate) struct ServiceManager {
@@ -135,7 +135,7 @@ impl ServiceManager {
         let Some(socket) = &self.socket else {
             return;
         };
-        let told = tokio::time::timeout(PATIENCE, socket.send(news.as_bytes())).await;
+        let told = tokio::time::timeout(SEND_TIMEOUT, socket.send(news.as_bytes())).await;
         if let Err(error) = told.unwrap_or_else(|late| Err(late.into())) {
             tracing::warn!(%error, news, "the service manager cannot be told");
         }

@@ -177,12 +177,12 @@ pub fn each_entry(dir: &Path, mut each: impl FnMut(&str, &fs::DirEntry)) -> Resu
 
 /// Replaces the file's content as a whole: a reader sees the old content or the new, never a part.
 pub fn write_atomic(path: &Path, content: &[u8], create: Create) -> Result<()> {
-    place(path, content, create, Place::Replace).map(|_| ())
+    place(path, content, create, IfPresent::Replace).map(|_| ())
 }
 
 /// Creates a file with all its content. `false` when there is one already, which stays as it is.
 pub fn create_new(path: &Path, content: &[u8], create: Create) -> Result<bool> {
-    place(path, content, create, Place::KeepExisting)
+    place(path, content, create, IfPresent::KeepExisting)
 }
 
 /// The name of a file that belongs to `path`: the same with `suffix` behind it.
@@ -210,13 +210,13 @@ pub fn sync_dir(path: &Path) -> Result<()> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum IfPresent {
     Replace,
     KeepExisting,
 }
 
 /// Writes a temporary file, then gives it its name in one step.
-fn place(path: &Path, content: &[u8], create: Create, how: Place) -> Result<bool> {
+fn place(path: &Path, content: &[u8], create: Create, how: IfPresent) -> Result<bool> {
     let dir = path.parent().unwrap_or(Path::new("."));
     if let Some(above) = dir.parent().filter(|_| create.above) {
         match place_from(above, path, content, create, how) {
@@ -240,7 +240,7 @@ fn place_from(
     path: &Path,
     content: &[u8],
     create: Create,
-    how: Place,
+    how: IfPresent,
 ) -> Result<bool> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let (temporary, mut file) = temporary_in(temporary_dir, create.mode)?;
@@ -261,8 +261,8 @@ fn place_from(
     drop(file);
     FailPoint::FileBefore.pass();
     let renamed = match how {
-        Place::Replace => rustix::fs::rename(&temporary, path),
-        Place::KeepExisting => {
+        IfPresent::Replace => rustix::fs::rename(&temporary, path),
+        IfPresent::KeepExisting => {
             let linked = rustix::fs::link(&temporary, path);
             discard(&temporary);
             linked
@@ -270,9 +270,9 @@ fn place_from(
     };
     match renamed {
         Ok(()) => {}
-        Err(rustix::io::Errno::EXIST) if how == Place::KeepExisting => return Ok(false),
+        Err(rustix::io::Errno::EXIST) if how == IfPresent::KeepExisting => return Ok(false),
         Err(error) => {
-            if how == Place::Replace {
+            if how == IfPresent::Replace {
                 discard(&temporary);
             }
             return Err(StoreError::io("create", path, error));

@@ -29,12 +29,12 @@ pub struct JobFollower {
     path: PathBuf,
     /// What stands in front of the place: the database and the returner that it belongs to.
     owner: String,
-    place: Place,
+    place: FollowerCursor,
 }
 
 /// Up to where the returner has everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct FollowerCursor {
     jobs: i64,
     returns: i64,
 }
@@ -66,7 +66,7 @@ impl JobFollower {
         let saved = files::read_replaceable(&path, 1 << 12)?;
         let saved = saved.and_then(|text| parse(text.strip_prefix(&owner)?));
         let mut follower = Self {
-            place: saved.unwrap_or(Place {
+            place: saved.unwrap_or(FollowerCursor {
                 jobs: 0,
                 returns: 0,
             }),
@@ -76,7 +76,7 @@ impl JobFollower {
         };
         if saved.is_none() {
             let (jobs, returns) = follower.reader.last_ids()?;
-            follower.place = Place { jobs, returns };
+            follower.place = FollowerCursor { jobs, returns };
             follower.save()?;
         }
         Ok(follower)
@@ -120,7 +120,7 @@ impl JobFollower {
 
     /// Brings the place to the disk.
     pub fn save(&self) -> Result<()> {
-        let Place { jobs, returns } = self.place;
+        let FollowerCursor { jobs, returns } = self.place;
         let text = format!("{} {jobs} {returns}\n", self.owner);
         files::write_atomic(&self.path, text.as_bytes(), Create::PRIVATE)
     }
@@ -133,9 +133,9 @@ impl JobFollower {
     }
 }
 
-fn parse(numbers: &str) -> Option<Place> {
+fn parse(numbers: &str) -> Option<FollowerCursor> {
     let mut words = numbers.split_whitespace();
-    Some(Place {
+    Some(FollowerCursor {
         jobs: words.next()?.parse().ok()?,
         returns: words.next()?.parse().ok()?,
     })

@@ -46,7 +46,7 @@ pub struct Mirror {
     mode: MirrorMode,
     cursor_path: PathBuf,
     identity: String,
-    place: Place,
+    place: MirrorCursor,
     unsaved: usize,
     /// Least recently used first.
     dirs: Vec<(Jid, JobDir)>,
@@ -54,7 +54,7 @@ pub struct Mirror {
 
 /// Up to where the database has been mirrored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct MirrorCursor {
     jobs: i64,
     returns: i64,
 }
@@ -237,11 +237,11 @@ fn split(load: &Packed) -> Option<MapView> {
 }
 
 /// `None` for a damaged file and for one that belongs to another database.
-fn parse(text: &str, identity: &str) -> Option<Place> {
+fn parse(text: &str, identity: &str) -> Option<MirrorCursor> {
     let mut words = text.split_whitespace();
     let known = words.next()? == HEADING && words.next()? == identity;
     known.then_some(())?;
-    Some(Place {
+    Some(MirrorCursor {
         jobs: words.next()?.parse().ok()?,
         returns: words.next()?.parse().ok()?,
     })

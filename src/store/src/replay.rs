@@ -82,7 +82,7 @@ struct State {
     /// When the current generation began, in seconds since 1970 by the master's clock.
     began: i64,
     current: Generation,
-    former: Generation,
+    previous: Generation,
     /// The last `ts` that is not taken any more.
     floor: i64,
     /// The last `ts` that is taken, until one is.
@@ -104,7 +104,7 @@ impl ReplayWindow {
                 latest: None,
                 began: now,
                 current: Generation::default(),
-                former: Generation::default(),
+                previous: Generation::default(),
                 floor: i64::MIN,
                 ceiling: None,
             }),
@@ -165,7 +165,7 @@ impl ReplayWindow {
             return Freshness::Stale;
         }
         if let Some(digest) = digest {
-            if state.current.nonces.contains(&digest) || state.former.nonces.contains(&digest) {
+            if state.current.nonces.contains(&digest) || state.previous.nonces.contains(&digest) {
                 return Freshness::Repeated;
             }
             self.remember(state, digest, ts, now);
@@ -192,7 +192,7 @@ impl ReplayWindow {
         let most = match is_full {
             false => MAX_IN_GENERATION,
             // The floor would be this very second, in which an honest minion may send more.
-            true if state.former.newest >= ts => MAX_IN_SECOND,
+            true if state.previous.newest >= ts => MAX_IN_SECOND,
             true => GUARANTEED,
         };
         if state.current.nonces.len() >= most {
@@ -218,7 +218,7 @@ impl ReplayWindow {
     /// Drops the former generation, and begins the next.
     fn turn(&self, state: &mut State, now: i64) {
         let current = std::mem::take(&mut state.current);
-        let dropped = std::mem::replace(&mut state.former, current);
+        let dropped = std::mem::replace(&mut state.previous, current);
         state.began = now;
         state.floor = state.floor.max(dropped.newest.unwrap_or(i64::MIN));
         self.kept_in_all
@@ -229,7 +229,7 @@ impl ReplayWindow {
 impl Drop for ReplayWindow {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        let kept = state.current.nonces.len() + state.former.nonces.len();
+        let kept = state.current.nonces.len() + state.previous.nonces.len();
         self.kept_in_all.fetch_sub(kept, Ordering::Relaxed);
     }
 }

@@ -81,7 +81,7 @@ pub struct SharedKeys {
 }
 
 /// The key before the current one.
-struct Former {
+struct PreviousKey {
     key: Arc<SharedKey>,
     /// When it ends to be understood, in seconds since 1970-01-01 UTC.
     until: i64,
@@ -89,7 +89,7 @@ struct Former {
 
 struct State {
     key: Arc<SharedKey>,
-    former: Option<Former>,
+    previous: Option<PreviousKey>,
     /// The last number given.
     serial: u64,
     /// The highest number that the disk knows of.
@@ -132,25 +132,25 @@ impl SharedKeys {
     }
 
     /// The key before the current one, as long as it is understood.
-    pub fn former(&self) -> Option<Arc<SharedKey>> {
-        let left = |former: &Former| former.until.saturating_sub(self.clock.unix());
+    pub fn previous(&self) -> Option<Arc<SharedKey>> {
+        let left = |previous: &PreviousKey| previous.until.saturating_sub(self.clock.unix());
         let state = self.state.lock();
         // No longer than the overlap either, when the clock was set back.
-        let former = state.former.as_ref();
-        let former =
-            former.filter(|former| (1..=self.overlap_seconds()).contains(&left(former)))?;
-        Some(Arc::clone(&former.key))
+        let previous = state.previous.as_ref();
+        let previous =
+            previous.filter(|previous| (1..=self.overlap_seconds()).contains(&left(previous)))?;
+        Some(Arc::clone(&previous.key))
     }
 
     /// A new key, on the disk before it is used; numbers begin anew.
     pub fn rotate(&self) -> Result<Arc<SharedKey>> {
         let mut state = self.state.lock();
-        let former = Former {
+        let previous = PreviousKey {
             key: Arc::clone(&state.key),
             until: self.clock.unix().saturating_add(self.overlap_seconds()),
         };
-        let former = (!self.overlap.is_zero()).then_some(former);
-        let made = fresh(&self.path, former, &self.clock)?;
+        let previous = (!self.overlap.is_zero()).then_some(previous);
+        let made = fresh(&self.path, previous, &self.clock)?;
         FailPoint::RotationBetween.pass();
         *state = made;
         Ok(Arc::clone(&state.key))
@@ -175,7 +175,7 @@ impl SharedKeys {
         let serial = state.serial + 1;
         if serial > state.reserved {
             let reserved = serial + BLOCK;
-            write(&self.path, &state.key, state.former.as_ref(), reserved)?;
+            write(&self.path, &state.key, state.previous.as_ref(), reserved)?;
             state.reserved = reserved;
         }
         state.serial = serial;
@@ -183,26 +183,34 @@ impl SharedKeys {
     }
 }
 
-fn fresh(path: &Path, former: Option<Former>, clock: &Clock) -> Result<State> {
+fn fresh(path: &Path, previous: Option<PreviousKey>, clock: &Clock) -> Result<State> {
     let key = SharedKey::new(KeyString::generate(), clock.unix());
-    write(path, &key, former.as_ref(), BLOCK)?;
+    write(path, &key, previous.as_ref(), BLOCK)?;
     Ok(State {
         key: Arc::new(key),
-        former,
+        previous,
         serial: 0,
         reserved: BLOCK,
     })
 }
 
-fn write(path: &Path, key: &SharedKey, former: Option<&Former>, reserved: u64) -> Result<()> {
+fn write(
+    path: &Path,
+    key: &SharedKey,
+    previous: Option<&PreviousKey>,
+    reserved: u64,
+) -> Result<()> {
     let mut text = format!(
         "{HEADING}\nkey {}\ncreated {}\nserial {reserved}\n",
         key.key.as_str(),
         key.created
     );
-    if let Some(former) = former {
-        let (key, created) = (former.key.key.as_str(), former.key.created);
-        text += &format!("former {key}\ncreated {created}\nuntil {}\n", former.until);
+    if let Some(previous) = previous {
+        let (key, created) = (previous.key.key.as_str(), previous.key.created);
+        text += &format!(
+            "former {key}\ncreated {created}\nuntil {}\n",
+            previous.until
+        );
     }
     let text = saltern_crypto::SecretString::new(text);
     files::write_atomic(path, text.expose().as_bytes(), Create::PRIVATE)
@@ -216,9 +224,9 @@ fn parse(text: &str) -> Option<State> {
     Some(State {
         key,
         // Not there before the first rotation, nor in files of releases that kept none.
-        former: parse_key(&mut lines, "former ").and_then(|key| {
+        previous: parse_key(&mut lines, "former ").and_then(|key| {
             let until = lines.next()?.strip_prefix("until ")?.parse().ok()?;
-            Some(Former { key, until })
+            Some(PreviousKey { key, until })
         }),
         serial: reserved,
         reserved,

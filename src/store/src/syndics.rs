@@ -32,18 +32,18 @@ const MOST_LEAVES: (usize, usize) = (100_000, 500_000);
 pub struct SyndicStore {
     dir: PathBuf,
     known: RwLock<BTreeSet<MinionId>>,
-    leaves: RwLock<Leaves>,
+    leaves: RwLock<SpokenFor>,
 }
 
 /// Who speaks for whom.
 #[derive(Default)]
-struct Leaves {
+struct SpokenFor {
     syndic_of: HashMap<MinionId, MinionId>,
     /// How many each of them speaks for.
     counts: HashMap<MinionId, usize>,
 }
 
-impl Leaves {
+impl SpokenFor {
     /// See [`SyndicStore::claim`].
     fn claim(&mut self, leaf: &MinionId, syndic: &MinionId, most: (usize, usize)) -> bool {
         if let Some(first) = self.syndic_of.get(leaf) {
@@ -142,7 +142,7 @@ mod tests {
     fn the_first_to_speak_for_a_minion_is_the_one_and_none_speaks_for_too_many() {
         let id = |name: &str| MinionId::parse(name).unwrap();
         let (one, other) = (id("one"), id("other"));
-        let mut leaves = Leaves::default();
+        let mut leaves = SpokenFor::default();
         let mut claim = |leaf: &str, syndic: &MinionId| leaves.claim(&id(leaf), syndic, (2, 3));
         assert!(claim("a", &one) && claim("a", &one) && !claim("a", &other));
         assert!(claim("b", &one) && !claim("c", &one), "two are the most");

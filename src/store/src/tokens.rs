@@ -20,13 +20,13 @@ use crate::error::{Result, StoreError};
 use crate::files::{self, Create};
 
 /// The longest name: a SHA-512 in hexadecimal digits (`hash_type`).
-const LONGEST: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 /// The largest file: a token with the rules of its user in it.
 const FILE_BYTES: usize = 1 << 20;
 
 /// Tokens that may be kept at a time. Each took a log-in, and they are swept when they expire.
-const MOST: usize = 100_000;
+const MAX_TOKENS: usize = 100_000;
 
 /// See the module.
 pub struct Tokens {
@@ -124,10 +124,10 @@ impl Tokens {
     /// # Errors
     /// When it cannot be written, or too many are kept already.
     pub fn create(&self, claims: Claims) -> Result<Token> {
-        if self.count.load(Ordering::Relaxed) >= MOST {
+        if self.count.load(Ordering::Relaxed) >= MAX_TOKENS {
             return Err(StoreError::TooMany {
                 path: self.dir.clone(),
-                limit: MOST,
+                limit: MAX_TOKENS,
             });
         }
         let name = random_name();
@@ -282,7 +282,7 @@ impl Tokens {
 
 /// Whether this may name a token: hexadecimal digits, so that it names one file and no other place.
 fn is_name(name: &str) -> bool {
-    (1..=LONGEST).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// As in stock: the digest of something random.

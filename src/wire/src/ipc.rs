@@ -295,7 +295,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::msgpack::vectors::stock_frames;
+    use crate::msgpack::vector_tests::stock_frames;
 
     const EVENT: &[u8] = b"\x82\xa4head\x80\xa4body\xc4\x05t\n\n\x80\x07";
 

@@ -1,4 +1,4 @@
-//! Alerts about the master itself: its actors, its port, its keys and duties, its engines, and
+//! Alerts about the master itself: its actors, its port, its keys and maintenance tasks, its engines, and
 //! that it is there at all.
 
 use std::fs::Permissions;
@@ -50,15 +50,15 @@ fn the_master_itself() -> TestResult {
         )?;
         drop(crowd);
 
-        site.step("the keys cannot be read, and so a duty fails");
-        watch.expect_quiet(&["SalternCheckFailed", "SalternDutyFails"])?;
+        site.step("the keys cannot be read, and so a maintenance task fails");
+        watch.expect_quiet(&["SalternCheckFailed", "SalternMaintenanceFails"])?;
         let (keys, aside) = (site.path("pki/minions"), site.path("pki/aside"));
         std::fs::rename(&keys, &aside)?;
         watch.fires("SalternCheckFailed", &[("check", "keys")])?;
-        watch.fires("SalternDutyFails", &[("duty", "subscribers")])?;
+        watch.fires("SalternMaintenanceFails", &[("task", "subscribers")])?;
         std::fs::rename(&aside, &keys)?;
         watch.clears("SalternCheckFailed")?;
-        watch.clears("SalternDutyFails")?;
+        watch.clears("SalternMaintenanceFails")?;
         watch.clears("SalternConnectionsRefused")?;
         watch.clears("SalternActorRestarts")?;
 

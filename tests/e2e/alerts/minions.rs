@@ -37,7 +37,7 @@ fn minions_and_their_jobs() -> TestResult {
 fn configure(config: &mut Config) {
     super::configure(config);
     config
-        .set("saltern_job_patience", 1)
+        .set("saltern_job_timeout", 1)
         .set("timeout", 1)
         .set("gather_job_timeout", 1);
 }

@@ -24,10 +24,10 @@ fn failing_returner_is_called_less_often_with_more_rows() {
         assert!(pace.is_behind && pace.paused_until.is_some());
     }
     let expected = [
-        (ROWS, PATIENCE),
-        (ROWS * 2, PATIENCE),
-        (ROWS * 4, PATIENCE),
-        (ROWS * 8, PATIENCE),
+        (ROWS, FAILURES_BEFORE_BACKOFF),
+        (ROWS * 2, FAILURES_BEFORE_BACKOFF),
+        (ROWS * 4, FAILURES_BEFORE_BACKOFF),
+        (ROWS * 8, FAILURES_BEFORE_BACKOFF),
         (ROWS * 16, ROWS * 16),
         (ROWS * 16, ROWS * 16),
     ];
@@ -35,7 +35,10 @@ fn failing_returner_is_called_less_often_with_more_rows() {
     // One success resets it.
     one(&mut pace, Landing::Moved);
     assert!(pace.is_behind && pace.paused_until.is_none());
-    assert_eq!(sizes(one(&mut pace, Landing::Empty)), (ROWS, PATIENCE));
+    assert_eq!(
+        sizes(one(&mut pace, Landing::Empty)),
+        (ROWS, FAILURES_BEFORE_BACKOFF)
+    );
     assert!(!pace.is_behind);
 }
 

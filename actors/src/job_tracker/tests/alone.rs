@@ -1,6 +1,6 @@
 //! Tests of the machine alone, where a fixed sequence of events shows more than a simulation.
 
-use super::super::machine::{Counted, World};
+use super::super::machine::{Counted, JobEnvironment};
 use super::super::moment::Moment;
 use super::*;
 use crate::job_tracker::job::MinionState;
@@ -12,7 +12,7 @@ struct Present {
     deaf: Vec<(MinionId, Arc<str>)>,
 }
 
-impl World for Present {
+impl JobEnvironment for Present {
     fn absence(&self, _: &MinionId) -> Option<Arc<str>> {
         None
     }
@@ -74,17 +74,17 @@ fn joined(number: u32, minions: &[&str]) -> JobEvent {
     JobEvent::Joined(jid(number), ids(minions))
 }
 
-fn refused(effects: &[Effect]) -> usize {
+fn refused(effects: &[TrackerEffect]) -> usize {
     let counts = effects.iter().filter_map(|effect| match effect {
-        Effect::Count(Counted::LeavesRefused(count)) => Some(*count),
+        TrackerEffect::Count(Counted::LeavesRefused(count)) => Some(*count),
         _ => None,
     });
     counts.sum()
 }
 
-fn ending(effects: Vec<Effect>) -> Option<Value> {
+fn ending(effects: Vec<TrackerEffect>) -> Option<Value> {
     let mut news = effects.into_iter().filter_map(|effect| match effect {
-        Effect::Tell(news @ News::Finished(_)) => Some(news),
+        TrackerEffect::Tell(news @ JobNews::Finished(_)) => Some(news),
         _ => None,
     });
     let event = news.next()?.event("");
@@ -165,7 +165,7 @@ fn job_missing_from_an_answer_may_have_left_after_the_probe() {
     let mut step = |seconds, event| {
         let effects = machine.step(at(seconds), event, &world);
         let probe = effects.into_iter().find_map(|effect| match effect {
-            Effect::Probe { probe, .. } => Some(probe),
+            TrackerEffect::Probe { probe, .. } => Some(probe),
             _ => None,
         });
         let of_second = machine

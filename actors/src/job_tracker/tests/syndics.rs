@@ -2,15 +2,15 @@
 
 use saltern_base::clock::Clock;
 use saltern_model::Compat;
-use saltern_requests::Leaves;
+use saltern_requests::SyndicMinions;
 use saltern_wire::msgpack::{Dialect, encode};
 
 use super::*;
 use crate::bus::{Bus, QueueLimits, Subscription};
-use crate::messages::TakeLeaves;
+use crate::messages::TakeSyndicMinions;
 
-fn leaves(number: u32, minions: &[&str]) -> Vec<Leaves> {
-    vec![Leaves {
+fn leaves(number: u32, minions: &[&str]) -> Vec<SyndicMinions> {
+    vec![SyndicMinions {
         jid: jid(number),
         syndic: id("relay"),
         minions: ids(minions),
@@ -44,7 +44,7 @@ fn syndic_minions_are_stored_and_then_awaited() {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
         let (answer, reply) = rig.answer().await;
-        let message = TakeLeaves {
+        let message = TakeSyndicMinions {
             leaves: leaves(1, &["b"]),
             answer,
         };

@@ -410,7 +410,7 @@ enum Step {
         number: u8,
         is_late_to_leave: bool,
     },
-    Leaves(u8),
+    SyndicMinions(u8),
     Speaks(u8),
     Passes(u16),
     Ask,
@@ -423,7 +423,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             number,
             is_late_to_leave
         }),
-        number.clone().prop_map(Step::Leaves),
+        number.clone().prop_map(Step::SyndicMinions),
         number.prop_map(Step::Speaks),
         (0..3000_u16).prop_map(Step::Passes),
         Just(Step::Ask),
@@ -451,7 +451,7 @@ impl Fleet {
                 is_late_to_leave,
             } => {
                 if !is_late_to_leave {
-                    self.step(&Step::Leaves(number));
+                    self.step(&Step::SyndicMinions(number));
                 }
                 let old = self.held.remove(&number).unwrap_or_default();
                 self.next += 1;
@@ -460,7 +460,7 @@ impl Fleet {
                 self.step(&Step::Speaks(number));
                 old.into_iter().for_each(|old| self.at.closes(old));
             }
-            Step::Leaves(number) => {
+            Step::SyndicMinions(number) => {
                 for old in self
                     .held
                     .get_mut(&number)

@@ -137,7 +137,7 @@ impl Tracer {
             parent: parent.map(TraceContext::span),
             began: self.clock.unix_micros(),
             attributes: Vec::new(),
-            place: Place {
+            place: SpanParent {
                 tracer: self.clone(),
                 context,
             },
@@ -176,12 +176,12 @@ impl Tracer {
 
 /// Parent of further spans, begun here or in a process that receives its context.
 #[derive(Clone)]
-pub struct Place {
+pub struct SpanParent {
     tracer: Arc<Tracer>,
     context: TraceContext,
 }
 
-impl Place {
+impl SpanParent {
     /// The context to propagate.
     pub fn context(&self) -> &TraceContext {
         &self.context
@@ -212,7 +212,7 @@ impl Place {
 
 /// A span under way. It ends when it is dropped.
 pub struct Span {
-    place: Place,
+    place: SpanParent,
     name: String,
     kind: Kind,
     parent: Option<u64>,
@@ -223,7 +223,7 @@ pub struct Span {
 
 impl Span {
     /// The parent for spans under this one.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &SpanParent {
         &self.place
     }
 

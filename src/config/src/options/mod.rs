@@ -14,7 +14,7 @@ use saltern_model::Compat;
 
 pub(crate) use modules::module_of;
 pub use ours::{OURS, OurOption};
-pub use status::{NotYet, Status, status};
+pub use status::{NotBuilt, Status, status};
 
 /// The types of a value, as stock's schema names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

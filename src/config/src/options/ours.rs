@@ -75,7 +75,7 @@ pub const OURS: &[OurOption] = &[
         doc: "Transports beside `transport`: a list of mappings {transport: zeromq, tcp or \
               ws, ret_port: …, publish_port: …}, each transport once. All share the limits on \
               connections." },
-    OurOption { name: "saltern_presence_questions", default: "20",
+    OurOption { name: "saltern_presence_probe_rate", default: "20",
         doc: "Rate of identity probes: subscribers of the publish port that are asked per second for \
               their id, where several minions share an address and one connection closed; 0 asks \
               none, and such minions stay stale. With order_masters none is asked." },
@@ -98,7 +98,7 @@ pub const OURS: &[OurOption] = &[
     OurOption { name: "saltern_probe_interval", default: "60",
         doc: "Longest time in seconds between two such probes of one job. Until then the \
               time between them grows, and follows what its function took before." },
-    OurOption { name: "saltern_job_patience", default: "300",
+    OurOption { name: "saltern_job_timeout", default: "300",
         doc: "Seconds that a job stays open all of whose missing minions are unreachable or \
               unknown. Later returns are stored, and amend the job's verdict." },
     OurOption { name: "saltern_request_backlog", default: "10000",

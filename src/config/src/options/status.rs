@@ -9,7 +9,7 @@ pub enum Status {
     /// It is done as asked.
     Honoured,
     /// The master starts and warns: this part is not built yet.
-    NotYet(NotYet),
+    NotBuilt(NotBuilt),
     /// The master does not start: doing less than asked would be dangerous or plainly wrong.
     Refused(&'static str),
     /// Nothing is lost: the text says why the value does not matter here.
@@ -20,7 +20,7 @@ pub enum Status {
 
 /// The parts of a Salt master that are still to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotYet {
+pub enum NotBuilt {
     /// Serving files to minions.
     Files,
     /// Git, Mercurial, Subversion and S3 as sources of files and pillars.
@@ -49,23 +49,23 @@ pub enum NotYet {
     CommandLine,
 }
 
-impl NotYet {
+impl NotBuilt {
     /// The part as words for "not honoured yet (…)".
     pub fn part(self) -> &'static str {
         match self {
-            NotYet::Files => "this part of the file server",
-            NotYet::Remotes => "remote sources of files and pillars",
-            NotYet::Pillar => "pillar",
-            NotYet::States => "rendering on the master",
-            NotYet::Targeting => "this way to find minions",
-            NotYet::Permissions => "access control beyond the user keys",
-            NotYet::Automation => "thorium and ext_processes",
-            NotYet::Returners => "returners",
-            NotYet::Ssh => "salt-ssh",
-            NotYet::Runners => "runners on the master",
-            NotYet::Insight => "this kind of events and statistics",
-            NotYet::Output => "this part of the output",
-            NotYet::CommandLine => "saltern cmd; stock's salt does it",
+            NotBuilt::Files => "this part of the file server",
+            NotBuilt::Remotes => "remote sources of files and pillars",
+            NotBuilt::Pillar => "pillar",
+            NotBuilt::States => "rendering on the master",
+            NotBuilt::Targeting => "this way to find minions",
+            NotBuilt::Permissions => "access control beyond the user keys",
+            NotBuilt::Automation => "thorium and ext_processes",
+            NotBuilt::Returners => "returners",
+            NotBuilt::Ssh => "salt-ssh",
+            NotBuilt::Runners => "runners on the master",
+            NotBuilt::Insight => "this kind of events and statistics",
+            NotBuilt::Output => "this part of the output",
+            NotBuilt::CommandLine => "saltern cmd; stock's salt does it",
         }
     }
 }
@@ -427,34 +427,34 @@ const IN_PYTHON: &[&str] = &[
 
 /// Options of parts that are still to come.
 #[rustfmt::skip]
-pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
-    (NotYet::Files, &[
+pub(super) const NOT_YET: &[(NotBuilt, &[&str])] = &[
+    (NotBuilt::Files, &[
         "file_client", "fileserver_ftp_timeout", "fileserver_verify_config", "salt_cp_chunk_size",
         "master_roots",
     ]),
-    (NotYet::Pillar, &[
+    (NotBuilt::Pillar, &[
         "gpg_cache", "gpg_cache_backend", "gpg_cache_ttl", "pass_dir", "pass_gnupghome",
         "pass_strict_fetch", "pillar_raise_on_missing", "pass_to_ext_pillars", "pass_variable_prefix", "pillar.cache_driver",
         "pillar_mask_output",
     ]),
-    (NotYet::States, &[
+    (NotBuilt::States, &[
         "local", "master_tops_first", "state_max_parallel", "test",
         "enable_gpu_grains",
     ]),
-    (NotYet::Targeting, &[
+    (NotBuilt::Targeting, &[
         "range_server", "detect_remote_minions", "remote_minions_port",
     ]),
-    (NotYet::Permissions, &[
+    (NotBuilt::Permissions, &[
         "auth.enable_expanded_auth_matching", "django_auth_path", "django_auth_settings",
         "eauth_acl_module", "eauth_redis_host", "eauth_redis_port", "eauth_tokens",
         "eauth_tokens.cache_driver", "eauth_tokens.cluster_id",
     ]),
-    (NotYet::Automation, &[
+    (NotBuilt::Automation, &[
         "ext_processes", "thorium_interval", "thorium_recompile", "thorium_roots", "thorium_top",
         "thoriumenv",
     ]),
-    (NotYet::Returners, &["return"]),
-    (NotYet::Ssh, &[
+    (NotBuilt::Returners, &["return"]),
+    (NotBuilt::Ssh, &[
         "enable_ssh_minions", "min_extra_mods", "regen_thin", "roster", "ssh_config_file",
         "ssh_ext_alternatives", "ssh_identities_only", "ssh_keepalive", "ssh_keepalive_count_max",
         "ssh_keepalive_interval", "ssh_list_nodegroups", "ssh_log_file", "ssh_max_procs",
@@ -464,7 +464,7 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "thin_exclude_saltexts", "thin_extra_mods", "thin_saltext_allowlist",
         "thin_saltext_blocklist",
     ]),
-    (NotYet::Runners, &[
+    (NotBuilt::Runners, &[
         "outputter_dirs",
         "queue_dirs", "sqlite_queue_dir", "no_proxy",
         "winrepo_branch", "winrepo_cachefile", "winrepo_depth", "winrepo_dir", "winrepo_dir_ng",
@@ -472,12 +472,12 @@ pub(super) const NOT_YET: &[(NotYet, &[&str])] = &[
         "winrepo_privkey", "winrepo_proxy", "winrepo_pubkey", "winrepo_refspecs",
         "winrepo_remotes", "winrepo_remotes_ng", "winrepo_ssl_verify", "winrepo_user",
     ]),
-    (NotYet::Insight, &[
+    (NotBuilt::Insight, &[
         "auth_events_autosign_grains", "auth_events_pend_autosign_grains", "discovery",
         "event_match_type", "master_stats", "master_stats_event_iter", "metrics",
     ]),
-    (NotYet::CommandLine, &["batch_safe_limit", "batch_safe_size"]),
-    (NotYet::Output, &[
+    (NotBuilt::CommandLine, &["batch_safe_limit", "batch_safe_size"]),
+    (NotBuilt::Output, &[
         "cli_summary", "color", "force_color", "output", "output_file", "show_jid",
         "show_timeout", "state_compress_ids", "state_output", "state_output_diff",
         "state_output_pct", "state_output_profile", "state_verbose",
@@ -509,10 +509,10 @@ pub fn status(name: &str) -> Option<Status> {
         return Some(Status::InPython);
     }
     if let Some((part, _)) = NOT_YET.iter().find(|(_, names)| names.contains(&name)) {
-        return Some(Status::NotYet(*part));
+        return Some(Status::NotBuilt(*part));
     }
     if REMOTES.iter().any(|family| name.starts_with(family)) {
-        return Some(Status::NotYet(NotYet::Remotes));
+        return Some(Status::NotBuilt(NotBuilt::Remotes));
     }
     match option.origin {
         super::Origin::Minion | super::Origin::Schema => Some(Status::NoEffect(MINION)),

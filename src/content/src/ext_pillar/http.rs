@@ -41,9 +41,9 @@ pub(super) const YAML_PARAMETERS: &[&str] = &[
 ];
 
 /// The longest time of a request, whatever `http_request_timeout` says: a pillar waits for it.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_REQUEST_TIME: Duration = Duration::from_secs(60);
 /// The largest answer, whatever `http_max_body` says.
-const LARGEST: u64 = 64 << 20;
+const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
 /// Format of a response.
 #[derive(Clone, Copy)]
@@ -94,13 +94,13 @@ impl Http {
                 verify: config.raw("verify_ssl").is_none_or(Node::is_truthy),
                 ca_bundle: ca_bundle.map(PathBuf::from),
             },
-            time: seconds(config, "http_request_timeout").unwrap_or(LONGEST),
-            connect_time: seconds(config, "http_connect_timeout").unwrap_or(LONGEST),
+            time: seconds(config, "http_request_timeout").unwrap_or(MAX_REQUEST_TIME),
+            connect_time: seconds(config, "http_connect_timeout").unwrap_or(MAX_REQUEST_TIME),
             largest: config
                 .raw("http_max_body")
                 .and_then(Node::as_i64)
                 .and_then(|bytes| u64::try_from(bytes).ok())
-                .map_or(LARGEST, |bytes| bytes.min(LARGEST)),
+                .map_or(MAX_RESPONSE_BYTES, |bytes| bytes.min(MAX_RESPONSE_BYTES)),
         })
     }
 
@@ -137,7 +137,7 @@ fn seconds(config: &MasterConfig, name: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|time| !time.is_zero())
-        .map(|time| time.min(LONGEST))
+        .map(|time| time.min(MAX_REQUEST_TIME))
 }
 
 fn headers(node: Option<&Node>) -> Result<Vec<(String, String)>, String> {

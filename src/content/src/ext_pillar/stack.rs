@@ -25,9 +25,9 @@ use crate::render::modules::file::open;
 use crate::render::modules::traverse;
 
 /// The largest template.
-const LONGEST: u64 = 16 << 20;
+const MAX_TEMPLATE_BYTES: u64 = 16 << 20;
 /// The most templates that one stack reads.
-const MOST: usize = 10_000;
+const MAX_TEMPLATES: usize = 10_000;
 
 /// The source.
 pub(super) struct Stack {
@@ -39,13 +39,13 @@ pub(super) struct Stack {
 
 /// What to look at, where, and the files for each value.
 struct Condition {
-    place: Place,
+    place: DataSource,
     path: String,
     files: Vec<(Value, Value)>,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum DataSource {
     Pillar,
     Grains,
     Opts,
@@ -83,9 +83,9 @@ impl Stack {
         let mut files = self.files.clone();
         for condition in &self.conditions {
             let data = match condition.place {
-                Place::Pillar => call.pillar,
-                Place::Grains => input.grains,
-                Place::Opts => input.opts,
+                DataSource::Pillar => call.pillar,
+                DataSource::Grains => input.grains,
+                DataSource::Opts => input.opts,
             };
             let Some(wanted) = traverse(data, &condition.path, ":") else {
                 continue;
@@ -130,9 +130,9 @@ impl Condition {
             .split_once(':')
             .ok_or_else(|| format!("\"{key}\" is not like \"grains:name\""))?;
         let place = match place {
-            "pillar" => Place::Pillar,
-            "grains" => Place::Grains,
-            "opts" => Place::Opts,
+            "pillar" => DataSource::Pillar,
+            "grains" => DataSource::Grains,
+            "opts" => DataSource::Opts,
             other => {
                 return Err(format!(
                     "Unknown traverse option \"{other}\", should be one of pillar, grains, opts"
@@ -153,7 +153,7 @@ impl Condition {
 impl Source for Stack {
     fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
         let mut stack = Value::Map(Vec::new());
-        let mut left = MOST;
+        let mut left = MAX_TEMPLATES;
         for file in self.configurations(call)? {
             if !Path::new(&file).is_file() {
                 tracing::info!(file, "stack: the configuration file does not exist");
@@ -226,7 +226,7 @@ impl Templates {
             for found in paths {
                 *left = left
                     .checked_sub(1)
-                    .ok_or_else(|| format!("there are more than {MOST} templates"))?;
+                    .ok_or_else(|| format!("there are more than {MAX_TEMPLATES} templates"))?;
                 stack = self.template(&found, stack)?;
             }
         }
@@ -291,12 +291,12 @@ impl Loader for Below {
             Err(error) => return Err(format!("cannot open \"{}\": {error}", place.display())),
         };
         let mut text = String::new();
-        file.take(LONGEST + 1)
+        file.take(MAX_TEMPLATE_BYTES + 1)
             .read_to_string(&mut text)
             .map_err(|error| format!("cannot read \"{}\": {error}", place.display()))?;
-        if text.len() as u64 > LONGEST {
+        if text.len() as u64 > MAX_TEMPLATE_BYTES {
             return Err(format!(
-                "\"{}\" has more than {LONGEST} bytes",
+                "\"{}\" has more than {MAX_TEMPLATE_BYTES} bytes",
                 place.display()
             ));
         }

@@ -270,7 +270,7 @@ impl Clone {
                 "--end-of-options",
                 &wanted,
             ])
-            .looked_up()
+            .gauge_on_scrape()
             .map_err(|problem| self.failed("rev-parse", &problem))?;
         let found = printed.and_then(|it| Oid::parse(String::from_utf8_lossy(&it).trim()));
         let mut commits = self.commits.lock();

@@ -44,7 +44,7 @@ const SETTINGS: &[(&str, &str)] = &[
 
 /// Variables of the master's environment that git may see; the others of git would change which
 /// repository it works on, or print its traffic.
-const KEPT: &[&str] = &[
+const KEPT_VARIABLES: &[&str] = &[
     "GIT_EXEC_PATH",
     "GIT_PROXY_COMMAND",
     "GIT_SSH",
@@ -72,7 +72,7 @@ impl Git {
         let mut command = Command::new("git");
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if text.starts_with("GIT_") && !KEPT.contains(&text.as_ref()) {
+            if text.starts_with("GIT_") && !KEPT_VARIABLES.contains(&text.as_ref()) {
                 command.env_remove(&name);
             }
         }
@@ -161,7 +161,7 @@ impl Git {
     ///
     /// # Errors
     /// A text, where git could not look.
-    pub(super) fn looked_up(self) -> Result<Option<Vec<u8>>, String> {
+    pub(super) fn gauge_on_scrape(self) -> Result<Option<Vec<u8>>, String> {
         let mut command = self.command();
         command.stderr(Stdio::null());
         let done = process::run(command, Vec::new(), LOCAL_TIME, OUTPUT)?;

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::merge::{Strategy, merge, without_doubles};
 use super::options::{ANY_ENVIRONMENT, Options};
 use super::opts::{self, OfMinion};
-use super::sources::{Environment, Place};
+use super::sources::{Environment, SourceFile};
 use super::{Limits, PillarRequest, Pillars};
 use crate::files::path::is_plain_environment;
 use crate::render::functions::Registry;
@@ -38,7 +38,7 @@ pub(super) struct Halt(pub(super) String);
 pub(super) type Roots = Vec<(String, Vec<String>)>;
 
 /// How deep a pillar may be nested: walks over one recurse for each level.
-const DEEPEST: usize = 300;
+const MAX_PILLAR_DEPTH: usize = 300;
 /// How many lists the strategy `list` may put around one value: each merge adds one.
 const MOST_MERGES: usize = 100;
 /// About how many bytes of memory the override of a request may take.
@@ -362,7 +362,7 @@ impl<'a> Compilation<'a> {
     pub(super) fn render(
         &mut self,
         environment: &Arc<Environment>,
-        place: &Place<'_>,
+        place: &SourceFile<'_>,
         saltenv: &str,
         sls: &str,
         defaults: &[(Value, Value)],
@@ -422,7 +422,7 @@ impl<'a> Compilation<'a> {
     /// Counts data that goes into the pillar; includes of includes multiply.
     pub(super) fn charge(&mut self, value: &Value) -> Result<(), Halt> {
         let (bytes, depth) = measured(value);
-        if depth > DEEPEST {
+        if depth > MAX_PILLAR_DEPTH {
             return Err(Halt(TOO_DEEP.to_owned()));
         }
         match self.bytes_left.checked_sub(bytes) {
@@ -504,7 +504,7 @@ pub(super) fn override_of(request: &PillarRequest) -> Result<Value, String> {
                     "the pillar override takes more than {OVERRIDE_BYTES} bytes"
                 ));
             }
-            if depth > DEEPEST {
+            if depth > MAX_PILLAR_DEPTH {
                 return Err("the pillar override is nested too deeply".to_owned());
             }
             Ok(without_doubles(given.clone()))

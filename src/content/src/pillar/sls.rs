@@ -17,7 +17,7 @@ use super::sources::Environment;
 use super::top::Matched;
 
 /// How deep includes may nest.
-const DEEPEST: usize = 100;
+const MAX_INCLUDE_DEPTH: usize = 100;
 /// The most parts of the `key` of an include: each is a mapping around what is included.
 const LONGEST_KEY: usize = 100;
 
@@ -124,9 +124,9 @@ impl Compilation<'_> {
         rendered: &mut Rendered,
         defaults: Option<&Value>,
     ) -> Result<(Option<Arc<Value>>, Vec<String>), Halt> {
-        if at.depth > DEEPEST {
+        if at.depth > MAX_INCLUDE_DEPTH {
             return Err(Halt(format!(
-                "SLS '{name}' is included more than {DEEPEST} levels deep"
+                "SLS '{name}' is included more than {MAX_INCLUDE_DEPTH} levels deep"
             )));
         }
         let found = at.environment.and_then(|environment| {

@@ -166,7 +166,7 @@ pub(super) struct Environment {
 }
 
 /// A file that was found.
-pub(super) struct Place<'a> {
+pub(super) struct SourceFile<'a> {
     root: &'a Root,
     relative: Relative,
     stat: Stat,
@@ -194,12 +194,12 @@ impl Environment {
     }
 
     /// The first regular file with this path below a root.
-    pub(super) fn find(&self, path: &str) -> Option<Place<'_>> {
+    pub(super) fn find(&self, path: &str) -> Option<SourceFile<'_>> {
         let relative = Relative::parse(path).ok()?;
         self.roots.iter().find_map(|(at, root)| {
             let root = root.as_ref()?;
             let stat = root.stat(&relative, Links::Follow).ok()?;
-            is_regular(&stat).then(|| Place {
+            is_regular(&stat).then(|| SourceFile {
                 root,
                 path: join(at, relative.as_str()),
                 relative: relative.clone(),
@@ -210,7 +210,7 @@ impl Environment {
 
     /// The file of an SLS name, and whether it is the `init.sls` of a directory
     /// (`get_state` in `salt/fileclient.py`).
-    pub(super) fn find_sls(&self, name: &str) -> Option<(Place<'_>, bool)> {
+    pub(super) fn find_sls(&self, name: &str) -> Option<(SourceFile<'_>, bool)> {
         let stem = name.replace('.', "/");
         let stem = stem.trim_start_matches('/');
         let path = format!("{stem}.sls");
@@ -226,7 +226,7 @@ impl Environment {
     ///
     /// # Errors
     /// A text that says why it cannot be read.
-    pub(super) fn text(&self, place: &Place<'_>) -> Result<Arc<str>, String> {
+    pub(super) fn text(&self, place: &SourceFile<'_>) -> Result<Arc<str>, String> {
         let open = || place.root.file(&place.relative, Links::Follow);
         self.sources.text(&place.path, &place.stat, open)
     }

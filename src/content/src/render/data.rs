@@ -13,9 +13,9 @@ use super::jinja::value::{Entries, Key, Kind, dict, int, list, none};
 use super::jinja::yaml_text;
 
 /// How deep values are converted.
-const DEEPEST: usize = 200;
+const MAX_DEPTH: usize = 200;
 /// About how many bytes of memory a value of a template may take as plain data.
-const LARGEST: usize = 256 << 20;
+const MAX_MEMORY_BYTES: usize = 256 << 20;
 
 /// Writes a value as YAML, as PyYAML with Salt's dumper does; `None` for one that is nested too
 /// deeply.
@@ -85,12 +85,12 @@ pub(crate) fn to_template(value: &Value) -> Template {
 
 /// A value of a template as plain data, for a function.
 pub(crate) fn from_template(value: &Template) -> Outcome<Value> {
-    from_template_at(value, 0, &Cell::new(LARGEST))
+    from_template_at(value, 0, &Cell::new(MAX_MEMORY_BYTES))
 }
 
 /// `left` bytes of memory may be used: a list that holds another twice doubles it at each level.
 fn from_template_at(value: &Template, depth: usize, left: &Cell<usize>) -> Outcome<Value> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Err(Fault::limit("maximum recursion depth exceeded"));
     }
     let bytes = size_of::<Value>() + value.as_bytes().map_or(0, <[u8]>::len);

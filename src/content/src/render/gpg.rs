@@ -17,9 +17,9 @@ use super::process;
 const START: &str = "-----BEGIN PGP MESSAGE-----";
 const END: &str = "-----END PGP MESSAGE-----";
 /// The longest decrypted text.
-const LONGEST: u64 = 16 << 20;
+const MAX_PLAINTEXT_BYTES: u64 = 16 << 20;
 /// How deep data is searched.
-const DEEPEST: usize = 200;
+const MAX_DEPTH: usize = 200;
 
 /// How messages are decrypted.
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ struct Job<'a> {
 }
 
 fn decrypt_at(data: &mut Value, job: &Job<'_>, depth: usize) -> Result<(), RenderError> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Err(RenderError::new(
             ErrorClass::Limit,
             job.name,
@@ -156,7 +156,7 @@ fn run(message: &str, gpg: &Gpg, time: Duration) -> Result<Vec<u8>, String> {
         .stderr(Stdio::null());
     // A message on one line has its line ends written out.
     let message = message.replace("\\n", "\n").into_bytes();
-    let done = process::run(command, message, time, LONGEST)?;
+    let done = process::run(command, message, time, MAX_PLAINTEXT_BYTES)?;
     if done.output.is_empty() {
         return Err("gpg refused the message".to_owned());
     }

@@ -10,10 +10,10 @@ use super::jinja::fault::Outcome;
 use super::jinja::text::{Form, Shown};
 
 /// How deep documents are read and written.
-const DEEPEST: usize = 200;
+const MAX_DEPTH: usize = 200;
 
 const LIMITS: Limits = Limits {
-    depth: DEEPEST,
+    depth: MAX_DEPTH,
     bytes: 16 << 20,
 };
 
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Data, String> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err("maximum recursion depth exceeded".to_owned());
         }
         for (word, value) in [

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 pub use cancel::Cancel;
-use pipes::{Failure, Input, Output, Patience, Pipes};
+use pipes::{Deadline, Failure, Input, Output, Pipes};
 
 /// Result of a program.
 pub(crate) struct Finished {
@@ -89,7 +89,7 @@ pub(crate) fn run_with(
         outputs: [Some(stdout), stderr].map(|pipe| Output::new(pipe, longest, false)),
         ends_with_program: false,
     };
-    finish(child, pipes, &name, &Patience::for_time(time))
+    finish(child, pipes, &name, &Deadline::for_time(time))
 }
 
 /// The most bytes of errors that [`run_into`] keeps: the last ones.
@@ -131,10 +131,10 @@ pub(crate) fn run_into(
         outputs: [None, Some(stderr)].map(|pipe| Output::new(pipe, ERRORS, true)),
         ends_with_program: true,
     };
-    let patience = Patience {
+    let patience = Deadline {
         silence: wait.silence,
         cancel: wait.cancel,
-        ..Patience::for_time(wait.time)
+        ..Deadline::for_time(wait.time)
     };
     finish(child, pipes, &name, &patience)
 }
@@ -152,7 +152,7 @@ fn finish(
     mut child: Child,
     mut pipes: Pipes,
     name: &str,
-    patience: &Patience<'_>,
+    patience: &Deadline<'_>,
 ) -> Result<Finished, String> {
     let status = serve(&mut child, &mut pipes, patience).map_err(|failure| {
         kill(&child);
@@ -184,7 +184,7 @@ fn finish(
 fn serve(
     child: &mut Child,
     pipes: &mut Pipes,
-    patience: &Patience<'_>,
+    patience: &Deadline<'_>,
 ) -> Result<ExitStatus, Failure> {
     let end = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).map_err(io::Error::from)?;
     pipes.exchange(&end, patience)?;

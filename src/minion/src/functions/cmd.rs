@@ -25,7 +25,7 @@ use tokio::process::{Child, Command};
 
 use super::arguments::{Arguments, Parameter, Signature};
 use super::as_user::OtherUser;
-use super::{Answer, Call, Failure, Function, Outcome};
+use super::{Call, Failure, Function, FunctionResult, Outcome};
 use crate::python;
 
 /// Stock's `DEFAULT_SHELL` on Linux.
@@ -128,7 +128,7 @@ async fn run(call: Call) -> Outcome {
             .map(python::text)
             .unwrap_or_default();
         let text = format!("{} : Timed out after {limit} seconds", line.shown());
-        return Ok(Answer {
+        return Ok(FunctionResult {
             value: Value::from(text),
             retcode: 1,
         });
@@ -150,12 +150,12 @@ async fn run(call: Call) -> Outcome {
         text
     };
     if arguments.flag("ignore_retcode", false) {
-        return Ok(Answer::ok(shown));
+        return Ok(FunctionResult::ok(shown));
     }
     if retcode != 0 && arguments.flag("raise_err", false) {
         return Err(Failure::Execution(shown));
     }
-    Ok(Answer {
+    Ok(FunctionResult {
         value: Value::from(shown),
         retcode,
     })

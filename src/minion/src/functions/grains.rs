@@ -9,7 +9,7 @@ use saltern_config::yaml::{Key, Node, NodeValue};
 use saltern_wire::msgpack::Value;
 
 use super::arguments::{Parameter, Signature};
-use super::{Answer, Function};
+use super::{Function, FunctionResult};
 use crate::config::MinionConfig;
 use crate::python;
 
@@ -44,7 +44,7 @@ pub(crate) const GET: Function = Function {
                 .unwrap_or_else(|| Value::from(""))
         };
         let found = traverse(&call.context.grains, &key, &delimiter).cloned();
-        std::future::ready(Ok(Answer::ok(found.unwrap_or_else(default)))).boxed()
+        std::future::ready(Ok(FunctionResult::ok(found.unwrap_or_else(default)))).boxed()
     },
     quick: true,
     out: None,
@@ -66,7 +66,7 @@ pub(crate) const ITEM: Function = Function {
             let value = traverse(grains, &name, ":").cloned();
             (Value::from(name), value.unwrap_or_else(|| Value::from("")))
         });
-        std::future::ready(Ok(Answer::ok(Value::Map(found.collect())))).boxed()
+        std::future::ready(Ok(FunctionResult::ok(Value::Map(found.collect())))).boxed()
     },
     quick: true,
     out: Some("nested"),
@@ -81,7 +81,9 @@ pub(crate) const ITEMS: Function = Function {
         more: false,
         keywords: false,
     },
-    body: |call| std::future::ready(Ok(Answer::ok(Value::clone(&call.context.grains)))).boxed(),
+    body: |call| {
+        std::future::ready(Ok(FunctionResult::ok(Value::clone(&call.context.grains)))).boxed()
+    },
     quick: true,
     out: Some("nested"),
 };
@@ -106,7 +108,7 @@ pub(crate) const LS: Function = Function {
             .collect();
         names.sort();
         let names: Vec<Value> = names.into_iter().map(Value::from).collect();
-        std::future::ready(Ok(Answer::ok(names))).boxed()
+        std::future::ready(Ok(FunctionResult::ok(names))).boxed()
     },
     quick: true,
     out: None,

@@ -48,12 +48,12 @@ pub(crate) enum Failure {
 }
 
 /// What a function gave.
-pub(crate) struct Answer {
+pub(crate) struct FunctionResult {
     pub(crate) value: Value,
     pub(crate) retcode: i64,
 }
 
-impl Answer {
+impl FunctionResult {
     pub(crate) fn ok(value: impl Into<Value>) -> Self {
         Self {
             value: value.into(),
@@ -62,7 +62,7 @@ impl Answer {
     }
 }
 
-type Outcome = Result<Answer, Failure>;
+type Outcome = Result<FunctionResult, Failure>;
 type Body = fn(Call) -> BoxFuture<'static, Outcome>;
 
 /// One function of the table.
@@ -126,7 +126,7 @@ impl FunctionReturn {
         }
     }
 
-    fn of(answer: Answer, out: Option<&'static str>) -> Self {
+    fn of(answer: FunctionResult, out: Option<&'static str>) -> Self {
         let mut retcode = answer.retcode;
         // A map that says it is no success counts as a failure.
         let denies = |name| answer.value.get(name).is_some_and(|flag| !flag.is_truthy());

@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::{Parameter, Signature};
-use super::{Answer, Call, Function};
+use super::{Call, Function, FunctionResult};
 use crate::python;
 
 const JID: &[Parameter] = &[Parameter::Required("jid")];
@@ -21,7 +21,7 @@ pub(crate) const FIND_JOB: Function = Function {
     body: |call| {
         let job = call.context.jobs.get(&jid(&call));
         let data = job.map_or_else(|| Value::Map(Vec::new()), |job| job.describe());
-        std::future::ready(Ok(Answer::ok(data))).boxed()
+        std::future::ready(Ok(FunctionResult::ok(data))).boxed()
     },
     quick: true,
     out: None,
@@ -40,7 +40,7 @@ pub(crate) const RUNNING: Function = Function {
         let others = call.context.jobs.all();
         let others = others.iter().filter(|job| job.jid != call.job.jid);
         let data: Vec<Value> = others.map(|job| job.describe()).collect();
-        std::future::ready(Ok(Answer::ok(data))).boxed()
+        std::future::ready(Ok(FunctionResult::ok(data))).boxed()
     },
     quick: true,
     out: None,
@@ -81,7 +81,7 @@ fn jid(call: &Call) -> String {
         .unwrap_or_default()
 }
 
-fn end(call: &Call, signal: i32) -> Answer {
+fn end(call: &Call, signal: i32) -> FunctionResult {
     let jid = jid(call);
     match call
         .context
@@ -92,8 +92,8 @@ fn end(call: &Call, signal: i32) -> Answer {
         Some(job) => {
             let pid = job.pid();
             job.end(signal);
-            Answer::ok(format!("Signal {signal} sent to job {jid} at pid {pid}"))
+            FunctionResult::ok(format!("Signal {signal} sent to job {jid} at pid {pid}"))
         }
-        None => Answer::ok(""),
+        None => FunctionResult::ok(""),
     }
 }

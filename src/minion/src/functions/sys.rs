@@ -5,7 +5,7 @@ use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::Signature;
-use super::{Answer, FUNCTIONS, Function};
+use super::{FUNCTIONS, Function, FunctionResult};
 use crate::python;
 
 pub(crate) const DOC: Function = Function {
@@ -20,7 +20,7 @@ pub(crate) const DOC: Function = Function {
     body: |call| {
         let docs = chosen(&call.arguments.rest);
         let docs = docs.map(|function| (Value::from(function.name), Value::from(function.doc)));
-        std::future::ready(Ok(Answer::ok(Value::Map(docs.collect())))).boxed()
+        std::future::ready(Ok(FunctionResult::ok(Value::Map(docs.collect())))).boxed()
     },
     quick: true,
     out: None,
@@ -37,7 +37,7 @@ pub(crate) const LIST_FUNCTIONS: Function = Function {
     },
     body: |call| {
         let names = chosen(&call.arguments.rest).map(|function| Value::from(function.name));
-        std::future::ready(Ok(Answer::ok(names.collect::<Vec<Value>>()))).boxed()
+        std::future::ready(Ok(FunctionResult::ok(names.collect::<Vec<Value>>()))).boxed()
     },
     quick: true,
     out: None,

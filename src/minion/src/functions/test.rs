@@ -7,7 +7,7 @@ use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
 use super::arguments::{Parameter, Signature};
-use super::{Answer, Failure, Function};
+use super::{Failure, Function, FunctionResult};
 use crate::python;
 
 pub(crate) const ARG: Function = Function {
@@ -28,7 +28,7 @@ pub(crate) const ARG: Function = Function {
             ("args", Value::from(call.arguments.rest)),
             ("kwargs", Value::Map(keywords)),
         ]);
-        std::future::ready(Ok(Answer::ok(value))).boxed()
+        std::future::ready(Ok(FunctionResult::ok(value))).boxed()
     },
     quick: true,
     out: None,
@@ -45,7 +45,7 @@ pub(crate) const ECHO: Function = Function {
     },
     body: |call| {
         let text = call.arguments.get("text").cloned().unwrap_or(Value::Nil);
-        std::future::ready(Ok(Answer::ok(text))).boxed()
+        std::future::ready(Ok(FunctionResult::ok(text))).boxed()
     },
     quick: true,
     out: None,
@@ -71,7 +71,7 @@ pub(crate) const FIB: Function = Function {
     out: None,
 };
 
-fn fib(num: i64) -> Result<Answer, String> {
+fn fib(num: i64) -> Result<FunctionResult, String> {
     if num < 0 {
         return Err("Negative number is not allowed!".to_owned());
     }
@@ -85,7 +85,10 @@ fn fib(num: i64) -> Result<Answer, String> {
     }
     let result = if num == 0 { 0 } else { current };
     let seconds = start.elapsed().as_secs_f64();
-    Ok(Answer::ok(vec![Value::from(result), Value::from(seconds)]))
+    Ok(FunctionResult::ok(vec![
+        Value::from(result),
+        Value::from(seconds),
+    ]))
 }
 
 pub(crate) const PING: Function = Function {
@@ -97,7 +100,7 @@ pub(crate) const PING: Function = Function {
         more: false,
         keywords: false,
     },
-    body: |_| std::future::ready(Ok(Answer::ok(true))).boxed(),
+    body: |_| std::future::ready(Ok(FunctionResult::ok(true))).boxed(),
     quick: true,
     out: None,
 };
@@ -113,7 +116,7 @@ pub(crate) const RETCODE: Function = Function {
     },
     body: |call| {
         let code = call.arguments.get("code").map_or(Ok(42), python::int);
-        let answer = code.map(|retcode| Answer {
+        let answer = code.map(|retcode| FunctionResult {
             value: Value::from(true),
             retcode,
         });
@@ -138,7 +141,7 @@ pub(crate) const SLEEP: Function = Function {
             let seconds = u64::try_from(length.map_err(Failure::Exception)?)
                 .map_err(|_| Failure::Exception("sleep length must be non-negative".to_owned()))?;
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            Ok(Answer::ok(true))
+            Ok(FunctionResult::ok(true))
         }
         .boxed()
     },
@@ -155,7 +158,7 @@ pub(crate) const VERSION: Function = Function {
         more: false,
         keywords: false,
     },
-    body: |_| std::future::ready(Ok(Answer::ok(super::grains::version()))).boxed(),
+    body: |_| std::future::ready(Ok(FunctionResult::ok(super::grains::version()))).boxed(),
     quick: true,
     out: None,
 };

@@ -31,7 +31,7 @@ pub const CHECK_COMMAND: &str = "pam-check";
 const DEFAULT_SERVICE: &str = "login";
 
 /// How long PAM may take, directory services included.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PAM_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The most bytes of a question, and of an answer.
 const QUESTION_BYTES: u64 = 64 << 10;
@@ -49,8 +49,8 @@ pub enum PamError {
     /// The helper process cannot be started, or its pipes failed.
     #[error("cannot start \"{CHECK_COMMAND}\"")]
     Process(#[source] io::Error),
-    /// It took longer than `PATIENCE`.
-    #[error("pam gave no answer within {} seconds", PATIENCE.as_secs())]
+    /// It took longer than `PAM_TIMEOUT`.
+    #[error("pam gave no answer within {} seconds", PAM_TIMEOUT.as_secs())]
     Late,
     /// What the process printed instead of an answer.
     #[error("pam gave no answer: {0}")]
@@ -105,7 +105,7 @@ impl Pam {
 
 /// Starts this program anew and puts the question to it.
 fn ask(question: &str) -> Result<Option<Vec<String>>, PamError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + PAM_TIMEOUT;
     let child = Command::new("/proc/self/exe")
         .arg(CHECK_COMMAND)
         .stdin(Stdio::piped())

@@ -251,7 +251,7 @@ fn unusable_password_file_is_an_error_with_its_reason() {
 
 #[test]
 fn oversized_credentials_are_refused_without_asking_the_backend() {
-    let long = "x".repeat(LONGEST + 1);
+    let long = "x".repeat(MAX_CREDENTIAL_BYTES + 1);
     let auth = enabled("auto", users());
     assert!(auth.knows("auto", &long, "x").unwrap().is_none());
     assert!(auth.knows("auto", "ana", &long).unwrap().is_none());

@@ -20,7 +20,7 @@ const MAX_WORDS: usize = 10_000;
 
 /// One word with an engine before its `@`, or a wildcard over ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word<'a> {
+pub(super) struct EngineWord<'a> {
     /// Its letter; nothing for a wildcard.
     pub(super) engine: Option<char>,
     /// The character between the letter and the `@`.
@@ -28,7 +28,7 @@ pub(super) struct Word<'a> {
     pub(super) pattern: &'a str,
 }
 
-impl<'a> Word<'a> {
+impl<'a> EngineWord<'a> {
     /// Reads a word as stock's `parse_target`; a word without an engine of the version is a wildcard.
     pub(super) fn parse(word: &'a str, compat: Compat) -> Self {
         let wildcard = Self {
@@ -95,7 +95,7 @@ pub(super) fn resolve(
     compat: Compat,
     minions: &Bits,
     problems: &RefCell<Problems>,
-    mut engine: impl FnMut(Word<'_>, bool) -> Result<(Bits, Vec<String>), TargetError>,
+    mut engine: impl FnMut(EngineWord<'_>, bool) -> Result<(Bits, Vec<String>), TargetError>,
 ) -> Result<(Bits, Vec<String>), TargetError> {
     let malformed = || TargetError::Compound("its words make no expression");
     let too_many = || TargetError::Compound("it has too many words");
@@ -111,7 +111,7 @@ pub(super) fn resolve(
         if OPERATORS.contains(&word.as_str()) {
             operator(&word, &mut tokens, &mut open).ok_or_else(malformed)?;
         } else {
-            let parsed = Word::parse(&word, compat);
+            let parsed = EngineWord::parse(&word, compat);
             if parsed.engine == Some('N') {
                 let group = nodegroups.expand(parsed.pattern, &mut problems.borrow_mut())?;
                 words.extend(group.into_iter().rev());
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn compound_words_select_their_engines() {
-        let word = |engine, delimiter, pattern| Word {
+        let word = |engine, delimiter, pattern| EngineWord {
             engine,
             delimiter,
             pattern,
@@ -280,14 +280,17 @@ mod tests {
             ("", word(None, None, "")),
         ];
         for (text, expected) in table {
-            assert_eq!(Word::parse(text, Compat::V3008), expected, "{text}");
+            assert_eq!(EngineWord::parse(text, Compat::V3008), expected, "{text}");
         }
-        assert_eq!(Word::parse("T@a", Compat::V3007), word(None, None, "T@a"));
+        assert_eq!(
+            EngineWord::parse("T@a", Compat::V3007),
+            word(None, None, "T@a")
+        );
     }
 
     /// Four minions, a to d; a word means the minions whose letters it has, L@ misses one.
     fn evaluate(text: &str) -> Result<String, ()> {
-        let engine = |word: Word<'_>, ignores_missing: bool| {
+        let engine = |word: EngineWord<'_>, ignores_missing: bool| {
             let set = Bits::of(4, |at| word.pattern.contains(["a", "b", "c", "d"][at]));
             let missing = match word.engine == Some('L') && !ignores_missing {
                 true => vec!["ghost".to_owned()],

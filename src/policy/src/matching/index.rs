@@ -17,7 +17,7 @@ use saltern_wire::msgpack::Value;
 use super::bits::Bits;
 use super::pool::{NONE, Pool};
 use super::python::Loaded;
-use super::subdict::How;
+use super::subdict::MatchKind;
 use super::view::{Minions, Outdated, Test, View, lookup};
 use super::{Changed, MinionData};
 
@@ -198,7 +198,7 @@ impl Index {
     }
 
     /// The answer to a question, if it was given before and nothing has changed.
-    pub(super) fn answer(&self, kind: Kind, question: &Question<'_>) -> Option<Arc<Bits>> {
+    pub(super) fn answer(&self, kind: Kind, question: &QueryKey<'_>) -> Option<Arc<Bits>> {
         self.facet(kind).answer(question)
     }
 
@@ -206,7 +206,7 @@ impl Index {
     pub(super) fn view(
         &mut self,
         kind: Kind,
-        question: &Question<'_>,
+        question: &QueryKey<'_>,
         test: Option<&Test>,
     ) -> View {
         self.facet_mut(kind).view(question, test)
@@ -216,11 +216,12 @@ impl Index {
     pub(super) fn remember(
         &mut self,
         kind: Kind,
-        question: &Question<'_>,
+        question: &QueryKey<'_>,
         bits: Arc<Bits>,
         at: u64,
     ) {
-        self.facet_mut(kind).remember(question, Answer { bits, at });
+        self.facet_mut(kind)
+            .remember(question, CachedMatch { bits, at });
     }
 
     fn facet(&self, kind: Kind) -> &Facet {
@@ -259,21 +260,24 @@ fn is_same_list(one: &[MinionId], other: &[MinionId]) -> bool {
 
 /// What an answer was given to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Question<'a> {
+pub(super) struct QueryKey<'a> {
     pub(super) text: &'a str,
     pub(super) delimiter: &'a str,
-    pub(super) how: How,
+    pub(super) how: MatchKind,
 }
 
-impl Question<'_> {
-    fn key(&self) -> (String, String, How) {
+impl QueryKey<'_> {
+    fn key(&self) -> (String, String, MatchKind) {
         (self.text.to_owned(), self.delimiter.to_owned(), self.how)
     }
 
     /// How many bytes it takes to keep this answer.
-    fn size(&self, answer: &Answer) -> usize {
+    fn size(&self, answer: &CachedMatch) -> usize {
         let texts = self.text.len() + self.delimiter.len();
-        texts + answer.bits.size() + size_of::<Answer>() + size_of::<(String, String, How)>()
+        texts
+            + answer.bits.size()
+            + size_of::<CachedMatch>()
+            + size_of::<(String, String, MatchKind)>()
     }
 }
 
@@ -284,7 +288,7 @@ struct Facet {
     names: Pool,
     values: Pool,
     columns: HashMap<String, Column>,
-    answers: HashMap<(String, String, How), Answer>,
+    answers: HashMap<(String, String, MatchKind), CachedMatch>,
     /// How many bytes the answers take.
     kept: usize,
     /// The slots whose data has changed, oldest first.
@@ -296,7 +300,7 @@ struct Facet {
 }
 
 /// Which minions matched, when the changes up to a number were known.
-struct Answer {
+struct CachedMatch {
     bits: Arc<Bits>,
     at: u64,
 }
@@ -371,12 +375,12 @@ impl Facet {
         self.dropped + self.changed.len() as u64
     }
 
-    fn answer(&self, question: &Question<'_>) -> Option<Arc<Bits>> {
+    fn answer(&self, question: &QueryKey<'_>) -> Option<Arc<Bits>> {
         let answer = self.answers.get(&question.key())?;
         (answer.at == self.now()).then(|| Arc::clone(&answer.bits))
     }
 
-    fn view(&mut self, question: &Question<'_>, test: Option<&Test>) -> View {
+    fn view(&mut self, question: &QueryKey<'_>, test: Option<&Test>) -> View {
         let column = match test {
             Some(Test::Subdict(subdict)) => {
                 let first = subdict.first();
@@ -403,7 +407,7 @@ impl Facet {
         }
     }
 
-    fn remember(&mut self, question: &Question<'_>, answer: Answer) {
+    fn remember(&mut self, question: &QueryKey<'_>, answer: CachedMatch) {
         let key = question.key();
         let size = question.size(&answer);
         let is_long = question.text.len() + question.delimiter.len() > LONGEST_KEPT;

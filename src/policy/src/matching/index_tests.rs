@@ -11,8 +11,8 @@ use saltern_wire::msgpack::Value;
 
 use super::bits::Bits;
 use super::budget::Allowance;
-use super::index::{Index, Kind, Question};
-use super::subdict::{How, Subdict};
+use super::index::{Index, Kind, QueryKey};
+use super::subdict::{MatchKind, Subdict};
 use super::view::{Test, View};
 use super::{Changed, Changes, MatchOptions, MinionData, Nodegroups, Site};
 use crate::expression::PatternCache;
@@ -85,15 +85,15 @@ impl Data {
     }
 }
 
-fn question(text: &str, how: How) -> Question<'_> {
-    Question {
+fn question(text: &str, how: MatchKind) -> QueryKey<'_> {
+    QueryKey {
         text,
         delimiter: ":",
         how,
     }
 }
 
-fn compiled(text: &str, how: How) -> Test {
+fn compiled(text: &str, how: MatchKind) -> Test {
     Test::Subdict(Subdict::compile(text, ":", how, &PatternCache::default()).unwrap())
 }
 
@@ -110,7 +110,10 @@ fn view_and_its_answer_are_a_snapshot() {
         data.set(minion, Some(Value::map([("os", "a")])));
     }
     index.refresh(&data);
-    let (ask, test) = (question("os:a", How::Glob), compiled("os:a", How::Glob));
+    let (ask, test) = (
+        question("os:a", MatchKind::Glob),
+        compiled("os:a", MatchKind::Glob),
+    );
     let earlier = index.view(Kind::Grains, &ask, Some(&test));
     data.set(1, None);
     data.set(3, Some(Value::map([("os", "b")])));
@@ -135,7 +138,10 @@ fn expensive_expression_uses_up_only_its_own_budget() {
     data.set(1, Some(Value::map([("x", "aab")])));
     index.refresh(&data);
     let text = r"x:(?=a)(a|a)*\1b";
-    let (ask, test) = (question(text, How::Regex), compiled(text, How::Regex));
+    let (ask, test) = (
+        question(text, MatchKind::Regex),
+        compiled(text, MatchKind::Regex),
+    );
     let view = index.view(Kind::Grains, &ask, Some(&test));
     let few = Allowance::of_steps(1_000);
     view.matching(Some(&test), &few);
@@ -192,23 +198,23 @@ fn cached_matches_are_bounded_in_bytes() {
     for text in &texts {
         index.remember(
             Kind::Grains,
-            &question(text, How::Glob),
+            &question(text, MatchKind::Glob),
             Arc::clone(&bits),
             0,
         );
         let is_kept = |text: &&String| {
             index
-                .answer(Kind::Grains, &question(text, How::Glob))
+                .answer(Kind::Grains, &question(text, MatchKind::Glob))
                 .is_some()
         };
         most = most.max(texts.iter().filter(is_kept).count());
     }
     assert!((8..=16).contains(&most), "{most}");
     let long = format!("os:{}", "x".repeat(1024));
-    index.remember(Kind::Grains, &question(&long, How::Glob), bits, 0);
+    index.remember(Kind::Grains, &question(&long, MatchKind::Glob), bits, 0);
     assert!(
         index
-            .answer(Kind::Grains, &question(&long, How::Glob))
+            .answer(Kind::Grains, &question(&long, MatchKind::Glob))
             .is_none()
     );
 }

@@ -10,12 +10,12 @@ use saltern_model::{Compat, MinionId, TargetType};
 
 use super::bits::Bits;
 use super::budget::{Allowance, Budget};
-use super::compound::{self, Word};
-use super::index::{Index, Kind, Order, Question};
+use super::compound::{self, EngineWord};
+use super::index::{Index, Kind, Order, QueryKey};
 use super::ipcidr::Network;
 use super::range;
 use super::resources::Universe;
-use super::subdict::{How, Subdict};
+use super::subdict::{MatchKind, Subdict};
 use super::view::Test;
 use super::{MatchOptions, MinionData, Site};
 use crate::expression::PatternCache;
@@ -74,8 +74,8 @@ impl Search<'_> {
         };
         let mut found = universe.only_minions(found);
         let how = match kind {
-            TargetType::Grain => How::Glob,
-            TargetType::GrainPcre => How::Regex,
+            TargetType::Grain => MatchKind::Glob,
+            TargetType::GrainPcre => MatchKind::Regex,
             _ => return Ok(found),
         };
         let test = self.compile(text, delimiter, how);
@@ -117,13 +117,13 @@ impl Search<'_> {
                 self.check_allowance()?;
                 Ok(found)
             }
-            TargetType::Grain => self.data(Kind::Grains, text, delimiter, How::Glob),
-            TargetType::GrainPcre => self.data(Kind::Grains, text, delimiter, How::Regex),
+            TargetType::Grain => self.data(Kind::Grains, text, delimiter, MatchKind::Glob),
+            TargetType::GrainPcre => self.data(Kind::Grains, text, delimiter, MatchKind::Regex),
             TargetType::Pillar | TargetType::PillarPcre | TargetType::PillarExact => {
                 let how = match kind {
-                    TargetType::Pillar if !exact => How::Glob,
-                    TargetType::PillarPcre if !exact => How::Regex,
-                    _ => How::Exact,
+                    TargetType::Pillar if !exact => MatchKind::Glob,
+                    TargetType::PillarPcre if !exact => MatchKind::Regex,
+                    _ => MatchKind::Exact,
                 };
                 self.data(Kind::Pillar, text, delimiter, how)
             }
@@ -150,7 +150,7 @@ impl Search<'_> {
 
     fn word(
         &self,
-        word: Word<'_>,
+        word: EngineWord<'_>,
         ignores_missing: bool,
     ) -> Result<(Bits, Vec<String>), TargetError> {
         // Every word has a set of its own.
@@ -243,14 +243,20 @@ impl Search<'_> {
         })
     }
 
-    fn data(&self, kind: Kind, text: &str, delimiter: &str, how: How) -> Result<Bits, TargetError> {
+    fn data(
+        &self,
+        kind: Kind,
+        text: &str,
+        delimiter: &str,
+        how: MatchKind,
+    ) -> Result<Bits, TargetError> {
         if delimiter.is_empty() {
             return Err(TargetError::Delimiter);
         }
         let Some(data) = &self.site.data else {
             return Ok(self.without_cache());
         };
-        let question = Question {
+        let question = QueryKey {
             text,
             delimiter,
             how,
@@ -263,7 +269,7 @@ impl Search<'_> {
 
     /// Nothing for an expression that matches nothing; where that is because it is too long or has
     /// too many parts, minions may think differently.
-    fn compile(&self, text: &str, delimiter: &str, how: How) -> Option<Subdict> {
+    fn compile(&self, text: &str, delimiter: &str, how: MatchKind) -> Option<Subdict> {
         let compiled = Subdict::compile(text, delimiter, how, self.patterns);
         if compiled.is_none() && text.contains(delimiter) {
             self.allowance.cut();
@@ -286,10 +292,10 @@ impl Search<'_> {
             problems.add(text, "is neither an address nor a network");
             return Ok(Bits::none(self.ids.len()));
         };
-        let question = Question {
+        let question = QueryKey {
             text,
             delimiter: "",
-            how: How::Network,
+            how: MatchKind::Network,
         };
         let test = || Some(Test::Network(network));
         let (order, found) = self.answer(data.as_ref(), Kind::Grains, &question, test)?;
@@ -309,7 +315,7 @@ impl Search<'_> {
         &self,
         data: &dyn MinionData,
         kind: Kind,
-        question: &Question<'_>,
+        question: &QueryKey<'_>,
         compile: impl FnOnce() -> Option<Test>,
     ) -> Result<(Arc<Order>, Bits), TargetError> {
         let known = self.allowance.excuse(|| {

@@ -13,10 +13,10 @@ use saltern_model::Compat;
 use saltern_wire::msgpack::Value;
 
 use super::budget::{Allowance, Budget};
-use super::compound::{MAX_DEPTH, Word};
+use super::compound::{EngineWord, MAX_DEPTH};
 use super::ipcidr::{self, Network};
 use super::nodegroups::{MAX_WORDS, Nodegroups, OPERATORS};
-use super::subdict::{How, Subdict};
+use super::subdict::{MatchKind, Subdict};
 use crate::expression::{ExpressionError, PatternCache};
 use crate::target::Problems;
 
@@ -104,11 +104,11 @@ impl Single<'_> {
                 let pattern = self.patterns.regex_at_start(text)?;
                 pattern.matches(self.id)
             }
-            "grain" => self.path(self.grains, text, delimiter, How::Glob),
-            "grain_pcre" => self.path(self.grains, text, delimiter, How::Regex),
-            "pillar" => self.path(self.pillar, text, delimiter, How::Glob),
-            "pillar_pcre" => self.path(self.pillar, text, delimiter, How::Regex),
-            "pillar_exact" => self.path(self.pillar, text, delimiter, How::Exact),
+            "grain" => self.path(self.grains, text, delimiter, MatchKind::Glob),
+            "grain_pcre" => self.path(self.grains, text, delimiter, MatchKind::Regex),
+            "pillar" => self.path(self.pillar, text, delimiter, MatchKind::Glob),
+            "pillar_pcre" => self.path(self.pillar, text, delimiter, MatchKind::Regex),
+            "pillar_exact" => self.path(self.pillar, text, delimiter, MatchKind::Exact),
             "managing_minion" => text == self.id,
             "ipcidr" => Network::parse(text).is_some_and(|network| {
                 let grain = self.grains.get(network.grain());
@@ -121,7 +121,7 @@ impl Single<'_> {
         })
     }
 
-    fn path(&self, data: &Value, text: &str, delimiter: &str, how: How) -> bool {
+    fn path(&self, data: &Value, text: &str, delimiter: &str, how: MatchKind) -> bool {
         Subdict::compile(text, delimiter, how, self.patterns).is_some_and(|expression| {
             expression.matches(data, &Budget::of(&Allowance::of_search(false)))
         })
@@ -149,7 +149,7 @@ impl Single<'_> {
                 }
                 continue;
             }
-            let parsed = Word::parse(&word, self.compat);
+            let parsed = EngineWord::parse(&word, self.compat);
             let mut buffer = [0; 4];
             let delimiter = parsed.delimiter.map_or(":", |c| c.encode_utf8(&mut buffer));
             let matcher = match parsed.engine {

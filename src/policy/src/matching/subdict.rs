@@ -16,7 +16,7 @@ use crate::expression::{Pattern, PatternCache};
 
 /// How a pattern is held against a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum How {
+pub(super) enum MatchKind {
     Glob,
     Regex,
     Exact,
@@ -68,7 +68,7 @@ enum Test {
 /// Compiles expressions of one kind; what occurs in several places is compiled once. Every text is
 /// an end of the whole expression, so there are at most as many as it has parts.
 struct Compiler<'a> {
-    how: How,
+    how: MatchKind,
     patterns: &'a PatternCache,
     known: HashMap<&'a str, Rc<Rest>>,
     parts: HashMap<&'a str, Rc<Part>>,
@@ -82,7 +82,7 @@ impl Subdict {
     pub(super) fn compile<'a>(
         text: &'a str,
         delimiter: &str,
-        how: How,
+        how: MatchKind,
         patterns: &'a PatternCache,
     ) -> Option<Self> {
         if text.len() > MAX_BYTES || text.matches(':').take(MAX_PARTS).count() == MAX_PARTS {
@@ -189,9 +189,9 @@ impl<'a> Compiler<'a> {
     fn test(&mut self, text: &str) -> Test {
         let lower = text.to_lowercase();
         let compiled = match self.how {
-            How::Exact | How::Network => return Test::Exactly(lower),
-            How::Glob => self.patterns.glob(&lower),
-            How::Regex => self.patterns.regex_at_start(&lower),
+            MatchKind::Exact | MatchKind::Network => return Test::Exactly(lower),
+            MatchKind::Glob => self.patterns.glob(&lower),
+            MatchKind::Regex => self.patterns.regex_at_start(&lower),
         };
         match compiled {
             Ok(pattern) if pattern.is_heavy() && self.heavy == MAX_HEAVY => Test::Never,

@@ -13,7 +13,7 @@ use saltern_runners::{Arguments, Call};
 use saltern_wire::msgpack::Value;
 
 use super::USER;
-use super::reaction::{Deed, Function};
+use super::reaction::{Function, ReactionCall};
 use crate::credentials::Sender;
 use crate::event_data::{self, fields};
 use crate::outcome::{Effect, Ran, Run, StartJob};
@@ -82,12 +82,12 @@ pub struct NotBegun(String);
 ///
 /// # Errors
 /// When it may not be done, or cannot.
-pub fn begin(deed: &Deed, services: &Arc<Services>) -> Result<Begun, NotBegun> {
-    match deed {
-        Deed::Local(load) => job(load, services),
-        Deed::Runner(function) => run_runner(function, services).map(Begun::Call),
-        Deed::Wheel(function) => run_wheel(function, services).map(Begun::Call),
-        Deed::Caller(function) => run_caller(function, services).map(Begun::Call),
+pub fn begin(call: &ReactionCall, services: &Arc<Services>) -> Result<Begun, NotBegun> {
+    match call {
+        ReactionCall::Local(load) => job(load, services),
+        ReactionCall::Runner(function) => run_runner(function, services).map(Begun::Call),
+        ReactionCall::Wheel(function) => run_wheel(function, services).map(Begun::Call),
+        ReactionCall::Caller(function) => run_caller(function, services).map(Begun::Call),
     }
 }
 
@@ -315,10 +315,10 @@ fn lost_caller(call: &Call, services: &Services) -> Event {
 
 fn end_of(ran: &saltern_runners::Ran) -> End {
     /// Letters of a reason that are kept.
-    const MOST: usize = 1_000;
+    const MAX_REASON_CHARS: usize = 1_000;
     if ran.success {
         return End::Done;
     }
     let shown = saltern_python::str(&ran.value);
-    End::Failed(shown.chars().take(MOST).collect())
+    End::Failed(shown.chars().take(MAX_REASON_CHARS).collect())
 }

@@ -9,11 +9,11 @@ use saltern_model::Compat;
 use saltern_wire::msgpack::Value;
 
 use super::order::{REQUISITES, in_order};
-use super::{Problem, Spot};
+use super::{Problem, ReactionKey};
 use crate::python_text;
 
 /// The most reactions of one event.
-const MOST: usize = 10_000;
+const MAX_REACTIONS: usize = 10_000;
 
 /// One call of one function, with everything that stands beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,12 +33,12 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    pub(super) fn spot(&self) -> Spot {
+    pub(super) fn key(&self) -> ReactionKey {
         let name = match self.name_order {
             0 => None,
             _ => self.entries.get("name").and_then(python_text::str),
         };
-        Spot {
+        ReactionKey {
             state: self.state.clone(),
             number: self.name_order,
             name: name.unwrap_or_default(),
@@ -114,14 +114,16 @@ pub(super) fn chunks(
     problems.extend(wrong.into_values());
     let mut chunks = Vec::new();
     for one in &declared {
-        if chunks.len() > MOST {
-            let text = format!("the event has more than {MOST} reactions; the rest is passed over");
+        if chunks.len() > MAX_REACTIONS {
+            let text = format!(
+                "the event has more than {MAX_REACTIONS} reactions; the rest is passed over"
+            );
             problems.push(Problem::new(&one.sls, Some(&one.id), text));
             break;
         }
         compile(one, &mut chunks, problems);
     }
-    chunks.truncate(MOST);
+    chunks.truncate(MAX_REACTIONS);
     in_order(chunks, compat, problems)
 }
 
@@ -290,7 +292,7 @@ fn compile(one: &Declared, chunks: &mut Vec<Chunk>, problems: &mut Vec<Problem>)
         let Some(fun) = items.iter().find_map(Value::as_str) else {
             let text = format!("\"{state}\" is passed over: its type has another function already");
             problems.push(Problem {
-                spot: Some(Box::new(Spot {
+                key: Some(Box::new(ReactionKey {
                     state: state.clone(),
                     number: 0,
                     name: String::new(),

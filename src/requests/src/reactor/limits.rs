@@ -6,7 +6,7 @@ use saltern_config::yaml::Node;
 use saltern_policy::expression::Pattern;
 
 /// The most limits: each has a queue of its own.
-const MOST: usize = 1_000;
+const MAX_LIMITS: usize = 1_000;
 
 /// A limit on the events of some tags.
 #[derive(Clone)]
@@ -54,8 +54,8 @@ pub fn limits(config: &MasterConfig) -> Result<Vec<Limit>, LimitError> {
     let map = option
         .as_map()
         .ok_or_else(|| wrong("it is no mapping".to_owned()))?;
-    if map.len() > MOST {
-        return Err(wrong(format!("there are more than {MOST} patterns")));
+    if map.len() > MAX_LIMITS {
+        return Err(wrong(format!("there are more than {MAX_LIMITS} patterns")));
     }
     let limits = map.iter().map(|(name, entry)| {
         let name = name.as_str().ok_or("a pattern is no text")?;

@@ -28,7 +28,7 @@ use saltern_wire::msgpack::Value;
 pub use begin::{Begun, End, NotBegun, Settle, begin};
 pub use limits::{Limit, LimitError, limits};
 pub use orders::{Order, answer, order_of};
-pub use reaction::{Deed, Function, Reaction, Spot};
+pub use reaction::{Function, Reaction, ReactionCall, ReactionKey};
 pub use rules::{ReactorOptions, Reading, Rules, RulesFile};
 
 use self::compile::Chunk;
@@ -57,7 +57,7 @@ pub struct Problem {
     /// done.
     pub id: Option<String>,
     /// Which reaction of the id, where the others are done.
-    pub spot: Option<Box<Spot>>,
+    pub key: Option<Box<ReactionKey>>,
     /// What is wrong.
     pub text: String,
 }
@@ -67,14 +67,14 @@ impl Problem {
         Self {
             sls: sls.to_owned(),
             id: id.map(str::to_owned),
-            spot: None,
+            key: None,
             text: text.into(),
         }
     }
 
     fn of_chunk(chunk: &Chunk, text: impl Into<String>) -> Self {
         Self {
-            spot: Some(Box::new(chunk.spot())),
+            key: Some(Box::new(chunk.key())),
             ..Self::new(&chunk.sls, Some(&chunk.id), text)
         }
     }

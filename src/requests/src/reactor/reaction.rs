@@ -17,15 +17,15 @@ pub struct Reaction {
     /// Its file.
     pub sls: String,
     /// Which reaction of its id it is.
-    pub spot: Spot,
+    pub key: ReactionKey,
     /// What is done.
-    pub deed: Deed,
+    pub call: ReactionCall,
 }
 
 /// Which of the reactions of an id: there may be one of each type, and of each of these one for
 /// each of its `names`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct ReactionKey {
     /// `local`, `runner` and the like, as it was written.
     pub state: String,
     /// Its place among the `names`, from 1; 0 without.
@@ -36,7 +36,7 @@ pub struct Spot {
 
 /// See [`Reaction`].
 #[derive(Clone, Debug, PartialEq)]
-pub enum Deed {
+pub enum ReactionCall {
     /// `local`: a job. The load of a `publish`, without who publishes.
     Local(Value),
     /// A runner function.
@@ -61,7 +61,7 @@ pub struct Function {
     pub is_flat: bool,
 }
 
-impl Deed {
+impl ReactionCall {
     /// Stock's word for it.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -123,11 +123,11 @@ impl Reaction {
                 "the name of an argument is no text: {name:?}"
             )));
         }
-        let deed = match chunk.state.as_str() {
-            "local" | "cmd" => local(low, &chunk.fun).map(Deed::Local),
-            "runner" => on_master(low, &chunk.fun).map(Deed::Runner),
-            "wheel" => on_master(low, &chunk.fun).map(Deed::Wheel),
-            "caller" => caller(low, &chunk.fun).map(Deed::Caller),
+        let call = match chunk.state.as_str() {
+            "local" | "cmd" => local(low, &chunk.fun).map(ReactionCall::Local),
+            "runner" => on_master(low, &chunk.fun).map(ReactionCall::Runner),
+            "wheel" => on_master(low, &chunk.fun).map(ReactionCall::Wheel),
+            "caller" => caller(low, &chunk.fun).map(ReactionCall::Caller),
             other => Err(format!(
                 "\"{other}\" is no type of reaction; there are local, runner, wheel and caller"
             )),
@@ -135,8 +135,8 @@ impl Reaction {
         Ok(Self {
             id: chunk.id.clone(),
             sls: chunk.sls.clone(),
-            spot: chunk.spot(),
-            deed: deed.map_err(wrong)?,
+            key: chunk.key(),
+            call: call.map_err(wrong)?,
         })
     }
 }

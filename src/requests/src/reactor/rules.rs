@@ -14,10 +14,10 @@ use saltern_store::files::{self, Stat, Version};
 use saltern_wire::msgpack::Value;
 
 /// The most rules there may be: each is looked at for every event.
-const MOST: usize = 10_000;
+const MAX_RULES: usize = 10_000;
 
 /// The largest file of rules, in bytes.
-const LONGEST: usize = 4 << 20;
+const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// The options of the reactor, but for its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +191,7 @@ fn version(path: &Path) -> Option<Version> {
 
 fn read_file(path: &Path, problems: &mut Vec<String>) -> Option<Vec<Rule>> {
     let name = path.display().to_string();
-    let text = match files::read_text(path, LONGEST) {
+    let text = match files::read_text(path, MAX_FILE_BYTES) {
         Ok(Some(text)) => text,
         Ok(None) => {
             problems.push(format!("there is no file \"{name}\""));
@@ -221,9 +221,9 @@ fn rules(list: &[Value], problems: &mut Vec<String>) -> Vec<Rule> {
     let mut rules = Vec::new();
     for entry in list {
         match rule(entry) {
-            Ok(rule) if rules.len() < MOST => rules.push(rule),
+            Ok(rule) if rules.len() < MAX_RULES => rules.push(rule),
             Ok(_) => {
-                problems.push(format!("there are more than {MOST} rules"));
+                problems.push(format!("there are more than {MAX_RULES} rules"));
                 break;
             }
             Err(problem) => problems.push(format!("an entry is passed over: {problem}")),
@@ -291,7 +291,7 @@ impl Rules {
         if self.position(tags).is_some() {
             return result(false, "Reactor already exists.");
         }
-        if self.rules.len() >= MOST {
+        if self.rules.len() >= MAX_RULES {
             return result(false, "There are too many reactors.");
         }
         match rule(&Value::map([(tags, references.clone())])) {

@@ -56,11 +56,11 @@ fn ids(plan: &Plan) -> Vec<&str> {
     ids.map(|reaction| reaction.id.as_str()).collect()
 }
 
-fn one(text: &str) -> Deed {
+fn one(text: &str) -> ReactionCall {
     let mut plan = plan(text);
     assert_eq!(plan.problems, [], "{text}");
     assert_eq!(plan.reactions.len(), 1, "{text}");
-    plan.reactions.remove(0).deed
+    plan.reactions.remove(0).call
 }
 
 fn named(entries: &[(&str, Value)]) -> Vec<(String, Value)> {
@@ -70,23 +70,23 @@ fn named(entries: &[(&str, Value)]) -> Vec<(String, Value)> {
         .collect()
 }
 
-fn arguments(deed: &Deed) -> &Arguments {
-    match deed {
-        Deed::Runner(function) | Deed::Wheel(function) | Deed::Caller(function) => {
-            &function.arguments
-        }
-        Deed::Local(_) => panic!("it is a job"),
+fn arguments(call: &ReactionCall) -> &Arguments {
+    match call {
+        ReactionCall::Runner(function)
+        | ReactionCall::Wheel(function)
+        | ReactionCall::Caller(function) => &function.arguments,
+        ReactionCall::Local(_) => panic!("it is a job"),
     }
 }
 
 #[test]
 fn a_job_is_what_a_client_would_send() {
-    let deed = one(
+    let call = one(
         "a:\n  cmd.test.arg:\n    - tgt: {{ data['id'] }}\n    - arg: [1, 20200101000000000000]\n    \
          - kwarg: {x: '{{ tag }}'}\n    - metadata: {k: v}\n",
     );
-    let Deed::Local(load) = deed else {
-        panic!("{deed:?} is no job");
+    let ReactionCall::Local(load) = call else {
+        panic!("{call:?} is no job");
     };
     let get = |name| load.get(name).cloned();
     assert_eq!(get("fun"), Some("test.arg".into()));
@@ -104,30 +104,30 @@ fn a_job_is_what_a_client_would_send() {
 #[test]
 fn the_new_form_gives_named_arguments() {
     for args in ["{a: 1, b: x}", "[{a: 1}, {b: x}]"] {
-        let deed = one(&format!("r:\n  runner.m.f:\n    - args: {args}\n"));
+        let call = one(&format!("r:\n  runner.m.f:\n    - args: {args}\n"));
         let expected = named(&[("a", 1.into()), ("b", "x".into())]);
-        assert_eq!(arguments(&deed).named, expected, "{args}");
+        assert_eq!(arguments(&call).named, expected, "{args}");
     }
-    let deed = one("r:\n  wheel.key.accept:\n    - args:\n      - m1\n");
-    assert_eq!(arguments(&deed).named, named(&[("m1", Value::Nil)]));
+    let call = one("r:\n  wheel.key.accept:\n    - args:\n      - m1\n");
+    assert_eq!(arguments(&call).named, named(&[("m1", Value::Nil)]));
 }
 
 #[test]
 fn the_old_forms_give_what_stands_there() {
-    let deed = one("r:\n  runner.m.f:\n    - arg: [1]\n    - kwarg: {b: x}\n    - order: 3\n");
-    let both = arguments(&deed);
+    let call = one("r:\n  runner.m.f:\n    - arg: [1]\n    - kwarg: {b: x}\n    - order: 3\n");
+    let both = arguments(&call);
     assert_eq!(both.positional, [1.into()]);
     assert_eq!(both.named, named(&[("b", "x".into())]));
-    let deed = one("r:\n  runner.m.f:\n    - mods: x\n    - name: n\n");
-    let Deed::Runner(function) = deed else {
-        panic!("{deed:?} is no runner");
+    let call = one("r:\n  runner.m.f:\n    - mods: x\n    - name: n\n");
+    let ReactionCall::Runner(function) = call else {
+        panic!("{call:?} is no runner");
     };
     assert!(function.is_flat);
     assert_eq!(function.arguments.named, named(&[("mods", "x".into())]));
     let internal = |name: &str| function.if_taken.iter().find(|(known, _)| known == name);
     assert_eq!(internal("name").map(|(_, value)| value), Some(&"n".into()));
-    let deed = one("r:\n  caller.m.f:\n    - args: [1, 2]\n");
-    assert_eq!(arguments(&deed).positional, [1.into(), 2.into()]);
+    let call = one("r:\n  caller.m.f:\n    - args: [1, 2]\n");
+    assert_eq!(arguments(&call).positional, [1.into(), 2.into()]);
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn reactions_run_by_order_and_by_the_alphabet() {
 fn names_make_a_reaction_each() {
     let text = "r:\n  local.test.ping:\n    - tgt: m1\n    - names: [b, a, {c: [{tgt: m2}]}, b]\n";
     let targets = |plan: &Plan| -> Vec<String> {
-        let loads = plan.reactions.iter().map(|reaction| match &reaction.deed {
-            Deed::Local(load) => load.clone(),
+        let loads = plan.reactions.iter().map(|reaction| match &reaction.call {
+            ReactionCall::Local(load) => load.clone(),
             other => panic!("{other:?} is no job"),
         });
         let of = |load: Value| {
@@ -253,7 +253,7 @@ fn of_reactions_with_the_same_id_the_last_one_counts() {
     let second = site.file("2.sls", "same: {runner.x.second: []}");
     let plan = site.of(&[first, second]);
     assert_eq!(plan.reactions.len(), 1);
-    assert_eq!(plan.reactions[0].deed.fun(), "x.second");
+    assert_eq!(plan.reactions[0].call.fun(), "x.second");
 }
 
 #[test]
@@ -269,19 +269,19 @@ fn an_empty_file_means_nothing() {
 
 #[test]
 fn a_short_reaction_has_its_function_in_its_body() {
-    let deed = one("a: runner.manage.up");
-    assert_eq!((deed.kind(), deed.fun()), ("runner", "manage.up"));
+    let call = one("a: runner.manage.up");
+    assert_eq!((call.kind(), call.fun()), ("runner", "manage.up"));
 }
 
 #[test]
 fn a_reaction_says_which_of_its_id_it_is_and_a_problem_of_a_file_names_no_id() {
     let text = "r:\n  local.test.ping: [{tgt: m1}, {names: [b, a]}]\n  runner.x.y: []\n";
     let spots = plan(text).reactions.into_iter().map(|reaction| {
-        let Spot {
+        let ReactionKey {
             state,
             number,
             name,
-        } = reaction.spot;
+        } = reaction.key;
         format!("{state} {number} {name}")
     });
     let spots: std::collections::BTreeSet<String> = spots.collect();
@@ -294,12 +294,12 @@ fn a_reaction_says_which_of_its_id_it_is_and_a_problem_of_a_file_names_no_id() {
     ] {
         let problems = plan(whole).problems;
         assert_eq!(problems.len(), 1, "{problems:?}");
-        assert_eq!((&problems[0].id, &problems[0].spot), (&None, &None));
+        assert_eq!((&problems[0].id, &problems[0].key), (&None, &None));
         assert!(problems[0].to_string().contains("\"a\""), "{problems:?}");
     }
     let one = plan("a: {local.test.ping: []}\nb: {runner.x.y: []}").problems;
     assert_eq!(one[0].id.as_deref(), Some("a"));
-    assert!(one[0].spot.is_some());
+    assert!(one[0].key.is_some());
 }
 
 #[test]

@@ -31,7 +31,7 @@ const UNITS: [(&str, i64); 5] = [
 ];
 
 /// The longest interval and the longest splay: a century.
-const LONGEST: i64 = 100 * 366 * 86_400;
+const MAX_INTERVAL_SECONDS: i64 = 100 * 366 * 86_400;
 
 /// A job of the schedule, as it was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,7 +219,7 @@ impl<'n> Entry<'n> {
             let count = whole(node).ok_or_else(|| no_number(name, node))?;
             seconds = seconds.saturating_add(count.saturating_mul(*unit));
         }
-        if !(1..=LONGEST).contains(&seconds) {
+        if !(1..=MAX_INTERVAL_SECONDS).contains(&seconds) {
             let message = format!("has an interval of {seconds} seconds, which cannot be kept");
             return Err(Fault::new(self.node, message));
         }
@@ -376,7 +376,7 @@ pub(super) fn splay(node: &Node, warn: &mut dyn FnMut(Fault)) -> Read<Option<Spl
     }
     let number = |node: &Node| {
         let seconds = whole(node).ok_or_else(|| no_number("splay", node))?;
-        let seconds = u64::try_from(seconds.min(LONGEST));
+        let seconds = u64::try_from(seconds.min(MAX_INTERVAL_SECONDS));
         seconds.map_err(|_| Fault::new(node, "splay is less than zero"))
     };
     let Some(bounds) = node.as_map() else {

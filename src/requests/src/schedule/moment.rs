@@ -11,7 +11,7 @@ use jiff::ToSpan;
 use jiff::civil::{Date, DateTime, Time, Weekday};
 
 /// The longest text that is looked at.
-const LONGEST: usize = 100;
+const MAX_TEXT_BYTES: usize = 100;
 
 /// Years without 29 February in a row, at most, and one.
 const YEARS: i16 = 9;
@@ -62,7 +62,7 @@ enum Day {
 impl Moment {
     /// Reads a text; nothing when it is none of the forms.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        if text.len() > LONGEST || !text.is_ascii() {
+        if text.len() > MAX_TEXT_BYTES || !text.is_ascii() {
             return None;
         }
         let text = text.to_ascii_lowercase().replace(',', " ");

@@ -536,23 +536,23 @@ fn own_fault_asks_the_minion_to_come_again() {
     let directory = |site: &Site, name: &str| {
         std::fs::create_dir_all(site.path(name).join("x")).unwrap();
     };
-    let come_again = Some(Value::Bool(true));
+    let retry_later = Some(Value::Bool(true));
 
     let site = Site::new("auto_accept: True\n");
     std::fs::write(site.path("pki/minions/m1"), b"\xff\xfe").unwrap();
-    assert_eq!(ret(&site, &minion), come_again, "unreadable accepted key");
+    assert_eq!(ret(&site, &minion), retry_later, "unreadable accepted key");
 
     let site = Site::new("");
     site.accept("m1", "minion");
     directory(&site, "cache/sessions/m1");
-    assert_eq!(ret(&site, &minion), come_again, "no session can be made");
+    assert_eq!(ret(&site, &minion), retry_later, "no session can be made");
     std::fs::remove_dir_all(site.path("cache/sessions/m1")).unwrap();
     assert_eq!(ret(&site, &minion), None, "it goes on alone");
 
     let site = Site::new("auto_accept: True\n");
     std::fs::remove_dir_all(site.path("pki/minions")).unwrap();
     site.write("pki/minions", "no directory");
-    assert_eq!(ret(&site, &minion), come_again, "the key cannot be kept");
+    assert_eq!(ret(&site, &minion), retry_later, "the key cannot be kept");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
-use saltern_requests::{Effect, Errand, ErrandWork, Outcome, StartJob};
+use saltern_requests::{Effect, Outcome, PeerCall, PeerCallWork, StartJob};
 use saltern_store::Write;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -115,7 +115,7 @@ fn to_syndics_a_job_carries_the_rules_of_its_minion_and_goes_though_nobody_here_
     let (_, outcome) = asked(&site, "asker", "minion_publish", |load| {
         wish(load, "test.ping", &[], "below*")
     });
-    assert!(matches!(errand(outcome).work, ErrandWork::Job { .. }));
+    assert!(matches!(call(outcome).work, PeerCallWork::Job { .. }));
     let (answer, outcome) = published(&site, "asker", "cmd.run", &["id"], "below*");
     assert_eq!(answer, nothing());
     assert!(started(&outcome).is_none());
@@ -337,9 +337,9 @@ fn only_who_published_a_job_is_told_of_its_returns() {
     assert_eq!(asked(&site, "asker", "pub_ret", |load| load).0, nothing());
 }
 
-fn errand(outcome: Outcome) -> Errand {
+fn call(outcome: Outcome) -> PeerCall {
     match outcome.effects.into_iter().next() {
-        Some(Effect::RunErrand(errand)) => *errand,
+        Some(Effect::RunPeerCall(call)) => *call,
         _ => panic!("a minion waits"),
     }
 }
@@ -353,9 +353,9 @@ fn who_waits_for_a_job_is_answered_with_its_returns() {
         asked_by(&site, &minion, "minion_publish", change)
     };
     let (_, outcome) = wait("7".into());
-    let waits = errand(outcome);
+    let waits = call(outcome);
     assert_eq!((waits.minion.as_str(), waits.wait.as_secs()), ("asker", 7));
-    let ErrandWork::Job { start, returned } = waits.work else {
+    let PeerCallWork::Job { start, returned } = waits.work else {
         panic!("it waits for a job");
     };
     assert_eq!(start.publisher, Some(waits.minion));
@@ -364,7 +364,7 @@ fn who_waits_for_a_job_is_answered_with_its_returns() {
     assert_eq!(answer, nothing());
     assert!(outcome.effects.is_empty());
     let (_, outcome) = wait(Value::from(1_000_000_i64));
-    assert_eq!(errand(outcome).wait.as_secs(), 55);
+    assert_eq!(call(outcome).wait.as_secs(), 55);
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn functions_of_the_master_run_for_whom_the_rules_name() {
         ("no.such", "'no.such' is not available.".into()),
     ] {
         let (_, outcome) = wanted(&minion, fun);
-        let ErrandWork::Run(run) = errand(outcome).work else {
+        let PeerCallWork::Run(run) = call(outcome).work else {
             panic!("it waits for a function");
         };
         let mut fired = Vec::new();
@@ -443,7 +443,7 @@ fn a_function_that_only_python_has_runs_for_minions_too() {
     ] {
         let change = |load: Load| load.set("fun", fun).set("arg", texts(&[]));
         let (_, outcome) = asked_by(&site, &minion, "minion_runner", change);
-        let ErrandWork::Run(run) = errand(outcome).work else {
+        let PeerCallWork::Run(run) = call(outcome).work else {
             panic!("it waits for a function");
         };
         assert_eq!(run.is_python, is_python, "{fun}");

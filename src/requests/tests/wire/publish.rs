@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use saltern_model::{Jid, Packed};
-use saltern_requests::{About, NO_ANSWER, Topics, Victims, publication_again};
+use saltern_requests::{JobRelation, NO_ANSWER, SignalTargets, Topics, publication_again};
 use saltern_wire::msgpack::Value;
 
 use crate::wire::client::{JID, Load, clear, published_by_root};
@@ -381,19 +381,19 @@ fn it_is_seen_what_a_job_is_about() {
             .set("tgt", list(&["m1"]))
             .set("tgt_type", "list")
     };
-    let running = Some(About::Running(jid.clone()));
+    let running = Some(JobRelation::Running(jid.clone()));
     assert_eq!(about("saltutil.find_job", listed(), of_client()), running);
     // A user's own question needs a job that stock's command line finds in the job cache.
     assert_eq!(about("saltutil.find_job", listed(), of_user()), None);
     assert_eq!(about("saltutil.find_job", load(&site), of_client()), None);
     for fun in ["kill_job", "term_job", "signal_job 9", "signal_job 15"] {
         let fun = format!("saltutil.{fun}");
-        let signal = Some(About::Signal(Victims::Job(jid.clone())));
+        let signal = Some(JobRelation::Signal(SignalTargets::Job(jid.clone())));
         assert_eq!(about(&fun, load(&site), of_user()), signal);
     }
     for fun in ["kill_all_jobs", "term_all_jobs"] {
         let fun = format!("saltutil.{fun}");
-        let signal = Some(About::Signal(Victims::All));
+        let signal = Some(JobRelation::Signal(SignalTargets::All));
         assert_eq!(about(&fun, load(&site), of_user()), signal);
     }
     // These do not end a process.

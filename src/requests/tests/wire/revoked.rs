@@ -61,7 +61,7 @@ fn no_command_is_open_to_a_minion_without_an_accepted_key() {
         let heard = site.around.heard.lock().len();
         refuses_everything(&site, &minion, "before the rotation");
         site.services.shared.rotate().unwrap();
-        assert!(site.services.shared.former().is_some());
+        assert!(site.services.shared.previous().is_some());
         refuses_everything(&site, &minion, "in the overlap");
         assert_eq!(site.around.heard.lock().len(), heard, "{state:?}");
     }
@@ -127,7 +127,7 @@ fn in_the_overlap_a_name_must_be_proved() {
 #[test]
 fn the_next_owner_of_a_name_has_a_session_of_its_own() {
     let site = Site::new("");
-    let former = Minion::signed_in(&site, "m1");
+    let previous = Minion::signed_in(&site, "m1");
     let session = std::fs::File::options()
         .write(true)
         .open(site.path("cache/sessions/m1"));
@@ -138,24 +138,24 @@ fn the_next_owner_of_a_name_has_a_session_of_its_own() {
     let reply = site.ask(clear(next.auth(), 3)).reply;
     let keys = next.verified(&reply, saltern_crypto::SigAlgo::Pkcs1v15Sha1);
     next.take_keys(&keys, saltern_crypto::EncAlgo::OaepSha1);
-    let (old, new) = (former.session.as_ref(), next.session.as_ref());
+    let (old, new) = (previous.session.as_ref(), next.session.as_ref());
     assert!(!new.unwrap().same_as(old.unwrap()));
-    let replayed = former.load("_minion_event").set("tok", next.token());
+    let replayed = previous.load("_minion_event").set("tok", next.token());
     assert_eq!(
-        site.ask_in_vain("old session, stolen token", former.sealed(replayed, 3)),
+        site.ask_in_vain("old session, stolen token", previous.sealed(replayed, 3)),
         bad_load()
     );
 }
 
 /// What a minion is told for which there is no room: as if its key were pending.
 #[test]
-fn a_minion_that_finds_no_room_is_told_to_come_again() {
+fn a_minion_that_finds_no_room_is_retry_later() {
     let site = Site::new("minimum_auth_version: 0\n");
     let minion = Minion::signed_in(&site, "m1");
     for who in ["m1", "stranger"] {
         let payload = clear(minion.auth().set("id", who), 3);
         let before = site.files();
-        let handled = saltern_requests::come_again(payload, &site.services);
+        let handled = saltern_requests::retry_later(payload, &site.services);
         assert!(handled.outcome.effects.is_empty());
         assert_eq!(site.files(), before, "{who}");
         let inner = minion.verified(
@@ -166,7 +166,7 @@ fn a_minion_that_finds_no_room_is_told_to_come_again() {
         assert!(inner.get("aes").is_none());
     }
     let payload = clear(minion.auth(), 1);
-    let reply = saltern_requests::come_again(payload, &site.services)
+    let reply = saltern_requests::retry_later(payload, &site.services)
         .outcome
         .reply;
     let load = decode(&reply);

@@ -14,9 +14,9 @@ use saltern_bridge::Bridge;
 use saltern_config::{MasterConfig, PythonBridge, load_master};
 use saltern_model::{Event, MinionId};
 use saltern_requests::{
-    Effect, Handled, Outcome, Services, Standing, StartJob, Stores, Surroundings, handle,
+    Effect, Handled, Outcome, PresenceView, Services, Standing, StartJob, Stores, handle,
 };
-use saltern_runners::{Knowledge, Runners};
+use saltern_runners::{RunnerContext, Runners};
 use saltern_store::{DatabaseLimits, JobDatabase, JobReader};
 use saltern_wire::msgpack::{Dialect, Encoder, Limits, Value, decode_wire};
 
@@ -29,7 +29,7 @@ fn runners(
     stores: &Stores,
     database: &JobDatabase,
 ) -> (Runners, JobReader) {
-    let knowledge = Knowledge::new(config.clone(), database.reader().unwrap());
+    let knowledge = RunnerContext::new(config.clone(), database.reader().unwrap());
     let knowledge = knowledge.with_master(stores.for_functions());
     // No test depends on what the machine has.
     let knowledge = match config.python_bridge.python {
@@ -48,7 +48,7 @@ pub(crate) struct Around {
     pub(crate) asked: Mutex<Option<String>>,
 }
 
-impl Surroundings for Around {
+impl PresenceView for Around {
     fn connected(&self) -> Vec<MinionId> {
         self.connected.lock().clone()
     }
@@ -268,9 +268,9 @@ pub(crate) fn events(outcome: &Outcome) -> Vec<Event> {
             Effect::StoreReturn(stored) => events.extend(stored.events.iter().cloned()),
             Effect::LogIn(_)
             | Effect::Run(_)
-            | Effect::RunErrand(_)
+            | Effect::RunPeerCall(_)
             | Effect::StartBatch(_)
-            | Effect::ExpectLeaves(_)
+            | Effect::ExpectSyndicMinions(_)
             | Effect::TakeAnswer(_) => {}
         }
     }

@@ -2,7 +2,7 @@
 //! it.
 
 use saltern_model::MinionId;
-use saltern_requests::{About, Effect, Leaves, NO_ANSWER, Outcome, StoreReturn};
+use saltern_requests::{Effect, JobRelation, NO_ANSWER, Outcome, StoreReturn, SyndicMinions};
 use saltern_wire::msgpack::Value;
 
 use crate::wire::client::{JID, Load, Minion, clear, published_by_root};
@@ -220,7 +220,9 @@ fn forwarded(syndic: &Minion, tag: &str, data: Load) -> Load {
 /// The minions that a request says have a job.
 fn announced(outcome: &Outcome) -> Vec<MinionId> {
     let leaves = outcome.effects.iter().filter_map(|effect| match effect {
-        Effect::ExpectLeaves(leaves) => Some(leaves.iter().flat_map(|one| one.minions.clone())),
+        Effect::ExpectSyndicMinions(leaves) => {
+            Some(leaves.iter().flat_map(|one| one.minions.clone()))
+        }
         _ => None,
     });
     leaves.flatten().collect()
@@ -338,13 +340,13 @@ fn a_syndic_tells_of_its_minions_before_it_is_answered() {
             .set("events", Value::Array(items));
         let outcome = ask(&site, &relay, load);
         let leaves = outcome.effects.iter().find_map(|effect| match effect {
-            Effect::ExpectLeaves(leaves) => Some(leaves.clone()),
+            Effect::ExpectSyndicMinions(leaves) => Some(leaves.clone()),
             _ => None,
         });
         (leaves, tags(&outcome))
     };
     let (leaves, told) = announced(ABOVE, "syndic/relay");
-    let expected = Leaves {
+    let expected = SyndicMinions {
         jid: saltern_model::Jid::parse(JID).unwrap(),
         syndic: MinionId::parse("relay").unwrap(),
         minions: ids(&["a", "b", "c"]),
@@ -396,7 +398,7 @@ fn above_syndics_a_job_goes_out_though_nobody_here_is_meant() {
         .set("arg", list(&["20260102030405060701"]));
     let outcome = site.ask(clear(poll, 3));
     let start = started(&outcome);
-    assert!(matches!(start.about, Some(About::Running(_))));
+    assert!(matches!(start.about, Some(JobRelation::Running(_))));
     assert_eq!(
         start.job.minions,
         ids(&["leaf", "mine"]),

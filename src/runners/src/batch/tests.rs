@@ -10,7 +10,7 @@ use saltern_store::{BatchFiles, DatabaseLimits, JobDatabase, StoreOptions};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use super::Batches;
-use crate::{Arguments, Call, Knowledge, Notices, Ran, Runners};
+use crate::{Arguments, Call, Notices, Ran, RunnerContext, Runners};
 
 const JID: &str = "20260102030405060708";
 
@@ -38,12 +38,12 @@ impl Rig {
             told.lock().push((jid.clone(), kill));
             Some(true)
         });
-        let knowledge = Knowledge::new(config, database.reader().unwrap()).with_batches(batches);
+        let context = RunnerContext::new(config, database.reader().unwrap()).with_batches(batches);
         Self {
             _dir: dir,
             database,
             files,
-            runners: Runners::new(knowledge),
+            runners: Runners::new(context),
             stopped,
         }
     }

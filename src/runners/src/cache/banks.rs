@@ -14,9 +14,9 @@ use saltern_store::StoreError;
 use saltern_store::files::{self, Create};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
-use crate::call::{Answer, Bound, RunnerError};
+use crate::call::{Bound, CallResult, RunnerError};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 
 /// The largest file, in bytes.
 const MOST_BYTES: usize = 16 << 20;
@@ -57,8 +57,8 @@ struct Bank {
 }
 
 impl Bank {
-    fn of(knowledge: &Knowledge, bound: &Bound<'_>) -> Result<Self, RunnerError> {
-        let config = &knowledge.config;
+    fn of(context: &RunnerContext, bound: &Bound<'_>) -> Result<Self, RunnerError> {
+        let config = &context.config;
         // Another one is another site's.
         if bound
             .text("cachedir")?
@@ -104,8 +104,8 @@ fn key(bound: &Bound<'_>) -> Result<String, RunnerError> {
     Ok(bound.text("key")?.unwrap_or_default())
 }
 
-pub(super) fn store(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let path = Bank::of(knowledge, bound)?.file(&key(bound)?)?;
+pub(super) fn store(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let path = Bank::of(context, bound)?.file(&key(bound)?)?;
     let packed = encode(bound.get("data").unwrap_or(&Value::Nil), Dialect::Bin).into();
     files::readable(&packed, &LIMITS, &path)?;
     if let Some(directory) = path.parent() {
@@ -115,8 +115,8 @@ pub(super) fn store(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_
     Ok(Value::Nil)
 }
 
-pub(super) fn fetch(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let (bank, key) = (Bank::of(knowledge, bound)?, key(bound)?);
+pub(super) fn fetch(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let (bank, key) = (Bank::of(context, bound)?, key(bound)?);
     if let Some(value) = read(&bank.file(&key)?)? {
         return Ok(value);
     }
@@ -143,8 +143,8 @@ fn read(path: &Path) -> Result<Option<Value>, RunnerError> {
     Ok(Some(value))
 }
 
-pub(super) fn list(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let directory = Bank::of(knowledge, bound)?.directory();
+pub(super) fn list(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let directory = Bank::of(context, bound)?.directory();
     let mut names = Vec::new();
     if directory.is_dir() {
         files::each_entry(&directory, |name, _| {
@@ -161,8 +161,8 @@ pub(super) fn list(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>
     Ok(Value::Array(names.into_iter().map(Value::from).collect()))
 }
 
-pub(super) fn flush(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let bank = Bank::of(knowledge, bound)?;
+pub(super) fn flush(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let bank = Bank::of(context, bound)?;
     if bound.get("key").is_some() {
         let path = bank.file(&key(bound)?)?;
         let is_there = path.is_file() && files::remove(&path)?;

@@ -7,7 +7,7 @@ use saltern_model::{Jid, JobRecord, MinionId, Packed};
 use saltern_wire::msgpack::{Limits, Value, decode_exact};
 
 use crate::call::RunnerError;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 
 type Entries = Vec<(Value, Value)>;
 
@@ -79,9 +79,9 @@ fn start_time(jid: &str) -> String {
 }
 
 /// When the last return of a job came, if `job_cache_store_endtime` is on.
-pub(super) fn end_time(knowledge: &Knowledge, jid: &Jid) -> Result<Option<i64>, RunnerError> {
-    if knowledge.config.job_cache_store_endtime {
-        Ok(knowledge.jobs.last_return_at(jid)?)
+pub(super) fn end_time(context: &RunnerContext, jid: &Jid) -> Result<Option<i64>, RunnerError> {
+    if context.config.job_cache_store_endtime {
+        Ok(context.jobs.last_return_at(jid)?)
     } else {
         Ok(None)
     }

@@ -6,11 +6,11 @@ use saltern_policy::expression::Pattern;
 use saltern_store::jobs::{JobHead, JobsPage};
 use saltern_wire::msgpack::Value;
 
-use super::{Answer, describe, moment, only_own_cache, tell};
+use super::{CallResult, describe, moment, only_own_cache, tell};
 use crate::call::{Bound, RunnerError};
 use crate::notices::Notices;
 use crate::python;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 
 /// Jobs of one answer, unless the call says how many.
 const MOST_LISTED: usize = 10_000;
@@ -60,9 +60,9 @@ impl Filter {
     }
 
     /// The highest jid that is meant.
-    pub(super) fn newest(&self, knowledge: &Knowledge) -> Result<Option<Jid>, RunnerError> {
+    pub(super) fn newest(&self, context: &RunnerContext) -> Result<Option<Jid>, RunnerError> {
         let mut newest = None;
-        self.each(knowledge, |head, _| {
+        self.each(context, |head, _| {
             newest = Some(head.jid);
             Ok(false)
         })?;
@@ -73,12 +73,12 @@ impl Filter {
     /// until there are no more or `take` wants no more.
     fn each(
         &self,
-        knowledge: &Knowledge,
+        context: &RunnerContext,
         mut take: impl FnMut(JobHead, Option<Vec<(Value, Value)>>) -> Result<bool, RunnerError>,
     ) -> Result<(), RunnerError> {
         let mut before = self.before.clone();
         loop {
-            let heads = knowledge.jobs.jobs_page(&JobsPage {
+            let heads = context.jobs.jobs_page(&JobsPage {
                 before: before.as_deref(),
                 from: self.from.as_deref(),
                 until: self.until.as_deref(),
@@ -95,7 +95,7 @@ impl Filter {
                 }
                 let described = match self.metadata {
                     Some(_) => {
-                        let job = described(knowledge, &head.jid)?;
+                        let job = described(context, &head.jid)?;
                         if !self.means_metadata(&job) {
                             continue;
                         }
@@ -173,8 +173,8 @@ fn patterns(value: &Value) -> Result<Vec<Pattern>, RunnerError> {
     texts.iter().map(pattern).collect()
 }
 
-fn described(knowledge: &Knowledge, jid: &Jid) -> Result<Vec<(Value, Value)>, RunnerError> {
-    let load = knowledge.jobs.load_of(jid)?;
+fn described(context: &RunnerContext, jid: &Jid) -> Result<Vec<(Value, Value)>, RunnerError> {
+    let load = context.jobs.load_of(jid)?;
     Ok(match load {
         Some(load) => describe::of_load(jid.as_str(), &load),
         // It expired a moment ago.
@@ -183,21 +183,21 @@ fn described(knowledge: &Knowledge, jid: &Jid) -> Result<Vec<(Value, Value)>, Ru
 }
 
 pub(super) fn list_jobs(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     call: &Bound<'_>,
     progress: &mut Notices<'_>,
-) -> Answer {
+) -> CallResult {
     only_own_cache(call)?;
     tell(call, progress, "Querying returner local_cache for jobs.");
     let limit = call.count("limit")?.unwrap_or(MOST_LISTED);
     let mut jobs = Vec::new();
     if limit > 0 {
-        Filter::of_call(call)?.each(knowledge, |head, job| {
+        Filter::of_call(call)?.each(context, |head, job| {
             let mut entries = match job {
                 Some(job) => job,
-                None => described(knowledge, &head.jid)?,
+                None => described(context, &head.jid)?,
             };
-            if let Some(end) = describe::end_time(knowledge, &head.jid)? {
+            if let Some(end) = describe::end_time(context, &head.jid)? {
                 entries.push(("EndTime".into(), describe::time_text(end).into()));
             }
             jobs.push((Value::from(head.jid.as_str()), Value::Map(entries)));
@@ -208,10 +208,10 @@ pub(super) fn list_jobs(
 }
 
 pub(super) fn list_jobs_filter(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     call: &Bound<'_>,
     progress: &mut Notices<'_>,
-) -> Answer {
+) -> CallResult {
     only_own_cache(call)?;
     tell(call, progress, "Querying returner local_cache for jobs.");
     let count = call.count("count")?.unwrap_or_default();
@@ -222,11 +222,11 @@ pub(super) fn list_jobs_filter(
     };
     let mut jobs = Vec::new();
     if count > 0 {
-        filter.each(knowledge, |head, _| {
+        filter.each(context, |head, _| {
             if skips_probes && head.fun == "saltutil.find_job" {
                 return Ok(true);
             }
-            let mut entries = described(knowledge, &head.jid)?;
+            let mut entries = described(context, &head.jid)?;
             let start = entries.len().saturating_sub(1);
             entries.insert(start, ("JID".into(), head.jid.as_str().into()));
             jobs.push(Value::Map(entries));

@@ -8,7 +8,7 @@ use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobState, Write};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tempfile::TempDir;
 
-use crate::{Arguments, Call, Knowledge, Notice, Notices, Ran, Runners};
+use crate::{Arguments, Call, Notice, Notices, Ran, RunnerContext, Runners};
 
 fn jid(number: u32) -> Jid {
     Jid::parse(&format!("2026112107{number:010}")).unwrap()
@@ -74,7 +74,7 @@ impl Site {
         database.commit(writes).unwrap();
         let jobs = database.reader().unwrap();
         Self {
-            runners: Runners::new(Knowledge::new(Arc::new(loaded.config), jobs)),
+            runners: Runners::new(RunnerContext::new(Arc::new(loaded.config), jobs)),
             _dir: dir,
         }
     }

@@ -71,9 +71,9 @@ fn run(fleet: Option<Arc<Known>>, fun: &str, named: &[(&str, Value)]) -> Ran {
     let config = Arc::new(config.unwrap().config);
     let path = dir.path().join("jobs.sqlite");
     let database = JobDatabase::open(&path, DatabaseLimits::default()).unwrap();
-    let mut knowledge = Knowledge::new(config, database.reader().unwrap());
+    let mut context = RunnerContext::new(config, database.reader().unwrap());
     if let Some(fleet) = fleet {
-        knowledge = knowledge.with_fleet(fleet);
+        context = context.with_fleet(fleet);
     }
     let named = named.iter();
     let call = Call {
@@ -87,7 +87,7 @@ fn run(fleet: Option<Arc<Known>>, fun: &str, named: &[(&str, Value)]) -> Ran {
         },
         user: "me".to_owned(),
     };
-    Runners::new(knowledge).run(&call, &mut Notices::new(&mut |_| {}))
+    Runners::new(context).run(&call, &mut Notices::new(&mut |_| {}))
 }
 
 fn value(fun: &str, named: &[(&str, Value)]) -> Value {

@@ -14,9 +14,9 @@ use saltern_content::render::data::{from_yaml, to_yaml_text};
 use saltern_store::files::{self, Create};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::Needed;
 
 /// The functions of the module.
@@ -34,7 +34,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 const APPLIED: &str = "zz-config-apply.conf";
 
 /// The largest file that is written, in bytes.
-const LONGEST: usize = 1 << 20;
+const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// The longest name of a file, in bytes.
 const LONGEST_NAME: usize = 200;
@@ -42,15 +42,15 @@ const LONGEST_NAME: usize = 200;
 /// What stock answers for a name that leads elsewhere.
 const INVALID: &str = "Invalid path";
 
-fn values(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    Ok(master_options(&knowledge.config))
+fn values(context: &RunnerContext, _: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    Ok(master_options(&context.config))
 }
 
 /// Writes a file of options. Failures are answered as texts, as in stock.
-fn update_config(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn update_config(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let name = format!("{}.conf", bound.text("file_name")?.unwrap_or_default());
     let contents = bound.get("yaml_contents").cloned().unwrap_or(Value::Nil);
-    Ok(match write(&knowledge.config, &name, &contents) {
+    Ok(match write(&context.config, &name, &contents) {
         Ok(()) => format!("Wrote {name}"),
         Err(problem) => problem,
     }
@@ -58,10 +58,10 @@ fn update_config(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) 
 }
 
 /// Sets one option. Stock empties the main file in this place; here it is one of its own.
-fn apply(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn apply(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let key = bound.text("key")?.unwrap_or_default();
     let value = bound.get("value").cloned().unwrap_or(Value::Nil);
-    let config = &knowledge.config;
+    let config = &context.config;
     let applied = directory(config)
         .ok_or_else(|| INVALID.to_owned())
         .and_then(|directory| read(&directory.join(APPLIED)))
@@ -99,12 +99,12 @@ fn write(config: &MasterConfig, name: &str, contents: &Value) -> Result<(), Stri
     if contents.as_map().is_none() {
         return Err("what is to be written is no mapping of options".to_owned());
     }
-    let text = to_yaml_text(contents).filter(|text| text.len() <= LONGEST);
+    let text = to_yaml_text(contents).filter(|text| text.len() <= MAX_FILE_BYTES);
     let text = text.ok_or("what is to be written is too large")?;
     let chained = |error: saltern_store::StoreError| saltern_base::chain(&error);
     files::ensure_dir(&directory, 0o755).map_err(chained)?;
     let path = directory.join(name);
-    let before = files::read(&path, LONGEST).map_err(chained)?;
+    let before = files::read(&path, MAX_FILE_BYTES).map_err(chained)?;
     // Secrets may be in it; a link is replaced, not followed.
     let create = Create::PRIVATE.mode(0o640);
     files::write_atomic(&path, text.as_bytes(), create).map_err(chained)?;
@@ -129,7 +129,8 @@ fn refusal(config: &MasterConfig) -> Option<String> {
 
 /// The options that were applied before.
 fn read(path: &Path) -> Result<Vec<(Value, Value)>, String> {
-    let text = files::read_text(path, LONGEST).map_err(|error| saltern_base::chain(&error))?;
+    let text =
+        files::read_text(path, MAX_FILE_BYTES).map_err(|error| saltern_base::chain(&error))?;
     let Some(text) = text else {
         return Ok(Vec::new());
     };

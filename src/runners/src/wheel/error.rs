@@ -3,9 +3,9 @@
 
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::Optional;
 
 /// The functions of the module.
@@ -15,7 +15,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[function(
     error,
 )];
 
-fn error(_: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn error(_: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let Some(name) = bound.text("name")? else {
         return Ok(Value::Map(Vec::new()));
     };

@@ -11,9 +11,9 @@ mod show;
 
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 use Parameter::{Needed, Optional};
 use listing::KeyLists;
 
@@ -67,13 +67,13 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function("reject_dict", MATCH_FOR_REJECT, change::reject_dict),
 ];
 
-fn list_all(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    Ok(KeyLists::all(knowledge)?.into_value())
+fn list_all(context: &RunnerContext, _: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    Ok(KeyLists::all(context)?.into_value())
 }
 
-fn list(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn list(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let kind = bound.text("match")?.unwrap_or_default();
-    let lists = KeyLists::all(knowledge)?;
+    let lists = KeyLists::all(context)?;
     // Stock looks at the first letters.
     let names = [
         ("acc", "minions"),
@@ -91,17 +91,15 @@ fn list(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer
     })
 }
 
-fn name_match(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
+fn name_match(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let patterns = patterns(bound)?;
-    Ok(KeyLists::managed(knowledge)?
-        .matching(&patterns)
-        .into_value())
+    Ok(KeyLists::managed(context)?.matching(&patterns).into_value())
 }
 
 /// The name that 3008 has for it; the others do not know it.
-fn glob_match(knowledge: &Knowledge, bound: &Bound<'_>, notices: &mut Notices<'_>) -> Answer {
-    match knowledge.config.salt_compat {
-        saltern_model::Compat::V3008 => name_match(knowledge, bound, notices),
+fn glob_match(context: &RunnerContext, bound: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
+    match context.config.salt_compat {
+        saltern_model::Compat::V3008 => name_match(context, bound, notices),
         _ => Err(RunnerError::NotAvailable("key.glob_match".to_owned())),
     }
 }

@@ -6,15 +6,15 @@
 use saltern_model::{Target, TargetType};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, function};
+use crate::call::{Bound, CallResult, Function, function};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 
 /// The functions of the module.
 pub(crate) const FUNCTIONS: &[Function] = &[function("connected", &[], connected)];
 
-fn connected(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let fleet = knowledge.fleet()?;
+fn connected(context: &RunnerContext, _: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let fleet = context.fleet()?;
     let everybody = Target::Expression(TargetType::Glob, "*".to_owned());
     let minions = fleet.matching(&everybody)?.into_iter();
     let connected = minions.filter(|minion| fleet.standing(minion).is_present());

@@ -12,8 +12,8 @@ use saltern_content::files::path::Relative;
 use saltern_content::files::root::{Links, Root};
 use saltern_wire::msgpack::Value;
 
-use crate::call::{Answer, Bound, Function, Parameter, RunnerError, function};
-use crate::registry::Knowledge;
+use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
+use crate::registry::RunnerContext;
 use Parameter::{Needed, Optional};
 
 const FIND: &[Parameter] = &[Needed("path"), Optional("saltenv")];
@@ -60,14 +60,14 @@ const BLOCK: usize = 512;
 const MOST_ENTRIES: usize = 200_000;
 
 /// Directories within each other of one listing.
-const DEEPEST: usize = 64;
+const MAX_DIRECTORY_DEPTH: usize = 64;
 
-fn files(knowledge: &Knowledge) -> Result<&Roots, RunnerError> {
-    Ok(knowledge.master()?.files.roots())
+fn files(context: &RunnerContext) -> Result<&Roots, RunnerError> {
+    Ok(context.master()?.files.roots())
 }
 
-fn pillars(knowledge: &Knowledge) -> Result<&Roots, RunnerError> {
-    Ok(knowledge.master()?.pillars.roots())
+fn pillars(context: &RunnerContext) -> Result<&Roots, RunnerError> {
+    Ok(context.master()?.pillars.roots())
 }
 
 fn of_environment<'a>(roots: &'a Roots, saltenv: &str) -> Option<&'a [String]> {
@@ -113,13 +113,13 @@ fn found(roots: &Roots, bound: &Bound<'_>) -> Result<Vec<Found>, RunnerError> {
     Ok(found)
 }
 
-fn find(roots: &Roots, bound: &Bound<'_>) -> Answer {
+fn find(roots: &Roots, bound: &Bound<'_>) -> CallResult {
     let found = found(roots, bound)?.into_iter();
     let kinds = found.map(|one| Value::map([(one.full, if one.is_text { "txt" } else { "bin" })]));
     Ok(Value::Array(kinds.collect()))
 }
 
-fn read(roots: &Roots, bound: &Bound<'_>) -> Answer {
+fn read(roots: &Roots, bound: &Bound<'_>) -> CallResult {
     let mut texts = Vec::new();
     for one in found(roots, bound)? {
         if one.is_text {
@@ -160,7 +160,7 @@ fn is_text(file: &mut std::fs::File) -> io::Result<bool> {
     Ok(strange * 10 <= block.len() * 3)
 }
 
-fn write(roots: &Roots, bound: &Bound<'_>, invalid: fn(&str) -> String) -> Answer {
+fn write(roots: &Roots, bound: &Bound<'_>, invalid: fn(&str) -> String) -> CallResult {
     let (path, saltenv) = (bound.text("path")?.unwrap_or_default(), saltenv(bound)?);
     let data = match bound.get("data") {
         Some(Value::Str(text)) => text.as_bytes(),
@@ -198,7 +198,7 @@ fn write(roots: &Roots, bound: &Bound<'_>, invalid: fn(&str) -> String) -> Answe
     }
 }
 
-fn list_roots(roots: &Roots) -> Answer {
+fn list_roots(roots: &Roots) -> CallResult {
     let mut left = MOST_ENTRIES;
     let mut environments = Vec::with_capacity(roots.len());
     for (name, roots) in roots {
@@ -208,18 +208,18 @@ fn list_roots(roots: &Roots) -> Answer {
     Ok(Value::Map(environments))
 }
 
-fn list_env(roots: &Roots, bound: &Bound<'_>) -> Answer {
+fn list_env(roots: &Roots, bound: &Bound<'_>) -> CallResult {
     let saltenv = saltenv(bound)?;
     let roots = of_environment(roots, &saltenv).unwrap_or_default();
     trees(roots, &mut MOST_ENTRIES.clone())
 }
 
 /// A mapping from each root to what is below it: of a directory a mapping, of a file `f`.
-fn trees(roots: &[String], left: &mut usize) -> Answer {
+fn trees(roots: &[String], left: &mut usize) -> CallResult {
     let mut found = Vec::with_capacity(roots.len());
     for root in roots {
         let tree = match Root::open(Path::new(root)) {
-            Ok(opened) => tree(&opened, None, DEEPEST, left)?,
+            Ok(opened) => tree(&opened, None, MAX_DIRECTORY_DEPTH, left)?,
             Err(_) => Vec::new(),
         };
         found.push((root.into(), Value::Map(tree)));

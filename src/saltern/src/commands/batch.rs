@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use saltern_base::exit::Exit;
 use saltern_client::{
-    Answer, BatchEnd, BatchFollower, BatchNews, BatchWishes, ClientConfig, ClientError,
-    LocalClient, PublishRequest, RunnerRequest, Tally,
+    BatchEnd, BatchFollower, BatchNews, BatchWishes, ClientConfig, ClientError, LocalClient,
+    MinionOutcome, PublishRequest, RunnerRequest, Tally,
 };
 use saltern_model::BatchSize;
 use saltern_output::{Outputter, Style, render_return};
@@ -240,7 +240,7 @@ async fn tell(
                 say(&format!("\nExecuting run on [{}]\n\n", names.join(", ")));
             }
             BatchNews::Returned(returned) => {
-                tally.add(&Answer::Returned(returned.clone()));
+                tally.add(&MinionOutcome::Returned(returned.clone()));
                 let style = style.with_retcode(returned.retcode);
                 let outputter = Outputter::for_name(returned.out.as_deref());
                 let text = render_return(&returned.id, returned.value, outputter, &style);

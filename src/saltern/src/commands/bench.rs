@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use saltern_base::exit::Exit;
-use saltern_client::{Answer, ClientConfig, ClientError, LocalClient, PublishRequest};
+use saltern_client::{ClientConfig, ClientError, LocalClient, MinionOutcome, PublishRequest};
 use saltern_config::MasterConfig;
 use saltern_minion::swarm::{
     AuthCheck, AuthStorm, Latencies, PillarStorm, ReturnFlood, Swarm, SwarmConfig, SwarmStats,
@@ -448,7 +448,7 @@ impl Bench<'_> {
         let mut job = client.run(&request).await?;
         let mut returned = 0;
         while let Some(answer) = job.next().await? {
-            returned += usize::from(matches!(answer, Answer::Returned(_)));
+            returned += usize::from(matches!(answer, MinionOutcome::Returned(_)));
         }
         let took = began.elapsed();
         let minions = self.arguments.minions;

@@ -9,7 +9,7 @@ use saltern_base::exit::Exit;
 use saltern_config::MasterConfig;
 use saltern_minion::swarm::Latencies;
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
-use saltern_runners::{Arguments as CallArguments, Call, Knowledge, Notices, Runners};
+use saltern_runners::{Arguments as CallArguments, Call, Notices, RunnerContext, Runners};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobState, Write};
 use saltern_wire::msgpack::{Dialect, Value, encode};
@@ -71,7 +71,7 @@ fn measure(arguments: &Arguments, config: Arc<MasterConfig>) -> Result<String, S
     let database = JobDatabase::open(&path, DatabaseLimits::default())?;
     let opening = opening.elapsed();
     let size = database.size()?.file;
-    let runners = Runners::new(Knowledge::new(config, database.reader()?));
+    let runners = Runners::new(RunnerContext::new(config, database.reader()?));
     let mut line = format!(
         "{{\"jobs\": {}, \"returns\": {}, \"bytes\": {size}, \"made\": {made}, \
          \"fill_seconds\": {:.1}, \"open_seconds\": {:.4}",
@@ -106,7 +106,7 @@ fn fill(path: &Path, arguments: &Arguments) -> Result<u32, StoreError> {
             .flat_map(|number| writes(number, arguments.minions))
             .collect();
         database.commit(&writes)?;
-        if database.log_is_long() {
+        if database.wal_is_long() {
             database.checkpoint()?;
         }
         next = end;
@@ -192,7 +192,7 @@ fn writes(number: u32, minions: u32) -> Vec<Write> {
 }
 
 /// A question, and how its arguments follow from the job that it is about.
-struct Question {
+struct StoreQuery {
     name: &'static str,
     fun: &'static str,
     named: fn(u32) -> Vec<(&'static str, Value)>,
@@ -200,26 +200,26 @@ struct Question {
     most: u32,
 }
 
-const QUESTIONS: &[Question] = &[
-    Question {
+const QUESTIONS: &[StoreQuery] = &[
+    StoreQuery {
         name: "lookup_jid",
         fun: "jobs.lookup_jid",
         named: |job| vec![("jid", jid(job).as_str().into())],
         most: u32::MAX,
     },
-    Question {
+    StoreQuery {
         name: "list_job",
         fun: "jobs.list_job",
         named: |job| vec![("jid", jid(job).as_str().into())],
         most: u32::MAX,
     },
-    Question {
+    StoreQuery {
         name: "page_of_50",
         fun: "jobs.list_jobs",
         named: |job| vec![("limit", 50.into()), ("before", jid(job).as_str().into())],
         most: u32::MAX,
     },
-    Question {
+    StoreQuery {
         name: "page_of_50_highstates",
         fun: "jobs.list_jobs",
         named: |job| {
@@ -231,19 +231,19 @@ const QUESTIONS: &[Question] = &[
         },
         most: u32::MAX,
     },
-    Question {
+    StoreQuery {
         name: "last_run",
         fun: "jobs.last_run",
         named: |_| vec![("function", "state.highstate".into())],
         most: u32::MAX,
     },
-    Question {
+    StoreQuery {
         name: "active",
         fun: "jobs.active",
         named: |_| Vec::new(),
         most: u32::MAX,
     },
-    Question {
+    StoreQuery {
         name: "filter_over_all",
         fun: "jobs.list_jobs",
         named: |_| vec![("search_function", "no.such_*".into())],
@@ -252,7 +252,7 @@ const QUESTIONS: &[Question] = &[
 ];
 
 /// Asks about jobs all over the database, in an order that no cache foresees.
-fn ask(runners: &Runners, question: &Question, arguments: &Arguments) -> Latencies {
+fn ask(runners: &Runners, question: &StoreQuery, arguments: &Arguments) -> Latencies {
     let latencies = Latencies::default();
     for round in 0..arguments.questions.min(question.most) {
         let job = round.wrapping_mul(2_654_435_761) % arguments.jobs.max(1);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use saltern_base::exit::Exit;
 use saltern_client::{
-    Answer, ClientConfig, ClientError, Job, LocalClient, MinionReturn, PublishRequest,
+    ClientConfig, ClientError, Job, LocalClient, MinionOutcome, MinionReturn, PublishRequest,
     RunnerRequest, Tally,
 };
 use saltern_output::{
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
 }
 
 /// How long the master may take to say who is connected.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PRESENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: Arguments) -> Exit {
     logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
@@ -132,12 +132,12 @@ async fn follow(
         tally.add(&answer);
         waiting.heard(&answer);
         let text = match answer {
-            Answer::Returned(returned) => {
+            MinionOutcome::Returned(returned) => {
                 let style = style.with_retcode(returned.retcode);
                 let outputter = Outputter::for_name(returned.out.as_deref());
                 render_return(&returned.id, returned.value, outputter, &style)
             }
-            Answer::NoResponse { id } => {
+            MinionOutcome::NoResponse { id } => {
                 if absent.is_none() {
                     absent = Some(absentees(client).await);
                 }
@@ -200,8 +200,9 @@ impl Waiting {
         }
     }
 
-    fn heard(&mut self, answer: &Answer) {
-        let (Answer::Returned(MinionReturn { id, .. }) | Answer::NoResponse { id }) = answer;
+    fn heard(&mut self, answer: &MinionOutcome) {
+        let (MinionOutcome::Returned(MinionReturn { id, .. }) | MinionOutcome::NoResponse { id }) =
+            answer;
         self.minions.remove(id);
     }
 
@@ -252,7 +253,7 @@ async fn absentees(client: &LocalClient) -> HashSet<String> {
         fun: "manage.not_present".to_owned(),
         arg: Vec::new(),
         kwarg: Vec::new(),
-        timeout: Some(PATIENCE),
+        timeout: Some(PRESENCE_TIMEOUT),
     };
     match client.call(&request).await {
         Ok(returned) => {

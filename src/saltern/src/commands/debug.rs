@@ -9,11 +9,11 @@ use crate::ConfigArgument;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    question: Question,
+    question: ControlRequest,
 }
 
 #[derive(clap::Subcommand)]
-enum Question {
+enum ControlRequest {
     /// List the actors, with how often each was restarted.
     Actors(ConfigArgument),
     /// Make an actor panic (test builds only).
@@ -65,12 +65,12 @@ pub(crate) fn metrics(config: &ConfigArgument) -> Exit {
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     match &arguments.question {
-        Question::Actors(config) => ask(config, "actors"),
-        Question::Panic(actor) => actor.suffers("panic"),
-        Question::Stall(actor) => actor.suffers("stall"),
-        Question::Frames { addresses } => frames(addresses),
-        Question::Points(config) => ask(config, "points"),
-        Question::Die {
+        ControlRequest::Actors(config) => ask(config, "actors"),
+        ControlRequest::Panic(actor) => actor.suffers("panic"),
+        ControlRequest::Stall(actor) => actor.suffers("stall"),
+        ControlRequest::Frames { addresses } => frames(addresses),
+        ControlRequest::Points(config) => ask(config, "points"),
+        ControlRequest::Die {
             point,
             count,
             config,

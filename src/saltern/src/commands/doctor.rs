@@ -9,8 +9,8 @@ mod configuration;
 mod database;
 mod descriptors;
 mod disk;
-mod duties;
 mod keys;
+mod maintenance_tasks;
 mod minion_keys;
 mod ports;
 mod python;
@@ -25,7 +25,7 @@ use saltern_base::exit::Exit;
 use saltern_config::{Loaded, Severity};
 use serde_json::json;
 
-use super::duty::Told;
+use super::maintenance::TaskStatus;
 use super::{chain, load_for_tool, say};
 use crate::{ConfigArgument, privileges};
 
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 }
 
 /// Whom the checks look at.
-struct Patient {
+struct Diagnosis {
     loaded: Loaded,
     /// What the running master says of itself; nothing of one that does not run.
     running: Option<Running>,
@@ -51,7 +51,7 @@ struct Patient {
 
 /// What a running master says of itself.
 struct Running {
-    duties: Vec<Told>,
+    maintenance_tasks: Vec<TaskStatus>,
     /// Prometheus' text format.
     metrics: String,
 }
@@ -66,7 +66,7 @@ impl Running {
 }
 
 /// Something that is wrong.
-struct Complaint {
+struct Finding {
     /// What is wrong, in lower case and without a final period.
     what: String,
     /// What to do about it, likewise.
@@ -74,7 +74,7 @@ struct Complaint {
     severity: Severity,
 }
 
-impl Complaint {
+impl Finding {
     /// A warning: something does not work as it should, or soon will not.
     fn new(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self {
@@ -109,14 +109,14 @@ fn word(severity: Severity) -> &'static str {
 }
 
 /// A check gives what is wrong with its subject.
-type Check = fn(&Patient) -> Vec<Complaint>;
+type Check = fn(&Diagnosis) -> Vec<Finding>;
 
 /// The subjects, in the order of the report.
 const CHECKS: &[(&str, Check)] = &[
     ("configuration", configuration::check),
     ("start", start::check),
     ("ports", ports::check),
-    ("duties", duties::check),
+    ("maintenance", maintenance_tasks::check),
     ("disk", disk::check),
     ("database", database::check),
     ("keys", keys::check),
@@ -142,38 +142,38 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             may_run = true;
             let what = format!("whether a master runs cannot be asked: {error}");
             let advice = "ask again as root or as the master's user";
-            found.push(("control", Complaint::new(what, advice)));
+            found.push(("control", Finding::new(what, advice)));
             None
         }
         Err(ControlError::Socket(_)) => None,
         Err(error @ ControlError::Refused(_)) => {
             let advice = "use the program of the release that runs";
-            found.push(("control", Complaint::new(chain(&error), advice)));
+            found.push(("control", Finding::new(chain(&error), advice)));
             None
         }
     };
     // The socket is root's to ask, too; everything else is looked at as the master would meet it. Who
     // may not become that user is told so (`start`), and there may be none (`configuration`).
     let _ = privileges::become_user(&loaded.config.user);
-    let patient = Patient {
+    let diagnosis = Diagnosis {
         loaded,
         running,
         may_run,
         now: Clock::system().unix(),
     };
     for (subject, check) in CHECKS {
-        let complaints = check(&patient).into_iter();
-        found.extend(complaints.map(|complaint| (*subject, complaint)));
+        let findings = check(&diagnosis).into_iter();
+        found.extend(findings.map(|finding| (*subject, finding)));
     }
     let is_running = match may_run {
         true => None,
-        false => Some(patient.running.is_some()),
+        false => Some(diagnosis.running.is_some()),
     };
     let has_error = found.iter().any(|(_, one)| one.severity == Severity::Error);
     if is_running == Some(false) && !has_error {
         found.push(("start", start::nothing_is_in_the_way()));
     }
-    found.sort_by_key(|(_, complaint)| complaint.severity);
+    found.sort_by_key(|(_, finding)| finding.severity);
     say(&match arguments.json {
         true => as_json(is_running, &found),
         false => as_text(is_running, &found),
@@ -185,7 +185,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
 }
 
 /// Errors, warnings and notes.
-fn counts(found: &[(&str, Complaint)]) -> [usize; 3] {
+fn counts(found: &[(&str, Finding)]) -> [usize; 3] {
     [Severity::Error, Severity::Warning, Severity::Info].map(|severity| {
         found
             .iter()
@@ -197,20 +197,23 @@ fn counts(found: &[(&str, Complaint)]) -> [usize; 3] {
 fn ask(loaded: &Loaded) -> Result<Running, ControlError> {
     let ask = |question| control::ask(&loaded.config.sock_dir, question);
     Ok(Running {
-        duties: ask("duties")?.lines().filter_map(Told::parse).collect(),
+        maintenance_tasks: ask("maintenance")?
+            .lines()
+            .filter_map(TaskStatus::parse)
+            .collect(),
         metrics: ask("metrics")?,
     })
 }
 
-fn as_text(is_running: Option<bool>, found: &[(&str, Complaint)]) -> String {
+fn as_text(is_running: Option<bool>, found: &[(&str, Finding)]) -> String {
     let mut text = match is_running {
         Some(true) => "The master is running.\n".to_owned(),
         Some(false) => "No master is running for this configuration.\n".to_owned(),
         None => "Whether a master is running is not known.\n".to_owned(),
     };
-    for (subject, complaint) in found {
-        let (severity, what) = (word(complaint.severity), &complaint.what);
-        let advice = &complaint.advice;
+    for (subject, finding) in found {
+        let (severity, what) = (word(finding.severity), &finding.what);
+        let advice = &finding.advice;
         text.push_str(&format!("{severity}: {subject}: {what}\n    {advice}\n"));
     }
     if found.is_empty() {
@@ -227,15 +230,15 @@ fn as_text(is_running: Option<bool>, found: &[(&str, Complaint)]) -> String {
 }
 
 /// `running` is null where that is not known.
-fn as_json(is_running: Option<bool>, found: &[(&str, Complaint)]) -> String {
+fn as_json(is_running: Option<bool>, found: &[(&str, Finding)]) -> String {
     let findings: Vec<_> = found
         .iter()
-        .map(|(subject, complaint)| {
+        .map(|(subject, finding)| {
             json!({
-                "severity": word(complaint.severity),
+                "severity": word(finding.severity),
                 "subject": subject,
-                "finding": complaint.what,
-                "advice": complaint.advice,
+                "finding": finding.what,
+                "advice": finding.advice,
             })
         })
         .collect();
@@ -255,23 +258,23 @@ mod tests {
     use super::*;
 
     /// A stopped master of an empty directory.
-    pub(super) fn patient(options: &str) -> (tempfile::TempDir, Patient) {
+    pub(super) fn diagnosis(options: &str) -> (tempfile::TempDir, Diagnosis) {
         let dir = tempfile::tempdir().unwrap();
         let text = format!("root_dir: {}\nid: m\n{options}", dir.path().display());
         std::fs::write(dir.path().join("master"), text).unwrap();
         let loaded = saltern_config::load_for_tools(dir.path());
-        let patient = Patient {
+        let diagnosis = Diagnosis {
             loaded: loaded.map_err(|errors| errors.to_string()).unwrap(),
             running: None,
             may_run: false,
             now: Clock::system().unix(),
         };
-        (dir, patient)
+        (dir, diagnosis)
     }
 
     #[test]
     fn what_is_found_is_told_with_what_to_do() {
-        let found = [("disk", Complaint::new("it is full", "make room"))];
+        let found = [("disk", Finding::new("it is full", "make room"))];
         let text = as_text(Some(false), &found);
         assert!(
             text.contains("warning: disk: it is full\n    make room\n"),
@@ -289,7 +292,7 @@ mod tests {
     #[test]
     fn a_metric_is_found_by_its_whole_name() {
         let running = Running {
-            duties: Vec::new(),
+            maintenance_tasks: Vec::new(),
             metrics: "# HELP a b\na_b 1\na{x=\"y\"} 2\na 3.5\n".to_owned(),
         };
         assert_eq!(running.metric("a"), Some(3.5));

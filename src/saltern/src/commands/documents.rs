@@ -114,7 +114,7 @@ mod tests {
             .collect();
         assert!(pages.len() <= 35, "{} pages: {pages:?}", pages.len());
         assert!(
-            pages.iter().any(|page| page == "saltern-duty-run.1"),
+            pages.iter().any(|page| page == "saltern-maintenance-run.1"),
             "{pages:?}"
         );
         let is_noise = |page: &&String| {

@@ -9,10 +9,10 @@ pub(crate) mod debug;
 pub(crate) mod doctor;
 #[cfg(feature = "documents")]
 pub(crate) mod documents;
-pub(crate) mod duty;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod log_level;
+pub(crate) mod maintenance;
 pub(crate) mod master;
 pub(crate) mod minion;
 pub(crate) mod pam_check;

@@ -8,7 +8,7 @@ use saltern_base::exit::Exit;
 use saltern_config::MasterConfig;
 use saltern_content::render::data::from_yaml;
 use saltern_output::{Outputter, Style, json, render};
-use saltern_requests::reactor::{Deed, Plan, Reaction, Reactions, Rules};
+use saltern_requests::reactor::{Plan, Reaction, ReactionCall, Reactions, Rules};
 use saltern_store::dead_letters;
 use saltern_wire::msgpack::Value;
 
@@ -18,11 +18,11 @@ use crate::{ConfigArgument, logging};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    question: Question,
+    question: ControlRequest,
 }
 
 #[derive(clap::Subcommand)]
-enum Question {
+enum ControlRequest {
     /// Render the reactions to an event and print what would be done, without doing it. The
     /// programs that templates run are run. Needs no running master.
     Test {
@@ -59,20 +59,20 @@ enum Question {
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
     let config = match &arguments.question {
-        Question::Dead { config, .. }
-        | Question::Test { config, .. }
-        | Question::Replay { config, .. } => config,
+        ControlRequest::Dead { config, .. }
+        | ControlRequest::Test { config, .. }
+        | ControlRequest::Replay { config, .. } => config,
     };
     let config = match load_for_tool(config) {
         Ok(loaded) => loaded.config,
         Err(exit) => return exit,
     };
     match &arguments.question {
-        Question::Test {
+        ControlRequest::Test {
             tag, data, json, ..
         } => test(&config, tag, data, *json),
-        Question::Dead { json, .. } => dead(&config, *json),
-        Question::Replay { letter, .. } => replay(&config, letter),
+        ControlRequest::Dead { json, .. } => dead(&config, *json),
+        ControlRequest::Replay { letter, .. } => replay(&config, letter),
     }
 }
 
@@ -124,16 +124,18 @@ fn shown_reaction(reaction: &Reaction) -> Value {
     let mut fields = vec![
         ("id", Value::from(reaction.id.as_str())),
         ("sls", reaction.sls.as_str().into()),
-        ("type", reaction.deed.kind().into()),
-        ("fun", reaction.deed.fun().into()),
+        ("type", reaction.call.kind().into()),
+        ("fun", reaction.call.fun().into()),
     ];
-    match &reaction.deed {
-        Deed::Local(load) => {
+    match &reaction.call {
+        ReactionCall::Local(load) => {
             for name in ["tgt", "tgt_type", "arg", "ret"] {
                 fields.extend(load.get(name).map(|value| (name, value.clone())));
             }
         }
-        Deed::Runner(function) | Deed::Wheel(function) | Deed::Caller(function) => {
+        ReactionCall::Runner(function)
+        | ReactionCall::Wheel(function)
+        | ReactionCall::Caller(function) => {
             fields.push(("arg", function.arguments.to_value()));
         }
     }

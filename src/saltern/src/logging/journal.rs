@@ -11,7 +11,7 @@ use std::path::Path;
 
 use tracing::Level;
 
-use super::line::Line;
+use super::line::LogLine;
 
 /// Where the journal listens.
 const SOCKET: &str = "/run/systemd/journal/socket";
@@ -42,7 +42,7 @@ impl Journal {
     ///
     /// # Errors
     /// The journal has no room at the moment, is gone, or the line is too long for one datagram.
-    pub(super) fn write(&self, line: &Line) -> io::Result<()> {
+    pub(super) fn write(&self, line: &LogLine) -> io::Result<()> {
         self.0.send(&datagram(line)).map(drop)
     }
 }
@@ -55,7 +55,7 @@ fn is_same(stream: &str, device: u64, inode: u64) -> bool {
     told_device.parse() == Ok(device) && told_inode.parse() == Ok(inode)
 }
 
-fn datagram(line: &Line) -> Vec<u8> {
+fn datagram(line: &LogLine) -> Vec<u8> {
     // The priorities of syslog(3).
     let priority = match *line.metadata.level() {
         Level::ERROR => "3",

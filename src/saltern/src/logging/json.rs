@@ -6,13 +6,13 @@
 use saltern_base::clock::civil;
 use serde_json::Value as Json;
 
-use super::line::{Line, Value};
+use super::line::{LogLine, Value};
 
 /// The names that every line has.
 const FIXED: [&str; 4] = ["time", "level", "target", "message"];
 
 /// The line as an object, with its end of line.
-pub(super) fn form(line: &Line) -> String {
+pub(super) fn form(line: &LogLine) -> String {
     let t = civil(line.micros);
     let time = format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",

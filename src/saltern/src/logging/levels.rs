@@ -75,7 +75,7 @@ fn covers(place: &str, target: &str) -> bool {
 
 /// Where a line is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Takers {
+pub(super) struct LogSinks {
     pub(super) console: bool,
     pub(super) file: bool,
 }
@@ -108,11 +108,11 @@ impl Levels {
         self.argument.is_some()
     }
 
-    pub(super) fn takers(&self, metadata: &Metadata<'_>) -> Takers {
+    pub(super) fn takers(&self, metadata: &Metadata<'_>) -> LogSinks {
         let state = self.state.read();
         let own = state.current.own(metadata.target());
         let wants = |level: LogLevel| filter(own.unwrap_or(level)) >= *metadata.level();
-        Takers {
+        LogSinks {
             console: wants(state.current.console),
             file: wants(state.current.file),
         }

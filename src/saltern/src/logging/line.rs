@@ -3,12 +3,12 @@
 
 use std::fmt::{self, Write as _};
 
-use saltern_base::{steers, trace};
+use saltern_base::{is_unsafe_for_terminal, trace};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata};
 
 /// One line.
-pub(super) struct Line {
+pub(super) struct LogLine {
     pub(super) metadata: &'static Metadata<'static>,
     /// Microseconds since 1970-01-01 UTC.
     pub(super) micros: i64,
@@ -39,7 +39,7 @@ const LONGEST_FIELD: usize = 1024;
 /// The most of a message, which may have an error of somebody else in it.
 const LONGEST_MESSAGE: usize = 4 * 1024;
 
-impl Line {
+impl LogLine {
     /// What an event says. `left_out` similar ones were not logged before it.
     pub(super) fn new(event: &Event<'_>, micros: i64, left_out: u64) -> Self {
         let mut line = Self {
@@ -93,7 +93,7 @@ impl Line {
     }
 }
 
-impl Visit for Line {
+impl Visit for LogLine {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
             self.message.push_str(value);
@@ -143,7 +143,7 @@ fn cut(text: &str, most: usize) -> String {
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if steers(c) {
+        if is_unsafe_for_terminal(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);

@@ -17,13 +17,13 @@ const SPAN: Duration = Duration::from_secs(10);
 
 /// Lines of one place within [`SPAN`]: more than a start of a site with many mistakes in its
 /// configuration has, and fewer than anybody reads.
-const MOST: u32 = 200;
+const MAX_LINES: u32 = 200;
 
 /// See the module. As large as the program has places that log.
 #[derive(Default)]
-pub(super) struct Repeats(Mutex<HashMap<Identifier, Place>>);
+pub(super) struct Repeats(Mutex<HashMap<Identifier, CallSite>>);
 
-struct Place {
+struct CallSite {
     since: Instant,
     lines: u32,
     left_out: u64,
@@ -38,7 +38,7 @@ impl Repeats {
         }
         let now = Instant::now();
         let mut places = self.0.lock();
-        let place = places.entry(metadata.callsite()).or_insert(Place {
+        let place = places.entry(metadata.callsite()).or_insert(CallSite {
             since: now,
             lines: 0,
             left_out: 0,
@@ -47,7 +47,7 @@ impl Repeats {
             place.since = now;
             place.lines = 0;
         }
-        if place.lines >= MOST {
+        if place.lines >= MAX_LINES {
             place.left_out += 1;
             return None;
         }

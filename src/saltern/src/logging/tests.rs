@@ -33,7 +33,7 @@ fn log(directory: &Path, format: LogFormat, journal: Option<Journal>) -> (Log, A
         levels: levels.clone(),
         clock: Clock::manual(std::time::UNIX_EPOCH),
         repeats: Repeats::default(),
-        file_failures: Seldom::every(COMPLAINT),
+        file_failures: LogThrottle::new(LOG_INTERVAL),
         journal,
         console: form(),
         file: Some((form(), file)),

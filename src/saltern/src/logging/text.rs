@@ -5,9 +5,9 @@
 
 use std::fmt::Write as _;
 
-use saltern_base::clock::{Civil, civil};
+use saltern_base::clock::{CivilTime, civil};
 
-use super::line::{Line, plain};
+use super::line::{LogLine, plain};
 
 /// A compiled format.
 pub(super) struct PythonFormat {
@@ -37,7 +37,7 @@ impl PythonFormat {
     }
 
     /// The line in this form, with its end of line.
-    pub(super) fn form(&self, line: &Line) -> String {
+    pub(super) fn form(&self, line: &LogLine) -> String {
         let mut out = String::new();
         for part in &self.parts {
             match part {
@@ -51,7 +51,7 @@ impl PythonFormat {
         out
     }
 
-    fn value(&self, name: &str, line: &Line) -> String {
+    fn value(&self, name: &str, line: &LogLine) -> String {
         let metadata = line.metadata;
         let time = civil(line.micros);
         match name {
@@ -132,7 +132,7 @@ fn aligned(value: &str, flags: &str, width: usize) -> String {
 }
 
 /// The conversions that date formats use; others stand for themselves.
-fn strftime(format: &str, t: &Civil) -> String {
+fn strftime(format: &str, t: &CivilTime) -> String {
     let mut out = String::new();
     let mut chars = format.chars();
     while let Some(c) = chars.next() {

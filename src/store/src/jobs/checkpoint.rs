@@ -18,14 +18,14 @@ use crate::error::Result;
 
 /// What one pass found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Folded {
+pub struct CheckpointPass {
     /// Pages in the log.
     pub log: u64,
     /// Those of them that the main file has too.
     pub folded: u64,
 }
 
-impl Folded {
+impl CheckpointPass {
     /// Pages that are only in the log.
     pub fn left(self) -> u64 {
         self.log.saturating_sub(self.folded)
@@ -49,7 +49,7 @@ impl Checkpointer {
 
     /// Folds what was in the log when it began, as far as readers allow it. The writer does not
     /// wait for it; the disk is shared.
-    pub fn fold(&self) -> Result<Folded> {
+    pub fn fold(&self) -> Result<CheckpointPass> {
         let mut open = self.connection.lock();
         // The writer has put another file in its place.
         let found = file_id(&self.path)?;
@@ -61,12 +61,12 @@ impl Checkpointer {
 }
 
 /// One pass, by whichever connection.
-pub(super) fn fold(connection: &Connection, path: &Path) -> Result<Folded> {
+pub(super) fn fold(connection: &Connection, path: &Path) -> Result<CheckpointPass> {
     let pass = || {
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
             // Both are -1 while somebody else folds.
             let pages = |column| row.get(column).map(|pages: i64| u64::try_from(pages).ok());
-            Ok(Folded {
+            Ok(CheckpointPass {
                 log: pages(1)?.unwrap_or(0),
                 folded: pages(2)?.unwrap_or(0),
             })

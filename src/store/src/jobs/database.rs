@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use saltern_base::fail_point::FailPoint;
-use saltern_base::seldom::Seldom;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
 use saltern_wire::msgpack::{Limits, MapView};
 
-use super::checkpoint::{self, Checkpointer, Folded};
+use super::checkpoint::{self, CheckpointPass, Checkpointer};
 use super::displaced::OpenFiles;
 use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobReader, JobState, Write, Written};
@@ -30,14 +30,14 @@ pub struct JobDatabase {
     pub(super) excess: u64,
     /// Changes since the log was last folded whole; a large one counts as its pages.
     pub(super) unfolded: u64,
-    failures: Seldom,
+    failures: LogThrottle,
 }
 
 /// Statements that the writer keeps prepared.
 pub(super) const PREPARED: usize = 32;
 
 /// Changes that fail on and on have a line in the log so often.
-const COMPLAINT: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Numbers are given here and not by SQLite, which would give the numbers of deleted last rows
 /// again; the mirror's place in the numbering would then skip new rows.
@@ -69,7 +69,7 @@ impl JobDatabase {
             excess: 0,
             // What an earlier life left in the log is folded before long.
             unfolded: limits.checkpoint_changes / 2,
-            failures: Seldom::every(COMPLAINT),
+            failures: LogThrottle::new(LOG_INTERVAL),
         })
     }
 
@@ -105,7 +105,7 @@ impl JobDatabase {
     }
 
     /// Whether it is time that a [`Checkpointer`] folds the write-ahead log.
-    pub fn log_is_long(&self) -> bool {
+    pub fn wal_is_long(&self) -> bool {
         self.unfolded >= self.limits.checkpoint_changes
     }
 
@@ -116,7 +116,7 @@ impl JobDatabase {
 
     /// Folds what is left of the write-ahead log into the main file, as far as readers allow it;
     /// a log that is folded whole begins anew with the next commit.
-    pub fn checkpoint(&mut self) -> Result<Folded> {
+    pub fn checkpoint(&mut self) -> Result<CheckpointPass> {
         let folded = checkpoint::fold(&self.connection, &self.path);
         // What a reader or an error keeps from being folded is not tried again with every commit.
         let left = folded.as_ref().map_or(u64::MAX, |folded| folded.left());
@@ -144,7 +144,7 @@ impl JobDatabase {
                 schema::suspect(&self.path);
             }
             if let StoreError::Database { source, .. } = &error
-                && let Some(times) = self.failures.happened()
+                && let Some(times) = self.failures.record()
             {
                 tracing::error!(%source, times, path = %self.path.display(), "job database");
             }

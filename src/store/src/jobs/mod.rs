@@ -23,7 +23,7 @@ mod scrub;
 mod summary;
 
 pub use batches::{BatchReturn, StoredBatch};
-pub use checkpoint::{Checkpointer, Folded};
+pub use checkpoint::{CheckpointPass, Checkpointer};
 pub use database::JobDatabase;
 pub use displaced::{Restored, incidents, is_lost, note_incident};
 pub use events::{EventsPage, KeptEvent};
@@ -32,7 +32,7 @@ pub use listing::{JobHead, JobsPage, ReturnsPage};
 pub use reader::{JobReader, OpenJob, StoredJob, StoredReturn};
 pub use recover::Recovered;
 pub use retention::{Reason, Removed, Retention, Size};
-pub use room::Room;
+pub use room::FreeSpace;
 pub use schema::set_aside;
 pub use scrub::{Scrub, ScrubSlice};
 pub use summary::{JobSummary, ReturnHead};
@@ -50,7 +50,7 @@ pub struct DatabaseLimits {
     /// Files up to this size are examined as a whole when they are opened, in bytes; larger ones
     /// would delay the start, and are when damage was met while they were in use.
     pub check_bytes: u64,
-    /// The log counts as long ([`JobDatabase::log_is_long`]) after so many changes; a large one
+    /// The log counts as long ([`JobDatabase::wal_is_long`]) after so many changes; a large one
     /// counts as its pages of 4 KiB.
     pub checkpoint_changes: u64,
     /// With so many pages of 4 KiB the log is folded within a commit, because nobody else did it:

@@ -20,7 +20,7 @@ const RESERVE_PART: u64 = 64;
 
 /// What can still be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct FreeSpace {
     /// Bytes free on the file system, and those in the database that are used before it grows.
     pub free: u64,
     /// Bytes of the whole file system.
@@ -29,16 +29,16 @@ pub struct Room {
 
 impl JobDatabase {
     /// Looks how much room there is.
-    pub fn room(&self) -> Result<Room> {
+    pub fn room(&self) -> Result<FreeSpace> {
         let directory = self.path().parent().unwrap_or(Path::new("."));
         let disk = disk_of(directory)?;
-        Ok(Room {
+        Ok(FreeSpace {
             free: disk.free + self.size()?.free,
             total: disk.total,
         })
     }
 
-    /// Keeps the reserve back, unless it is kept already. `total` is [`Room::total`].
+    /// Keeps the reserve back, unless it is kept already. `total` is [`FreeSpace::total`].
     pub fn hold_reserve(&self, total: u64) -> Result<()> {
         let path = self.reserve();
         let failed = |error| StoreError::io("keep room back in", &path, error);
@@ -74,10 +74,10 @@ pub(super) fn free_on(directory: &Path) -> Result<u64> {
     disk_of(directory).map(|disk| disk.free)
 }
 
-fn disk_of(directory: &Path) -> Result<Room> {
+fn disk_of(directory: &Path) -> Result<FreeSpace> {
     let disk = rustix::fs::statvfs(directory)
         .map_err(|error| StoreError::io("look at the room of", directory, error))?;
-    Ok(Room {
+    Ok(FreeSpace {
         free: disk.f_bavail.saturating_mul(disk.f_frsize),
         total: disk.f_blocks.saturating_mul(disk.f_frsize),
     })

@@ -70,12 +70,12 @@ pub struct KeptGrains {
 }
 
 /// More values than this are many.
-const MANY: usize = 2_000;
+const MANY_VALUES: usize = 2_000;
 
 impl KeptGrains {
     /// The grains that are kept.
     pub(super) fn of(grains: &Value) -> (Cow<'_, Value>, Self) {
-        let is_large = Weight::of(grains).values > MANY;
+        let is_large = Weight::of(grains).values > MANY_VALUES;
         let count = |grains: &Value| grains.as_map().map_or(0, <[_]>::len);
         let kept = cut(grains).map_or(Cow::Borrowed(grains), Cow::Owned);
         let left_out = count(grains) - count(&kept);

@@ -589,14 +589,14 @@ fn a_log_is_folded_beside_the_writer_and_then_begins_anew() {
         }
     };
     fill(&mut database, 1);
-    assert!(database.log_is_long());
+    assert!(database.wal_is_long());
     let first = checkpointer.fold().expect("folded");
     assert!(first.log > 100 && first.left() == 0, "{first:?}");
     let log = || fs::metadata(dir.path().join("jobs.sqlite-wal")).expect("a log");
     let before = log().len();
     for round in 2..8 {
         database.checkpoint().expect("folded");
-        assert!(!database.log_is_long());
+        assert!(!database.wal_is_long());
         fill(&mut database, round);
         checkpointer.fold().expect("folded");
     }

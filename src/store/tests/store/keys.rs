@@ -368,31 +368,31 @@ mod shared {
         let clock = Clock::manual(Clock::system().now());
         let open = |options: &_| SharedKeys::with_options(options, clock.clone()).expect("a key");
         let shared = open(&options);
-        assert!(shared.former().is_none());
+        assert!(shared.previous().is_none());
         let first = shared.current();
         shared.rotate().expect("rotated");
         let second = shared.current();
         clock.advance(Duration::from_secs(299));
         let shared = open(&options);
-        assert!(shared.former().expect("kept").key.same_as(&first.key));
+        assert!(shared.previous().expect("kept").key.same_as(&first.key));
         clock.advance(Duration::from_secs(1));
-        assert!(shared.former().is_none(), "its time is over");
+        assert!(shared.previous().is_none(), "its time is over");
         shared.rotate().expect("rotated");
         // A block of numbers later the file has been written again.
         for _ in 0..1_100 {
             shared.next_serial().expect("a number");
         }
         let shared = open(&options);
-        assert!(shared.former().expect("kept").key.same_as(&second.key));
+        assert!(shared.previous().expect("kept").key.same_as(&second.key));
         clock.set(clock.now() - Duration::from_secs(3_600));
         assert!(
-            shared.former().is_none(),
+            shared.previous().is_none(),
             "a clock that is set back does not prolong it"
         );
         options.key_overlap = Duration::ZERO;
         let shared = open(&options);
         shared.rotate().expect("rotated");
-        assert!(shared.former().is_none());
+        assert!(shared.previous().is_none());
     }
 
     #[test]

@@ -22,9 +22,9 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
+use super::connection_slots::ConnectionSlot;
 use super::limits::HttpLimits;
 use super::metrics::{HttpMeters, Open, Refusal};
-use super::places::Place;
 use super::server::Handler;
 use crate::port::Tls;
 
@@ -46,11 +46,13 @@ pub(super) struct Exchange {
 }
 
 /// A connection in use: its slot, and its part of the gauge.
-struct InUse(#[expect(dead_code, reason = "held, and given back when dropped")] (Place, Open));
+struct InUse(
+    #[expect(dead_code, reason = "held, and given back when dropped")] (ConnectionSlot, Open),
+);
 
 impl Exchange {
     /// Serves one connection to its end.
-    pub(super) async fn run(&self, stream: TcpStream, peer: SocketAddr, place: Place) {
+    pub(super) async fn run(&self, stream: TcpStream, peer: SocketAddr, place: ConnectionSlot) {
         let in_use = InUse((place, self.meters.open()));
         let exchange = async {
             match &self.tls {

@@ -8,12 +8,12 @@
 //! Not here: what is served (a [`Handler`] decides), streaming, HTTP/2, and access control: a
 //! handler that needs it checks the request's headers.
 //!
-//! Reading order: `limits`, `server`, `exchange`, `places`, `metrics`.
+//! Reading order: `limits`, `server`, `exchange`, `connection_slots`, `metrics`.
 
+mod connection_slots;
 mod exchange;
 mod limits;
 mod metrics;
-mod places;
 mod server;
 
 pub use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};

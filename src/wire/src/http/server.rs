@@ -8,23 +8,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper::{Request, Response};
-use saltern_base::seldom::Seldom;
+use saltern_base::log_throttle::LogThrottle;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::connection_slots::ConnectionSlots;
 use super::exchange::Exchange;
 use super::limits::HttpLimits;
 use super::metrics::{HttpMeters, Refusal};
-use super::places::Places;
 use crate::port::{ListenOptions, Tls, bind};
 
 /// Pause after a failed accept: for want of file descriptors, mostly.
 const STARVED_PAUSE: Duration = Duration::from_millis(100);
 
-/// A persistent shortage is logged at most once per `COMPLAINT`.
-const COMPLAINT: Duration = Duration::from_secs(60);
+/// A persistent shortage is logged at most once per `LOG_INTERVAL`.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Request handler of a server.
 pub trait Handler: Send + Sync + 'static {
@@ -86,7 +86,7 @@ impl HttpServer {
     /// The runtime does not take the socket.
     pub async fn serve(self, stop: CancellationToken) -> io::Result<()> {
         let listener = TcpListener::from_std(self.listener)?;
-        let places = Places::new(&self.limits);
+        let connection_slots = ConnectionSlots::new(&self.limits);
         let exchange = Arc::new(Exchange {
             limits: self.limits,
             tls: self.tls,
@@ -94,7 +94,7 @@ impl HttpServer {
             meters: self.meters.clone(),
             lingering: Semaphore::new(self.limits.connections),
         });
-        let failures = Seldom::every(COMPLAINT);
+        let failures = LogThrottle::new(LOG_INTERVAL);
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {
@@ -104,11 +104,11 @@ impl HttpServer {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    start(stream, peer, &exchange, &places, &mut connections);
+                    start(stream, peer, &exchange, &connection_slots, &mut connections);
                 }
                 Err(error) => {
                     self.meters.refused(Refusal::Accept);
-                    if let Some(times) = failures.happened() {
+                    if let Some(times) = failures.record() {
                         tracing::warn!(%error, times, "cannot accept HTTP connections");
                     }
                     tokio::time::sleep(STARVED_PAUSE).await;
@@ -131,10 +131,10 @@ fn start(
     stream: TcpStream,
     peer: SocketAddr,
     exchange: &Arc<Exchange>,
-    places: &Arc<Places>,
+    connection_slots: &Arc<ConnectionSlots>,
     connections: &mut JoinSet<()>,
 ) {
-    match places.take(peer.ip()) {
+    match connection_slots.take(peer.ip()) {
         Ok(place) => {
             let exchange = Arc::clone(exchange);
             connections.spawn(async move {

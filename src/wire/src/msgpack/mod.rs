@@ -27,9 +27,9 @@ mod unique;
 mod value;
 
 #[cfg(test)]
-mod properties;
+mod property_tests;
 #[cfg(test)]
-pub(crate) mod vectors;
+pub(crate) mod vector_tests;
 
 pub use decode::{decode, decode_exact, decode_wire};
 pub use encode::{Dialect, Encoder, encode};

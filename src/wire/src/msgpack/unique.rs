@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use super::value::Value;
 
 /// Entries up to which a linear scan is cheaper than hashing.
-const FEW: usize = 8;
+const LINEAR_SCAN_ENTRIES: usize = 8;
 
 /// Leaves one entry for each key. Takes time and memory in proportion to the entries.
 pub(super) fn unique(mut entries: Vec<(Value, Value)>) -> Vec<(Value, Value)> {
-    let repeated = if entries.len() <= FEW {
+    let repeated = if entries.len() <= LINEAR_SCAN_ENTRIES {
         repeated_among_few(&entries)
     } else {
         repeated_among_many(&entries)
@@ -111,7 +111,8 @@ mod tests {
 
     /// The same entries, enough of them to be hashed.
     fn among_many(entries: &[(Value, Value)]) -> Vec<(Value, Value)> {
-        let others = (0..=FEW as i64).map(|number| one(format!("other {number}"), number));
+        let others =
+            (0..=LINEAR_SCAN_ENTRIES as i64).map(|number| one(format!("other {number}"), number));
         entries.iter().cloned().chain(others).collect()
     }
 

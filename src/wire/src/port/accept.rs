@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::net::SendFlags;
-use saltern_base::seldom::Seldom;
+use saltern_base::log_throttle::LogThrottle;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -30,8 +30,8 @@ use super::tls::Tls;
 /// Pause after an accept that failed for want of file descriptors or memory.
 const STARVED_PAUSE: Duration = Duration::from_millis(100);
 
-/// A persistent shortage is logged at most once per `COMPLAINT`.
-const COMPLAINT: Duration = Duration::from_secs(60);
+/// A persistent shortage is logged at most once per `LOG_INTERVAL`.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// One connection in this many is reserved for known networks.
 const RESERVED: usize = 8;
@@ -59,12 +59,12 @@ impl From<std::net::TcpListener> for Socket {
 
 /// A socket that is ready to be served. It belongs to no runtime before that: the runtime that
 /// opened it would be woken for each connection, only to wake the one that serves it.
-pub(super) struct Door {
+pub(super) struct Acceptor {
     listener: std::net::TcpListener,
     pub(super) gate: Arc<Gate>,
 }
 
-impl Door {
+impl Acceptor {
     /// Prepares the sockets of one listener; they share its limits.
     pub(super) fn open(
         sockets: Vec<Socket>,
@@ -72,11 +72,11 @@ impl Door {
         limits: PeerLimits,
         known: KnownNetworks,
     ) -> Result<Vec<Self>, ListenError> {
-        let crowd = Arc::new(Crowd {
+        let crowd = Arc::new(ConnectionTable {
             known: known.clone(),
-            ..Crowd::default()
+            ..ConnectionTable::default()
         });
-        let watch: Weak<dyn NetworkWatch> = Arc::<Crowd>::downgrade(&crowd);
+        let watch: Weak<dyn NetworkWatch> = Arc::<ConnectionTable>::downgrade(&crowd);
         known.watch(watch);
         let doors = sockets.into_iter().map(|socket| {
             let Socket {
@@ -95,7 +95,7 @@ impl Door {
                 transport,
                 tls: tls.filter(|_| transport != Transport::ZeroMq),
                 tls_turn: tokio::sync::Mutex::default(),
-                failures: Seldom::every(COMPLAINT),
+                failures: LogThrottle::new(LOG_INTERVAL),
                 crowd: Arc::clone(&crowd),
             });
             Ok(Self { listener, gate })
@@ -106,7 +106,7 @@ impl Door {
 
 /// State shared by all connections of one listener, over all transports.
 #[derive(Default)]
-struct Crowd {
+struct ConnectionTable {
     stop: CancellationToken,
     kill: CancellationToken,
     numbers: AtomicU64,
@@ -127,8 +127,8 @@ pub(super) struct Gate {
     tls: Option<Tls>,
     /// Serializes TLS handshakes.
     pub(super) tls_turn: tokio::sync::Mutex<()>,
-    failures: Seldom,
-    crowd: Arc<Crowd>,
+    failures: LogThrottle,
+    crowd: Arc<ConnectionTable>,
 }
 
 #[derive(Default)]
@@ -244,13 +244,13 @@ impl Gate {
     }
 }
 
-impl NetworkWatch for Crowd {
+impl NetworkWatch for ConnectionTable {
     fn became_known(&self, network: IpAddr) {
         self.counts.lock().becomes_known(network);
     }
 }
 
-impl Crowd {
+impl ConnectionTable {
     /// Ends every connection: first gracefully, after the drain time by force.
     async fn finish(&self, drain: Duration) {
         self.stop.cancel();
@@ -302,7 +302,7 @@ impl Drop for Admission {
 /// Accepts on the runtime that polls this until `stop`, then ends the connections; returns when
 /// all are gone.
 pub(super) async fn serve(
-    doors: Vec<Door>,
+    doors: Vec<Acceptor>,
     side: Side,
     stop: &CancellationToken,
     start: impl Fn(TcpStream, Admission),
@@ -323,8 +323,8 @@ pub(super) async fn serve(
 }
 
 /// Accepts connections of one socket, for ever.
-async fn accept(door: Door, side: Side, start: &impl Fn(TcpStream, Admission)) {
-    let Door { listener, gate } = door;
+async fn accept(door: Acceptor, side: Side, start: &impl Fn(TcpStream, Admission)) {
+    let Acceptor { listener, gate } = door;
     let gate = &gate;
     let listener = registered(listener, gate).await;
     // Only ZeroMQ sends first, and never inside TLS.
@@ -386,7 +386,7 @@ async fn accept_failed(gate: &Gate, error: &std::io::Error) {
     match Errno::from_io_error(error) {
         Some(errno) if starved.contains(&errno) => {
             gate.metrics.refused(Refusal::Descriptors).inc();
-            if let Some(times) = gate.failures.happened() {
+            if let Some(times) = gate.failures.record() {
                 warn!(%error, times, "cannot accept connections; those who are connected are served");
             }
             tokio::time::sleep(STARVED_PAUSE).await;
@@ -409,7 +409,7 @@ async fn accept_failed(gate: &Gate, error: &std::io::Error) {
         }
         _ => {
             gate.metrics.refused(Refusal::Accept).inc();
-            if let Some(times) = gate.failures.happened() {
+            if let Some(times) = gate.failures.record() {
                 warn!(%error, times, "cannot accept a connection");
             }
             tokio::time::sleep(STARVED_PAUSE).await;

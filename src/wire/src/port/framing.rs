@@ -81,13 +81,13 @@ pub(crate) struct Introduction {
     /// The identity it gave, empty if none.
     pub(crate) identity: Bytes,
     /// It is in lockstep: it waits for each reply before the next request.
-    pub(crate) one_at_a_time: bool,
+    pub(crate) lockstep: bool,
     /// As a subscriber it receives all publications that concern it, without subscriptions.
-    pub(crate) hears_everything: bool,
+    pub(crate) receives_all: bool,
 }
 
 /// One message of a peer.
-pub(crate) enum Said {
+pub(crate) enum PeerMessage {
     /// A part of a message.
     Part,
     /// A request: the envelope to return with its reply, and the payload.
@@ -101,9 +101,9 @@ pub(crate) enum Said {
     /// Is answered with these bytes, and asks for nothing else.
     Ping(Bytes),
     /// Needs no answer.
-    Chatter,
+    Ignored,
     /// Closes the connection, and gets these bytes.
-    Farewell(Bytes),
+    Close(Bytes),
 }
 
 /// Codec of one transport, on one connection.
@@ -112,7 +112,7 @@ pub(crate) trait Framing: Send {
     fn greet(&mut self, buffer: &mut BytesMut) -> Result<Greeted, Close>;
 
     /// The next complete message in `buffer`.
-    fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Said>, Close>;
+    fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<PeerMessage>, Close>;
 
     /// Bytes that `buffer` lacks before [`Self::next`] can make progress, as far as known; at
     /// least 1.

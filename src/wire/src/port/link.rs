@@ -15,7 +15,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, Sleep};
 
 use super::accept::Gate;
-use super::framing::{Framing, Greeted, Introduction, Said, Side};
+use super::framing::{Framing, Greeted, Introduction, PeerMessage, Side};
 use super::limits::SizeLimits;
 use super::metrics::Close;
 use super::quota::{Bucket, Budget, Share};
@@ -144,9 +144,9 @@ impl Link {
     }
 
     /// The next complete item in the buffer.
-    pub(super) fn next(&mut self) -> Result<Option<Said>, Close> {
+    pub(super) fn next(&mut self) -> Result<Option<PeerMessage>, Close> {
         let said = self.framing.next(&mut self.buffer)?;
-        if matches!(said, Some(Said::Part | Said::Request(..))) {
+        if matches!(said, Some(PeerMessage::Part | PeerMessage::Request(..))) {
             self.message_share.add(std::mem::take(&mut self.share));
         }
         if said.is_some() && !self.framing.in_message() {

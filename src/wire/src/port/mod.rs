@@ -25,10 +25,10 @@ mod stream;
 mod tls;
 
 mod accept;
-mod bell;
 mod link;
 mod network;
 mod quota;
+mod wake_list;
 
 pub mod req;
 

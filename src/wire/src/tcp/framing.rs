@@ -5,7 +5,7 @@ use tokio_util::codec::Decoder;
 
 use super::codec::{Codec, CodecError};
 use crate::msgpack::{Dialect, Encoder, Limits, MapView, RawValue};
-use crate::port::framing::{Framing, Greeted, Introduction, Said, Side};
+use crate::port::framing::{Framing, Greeted, Introduction, PeerMessage, Side};
 use crate::port::{Close, SizeLimits};
 
 /// Longest head of a request: stock's holds one UUID.
@@ -72,13 +72,13 @@ impl Framing for SaltTcp {
     fn greet(&mut self, _: &mut BytesMut) -> Result<Greeted, Close> {
         let introduction = Introduction {
             identity: Bytes::new(),
-            one_at_a_time: false,
-            hears_everything: self.side == Side::Publish,
+            lockstep: false,
+            receives_all: self.side == Side::Publish,
         };
         Ok(Greeted::Done(introduction, Bytes::new()))
     }
 
-    fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Said>, Close> {
+    fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<PeerMessage>, Close> {
         let Some(frame) = self.codec.decode(buffer)? else {
             return Ok(None);
         };
@@ -88,9 +88,9 @@ impl Framing for SaltTcp {
             // Copied: kept for as long as the request, which may be much smaller than its frame.
             Side::Request => {
                 let head = Bytes::copy_from_slice(head.bytes());
-                Said::Request(vec![head], body.into_bytes())
+                PeerMessage::Request(vec![head], body.into_bytes())
             }
-            Side::Publish => Said::Registration(body.into_bytes()),
+            Side::Publish => PeerMessage::Registration(body.into_bytes()),
         }))
     }
 
@@ -151,7 +151,7 @@ mod tests {
         let mut framing = SaltTcp::new(Side::Request, SizeLimits::UNKNOWN_PEER);
         let request = b"\x82\xa4head\x81\xa3mid\xa13\xa4body\x81\xa3enc\xa3aes";
         let mut buffer = BytesMut::from(&request[..]);
-        let Ok(Some(Said::Request(envelope, payload))) = framing.next(&mut buffer) else {
+        let Ok(Some(PeerMessage::Request(envelope, payload))) = framing.next(&mut buffer) else {
             panic!("a request");
         };
         assert_eq!(payload.as_ref(), b"\x81\xa3enc\xa3aes");

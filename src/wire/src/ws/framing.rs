@@ -8,7 +8,7 @@ use tungstenite::handshake::server::{Request, create_response, write_response};
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
-use crate::port::framing::{Framing, Greeted, Introduction, Said, Side};
+use crate::port::framing::{Framing, Greeted, Introduction, PeerMessage, Side};
 use crate::port::{Close, SizeLimits};
 use crate::tcp::framing::put_bin_header;
 
@@ -118,7 +118,7 @@ impl WebSocket {
         Ok(Some((header, size, length)))
     }
 
-    fn data(&mut self, kind: Data, is_final: bool, payload: Bytes) -> Said {
+    fn data(&mut self, kind: Data, is_final: bool, payload: Bytes) -> PeerMessage {
         let mut message = self.message.take().unwrap_or(Message {
             kind,
             frames: Vec::new(),
@@ -128,7 +128,7 @@ impl WebSocket {
             message.length += payload.len();
             message.frames.push(payload);
             self.message = Some(message);
-            return Said::Part;
+            return PeerMessage::Part;
         }
         let payload = match message.frames.is_empty() {
             true => payload,
@@ -138,9 +138,9 @@ impl WebSocket {
             }
         };
         match (message.kind, self.side) {
-            (Data::Binary, Side::Request) => Said::Request(Vec::new(), payload),
-            (Data::Text, _) if payload.as_ref() == b"close" => Said::Farewell(goodbye(&[])),
-            _ => Said::Chatter,
+            (Data::Binary, Side::Request) => PeerMessage::Request(Vec::new(), payload),
+            (Data::Text, _) if payload.as_ref() == b"close" => PeerMessage::Close(goodbye(&[])),
+            _ => PeerMessage::Ignored,
         }
     }
 }
@@ -178,13 +178,13 @@ impl Framing for WebSocket {
         }
         let introduction = Introduction {
             identity: Bytes::new(),
-            one_at_a_time: false,
-            hears_everything: self.side == Side::Publish,
+            lockstep: false,
+            receives_all: self.side == Side::Publish,
         };
         Ok(Greeted::Done(introduction, answer.into_inner().freeze()))
     }
 
-    fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Said>, Close> {
+    fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<PeerMessage>, Close> {
         let Some((header, size, length)) = self.header(buffer)? else {
             return Ok(None);
         };
@@ -200,9 +200,9 @@ impl Framing for WebSocket {
         let payload = payload.freeze();
         Ok(Some(match header.opcode {
             OpCode::Data(kind) => self.data(kind, header.is_final, payload),
-            OpCode::Control(Control::Ping) => Said::Ping(control(Control::Pong, &payload)),
-            OpCode::Control(Control::Close) => Said::Farewell(goodbye(&payload)),
-            OpCode::Control(_) => Said::Chatter,
+            OpCode::Control(Control::Ping) => PeerMessage::Ping(control(Control::Pong, &payload)),
+            OpCode::Control(Control::Close) => PeerMessage::Close(goodbye(&payload)),
+            OpCode::Control(_) => PeerMessage::Ignored,
         }))
     }
 

@@ -7,7 +7,7 @@ use tokio_util::codec::Decoder;
 use super::codec::{Codec, HEADER_MAX, Item, put_command, put_frame_header};
 use super::command::{Command, Ready, SocketType};
 use super::greeting::Greeting;
-use crate::port::framing::{Framing, Greeted, Introduction, Said, Side};
+use crate::port::framing::{Framing, Greeted, Introduction, PeerMessage, Side};
 use crate::port::{Close, SizeLimits};
 
 /// Most frames, and bytes, before the empty delimiter. libzmq's own sockets send at most an
@@ -107,44 +107,46 @@ impl Zmtp {
         let introduction = Introduction {
             // Copied: the received bytes share a whole read buffer.
             identity: Bytes::copy_from_slice(&ready.identity),
-            one_at_a_time: kind == SocketType::Req,
-            hears_everything: false,
+            lockstep: kind == SocketType::Req,
+            receives_all: false,
         };
         Greeted::Done(introduction, Bytes::new())
     }
 
-    fn frame(&mut self, more: bool, payload: Bytes) -> Result<Said, Close> {
+    fn frame(&mut self, more: bool, payload: Bytes) -> Result<PeerMessage, Close> {
         match self.side {
             Side::Request => {
                 self.message.add(payload)?;
                 if more {
-                    return Ok(Said::Part);
+                    return Ok(PeerMessage::Part);
                 }
                 let message = std::mem::take(&mut self.message);
                 let payload = message.payload.ok_or(Close::Envelope)?;
-                Ok(Said::Request(message.envelope, payload))
+                Ok(PeerMessage::Request(message.envelope, payload))
             }
             Side::Publish if more => Err(Close::Frames),
             Side::Publish => Ok(match payload.first() {
-                Some(1) => Said::Subscribe(payload.slice(1..)),
-                Some(0) => Said::Cancel(payload.slice(1..)),
+                Some(1) => PeerMessage::Subscribe(payload.slice(1..)),
+                Some(0) => PeerMessage::Cancel(payload.slice(1..)),
                 // PUB ignores all else that its peers send, as libzmq does.
-                _ => Said::Chatter,
+                _ => PeerMessage::Ignored,
             }),
         }
     }
 
-    fn command(&self, command: Command) -> Result<Said, Close> {
+    fn command(&self, command: Command) -> Result<PeerMessage, Close> {
         Ok(match command {
-            Command::Ping { context, .. } => Said::Ping(encoded(&Command::Pong(context))),
-            Command::Subscribe(topic) if self.side == Side::Publish => Said::Subscribe(topic),
-            Command::Cancel(topic) if self.side == Side::Publish => Said::Cancel(topic),
+            Command::Ping { context, .. } => PeerMessage::Ping(encoded(&Command::Pong(context))),
+            Command::Subscribe(topic) if self.side == Side::Publish => {
+                PeerMessage::Subscribe(topic)
+            }
+            Command::Cancel(topic) if self.side == Side::Publish => PeerMessage::Cancel(topic),
             Command::Error(_) => return Err(Close::PeerError),
             Command::Ready(_) => return Err(Close::Handshake),
             Command::Pong(_)
             | Command::Subscribe(_)
             | Command::Cancel(_)
-            | Command::Unknown { .. } => Said::Chatter,
+            | Command::Unknown { .. } => PeerMessage::Ignored,
         })
     }
 }
@@ -169,7 +171,7 @@ impl Framing for Zmtp {
         Err(Close::Handshake)
     }
 
-    fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Said>, Close> {
+    fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<PeerMessage>, Close> {
         let Some(item) = self.codec.decode(buffer)? else {
             return Ok(None);
         };

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Timeout of what should happen at once.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Echoes the body. `/panic` panics; `/hold` signals and waits; the answer of `/large` exceeds the
 /// kernel's buffers.
@@ -121,7 +121,9 @@ async fn rest(mut stream: TcpStream) -> String {
 }
 
 async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(PATIENCE, future).await.expect("soon")
+    tokio::time::timeout(TEST_TIMEOUT, future)
+        .await
+        .expect("soon")
 }
 
 fn small() -> HttpLimits {

@@ -19,11 +19,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Timeout of what should happen at once.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The future's output, or a failure that names what was waited for.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    match tokio::time::timeout(PATIENCE, future).await {
+    match tokio::time::timeout(TEST_TIMEOUT, future).await {
         Ok(output) => output,
         Err(_) => panic!("waited in vain for {what}"),
     }
@@ -112,7 +112,7 @@ impl Running {
                 pace.tick().await;
             }
         };
-        if tokio::time::timeout(PATIENCE, reached).await.is_err() {
+        if tokio::time::timeout(TEST_TIMEOUT, reached).await.is_err() {
             let closed: Vec<_> = saltern_wire::port::Close::ALL
                 .iter()
                 .map(|reason| (reason.label(), self.metric("closed_total", reason.label())))

@@ -8,7 +8,7 @@ use std::mem::{discriminant, replace};
 use saltern_wire::msgpack::Value;
 
 /// How deep mappings are merged; documents are not deeper.
-const DEEPEST: usize = 200;
+const MAX_MERGE_DEPTH: usize = 200;
 
 const MARK: &str = "__";
 
@@ -45,7 +45,7 @@ pub(super) fn mapping(stack: Value, entries: Vec<(Value, Value)>) -> Result<Valu
 }
 
 fn merged(stack: Value, mut entries: Vec<(Value, Value)>, depth: usize) -> Result<Value, String> {
-    if depth > DEEPEST {
+    if depth > MAX_MERGE_DEPTH {
         return Err("the stack is nested too deep".to_owned());
     }
     let strategy = Strategy::of(take_mark(&mut entries).as_ref())?;

@@ -16,7 +16,7 @@ use super::value::{
     Entries, Key, Kind, Namespace, dict, is_silent, is_undefined, list, none, silent, tuple,
     type_name, undefined, undefined_fault,
 };
-use super::{MAIN, Py, Run, compare, filters, globals, methods, ops, parts_of, tests, text};
+use super::{MAIN, Py, Run, compare, filters, globals, is_tests, methods, ops, parts_of, text};
 use crate::render::data::{from_template, to_template};
 use crate::render::functions::{CallArgs, CallError, InPlace};
 
@@ -97,7 +97,7 @@ const OPERATIONS: [(&str, Operation); 31] = [
     }),
     ("__test", |py, args| {
         let (name, rest) = args.split_first().ok_or_else(|| Fault::other("no test"))?;
-        let passed = tests::apply(
+        let passed = is_tests::apply(
             py,
             name.as_str().unwrap_or_default(),
             Args::from_engine(rest),

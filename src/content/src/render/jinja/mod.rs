@@ -19,6 +19,7 @@ pub(crate) mod fault;
 pub(crate) mod filters;
 mod globals;
 mod helpers;
+mod is_tests;
 mod lexer;
 mod limits;
 mod methods;
@@ -28,7 +29,6 @@ mod options;
 mod release;
 pub(crate) mod salt;
 mod string_methods;
-mod tests;
 pub(crate) mod text;
 mod translate;
 pub(crate) mod value;
@@ -123,7 +123,7 @@ impl Context {
 
 /// `tplfile`, `tpldir` and `tpldot`, as the template that was loaded last has them.
 #[derive(Clone, Default)]
-struct Place {
+struct TemplatePath {
     file: String,
     dir: String,
     dot: String,
@@ -146,7 +146,7 @@ pub(crate) struct Run {
     steps: AtomicU64,
     rounds: AtomicU64,
     printed: AtomicU64,
-    place: Mutex<Place>,
+    place: Mutex<TemplatePath>,
     /// The texts of loaded templates by their paths.
     loaded: Mutex<Vec<(String, Arc<str>)>>,
     /// Whether the engine compiled a template that it did not know.
@@ -426,7 +426,7 @@ fn render_by(
         steps: AtomicU64::new(0),
         rounds: AtomicU64::new(0),
         printed: AtomicU64::new(0),
-        place: Mutex::new(Place {
+        place: Mutex::new(TemplatePath {
             file: text("tplfile"),
             dir: text("tpldir"),
             dot: text("tpldot"),

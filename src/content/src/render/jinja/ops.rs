@@ -17,9 +17,9 @@ use super::value::{
 };
 
 /// The longest text or list that one operator may make.
-const LONGEST: usize = 16 << 20;
+const MAX_RESULT_LENGTH: usize = 16 << 20;
 /// How deep containers are compared.
-const DEEPEST: usize = 150;
+const MAX_COMPARE_DEPTH: usize = 150;
 /// How many values one comparison looks at: a list that holds another twice doubles it at each
 /// level.
 const MOST_COMPARED: usize = 1_000_000;
@@ -85,7 +85,7 @@ pub(crate) fn arithmetic(operator: &str, left: &Value, right: &Value) -> Outcome
         ("+", Kind::List(first), Kind::List(second)) => {
             let mut items = first.0.lock().clone();
             items.extend(second.0.lock().clone());
-            if items.len() > LONGEST {
+            if items.len() > MAX_RESULT_LENGTH {
                 return Err(too_large());
             }
             return Ok(list(items));
@@ -128,7 +128,7 @@ pub(crate) fn arithmetic(operator: &str, left: &Value, right: &Value) -> Outcome
 }
 
 fn joined(left: &str, right: &str) -> Outcome<Value> {
-    if left.len() + right.len() > LONGEST {
+    if left.len() + right.len() > MAX_RESULT_LENGTH {
         return Err(too_large());
     }
     Ok(Value::from([left, right].concat()))
@@ -143,7 +143,7 @@ fn repeat(sequence: &Value, times: &Value) -> Outcome<Value> {
     };
     let times = usize::try_from(times.max(0)).map_err(|_| too_large())?;
     let fits = |length: usize| match length.checked_mul(times) {
-        Some(length) if length <= LONGEST => Ok(()),
+        Some(length) if length <= MAX_RESULT_LENGTH => Ok(()),
         _ => Err(too_large()),
     };
     Ok(match Kind::of(sequence) {
@@ -258,7 +258,7 @@ pub(crate) fn concatenated(values: &[Value]) -> Outcome<Value> {
     let mut out = String::new();
     for value in values {
         out.push_str(&str_of(value)?);
-        if out.len() > LONGEST {
+        if out.len() > MAX_RESULT_LENGTH {
             return Err(too_large());
         }
     }
@@ -271,7 +271,7 @@ pub(crate) fn equal(left: &Value, right: &Value) -> Outcome<bool> {
 }
 
 fn equal_at(left: &Value, right: &Value, depth: usize, steps: &Cell<usize>) -> Outcome<bool> {
-    if depth > DEEPEST {
+    if depth > MAX_COMPARE_DEPTH {
         return Err(Fault::limit(
             "maximum recursion depth exceeded in comparison",
         ));

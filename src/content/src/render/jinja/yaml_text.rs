@@ -15,7 +15,7 @@ use super::value::{Kind, undefined_fault};
 use super::{ops, value};
 
 const WIDTH: usize = 80;
-const DEEPEST: usize = 150;
+const MAX_DEPTH: usize = 150;
 
 /// Texts that a reader would take for something else than text.
 static TYPED: LazyLock<Regex> = LazyLock::new(|| {
@@ -182,7 +182,7 @@ fn analyse(text: &str) -> Analysis {
 
 /// Where a node stands.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum NodePosition {
     Root,
     Item,
     Key,
@@ -205,7 +205,7 @@ struct Emitter {
 /// `safe_dump(value, default_flow_style=flow)` without the line end and the document end.
 pub(crate) fn dump(value: &Value, flow: bool) -> Outcome<String> {
     let mut emitter = Emitter::new(flow);
-    emitter.node(value, Place::Root, 0)?;
+    emitter.node(value, NodePosition::Root, 0)?;
     Ok(emitter.out.trim().to_owned())
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn dump(value: &Value, flow: bool) -> Outcome<String> {
 pub(crate) fn dump_mixed(value: &Value) -> Outcome<String> {
     let mut emitter = Emitter::new(false);
     emitter.mixed = true;
-    emitter.node(value, Place::Root, 0)?;
+    emitter.node(value, NodePosition::Root, 0)?;
     Ok(emitter.out.trim().to_owned())
 }
 
@@ -278,11 +278,11 @@ impl Emitter {
         }
     }
 
-    fn node(&mut self, value: &Value, place: Place, depth: usize) -> Outcome<()> {
-        if depth > DEEPEST {
+    fn node(&mut self, value: &Value, place: NodePosition, depth: usize) -> Outcome<()> {
+        if depth > MAX_DEPTH {
             return Err(Fault::limit("maximum recursion depth exceeded"));
         }
-        let key = place == Place::Key;
+        let key = place == NodePosition::Key;
         // Scalars that need several lines are indented deeper than what holds them.
         let before = self.indent;
         if is_scalar(value) {
@@ -330,11 +330,11 @@ impl Emitter {
         before
     }
 
-    fn sequence(&mut self, items: &[Value], place: Place, depth: usize) -> Outcome<()> {
+    fn sequence(&mut self, items: &[Value], place: NodePosition, depth: usize) -> Outcome<()> {
         let flow = self.is_flow(items.iter());
         let before = self.indent;
         // A list below a key stands at the key's own column.
-        if flow || place != Place::Value || self.indention {
+        if flow || place != NodePosition::Value || self.indention {
             self.deeper(flow);
         } else {
             self.indent = before.or(Some(0));
@@ -347,7 +347,7 @@ impl Emitter {
                     self.indicator(",", false, false, false);
                 }
                 self.fold_line();
-                self.node(item, Place::Item, depth + 1)?;
+                self.node(item, NodePosition::Item, depth + 1)?;
             }
             self.flow_level -= 1;
             self.indicator("]", false, false, false);
@@ -355,7 +355,7 @@ impl Emitter {
             for item in items {
                 self.write_indent();
                 self.indicator("-", true, false, true);
-                self.node(item, Place::Item, depth + 1)?;
+                self.node(item, NodePosition::Item, depth + 1)?;
             }
         }
         self.indent = before;
@@ -389,9 +389,9 @@ impl Emitter {
             } else {
                 self.write_indent();
             }
-            self.node(key, Place::Key, depth + 1)?;
+            self.node(key, NodePosition::Key, depth + 1)?;
             self.indicator(":", false, false, false);
-            self.node(value, Place::Value, depth + 1)?;
+            self.node(value, NodePosition::Value, depth + 1)?;
         }
         if flow {
             self.flow_level -= 1;

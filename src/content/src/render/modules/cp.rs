@@ -11,7 +11,7 @@ use crate::files::FileServer;
 use crate::render::functions::{CallArgs, CallError, Registry};
 
 /// The longest file that a template may have as a text.
-const LONGEST: usize = 16 << 20;
+const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// Adds `cp.get_file_str`, `cp.get_url`, `cp.hash_file`, `cp.hash_file_str`, `cp.stat_file`,
 /// `cp.envs`, `cp.list_master`, `cp.list_master_dirs`, `cp.list_master_symlinks` and
@@ -114,7 +114,7 @@ fn text(files: &FileServer, url: &str, saltenv: &str) -> Called {
     let Some(path) = path_of(url)? else {
         return Ok(Value::Bool(false));
     };
-    match files.read(&path, saltenv, LONGEST).map_err(failed)? {
+    match files.read(&path, saltenv, MAX_FILE_BYTES).map_err(failed)? {
         None => Ok(Value::Bool(false)),
         Some(bytes) => String::from_utf8(bytes.into())
             .map(Value::from)

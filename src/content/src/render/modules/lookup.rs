@@ -11,7 +11,7 @@ use crate::render::data::from_yaml;
 use crate::render::functions::{CallArgs, CallError};
 
 /// How deep mappings are merged.
-const DEEPEST: usize = 100;
+const MAX_MERGE_DEPTH: usize = 100;
 
 /// The result of a function.
 pub(super) type Called = Result<Value, CallError>;
@@ -152,7 +152,7 @@ pub(crate) fn merge(into: Value, from: &Value, lists: bool) -> Value {
 }
 
 fn merge_at(into: Value, from: &Value, lists: bool, depth: usize) -> Value {
-    if depth > DEEPEST {
+    if depth > MAX_MERGE_DEPTH {
         return into;
     }
     match (into, from) {

@@ -9,7 +9,7 @@ use crate::render::functions::{CallArgs, CallError, Registry};
 use crate::render::twister::Twister;
 
 /// The longest random text.
-const LONGEST: usize = 1 << 20;
+const MAX_RANDOM_BYTES: usize = 1 << 20;
 
 type Called = Result<Value, CallError>;
 
@@ -124,7 +124,7 @@ fn below(bound: u64) -> Result<u64, CallError> {
 /// `random.get_str`: letters and digits, and what else the arguments allow.
 fn text(args: &CallArgs) -> Result<String, CallError> {
     let length = args.get(0, "length").and_then(Value::as_i64).unwrap_or(20);
-    let length = usize::try_from(length).unwrap_or(0).min(LONGEST);
+    let length = usize::try_from(length).unwrap_or(0).min(MAX_RANDOM_BYTES);
     let groups = [
         ("lowercase", true, "abcdefghijklmnopqrstuvwxyz"),
         ("uppercase", true, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),

@@ -17,7 +17,7 @@ use crate::render::jinja::yaml_text;
 use crate::render::json;
 
 /// The longest file of defaults.
-const LONGEST: usize = 1 << 20;
+const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// Adds the functions.
 pub(super) fn slsutil(registry: &mut Registry) {
@@ -200,7 +200,7 @@ fn defaults(files: &FileServer, saltenv: &str, args: &CallArgs) -> Called {
         None => (key.as_str(), None),
     };
     let read = |name: &str| {
-        let bytes = files.read(&format!("{formula}/{name}"), saltenv, LONGEST);
+        let bytes = files.read(&format!("{formula}/{name}"), saltenv, MAX_FILE_BYTES);
         let bytes = bytes.map_err(|error| CallError::Failed(error.to_string()))?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     };

@@ -31,14 +31,14 @@ impl From<io::Error> for Failure {
 }
 
 /// Time limits of a program.
-pub(super) struct Patience<'a> {
+pub(super) struct Deadline<'a> {
     pub(super) time: Duration,
     pub(super) deadline: Instant,
     pub(super) silence: Option<Duration>,
     pub(super) cancel: Option<&'a Cancel>,
 }
 
-impl Patience<'_> {
+impl Deadline<'_> {
     /// From now on.
     pub(super) fn for_time(time: Duration) -> Self {
         Self {
@@ -174,7 +174,7 @@ impl Pipes {
     pub(super) fn exchange(
         &mut self,
         end: &OwnedFd,
-        patience: &Patience<'_>,
+        patience: &Deadline<'_>,
     ) -> Result<(), Failure> {
         self.never_block()?;
         let mut last_output = Instant::now();

@@ -24,7 +24,7 @@ const PROMPT_SHOWN: c_int = 2;
 const MOST_QUESTIONS: c_int = 32;
 
 #[repr(C)]
-struct Question {
+struct PamPrompt {
     style: c_int,
     text: *const c_char,
 }
@@ -36,7 +36,7 @@ struct Reply {
 }
 
 type Converse =
-    unsafe extern "C" fn(c_int, *mut *const Question, *mut *mut Reply, *mut c_void) -> c_int;
+    unsafe extern "C" fn(c_int, *mut *const PamPrompt, *mut *mut Reply, *mut c_void) -> c_int;
 
 #[repr(C)]
 struct Conversation {
@@ -60,7 +60,7 @@ struct Functions {
 }
 
 /// What PAM is answered with.
-struct Person {
+struct PamConversation {
     name: CString,
     password: CString,
 }
@@ -68,7 +68,7 @@ struct Person {
 /// Whether PAM knows the user and lets the account in; a sentence when it cannot be asked.
 pub(super) fn authenticate(service: &str, user: &str, password: &str) -> Result<bool, String> {
     let text = |text: &str| CString::new(text).map_err(|_| "a part has a zero byte".to_owned());
-    let person = Person {
+    let person = PamConversation {
         name: text(user)?,
         password: text(password)?,
     };
@@ -144,7 +144,7 @@ fn shown(text: &CStr) -> String {
 /// only says is passed over.
 unsafe extern "C" fn converse(
     count: c_int,
-    questions: *mut *const Question,
+    questions: *mut *const PamPrompt,
     replies: *mut *mut Reply,
     data: *mut c_void,
 ) -> c_int {
@@ -158,7 +158,7 @@ unsafe extern "C" fn converse(
     // `authenticate`. PAM frees the replies and their texts with C's `free`, so both come from C's
     // allocator.
     unsafe {
-        let person = &*data.cast::<Person>();
+        let person = &*data.cast::<PamConversation>();
         let answers = libc::calloc(count, size_of::<Reply>()).cast::<Reply>();
         if answers.is_null() {
             return CONVERSATION_ERROR;

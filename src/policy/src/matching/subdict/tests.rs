@@ -36,7 +36,7 @@ fn data() -> Value {
     ])
 }
 
-fn matches(text: &str, delimiter: &str, how: How) -> bool {
+fn matches(text: &str, delimiter: &str, how: MatchKind) -> bool {
     let patterns = PatternCache::default();
     Subdict::compile(text, delimiter, how, &patterns)
         .is_some_and(|subdict| subdict.matches(&data(), &Budget::of(&Allowance::of_search(false))))
@@ -77,23 +77,23 @@ fn paths_and_patterns_mean_what_they_mean_in_stock() {
         ("*:*", true),
     ];
     for (text, expected) in table {
-        assert_eq!(matches(text, ":", How::Glob), expected, "{text}");
+        assert_eq!(matches(text, ":", MatchKind::Glob), expected, "{text}");
     }
 }
 
 #[test]
 fn regex_exact_and_other_delimiters_match() {
-    assert!(matches("os:^deb.an$", ":", How::Regex));
-    assert!(!matches("os:^ebian", ":", How::Regex));
-    assert!(!matches("os:(", ":", How::Regex));
-    assert!(matches("os:DEBIAN", ":", How::Exact));
-    assert!(!matches("os:deb*", ":", How::Exact));
-    assert!(matches("net|eth0|mac|aa:bb", "|", How::Glob));
-    assert!(!matches("net|eth0", ":", How::Glob));
+    assert!(matches("os:^deb.an$", ":", MatchKind::Regex));
+    assert!(!matches("os:^ebian", ":", MatchKind::Regex));
+    assert!(!matches("os:(", ":", MatchKind::Regex));
+    assert!(matches("os:DEBIAN", ":", MatchKind::Exact));
+    assert!(!matches("os:deb*", ":", MatchKind::Exact));
+    assert!(matches("net|eth0|mac|aa:bb", "|", MatchKind::Glob));
+    assert!(!matches("net|eth0", ":", MatchKind::Glob));
 }
 
 /// Compiles, matches and drops on a thread whose stack is small.
-fn ends_on_a_small_stack(text: String, delimiter: &'static str, how: How) -> bool {
+fn ends_on_a_small_stack(text: String, delimiter: &'static str, how: MatchKind) -> bool {
     let run = move || {
         let patterns = PatternCache::default();
         let subdict = Subdict::compile(&text, delimiter, how, &patterns);
@@ -110,7 +110,7 @@ fn ends_on_a_small_stack(text: String, delimiter: &'static str, how: How) -> boo
 #[test]
 fn chains_of_stars_are_bounded_whatever_the_delimiter() {
     for delimiter in ["|", ":", "*", "*:", "@"] {
-        for how in [How::Glob, How::Regex, How::Exact] {
+        for how in [MatchKind::Glob, MatchKind::Regex, MatchKind::Exact] {
             let chain = format!("G{delimiter}x{delimiter}{}a", "*:".repeat(10_000));
             assert!(!ends_on_a_small_stack(chain, delimiter, how), "{delimiter}");
             let most = format!("x{delimiter}{}a", "*:".repeat(60));
@@ -118,7 +118,7 @@ fn chains_of_stars_are_bounded_whatever_the_delimiter() {
         }
     }
     let long = format!("os:{}", "x".repeat(MAX_BYTES));
-    assert!(!ends_on_a_small_stack(long, ":", How::Glob));
+    assert!(!ends_on_a_small_stack(long, ":", MatchKind::Glob));
 }
 
 proptest! {
@@ -131,7 +131,7 @@ proptest! {
             1..20,
         ),
         delimiter in prop::sample::select(vec!["|", ":", "*", "*:"]),
-        how in prop::sample::select(vec![How::Glob, How::Regex, How::Exact]),
+        how in prop::sample::select(vec![MatchKind::Glob, MatchKind::Regex, MatchKind::Exact]),
     ) {
         let text: String = pieces.iter().map(|(piece, count)| piece.repeat(*count)).collect();
         let has_few_parts = text.matches(':').count() < MAX_PARTS
@@ -148,6 +148,6 @@ fn exponential_expression_ends() {
     }
     let text = vec!["a"; 60].join(":") + ":b";
     let patterns = PatternCache::default();
-    let subdict = Subdict::compile(&text, ":", How::Glob, &patterns).unwrap();
+    let subdict = Subdict::compile(&text, ":", MatchKind::Glob, &patterns).unwrap();
     assert!(!subdict.matches(&deep, &Budget::of(&Allowance::of_search(false))));
 }

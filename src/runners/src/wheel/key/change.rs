@@ -11,97 +11,93 @@ use saltern_wire::msgpack::Value;
 
 use super::listing::{KeyLists, of_mapping};
 use super::{patterns, show};
-use crate::call::{Answer, Bound, RunnerError};
+use crate::call::{Bound, CallResult, RunnerError};
 use crate::master::Master;
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 
 type Keys = Vec<(KeyState, MinionId)>;
 
 pub(super) fn accept(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
     notices: &mut Notices<'_>,
-) -> Answer {
-    by_pattern(knowledge, bound, |keys| {
-        move_keys(knowledge, &accepting(bound), keys, notices)
+) -> CallResult {
+    by_pattern(context, bound, |keys| {
+        move_keys(context, &accepting(bound), keys, notices)
     })
 }
 
 pub(super) fn accept_dict(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
     notices: &mut Notices<'_>,
-) -> Answer {
-    by_mapping(knowledge, bound, |keys| {
-        move_keys(knowledge, &accepting(bound), keys, notices)
+) -> CallResult {
+    by_mapping(context, bound, |keys| {
+        move_keys(context, &accepting(bound), keys, notices)
     })
 }
 
 pub(super) fn reject(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
     notices: &mut Notices<'_>,
-) -> Answer {
-    by_pattern(knowledge, bound, |keys| {
-        move_keys(knowledge, &rejecting(bound), keys, notices)
+) -> CallResult {
+    by_pattern(context, bound, |keys| {
+        move_keys(context, &rejecting(bound), keys, notices)
     })
 }
 
 pub(super) fn reject_dict(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
     notices: &mut Notices<'_>,
-) -> Answer {
-    by_mapping(knowledge, bound, |keys| {
-        move_keys(knowledge, &rejecting(bound), keys, notices)
+) -> CallResult {
+    by_mapping(context, bound, |keys| {
+        move_keys(context, &rejecting(bound), keys, notices)
     })
 }
 
 pub(super) fn delete(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
     notices: &mut Notices<'_>,
-) -> Answer {
-    by_pattern(knowledge, bound, |keys| {
-        delete_keys(knowledge, keys, notices)
-    })
+) -> CallResult {
+    by_pattern(context, bound, |keys| delete_keys(context, keys, notices))
 }
 
 pub(super) fn delete_dict(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
     notices: &mut Notices<'_>,
-) -> Answer {
-    by_mapping(knowledge, bound, |keys| {
-        delete_keys(knowledge, keys, notices)
-    })
+) -> CallResult {
+    by_mapping(context, bound, |keys| delete_keys(context, keys, notices))
 }
 
 /// Changes what patterns mean; answers where keys that they mean are then.
 fn by_pattern(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
     change: impl FnOnce(&Keys) -> Result<(), RunnerError>,
-) -> Answer {
+) -> CallResult {
     let patterns = patterns(bound)?;
-    let matching = || Ok::<_, RunnerError>(KeyLists::managed(knowledge)?.matching(&patterns));
+    let matching = || Ok::<_, RunnerError>(KeyLists::managed(context)?.matching(&patterns));
     change(&matching()?.selected())?;
     Ok(matching()?.into_value())
 }
 
 /// Changes what a mapping names; answers where those keys are then.
 fn by_mapping(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
     change: impl FnOnce(&Keys) -> Result<(), RunnerError>,
-) -> Answer {
+) -> CallResult {
     let mapping = bound.get("match").unwrap_or(&Value::Nil);
     if mapping.as_map().is_none() {
         return Ok(Value::Map(Vec::new()));
     }
     change(&of_mapping(mapping))?;
-    let now = KeyLists::managed(knowledge)?;
+    let now = KeyLists::managed(context)?;
     Ok(now.of_mapping(mapping)?.into_value())
 }
 
@@ -140,7 +136,7 @@ fn rejecting(bound: &Bound<'_>) -> Move {
 }
 
 fn move_keys(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     change: &Move,
     keys: &Keys,
     notices: &mut Notices<'_>,
@@ -149,14 +145,14 @@ fn move_keys(
     for from in &change.from {
         for (_, id) in keys.iter().filter(|(state, _)| state == from) {
             let is_done = match change.to {
-                KeyState::Accepted => accept_one(knowledge, id, *from, notices)?,
-                _ => reject_one(knowledge, id, *from, notices)?,
+                KeyState::Accepted => accept_one(context, id, *from, notices)?,
+                _ => reject_one(context, id, *from, notices)?,
             };
             has_rejected |= is_done && change.to == KeyState::Rejected;
         }
     }
     if has_rejected {
-        ask_for_new_shared_key(knowledge)?;
+        ask_for_new_shared_key(context)?;
     }
     Ok(())
 }
@@ -164,13 +160,13 @@ fn move_keys(
 /// The key that lies in this state, if a minion could prove itself with it. 3006 and 3007 reject
 /// what is no key, too.
 fn movable_pem(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     id: &MinionId,
     from: KeyState,
     to: KeyState,
 ) -> Result<Option<String>, RunnerError> {
-    let pem = knowledge.master()?.pki.stored_pem(id, from)?;
-    let is_checked = to == KeyState::Accepted || knowledge.config.salt_compat == Compat::V3008;
+    let pem = context.master()?.pki.stored_pem(id, from)?;
+    let is_checked = to == KeyState::Accepted || context.config.salt_compat == Compat::V3008;
     Ok(pem.filter(|pem| {
         let is_key = !is_checked || PublicKey::from_pem(pem).is_ok();
         if !is_key {
@@ -181,17 +177,17 @@ fn movable_pem(
 }
 
 fn accept_one(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     id: &MinionId,
     from: KeyState,
     notices: &mut Notices<'_>,
 ) -> Result<bool, RunnerError> {
-    let master = knowledge.master()?;
-    let Some(pem) = movable_pem(knowledge, id, from, KeyState::Accepted)? else {
+    let master = context.master()?;
+    let Some(pem) = movable_pem(context, id, from, KeyState::Accepted)? else {
         return Ok(false);
     };
     let before = master.pki.stored_pem(id, KeyState::Accepted)?;
-    let is_done = match knowledge.config.salt_compat {
+    let is_done = match context.config.salt_compat {
         Compat::V3006 | Compat::V3007 => master.pki.move_to(id, from, KeyState::Accepted)?,
         Compat::V3008 => {
             master.pki.accept(id, &pem)?;
@@ -201,22 +197,22 @@ fn accept_one(
     };
     if is_done {
         end_session_of_another(master, id, before.as_deref(), &pem, notices)?;
-        tell(knowledge, KeyState::Accepted, id, &pem, notices);
+        tell(context, KeyState::Accepted, id, &pem, notices);
     }
     Ok(is_done)
 }
 
 fn reject_one(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     id: &MinionId,
     from: KeyState,
     notices: &mut Notices<'_>,
 ) -> Result<bool, RunnerError> {
-    let master = knowledge.master()?;
-    let Some(pem) = movable_pem(knowledge, id, from, KeyState::Rejected)? else {
+    let master = context.master()?;
+    let Some(pem) = movable_pem(context, id, from, KeyState::Rejected)? else {
         return Ok(false);
     };
-    let is_done = match knowledge.config.salt_compat {
+    let is_done = match context.config.salt_compat {
         Compat::V3006 | Compat::V3007 => master.pki.move_to(id, from, KeyState::Rejected)?,
         Compat::V3008 => {
             master.pki.reject(id, &pem)?;
@@ -227,35 +223,35 @@ fn reject_one(
     };
     if is_done {
         master.sessions.remove(id)?;
-        tell(knowledge, KeyState::Rejected, id, &pem, notices);
+        tell(context, KeyState::Rejected, id, &pem, notices);
     }
     Ok(is_done)
 }
 
 fn delete_keys(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     keys: &Keys,
     notices: &mut Notices<'_>,
 ) -> Result<(), RunnerError> {
     let mut has_deleted = false;
     for (state, id) in keys {
-        has_deleted |= delete_one(knowledge, id, *state, notices)?;
+        has_deleted |= delete_one(context, id, *state, notices)?;
     }
     if has_deleted {
-        ask_for_new_shared_key(knowledge)?;
+        ask_for_new_shared_key(context)?;
     }
     Ok(())
 }
 
 fn delete_one(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     id: &MinionId,
     state: KeyState,
     notices: &mut Notices<'_>,
 ) -> Result<bool, RunnerError> {
-    let master = knowledge.master()?;
+    let master = context.master()?;
     // 3008 has one key of a minion, beside the denied one, and removes it wherever it lies.
-    let states: &[KeyState] = match (knowledge.config.salt_compat, state) {
+    let states: &[KeyState] = match (context.config.salt_compat, state) {
         (Compat::V3006 | Compat::V3007, _) | (_, KeyState::Denied) => &[state],
         (Compat::V3008, _) => &[KeyState::Accepted, KeyState::Pending, KeyState::Rejected],
     };
@@ -284,23 +280,23 @@ fn delete_one(
 }
 
 pub(super) fn gen_accept(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
     notices: &mut Notices<'_>,
-) -> Answer {
+) -> CallResult {
     let text = bound.text("id_")?.unwrap_or_default();
     let id = MinionId::parse(&cleaned(&text))
         .map_err(|error| RunnerError::Refused(format!("{error}: \"{text}\"")))?;
-    let master = knowledge.master()?;
+    let master = context.master()?;
     let before = master.pki.stored_pem(&id, KeyState::Accepted)?;
-    let is_known = match knowledge.config.salt_compat {
+    let is_known = match context.config.salt_compat {
         Compat::V3006 | Compat::V3007 => before.is_some(),
         Compat::V3008 => master.pki.state(&id)?.is_some(),
     };
     if is_known && !bound.flag("force", false) {
         return Ok(Value::Map(Vec::new()));
     }
-    let key: PrivateKey = show::new_key(knowledge, bound)?;
+    let key: PrivateKey = show::new_key(context, bound)?;
     let pem = show::public_text(&key);
     master.pki.accept(&id, &pem)?;
     end_session_of_another(master, &id, before.as_deref(), &pem, notices)?;
@@ -330,12 +326,18 @@ fn end_session_of_another(
 }
 
 /// The event of a key that was accepted or rejected; 3008 has other words, and shows the key.
-fn tell(knowledge: &Knowledge, to: KeyState, id: &MinionId, pem: &str, notices: &mut Notices<'_>) {
+fn tell(
+    context: &RunnerContext,
+    to: KeyState,
+    id: &MinionId,
+    pem: &str,
+    notices: &mut Notices<'_>,
+) {
     let (old_word, new_word) = match to {
         KeyState::Accepted => ("accept", "accepted"),
         _ => ("reject", "rejected"),
     };
-    let is_new = knowledge.config.salt_compat == Compat::V3008;
+    let is_new = context.config.salt_compat == Compat::V3008;
     let word = if is_new { new_word } else { old_word };
     let mut told = vec![
         ("result", Value::from(true)),
@@ -350,9 +352,9 @@ fn tell(knowledge: &Knowledge, to: KeyState, id: &MinionId, pem: &str, notices: 
 }
 
 /// Minions that are connected know the shared key, and so do those that are not wanted any more.
-fn ask_for_new_shared_key(knowledge: &Knowledge) -> Result<(), RunnerError> {
-    if knowledge.config.rotate_aes_key {
-        dropfile::request(&knowledge.config)?;
+fn ask_for_new_shared_key(context: &RunnerContext) -> Result<(), RunnerError> {
+    if context.config.rotate_aes_key {
+        dropfile::request(&context.config)?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use saltern_wire::msgpack::Value;
 
 use crate::call::RunnerError;
 use crate::python;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 
 /// Where the master's own keys stand in a listing.
 pub(super) const LOCAL: &str = "local";
@@ -17,9 +17,9 @@ pub(super) struct KeyLists(Vec<(&'static str, Vec<String>)>);
 
 impl KeyLists {
     /// The keys of minions (`Key.list_keys`).
-    pub(super) fn managed(knowledge: &Knowledge) -> Result<Self, RunnerError> {
-        let pki = &knowledge.master()?.pki;
-        let order = match knowledge.config.salt_compat {
+    pub(super) fn managed(context: &RunnerContext) -> Result<Self, RunnerError> {
+        let pki = &context.master()?.pki;
+        let order = match context.config.salt_compat {
             Compat::V3006 | Compat::V3007 => KeyState::ALL,
             Compat::V3008 => [
                 KeyState::Pending,
@@ -32,7 +32,7 @@ impl KeyLists {
         for state in order {
             lists.push((state, pki.list(state)?));
         }
-        if knowledge.config.salt_compat == Compat::V3008 {
+        if context.config.salt_compat == Compat::V3008 {
             one_state_each(&mut lists);
         }
         let named = lists.into_iter().map(|(state, ids)| {
@@ -43,9 +43,9 @@ impl KeyLists {
     }
 
     /// The same, with the master's own (`Key.all_keys`).
-    pub(super) fn all(knowledge: &Knowledge) -> Result<Self, RunnerError> {
-        let mut lists = Self::managed(knowledge)?;
-        lists.0.push((LOCAL, local(knowledge)?));
+    pub(super) fn all(context: &RunnerContext) -> Result<Self, RunnerError> {
+        let mut lists = Self::managed(context)?;
+        lists.0.push((LOCAL, local(context)?));
         Ok(lists)
     }
 
@@ -183,10 +183,10 @@ fn one_state_each(lists: &mut [(KeyState, Vec<MinionId>)]) {
 }
 
 /// The key files of the master itself (`Key.local_keys`); 3008 takes no link for a key.
-fn local(knowledge: &Knowledge) -> Result<Vec<String>, RunnerError> {
-    let takes_links = knowledge.config.salt_compat != Compat::V3008;
+fn local(context: &RunnerContext) -> Result<Vec<String>, RunnerError> {
+    let takes_links = context.config.salt_compat != Compat::V3008;
     let mut names = Vec::new();
-    files::each_entry(&knowledge.config.pki_dir, |name, entry| {
+    files::each_entry(&context.config.pki_dir, |name, entry| {
         let is_key = name.ends_with(".pem") || name.ends_with(".pub");
         let is_file = match entry.file_type() {
             Ok(kind) if kind.is_symlink() => takes_links && entry.path().is_file(),

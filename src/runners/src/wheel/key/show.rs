@@ -7,31 +7,35 @@ use saltern_wire::msgpack::Value;
 
 use super::listing::{KeyLists, LOCAL};
 use super::patterns;
-use crate::call::{Answer, Bound, RunnerError};
+use crate::call::{Bound, CallResult, RunnerError};
 use crate::notices::Notices;
-use crate::registry::Knowledge;
+use crate::registry::RunnerContext;
 
 /// A key of 16384 bits has less than 14 KiB of PEM.
 const KEY_BYTES: usize = 64 << 10;
 
-pub(super) fn print(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let lists = KeyLists::managed(knowledge)?.matching(&patterns(bound)?);
+pub(super) fn print(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let lists = KeyLists::managed(context)?.matching(&patterns(bound)?);
     of_each(&lists, |name, key| {
-        let pem = stored(knowledge, name, key)?;
+        let pem = stored(context, name, key)?;
         Ok(pem.map(|pem| pem.expose().into()))
     })
 }
 
-pub(super) fn finger(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let hash_type = hash_type(knowledge, bound)?;
-    let lists = KeyLists::all(knowledge)?.matching(&patterns(bound)?);
+pub(super) fn finger(
+    context: &RunnerContext,
+    bound: &Bound<'_>,
+    _: &mut Notices<'_>,
+) -> CallResult {
+    let hash_type = hash_type(context, bound)?;
+    let lists = KeyLists::all(context)?.matching(&patterns(bound)?);
     of_each(&lists, |name, key| {
-        let Some(pem) = stored(knowledge, name, key)? else {
+        let Some(pem) = stored(context, name, key)? else {
             return Ok(None);
         };
         let pem = pem.expose().as_bytes();
         // 3008 reads keys as text, and of text it hashes the armour too.
-        let finger = match knowledge.config.salt_compat {
+        let finger = match context.config.salt_compat {
             Compat::V3006 | Compat::V3007 => pem_finger(pem, hash_type),
             Compat::V3008 => text_finger(pem, hash_type),
         };
@@ -41,30 +45,34 @@ pub(super) fn finger(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'
 
 /// The fingerprint that minions compare with (`master_finger`).
 pub(super) fn finger_master(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     bound: &Bound<'_>,
     _: &mut Notices<'_>,
-) -> Answer {
-    let hash_type = hash_type(knowledge, bound)?;
+) -> CallResult {
+    let hash_type = hash_type(context, bound)?;
     let name = "master.pub";
-    let finger = match local(knowledge, name)? {
+    let finger = match local(context, name)? {
         Some(pem) => pem_finger(pem.expose().as_bytes(), hash_type).map_err(refused)?,
         None => String::new(),
     };
     Ok(Value::map([(LOCAL, Value::map([(name, finger)]))]))
 }
 
-pub(super) fn master_key_str(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    let id = &knowledge.config.id;
-    let (name, text) = match knowledge.config.salt_compat {
+pub(super) fn master_key_str(
+    context: &RunnerContext,
+    _: &Bound<'_>,
+    _: &mut Notices<'_>,
+) -> CallResult {
+    let id = &context.config.id;
+    let (name, text) = match context.config.salt_compat {
         Compat::V3006 | Compat::V3007 => {
             let name = "master.pub".to_owned();
-            let text = local(knowledge, &name)?;
+            let text = local(context, &name)?;
             (name, text.map(|text| text.expose().to_owned()))
         }
         Compat::V3008 => {
             let name = format!("{}.pub", id.strip_suffix("_master").unwrap_or(id));
-            let text = local(knowledge, &name)?;
+            let text = local(context, &name)?;
             (name, text.map(|text| clean_key(text.expose())))
         }
     };
@@ -72,22 +80,29 @@ pub(super) fn master_key_str(knowledge: &Knowledge, _: &Bound<'_>, _: &mut Notic
     Ok(Value::map([(LOCAL, Value::map([(name, text)]))]))
 }
 
-pub(super) fn generate(knowledge: &Knowledge, bound: &Bound<'_>, _: &mut Notices<'_>) -> Answer {
-    pair(&new_key(knowledge, bound)?)
+pub(super) fn generate(
+    context: &RunnerContext,
+    bound: &Bound<'_>,
+    _: &mut Notices<'_>,
+) -> CallResult {
+    pair(&new_key(context, bound)?)
 }
 
 /// The most bits of a key that anybody may ask for: a few seconds' work. Larger ones take minutes.
 const MOST_BITS: usize = 4096;
 
 /// A new key of `keysize` bits, 2048 if nothing is said; in 3006 and 3007 never less.
-pub(super) fn new_key(knowledge: &Knowledge, bound: &Bound<'_>) -> Result<PrivateKey, RunnerError> {
+pub(super) fn new_key(
+    context: &RunnerContext,
+    bound: &Bound<'_>,
+) -> Result<PrivateKey, RunnerError> {
     let bits = bound.count("keysize")?.unwrap_or(2048);
     if bits > MOST_BITS {
         return Err(RunnerError::Refused(format!(
             "\"keysize\" may be {MOST_BITS} at most"
         )));
     }
-    let bits = match knowledge.config.salt_compat {
+    let bits = match context.config.salt_compat {
         Compat::V3006 | Compat::V3007 => bits.max(2048),
         Compat::V3008 => bits,
     };
@@ -100,7 +115,7 @@ pub(super) fn public_text(key: &PrivateKey) -> String {
 }
 
 /// Both halves as texts.
-pub(super) fn pair(key: &PrivateKey) -> Answer {
+pub(super) fn pair(key: &PrivateKey) -> CallResult {
     let private = key.to_pem(None).map_err(refused)?;
     Ok(Value::map([
         ("priv", private.expose().to_owned()),
@@ -112,7 +127,7 @@ pub(super) fn pair(key: &PrivateKey) -> Answer {
 fn of_each(
     lists: &KeyLists,
     mut show: impl FnMut(&'static str, &str) -> Result<Option<Value>, RunnerError>,
-) -> Answer {
+) -> CallResult {
     let mut shown = Vec::new();
     for (name, keys) in lists.iter() {
         let mut entries: Vec<(Value, Value)> = Vec::with_capacity(keys.len());
@@ -129,30 +144,30 @@ fn of_each(
 
 /// The text of a key in a list.
 fn stored(
-    knowledge: &Knowledge,
+    context: &RunnerContext,
     list: &str,
     key: &str,
 ) -> Result<Option<SecretString>, RunnerError> {
     let Some(state) = KeyState::ALL.into_iter().find(|it| it.directory() == list) else {
-        return local(knowledge, key);
+        return local(context, key);
     };
     let Ok(id) = MinionId::parse(key) else {
         return Ok(None);
     };
-    let pem = knowledge.master()?.pki.stored_pem(&id, state)?;
+    let pem = context.master()?.pki.stored_pem(&id, state)?;
     Ok(pem.map(SecretString::new))
 }
 
 /// The text of one of the master's own keys.
-fn local(knowledge: &Knowledge, name: &str) -> Result<Option<SecretString>, RunnerError> {
-    let path = files::child(&knowledge.config.pki_dir, name)?;
+fn local(context: &RunnerContext, name: &str) -> Result<Option<SecretString>, RunnerError> {
+    let path = files::child(&context.config.pki_dir, name)?;
     Ok(files::read_text(&path, KEY_BYTES)?.map(SecretString::new))
 }
 
-fn hash_type(knowledge: &Knowledge, bound: &Bound<'_>) -> Result<HashType, RunnerError> {
+fn hash_type(context: &RunnerContext, bound: &Bound<'_>) -> Result<HashType, RunnerError> {
     let name = match bound.text("hash_type")? {
         Some(name) => name,
-        None => knowledge.config.hash_type.name().to_owned(),
+        None => context.config.hash_type.name().to_owned(),
     };
     HashType::from_name(&name)
         .ok_or_else(|| RunnerError::Refused(format!("there is no hash \"{name}\"")))

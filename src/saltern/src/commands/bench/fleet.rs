@@ -99,7 +99,7 @@ fn write_key(path: &Path, pem: &str) -> Result<(), FleetError> {
 
 /// A compound target, and whom it means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct CompoundTarget {
     pub(crate) target: String,
     /// In ascending order.
     pub(crate) minions: Vec<String>,
@@ -110,7 +110,7 @@ pub(crate) const KINDS: usize = 5;
 
 /// The target of this round: each kind in turn, each time about other minions, so that a master
 /// gains nothing from remembering the last one.
-pub(crate) fn question(round: usize, minions: usize) -> Question {
+pub(crate) fn question(round: usize, minions: usize) -> CompoundTarget {
     let racks = (minions / IN_RACK).max(1);
     // A prime step visits all racks before it comes back to the first.
     let rack = round / KINDS * 7_919 % racks;
@@ -162,7 +162,7 @@ pub(crate) fn question(round: usize, minions: usize) -> Question {
         .map(id)
         .collect();
     meant.sort_unstable();
-    Question {
+    CompoundTarget {
         target,
         minions: meant,
     }
@@ -175,7 +175,8 @@ mod tests {
     #[test]
     fn targets_mean_about_ten_minions_and_change_every_round() {
         for minions in [10_000, 100_000] {
-            let asked: Vec<Question> = (0..100).map(|round| question(round, minions)).collect();
+            let asked: Vec<CompoundTarget> =
+                (0..100).map(|round| question(round, minions)).collect();
             for question in &asked {
                 let found = question.minions.len();
                 assert!((6..=16).contains(&found), "{question:?}");

@@ -15,7 +15,7 @@ use super::BenchError;
 use super::own_thread::on_own_thread;
 
 /// How long the answers to a job may be silent before the load is given up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns that were heard and not counted yet, at most.
 const HEARD: usize = 1 << 20;
@@ -31,7 +31,7 @@ pub(super) enum OpenJobsError {
     Closed,
     #[error("the master dropped events for the listener of the load")]
     Gap,
-    #[error("no return for {} s while {missing} are missing", PATIENCE.as_secs())]
+    #[error("no return for {} s while {missing} are missing", SILENCE_TIMEOUT.as_secs())]
     Silent { missing: usize },
 }
 
@@ -73,7 +73,7 @@ async fn keep_open(
         if missing.is_empty() {
             break;
         }
-        let heard = tokio::time::timeout(PATIENCE, events.recv()).await;
+        let heard = tokio::time::timeout(SILENCE_TIMEOUT, events.recv()).await;
         let heard = heard.map_err(|_| OpenJobsError::Silent {
             missing: missing.values().sum(),
         })?;

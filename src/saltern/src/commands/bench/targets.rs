@@ -11,7 +11,7 @@ use saltern_minion::swarm::Latencies;
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
-use super::fleet::{self, KINDS, Question};
+use super::fleet::{self, CompoundTarget, KINDS};
 use super::progress::{Progress, millis};
 
 /// More samples than these tell nothing new.
@@ -19,7 +19,7 @@ const ENOUGH: u64 = 1000;
 /// A slow master is asked for longer than the phase lasts, until it has answered so often, …
 const AT_LEAST: u64 = KINDS as u64;
 /// … but after this only so often.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_DURATION: Duration = Duration::from_secs(60);
 const AT_THE_VERY_LEAST: u64 = 2;
 
 /// Why there is no figure.
@@ -29,7 +29,10 @@ pub(crate) enum TargetsError {
     Client(String, #[source] ClientError),
     #[error("the target \"{}\" means {} minions, but the master found {found}", .asked.target,
             .asked.minions.len())]
-    Wrong { asked: Box<Question>, found: usize },
+    Wrong {
+        asked: Box<CompoundTarget>,
+        found: usize,
+    },
 }
 
 /// The load of this phase.
@@ -44,7 +47,7 @@ pub(crate) struct Targets<'a> {
 }
 
 /// What asking came to.
-struct Asked {
+struct QueryTotals {
     latencies: Latencies,
     /// The answer that was given up waiting for.
     is_capped: bool,
@@ -74,7 +77,7 @@ impl Targets<'_> {
         Ok(begin.elapsed())
     }
 
-    async fn ask(&self, kind: &str, limit: Duration) -> Result<Asked, TargetsError> {
+    async fn ask(&self, kind: &str, limit: Duration) -> Result<QueryTotals, TargetsError> {
         let (latencies, begin) = (Latencies::default(), Instant::now());
         // Round 0 was the first target of all.
         for round in 1.. {
@@ -86,14 +89,14 @@ impl Targets<'_> {
                 None => {
                     latencies.record(self.client.config().publish_timeout);
                     let is_capped = true;
-                    return Ok(Asked {
+                    return Ok(QueryTotals {
                         latencies,
                         is_capped,
                     });
                 }
             }
         }
-        Ok(Asked {
+        Ok(QueryTotals {
             latencies,
             is_capped: false,
         })
@@ -134,7 +137,7 @@ impl Targets<'_> {
         })
     }
 
-    fn end(&self, phase: &str, asked: &Asked) {
+    fn end(&self, phase: &str, asked: &QueryTotals) {
         let latencies = &asked.latencies;
         self.progress.end(
             phase,
@@ -151,7 +154,7 @@ impl Targets<'_> {
 fn is_enough(done: u64, elapsed: Duration, limit: Duration) -> bool {
     done >= ENOUGH
         || (done >= AT_LEAST && elapsed >= limit)
-        || (done >= AT_THE_VERY_LEAST && elapsed >= LONGEST)
+        || (done >= AT_THE_VERY_LEAST && elapsed >= MAX_DURATION)
 }
 
 #[cfg(test)]

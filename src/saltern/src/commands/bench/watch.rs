@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use saltern_client::{Answer, ClientConfig, ClientError, LocalClient, PublishRequest};
+use saltern_client::{ClientConfig, ClientError, LocalClient, MinionOutcome, PublishRequest};
 use saltern_minion::swarm::{Slow, Swarm, SwarmConfig};
 use saltern_wire::msgpack::Value;
 use tokio::task::JoinSet;
@@ -95,8 +95,8 @@ async fn follow(client: &LocalClient) -> Result<Followed, ClientError> {
     let mut seen = Followed::default();
     while let Some(answer) = job.next().await? {
         match answer {
-            Answer::Returned(_) => seen.returned += 1,
-            Answer::NoResponse { .. } => seen.given_up += 1,
+            MinionOutcome::Returned(_) => seen.returned += 1,
+            MinionOutcome::NoResponse { .. } => seen.given_up += 1,
         }
     }
     Ok(seen)

@@ -53,7 +53,7 @@ fn of_ours(option: &OurOption) -> String {
 fn of_stock(option: &StockOption) -> String {
     let (status, meaning) = match options::status(option.name) {
         Some(Status::Honoured) => ("honoured", "it means what it means in Salt".to_owned()),
-        Some(Status::NotYet(part)) => (
+        Some(Status::NotBuilt(part)) => (
             "not honoured yet",
             format!("it is for a part that is not built: {}", part.part()),
         ),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use saltern_store::minion_clocks::wrong_clocks;
 
-use super::{Complaint, Patient};
+use super::{Diagnosis, Finding};
 
 /// 2026-01-01 00:00:00 UTC: this program is younger.
 const BEGINNING: i64 = 1_767_225_600;
@@ -17,15 +17,15 @@ const MOST_NAMES: usize = 10;
 /// Clocks of file servers may differ by so many seconds.
 const GRACE: i64 = 60;
 
-pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
-    let now = patient.now;
+pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
+    let now = diagnosis.now;
     let advice =
         "set the clock; if it is right now and was ahead before, touch what has a time to come";
     if now < BEGINNING {
         let what = "the clock says that it is before 2026";
-        return vec![Complaint::new(what, advice).error()];
+        return vec![Finding::new(what, advice).error()];
     }
-    let config = &patient.loaded.config;
+    let config = &diagnosis.loaded.config;
     let kept = [
         config.saltern_job_database.clone(),
         config.cachedir.join("saltern/shared_key"),
@@ -35,21 +35,21 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
         (written > now.saturating_add(GRACE)).then(|| {
             let ahead = written.saturating_sub(now);
             let what = format!("\"{}\" was written {ahead} s from now", path.display());
-            Complaint::new(what, advice)
+            Finding::new(what, advice)
         })
     });
-    let mut complaints: Vec<Complaint> = written.collect();
-    complaints.extend(of_minions(&config.cachedir.join("saltern")));
-    complaints
+    let mut findings: Vec<Finding> = written.collect();
+    findings.extend(of_minions(&config.cachedir.join("saltern")));
+    findings
 }
 
 /// One complaint for all minions whose requests show another time.
-fn of_minions(private_dir: &Path) -> Option<Complaint> {
+fn of_minions(private_dir: &Path) -> Option<Finding> {
     let clocks = match wrong_clocks(private_dir) {
         Ok(clocks) => clocks,
         Err(error) => {
             let what = format!("what is known of the minions' clocks cannot be read: {error}");
-            return Some(Complaint::new(
+            return Some(Finding::new(
                 what,
                 "let the master's user read its cachedir",
             ));
@@ -60,7 +60,7 @@ fn of_minions(private_dir: &Path) -> Option<Complaint> {
     (!clocks.is_empty()).then(|| {
         let (count, names) = (clocks.len(), names.join(", "));
         let what = format!("the clocks of minions differ from this one ({count}): {names}");
-        Complaint::new(
+        Finding::new(
             what,
             "set their clocks, or this one if it is nearly all of them",
         )
@@ -69,29 +69,29 @@ fn of_minions(private_dir: &Path) -> Option<Complaint> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::patient;
+    use super::super::tests::diagnosis;
     use super::*;
 
     #[test]
     fn wrong_clocks_of_minions_are_named() {
-        let (_dir, patient) = patient("");
-        let path = patient.loaded.config.cachedir.join("saltern");
+        let (_dir, diagnosis) = diagnosis("");
+        let path = diagnosis.loaded.config.cachedir.join("saltern");
         std::fs::create_dir_all(&path).unwrap();
         std::fs::write(path.join("minion_clocks"), "-7200 late\n90000 early\n").unwrap();
-        let what = &check(&patient)[0].what;
+        let what = &check(&diagnosis)[0].what;
         assert!(what.contains("(2): late -7200 s, early +90000 s"), "{what}");
     }
 
     #[test]
     fn what_comes_from_the_future_is_told() {
-        let (_dir, mut patient) = patient("");
-        let path = patient.loaded.config.cachedir.join("saltern");
+        let (_dir, mut diagnosis) = diagnosis("");
+        let path = diagnosis.loaded.config.cachedir.join("saltern");
         std::fs::create_dir_all(&path).unwrap();
         std::fs::write(path.join("shared_key"), "").unwrap();
-        assert!(check(&patient).is_empty());
-        patient.now -= 3_600;
-        assert!(check(&patient)[0].what.contains("shared_key"));
-        patient.now = 0;
-        assert!(check(&patient)[0].what.contains("before 2026"));
+        assert!(check(&diagnosis).is_empty());
+        diagnosis.now -= 3_600;
+        assert!(check(&diagnosis)[0].what.contains("shared_key"));
+        diagnosis.now = 0;
+        assert!(check(&diagnosis)[0].what.contains("before 2026"));
     }
 }

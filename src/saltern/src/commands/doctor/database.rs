@@ -9,18 +9,18 @@ use std::path::Path;
 
 use saltern_store::jobs::{DatabaseLimits, JobReader, incidents, is_lost};
 
-use super::{Complaint, Patient, chain};
+use super::{Diagnosis, Finding, chain};
 
-pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
-    let path = &patient.loaded.config.saltern_job_database;
-    let mut complaints = set_aside(path);
-    complaints.extend(happened(path));
-    if is_lost(&patient.loaded.config) {
+pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
+    let path = &diagnosis.loaded.config.saltern_job_database;
+    let mut findings = set_aside(path);
+    findings.extend(record(path));
+    if is_lost(&diagnosis.loaded.config) {
         let what = format!(
             "there is no job database \"{}\", though this master had one",
             path.display()
         );
-        let advice = match patient.running {
+        let advice = match diagnosis.running {
             Some(_) => {
                 "the master writes what it has open to its place within seconds; if it does \
                         not, its log says why"
@@ -30,30 +30,30 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
                      the job cache"
             }
         };
-        complaints.push(Complaint::new(what, advice));
+        findings.push(Finding::new(what, advice));
     }
     let is_ours = std::fs::metadata(path)
         .is_ok_and(|metadata| metadata.uid() == nix::unistd::Uid::effective().as_raw());
-    if patient.running.is_none() && is_ours {
+    if diagnosis.running.is_none() && is_ours {
         let sound = JobReader::open(path, DatabaseLimits::default())
             .and_then(|reader| reader.quick_check());
         if let Err(error) = sound {
             let what = format!("\"{}\": {}", path.display(), chain(&error));
             let advice = "start the master: it sets a damaged database aside and keeps what can be \
                           read of it";
-            complaints.push(Complaint::new(what, advice).error());
+            findings.push(Finding::new(what, advice).error());
         }
     }
-    complaints
+    findings
 }
 
 /// What became of the database since somebody last looked.
-fn happened(path: &Path) -> Vec<Complaint> {
+fn record(path: &Path) -> Vec<Finding> {
     let found = match incidents(path) {
         Ok(found) => found,
         Err(error) => {
             let advice = "give the master's user access to the directory";
-            return vec![Complaint::new(chain(&error), advice)];
+            return vec![Finding::new(chain(&error), advice)];
         }
     };
     found
@@ -63,13 +63,13 @@ fn happened(path: &Path) -> Vec<Complaint> {
                 "find out who removed it, then remove \"{}\", which says so",
                 note.display()
             );
-            Complaint::new(what, advice)
+            Finding::new(what, advice)
         })
         .collect()
 }
 
 /// Databases that a start found damaged, and kept.
-fn set_aside(path: &Path) -> Vec<Complaint> {
+fn set_aside(path: &Path) -> Vec<Finding> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Vec::new();
     };
@@ -87,23 +87,23 @@ fn set_aside(path: &Path) -> Vec<Complaint> {
             let what = format!("a damaged database was set aside: \"{name}\"");
             let advice = "what could be read of it is in the new one; look after the disk, then \
                           remove it";
-            Complaint::new(what, advice).note()
+            Finding::new(what, advice).note()
         })
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::patient;
+    use super::super::tests::diagnosis;
     use super::*;
 
     #[test]
     fn what_was_set_aside_and_what_is_none_is_told() {
-        let (_dir, patient) = patient("");
-        assert!(check(&patient).is_empty(), "there is none yet");
-        let path = &patient.loaded.config.saltern_job_database;
+        let (_dir, diagnosis) = diagnosis("");
+        assert!(check(&diagnosis).is_empty(), "there is none yet");
+        let path = &diagnosis.loaded.config.saltern_job_database;
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, "no database, and long enough to be looked at").unwrap();
-        assert_eq!(check(&patient).len(), 1);
+        assert_eq!(check(&diagnosis).len(), 1);
     }
 }

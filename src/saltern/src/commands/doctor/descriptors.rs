@@ -3,16 +3,16 @@
 
 use nix::sys::resource::{Resource, getrlimit};
 
-use super::{Complaint, Patient};
+use super::{Diagnosis, Finding};
 
 /// Of the limit, so many for each minion.
 const EACH: f64 = 4.0;
 
-pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
-    let config = &patient.loaded.config;
+pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
+    let config = &diagnosis.loaded.config;
     let accepted = std::fs::read_dir(config.pki_dir.join("minions"));
     let accepted = accepted.map_or(0, |entries| entries.flatten().count());
-    let limit = match &patient.running {
+    let limit = match &diagnosis.running {
         Some(running) => running.metric("saltern_open_files_limit"),
         // What the next master can have, if it is started as this program was.
         None => getrlimit(Resource::RLIMIT_NOFILE)
@@ -20,16 +20,16 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
             .map(|(soft, hard)| hard.min(config.max_open_files).max(soft) as f64),
     };
     limit
-        .and_then(|limit| complaint(accepted, limit))
+        .and_then(|limit| finding(accepted, limit))
         .into_iter()
         .collect()
 }
 
-fn complaint(accepted: usize, limit: f64) -> Option<Complaint> {
+fn finding(accepted: usize, limit: f64) -> Option<Finding> {
     (accepted as f64 * EACH > limit).then(|| {
         let what = format!("{limit} open files are few for {accepted} accepted minions");
         let advice = "raise max_open_files, and LimitNOFILE where the master is started";
-        Complaint::new(what, advice)
+        Finding::new(what, advice)
     })
 }
 
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn four_files_a_minion_are_enough() {
-        assert!(complaint(250, 1_000.0).is_none());
-        assert!(complaint(251, 1_000.0).is_some());
+        assert!(finding(250, 1_000.0).is_none());
+        assert!(finding(251, 1_000.0).is_some());
     }
 }

@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Complaint, Patient};
+use super::{Diagnosis, Finding};
 
 /// Less than this part of a disk is little, if it is also less than `saltern_disk_low`.
 const LITTLE_PART: u64 = 20;
 
-pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
-    let config = &patient.loaded.config;
+pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
+    let config = &diagnosis.loaded.config;
     let database = config.saltern_job_database.parent();
     let database = database.unwrap_or(Path::new("/"));
     let mut directories: Vec<PathBuf> = [database, &config.cachedir, &config.pki_dir]
@@ -18,9 +18,9 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
         .collect();
     directories.dedup();
     let low = config.saltern_disk_low as u64;
-    let complaints = directories.iter();
-    complaints
-        .filter_map(|directory| complaint(directory, low))
+    let findings = directories.iter();
+    findings
+        .filter_map(|directory| finding(directory, low))
         .collect()
 }
 
@@ -31,13 +31,13 @@ fn existing(directory: &Path) -> PathBuf {
     there.unwrap_or(Path::new("/")).to_owned()
 }
 
-fn complaint(directory: &Path, low: u64) -> Option<Complaint> {
+fn finding(directory: &Path, low: u64) -> Option<Finding> {
     let shown = directory.display();
     let disk = match rustix::fs::statvfs(directory) {
         Ok(disk) => disk,
         Err(error) => {
             let what = format!("the room for \"{shown}\" cannot be told: {error}");
-            return Some(Complaint::new(what, "look at the disk"));
+            return Some(Finding::new(what, "look at the disk"));
         }
     };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -51,31 +51,31 @@ fn complaint(directory: &Path, low: u64) -> Option<Complaint> {
         );
         let advice = "make room, keep fewer jobs (keep_jobs_seconds, saltern_keep_jobs_size), or \
                       move the directory";
-        let complaint = Complaint::new(what, advice);
+        let finding = Finding::new(what, advice);
         return Some(match free < low / 16 {
-            true => complaint.error(),
-            false => complaint,
+            true => finding.error(),
+            false => finding,
         });
     }
     if disk.f_files > 0 && disk.f_favail == 0 {
         let what = format!("no more files can be made in \"{shown}\"");
         let advice = "remove files: the disk has no inodes left";
-        return Some(Complaint::new(what, advice).error());
+        return Some(Finding::new(what, advice).error());
     }
     None
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::patient;
+    use super::super::tests::diagnosis;
     use super::*;
 
     #[test]
     fn a_disk_counts_as_full_by_the_bound_of_the_configuration() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(complaint(dir.path(), 0).is_none());
-        assert!(complaint(&dir.path().join("nothing"), 0).is_some());
-        let (_dir, patient) = patient("saltern_disk_low: 0\n");
-        assert!(check(&patient).is_empty());
+        assert!(finding(dir.path(), 0).is_none());
+        assert!(finding(&dir.path().join("nothing"), 0).is_some());
+        let (_dir, diagnosis) = diagnosis("saltern_disk_low: 0\n");
+        assert!(check(&diagnosis).is_empty());
     }
 }

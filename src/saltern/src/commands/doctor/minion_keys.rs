@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::keys::listed;
-use super::{Complaint, Patient};
+use super::{Diagnosis, Finding};
 
 /// A public key of 16,384 bits has less than this in bytes.
 const LONGEST_KEY: u64 = 64 << 10;
 
-pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
-    let pki = &patient.loaded.config.pki_dir;
-    let mut complaints = Vec::new();
-    complaints.extend(denied(&pki.join("minions_denied")));
-    complaints.extend(accepted(&pki.join("minions")));
-    complaints
+pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
+    let pki = &diagnosis.loaded.config.pki_dir;
+    let mut findings = Vec::new();
+    findings.extend(denied(&pki.join("minions_denied")));
+    findings.extend(accepted(&pki.join("minions")));
+    findings
 }
 
-fn denied(directory: &Path) -> Option<Complaint> {
+fn denied(directory: &Path) -> Option<Finding> {
     let names: Vec<String> = files(directory).map(|(name, _)| name).collect();
     (!names.is_empty()).then(|| {
         let what = format!(
@@ -28,11 +28,11 @@ fn denied(directory: &Path) -> Option<Complaint> {
         let advice = "compare salt-call --local key.finger on the machine with salt-key -f NAME: if it \
                       was reinstalled, remove all its keys (salt-key -d NAME) and accept the new \
                       one; if not, somebody poses as it";
-        Complaint::new(what, advice)
+        Finding::new(what, advice)
     })
 }
 
-fn accepted(directory: &Path) -> Vec<Complaint> {
+fn accepted(directory: &Path) -> Vec<Finding> {
     let mut holders: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut bad = Vec::new();
     for (name, key) in files(directory) {
@@ -41,14 +41,14 @@ fn accepted(directory: &Path) -> Vec<Complaint> {
             None => bad.push(name),
         }
     }
-    let mut complaints = Vec::new();
+    let mut findings = Vec::new();
     if !bad.is_empty() {
         let what = format!(
             "accepted keys that are empty or no keys, so these minions cannot authenticate: {}",
             listed(&sorted(bad))
         );
         let advice = "remove them (salt-key -d NAME), then accept what the minions send";
-        complaints.push(Complaint::new(what, advice).error());
+        findings.push(Finding::new(what, advice).error());
     }
     for names in holders.into_values().filter(|names| names.len() > 1) {
         let what = format!(
@@ -58,9 +58,9 @@ fn accepted(directory: &Path) -> Vec<Complaint> {
         let advice = "each of them can read what is meant for the others: on cloned machines remove \
                       /etc/salt/pki/minion and restart the minion, then salt-key -d NAME and accept \
                       the new key";
-        complaints.push(Complaint::new(what, advice));
+        findings.push(Finding::new(what, advice));
     }
-    complaints
+    findings
 }
 
 /// The files of a directory of keys, each with its key without white space; none for what is no key.
@@ -95,13 +95,13 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
 mod tests {
     use saltern_config::Severity;
 
-    use super::super::tests::patient;
+    use super::super::tests::diagnosis;
     use super::*;
 
     #[test]
     fn denied_cloned_and_empty_keys_are_found() {
-        let (_dir, patient) = patient("");
-        let pki = &patient.loaded.config.pki_dir;
+        let (_dir, diagnosis) = diagnosis("");
+        let pki = &diagnosis.loaded.config.pki_dir;
         let write = |path: &str, text: &str| {
             let path = pki.join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -109,16 +109,16 @@ mod tests {
         };
         let key =
             |body: &str| format!("-----BEGIN PUBLIC KEY-----\n{body}\n-----END PUBLIC KEY-----\n");
-        assert!(check(&patient).is_empty());
+        assert!(check(&diagnosis).is_empty());
         write("minions/web1", &key("one"));
         write("minions/web2", &key("two"));
         write("minions/.hidden", "");
-        assert!(check(&patient).is_empty());
+        assert!(check(&diagnosis).is_empty());
         write("minions/web3", key("one").trim_end());
         write("minions/web4", "");
         write("minions/web5", &"x".repeat(100_000));
         write("minions_denied/web1", &key("three"));
-        let found = check(&patient);
+        let found = check(&diagnosis);
         let texts: Vec<(Severity, &str)> = found
             .iter()
             .map(|one| (one.severity, one.what.as_str()))

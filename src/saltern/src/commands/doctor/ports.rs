@@ -5,19 +5,19 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 
-use super::{Complaint, Patient};
+use super::{Diagnosis, Finding};
 
-pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
-    if patient.running.is_some() || patient.may_run {
+pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
+    if diagnosis.running.is_some() || diagnosis.may_run {
         return Vec::new();
     }
-    let config = &patient.loaded.config;
+    let config = &diagnosis.loaded.config;
     // The lock that a running master holds; nobody could tell a master of another user otherwise.
     let lock = File::open(config.cachedir.join("saltern/lock"));
     if lock.is_ok_and(|lock| lock.try_lock_shared().is_err()) {
         let what = "a master is running, and its control socket does not answer this user";
         let advice = "ask as the master's user; else look at its log, and restart it";
-        return vec![Complaint::new(what, advice).error()];
+        return vec![Finding::new(what, advice).error()];
     }
     let ports = [
         ("ret_port", config.ret_port),
@@ -32,24 +32,24 @@ pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
             _ => return None,
         };
         let what = format!("{option}: {address} cannot be had: {error}");
-        Some(Complaint::new(what, advice).error())
+        Some(Finding::new(what, advice).error())
     });
     taken.collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::patient;
+    use super::super::tests::diagnosis;
     use super::*;
 
     #[test]
     fn foreign_interface_is_one_finding_and_not_one_a_port() {
         // Of a network that is for documents only (RFC 5737).
-        let (_dir, patient) = patient("interface: 192.0.2.1\n");
-        let found = super::super::configuration::check(&patient);
+        let (_dir, diagnosis) = diagnosis("interface: 192.0.2.1\n");
+        let found = super::super::configuration::check(&diagnosis);
         let of_it = found.iter().filter(|one| one.what.contains("192.0.2.1"));
         assert_eq!(of_it.count(), 1);
-        assert!(check(&patient).is_empty());
+        assert!(check(&diagnosis).is_empty());
     }
 
     #[test]
@@ -57,12 +57,12 @@ mod tests {
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = other.local_addr().unwrap().port();
         // Nobody else takes it while this test has it.
-        let (_dir, patient) = patient(&format!("interface: 127.0.0.1\nret_port: {port}\n"));
-        let complaints = check(&patient);
+        let (_dir, diagnosis) = diagnosis(&format!("interface: 127.0.0.1\nret_port: {port}\n"));
+        let findings = check(&diagnosis);
         assert!(
-            complaints[0].what.starts_with("ret_port: "),
+            findings[0].what.starts_with("ret_port: "),
             "{}",
-            complaints[0].what
+            findings[0].what
         );
     }
 }

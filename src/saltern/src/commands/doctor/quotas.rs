@@ -1,10 +1,10 @@
 //! What a running master has refused or left out since its start, because somebody had more than
 //! the bounds allow.
 
-use super::{Complaint, Patient, Running};
+use super::{Diagnosis, Finding, Running};
 
-pub(super) fn check(patient: &Patient) -> Vec<Complaint> {
-    patient.running.as_ref().map_or_else(Vec::new, complaints)
+pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
+    diagnosis.running.as_ref().map_or_else(Vec::new, findings)
 }
 
 /// A metric, what is wrong when it is above 0, and what to do.
@@ -33,10 +33,10 @@ const QUOTAS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-fn complaints(running: &Running) -> Vec<Complaint> {
+fn findings(running: &Running) -> Vec<Finding> {
     let found = QUOTAS.iter().filter_map(|(metric, what, advice)| {
         let count = running.metric(metric).filter(|count| *count > 0.0)?;
-        Some(Complaint::new(format!("{count} times {what}"), *advice))
+        Some(Finding::new(format!("{count} times {what}"), *advice))
     });
     found.collect()
 }
@@ -48,16 +48,16 @@ mod tests {
     #[test]
     fn spent_quota_is_named_with_its_count() {
         let running = |metrics: &str| Running {
-            duties: Vec::new(),
+            maintenance_tasks: Vec::new(),
             metrics: metrics.to_owned(),
         };
         let none = "saltern_reports_refused_total 0\nsaltern_grains_cut_total 0\n\
                     saltern_authentications_total{result=\"pend\"} 7\n";
-        assert!(complaints(&running(none)).is_empty());
+        assert!(findings(&running(none)).is_empty());
         let spent = "saltern_reports_refused_total 3\nsaltern_grains_cut_total 1\n\
                      saltern_authentications_total{result=\"keys_full\"} 2\n\
                      saltern_store_rows_removed_total{reason=\"size\"} 500\n";
-        let found = complaints(&running(spent));
+        let found = findings(&running(spent));
         assert_eq!(found.len(), 4);
         assert!(found[0].what.starts_with("3 times returns"));
     }

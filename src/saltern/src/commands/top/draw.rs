@@ -12,7 +12,7 @@ use super::panel;
 use super::plain::plain;
 use super::state::State;
 use super::table::{Tone, columns, entries};
-use super::view::{Panel, Question, Tab, View};
+use super::view::{KillPrompt, Panel, Tab, View};
 
 /// Most lines of figures above the list, where the terminal is narrow.
 const MOST_FIGURES: usize = 12;
@@ -138,7 +138,7 @@ fn foot(state: &State, view: &View) -> Paragraph<'static> {
 }
 
 /// A window in the middle that asks before a job is ended.
-fn draw_question(frame: &mut Frame<'_>, question: &Question) {
+fn draw_question(frame: &mut Frame<'_>, question: &KillPrompt) {
     let lines = vec![
         Line::from(format!(
             "{} on {} minions that have not returned",

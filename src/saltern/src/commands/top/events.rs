@@ -1,6 +1,6 @@
-//! The latest events of the bus, in a ring of [`MOST`].
+//! The latest events of the bus, in a ring of [`MAX_EVENTS`].
 //!
-//! Of an event that is larger than [`LARGEST`] only tag and size are kept.
+//! Of an event that is larger than [`MAX_DATA_BYTES`] only tag and size are kept.
 
 use std::collections::VecDeque;
 
@@ -12,10 +12,10 @@ use saltern_wire::msgpack::{Limits, decode};
 use super::plain::{plain, plain_lines};
 
 /// Events that are kept.
-pub(super) const MOST: usize = 1_000;
+pub(super) const MAX_EVENTS: usize = 1_000;
 
 /// Bytes of data that are kept of an event.
-pub(super) const LARGEST: usize = 16 * 1024;
+pub(super) const MAX_DATA_BYTES: usize = 16 * 1024;
 
 /// Characters of a tag that are kept.
 const LONGEST_TAG: usize = 250;
@@ -112,7 +112,7 @@ impl Events {
         if self.is_paused {
             return;
         }
-        if self.ring.len() == MOST {
+        if self.ring.len() == MAX_EVENTS {
             self.ring.pop_front();
         }
         let size = event.data.len();
@@ -122,7 +122,7 @@ impl Events {
             tag: plain(&event.tag, LONGEST_TAG),
             size,
             // A copy: what came is a part of a much larger buffer.
-            data: (size <= LARGEST).then(|| Bytes::copy_from_slice(&event.data)),
+            data: (size <= MAX_DATA_BYTES).then(|| Bytes::copy_from_slice(&event.data)),
         });
     }
 }
@@ -144,12 +144,12 @@ mod tests {
     fn the_oldest_events_go_and_large_ones_leave_their_data_out() {
         let mut events = Events::default();
         let small = Value::map([("id", Value::from("m\x1b1"))]);
-        for _ in 0..MOST + 1 {
+        for _ in 0..MAX_EVENTS + 1 {
             events.add(&event("a\nb", &small), 7);
         }
-        let large = Value::from("x".repeat(LARGEST));
+        let large = Value::from("x".repeat(MAX_DATA_BYTES));
         events.add(&event("large", &large), 8);
-        assert_eq!(events.newest_first().count(), MOST);
+        assert_eq!(events.newest_first().count(), MAX_EVENTS);
         assert!(events.get(2).is_none());
         let first = events.get(3).unwrap();
         assert_eq!(first.tag, "a\\nb");
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(first.lines().len(), 3);
         let last = events.newest_first().next().unwrap();
         assert_eq!((&*last.tag, &*last.line(100)), ("large", TOO_LARGE));
-        assert!(last.size > LARGEST);
+        assert!(last.size > MAX_DATA_BYTES);
     }
 
     #[test]

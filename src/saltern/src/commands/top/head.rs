@@ -8,7 +8,7 @@ use super::state::State;
 use super::units::{amount, number, rate, share, span};
 
 /// Characters of a label that is shown.
-const LONGEST: usize = 40;
+const MAX_LABEL_CHARS: usize = 40;
 
 /// Four lines; `now` in microseconds since 1970.
 pub(super) fn lines(state: &State, now: i64) -> [String; 4] {
@@ -26,7 +26,7 @@ pub(super) fn lines(state: &State, now: i64) -> [String; 4] {
     }
     let label = |name| {
         let label = numbers.label("saltern_build_info", name);
-        plain(label.unwrap_or("?"), LONGEST)
+        plain(label.unwrap_or("?"), MAX_LABEL_CHARS)
     };
     let started = numbers.get("process_start_time_seconds");
     let up = started.map_or(0, |started| now.saturating_sub((started * 1e6) as i64));
@@ -104,7 +104,7 @@ fn figures(numbers: &Numbers) -> [String; 2] {
         amount(numbers.get("process_resident_memory_bytes")),
         number(numbers.get("process_open_fds")),
         number(numbers.get("process_max_fds")),
-        amount(numbers.get("saltern_store_room_bytes")),
+        amount(numbers.get("saltern_store_free_bytes")),
     );
     [jobs, load]
 }
@@ -119,7 +119,7 @@ fn trouble(state: &State) -> String {
     let failed = failed.filter(|(_, passed)| *passed == 0.0);
     let failed: Vec<String> = failed
         .filter_map(|(labels, _)| labels.split('"').nth(1))
-        .map(|check| plain(check, LONGEST))
+        .map(|check| plain(check, MAX_LABEL_CHARS))
         .collect();
     if !failed.is_empty() {
         troubles.push(format!("not in order: {}", failed.join(", ")));

@@ -1,7 +1,7 @@
 //! The jobs that the screen knows: those that the database had at the start, and what the bus has
 //! said since.
 //!
-//! At most [`MOST`] are kept; the oldest that are over go first. All text in it is plain.
+//! At most [`MAX_JOBS`] are kept; the oldest that are over go first. All text in it is plain.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use saltern_wire::msgpack::Value;
 use super::plain::plain;
 
 /// Jobs that are kept.
-pub(super) const MOST: usize = 1_000;
+pub(super) const MAX_JOBS: usize = 1_000;
 
 /// Characters of a function, a target or a user that are kept.
-const LONGEST: usize = 200;
+const MAX_TEXT_CHARS: usize = 200;
 
 /// Clients that wait ask with it. The master answers itself and keeps no job of it; one that it
 /// keeps all the same has news of its own.
@@ -99,9 +99,9 @@ impl Jobs {
     pub(super) fn recall(&mut self, summaries: Vec<JobSummary>) {
         for known in summaries {
             let job = self.entry(&known.jid, known.created);
-            job.fun = plain(&known.fun, LONGEST);
-            job.target = plain(&known.tgt, LONGEST);
-            job.user = plain(&known.user, LONGEST);
+            job.fun = plain(&known.fun, MAX_TEXT_CHARS);
+            job.target = plain(&known.tgt, MAX_TEXT_CHARS);
+            job.user = plain(&known.user, MAX_TEXT_CHARS);
             job.created = known.created;
             job.expected = job.expected.max(known.expected);
             job.returned = job.returned.max(known.returned);
@@ -200,7 +200,7 @@ impl Jobs {
     }
 
     fn bound(&mut self) {
-        while self.0.len() > MOST {
+        while self.0.len() > MAX_JOBS {
             let over = self.0.iter().find(|(_, job)| !job.is_open());
             let Some(jid) = over.or_else(|| self.0.first_key_value()) else {
                 return;
@@ -217,7 +217,7 @@ fn listed(value: Option<&Value>) -> String {
         return String::new();
     };
     match (value.as_str(), value.as_array()) {
-        (Some(text), _) => plain(text, LONGEST),
+        (Some(text), _) => plain(text, MAX_TEXT_CHARS),
         (None, Some(items)) => {
             let mut text = String::new();
             for item in items.iter().filter_map(Value::as_str) {
@@ -225,11 +225,11 @@ fn listed(value: Option<&Value>) -> String {
                     text.push(',');
                 }
                 text.push_str(item);
-                if text.len() > LONGEST {
+                if text.len() > MAX_TEXT_CHARS {
                     break;
                 }
             }
-            plain(&text, LONGEST)
+            plain(&text, MAX_TEXT_CHARS)
         }
         (None, None) => String::new(),
     }
@@ -376,11 +376,11 @@ mod tests {
             || news("open", 0),
             0,
         );
-        for number in 1..MOST + 5 {
+        for number in 1..MAX_JOBS + 5 {
             let tag = format!("saltern/job/{}/finished", jid(number));
             jobs.hear(&tag, || news("complete", 3), 0);
         }
-        assert_eq!(jobs.newest_first().count(), MOST);
+        assert_eq!(jobs.newest_first().count(), MAX_JOBS);
         let oldest: Vec<_> = jobs
             .newest_first()
             .map(|(jid, _)| jid.to_string())

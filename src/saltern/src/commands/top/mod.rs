@@ -38,7 +38,7 @@ use tokio::time::MissedTickBehavior;
 use self::sources::Sources;
 use self::state::{State, Update};
 use self::terminal::Screen;
-use self::view::{View, Wish};
+use self::view::{UserAction, View};
 use super::{complain, load_for_tool};
 use crate::{ConfigArgument, logging};
 
@@ -112,9 +112,9 @@ async fn show(config: Arc<MasterConfig>) -> io::Result<()> {
                 // All that were pressed before this picture, which they cannot be an answer to.
                 for event in pressed.drain(..) {
                     match top.take(&event?) {
-                        Some(Wish::Quit) => return Ok(()),
-                        Some(Wish::Redraw) => screen.wipe()?,
-                        Some(Wish::Kill(jid, signal)) => top.kill(jid, signal),
+                        Some(UserAction::Quit) => return Ok(()),
+                        Some(UserAction::Redraw) => screen.wipe()?,
+                        Some(UserAction::Kill(jid, signal)) => top.kill(jid, signal),
                         None => {}
                     }
                 }
@@ -152,7 +152,7 @@ struct Top {
 }
 
 impl Top {
-    fn take(&mut self, event: &Event) -> Option<Wish> {
+    fn take(&mut self, event: &Event) -> Option<UserAction> {
         let Event::Key(key) = event else {
             return None;
         };

@@ -4,14 +4,14 @@
 //! hides or turns around what stands beside it, is shown as its code instead; everything that the
 //! screen holds has come through here.
 
-use saltern_base::steers;
+use saltern_base::is_unsafe_for_terminal;
 
 /// The text in one line, at most `most` characters wide, an ellipsis where something is left out.
 pub(super) fn plain(text: &str, most: usize) -> String {
     let mut out = String::new();
     let mut left = most;
     for c in text.chars() {
-        let is_steering = steers(c);
+        let is_steering = is_unsafe_for_terminal(c);
         let width = if is_steering {
             c.escape_default().count()
         } else {

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::numbers::Sample;
 use super::state::Update;
-use super::view::Sight;
+use super::view::ViewedData;
 use crate::commands::explain;
 
 /// How often the master is asked.
@@ -45,13 +45,13 @@ struct Asks {
 #[derive(Default)]
 struct Wanted {
     /// This is looked at from now on.
-    sight: Option<Sight>,
+    sight: Option<ViewedData>,
     /// A bus is there, or has lost events: the jobs of its master are wanted.
     jobs: bool,
 }
 
 impl Asks {
-    fn look(&self, sight: Sight) {
+    fn look(&self, sight: ViewedData) {
         self.wanted.lock().sight = Some(sight);
         self.is_new.notify_one();
     }
@@ -75,7 +75,7 @@ pub(super) struct Sources {
     asks: Arc<Asks>,
     asker: JoinHandle<()>,
     listener: actix_rt::task::JoinHandle<()>,
-    sight: Sight,
+    sight: ViewedData,
 }
 
 impl Sources {
@@ -101,12 +101,12 @@ impl Sources {
             asks,
             asker,
             listener,
-            sight: Sight::default(),
+            sight: ViewedData::default(),
         })
     }
 
     /// Has what is looked at asked for.
-    pub(super) fn look(&mut self, sight: Sight) {
+    pub(super) fn look(&mut self, sight: ViewedData) {
         if self.sight != sight {
             self.sight = sight.clone();
             self.asks.look(sight);
@@ -168,7 +168,7 @@ struct Asker {
 
 impl Asker {
     fn run(&self) {
-        let mut sight = Sight::default();
+        let mut sight = ViewedData::default();
         let mut next = Instant::now();
         loop {
             let wait = next.saturating_duration_since(Instant::now());
@@ -205,7 +205,7 @@ impl Asker {
         }
     }
 
-    fn of_sight(&self, sight: &Sight) -> Vec<Update> {
+    fn of_sight(&self, sight: &ViewedData) -> Vec<Update> {
         let mut updates = Vec::new();
         if sight.minions {
             // That nobody answers is said of the numbers.

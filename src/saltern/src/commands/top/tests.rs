@@ -14,7 +14,7 @@ use super::draw::draw;
 use super::kill::Signal;
 use super::numbers::Sample;
 use super::state::{State, Update};
-use super::view::{Sight, View, Wish};
+use super::view::{UserAction, View, ViewedData};
 
 /// 2026-01-02 03:04:05 UTC.
 const NOW: i64 = 1_767_323_045_000_000;
@@ -87,7 +87,7 @@ impl Bench {
         self.event(&format!("salt/job/{}/new", jid(number)), &data);
     }
 
-    fn press(&mut self, code: KeyCode) -> Option<Wish> {
+    fn press(&mut self, code: KeyCode) -> Option<UserAction> {
         let key = KeyEvent::new(code, KeyModifiers::NONE);
         self.view.key(key, &mut self.state)
     }
@@ -210,7 +210,7 @@ fn a_job_is_followed_with_what_is_missing_and_its_events() {
         "ret/m2",
     ]);
     bench.press(KeyCode::Esc);
-    assert_eq!(bench.view.sight(), Sight::default());
+    assert_eq!(bench.view.sight(), ViewedData::default());
 }
 
 #[test]
@@ -235,11 +235,11 @@ fn a_job_is_ended_only_when_the_operator_says_so_twice() {
     bench.shows(&["End job"]);
     assert_eq!(bench.press(KeyCode::Char('k')), None, "held down");
     let wish = bench.press(KeyCode::Char('K'));
-    assert_eq!(wish, Some(Wish::Kill(jid(1), Signal::Kill)));
+    assert_eq!(wish, Some(UserAction::Kill(jid(1), Signal::Kill)));
     bench.press(KeyCode::Char('k'));
     bench.shows(&["End job"]);
     let wish = bench.press(KeyCode::Char('t'));
-    assert_eq!(wish, Some(Wish::Kill(jid(1), Signal::Terminate)));
+    assert_eq!(wish, Some(UserAction::Kill(jid(1), Signal::Terminate)));
     let over = Value::map([("state", "complete")]);
     bench.event(&format!("saltern/job/{}/finished", jid(1)), &over);
     bench.press(KeyCode::Char('k'));
@@ -311,7 +311,7 @@ fn events_are_shown_with_their_data_and_can_be_held() {
     bench.press(KeyCode::Enter);
     bench.shows(&["Esc back"]);
     bench.press(KeyCode::Char('q'));
-    assert_eq!(bench.press(KeyCode::Char('q')), Some(Wish::Quit));
+    assert_eq!(bench.press(KeyCode::Char('q')), Some(UserAction::Quit));
 }
 
 #[test]
@@ -320,7 +320,10 @@ fn the_help_names_the_keys_and_ctrl_c_always_quits() {
     bench.press(KeyCode::Char('?'));
     bench.shows(&["end a job: asks first"]);
     let quit = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(bench.view.key(quit, &mut bench.state), Some(Wish::Quit));
+    assert_eq!(
+        bench.view.key(quit, &mut bench.state),
+        Some(UserAction::Quit)
+    );
 }
 
 #[test]

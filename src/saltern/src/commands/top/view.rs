@@ -1,5 +1,5 @@
 //! What the operator looks at: the view, the filter, the chosen row, what is open over it. Keys
-//! change it; what they ask of others is a [`Wish`].
+//! change it; what they ask of others is a [`UserAction`].
 
 use std::cell::Cell;
 
@@ -58,7 +58,7 @@ pub(super) enum Panel {
 
 /// A job that is to be ended, if the operator says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct KillPrompt {
     pub(super) jid: Jid,
     pub(super) fun: String,
     pub(super) missing: usize,
@@ -68,7 +68,7 @@ pub(super) struct Question {
 
 /// What a key asks of others.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum UserAction {
     Quit,
     /// The screen is to be drawn from scratch.
     Redraw,
@@ -77,14 +77,14 @@ pub(super) enum Wish {
 
 /// What is looked at, and so has to be asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sight {
+pub(super) struct ViewedData {
     pub(super) minions: bool,
     pub(super) job: Option<Jid>,
 }
 
 /// Where a list stands.
 #[derive(Default)]
-struct Place {
+struct ListPosition {
     /// The key of the chosen row; without one the first row is, whichever it is.
     chosen: Option<String>,
     /// The first row on the screen; whoever draws moves it after the chosen one.
@@ -100,8 +100,8 @@ pub(super) struct View {
     pub(super) panel: Option<Panel>,
     /// The first line that the panel shows.
     scroll: Cell<usize>,
-    pub(super) question: Option<Question>,
-    places: [Place; Tab::ALL.len()],
+    pub(super) question: Option<KillPrompt>,
+    places: [ListPosition; Tab::ALL.len()],
     /// Rows of the list or lines of the panel on the screen, as last drawn.
     page: Cell<usize>,
 }
@@ -125,8 +125,8 @@ impl Default for View {
 const LONGEST_FILTER: usize = 100;
 
 impl View {
-    pub(super) fn sight(&self) -> Sight {
-        Sight {
+    pub(super) fn sight(&self) -> ViewedData {
+        ViewedData {
             minions: self.tab == Tab::Minions,
             job: match &self.panel {
                 Some(Panel::Job(jid)) => Some(jid.clone()),
@@ -157,15 +157,15 @@ impl View {
     }
 
     /// Takes a key.
-    pub(super) fn key(&mut self, key: KeyEvent, state: &mut State) -> Option<Wish> {
+    pub(super) fn key(&mut self, key: KeyEvent, state: &mut State) -> Option<UserAction> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
         state.said.clear();
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
-                KeyCode::Char('c') => Some(Wish::Quit),
-                KeyCode::Char('l') => Some(Wish::Redraw),
+                KeyCode::Char('c') => Some(UserAction::Quit),
+                KeyCode::Char('l') => Some(UserAction::Redraw),
                 _ => None,
             };
         }
@@ -184,13 +184,13 @@ impl View {
     }
 
     /// The keys that end a job are others than the one that asks, which may have been held down.
-    fn answer(&mut self, question: Question, code: KeyCode) -> Option<Wish> {
+    fn answer(&mut self, question: KillPrompt, code: KeyCode) -> Option<UserAction> {
         match code {
             // What was typed before anybody could read the question is no answer.
             _ if !question.is_shown.get() => self.question = Some(question),
             KeyCode::Char('k') => self.question = Some(question),
-            KeyCode::Char('t') => return Some(Wish::Kill(question.jid, Signal::Terminate)),
-            KeyCode::Char('K') => return Some(Wish::Kill(question.jid, Signal::Kill)),
+            KeyCode::Char('t') => return Some(UserAction::Kill(question.jid, Signal::Terminate)),
+            KeyCode::Char('K') => return Some(UserAction::Kill(question.jid, Signal::Kill)),
             _ => {}
         }
         None
@@ -237,9 +237,9 @@ impl View {
         self.scroll.set(to);
     }
 
-    fn key_of_list(&mut self, code: KeyCode, state: &mut State) -> Option<Wish> {
+    fn key_of_list(&mut self, code: KeyCode, state: &mut State) -> Option<UserAction> {
         match code {
-            KeyCode::Char('q') => return Some(Wish::Quit),
+            KeyCode::Char('q') => return Some(UserAction::Quit),
             KeyCode::Char(digit @ '1'..='5') => {
                 let at = digit.to_digit(10).unwrap_or(1) as usize - 1;
                 self.tab = Tab::ALL.get(at).copied().unwrap_or(self.tab);
@@ -308,7 +308,7 @@ impl View {
         if job.is_none() {
             state.said = format!("job {jid} is over");
         }
-        self.question = job.map(|job| Question {
+        self.question = job.map(|job| KillPrompt {
             jid: jid.clone(),
             fun: job.fun.clone(),
             missing: job.missing(),
@@ -323,7 +323,7 @@ impl View {
         at.unwrap_or(0)
     }
 
-    fn place(&self) -> &Place {
+    fn place(&self) -> &ListPosition {
         let [jobs, minions, workers, queues, events] = &self.places;
         match self.tab {
             Tab::Jobs => jobs,
@@ -334,7 +334,7 @@ impl View {
         }
     }
 
-    fn place_mut(&mut self) -> &mut Place {
+    fn place_mut(&mut self) -> &mut ListPosition {
         let [jobs, minions, workers, queues, events] = &mut self.places;
         match self.tab {
             Tab::Jobs => jobs,

@@ -120,7 +120,7 @@ const QUEUES: &[(&str, &str, Option<&str>)] = &[
         "saltern_logins_waiting",
         Some("saltern_logins_shed_total"),
     ),
-    ("calls of minions", "saltern_peer_errands_waiting", None),
+    ("calls of minions", "saltern_peer_calls_waiting", None),
     ("Python", "saltern_bridge_waiting", None),
     (
         "reactor",

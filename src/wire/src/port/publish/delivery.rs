@@ -15,7 +15,7 @@ use tokio_util::sync::WaitForCancellationFuture;
 use super::subscriber::{BATCH, Subscriber};
 use super::{Core, PubMessage};
 use crate::port::accept::Admission;
-use crate::port::framing::{Said, Side, Transport};
+use crate::port::framing::{PeerMessage, Side, Transport};
 use crate::port::limits::{Progress, Rate, SizeLimits};
 use crate::port::link::{Due, Fill, Link};
 use crate::port::metrics::Close;
@@ -39,11 +39,11 @@ struct Registered {
 }
 
 impl Registered {
-    fn new(core: Arc<Core>, subscriber: Arc<Subscriber>, hears_everything: bool) -> Self {
+    fn new(core: Arc<Core>, subscriber: Arc<Subscriber>, receives_all: bool) -> Self {
         {
             let mut index = core.index.lock();
             index.insert(Arc::clone(&subscriber));
-            if hears_everything {
+            if receives_all {
                 index.hear(&subscriber);
             }
         }
@@ -53,7 +53,7 @@ impl Registered {
             told: false,
             reason: Close::Panic,
         };
-        if hears_everything {
+        if receives_all {
             registered.tell(b"");
         }
         registered
@@ -117,7 +117,7 @@ async fn talk(stream: Stream, admission: &mut Admission, core: Arc<Core>, budget
     };
     admission.opened();
     let subscriber = Subscriber::new(admission);
-    let registered = Registered::new(core, subscriber, introduction.hears_everything);
+    let registered = Registered::new(core, subscriber, introduction.receives_all);
     // All subscriptions at once are no flood; endless changes are.
     let changes = Rate {
         burst: u32::try_from(limits.subscriptions)
@@ -324,19 +324,21 @@ impl Delivery {
         let mut answered = false;
         while let Some(said) = self.link.next()? {
             match said {
-                Said::Subscribe(topic) => self.subscribe(&topic)?,
-                Said::Cancel(topic) => self.cancel(&topic)?,
-                Said::Registration(words) => self.register(&words)?,
-                Said::Ping(answer) => {
+                PeerMessage::Subscribe(topic) => self.subscribe(&topic)?,
+                PeerMessage::Cancel(topic) => self.cancel(&topic)?,
+                PeerMessage::Registration(words) => self.register(&words)?,
+                PeerMessage::Ping(answer) => {
                     self.link.spend()?;
                     if self.controls < CONTROLS {
                         self.control(answer);
                         answered = true;
                     }
                 }
-                Said::Farewell(_) => return Err(Close::PeerClosed),
+                PeerMessage::Close(_) => return Err(Close::PeerClosed),
                 // Ignored up to the rate limit.
-                Said::Chatter | Said::Part | Said::Request(..) => self.link.spend()?,
+                PeerMessage::Ignored | PeerMessage::Part | PeerMessage::Request(..) => {
+                    self.link.spend()?
+                }
             }
         }
         Ok(answered)

@@ -20,18 +20,18 @@ use std::sync::{Arc, OnceLock, Weak};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use prometheus::Registry;
-use saltern_base::metrics::looked_up;
+use saltern_base::metrics::gauge_on_scrape;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::accept::{Admission, Door, Socket, serve};
-use super::bell::Bell;
+use super::accept::{Acceptor, Admission, Socket, serve};
 use super::framing::{Side, Transport};
 use super::limits::PubLimits;
 use super::listen::ListenError;
 use super::metrics::Families;
 use super::network::KnownNetworks;
 use super::quota::Budget;
+use super::wake_list::WakeList;
 
 use self::delivery::converse;
 use self::index::Index;
@@ -182,7 +182,7 @@ impl PubHandle {
             }
         });
         // While the index is locked, so that two publications notify in order.
-        core.bell.ring_all(&mut wake);
+        core.wake_list.notify_all(&mut wake);
         count
     }
 
@@ -197,7 +197,7 @@ impl PubHandle {
         let subscriber = index.subscriber(connection);
         let is_queued =
             subscriber.is_some_and(|it| it.push(message, &core.limits, crowded, &mut wake));
-        core.bell.ring_all(&mut wake);
+        core.wake_list.notify_all(&mut wake);
         is_queued
     }
 
@@ -208,7 +208,7 @@ impl PubHandle {
             return false;
         };
         if subscriber.dismiss() {
-            self.core.bell.ring(Arc::clone(subscriber));
+            self.core.wake_list.notify(Arc::clone(subscriber));
         }
         true
     }
@@ -241,7 +241,7 @@ impl PubHandle {
 
 /// The listener on the publish port.
 pub struct PubListener {
-    doors: Vec<Door>,
+    doors: Vec<Acceptor>,
     core: Arc<Core>,
 }
 
@@ -259,10 +259,10 @@ impl PubListener {
         registry: &Registry,
     ) -> Result<Self, ListenError> {
         let families = Families::new(registry, "publish")?;
-        let doors = Door::open(sockets, &families, limits.peers, known)?;
+        let doors = Acceptor::open(sockets, &families, limits.peers, known)?;
         let pinned = Arc::<AtomicUsize>::default();
         let held = Arc::clone(&pinned);
-        looked_up(
+        gauge_on_scrape(
             registry,
             "saltern_port_queued_bytes",
             "Bytes of publications that wait for a subscriber, or are being written to one.",
@@ -273,7 +273,7 @@ impl PubListener {
             },
         );
         let core = Core {
-            bell: Bell::new(),
+            wake_list: WakeList::new(),
             index: Mutex::default(),
             pinned,
             watch: OnceLock::new(),
@@ -309,14 +309,14 @@ impl PubListener {
         let serving = serve(self.doors, Side::Publish, &stop, start);
         tokio::select! {
             () = serving => {}
-            () = core.bell.answer(Subscriber::wake) => {}
+            () = core.wake_list.answer(Subscriber::wake) => {}
         }
     }
 }
 
 /// State shared by the connections and the handles.
 struct Core {
-    bell: Bell<Subscriber>,
+    wake_list: WakeList<Subscriber>,
     index: Mutex<Index>,
     /// Bytes of publications held by any queue.
     pinned: Arc<AtomicUsize>,

@@ -166,7 +166,7 @@ impl Connection {
             }
         }
         let core = Arc::clone(&self.core);
-        core.bell.ring(self);
+        core.wake_list.notify(self);
     }
 
     fn answer_budget(&self) -> &Arc<AnswerBudget> {
@@ -190,7 +190,7 @@ impl Connection {
             return;
         }
         let core = Arc::clone(&self.core);
-        core.bell.ring(self);
+        core.wake_list.notify(self);
     }
 
     pub(super) fn wake(&self) {

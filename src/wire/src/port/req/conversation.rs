@@ -13,7 +13,7 @@ use tokio_util::sync::WaitForCancellationFuture;
 use super::connection::{Connection, Registered, Reply};
 use super::{Core, Extras, Incoming, Peer, ReplyHandle, RequestSink};
 use crate::port::accept::Admission;
-use crate::port::framing::{Said, Side};
+use crate::port::framing::{PeerMessage, Side};
 use crate::port::link::{Due, Fill, Link};
 use crate::port::metrics::Close;
 
@@ -54,7 +54,7 @@ async fn talk(
     } else {
         introduction.identity
     };
-    let window = match introduction.one_at_a_time {
+    let window = match introduction.lockstep {
         true => 1,
         false => connection.core.limits.window.max(1),
     };
@@ -188,21 +188,24 @@ impl Conversation {
             }
             match self.link.next()? {
                 None => return Ok(delivered),
-                Some(Said::Part) => {}
-                Some(Said::Request(envelope, payload)) => {
+                Some(PeerMessage::Part) => {}
+                Some(PeerMessage::Request(envelope, payload)) => {
                     self.deliver(envelope, payload).await?;
                     delivered = true;
                 }
-                Some(Said::Ping(answer)) => {
+                Some(PeerMessage::Ping(answer)) => {
                     self.link.spend()?;
                     self.link.write(&answer, &[]).await?;
                 }
-                Some(Said::Farewell(answer)) => {
+                Some(PeerMessage::Close(answer)) => {
                     self.link.write(&answer, &[]).await?;
                     return Err(Close::PeerClosed);
                 }
                 Some(
-                    Said::Chatter | Said::Subscribe(_) | Said::Cancel(_) | Said::Registration(_),
+                    PeerMessage::Ignored
+                    | PeerMessage::Subscribe(_)
+                    | PeerMessage::Cancel(_)
+                    | PeerMessage::Registration(_),
                 ) => self.link.spend()?,
             }
         }

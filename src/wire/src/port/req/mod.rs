@@ -17,19 +17,19 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus::Registry;
-use saltern_base::metrics::looked_up;
+use saltern_base::metrics::gauge_on_scrape;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::accept::{Admission, Door, Socket, serve};
-use super::bell::Bell;
+use super::accept::{Acceptor, Admission, Socket, serve};
 use super::framing::{Side, Transport};
 use super::limits::ReqLimits;
 use super::listen::ListenError;
 use super::metrics::{Close, Families};
 use super::network::KnownNetworks;
 use super::quota::{Budget, Share};
+use super::wake_list::WakeList;
 
 use self::answers::AnswerBudget;
 use self::connection::{Connection, Reply};
@@ -189,7 +189,7 @@ impl Drop for ReplyHandle {
 
 /// The listener on the request port.
 pub struct ReqListener {
-    doors: Vec<Door>,
+    doors: Vec<Acceptor>,
     core: Arc<Core>,
 }
 
@@ -206,7 +206,7 @@ impl ReqListener {
     ) -> Result<Self, ListenError> {
         let families = Families::new(registry, "request")?;
         let networks = KnownNetworks::default();
-        let doors = Door::open(sockets, &families, limits.peers, networks.clone())?;
+        let doors = Acceptor::open(sockets, &families, limits.peers, networks.clone())?;
         // A quarter for strangers, so that they cannot keep out known peers. Either part has room
         // for one message of the largest size.
         let strangers = (limits.in_flight / 4).max(limits.before_auth.message + MARGIN);
@@ -217,7 +217,7 @@ impl ReqListener {
             known: Budget::new(known),
             answers_to_strangers: AnswerBudget::new(limits.answers / 4),
             answers_to_known: AnswerBudget::new(limits.answers - limits.answers / 4),
-            bell: Bell::new(),
+            wake_list: WakeList::new(),
             identities: Mutex::default(),
             networks,
             limits,
@@ -245,7 +245,7 @@ impl ReqListener {
         let serving = serve(self.doors, Side::Request, &stop, start);
         tokio::select! {
             () = serving => {}
-            () = core.bell.answer(Connection::wake) => {}
+            () = core.wake_list.answer(Connection::wake) => {}
         }
     }
 }
@@ -256,7 +256,7 @@ struct Core {
     known: Budget,
     answers_to_strangers: Arc<AnswerBudget>,
     answers_to_known: Arc<AnswerBudget>,
-    bell: Bell<Connection>,
+    wake_list: WakeList<Connection>,
     identities: Mutex<HashMap<Bytes, Arc<Connection>>>,
     networks: KnownNetworks,
     limits: ReqLimits,
@@ -267,7 +267,7 @@ impl Core {
     fn measure(&self, registry: &Registry) {
         let (strangers, known) = (self.strangers.clone(), self.known.clone());
         let answers = [&self.answers_to_strangers, &self.answers_to_known].map(Arc::clone);
-        looked_up(
+        gauge_on_scrape(
             registry,
             "saltern_port_held_bytes",
             "Bytes of large requests, and of replies that wait for their readers, that count \

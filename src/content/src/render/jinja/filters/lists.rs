@@ -11,11 +11,11 @@ use super::super::text::str_of;
 use super::super::value::{
     Entries, Key, Kind, dict, is_undefined, list, none, set, tuple, undefined, undefined_fault,
 };
-use super::super::{Py, ops, tests};
+use super::super::{Py, is_tests, ops};
 use super::Row;
 
 /// The most items that one filter may make.
-const MOST: usize = 1_000_000;
+const MAX_ITEMS: usize = 1_000_000;
 
 pub(super) const FILTERS: &[Row] = &[
     ("batch", &["value", "linecount", "fill_with"], |py, args| {
@@ -27,7 +27,7 @@ pub(super) const FILTERS: &[Row] = &[
         if let (Some(fill), Some(last)) =
             (args.get(2).filter(|fill| !fill.is_none()), rows.last_mut())
         {
-            while last.len() < size.min(MOST) {
+            while last.len() < size.min(MAX_ITEMS) {
                 last.push(fill.clone());
             }
         }
@@ -35,7 +35,9 @@ pub(super) const FILTERS: &[Row] = &[
     }),
     ("slice", &["value", "slices", "fill_with"], |py, args| {
         let all = items(py, args)?;
-        let slices = usize::try_from(args.int(1, 1)?).unwrap_or(1).clamp(1, MOST);
+        let slices = usize::try_from(args.int(1, 1)?)
+            .unwrap_or(1)
+            .clamp(1, MAX_ITEMS);
         let (each, more) = (all.len() / slices, all.len() % slices);
         let mut rows = Vec::new();
         let mut rest = all.as_slice();
@@ -287,7 +289,7 @@ pub(super) const FILTERS: &[Row] = &[
                     product.push(item.clone());
                     longer.push(product);
                 }
-                if longer.len() > MOST {
+                if longer.len() > MAX_ITEMS {
                     return Err(Fault::limit("the result is too large"));
                 }
             }
@@ -449,7 +451,7 @@ fn select(
                 let mut positional = vec![value];
                 positional.extend_from_slice(more);
                 let named = args.named.clone();
-                tests::apply(
+                is_tests::apply(
                     py,
                     &name,
                     Args {
@@ -578,7 +580,7 @@ fn arrangements(
                     .collect(),
             ));
             py.run.round(size.max(1))?;
-            if out.len() > MOST {
+            if out.len() > MAX_ITEMS {
                 return Err(Fault::limit("the result is too large"));
             }
             next = all.len();

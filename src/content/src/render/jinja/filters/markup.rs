@@ -14,7 +14,7 @@ use super::builtin::escaped;
 use super::{Row, own_pattern};
 
 /// How deep values are written.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// An address in running text: with a scheme, or beginning with `www.`, or ending in one of four
 /// domains (`_http_re` in `jinja2/utils.py`).
@@ -124,7 +124,7 @@ fn pairs(value: &Value) -> Outcome<Vec<(String, Value)>> {
 
 /// The elements of a tag: several for a list.
 fn element(tag: &str, content: &Value, depth: usize) -> Outcome<Vec<Element>> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Err(Fault::other("maximum recursion depth exceeded"));
     }
     let mut element_of = Element {

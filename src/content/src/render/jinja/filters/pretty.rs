@@ -10,7 +10,7 @@ use super::super::value::{Kind, dict, list, tuple};
 /// A value over as many lines as it needs.
 pub(super) fn pretty(value: &Value) -> Outcome<String> {
     let mut out = String::new();
-    write(&mut out, &sorted(value, 0)?, Place::default())?;
+    write(&mut out, &sorted(value, 0)?, ValuePosition::default())?;
     Ok(out)
 }
 
@@ -50,7 +50,7 @@ const WIDTH: usize = 80;
 
 /// Where a value stands.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct ValuePosition {
     /// Columns before it.
     indent: usize,
     /// Columns that what follows it on its last line needs.
@@ -59,11 +59,11 @@ struct Place {
     is_inner: bool,
 }
 
-fn write(out: &mut String, value: &Value, place: Place) -> Outcome<()> {
-    let Place {
+fn write(out: &mut String, value: &Value, place: ValuePosition) -> Outcome<()> {
+    let ValuePosition {
         indent, allowance, ..
     } = place;
-    let inner = |indent: usize, allowance: usize| Place {
+    let inner = |indent: usize, allowance: usize| ValuePosition {
         indent,
         allowance,
         is_inner: true,
@@ -120,7 +120,7 @@ fn write(out: &mut String, value: &Value, place: Place) -> Outcome<()> {
 
 /// A text as several literals, parted at lines and after white space; in parentheses unless it stands
 /// in another value.
-fn parts_of(text: &str, place: Place) -> Outcome<String> {
+fn parts_of(text: &str, place: ValuePosition) -> Outcome<String> {
     let around = usize::from(!place.is_inner);
     let (indent, allowance) = (place.indent + around, place.allowance + around);
     let columns = WIDTH.saturating_sub(indent);

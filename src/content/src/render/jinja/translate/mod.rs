@@ -30,7 +30,7 @@ pub(crate) const COMMENT: (&str, &str) = ("\u{1}\u{6}", "\u{6}\u{1}");
 
 /// How deep expressions and blocks may be nested in a template. The branches of one `if` count too,
 /// because the engine nests each in the one before it.
-const DEEPEST: usize = 100;
+const MAX_NESTING: usize = 100;
 /// How many operators of one rank may follow each other: each makes a call around the ones before
 /// it, which the engine nests, and whose text is copied.
 const LONGEST_CHAIN: usize = 100;
@@ -127,7 +127,7 @@ impl Parser<'_> {
     /// count does not matter any more.
     fn down(&mut self, what: &str) -> Parsed<()> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_NESTING {
             return self.fail(format!("the {what} is nested too deeply"));
         }
         Ok(())

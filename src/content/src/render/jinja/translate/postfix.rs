@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::lexer::Token;
-use super::super::{filters, tests};
+use super::super::{filters, is_tests};
 use super::{Parsed, Parser, literal};
 
 impl Parser<'_> {
@@ -193,7 +193,7 @@ impl Parser<'_> {
     pub(super) fn test(&mut self, value: &str) -> Parsed<String> {
         let negated = self.skip_name("not");
         let name = self.filter_name()?;
-        if self.soft == 0 && !tests::exists(&name) {
+        if self.soft == 0 && !is_tests::exists(&name) {
             return self.fail(format!("No test named '{name}'."));
         }
         let operand = match self.peek() {

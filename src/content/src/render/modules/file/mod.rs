@@ -20,7 +20,7 @@ use crate::render::functions::{CallArgs, CallError, Registry};
 pub(crate) use read::hash;
 
 /// The longest file that is read whole.
-const LONGEST: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 /// The longest file that is hashed.
 const LONGEST_HASHED: u64 = 1 << 30;
 /// The most entries that a directory may list, or a search go through.
@@ -88,12 +88,12 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 pub(super) fn bytes_of(path: &Path) -> Result<Vec<u8>, CallError> {
     let file = open(path).map_err(|error| io_error(&error, path))?;
     let mut bytes = Vec::new();
-    file.take(LONGEST + 1)
+    file.take(MAX_FILE_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| io_error(&error, path))?;
-    if bytes.len() as u64 > LONGEST {
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(refused(format!(
-            "the file \"{}\" has more than {LONGEST} bytes",
+            "the file \"{}\" has more than {MAX_FILE_BYTES} bytes",
             path.display()
         )));
     }

@@ -9,7 +9,7 @@ use saltern_python::expression::{Expression, ExpressionFlags};
 use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
-use super::{LONGEST, LONGEST_HASHED, bytes_of, io_error, open, path_of, refused};
+use super::{LONGEST_HASHED, MAX_FILE_BYTES, bytes_of, io_error, open, path_of, refused};
 use crate::render::functions::{CallArgs, CallError, Registry};
 use crate::render::jinja::filters;
 use crate::render::modules::hashutil::Hasher;
@@ -134,8 +134,14 @@ fn grep(args: &CallArgs) -> Called {
         paths if paths.is_empty() => command.arg(&path),
         paths => command.args(paths),
     };
-    let done = process::run_with(command, Vec::new(), GREP_TIME, LONGEST, Errors::Apart)
-        .map_err(CallError::Refused)?;
+    let done = process::run_with(
+        command,
+        Vec::new(),
+        GREP_TIME,
+        MAX_FILE_BYTES,
+        Errors::Apart,
+    )
+    .map_err(CallError::Refused)?;
     Ok(crate::render::modules::commands::all_of(&done))
 }
 
@@ -151,7 +157,7 @@ fn seek_read(args: &CallArgs) -> Called {
     let mut read = || {
         let mut file = open(&path)?;
         file.seek(SeekFrom::Start(offset))?;
-        file.take(size.min(LONGEST)).read_to_end(&mut bytes)
+        file.take(size.min(MAX_FILE_BYTES)).read_to_end(&mut bytes)
     };
     read().map_err(|error| io_error(&error, &path))?;
     Ok(Value::Bin(bytes.into()))

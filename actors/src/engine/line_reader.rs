@@ -7,20 +7,20 @@ use bytes::{Bytes, BytesMut};
 use tokio_util::codec::Decoder;
 
 /// Decoder of bounded lines.
-pub(super) struct Lines {
+pub(super) struct LineReader {
     longest: usize,
     /// How much of the buffer was searched for a line feed already.
     seen: usize,
 }
 
-impl Lines {
+impl LineReader {
     /// Decoder of lines of up to `longest` bytes.
     pub(super) fn new(longest: usize) -> Self {
         Self { longest, seen: 0 }
     }
 }
 
-impl Decoder for Lines {
+impl Decoder for LineReader {
     type Item = Bytes;
     type Error = io::Error;
 
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn lines_keep_their_line_feed_and_the_last_needs_none() {
-        let mut lines = Lines::new(4);
+        let mut lines = LineReader::new(4);
         let mut buffer = BytesMut::from(&b"a\n"[..]);
         assert_eq!(
             lines.decode(&mut buffer).unwrap().as_deref(),
@@ -80,7 +80,7 @@ mod tests {
     fn overlong_line_is_refused_before_its_end() {
         for text in [&b"abcde"[..], b"abcd\n"] {
             let mut buffer = BytesMut::from(text);
-            assert!(Lines::new(4).decode(&mut buffer).is_err(), "{text:?}");
+            assert!(LineReader::new(4).decode(&mut buffer).is_err(), "{text:?}");
         }
     }
 }

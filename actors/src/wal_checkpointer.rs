@@ -13,26 +13,26 @@ use saltern_store::Checkpointer;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::messages::{FinishFolding, FoldLog};
+use crate::messages::{Checkpoint, CheckpointDone};
 
 /// What a checkpointer is built from.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) checkpointer: Arc<Checkpointer>,
     /// The store is built later, and is set then.
-    pub(crate) store: Arc<Mutex<Option<Recipient<FinishFolding>>>>,
-    pub(crate) metrics: FolderMetrics,
+    pub(crate) store: Arc<Mutex<Option<Recipient<CheckpointDone>>>>,
+    pub(crate) metrics: CheckpointMetrics,
 }
 
 /// Metrics of the checkpointer.
 #[derive(Clone)]
-pub(crate) struct FolderMetrics(Histogram);
+pub(crate) struct CheckpointMetrics(Histogram);
 
-impl FolderMetrics {
+impl CheckpointMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
         Self(histogram(
             registry,
-            "saltern_store_fold_seconds",
+            "saltern_store_checkpoint_seconds",
             "Time of one checkpoint pass of the job database's write-ahead log.",
             SECONDS,
         ))
@@ -45,14 +45,14 @@ const PASSES: usize = 4;
 const LITTLE: u64 = 500;
 
 /// Actor that checkpoints the job database.
-pub(crate) struct LogFolder {
+pub(crate) struct WalCheckpointer {
     seed: Seed,
 }
 
-impl Child for LogFolder {
+impl Child for WalCheckpointer {
     type Seed = Seed;
 
-    const NAME: &'static str = "log_folder";
+    const NAME: &'static str = "wal_checkpointer";
     /// Growth of the log during a checkpoint is seen by the next commit.
     const MAILBOX: usize = 1;
 
@@ -61,14 +61,14 @@ impl Child for LogFolder {
     }
 }
 
-impl Actor for LogFolder {
+impl Actor for WalCheckpointer {
     type Context = Context<Self>;
 }
 
-impl Handler<FoldLog> for LogFolder {
+impl Handler<Checkpoint> for WalCheckpointer {
     type Result = ();
 
-    fn handle(&mut self, _: FoldLog, _: &mut Self::Context) {
+    fn handle(&mut self, _: Checkpoint, _: &mut Self::Context) {
         for _ in 0..PASSES {
             let began = Instant::now();
             let folded = self.seed.checkpointer.fold();
@@ -84,7 +84,7 @@ impl Handler<FoldLog> for LogFolder {
         }
         if let Some(store) = &*self.seed.store.lock() {
             // At most one for each message that the store sent.
-            store.do_send(FinishFolding);
+            store.do_send(CheckpointDone);
         }
     }
 }

@@ -19,11 +19,11 @@ use saltern_requests::Handled;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::carry_out::Sinks;
 use crate::logins::{Logins, Refused};
 use crate::renderer::Look;
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 
 /// Backends called at a time.
 pub(crate) const THREADS: u32 = 4;
@@ -45,7 +45,7 @@ pub(crate) struct Seed {
 }
 
 /// Actor that calls the authentication backends.
-pub(crate) struct Doorkeeper {
+pub(crate) struct LoginWorker {
     seed: Seed,
     outbox: Outbox,
     /// How long refusals take.
@@ -59,15 +59,15 @@ pub(crate) struct Doorkeeper {
 /// A delayed refusal.
 struct HeldBack {
     handled: Handled,
-    answer: Answer,
+    answer: PendingReply,
     timer: SpawnHandle,
     _counted: Refused,
 }
 
-impl Child for Doorkeeper {
+impl Child for LoginWorker {
     type Seed = Seed;
 
-    const NAME: &'static str = "doorkeeper";
+    const NAME: &'static str = "login_worker";
     const MAILBOX: usize = 4;
 
     fn build(seed: &Seed) -> Self {
@@ -90,7 +90,7 @@ impl Child for Doorkeeper {
     }
 }
 
-impl Actor for Doorkeeper {
+impl Actor for LoginWorker {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Self::Context) {
@@ -98,13 +98,13 @@ impl Actor for Doorkeeper {
     }
 }
 
-impl Sends for Doorkeeper {
+impl SendsThroughOutbox for LoginWorker {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
 }
 
-impl Handler<Look> for Doorkeeper {
+impl Handler<Look> for LoginWorker {
     type Result = ();
 
     fn handle(&mut self, _: Look, context: &mut Self::Context) {
@@ -132,18 +132,18 @@ impl Handler<Look> for Doorkeeper {
     }
 }
 
-impl Doorkeeper {
+impl LoginWorker {
     fn hold_back(
         &mut self,
         handled: Handled,
-        answer: Answer,
+        answer: PendingReply,
         (counted, took): (Refused, Duration),
         context: &mut Context<Self>,
     ) {
         let wait = self.delay(took);
         let number = self.refused;
-        let timer = context.run_later(wait, move |doorkeeper, context| {
-            doorkeeper.tell(number, context);
+        let timer = context.run_later(wait, move |login_worker, context| {
+            login_worker.tell(number, context);
         });
         let held_back = HeldBack {
             handled,

@@ -20,7 +20,7 @@ use crate::status_port::StatusPort;
 use crate::tree::StartError;
 
 /// The bound listeners.
-pub(crate) struct Doors {
+pub(crate) struct Listeners {
     pub(crate) requests: ReqListener,
     pub(crate) publish: PubListener,
     pub(crate) events: EventSockets,
@@ -37,7 +37,7 @@ pub(crate) struct Doors {
 /// from this machine only.
 const MOST_LISTENERS: usize = 1024;
 
-impl Doors {
+impl Listeners {
     pub(crate) fn open(
         config: &MasterConfig,
         registry: &Registry,

@@ -7,39 +7,39 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Throttle of one log line: at most one per interval, the others are counted.
-pub struct Seldom {
-    pause: Duration,
+pub struct LogThrottle {
+    interval: Duration,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     last: Option<Instant>,
-    untold: u64,
+    suppressed: u64,
 }
 
-impl Seldom {
-    /// Allows one line per `pause`.
+impl LogThrottle {
+    /// Allows one line per `interval`.
     #[must_use]
-    pub fn every(pause: Duration) -> Self {
+    pub fn new(interval: Duration) -> Self {
         Self {
-            pause,
+            interval,
             state: Mutex::default(),
         }
     }
 
     /// Records an occurrence. When a line is due, gives the number of occurrences since the last
     /// line, this one included.
-    pub fn happened(&self) -> Option<u64> {
+    pub fn record(&self) -> Option<u64> {
         let mut state = self.state.lock();
-        state.untold += 1;
+        state.suppressed += 1;
         let now = Instant::now();
         let is_due = state
             .last
-            .is_none_or(|last| now.duration_since(last) >= self.pause);
+            .is_none_or(|last| now.duration_since(last) >= self.interval);
         is_due.then(|| {
             state.last = Some(now);
-            std::mem::take(&mut state.untold)
+            std::mem::take(&mut state.suppressed)
         })
     }
 }
@@ -51,13 +51,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn first_occurrence_is_logged_and_later_ones_are_counted() {
         let minute = Duration::from_secs(60);
-        let seldom = Seldom::every(minute);
-        assert_eq!(seldom.happened(), Some(1));
-        assert_eq!(seldom.happened(), None);
+        let throttle = LogThrottle::new(minute);
+        assert_eq!(throttle.record(), Some(1));
+        assert_eq!(throttle.record(), None);
         tokio::time::advance(minute / 2).await;
-        assert_eq!(seldom.happened(), None);
+        assert_eq!(throttle.record(), None);
         tokio::time::advance(minute / 2).await;
-        assert_eq!(seldom.happened(), Some(3));
-        assert_eq!(seldom.happened(), None);
+        assert_eq!(throttle.record(), Some(3));
+        assert_eq!(throttle.record(), None);
     }
 }

@@ -11,12 +11,12 @@ use std::task::Poll;
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 
-pub(super) struct Bell<T> {
+pub(super) struct WakeList<T> {
     waiting: Mutex<Vec<Arc<T>>>,
     waker: AtomicWaker,
 }
 
-impl<T> Bell<T> {
+impl<T> WakeList<T> {
     pub(super) fn new() -> Self {
         Self {
             waiting: Mutex::new(Vec::new()),
@@ -25,7 +25,7 @@ impl<T> Bell<T> {
     }
 
     /// Queues one and notifies.
-    pub(super) fn ring(&self, item: Arc<T>) {
+    pub(super) fn notify(&self, item: Arc<T>) {
         let first = {
             let mut waiting = self.waiting.lock();
             waiting.push(item);
@@ -38,7 +38,7 @@ impl<T> Bell<T> {
     }
 
     /// Queues many and notifies once.
-    pub(super) fn ring_all(&self, items: &mut Vec<Arc<T>>) {
+    pub(super) fn notify_all(&self, items: &mut Vec<Arc<T>>) {
         if items.is_empty() {
             return;
         }

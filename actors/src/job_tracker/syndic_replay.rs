@@ -16,11 +16,11 @@ use saltern_store::jobs::JobReader;
 use tokio::time::Instant;
 
 use super::JobTracker;
-use super::outside::Outside;
-use crate::bus::Newcomer;
+use super::deps::TrackerDeps;
+use crate::bus::NewListener;
 
 /// How long after a start subscribers get a replay.
-const SOON: Duration = Duration::from_secs(30);
+const REPLAY_WINDOW: Duration = Duration::from_secs(30);
 
 /// Maximum age of what is replayed, at the start.
 const OLDEST: Duration = Duration::from_secs(600);
@@ -32,28 +32,28 @@ const PAGE: usize = 250;
 const BUSY: usize = 1_000;
 
 /// Length of that pause, and of the one between two reads.
-const PAUSE: Duration = Duration::from_millis(20);
+const SLICE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A cursor in the numbering of jobs and returns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct ReplayCursor {
     jobs: i64,
     returns: i64,
 }
 
 /// The range of the replay, and its end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Recall {
-    from: Place,
+pub(super) struct SyndicReplay {
+    from: ReplayCursor,
     /// In microseconds since 1970.
     oldest: i64,
     until: Instant,
 }
 
-impl Recall {
+impl SyndicReplay {
     /// `None` where there is no syndic.
-    pub(super) fn at_start(reader: &JobReader, outside: &dyn Outside) -> Option<Self> {
-        let most = i64::try_from(outside.recalled())
+    pub(super) fn at_start(reader: &JobReader, deps: &dyn TrackerDeps) -> Option<Self> {
+        let most = i64::try_from(deps.replayed())
             .ok()
             .filter(|most| *most > 0)?;
         let (jobs, returns) = reader
@@ -62,33 +62,42 @@ impl Recall {
             .ok()?;
         let age = i64::try_from(OLDEST.as_micros()).unwrap_or(0);
         Some(Self {
-            from: Place {
+            from: ReplayCursor {
                 jobs: jobs - most,
                 returns: returns - most,
             },
-            oldest: outside.micros() - age,
-            until: Instant::now() + SOON,
+            oldest: deps.micros() - age,
+            until: Instant::now() + REPLAY_WINDOW,
         })
     }
 }
 
 impl JobTracker {
     /// Replays to a new subscriber, if it came soon enough.
-    pub(super) fn recall(&self, newcomer: Newcomer, context: &mut Context<Self>) {
-        let Some(recall) = self.recall.filter(|recall| Instant::now() < recall.until) else {
+    pub(super) fn syndic_replay(&self, newcomer: NewListener, context: &mut Context<Self>) {
+        let Some(syndic_replay) = self
+            .syndic_replay
+            .filter(|syndic_replay| Instant::now() < syndic_replay.until)
+        else {
             return;
         };
         match self.seed.reader.last_ids() {
             // Later events come over the bus.
             Ok((jobs, returns)) => {
-                let end = Place { jobs, returns };
-                self.tell_on(newcomer, recall.from, end, context);
+                let end = ReplayCursor { jobs, returns };
+                self.tell_on(newcomer, syndic_replay.from, end, context);
             }
             Err(error) => tracing::error!(%error, "missed events cannot be replayed to a listener"),
         }
     }
 
-    fn tell_on(&self, newcomer: Newcomer, from: Place, end: Place, context: &mut Context<Self>) {
+    fn tell_on(
+        &self,
+        newcomer: NewListener,
+        from: ReplayCursor,
+        end: ReplayCursor,
+        context: &mut Context<Self>,
+    ) {
         let Some(waiting) = newcomer.waiting() else {
             return;
         };
@@ -106,15 +115,21 @@ impl JobTracker {
                 }
             }
         }
-        context.run_later(PAUSE, move |tracker, context| {
+        context.run_later(SLICE_INTERVAL, move |tracker, context| {
             tracker.tell_on(newcomer, next, end, context);
         });
     }
 
     /// The next events, jobs first; `None` at the end.
-    fn page(&self, from: Place, end: Place) -> Result<Option<(Vec<Event>, Place)>, StoreError> {
-        let (reader, outside) = (&self.seed.reader, &self.seed.outside);
-        let oldest = self.recall.map_or(i64::MAX, |recall| recall.oldest);
+    fn page(
+        &self,
+        from: ReplayCursor,
+        end: ReplayCursor,
+    ) -> Result<Option<(Vec<Event>, ReplayCursor)>, StoreError> {
+        let (reader, deps) = (&self.seed.reader, &self.seed.deps);
+        let oldest = self
+            .syndic_replay
+            .map_or(i64::MAX, |syndic_replay| syndic_replay.oldest);
         let is_of_minions = |fun: &str| !fun.starts_with("runner.") && !fun.starts_with("wheel.");
         let mut events = Vec::new();
         let mut place = from;
@@ -122,7 +137,7 @@ impl JobTracker {
             place.jobs = job.id;
             let record = job.record;
             if job.id <= end.jobs && record.created >= oldest && is_of_minions(&record.fun) {
-                events.extend(outside.announced(&record));
+                events.extend(deps.announced(&record));
             }
         }
         if place.jobs > from.jobs {

@@ -7,14 +7,14 @@ use saltern_model::{Absence, Event, Jid, JobRecord, MinionId, Packed, Standing, 
 use saltern_requests::{Publication, Services, announced_again, probe, publication_again};
 use saltern_wire::msgpack::{Dialect, Encoder};
 
-use super::machine::{Rules, World};
+use super::machine::{JobEnvironment, Rules};
 use crate::batches::BatchFeed;
 
 /// Weight of all open jobs, and of remembered ended ones: their minions, plus one for each job.
 const MOST_REMEMBERED: (usize, usize) = (2_000_000, 20_000);
 
 /// What the tracker needs from the rest of the master.
-pub(crate) trait Outside: Send + Sync {
+pub(crate) trait TrackerDeps: Send + Sync {
     /// Why a minion certainly receives nothing at this moment; `None` when it may.
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
     /// Whether it can be asked what it runs: a resource of a minion (3008) cannot.
@@ -35,34 +35,34 @@ pub(crate) trait Outside: Send + Sync {
     fn again(&self, job: &JobRecord) -> Option<Publication>;
     /// How many of the youngest jobs and returns a syndic beside this master may have missed while
     /// the master was down; 0 where there is none.
-    fn recalled(&self) -> usize;
+    fn replayed(&self) -> usize;
     /// The events with which a stored job began.
     fn announced(&self, job: &JobRecord) -> Vec<Event>;
 }
 
 /// The rest of the master, and the batches.
-pub(super) struct Around<'a> {
-    pub(super) outside: &'a dyn Outside,
+pub(super) struct LiveEnvironment<'a> {
+    pub(super) deps: &'a dyn TrackerDeps,
     pub(super) batches: &'a BatchFeed,
 }
 
-impl World for Around<'_> {
+impl JobEnvironment for LiveEnvironment<'_> {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>> {
-        self.outside.absence(minion)
+        self.deps.absence(minion)
     }
 
     fn is_asked(&self, minion: &MinionId) -> bool {
-        self.outside.is_asked(minion)
+        self.deps.is_asked(minion)
     }
 
     fn deaf_syndics(&self) -> Vec<(MinionId, Arc<str>)> {
-        let syndics = self.outside.syndics().into_iter();
-        let deaf = syndics.map(|id| self.outside.absence(&id).map(|why| (id, why)));
+        let syndics = self.deps.syndics().into_iter();
+        let deaf = syndics.map(|id| self.deps.absence(&id).map(|why| (id, why)));
         deaf.collect::<Option<_>>().unwrap_or_default()
     }
 
     fn mint(&self) -> Jid {
-        self.outside.mint()
+        self.deps.mint()
     }
 
     fn is_held(&self, jid: &Jid) -> bool {
@@ -70,9 +70,9 @@ impl World for Around<'_> {
     }
 }
 
-impl Outside for Services {
+impl TrackerDeps for Services {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>> {
-        let state = |minion: &MinionId| self.surroundings.state(minion);
+        let state = |minion: &MinionId| self.presence.state(minion);
         let standing = state(minion);
         let Standing::Away(absence) = standing else {
             return None;
@@ -96,7 +96,7 @@ impl Outside for Services {
     }
 
     fn is_asked(&self, minion: &MinionId) -> bool {
-        if self.surroundings.state(minion) != Standing::Away(Absence::NoKey) {
+        if self.presence.state(minion) != Standing::Away(Absence::NoKey) {
             return true;
         }
         let is_resource = || {
@@ -130,13 +130,13 @@ impl Outside for Services {
 
     fn rules(&self) -> Rules {
         // Minimum interval: back-to-back probes are never meant.
-        const LEAST: Duration = Duration::from_secs(1);
+        const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(1);
         let config = &self.config;
         Rules {
-            timeout: config.timeout.max(LEAST),
-            gather: config.gather_job_timeout.max(LEAST),
+            timeout: config.timeout.max(MIN_PROBE_INTERVAL),
+            gather: config.gather_job_timeout.max(MIN_PROBE_INTERVAL),
             interval: config.saltern_probe_interval,
-            patience: config.saltern_job_patience,
+            patience: config.saltern_job_timeout,
             leaves_wait: self.site.leaves_wait,
             probe_rate: config.saltern_probe_rate,
             most: MOST_REMEMBERED,
@@ -151,7 +151,7 @@ impl Outside for Services {
         publication_again(job, self)
     }
 
-    fn recalled(&self) -> usize {
+    fn replayed(&self) -> usize {
         match self.site.has_syndic {
             true => self.config.saltern_event_queue_length,
             false => 0,

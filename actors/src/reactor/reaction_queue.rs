@@ -20,10 +20,10 @@ use saltern_store::DeadLetters;
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
 use tokio::sync::{Notify, oneshot};
 
+use super::dead_letter;
 use super::dropped::{Dropped, Reason};
+use super::event_queues::{EventQueues, InFlightEvent, Item, Kind, Taken, Why};
 use super::failures::Failures;
-use super::letter;
-use super::lines::{Item, Kind, Lines, Place, Taken, Why};
 use super::metrics::ReactorMetrics;
 use super::watch::Subject;
 use crate::bus::Tap;
@@ -34,12 +34,12 @@ use crate::tree::StartError;
 const MOST_HELD: usize = 64 << 20;
 
 /// Queue of events to react to, with rules and results.
-pub(crate) struct Desk {
+pub(crate) struct ReactionQueue {
     rules: RwLock<Rules>,
     /// `reactor.set_leader`: whether events lead to reactions. A reload does not change it, or two
     /// masters would react.
     is_leader: AtomicBool,
-    lines: Mutex<Lines>,
+    event_queues: Mutex<EventQueues>,
     /// The reactor, once it is started.
     reactor: OnceLock<Recipient<Look>>,
     /// Events of the reactor's own that have not been fired yet; bounded by
@@ -58,7 +58,7 @@ pub(crate) struct Desk {
     pub(super) metrics: ReactorMetrics,
 }
 
-impl Desk {
+impl ReactionQueue {
     /// The queue of a configuration; `None` where no reactor is asked for.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Desk {
         Ok(Some(Arc::new(Self {
             rules: RwLock::new(Rules::read(config)),
             is_leader: AtomicBool::new(true),
-            lines: Mutex::new(Lines::new(limits, options.most_waiting)),
+            event_queues: Mutex::new(EventQueues::new(limits, options.most_waiting)),
             reactor: OnceLock::new(),
             news: Mutex::default(),
             letters: DeadLetters::open(config, clock.clone())?,
@@ -112,20 +112,20 @@ impl Desk {
     }
 
     /// The next event to react to. It is in progress for as long as the place lives.
-    pub(super) fn pop(self: &Arc<Self>) -> Option<(Item, Place)> {
+    pub(super) fn pop(self: &Arc<Self>) -> Option<(Item, InFlightEvent)> {
         let (taken, count) = {
-            let mut lines = self.lines.lock();
-            (lines.pop(), lines.count())
+            let mut event_queues = self.event_queues.lock();
+            (event_queues.pop(), event_queues.count())
         };
         self.metrics.waiting.set(count_of(count));
         let (item, line) = taken?;
-        let desk = Arc::clone(self);
-        Some((item, Place { desk, line }))
+        let queue = Arc::clone(self);
+        Some((item, InFlightEvent { queue, line }))
     }
 
     /// The reactions of an event of this queue have ended.
     pub(super) fn ended(&self, line: usize) {
-        let must_tell = self.lines.lock().ended(line);
+        let must_tell = self.event_queues.lock().ended(line);
         if must_tell {
             self.wake();
         }
@@ -183,7 +183,7 @@ impl Desk {
             .held
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
         held.ok().map(|_| Held {
-            desk: Arc::clone(self),
+            queue: Arc::clone(self),
             bytes,
         })
     }
@@ -201,7 +201,7 @@ impl Desk {
 
     /// Accepts no more events. What waits is dropped, counted, and announced with the last event.
     pub(super) fn close(&self) {
-        let waiting = self.lines.lock().close();
+        let waiting = self.event_queues.lock().close();
         self.metrics.waiting.set(0);
         if waiting > 0 {
             self.dropped(Reason::Stop, u64::try_from(waiting).unwrap_or(u64::MAX));
@@ -217,7 +217,7 @@ impl Desk {
     /// Reports the failure of a reaction, or of a whole file.
     pub(super) fn failed(&self, subject: &Subject, reason: String) {
         self.metrics.ended(subject.kind(), "failed");
-        if let Some(times) = self.failures.happened() {
+        if let Some(times) = self.failures.record() {
             self.tell("failed", subject, reason, times);
         }
     }
@@ -243,20 +243,21 @@ impl Desk {
     fn tell(&self, what: &'static str, subject: &Subject, reason: String, times: u64) {
         let (tag, sls, id) = (&subject.event.tag, &subject.sls, &subject.id);
         tracing::error!(%tag, sls, id, times, reason, "a reaction {what}");
-        let letter = letter::letter(what, subject, &reason, self.clock.unix_micros());
-        let letter = self.letters.put(&letter);
-        let letter = letter.inspect_err(|error| {
+        let dead_letter =
+            dead_letter::dead_letter(what, subject, &reason, self.clock.unix_micros());
+        let dead_letter = self.letters.put(&dead_letter);
+        let dead_letter = dead_letter.inspect_err(|error| {
             self.metrics.letters_gone.inc();
             tracing::warn!(%error, "a failed reaction is not kept, and cannot be replayed");
         });
-        let letter = letter.ok().map(|kept| {
+        let dead_letter = dead_letter.ok().map(|kept| {
             self.metrics.letters_gone.inc_by(kept.evicted);
             kept.name
         });
         let mut fields = subject.fields();
         fields.push(("reason", reason.into()));
         fields.push(("times", i64::try_from(times).unwrap_or(i64::MAX).into()));
-        fields.extend(letter.map(|name| ("letter", name.into())));
+        fields.extend(dead_letter.map(|name| ("letter", name.into())));
         let event = self.event(what, fields);
         self.news.lock().push(event);
         self.wake();
@@ -273,15 +274,15 @@ impl Desk {
         &self,
         name: &str,
     ) -> Result<oneshot::Receiver<Result<(), String>>, String> {
-        let letter = self.letters.get(name).map_err(|error| error.to_string())?;
-        let letter = letter.ok_or_else(|| {
+        let dead_letter = self.letters.get(name).map_err(|error| error.to_string())?;
+        let dead_letter = dead_letter.ok_or_else(|| {
             format!("there is no dead letter \"{name}\", or it cannot be understood")
         })?;
-        let read = letter::read(name, &letter);
+        let read = dead_letter::read(name, &dead_letter);
         let (event, again) = read.ok_or("the letter cannot be understood")?;
         let (asker, answer) = oneshot::channel();
-        let kind = Kind::Again(again);
-        let taken = self.lines.lock().push(&event, kind, Some(asker));
+        let kind = Kind::ReplaySelection(again);
+        let taken = self.event_queues.lock().push(&event, kind, Some(asker));
         match taken {
             Taken::Waits(must_tell) => {
                 if must_tell {
@@ -317,7 +318,7 @@ impl Desk {
     }
 }
 
-impl saltern_runners::Reactor for Desk {
+impl saltern_runners::Reactor for ReactionQueue {
     fn list(&self) -> Value {
         self.rules.read().list()
     }
@@ -339,7 +340,7 @@ impl saltern_runners::Reactor for Desk {
     }
 }
 
-impl Tap for Desk {
+impl Tap for ReactionQueue {
     fn hear(&self, event: &Event) {
         let tag = event.tag.as_str();
         let kind = match reactor::order_of(tag) {
@@ -356,8 +357,8 @@ impl Tap for Desk {
         };
         self.metrics.events.inc();
         let (taken, count) = {
-            let mut lines = self.lines.lock();
-            (lines.push(event, kind, None), lines.count())
+            let mut event_queues = self.event_queues.lock();
+            (event_queues.push(event, kind, None), event_queues.count())
         };
         self.metrics.waiting.set(count_of(count));
         match taken {
@@ -382,20 +383,20 @@ fn count_of(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// See [`Desk::hold`].
+/// See [`ReactionQueue::hold`].
 pub(super) struct Held {
-    desk: Arc<Desk>,
+    queue: Arc<ReactionQueue>,
     bytes: usize,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.desk.held.fetch_sub(self.bytes, Ordering::SeqCst);
+        self.queue.held.fetch_sub(self.bytes, Ordering::SeqCst);
     }
 }
 
-/// See [`Desk::begin_job`].
-pub(super) struct JobBegun(Arc<Desk>);
+/// See [`ReactionQueue::begin_job`].
+pub(super) struct JobBegun(Arc<ReactionQueue>);
 
 impl Drop for JobBegun {
     fn drop(&mut self) {

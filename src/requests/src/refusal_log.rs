@@ -22,14 +22,14 @@ pub(crate) fn excerpt(text: &str) -> &str {
 }
 
 /// The budget of log lines that strangers can cause; one for the whole process.
-pub struct Complaints {
+pub struct RefusalLog {
     clock: Clock,
     second: AtomicI64,
     written: AtomicU32,
     suppressed: IntCounter,
 }
 
-impl Complaints {
+impl RefusalLog {
     pub(crate) fn new(clock: Clock, registry: &Registry) -> Self {
         Self {
             clock,
@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn a_flood_of_refusals_is_a_few_lines_a_second() {
         let clock = Clock::manual(UNIX_EPOCH);
-        let complaints = Complaints::new(clock.clone(), &Registry::new());
-        let written = |count: u32| (0..count).filter(|_| complaints.may_be_written()).count();
+        let refusal_log = RefusalLog::new(clock.clone(), &Registry::new());
+        let written = |count: u32| (0..count).filter(|_| refusal_log.may_be_written()).count();
         assert_eq!(written(2_000), LINES as usize);
-        assert_eq!(complaints.suppressed.get(), 2_000 - u64::from(LINES));
+        assert_eq!(refusal_log.suppressed.get(), 2_000 - u64::from(LINES));
         clock.advance(Duration::from_secs(1));
         assert_eq!(written(3), 3);
     }

@@ -21,15 +21,15 @@ use actix::{
 use bytes::Bytes;
 use saltern_base::metrics::{IntCounterVec, IntGauge, Registry, counter_vec, gauge};
 use saltern_model::{Event, Jid, MinionId};
-use saltern_requests::{Errand, ErrandWork, Later, PeerRun, PeerRunWork, Run, StartJob};
+use saltern_requests::{Later, PeerCall, PeerCallWork, PeerRun, PeerRunWork, Run, StartJob};
 use saltern_supervise::Child;
 
-use crate::answer::Answer;
-use crate::job_ends::JobEnds;
-use crate::messages::{BeginJob, JobOver, TakeErrand};
+use crate::answer::PendingReply;
+use crate::job_completions::JobCompletions;
+use crate::messages::{BeginJob, JobOver, TakePeerCall};
 use crate::render_queue::{Asker, RenderQueue, Rendering};
 use crate::runner::RunQueue;
-use crate::send::{Outbox, Sends};
+use crate::send::{Outbox, SendsThroughOutbox};
 
 /// Calls of all minions together.
 const MOST_WAITING: usize = 1024;
@@ -41,32 +41,32 @@ const MOST_OF_ONE: usize = 8;
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) begin_job: Recipient<BeginJob>,
-    pub(crate) ends: Arc<JobEnds>,
+    pub(crate) ends: Arc<JobCompletions>,
     pub(crate) runs: Arc<RunQueue>,
     pub(crate) renderings: Arc<RenderQueue>,
     /// The last number of a call: no number is used twice, not after a restart either.
     pub(crate) numbers: Arc<AtomicU64>,
-    pub(crate) metrics: DeskMetrics,
+    pub(crate) metrics: PeerCallMetrics,
 }
 
 /// Metrics of the calls.
 #[derive(Clone)]
-pub(crate) struct DeskMetrics {
+pub(crate) struct PeerCallMetrics {
     waiting: IntGauge,
     unfinished: IntCounterVec,
 }
 
-impl DeskMetrics {
+impl PeerCallMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
             waiting: gauge(
                 registry,
-                "saltern_peer_errands_waiting",
+                "saltern_peer_calls_waiting",
                 "Functions and jobs of the master that minions wait for.",
             ),
             unfinished: counter_vec(
                 registry,
-                "saltern_peer_errands_unfinished_total",
+                "saltern_peer_calls_unfinished_total",
                 "Minions answered without what they waited for, by reason: too many waited, or it \
                  took too long.",
                 &["reason"],
@@ -76,19 +76,19 @@ impl DeskMetrics {
 }
 
 /// Actor that holds the calls of minions.
-pub(crate) struct PeerDesk {
+pub(crate) struct PeerCalls {
     seed: Seed,
     outbox: Outbox,
     waiting: HashMap<u64, Waiting>,
     jobs: HashMap<Jid, u64>,
     /// Queues of every minion with a call or a running function.
-    lines: HashMap<MinionId, Line>,
+    lines: HashMap<MinionId, MinionQueue>,
 }
 
 /// A call that has not been answered.
 struct Waiting {
     minion: MinionId,
-    answer: Answer,
+    answer: PendingReply,
     what_for: WaitsFor,
     end: SpawnHandle,
 }
@@ -99,7 +99,7 @@ enum WaitsFor {
 }
 
 /// The work of a call.
-enum Deed {
+enum PeerWork {
     Run(Function),
     Begin(Box<StartJob>),
 }
@@ -113,7 +113,7 @@ struct Function {
 
 /// The calls of one minion.
 #[derive(Default)]
-struct Line {
+struct MinionQueue {
     /// Calls that have not been answered.
     waiting: usize,
     /// Functions that have not been begun.
@@ -121,7 +121,7 @@ struct Line {
     is_served: bool,
 }
 
-impl Line {
+impl MinionQueue {
     fn is_over(&self) -> bool {
         self.waiting == 0 && self.runs.is_empty() && !self.is_served
     }
@@ -137,24 +137,24 @@ struct RunOver {
 }
 
 /// Notifies the actor of a function's end on drop, also if the function panics or is never queued.
-struct UnderWay {
-    desk: Recipient<RunOver>,
+struct RunningFunction {
+    peer_calls: Recipient<RunOver>,
     over: Option<RunOver>,
 }
 
-impl Drop for UnderWay {
+impl Drop for RunningFunction {
     fn drop(&mut self) {
         if let Some(over) = self.over.take() {
             // One for each function that was begun, and those are bounded.
-            self.desk.do_send(over);
+            self.peer_calls.do_send(over);
         }
     }
 }
 
-impl Child for PeerDesk {
+impl Child for PeerCalls {
     type Seed = Seed;
 
-    const NAME: &'static str = "peer_desk";
+    const NAME: &'static str = "peer_calls";
     const MAILBOX: usize = 256;
 
     fn build(seed: &Seed) -> Self {
@@ -169,22 +169,22 @@ impl Child for PeerDesk {
     }
 }
 
-impl Actor for PeerDesk {
+impl Actor for PeerCalls {
     type Context = Context<Self>;
 }
 
-impl Sends for PeerDesk {
+impl SendsThroughOutbox for PeerCalls {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
 }
 
-impl Handler<TakeErrand> for PeerDesk {
+impl Handler<TakePeerCall> for PeerCalls {
     type Result = ();
 
-    fn handle(&mut self, message: TakeErrand, context: &mut Self::Context) {
-        let TakeErrand { errand, answer } = message;
-        let Errand { minion, wait, work } = *errand;
+    fn handle(&mut self, message: TakePeerCall, context: &mut Self::Context) {
+        let TakePeerCall { call, answer } = message;
+        let PeerCall { minion, wait, work } = *call;
         let of_this_one = self.lines.get(&minion).map_or(0, |line| line.waiting);
         if self.waiting.len() >= MOST_WAITING || of_this_one >= MOST_OF_ONE {
             self.count_unfinished("full");
@@ -193,7 +193,7 @@ impl Handler<TakeErrand> for PeerDesk {
         }
         let number = self.seed.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let (what_for, deed) = match work {
-            ErrandWork::Run(PeerRun {
+            PeerCallWork::Run(PeerRun {
                 lost,
                 work,
                 too_late,
@@ -204,36 +204,36 @@ impl Handler<TakeErrand> for PeerDesk {
                     work,
                     is_python,
                 };
-                (WaitsFor::Run { too_late }, Deed::Run(function))
+                (WaitsFor::Run { too_late }, PeerWork::Run(function))
             }
-            ErrandWork::Job { start, returned } => {
+            PeerCallWork::Job { start, returned } => {
                 let jid = start.job.jid.clone();
-                (WaitsFor::Job { jid, returned }, Deed::Begin(start))
+                (WaitsFor::Job { jid, returned }, PeerWork::Begin(start))
             }
         };
         let waiting = Waiting {
             minion: minion.clone(),
             answer,
             what_for,
-            end: context.run_later(wait, move |desk, context| {
-                desk.time_is_over(number, context);
+            end: context.run_later(wait, move |peer_calls, context| {
+                peer_calls.time_is_over(number, context);
             }),
         };
         self.waiting.insert(number, waiting);
         let line = self.lines.entry(minion.clone()).or_default();
         line.waiting += 1;
         match deed {
-            Deed::Run(function) => {
+            PeerWork::Run(function) => {
                 line.runs.push_back((number, function));
                 self.serve(&minion, context);
             }
-            Deed::Begin(start) => self.begin(number, start, context),
+            PeerWork::Begin(start) => self.begin(number, start, context),
         }
         self.count_waiting();
     }
 }
 
-impl Handler<RunOver> for PeerDesk {
+impl Handler<RunOver> for PeerCalls {
     type Result = ();
 
     fn handle(&mut self, over: RunOver, context: &mut Self::Context) {
@@ -250,7 +250,7 @@ impl Handler<RunOver> for PeerDesk {
     }
 }
 
-impl Handler<JobOver> for PeerDesk {
+impl Handler<JobOver> for PeerCalls {
     type Result = ();
 
     fn handle(&mut self, JobOver(jid): JobOver, context: &mut Self::Context) {
@@ -275,7 +275,7 @@ impl Waiting {
     }
 }
 
-impl PeerDesk {
+impl PeerCalls {
     /// Starts the next function of a minion, unless one is running. Those whose minion has gone
     /// are skipped.
     fn serve(&mut self, minion: &MinionId, context: &mut Context<Self>) {
@@ -296,8 +296,8 @@ impl PeerDesk {
                 continue;
             }
             line.is_served = true;
-            let mut under_way = UnderWay {
-                desk: context.address().recipient(),
+            let mut under_way = RunningFunction {
+                peer_calls: context.address().recipient(),
                 over: Some(RunOver {
                     number,
                     minion: minion.clone(),
@@ -326,15 +326,19 @@ impl PeerDesk {
         let jid = start.job.jid.clone();
         self.seed.ends.follow(&jid);
         self.jobs.insert(jid, number);
-        let (answer, begun) = Answer::inside();
+        let (answer, begun) = PendingReply::inside();
         let begin = BeginJob { start, answer };
         self.outbox.push(context, &self.seed.begin_job, begin);
-        let begun = begun.into_actor(self).map(move |has_begun, desk, context| {
-            let refused = (!has_begun).then(|| desk.take(number, context)).flatten();
-            if let Some(waiting) = refused {
-                waiting.answer.failed();
-            }
-        });
+        let begun = begun
+            .into_actor(self)
+            .map(move |has_begun, peer_calls, context| {
+                let refused = (!has_begun)
+                    .then(|| peer_calls.take(number, context))
+                    .flatten();
+                if let Some(waiting) = refused {
+                    waiting.answer.failed();
+                }
+            });
         context.spawn(begun);
     }
 

@@ -11,12 +11,12 @@ use crate::runner::{MOST_WAITING, RunMetrics};
 use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 
 struct Place {
-    desk: actix::Addr<PeerDesk>,
+    peer_calls: actix::Addr<PeerCalls>,
     runs: Arc<RunQueue>,
     renderings: Arc<RenderQueue>,
-    ends: Arc<JobEnds>,
+    ends: Arc<JobCompletions>,
     begun: UnboundedReceiver<BeginJob>,
-    metrics: DeskMetrics,
+    metrics: PeerCallMetrics,
     port: Port,
     tree: Tree,
 }
@@ -29,8 +29,8 @@ impl Place {
         let runs = RunQueue::new("minions", MOST_WAITING, &RunMetrics::new(&registry));
         let renderings = RenderQueue::new(10, &registry);
         let (begin_job, begun) = recorder();
-        let ends = Arc::new(JobEnds::default());
-        let metrics = DeskMetrics::new(&registry);
+        let ends = Arc::new(JobCompletions::default());
+        let metrics = PeerCallMetrics::new(&registry);
         let seed = Seed {
             begin_job,
             ends: ends.clone(),
@@ -42,11 +42,11 @@ impl Place {
         let tree = tree(&registry);
         let port = Port::open();
         tokio::time::pause();
-        let desk = tree.root().start_child(ChildSpec::permanent(), seed, 0);
-        let desk: actix::Addr<PeerDesk> = desk;
-        ends.listen(desk.clone().recipient());
+        let peer_calls = tree.root().start_child(ChildSpec::permanent(), seed, 0);
+        let peer_calls: actix::Addr<PeerCalls> = peer_calls;
+        ends.listen(peer_calls.clone().recipient());
         Self {
-            desk,
+            peer_calls,
             runs,
             renderings,
             ends,
@@ -57,19 +57,19 @@ impl Place {
         }
     }
 
-    async fn wants(&mut self, minion: &str, work: ErrandWork) -> JoinHandle<Bytes> {
+    async fn wants(&mut self, minion: &str, work: PeerCallWork) -> JoinHandle<Bytes> {
         let (request, reply) = self.port.ask(b"errand").await;
         let failed = Bytes::from_static(b"failed");
-        let errand = Errand {
+        let call = PeerCall {
             minion: MinionId::parse(minion).expect("an id"),
             wait: WAIT,
             work,
         };
-        let take = TakeErrand {
-            errand: Box::new(errand),
-            answer: Answer::without_place(request.reply, failed),
+        let take = TakePeerCall {
+            call: Box::new(call),
+            answer: PendingReply::without_place(request.reply, failed),
         };
-        self.desk.send(take).await.expect("the desk is there");
+        self.peer_calls.send(take).await.expect("the desk is there");
         reply
     }
 
@@ -98,8 +98,8 @@ impl Place {
     }
 }
 
-fn function(reply: &'static str) -> ErrandWork {
-    ErrandWork::Run(peer_run(reply))
+fn function(reply: &'static str) -> PeerCallWork {
+    PeerCallWork::Run(peer_run(reply))
 }
 
 fn peer_run(reply: &'static str) -> PeerRun {
@@ -117,7 +117,7 @@ fn peer_run(reply: &'static str) -> PeerRun {
     }
 }
 
-fn job() -> ErrandWork {
+fn job() -> PeerCallWork {
     let load = Packed::new(&b"\x80"[..]);
     let start = StartJob {
         job: JobRecord {
@@ -141,7 +141,7 @@ fn job() -> ErrandWork {
         about: None,
         publisher: None,
     };
-    ErrandWork::Job {
+    PeerCallWork::Job {
         start: Box::new(start),
         returned: Later::new(|| Finished {
             reply: Bytes::from_static(b"returns"),
@@ -265,7 +265,7 @@ fn waiting_calls_are_answered_when_the_actor_panics() {
     in_system(async {
         let mut place = Place::new();
         let reply = place.wants("a", function("done")).await;
-        assert!(place.tree.inject_panic("peer_desk", 0));
+        assert!(place.tree.inject_panic("peer_calls", 0));
         let next = place.wants("b", function("next"));
         let next = next.await;
         assert_eq!(reply.await.unwrap(), NOT_HANDLED);
@@ -281,7 +281,7 @@ fn python_functions_have_a_queue_of_their_own() {
         let mut place = Place::new();
         let mut run = peer_run("done");
         run.is_python = true;
-        let reply = place.wants("m1", ErrandWork::Run(run)).await;
+        let reply = place.wants("m1", PeerCallWork::Run(run)).await;
         let run = place.runs.pop().expect("it was begun");
         assert!(run.is_python());
         run.into_parts().1(&mut |_| ());

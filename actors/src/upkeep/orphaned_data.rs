@@ -16,7 +16,7 @@ use saltern_store::files::Version;
 
 /// Result of the last look.
 #[derive(Default)]
-pub(super) struct Former {
+pub(super) struct OrphanedData {
     /// Randomly seeded, so that no key can be made that collides with another one.
     hasher: RandomState,
     /// `None` before the first look.
@@ -36,7 +36,7 @@ struct Key {
     fingerprint: u64,
 }
 
-impl Former {
+impl OrphanedData {
     /// Compares the keys and purges; gives the number of minions with purged data.
     pub(super) fn forget(&mut self, services: &Services) -> Result<usize, StoreError> {
         let now = self.look(services)?;
@@ -139,8 +139,8 @@ mod tests {
     use saltern_base::clock::Clock;
     use saltern_base::metrics::Registry;
     use saltern_config::load_master;
-    use saltern_requests::{Standing, Stores, Surroundings};
-    use saltern_runners::{Knowledge, Runners};
+    use saltern_requests::{PresenceView, Standing, Stores};
+    use saltern_runners::{RunnerContext, Runners};
     use saltern_store::{DatabaseLimits, JobDatabase, Registered};
     use saltern_wire::msgpack::Value;
 
@@ -148,7 +148,7 @@ mod tests {
 
     struct Nobody;
 
-    impl Surroundings for Nobody {
+    impl PresenceView for Nobody {
         fn connected(&self) -> Vec<MinionId> {
             Vec::new()
         }
@@ -205,7 +205,7 @@ mod tests {
             let stores = Stores::open(&config, &clock).unwrap();
             let database = root.join("jobs.sqlite");
             let database = JobDatabase::open(&database, DatabaseLimits::default()).unwrap();
-            let knowledge = Knowledge::new(config.clone(), database.reader().unwrap());
+            let knowledge = RunnerContext::new(config.clone(), database.reader().unwrap());
             Services::new(
                 config,
                 clock,
@@ -272,7 +272,7 @@ mod tests {
                 .unwrap();
             drop(services);
             let services = site.services();
-            Former::default().forget(&services).unwrap();
+            OrphanedData::default().forget(&services).unwrap();
             assert_eq!(kept(&services, "goes"), [data, data, false], "{options}");
             assert_eq!(kept(&services, "stays"), [true; 3], "{options}");
             assert_eq!(kept(&services, "waits"), [true; 3], "{options}");
@@ -287,8 +287,8 @@ mod tests {
             services.pki.accept(&id(name), "a key").unwrap();
             keep(&services, name);
         }
-        let mut former = Former::default();
-        assert_eq!(former.forget(&services).unwrap(), 0);
+        let mut orphaned_data = OrphanedData::default();
+        assert_eq!(orphaned_data.forget(&services).unwrap(), 0);
         services
             .pki
             .remove(&id("goes"), KeyState::Accepted)
@@ -307,20 +307,20 @@ mod tests {
             .is_older_than(&id("swapped"), &swap())
             .unwrap()
         {}
-        assert_eq!(former.forget(&services).unwrap(), 2);
+        assert_eq!(orphaned_data.forget(&services).unwrap(), 2);
         assert_eq!(kept(&services, "goes"), [false; 3]);
         assert_eq!(kept(&services, "swapped"), [false; 3]);
         assert_eq!(kept(&services, "stays"), [true; 3]);
         // The same key written again is the same key.
         keep(&services, "swapped");
         fs::write(&file, "another key\n").unwrap();
-        assert_eq!(former.forget(&services).unwrap(), 0);
+        assert_eq!(orphaned_data.forget(&services).unwrap(), 0);
         assert_eq!(kept(&services, "swapped"), [true; 3]);
         // Data that the new owner of a name has stored already stays.
         forget_minion(&services, &id("stays"));
         services.pki.accept(&id("stays"), "another key").unwrap();
         keep(&services, "stays");
-        assert_eq!(former.forget(&services).unwrap(), 0);
+        assert_eq!(orphaned_data.forget(&services).unwrap(), 0);
         assert_eq!(kept(&services, "stays"), [true; 3]);
     }
 }

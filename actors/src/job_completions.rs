@@ -14,12 +14,12 @@ use crate::messages::JobOver;
 
 /// Registry of followed jobs and their listener.
 #[derive(Default)]
-pub(crate) struct JobEnds {
+pub(crate) struct JobCompletions {
     followed: Mutex<HashSet<Jid>>,
     listener: OnceLock<Recipient<JobOver>>,
 }
 
-impl JobEnds {
+impl JobCompletions {
     /// Sets the listener; once.
     pub(crate) fn listen(&self, listener: Recipient<JobOver>) {
         // Only the first call counts.

@@ -12,7 +12,7 @@ use crate::paths::{absolute, below_root, is_uri};
 use crate::reader::Reader;
 
 /// The paths, which depend on each other.
-pub(crate) struct Places {
+pub(crate) struct SitePaths {
     pub(crate) root_dir: String,
     pub(crate) pki_dir: String,
     pub(crate) cachedir: String,
@@ -26,8 +26,8 @@ pub(crate) struct Places {
     pub(crate) log_file: String,
 }
 
-impl Places {
-    pub(crate) fn take(reader: &mut Reader<'_>) -> Places {
+impl SitePaths {
+    pub(crate) fn take(reader: &mut Reader<'_>) -> SitePaths {
         let root_dir = absolute(&reader.text("root_dir"));
         let cachedir = reader.text("cachedir");
         let mut sock_dir = reader.text("sock_dir");
@@ -38,7 +38,7 @@ impl Places {
         let log_file = Self::log_file(reader);
         let below = |path: &str| below_root(&root_dir, path);
         let below_some = |path: Option<String>| path.map(|path| below_root(&root_dir, &path));
-        Places {
+        SitePaths {
             pki_dir: below(&reader.text("pki_dir")),
             sock_dir: below(&sock_dir),
             pidfile: below(&reader.text("pidfile")),

@@ -1,4 +1,4 @@
-//! `saltern duty`: what the running master does by itself, and having it done now.
+//! `saltern maintenance`: what the running master does by itself, and having it done now.
 
 use saltern_actors::control;
 use saltern_base::clock::Clock;
@@ -10,12 +10,12 @@ use crate::ConfigArgument;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    question: Question,
+    question: ControlRequest,
 }
 
 #[derive(clap::Subcommand)]
-enum Question {
-    /// List the duties, with when each last ran, how long that took and what came of it.
+enum ControlRequest {
+    /// List the maintenance tasks, with when each last ran, how long that took and what came of it.
     List {
         #[command(flatten)]
         config: ConfigArgument,
@@ -23,7 +23,7 @@ enum Question {
         #[arg(long)]
         json: bool,
     },
-    /// Have a duty done now and wait for its end; exit code 1 if it fails.
+    /// Run a maintenance task now and wait for its end; exit code 1 if it fails.
     Run {
         /// Its name, as `list` prints it.
         name: String,
@@ -35,8 +35,8 @@ enum Question {
     },
 }
 
-/// What the master says of a duty.
-pub(crate) struct Told {
+/// Status of one maintenance task.
+pub(crate) struct TaskStatus {
     pub(crate) name: String,
     /// Seconds between two runs.
     pub(crate) every: i64,
@@ -49,7 +49,7 @@ pub(crate) struct Told {
     pub(crate) result: String,
 }
 
-impl Told {
+impl TaskStatus {
     /// A line of the control socket's answer; `None` for what is none, of another release.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut words = line.split('\t');
@@ -73,7 +73,7 @@ impl Told {
     /// Times in seconds; `last_run` since 1970, null before the first time.
     fn as_json(&self) -> serde_json::Value {
         serde_json::json!({
-            "duty": self.name,
+            "task": self.name,
             "every": self.every,
             "last_run": self.began,
             "took": self.took,
@@ -101,21 +101,23 @@ impl Told {
     }
 }
 
-fn print_table(told: &[Told]) {
+fn print_table(told: &[TaskStatus]) {
     let now = Clock::system().unix();
     say(&format!(
         "{:<16} {:>7} {:>12} {:>11} {:>7} {:>7}  {}\n",
-        "duty", "every", "last run", "took", "runs", "failed", "result"
+        "task", "every", "last run", "took", "runs", "failed", "result"
     ));
-    for duty in told {
-        say(&duty.line(now));
+    for maintenance in told {
+        say(&maintenance.line(now));
     }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     let (config, json, question) = match &arguments.question {
-        Question::List { config, json } => (config, *json, "duties".to_owned()),
-        Question::Run { name, config, json } => (config, *json, format!("duty {name}")),
+        ControlRequest::List { config, json } => (config, *json, "maintenance".to_owned()),
+        ControlRequest::Run { name, config, json } => {
+            (config, *json, format!("maintenance {name}"))
+        }
     };
     let loaded = match load_for_tool(config) {
         Ok(loaded) => loaded,
@@ -132,15 +134,15 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             return Exit::Unavailable;
         }
     };
-    let told: Vec<Told> = answer.lines().filter_map(Told::parse).collect();
+    let told: Vec<TaskStatus> = answer.lines().filter_map(TaskStatus::parse).collect();
     if json {
-        let duties: Vec<_> = told.iter().map(Told::as_json).collect();
-        say(&format!("{}\n", serde_json::Value::from(duties)));
+        let maintenance_tasks: Vec<_> = told.iter().map(TaskStatus::as_json).collect();
+        say(&format!("{}\n", serde_json::Value::from(maintenance_tasks)));
     } else {
         print_table(&told);
     }
-    let is_run = matches!(arguments.question, Question::Run { .. });
-    match is_run && !told.iter().all(Told::is_ok) {
+    let is_run = matches!(arguments.question, ControlRequest::Run { .. });
+    match is_run && !told.iter().all(TaskStatus::is_ok) {
         true => Exit::Failure,
         false => Exit::Ok,
     }

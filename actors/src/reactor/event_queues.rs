@@ -11,8 +11,8 @@ use saltern_requests::reactor::Limit;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::desk::Desk;
-use super::letter::Again;
+use super::dead_letter::ReplaySelection;
+use super::reaction_queue::ReactionQueue;
 
 /// Bytes of waiting data at most.
 const MOST_BYTES: usize = 64 << 20;
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     /// An order to the reactor itself. Limited by room only.
     Order,
     /// A replay of a failure, whatever its limit.
-    Again(Again),
+    ReplaySelection(ReplaySelection),
 }
 
 /// Receives whether a replay was begun. Dropped, it was not.
@@ -57,8 +57,8 @@ pub(super) enum Taken {
 }
 
 /// Bounded queues of events, with rate and concurrency limits.
-pub(super) struct Lines {
-    lines: Vec<Line>,
+pub(super) struct EventQueues {
+    event_queues: Vec<EventQueue>,
     most: usize,
     count: usize,
     bytes: usize,
@@ -69,7 +69,7 @@ pub(super) struct Lines {
     is_closed: bool,
 }
 
-struct Line {
+struct EventQueue {
     limit: Option<Limit>,
     waiting: VecDeque<(u64, Item)>,
     /// Events with reactions in progress.
@@ -79,7 +79,7 @@ struct Line {
     counted: Instant,
 }
 
-impl Line {
+impl EventQueue {
     fn new(limit: Option<Limit>) -> Self {
         let rate = limit.as_ref().and_then(|limit| limit.rate);
         Self {
@@ -113,12 +113,14 @@ impl Line {
     }
 }
 
-impl Lines {
+impl EventQueues {
     /// Queues for at most `most` events.
     pub(super) fn new(limits: Vec<Limit>, most: usize) -> Self {
-        let limited = limits.into_iter().map(|limit| Line::new(Some(limit)));
+        let limited = limits.into_iter().map(|limit| EventQueue::new(Some(limit)));
         Self {
-            lines: std::iter::once(Line::new(None)).chain(limited).collect(),
+            event_queues: std::iter::once(EventQueue::new(None))
+                .chain(limited)
+                .collect(),
             most,
             count: 0,
             bytes: 0,
@@ -132,13 +134,13 @@ impl Lines {
     pub(super) fn push(&mut self, event: &Event, kind: Kind, asker: Option<Asker>) -> Taken {
         let size = event.data.bytes().len();
         let tag = event.tag.as_str();
-        let holds = |line: &Line| line.limit.as_ref().is_some_and(|limit| limit.is_for(tag));
+        let holds = |line: &EventQueue| line.limit.as_ref().is_some_and(|limit| limit.is_for(tag));
         let at = self
-            .lines
+            .event_queues
             .iter()
             .position(|line| kind == Kind::Event && holds(line));
         let fits = self.count == 0 || self.bytes.saturating_add(size) <= MOST_BYTES;
-        let Some(line) = self.lines.get_mut(at.unwrap_or(0)) else {
+        let Some(line) = self.event_queues.get_mut(at.unwrap_or(0)) else {
             return Taken::Dropped(Why::Queue);
         };
         if !line.lets_through() {
@@ -158,15 +160,16 @@ impl Lines {
 
     /// The first event whose queue has a free slot.
     pub(super) fn pop(&mut self) -> Option<(Item, usize)> {
-        let first =
-            |(at, line): (usize, &Line)| line.waiting.front().map(|(number, _)| (*number, at));
-        let lines = self.lines.iter().enumerate();
-        let next = lines
+        let first = |(at, line): (usize, &EventQueue)| {
+            line.waiting.front().map(|(number, _)| (*number, at))
+        };
+        let event_queues = self.event_queues.iter().enumerate();
+        let next = event_queues
             .filter(|(_, line)| line.is_free())
             .filter_map(first)
             .min();
         let taken = next.and_then(|(_, at)| {
-            let line = self.lines.get_mut(at)?;
+            let line = self.event_queues.get_mut(at)?;
             let (_, item) = line.waiting.pop_front()?;
             line.under_way += 1;
             Some((item, at))
@@ -181,7 +184,7 @@ impl Lines {
 
     /// The reactions of an event have ended; whether the reactor must be notified of a free slot.
     pub(super) fn ended(&mut self, at: usize) -> bool {
-        let Some(line) = self.lines.get_mut(at) else {
+        let Some(line) = self.event_queues.get_mut(at) else {
             return false;
         };
         line.under_way = line.under_way.saturating_sub(1);
@@ -197,7 +200,7 @@ impl Lines {
     /// Closes the queues and drops their events; gives their number.
     pub(super) fn close(&mut self) -> usize {
         self.is_closed = true;
-        for line in &mut self.lines {
+        for line in &mut self.event_queues {
             line.waiting.clear();
         }
         self.bytes = 0;
@@ -206,13 +209,13 @@ impl Lines {
 }
 
 /// Keeps an event in progress for as long as it lives.
-pub(crate) struct Place {
-    pub(super) desk: Arc<Desk>,
+pub(crate) struct InFlightEvent {
+    pub(super) queue: Arc<ReactionQueue>,
     pub(super) line: usize,
 }
 
-impl Drop for Place {
+impl Drop for InFlightEvent {
     fn drop(&mut self) {
-        self.desk.ended(self.line);
+        self.queue.ended(self.line);
     }
 }

@@ -11,7 +11,7 @@ use super::metrics::Refusal;
 use crate::port::network;
 
 /// Bounded slots of connections, in total and by address.
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     in_all: usize,
     per_address: usize,
     taken: Mutex<Taken>,
@@ -24,12 +24,12 @@ struct Taken {
 }
 
 /// One connection's slot, freed on drop.
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct ConnectionSlot {
+    connection_slots: Arc<ConnectionSlots>,
     address: IpAddr,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(super) fn new(limits: &HttpLimits) -> Arc<Self> {
         Arc::new(Self {
             in_all: limits.connections,
@@ -39,7 +39,7 @@ impl Places {
     }
 
     /// Takes a slot for a connection from `address`, if there is one.
-    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Result<Place, Refusal> {
+    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Result<ConnectionSlot, Refusal> {
         let address = network(address);
         let mut taken = self.taken.lock();
         if taken.in_all >= self.in_all {
@@ -51,16 +51,16 @@ impl Places {
         }
         taken.by_address.insert(address, here + 1);
         taken.in_all += 1;
-        Ok(Place {
-            places: Arc::clone(self),
+        Ok(ConnectionSlot {
+            connection_slots: Arc::clone(self),
             address,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut taken = self.places.taken.lock();
+        let mut taken = self.connection_slots.taken.lock();
         taken.in_all -= 1;
         if let Some(here) = taken.by_address.get_mut(&self.address) {
             *here -= 1;
@@ -82,30 +82,48 @@ mod tests {
             per_address: 2,
             ..HttpLimits::default()
         };
-        let places = Places::new(&limits);
+        let connection_slots = ConnectionSlots::new(&limits);
         let [here, there, far]: [IpAddr; 3] =
             [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]].map(|address| address.into());
-        let first = places.take(here).map_err(|_| ()).expect("a place");
-        let _second = places.take(here).map_err(|_| ()).expect("a place");
-        assert!(matches!(places.take(here), Err(Refusal::PerAddress)));
-        let _third = places.take(there).map_err(|_| ()).expect("a place");
-        assert!(matches!(places.take(far), Err(Refusal::Connections)));
+        let first = connection_slots
+            .take(here)
+            .map_err(|_| ())
+            .expect("a place");
+        let _second = connection_slots
+            .take(here)
+            .map_err(|_| ())
+            .expect("a place");
+        assert!(matches!(
+            connection_slots.take(here),
+            Err(Refusal::PerAddress)
+        ));
+        let _third = connection_slots
+            .take(there)
+            .map_err(|_| ())
+            .expect("a place");
+        assert!(matches!(
+            connection_slots.take(far),
+            Err(Refusal::Connections)
+        ));
         drop(first);
-        assert!(places.take(here).is_ok());
-        assert_eq!(places.taken.lock().by_address.len(), 2);
+        assert!(connection_slots.take(here).is_ok());
+        assert_eq!(connection_slots.taken.lock().by_address.len(), 2);
     }
 
     #[test]
     fn addresses_of_one_ipv6_network_share_their_slots() {
-        let places = Places::new(&HttpLimits {
+        let connection_slots = ConnectionSlots::new(&HttpLimits {
             connections: 9,
             per_address: 1,
             ..HttpLimits::default()
         });
         let [one, same, other]: [IpAddr; 3] = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"]
             .map(|address| address.parse().expect("an address"));
-        let _first = places.take(one).map_err(|_| ()).expect("a place");
-        assert!(matches!(places.take(same), Err(Refusal::PerAddress)));
-        assert!(places.take(other).is_ok());
+        let _first = connection_slots.take(one).map_err(|_| ()).expect("a place");
+        assert!(matches!(
+            connection_slots.take(same),
+            Err(Refusal::PerAddress)
+        ));
+        assert!(connection_slots.take(other).is_ok());
     }
 }

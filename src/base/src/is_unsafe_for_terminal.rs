@@ -2,7 +2,7 @@
 
 /// Whether a character is unsafe for a terminal: a control, bidirectional or invisible character.
 /// Such characters are shown as their codes.
-pub fn steers(c: char) -> bool {
+pub fn is_unsafe_for_terminal(c: char) -> bool {
     let is_invisible = matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
@@ -19,10 +19,10 @@ mod tests {
         let steering = "\u{0}\n\u{1b}\u{7f}\u{9b}\u{ad}\u{61c}\u{180e}\u{200b}\u{202e}\u{2066}\u{206a}\
             \u{feff}\u{fff9}\u{e0041}";
         for c in steering.chars() {
-            assert!(steers(c), "{c:?}");
+            assert!(is_unsafe_for_terminal(c), "{c:?}");
         }
         for c in "aZ 9~ß→日🦀\u{301}".chars() {
-            assert!(!steers(c), "{c:?}");
+            assert!(!is_unsafe_for_terminal(c), "{c:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use saltern_supervise::{ChildSpec, Placement, Tree};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::answer::Answer;
+use crate::answer::PendingReply;
 use crate::logins::Login;
 use crate::render_queue::RenderQueue;
 use crate::runner::{MOST_WAITING, RunMetrics, RunQueue};
@@ -50,7 +50,7 @@ impl Place {
             take_return: recorder().0,
             take_leaves: recorder().0,
             take_answer: recorder().0,
-            peer_desk: recorder().0,
+            peer_calls: recorder().0,
             bus,
             renderings: RenderQueue::new(10, &registry),
             wheels: RenderQueue::of_wheels(&registry),
@@ -77,8 +77,9 @@ impl Place {
             Some(placement) => spec.on(placement),
             None => spec,
         };
-        let doorkeeper = self.tree.root().start_child::<Doorkeeper>(spec, seed, 0);
-        self.logins.set_doorkeepers(vec![doorkeeper.recipient()]);
+        let login_worker = self.tree.root().start_child::<LoginWorker>(spec, seed, 0);
+        self.logins
+            .set_login_workers(vec![login_worker.recipient()]);
     }
 
     /// A log-in from an address, and the answer to come.
@@ -88,7 +89,7 @@ impl Place {
         work: impl FnOnce() -> LoginEnd + Send + 'static,
     ) -> JoinHandle<Bytes> {
         let (request, reply) = self.port.ask(b"log in").await;
-        let answer = Answer::without_place(request.reply, Bytes::from_static(BUSY));
+        let answer = PendingReply::without_place(request.reply, Bytes::from_static(BUSY));
         let log_in = LogIn::new(from, "ana", work);
         self.logins.push(Login { log_in, answer });
         reply
@@ -134,7 +135,7 @@ fn delayed_refusal_blocks_no_other_log_in() {
         tokio::time::pause();
         let began = Instant::now();
         let ask = |is_refused| {
-            let (answer, answered) = Answer::inside();
+            let (answer, answered) = PendingReply::inside();
             let log_in = LogIn::new(address(1), "ana", move || end("done", is_refused));
             place.logins.push(Login { log_in, answer });
             answered
@@ -157,11 +158,11 @@ fn waiting_log_ins_are_answered_at_the_stop() {
     in_system(async {
         let mut place = Place::new();
         let waiting = place.log_in(address(1), || end("done", false)).await;
-        let mut doorkeeper = Doorkeeper::build(&Seed {
+        let mut login_worker = LoginWorker::build(&Seed {
             logins: place.logins.clone(),
             sinks: place.sinks.clone(),
         });
-        assert!(doorkeeper.drain(&mut Context::new()).is_none());
+        assert!(login_worker.drain(&mut Context::new()).is_none());
         assert_eq!(waiting.await.unwrap(), BUSY);
     });
 }
@@ -174,7 +175,7 @@ fn right_password_behind_wrong_ones_is_late() {
         tokio::time::pause();
         let began = Instant::now();
         let ask = |is_refused| {
-            let (answer, answered) = Answer::inside();
+            let (answer, answered) = PendingReply::inside();
             let log_in = LogIn::new(address(1), "ana", move || end("done", is_refused));
             place.logins.push(Login { log_in, answer });
             answered
@@ -204,7 +205,7 @@ fn right_password_behind_too_many_wrong_ones_is_late_and_not_refused() {
         tokio::time::pause();
         let began = Instant::now();
         let ask = |is_refused| {
-            let (answer, answered) = Answer::inside();
+            let (answer, answered) = PendingReply::inside();
             let log_in = LogIn::new(address(1), "ana", move || end("done", is_refused));
             place.logins.push(Login { log_in, answer });
             answered
@@ -235,7 +236,7 @@ fn oldest_refusal_beyond_the_bound_is_answered_early() {
         tokio::time::pause();
         let began = Instant::now();
         let ask = |user: &str, is_refused| {
-            let (answer, answered) = Answer::inside();
+            let (answer, answered) = PendingReply::inside();
             let log_in = LogIn::new(address(1), user, move || end("done", is_refused));
             place.logins.push(Login { log_in, answer });
             answered

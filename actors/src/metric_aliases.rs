@@ -2,7 +2,7 @@
 //! go on: those of salt-exporter, which reads the event bus, and those that 3008 sends by
 //! OpenTelemetry, as they look in Prometheus.
 //!
-//! Four of salt-exporter's have a minion in a label (`other_names/of_minions.rs`): they are
+//! Four of salt-exporter's have a minion in a label (`metric_aliases/of_minions.rs`): they are
 //! aggregated over all minions, without that label, unless the site asks for it. Times under
 //! 3008's names are not in its milliseconds.
 
@@ -29,7 +29,7 @@ const MOST_NAMES: usize = 200;
 const OTHER: &str = "other";
 
 /// Counts the events of the bus under other names.
-pub(crate) struct OtherNames {
+pub(crate) struct MetricAliases {
     exporter: Option<Exporter>,
     otel: Option<Otel>,
     /// The label values in use.
@@ -53,7 +53,7 @@ struct Otel {
     fired: IntCounterVec,
 }
 
-impl OtherNames {
+impl MetricAliases {
     /// Registers the families that are asked for; `None` if none is.
     pub(crate) fn new(asked: MetricsCompat, clock: &Clock, registry: &Registry) -> Option<Self> {
         (asked.salt_exporter || asked.opentelemetry).then(|| Self {
@@ -153,7 +153,7 @@ impl OtherNames {
     }
 }
 
-impl Tap for OtherNames {
+impl Tap for MetricAliases {
     fn hear(&self, event: &Event) {
         self.count(event);
     }
@@ -364,12 +364,12 @@ mod tests {
         minion_labels: false,
     };
 
-    fn names(asked: MetricsCompat, registry: &Registry) -> Option<OtherNames> {
+    fn names(asked: MetricsCompat, registry: &Registry) -> Option<MetricAliases> {
         let start = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000);
-        OtherNames::new(asked, &Clock::manual(start), registry)
+        MetricAliases::new(asked, &Clock::manual(start), registry)
     }
 
-    fn fire(names: &OtherNames, tag: &str, data: Value) {
+    fn fire(names: &MetricAliases, tag: &str, data: Value) {
         names.count(&Event {
             tag: Tag::parse(tag).expect("a tag"),
             data: Packed::new(encode(&data, Dialect::Bin)),

@@ -3,7 +3,7 @@
 //!
 //! The actor that owns the data carries a task out; it takes a [`Running`] here and ends it. One
 //! that is dropped without an end, because its actor panicked or was stopped, counts as failed, so
-//! no failure is silent. [`Duties::run`] also catches a panic, so that one task does not keep the
+//! no failure is silent. [`MaintenanceTasks::run`] also catches a panic, so that one task does not keep the
 //! next ones of its actor from running. Nothing is scheduled here: timers belong to the actors.
 
 use std::collections::BTreeMap;
@@ -21,11 +21,11 @@ use saltern_base::metrics::{
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::messages::DoDuty;
+use crate::messages::RunMaintenanceTask;
 
-/// A maintenance task. Names are those of `saltern duty` and of the metrics.
+/// A maintenance task. Names are those of `saltern task` and of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Duty {
+pub enum MaintenanceTask {
     /// A new shared key, when a dropfile asks for one or the present one is too old.
     SharedKey,
     /// Closes the connections of minions whose keys went, and probes the others.
@@ -37,7 +37,7 @@ pub enum Duty {
     /// Removes old job-cache files, and those of `publish_auth`.
     JobFiles,
     /// Purges cached data of minions whose keys went.
-    FormerMinions,
+    OrphanedData,
     /// Notices minion data that another program changed.
     MinionData,
     /// Removes tokens that have expired.
@@ -60,7 +60,7 @@ pub enum Duty {
     DatabaseCheck,
 }
 
-impl Duty {
+impl MaintenanceTask {
     /// All of them, in the order in which they are shown.
     pub const ALL: [Self; 16] = [
         Self::SharedKey,
@@ -68,7 +68,7 @@ impl Duty {
         Self::Presence,
         Self::JobExpiry,
         Self::JobFiles,
-        Self::FormerMinions,
+        Self::OrphanedData,
         Self::MinionData,
         Self::Tokens,
         Self::Nonces,
@@ -89,7 +89,7 @@ impl Duty {
             Self::Presence => "presence",
             Self::JobExpiry => "job_expiry",
             Self::JobFiles => "job_files",
-            Self::FormerMinions => "former_minions",
+            Self::OrphanedData => "orphaned_data",
             Self::MinionData => "minion_data",
             Self::Tokens => "tokens",
             Self::Nonces => "nonces",
@@ -105,7 +105,7 @@ impl Duty {
 
     /// The task of this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|duty| duty.name() == name)
+        Self::ALL.into_iter().find(|task| task.name() == name)
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Record {
     /// The interval; zero when the options do not ask for it.
     pub(crate) every: Duration,
     /// When it last began, in seconds since 1970; `None` before the first time. Computed by
-    /// [`Duties::records`] from the monotonic clock, so that a clock that was set makes no task
+    /// [`MaintenanceTasks::records`] from the monotonic clock, so that a clock that was set makes no task
     /// look late.
     pub(crate) began: Option<i64>,
     /// The same by the monotonic clock.
@@ -137,13 +137,13 @@ const FAILED: &str = "failed";
 const CUT_OFF: &str = "it was cut off";
 
 /// Registry of the maintenance tasks; shared by all actors that have one.
-pub(crate) struct Duties {
+pub(crate) struct MaintenanceTasks {
     clock: Clock,
-    records: Mutex<BTreeMap<Duty, Record>>,
+    records: Mutex<BTreeMap<MaintenanceTask, Record>>,
     /// Changes with each end of a run.
     ended: watch::Sender<u64>,
     /// Recipient of requests to run a task now; set when the actors are built.
-    starter: Mutex<Option<Recipient<DoDuty>>>,
+    starter: Mutex<Option<Recipient<RunMaintenanceTask>>>,
     metrics: Metrics,
 }
 
@@ -153,27 +153,27 @@ struct Metrics {
     runs: IntCounterVec,
 }
 
-impl Duties {
+impl MaintenanceTasks {
     pub(crate) fn new(clock: Clock, registry: &Registry) -> Arc<Self> {
         let metrics = Metrics {
             last_run: gauge_vec(
                 registry,
-                "saltern_duty_last_run_timestamp_seconds",
+                "saltern_maintenance_last_run_timestamp_seconds",
                 "When a maintenance task last began, in seconds since 1970.",
-                &["duty"],
+                &["task"],
             ),
             duration: histogram_vec(
                 registry,
-                "saltern_duty_duration_seconds",
+                "saltern_maintenance_duration_seconds",
                 "Time of one run of a maintenance task.",
-                &["duty"],
+                &["task"],
                 SECONDS,
             ),
             runs: counter_vec(
                 registry,
-                "saltern_duty_runs_total",
+                "saltern_maintenance_runs_total",
                 "Runs of maintenance tasks, by result.",
-                &["duty", "result"],
+                &["task", "result"],
             ),
         };
         Arc::new(Self {
@@ -186,46 +186,50 @@ impl Duties {
     }
 
     /// Sets the interval of a task. A task without one does not exist in this master.
-    pub(crate) fn expect(&self, duty: Duty, every: Duration) {
-        self.records.lock().entry(duty).or_default().every = every;
+    pub(crate) fn expect(&self, task: MaintenanceTask, every: Duration) {
+        self.records.lock().entry(task).or_default().every = every;
         // Counters start at 0: a first failure would not show as an increase otherwise.
         for result in [OK, FAILED] {
-            let label = [duty.name(), result];
+            let label = [task.name(), result];
             self.metrics.runs.with_label_values(&label).inc_by(0);
         }
     }
 
-    /// Records of the tasks that this master has, in the order of [`Duty::ALL`].
-    pub(crate) fn records(&self) -> Vec<(Duty, Record)> {
+    /// Records of the tasks that this master has, in the order of [`MaintenanceTask::ALL`].
+    pub(crate) fn records(&self) -> Vec<(MaintenanceTask, Record)> {
         let now = self.clock.unix();
         let records = self.records.lock();
         let known = records.iter().filter(|(_, record)| !record.every.is_zero());
         known
-            .map(|(duty, record)| (*duty, record.as_of(now)))
+            .map(|(task, record)| (*task, record.as_of(now)))
             .collect()
     }
 
     /// Begins a run, which the caller ends.
-    pub(crate) fn begin(self: &Arc<Self>, duty: Duty) -> Running {
+    pub(crate) fn begin(self: &Arc<Self>, task: MaintenanceTask) -> Running {
         let now = self.clock.unix();
         {
             let mut records = self.records.lock();
-            let record = records.entry(duty).or_default();
+            let record = records.entry(task).or_default();
             (record.began, record.began_at) = (Some(now), Some(Instant::now()));
         }
-        let label = [duty.name()];
+        let label = [task.name()];
         self.metrics.last_run.with_label_values(&label).set(now);
         Running {
-            duties: self.clone(),
-            duty,
+            maintenance_tasks: self.clone(),
+            task,
             began: Instant::now(),
             has_ended: false,
         }
     }
 
     /// A whole run. A panic in `work` is a failure; the panic hook logs it.
-    pub(crate) fn run(self: &Arc<Self>, duty: Duty, work: impl FnOnce() -> Result<(), String>) {
-        let running = self.begin(duty);
+    pub(crate) fn run(
+        self: &Arc<Self>,
+        task: MaintenanceTask,
+        work: impl FnOnce() -> Result<(), String>,
+    ) {
+        let running = self.begin(task);
         // What `work` changes is rebuilt or looked at anew by its next run.
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(result) => running.ended(result),
@@ -234,25 +238,25 @@ impl Duties {
     }
 
     /// Sets the recipient of requests to run a task now.
-    pub(crate) fn set_starter(&self, starter: Recipient<DoDuty>) {
+    pub(crate) fn set_starter(&self, starter: Recipient<RunMaintenanceTask>) {
         *self.starter.lock() = Some(starter);
     }
 
     /// Runs a task now and waits for its end; gives its record. `None` when it was not begun: the
     /// master has no such task, does not run yet, or has no room for it at the moment.
-    pub(crate) async fn do_now(&self, duty: Duty) -> Option<Record> {
+    pub(crate) async fn do_now(&self, task: MaintenanceTask) -> Option<Record> {
         let before = {
             let records = self.records.lock();
             records
-                .get(&duty)
+                .get(&task)
                 .filter(|known| !known.every.is_zero())?
                 .runs
         };
         let mut ended = self.ended.subscribe();
         let starter = self.starter.lock().clone()?;
-        starter.try_send(DoDuty(duty)).ok()?;
+        starter.try_send(RunMaintenanceTask(task)).ok()?;
         loop {
-            let record = self.records.lock().get(&duty).cloned().unwrap_or_default();
+            let record = self.records.lock().get(&task).cloned().unwrap_or_default();
             if record.runs > before {
                 return Some(record);
             }
@@ -260,17 +264,17 @@ impl Duties {
         }
     }
 
-    fn end(&self, duty: Duty, took: Duration, result: Result<(), String>) {
+    fn end(&self, task: MaintenanceTask, took: Duration, result: Result<(), String>) {
         let label = if result.is_ok() { OK } else { FAILED };
         let runs = &self.metrics.runs;
-        runs.with_label_values(&[duty.name(), label]).inc();
+        runs.with_label_values(&[task.name(), label]).inc();
         let duration = &self.metrics.duration;
-        let duration = duration.with_label_values(&[duty.name()]);
+        let duration = duration.with_label_values(&[task.name()]);
         duration.observe(took.as_secs_f64());
         {
             let mut records = self.records.lock();
-            let record = records.entry(duty).or_default();
-            record.tell(duty, &result);
+            let record = records.entry(task).or_default();
+            record.tell(task, &result);
             record.took = took;
             record.runs += 1;
             record.failures += u64::from(result.is_err());
@@ -292,18 +296,18 @@ impl Record {
     }
 
     /// Logs each change of the result once, however often a task fails.
-    fn tell(&self, duty: Duty, result: &Result<(), String>) {
-        let duty = duty.name();
+    fn tell(&self, task: MaintenanceTask, result: &Result<(), String>) {
+        let task = task.name();
         match (&self.failed, result) {
             (Some(before), Err(reason)) if before == reason => {
-                tracing::debug!(duty, reason, "a maintenance task still fails");
+                tracing::debug!(task, reason, "a maintenance task still fails");
             }
             // A panic is in the log, and a stop needs no line.
             (_, Err(reason)) if reason == CUT_OFF => {
-                tracing::debug!(duty, "a maintenance task was cut off");
+                tracing::debug!(task, "a maintenance task was cut off");
             }
-            (_, Err(reason)) => tracing::error!(duty, reason, "a maintenance task failed"),
-            (Some(_), Ok(())) => tracing::info!(duty, "a maintenance task works again"),
+            (_, Err(reason)) => tracing::error!(task, reason, "a maintenance task failed"),
+            (Some(_), Ok(())) => tracing::info!(task, "a maintenance task works again"),
             (None, Ok(())) => {}
         }
     }
@@ -311,8 +315,8 @@ impl Record {
 
 /// A run that has begun. Dropped without an end it has failed.
 pub(crate) struct Running {
-    duties: Arc<Duties>,
-    duty: Duty,
+    maintenance_tasks: Arc<MaintenanceTasks>,
+    task: MaintenanceTask,
     began: Instant,
     has_ended: bool,
 }
@@ -325,7 +329,8 @@ impl Running {
 
     fn tell(&mut self, result: Result<(), String>) {
         self.has_ended = true;
-        self.duties.end(self.duty, self.began.elapsed(), result);
+        self.maintenance_tasks
+            .end(self.task, self.began.elapsed(), result);
     }
 }
 
@@ -343,17 +348,17 @@ mod tests {
 
     use super::*;
 
-    fn duties() -> (Arc<Duties>, Clock) {
+    fn maintenance_tasks() -> (Arc<MaintenanceTasks>, Clock) {
         let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000));
-        let duties = Duties::new(clock.clone(), &Registry::new());
-        duties.expect(Duty::Tokens, Duration::from_secs(60));
-        duties.expect(Duty::KeyCache, Duration::ZERO);
-        (duties, clock)
+        let maintenance_tasks = MaintenanceTasks::new(clock.clone(), &Registry::new());
+        maintenance_tasks.expect(MaintenanceTask::Tokens, Duration::from_secs(60));
+        maintenance_tasks.expect(MaintenanceTask::KeyCache, Duration::ZERO);
+        (maintenance_tasks, clock)
     }
 
-    fn only(duties: &Duties) -> Record {
-        let records = duties.records();
-        let [(Duty::Tokens, record)] = records.as_slice() else {
+    fn only(maintenance_tasks: &MaintenanceTasks) -> Record {
+        let records = maintenance_tasks.records();
+        let [(MaintenanceTask::Tokens, record)] = records.as_slice() else {
             panic!("{records:?}");
         };
         record.clone()
@@ -361,57 +366,67 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn clock_step_makes_no_task_late_or_early() {
-        let (duties, clock) = duties();
-        duties.begin(Duty::Tokens).ended(Ok(()));
+        let (maintenance_tasks, clock) = maintenance_tasks();
+        maintenance_tasks
+            .begin(MaintenanceTask::Tokens)
+            .ended(Ok(()));
         tokio::time::advance(Duration::from_secs(30)).await;
         let now = clock.unix();
         for step in [3 * 86_400, -3_600] {
             let to = u64::try_from(now + step).expect("after 1970");
             clock.set(SystemTime::UNIX_EPOCH + Duration::from_secs(to));
-            assert_eq!(only(&duties).began, Some(clock.unix() - 30));
+            assert_eq!(only(&maintenance_tasks).began, Some(clock.unix() - 30));
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn run_records_its_start_duration_and_result() {
-        let (duties, clock) = duties();
-        assert_eq!(only(&duties).began, None);
-        let running = duties.begin(Duty::Tokens);
+        let (maintenance_tasks, clock) = maintenance_tasks();
+        assert_eq!(only(&maintenance_tasks).began, None);
+        let running = maintenance_tasks.begin(MaintenanceTask::Tokens);
         tokio::time::advance(Duration::from_secs(3)).await;
         clock.advance(Duration::from_secs(3));
         running.ended(Ok(()));
-        let record = only(&duties);
+        let record = only(&maintenance_tasks);
         assert_eq!(record.began, Some(1_795_000_000));
         assert_eq!(record.took, Duration::from_secs(3));
         assert_eq!((record.runs, record.failures, record.failed), (1, 0, None));
 
         clock.advance(Duration::from_secs(60));
-        duties.run(Duty::Tokens, || Err("no disk".to_owned()));
-        let record = only(&duties);
+        maintenance_tasks.run(MaintenanceTask::Tokens, || Err("no disk".to_owned()));
+        let record = only(&maintenance_tasks);
         assert_eq!(record.began, Some(1_795_000_063));
         assert_eq!((record.runs, record.failures), (2, 1));
         assert_eq!(record.failed.as_deref(), Some("no disk"));
 
-        duties.run(Duty::Tokens, || Ok(()));
-        assert_eq!(only(&duties).failed, None);
+        maintenance_tasks.run(MaintenanceTask::Tokens, || Ok(()));
+        assert_eq!(only(&maintenance_tasks).failed, None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn panicking_or_dropped_run_has_failed() {
-        let (duties, _) = duties();
-        duties.run(Duty::Tokens, || panic!("boom"));
-        assert!(only(&duties).failed.unwrap().contains("panicked"));
-        drop(duties.begin(Duty::Tokens));
-        assert_eq!(only(&duties).failed.as_deref(), Some(CUT_OFF));
-        assert_eq!(only(&duties).failures, 2);
+        let (maintenance_tasks, _) = maintenance_tasks();
+        maintenance_tasks.run(MaintenanceTask::Tokens, || panic!("boom"));
+        assert!(
+            only(&maintenance_tasks)
+                .failed
+                .unwrap()
+                .contains("panicked")
+        );
+        drop(maintenance_tasks.begin(MaintenanceTask::Tokens));
+        assert_eq!(only(&maintenance_tasks).failed.as_deref(), Some(CUT_OFF));
+        assert_eq!(only(&maintenance_tasks).failures, 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn unknown_task_is_not_begun() {
-        let (duties, _) = duties();
-        assert_eq!(duties.do_now(Duty::KeyCache).await, None);
+        let (maintenance_tasks, _) = maintenance_tasks();
         assert_eq!(
-            duties.do_now(Duty::Tokens).await,
+            maintenance_tasks.do_now(MaintenanceTask::KeyCache).await,
+            None
+        );
+        assert_eq!(
+            maintenance_tasks.do_now(MaintenanceTask::Tokens).await,
             None,
             "nobody listens yet"
         );
@@ -419,8 +434,8 @@ mod tests {
 
     #[test]
     fn task_names_are_unique() {
-        for duty in Duty::ALL {
-            assert_eq!(Duty::from_name(duty.name()), Some(duty));
+        for task in MaintenanceTask::ALL {
+            assert_eq!(MaintenanceTask::from_name(task.name()), Some(task));
         }
     }
 }

@@ -13,35 +13,35 @@ use saltern_model::Jid;
 use tokio::time::Instant;
 
 /// Lifetime of a probe: a later answer counts as the return of an unknown job.
-const KEPT: Duration = Duration::from_secs(600);
+const PROBE_LIFETIME: Duration = Duration::from_secs(600);
 
-/// Pending identity probes. Bounded by the number sent within [`KEPT`].
-pub(super) struct Questions {
-    asked: Mutex<HashMap<Jid, Question>>,
+/// Pending identity probes. Bounded by the number sent within [`PROBE_LIFETIME`].
+pub(super) struct IdentityProbes {
+    asked: Mutex<HashMap<Jid, IdentityProbe>>,
     /// Length of `asked`: most returns come while it is 0.
     open: AtomicUsize,
     sent: IntCounter,
     answers: IntCounter,
 }
 
-struct Question {
+struct IdentityProbe {
     connection: u64,
     at: Instant,
 }
 
-impl Questions {
+impl IdentityProbes {
     pub(super) fn new(registry: &Registry) -> Self {
         Self {
             asked: Mutex::default(),
             open: AtomicUsize::new(0),
             sent: counter(
                 registry,
-                "saltern_presence_questions_total",
+                "saltern_presence_probes_total",
                 "Identity probes sent to connections of the publish port.",
             ),
             answers: counter(
                 registry,
-                "saltern_presence_answers_total",
+                "saltern_presence_probe_answers_total",
                 "Answers of minions to identity probes.",
             ),
         }
@@ -50,8 +50,8 @@ impl Questions {
     /// Records a probe that is about to be sent.
     pub(super) fn ask(&self, jid: &Jid, connection: u64, now: Instant) {
         let mut asked = self.asked.lock();
-        asked.retain(|_, question| now < question.at + KEPT);
-        let question = Question {
+        asked.retain(|_, question| now < question.at + PROBE_LIFETIME);
+        let question = IdentityProbe {
             connection,
             at: now,
         };
@@ -77,6 +77,6 @@ impl Questions {
         let asked = self.asked.lock();
         let question = asked.get(jid)?;
         self.answers.inc();
-        (now < question.at + KEPT).then_some(question.connection)
+        (now < question.at + PROBE_LIFETIME).then_some(question.connection)
     }
 }
