@@ -1,7 +1,9 @@
-//! Compares the crates' dependencies with the layout: a crate uses only crates that stand above it
-//! in the list, and no crate uses what its job forbids.
+//! What holds the workspace to its own rules, without running it. Here: a crate uses only crates that
+//! stand above it in the list, and no crate uses what its job forbids.
 
+mod pages;
 mod tiers;
+mod words;
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -402,14 +402,14 @@ fn maintenance_tasks_are_listed_and_run_on_request() -> TestResult {
             ensure!(!listed.stdout.contains("key_cache"), "{}", listed.stdout);
             let before = number(
                 site,
-                "saltern_maintenance_runs_total{task=\"tokens\",result=\"ok\"}",
+                "saltern_maintenance_runs_total{result=\"ok\",task=\"tokens\"}",
             )?;
             site.saltern(&["maintenance", "run", "tokens"])?
                 .expect_code(0)?
                 .expect_text("ok")?;
             let after = number(
                 site,
-                "saltern_maintenance_runs_total{task=\"tokens\",result=\"ok\"}",
+                "saltern_maintenance_runs_total{result=\"ok\",task=\"tokens\"}",
             )?;
             ensure!(after == before + 1.0, "{before} runs, then {after}");
             let refused = site.saltern(&["maintenance", "run", "key_cache"])?;

@@ -7,7 +7,7 @@
 )]
 
 mod common;
-mod doors;
+mod listeners;
 mod load;
 mod master_stock;
 mod options_table;

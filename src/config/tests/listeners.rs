@@ -98,7 +98,7 @@ fn invalid_listener_is_refused_with_its_line() {
         (
             "transport: tcp\nssl: {certfile: /c}\n".to_owned(),
             4,
-            "ca_certs names nobody",
+            "ca_certs names no authority",
         ),
         (tls("cert_reqs: CERT_MAYBE"), 7, "is not one of CERT_NONE"),
         (tls("ssl_version: PROTOCOL_TLSv1"), 7, "too old to be safe"),

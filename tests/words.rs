@@ -1,0 +1,70 @@
+//! Keeps words out of the sources that a stranger would have to learn: names of our own for what the
+//! field has a word for, and documentation that documents nothing. The glossary is in ARCHITECTURE.md.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What must not stand in a source or a page, and what to write in its place.
+const BANNED: &[(&str, &str)] = &[
+    ("See the module.", "a sentence that says what the item is"),
+    ("Seldom", "LogThrottle"),
+    ("COMPLAINT", "LOG_INTERVAL"),
+    ("Doorkeeper", "LoginWorker"),
+    ("looked_up", "gauge_on_scrape"),
+    ("told_to_come_again", "retry_later"),
+    ("told to come again", "answered \"retry later\""),
+    ("LogFolder", "WalCheckpointer"),
+    ("JobEnds", "JobCompletions"),
+    ("OtherNames", "MetricAliases"),
+    ("PeerDesk", "PeerCalls"),
+    ("hears_everything", "receives_all"),
+    ("Surroundings", "PresenceView"),
+    ("const MOST:", "MAX_ and what is bounded"),
+    ("const LONGEST:", "MAX_ and what is bounded, with its unit"),
+    ("const DEEPEST:", "MAX_ and what is bounded"),
+    ("is told to be lost", "is reported lost"),
+    ("is told of", "is notified of, receives"),
+    ("are told of", "are notified of, receive"),
+    ("is complained of", "is logged"),
+];
+
+/// Files in which the words are looked for: all that git knows, of these kinds.
+const KINDS: [&str; 7] = ["rs", "md", "py", "sh", "yml", "toml", "json"];
+
+/// This file, and what keeps history.
+const LEFT_OUT: [&str; 2] = ["tests/words.rs", "CHANGELOG.md"];
+
+#[test]
+fn banned_words_stand_nowhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let listed = Command::new("git")
+        .args(["ls-files", "-z"])
+        .current_dir(&root)
+        .output()
+        .expect("git lists the files");
+    assert!(listed.status.success(), "git lists the files");
+    let names = String::from_utf8(listed.stdout).expect("names of files are text");
+    let of_kind = |name: &&str| KINDS.iter().any(|kind| name.ends_with(&format!(".{kind}")));
+    let files = names.split('\0').filter(of_kind);
+    let files = files.filter(|name| !LEFT_OUT.contains(name));
+    let mut found = Vec::new();
+    let mut count = 0;
+    for name in files {
+        // A file may be deleted and not yet committed so.
+        let Ok(text) = fs::read_to_string(root.join(name)) else {
+            continue;
+        };
+        count += 1;
+        for (number, line) in text.lines().enumerate() {
+            for (word, instead) in BANNED.iter().filter(|(word, _)| line.contains(word)) {
+                found.push(format!(
+                    "{name}:{}: \"{word}\": write {instead}",
+                    number + 1
+                ));
+            }
+        }
+    }
+    assert!(count > 500, "only {count} files were read");
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
