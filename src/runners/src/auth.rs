@@ -1,6 +1,6 @@
 //! `auth.*`: tokens of users who log in (`salt/runners/auth.py`).
 //!
-//! Whether a user is known is for whoever runs the function to find out ([`Notices::log_in`]).
+//! The process that runs the function authenticates the user ([`Notices::log_in`]).
 
 use saltern_wire::msgpack::Value;
 
@@ -15,7 +15,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function("mk_token", &[Keywords], mk_token),
 ];
 
-/// The token, or an empty text for who is not known.
+/// Returns the user's token; an empty text for an unknown user.
 fn mk_token(_: &RunnerContext, bound: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
     let load = Value::map(
         bound
@@ -41,7 +41,7 @@ mod tests {
     use crate::testing::TestSite;
 
     #[test]
-    fn a_token_can_be_taken_back() {
+    fn del_token_revokes_a_token_once() {
         for compat in Compat::ALL {
             let site = TestSite::new(compat, "");
             let tokens = &site.master().tokens;
@@ -63,11 +63,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_logs_in_where_nobody_is_known() {
+    fn mk_token_without_login_backend_is_refused() {
         let site = TestSite::new(Compat::V3008, "");
         let named = [("username", "ana".into()), ("password", "secret".into())];
-        let (ran, told) = site.runner("auth.mk_token", &[], &named);
-        assert!(!ran.success && told.is_empty());
+        let (ran, notices) = site.runner("auth.mk_token", &[], &named);
+        assert!(!ran.success && notices.is_empty());
         assert!(!ran.value.as_str().unwrap().contains("secret"));
     }
 }

@@ -1,9 +1,9 @@
-//! `batch.*`: where the batches that are not over stand, and how one is ended
-//! (`salt/runners/batch.py` of 3008).
+//! `batch.*`: the state of batches that are not over, and how to stop one (`salt/runners/batch.py`
+//! of 3008).
 //!
-//! Of the batches that the master drives the database answers ([`stored`]); of those that a command
-//! line drives, the state files that stock's own runner reads, too. A batch is not ended here: who
-//! drives it is told to, and answers when its end is durable.
+//! For batches that the master drives, the database answers ([`stored`]); for those that a command
+//! line drives, the state files that stock's own runner reads, too. This module does not stop a
+//! batch itself: it asks the batch's driver, which answers when the end is durable.
 
 mod stored;
 
@@ -35,7 +35,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// Tells whoever drives a batch to end it; see [`Batches::new`].
+/// Asks the driver of a batch to stop it; see [`Batches::new`].
 type Stop = Box<dyn Fn(&Jid, bool) -> Option<bool> + Send + Sync>;
 
 /// The batches of a master.
@@ -45,10 +45,10 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// The batches of the database, and those whose states lie in `files`. `stop` tells whoever
-    /// drives a batch to end it, and if the flag is set, to end the processes of the minions that
-    /// run it too; it gives whether the batch was stopped, when that is durable, and `None` when
-    /// nobody could be told, or it took too long.
+    /// Batches of the database, and those whose states lie in `files`. `stop` asks the driver of a
+    /// batch to stop it and, with the flag set, to end the minions' processes that run it too. It
+    /// returns whether the batch was stopped, when that is durable; `None` when no driver was
+    /// reached in time.
     pub fn new(
         files: BatchFiles,
         stop: impl Fn(&Jid, bool) -> Option<bool> + Send + Sync + 'static,
@@ -59,7 +59,7 @@ impl Batches {
         }
     }
 
-    /// The state of a batch; nothing when there is none.
+    /// State of a batch; `None` when there is none.
     fn state(
         &self,
         bound: &Bound<'_>,
@@ -122,7 +122,7 @@ fn stop(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> Call
     })
 }
 
-/// What is told of a batch, with stock's fields.
+/// Status of a batch, with stock's fields.
 fn summary(state: &Value, context: &RunnerContext) -> Value {
     let part = |name: &str| state.get(name).cloned().unwrap_or(Value::Nil);
     let last = state.get("last_progress").and_then(Value::as_f64);

@@ -1,7 +1,7 @@
-//! Functions that are not built in: those of stock, and those of a site's own, run by Python.
+//! Functions that are not built in: stock's and a site's own, run by Python.
 //!
 //! Such a function may publish jobs and wait for them (`state.orchestrate`): it does so as any
-//! client of this machine, over the master's own ports. Nothing here waits with it but its thread.
+//! client of this machine, over the master's own ports. Only its own thread waits for it.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub(crate) fn run(
         Err(error) => {
             let (kind, fun) = (kind.name(), &call.fun);
             let problem = match &error {
-                // In stock's words first: nobody knows whether Python would have it.
+                // In stock's words first: it is not known whether Python would have it.
                 BridgeError::Off { .. } | BridgeError::NotFound { .. } => {
                     format!("'{fun}' is not available. ({error})")
                 }

@@ -1,4 +1,4 @@
-//! `cache.*`: what the master keeps of its minions, and the banks of files that it lies in
+//! `cache.*`: the data that the master caches of its minions, and the banks of files that hold it
 //! (`salt/runners/cache.py`).
 //!
 //! `cache.cloud` and `cache.migrate` are not here: they need modules of stock that this master does
@@ -102,7 +102,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// The minions of `tgt` and `tgt_type`; nobody when there is no target.
+/// The minions of `tgt` and `tgt_type`; none when there is no target.
 fn targeted(context: &RunnerContext, bound: &Bound<'_>) -> Result<Vec<MinionId>, RunnerError> {
     Ok(match target::of_call(bound)? {
         Some(target) if bound.get("tgt").is_some() => context.fleet()?.matching(&target)?,
@@ -110,8 +110,7 @@ fn targeted(context: &RunnerContext, bound: &Bound<'_>) -> Result<Vec<MinionId>,
     })
 }
 
-/// A mapping from each minion to what is kept of it; without a target, from everybody of whom
-/// there is something.
+/// Maps each minion to its cached data; without a target, every minion that has some.
 fn of_each(
     context: &RunnerContext,
     bound: &Bound<'_>,
@@ -134,7 +133,7 @@ fn of_each(
     Ok(Value::Map(kept))
 }
 
-/// What is to be forgotten.
+/// What `clear_*` removes.
 struct Cleared {
     grains: bool,
     pillar: bool,
@@ -163,7 +162,8 @@ impl Cleared {
     }
 }
 
-/// `False` when nobody, or nothing, was named; otherwise `True`, whatever there was.
+/// `False` when no minion or nothing to clear was named; otherwise `True`, whether or not anything
+/// was removed.
 fn clear(context: &RunnerContext, bound: &Bound<'_>, what: &Cleared) -> CallResult {
     if bound.get("tgt").is_none() || what.is_nothing() {
         return Ok(false.into());
@@ -182,8 +182,7 @@ fn clear(context: &RunnerContext, bound: &Bound<'_>, what: &Cleared) -> CallResu
     Ok(true.into())
 }
 
-/// The locks of this master's clones end with the process that holds them: there is never one to
-/// remove.
+/// Removes no lock: a lock of this master's clones ends with the process that holds it.
 fn clear_git_lock(_: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let role = bound.text("role")?.unwrap_or_default();
     let unknown = bound.own_keywords().filter(|(name, _)| *name != "type");

@@ -1,7 +1,7 @@
-//! One call of a runner or wheel function, and how its arguments find its parameters.
+//! Call of a runner or wheel function, and the binding of its arguments to parameters.
 //!
 //! Functions are declared as tables ([`Function`]), so that wrong arguments are refused in one
-//! place and in Python's words: stock answers with them (`SyncClientMixin.low` in
+//! place and in Python's words, with which stock answers (`SyncClientMixin.low` in
 //! `salt/client/mixins.py`).
 
 use saltern_content::files::FilesError;
@@ -13,16 +13,16 @@ use crate::notices::Notices;
 use crate::python;
 use crate::registry::RunnerContext;
 
-/// Who asks for what.
+/// Call of a function: caller, name and arguments.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The id that the call got; its events bear it.
+    /// The id of the call, which its events carry.
     pub jid: Jid,
     /// The function, such as `jobs.list_jobs`.
     pub fun: String,
     /// Its arguments.
     pub arguments: Arguments,
-    /// Who asks.
+    /// The user who calls.
     pub user: String,
 }
 
@@ -51,8 +51,8 @@ impl Arguments {
     /// Reads them out of the load of a `wheel` (`ClearFuncs.wheel` in `salt/master.py`), where the
     /// named ones stand beside the entries of the request itself.
     ///
-    /// With a token or eauth, `key` and `user` are arguments; without, they are what proves who
-    /// asks.
+    /// With a token or eauth, `key` and `user` are arguments; without, they are the caller's
+    /// credentials.
     pub fn of_wheel(load: &Value) -> Self {
         if load.get("arg").is_some() && load.get("kwarg").is_some() {
             return Self::of_load(load);
@@ -73,8 +73,8 @@ impl Arguments {
         }
     }
 
-    /// The arguments in the form of an event's `fun_args`. Of a password, who reads events is shown
-    /// that there is one.
+    /// The arguments in the form of an event's `fun_args`. Passwords are masked: anyone may read
+    /// events.
     pub fn to_value(&self) -> Value {
         let mut items = self.positional.clone();
         if !self.named.is_empty() {
@@ -88,8 +88,8 @@ impl Arguments {
     }
 }
 
-/// What stands among named arguments and is none (`CLIENT_INTERNAL_KEYWORDS`), but for `match`: it
-/// is an argument where a function has such a parameter, and nothing elsewhere.
+/// Names among the named arguments that are no arguments (`CLIENT_INTERNAL_KEYWORDS`). `match` is
+/// one where a function has such a parameter, and is dropped elsewhere.
 const INTERNAL: [&str; 13] = [
     "client",
     "cmd",
@@ -113,7 +113,7 @@ fn named(kwarg: &Value) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Why a function gave no value.
+/// Error of a function call.
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
     /// There is no such function; in stock's words.
@@ -135,24 +135,24 @@ pub enum RunnerError {
         /// What would fit.
         usage: String,
     },
-    /// The function cannot do what it is asked for.
+    /// The function refuses what it is asked for.
     #[error("{0}")]
     Refused(String),
-    /// What lasts cannot be read or written.
+    /// Stored data cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file server cannot do it.
+    /// The file server failed.
     #[error(transparent)]
     Files(#[from] FilesError),
 }
 
-/// What a function gives.
+/// Result of a function.
 pub(crate) type CallResult = Result<Value, RunnerError>;
 
-/// The work of a function.
+/// Implementation of a function.
 pub(crate) type Work = fn(&RunnerContext, &Bound<'_>, &mut Notices<'_>) -> CallResult;
 
-/// A function of a module.
+/// Function of a module.
 pub(crate) struct Function {
     /// Its name within the module.
     pub(crate) name: &'static str,
@@ -161,7 +161,7 @@ pub(crate) struct Function {
     pub(crate) run: Work,
 }
 
-/// A line of a table of functions.
+/// Declares one row of a table of functions.
 pub(crate) const fn function(
     name: &'static str,
     parameters: &'static [Parameter],
@@ -174,7 +174,7 @@ pub(crate) const fn function(
     }
 }
 
-/// A parameter of a function.
+/// Parameter of a function.
 pub(crate) enum Parameter {
     /// One that has to be given.
     Needed(&'static str),
@@ -201,7 +201,7 @@ impl Parameter {
 }
 
 impl Function {
-    /// Gives every parameter its argument.
+    /// Binds the arguments to the parameters.
     ///
     /// # Errors
     /// [`RunnerError::Arguments`].
@@ -263,7 +263,7 @@ impl Function {
         self.parameters.iter().any(is_meant)
     }
 
-    /// Says which parameters that have to be given were not.
+    /// Names the required parameters that were not given.
     fn missing(&self, bound: &Bound<'_>) -> Option<String> {
         let needed = self.parameters.iter().filter(|one| one.is_needed());
         let missing: Vec<String> = needed

@@ -36,30 +36,33 @@ mod tests {
     use crate::testing::TestSite;
 
     #[test]
-    fn what_is_sent_is_an_event_of_its_own() {
+    fn send_fires_event_with_given_tag_and_data() {
         let site = TestSite::new(Compat::V3008, "");
         let data = Value::map([("foo", "bar")]);
-        let (ran, told) = site.runner("event.send", &["my/tag".into(), data.clone()], &[]);
+        let (ran, notices) = site.runner("event.send", &["my/tag".into(), data.clone()], &[]);
         assert_eq!(ran.value, true.into());
-        assert_eq!(told, [Notice::Event(Tag::parse("my/tag").unwrap(), data)]);
-        let (_, told) = site.runner("event.send", &["my/tag".into()], &[]);
+        assert_eq!(
+            notices,
+            [Notice::Event(Tag::parse("my/tag").unwrap(), data)]
+        );
+        let (_, notices) = site.runner("event.send", &["my/tag".into()], &[]);
         let nothing = Value::Map(Vec::new());
         assert_eq!(
-            told,
+            notices,
             [Notice::Event(Tag::parse("my/tag").unwrap(), nothing)]
         );
     }
 
     #[test]
-    fn what_is_no_event_is_refused() {
+    fn send_with_bad_tag_or_data_is_refused() {
         let site = TestSite::new(Compat::V3008, "");
         for arguments in [
             vec!["a\nb".into()],
             vec!["".into()],
             vec!["a".into(), "text".into()],
         ] {
-            let (ran, told) = site.runner("event.send", &arguments, &[]);
-            assert!(!ran.success && told.is_empty(), "{arguments:?}");
+            let (ran, notices) = site.runner("event.send", &arguments, &[]);
+            assert!(!ran.success && notices.is_empty(), "{arguments:?}");
         }
     }
 }

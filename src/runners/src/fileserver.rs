@@ -1,8 +1,9 @@
-//! `fileserver.*`: what the file server has, backend by backend (`salt/runners/fileserver.py`).
+//! `fileserver.*`: the contents of the file server, backend by backend
+//! (`salt/runners/fileserver.py`).
 //!
-//! Caches and locks of stock's git backend are not this master's: its lists are looked at anew when
-//! a directory changes, its clones are never thrown away under a minion's hands, and the lock of a
-//! clone ends with the process that holds it.
+//! Caches and locks of stock's git backend do not exist here: lists are read anew when a directory
+//! changes, clones are never removed while minions use them, and the lock of a clone ends with the
+//! process that holds it.
 
 use saltern_content::files::Chosen;
 use saltern_wire::msgpack::Value;
@@ -99,7 +100,7 @@ fn update(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> Ca
     Ok(true.into())
 }
 
-/// What is true of all backends but git, of which `problem` is told.
+/// Answers `nothing` where git is not among the chosen backends, else the error `problem`.
 fn unless_git(
     context: &RunnerContext,
     bound: &Bound<'_>,
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_were_made_can_be_forgotten() {
+    fn clear_file_list_cache_drops_cached_lists() {
         let site = site();
         let clear =
             |named: Named<'_>| site.runner_value("fileserver.clear_file_list_cache", &[], named);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_to_lock_without_git() {
+    fn lock_functions_without_git_do_nothing() {
         let site = site();
         for (fun, said) in [
             ("lock", "No locks were set"),

@@ -1,4 +1,4 @@
-//! What the functions know of the minions, behind a trait: who knows it lives above this crate.
+//! Interface to what the master knows of its minions; the implementation lives above this crate.
 
 use std::net::IpAddr;
 

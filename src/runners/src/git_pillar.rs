@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn remotes_are_fetched_when_somebody_asks() {
+    fn update_fetches_git_pillar_remotes() {
         let origin = tempfile::tempdir().unwrap();
         git(origin.path(), &["init", "-q", "-b", "main"]);
         git(

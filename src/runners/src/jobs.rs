@@ -1,8 +1,8 @@
-//! `jobs.*`: what ran, who returned, what is still open (`salt/runners/jobs.py`).
+//! `jobs.*`: jobs, their returns, and the minions still outstanding (`salt/runners/jobs.py`).
 //!
-//! All answers come from the job database, also that of `jobs.active`: stock asks every minion.
-//! The functions have stock's parameters, and to page through much, behind them, their own:
-//! `limit` with `before` (a jid) for jobs, `limit` with `after` (a minion) for the returns of one.
+//! All answers come from the job database, also that of `jobs.active`, for which stock asks every
+//! minion. The functions have stock's parameters and, behind them, their own for paging: `limit`
+//! with `before` (a jid) for jobs, `limit` with `after` (a minion) for the returns of one.
 //! Differences are listed in `DIFFERENCES.md`.
 
 mod describe;
@@ -116,13 +116,13 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// Packed bytes of loads or returns that go into one answer; what has more is paged.
+/// The most packed bytes of loads or returns in one answer; larger answers are paged.
 const MOST_BYTES: usize = 32 << 20;
 
-/// Who has not returned, in an answer of `lookup_jid`.
+/// Stands for an outstanding minion in an answer of `lookup_jid`.
 const MISSING: &str = "Minion did not return";
 
-/// What is kept of one return for an answer.
+/// The parts of one return that an answer needs.
 struct Returned {
     minion: MinionId,
     entries: Vec<(Value, Value)>,
@@ -161,7 +161,7 @@ struct WholeJob {
     jid: String,
     /// Its description, as `list_job` gives it without the returns.
     entries: Vec<(Value, Value)>,
-    /// Whom it expects, sorted.
+    /// The minions that it expects, sorted.
     minions: Vec<MinionId>,
     /// Sorted by minion.
     returned: Vec<Returned>,
@@ -285,7 +285,7 @@ fn lookup_jid(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<
     if call.flag("missing", false)
         && let Ok(jid) = Jid::parse(&job.jid)
     {
-        // Not by this page of returns: it need not have all.
+        // Counted over the whole job: this page need not hold all returns.
         let returned = context.jobs.returned_minions(&jid)?;
         let is_missing = |id: &&MinionId| returned.binary_search(id).is_err();
         let missing = job.minions.iter().filter(is_missing);
@@ -311,7 +311,7 @@ fn exit_success(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) 
             (Value::from(id.as_str()), verdict.into())
         })
         .collect();
-    // Who was not expected counts if it went well.
+    // A minion that was not expected counts if its return is a success.
     let uncalled = job
         .returned
         .iter()
@@ -349,7 +349,7 @@ fn active(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>)
         }
         let jid = job.job.record.jid.to_string();
         tell(call, progress, &format!("Job {jid} is open"));
-        // Stock has the number of the minion's process here, which the master is not told.
+        // Stock has the number of the minion's process here, which the master does not know.
         let running = outstanding.map(|id| Value::map([(id.as_str(), Value::Nil)]));
         let running = Value::Array(running.collect());
         let returned = job.returned.iter().map(|id| id.as_str().into());

@@ -1,10 +1,10 @@
-//! The functions that run on the master: one file a runner module, named as in Salt (`jobs` →
+//! Functions that run on the master: one file a runner module, named as in Salt (`jobs` →
 //! `jobs.rs`), and one a wheel module below `wheel`.
 //!
-//! A [`Call`] (who asks, which function, with what) becomes a value or an error through [`Runners`]
-//! or [`Wheels`]. What the functions know of the master they get from [`RunnerContext`] and from
-//! nowhere else, and what they tell goes into [`Notices`]: nothing here knows actors, sockets or
-//! requests. Who may call what has been decided before.
+//! A [`Call`] (user, function, arguments) becomes a value or an error through [`Runners`] or
+//! [`Wheels`]. The functions know the master only through [`RunnerContext`], and report only
+//! through [`Notices`]: nothing here knows actors, sockets or requests. Permission to call has been
+//! checked before.
 //!
 //! A new module is a file with its table of functions, and a line in `registry.rs`.
 //!

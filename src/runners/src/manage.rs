@@ -1,8 +1,8 @@
 //! `manage.*`: which minions are up and which are not (`salt/runners/manage.py`).
 //!
-//! All answers come from what the master knows of its connections; no minion is asked. A minion
-//! that may be connected counts as up. Stock pings for `up`, `down` and `status`, and compares
-//! addresses of cached grains with those of connections for the others. Differences are listed in
+//! All answers come from the master's table of connections; no minion is asked. A minion that may
+//! be connected counts as up. Stock pings for `up`, `down` and `status`, and compares addresses of
+//! cached grains with those of connections for the others. Differences are listed in
 //! `DIFFERENCES.md`.
 
 use std::cmp::Ordering;
@@ -88,7 +88,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// The minions of `tgt` and `tgt_type`; all, if nothing is said.
+/// The minions of `tgt` and `tgt_type`; without a target, all.
 fn targeted(fleet: &dyn Fleet, call: &Bound<'_>) -> Result<Vec<MinionId>, RunnerError> {
     match target::of_call(call)? {
         Some(target) => Ok(fleet.matching(&target)?),
@@ -101,7 +101,7 @@ fn all(fleet: &dyn Fleet) -> Result<Vec<MinionId>, RunnerError> {
     Ok(fleet.matching(&everybody)?)
 }
 
-/// Who is up, and who is not.
+/// The minions that are up, and those that are not.
 fn split(context: &RunnerContext, call: &Bound<'_>) -> Result<[Value; 2], RunnerError> {
     let fleet = context.fleet()?;
     let is_up = |minion: &MinionId| fleet.standing(minion).is_present();
@@ -134,7 +134,7 @@ fn down(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallR
     Ok(down)
 }
 
-/// The minions that `subset` lets through, by whether they are up.
+/// The minions that `subset` admits, by whether they are up.
 fn listed(fleet: &dyn Fleet, call: &Bound<'_>, is_up: bool) -> Result<Vec<MinionId>, RunnerError> {
     let subset = call.truthy("subset").map(python::split_input);
     let is_wanted = |minion: &MinionId| {
@@ -165,7 +165,7 @@ fn not_present(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -
     Ok(ids(&listed(context.fleet()?, call, false)?))
 }
 
-/// Our own: where each minion stands and why, when it was last heard, and from where.
+/// Our own: each minion's standing with its reason, when it was last heard, and its address.
 fn standing(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let fleet = context.fleet()?;
     let minions = targeted(fleet, call)?;
@@ -202,7 +202,7 @@ fn time_text(unix_micros: i64) -> String {
     )
 }
 
-/// The versions that the minions have told the master, against the one that the master stands for.
+/// Versions that the minions reported, against the one that the master is compatible with.
 fn versions(context: &RunnerContext, _: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let fleet = context.fleet()?;
     let master = context.config.salt_compat.release();

@@ -1,7 +1,7 @@
-//! The parts of a running master that functions read and change.
+//! Parts of a running master that functions read and change.
 //!
-//! Every one of them is the value that requests work with too, so that what a function changes
-//! counts with the next message of a minion.
+//! Requests work with the same values, so a function's change takes effect with a minion's next
+//! message.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use saltern_content::pillar::Pillars;
 use saltern_content::render::modules::site::SiteFunctions;
 use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, Tokens};
 
-/// See the module.
+/// Stores and services of a running master that functions use.
 #[derive(Clone)]
 pub struct Master {
     /// The minions' keys.

@@ -1,7 +1,7 @@
-//! `mine.get`: what minions offer each other (`salt/runners/mine.py`).
+//! `mine.get`: mine data of minions (`salt/runners/mine.py`).
 //!
-//! The master asks under its own id, so that an entry with `allow_tgt` stays closed to it unless it
-//! is meant. `mine.update` is not here: it publishes a job and waits for it.
+//! The master asks under its own id, so an entry with `allow_tgt` is withheld from it unless the
+//! target covers that id. `mine.update` is not here: it publishes a job and waits for it.
 
 use saltern_model::{Compat, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
@@ -43,7 +43,7 @@ fn get(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallR
     })
 }
 
-/// The id under which the master asks; before 3008 without the suffix that minions do not have.
+/// The id under which the master asks; in 3007 without the suffix `_master`.
 fn own_id(context: &RunnerContext) -> Result<MinionId, RunnerError> {
     let id = context.config.id.as_str();
     let id = match context.config.salt_compat {

@@ -1,25 +1,25 @@
-//! What passes between a function and whoever runs it, beside arguments and value: what it tells on
-//! its way, and the little that it has to ask. Neither side knows the other.
+//! Channel between a running function and its caller, beside arguments and value: progress and
+//! events out, log-ins in. Neither side knows the other.
 
 use saltern_model::{MinionId, Tag};
 use saltern_wire::msgpack::Value;
 
 use crate::call::{CallResult, RunnerError};
 
-/// What a function tells while it runs.
+/// Notice that a function sends while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     /// A function that only Python knew to be there has been found, and begins.
     Began,
-    /// Something for who watches the call: the data of its event `…/progress`.
+    /// Data of the call's event `…/progress`.
     Progress(Value),
     /// An event of its own.
     Event(Tag, Value),
-    /// The key that this minion proved itself with is gone: what is kept of it belongs to nobody.
+    /// The key that this minion proved itself with is gone: its cached data has no owner any more.
     KeyGone(MinionId),
 }
 
-/// Takes what a function tells while it runs, and what it has to ask.
+/// Takes a function's notices while it runs, and serves its log-ins.
 pub struct Notices<'a> {
     tell: &'a mut dyn FnMut(Notice),
     left: usize,
@@ -27,10 +27,10 @@ pub struct Notices<'a> {
 }
 
 impl<'a> Notices<'a> {
-    /// Messages of one call about how far it is; the rest is left out.
+    /// The most progress messages of one call; later ones are dropped.
     const MAX_NOTICES: usize = 1_000;
 
-    /// Gives everything to `tell`.
+    /// Passes every notice to `tell`.
     pub fn new(tell: &'a mut dyn FnMut(Notice)) -> Self {
         Self {
             tell,
@@ -39,8 +39,7 @@ impl<'a> Notices<'a> {
         }
     }
 
-    /// The same, where users can log in: `log_in` gives a token for a load with what proves a user,
-    /// or an empty text.
+    /// Adds log-ins: `log_in` gives a token for a load with a user's credentials, or an empty text.
     pub fn with_log_in(self, log_in: &'a dyn Fn(&Value) -> Value) -> Self {
         Self {
             log_in: Some(log_in),
@@ -48,17 +47,17 @@ impl<'a> Notices<'a> {
         }
     }
 
-    /// See [`Notice::Began`].
+    /// Sends [`Notice::Began`].
     pub(crate) fn began(&mut self) {
         (self.tell)(Notice::Began);
     }
 
-    /// A message for who watches the call, as many as are worth reading.
+    /// Sends a text as progress, up to `MAX_NOTICES`.
     pub(crate) fn say(&mut self, message: &str) {
         self.progress(Value::map([("message", message)]));
     }
 
-    /// The same with data of any form.
+    /// Sends data of any form as progress, within the same bound.
     pub(crate) fn progress(&mut self, data: Value) {
         if let Some(left) = self.left.checked_sub(1) {
             self.left = left;
@@ -74,12 +73,12 @@ impl<'a> Notices<'a> {
         Ok(log_in(load))
     }
 
-    /// An event of its own.
+    /// Sends an event of the function's own.
     pub(crate) fn fire(&mut self, tag: Tag, data: Value) {
         (self.tell)(Notice::Event(tag, data));
     }
 
-    /// See [`Notice::KeyGone`].
+    /// Sends [`Notice::KeyGone`].
     pub(crate) fn key_gone(&mut self, minion: MinionId) {
         (self.tell)(Notice::KeyGone(minion));
     }

@@ -1,4 +1,4 @@
-//! `pillar.*`: what a minion would get, and what is kept of it (`salt/runners/pillar.py`).
+//! `pillar.*`: the pillar that a minion would get, and the cached one (`salt/runners/pillar.py`).
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn show_top(context: &RunnerContext, bound: &Bound<'_>, notices: &mut Notices<'_
     let master = context.master()?;
     let minion = match minion(bound)? {
         Some(minion) => minion,
-        // Nobody in particular: whoever is the first of whom there are grains.
+        // Without a minion: the first one that has cached grains.
         None => match master.minion_data.known()?.first() {
             Some(first) => first.clone(),
             None => own_id(context)?,
@@ -155,14 +155,14 @@ fn clear_pillar_cache(
             master.minion_data.clear(&minion, false, true)?;
         }
     }
-    // Before 3008 it shows what is left.
+    // Before 3008 it lists the remaining ones.
     Ok(match context.config.salt_compat {
         Compat::V3006 | Compat::V3007 => Value::Map(Vec::new()),
         Compat::V3008 => true.into(),
     })
 }
 
-/// The minions that are meant; nothing where no pillar is kept.
+/// The minions meant; none where no pillar is cached.
 fn with_kept_pillars(
     context: &RunnerContext,
     bound: &Bound<'_>,

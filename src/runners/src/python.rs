@@ -1,4 +1,4 @@
-//! The few habits of Python that show in what runners are given and answer.
+//! Python's conventions that show in the arguments and answers of runners.
 
 use saltern_wire::msgpack::Value;
 

@@ -1,7 +1,8 @@
-//! `reactor.*`: looks at and changes the rules of the reactor (`salt/runners/reactor.py`).
+//! `reactor.*`: reads and changes the rules of the reactor (`salt/runners/reactor.py`).
 //!
-//! Stock's functions ask the reactor by an event that bears the master's key, for all who listen to
-//! read, and wait for its answer on the bus. Here they ask it directly and fire the answer alone.
+//! Stock's functions ask the reactor by an event that carries the master's key, readable by every
+//! subscriber, and wait for its answer on the bus. Here they ask it directly and fire the answer
+//! alone.
 
 use saltern_model::Tag;
 use saltern_wire::msgpack::Value;
@@ -21,7 +22,7 @@ pub trait Reactor: Send + Sync {
     fn delete(&self, tags: &str) -> Value;
     /// Whether events lead to reactions.
     fn is_leader(&self) -> bool;
-    /// Says whether they shall.
+    /// Sets whether events lead to reactions.
     fn set_leader(&self, is_leader: bool);
 }
 

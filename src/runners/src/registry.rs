@@ -1,4 +1,4 @@
-//! Finds a function by its name, runs it, and knows which calls are under way.
+//! Registry of the functions: finds one by name, runs it, and tracks the calls under way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,21 +53,21 @@ const WHEELS: Modules = &[
     ("pillar_roots", wheel::roots::PILLAR_FUNCTIONS),
 ];
 
-/// What the functions know of the master.
+/// Context of the functions: configuration, stores and services of the master.
 pub struct RunnerContext {
     /// The configuration.
     pub config: Arc<MasterConfig>,
-    /// The job database; a reader that nobody else uses.
+    /// The job database; a reader of the functions' own.
     pub jobs: JobReader,
-    /// The minions; nothing in a process that does not know them.
+    /// The minions; `None` in a process that does not know them.
     pub(crate) fleet: Option<Arc<dyn Fleet>>,
-    /// The batches; nothing in a process that does not drive them.
+    /// The batches; `None` in a process that does not drive them.
     pub(crate) batches: Option<Batches>,
-    /// The reactor; nothing where no reactor is asked for.
+    /// The reactor; `None` where none is configured.
     pub(crate) reactor: Option<Arc<dyn Reactor>>,
-    /// Keys, files and pillars; nothing in a process that only reads the job database.
+    /// Keys, files and pillars; `None` in a process that only reads the job database.
     pub(crate) master: Option<Master>,
-    /// Runs what is not built in; nothing in a process that starts no others.
+    /// Runs functions that are not built in; `None` in a process that starts no Python.
     pub(crate) bridge: Option<Arc<Bridge>>,
     /// Wall-clock time.
     pub(crate) clock: Clock,
@@ -76,7 +76,7 @@ pub struct RunnerContext {
 }
 
 impl RunnerContext {
-    /// What is known at the start.
+    /// Context of a process that has only configuration and job database.
     pub fn new(config: Arc<MasterConfig>, jobs: JobReader) -> Self {
         Self {
             config,
@@ -91,7 +91,7 @@ impl RunnerContext {
         }
     }
 
-    /// The same, with the minions.
+    /// Adds the minions.
     pub fn with_fleet(self, fleet: Arc<dyn Fleet>) -> Self {
         Self {
             fleet: Some(fleet),
@@ -99,7 +99,7 @@ impl RunnerContext {
         }
     }
 
-    /// The same, with the batches.
+    /// Adds the batches.
     pub fn with_batches(self, batches: Batches) -> Self {
         Self {
             batches: Some(batches),
@@ -107,7 +107,7 @@ impl RunnerContext {
         }
     }
 
-    /// The same, with the reactor.
+    /// Adds the reactor.
     pub fn with_reactor(self, reactor: Arc<dyn Reactor>) -> Self {
         Self {
             reactor: Some(reactor),
@@ -115,7 +115,7 @@ impl RunnerContext {
         }
     }
 
-    /// The same, with keys, files and pillars.
+    /// Adds keys, files and pillars.
     pub fn with_master(self, master: Master) -> Self {
         Self {
             master: Some(master),
@@ -123,7 +123,7 @@ impl RunnerContext {
         }
     }
 
-    /// The same, with Python for what is not built in.
+    /// Adds Python for functions that are not built in.
     pub fn with_bridge(self, bridge: Arc<Bridge>) -> Self {
         Self {
             bridge: Some(bridge),
@@ -163,10 +163,10 @@ pub struct Runners {
     context: RunnerContext,
 }
 
-/// What came of a call, as the event of its end tells it.
+/// Outcome of a call, as its last event carries it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
-    /// What is returned: the value, or a sentence about why there is none.
+    /// What is returned: the value, or the text of an error.
     pub value: Value,
     /// Whether it is a success to stock.
     pub success: bool,
@@ -190,13 +190,13 @@ impl Runners {
         bridge_for(Kind::Runner, &self.context, fun).is_some()
     }
 
-    /// The names of a function's parameters, and which have to be given; nothing where there is no
-    /// such function here.
+    /// The names of a function's parameters, and which are required; `None` where the function is
+    /// not built in.
     pub fn parameters(&self, fun: &str) -> Option<Vec<(&'static str, bool)>> {
         find(RUNNERS, fun).map(Function::named_parameters)
     }
 
-    /// Why the arguments of a call do not fit its function, if that is here.
+    /// Why the arguments of a call do not fit its function, if it is built in.
     pub fn problem(&self, call: &Call) -> Option<String> {
         problem(Kind::Runner, call)
     }
@@ -230,13 +230,13 @@ impl Wheels<'_> {
         bridge_for(Kind::Wheel, self.context, fun).is_some()
     }
 
-    /// The names of a function's parameters, and which have to be given; nothing where there is no
-    /// such function here.
+    /// The names of a function's parameters, and which are required; `None` where the function is
+    /// not built in.
     pub fn parameters(&self, fun: &str) -> Option<Vec<(&'static str, bool)>> {
         find(WHEELS, fun).map(Function::named_parameters)
     }
 
-    /// Why the arguments of a call do not fit its function, if that is here.
+    /// Why the arguments of a call do not fit its function, if it is built in.
     pub fn problem(&self, call: &Call) -> Option<String> {
         problem(Kind::Wheel, call)
     }
@@ -271,7 +271,7 @@ impl Kind {
     }
 }
 
-/// The way to Python if that is asked for the function: one that is not built in, and may be run.
+/// The bridge to Python for a function that is not built in and may be run.
 fn bridge_for<'a>(kind: Kind, context: &'a RunnerContext, fun: &str) -> Option<&'a Bridge> {
     let is_other = find(kind.modules(), fun).is_none() && withheld::reason(kind, fun).is_none();
     context.bridge.as_deref().filter(|_| is_other)
@@ -286,7 +286,7 @@ pub enum RunnerOf {
     Python,
     /// By Python, if the site has a module of that name.
     Site,
-    /// By nobody; why.
+    /// Refused, with the reason.
     Withheld(&'static str),
 }
 
@@ -377,7 +377,7 @@ fn find(modules: Modules, fun: &str) -> Option<&'static Function> {
     functions.iter().find(|function| function.name == name)
 }
 
-/// A call is under way for as long as this lives, also if its function panics.
+/// Entry of a call under way; removed when dropped, also if its function panics.
 struct Entry<'a> {
     running: &'a Mutex<BTreeMap<Jid, Value>>,
     jid: &'a Jid,

@@ -107,7 +107,7 @@ const WRAPPER: &str = "wrapper";
 /// What a module's file may end with.
 const ENDINGS: [&str; 4] = [".py", ".pyx", ".so", ".zip"];
 
-/// The largest file that is copied.
+/// The largest file that is copied, in bytes.
 const MOST_BYTES: usize = 32 << 20;
 
 fn sync_all(context: &RunnerContext, bound: &Bound<'_>) -> CallResult {
@@ -176,7 +176,7 @@ fn module_name(path: &str) -> String {
     }
 }
 
-/// Which modules of a form are wanted: `extmod_whitelist` and `extmod_blacklist`, of the call or of
+/// Filter on the modules of a form: `extmod_whitelist` and `extmod_blacklist`, of the call or of
 /// the configuration.
 struct Wanted {
     only: Option<Vec<String>>,
@@ -225,7 +225,7 @@ impl Target {
         Ok(Self(directory))
     }
 
-    /// Writes a module unless it is there just so; says whether it did.
+    /// Writes a module unless the same content is there; returns whether it wrote.
     fn write(&self, path: &Relative, content: &[u8]) -> Result<bool, RunnerError> {
         let path = self.0.join(path.as_str());
         if path.is_file() && files::read(&path, MOST_BYTES)?.as_deref() == Some(content) {
@@ -244,7 +244,7 @@ impl Target {
         Ok(())
     }
 
-    /// Says whether the directory is empty now.
+    /// Cleans one directory; returns whether it is empty now.
     fn clean_below(
         &self,
         at: Option<&str>,
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(sync(&[]), list(&[]));
         site.write("salt/_runners/own.py", "changed");
         assert_eq!(sync(&[]), list(&["runners.own"]));
-        // What is not wanted is as good as not there.
+        // A module that is not wanted counts as absent.
         assert_eq!(sync(&[("extmod_blacklist", "own".into())]), list(&[]));
         assert_eq!(copied("own.py"), None);
         assert_eq!(

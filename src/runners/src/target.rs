@@ -6,8 +6,8 @@ use saltern_wire::msgpack::Value;
 use crate::call::{Bound, RunnerError};
 use crate::python;
 
-/// The target of a call, all minions if nothing is said; nothing for a `tgt_type` that there is
-/// not, which means nobody, as for a publish.
+/// The target of a call, all minions by default; `None` for an unknown `tgt_type`, which matches no
+/// minion, as for a publish.
 pub(crate) fn of_call(call: &Bound<'_>) -> Result<Option<Target>, RunnerError> {
     let kind = match call.text("tgt_type")? {
         None => TargetType::Glob,

@@ -1,4 +1,4 @@
-//! `test.*`: functions that only serve to try out the way to them (`salt/runners/test.py`).
+//! `test.*`: functions that only exercise the way to them (`salt/runners/test.py`).
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         Ok(arguments(bound, bound.keywords().iter().copied()))
     }),
     function("sleep", &[Optional("s_time")], sleep),
-    // What stock prints goes to the log of a daemon, where nobody looks for it.
+    // Stock prints to the log of a daemon, where nobody reads it.
     function("stdout_print", &[], |_, _, _| Ok("bar".into())),
     function("stream", &[], stream),
 ];
 
-/// The longest sleep: who sleeps keeps one of few threads from other calls.
+/// The longest sleep: a sleeping call holds one of few threads.
 const MAX_SLEEP_SECONDS: f64 = 300.0;
 
 fn arguments<'a>(bound: &Bound<'a>, named: impl Iterator<Item = (&'a str, &'a Value)>) -> Value {
@@ -82,7 +82,7 @@ mod tests {
     use crate::testing::{TestSite, list};
 
     #[test]
-    fn arguments_come_back() {
+    fn arg_returns_its_arguments() {
         let site = TestSite::new(Compat::V3008, "");
         let named = [("bar", Value::from("baz")), ("__x", 1.into())];
         let both = |kwargs: &[(&str, Value)]| {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_ends_and_has_bounds() {
+    fn sleep_ends_and_has_bounds() {
         let site = TestSite::new(Compat::V3008, "");
         let sleep = |seconds: Value| site.runner("test.sleep", &[seconds], &[]).0;
         assert_eq!(sleep(0.into()).value, true.into());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_no_option_that_is_shown() {
+    fn get_opts_hides_secrets() {
         let options = "signing_key_pass: hidden\nsharedsecret: hidden\n";
         let site = TestSite::new(Compat::V3008, options);
         let shown = site.runner_value("test.get_opts", &[], &[]);

@@ -1,4 +1,4 @@
-//! A master that is nothing but what functions know of it, in a directory of its own.
+//! Test fixture: the parts of a master that functions use, in a directory of its own.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use saltern_wire::msgpack::Value;
 
 use crate::{Arguments, Call, Fleet, Master, Notice, Notices, Ran, RunnerContext, Runners};
 
-/// What came of a call, and what it told.
+/// Outcome of a call, and its notices.
 pub(crate) type Outcome = (Ran, Vec<Notice>);
 
 /// Named arguments.
@@ -36,12 +36,12 @@ impl TestSite {
         Self::build(compat, options, |context| context)
     }
 
-    /// The same, with minions.
+    /// With minions.
     pub(crate) fn with_fleet(compat: Compat, options: &str, fleet: Arc<dyn Fleet>) -> Self {
         Self::build(compat, options, |context| context.with_fleet(fleet))
     }
 
-    /// The same, with a bridge to Python as it is configured.
+    /// With a bridge to Python as configured.
     pub(crate) fn with_bridge(options: &str) -> Self {
         Self::build(Compat::V3008, options, |context| {
             let bridge = Bridge::new(&context.config);
@@ -59,7 +59,7 @@ impl TestSite {
         for name in ["conf", "pki", "cache", "run", "salt", "pillar"] {
             std::fs::create_dir_all(root.join(name)).unwrap();
         }
-        // Made once and for all: a new key takes its time.
+        // Made once: a new key takes time.
         std::fs::write(root.join("pki/master.pem"), key("master", "pkcs1")).unwrap();
         let text = format!(
             "id: host_master\nsalt_compat: {}\nroot_dir: ROOT\npki_dir: ROOT/pki\n\
@@ -124,45 +124,45 @@ impl TestSite {
     /// Runs a wheel function.
     pub(crate) fn wheel(&self, fun: &str, named: Named<'_>) -> Outcome {
         let call = call(fun, &[], named);
-        let mut told = Vec::new();
-        let mut tell = |notice| told.push(notice);
+        let mut notices = Vec::new();
+        let mut tell = |notice| notices.push(notice);
         let ran = self
             .runners
             .wheels()
             .run(&call, &mut Notices::new(&mut tell));
-        (ran, told)
+        (ran, notices)
     }
 
     /// Runs a runner function.
     pub(crate) fn runner(&self, fun: &str, positional: &[Value], named: Named<'_>) -> Outcome {
         let call = call(fun, positional, named);
-        let mut told = Vec::new();
-        let mut tell = |notice| told.push(notice);
+        let mut notices = Vec::new();
+        let mut tell = |notice| notices.push(notice);
         let ran = self.runners.run(&call, &mut Notices::new(&mut tell));
-        (ran, told)
+        (ran, notices)
     }
 
-    /// The value of a runner function that tells nothing.
+    /// Value of a runner function that sends no notice.
     pub(crate) fn runner_value(&self, fun: &str, positional: &[Value], named: Named<'_>) -> Value {
-        let (ran, told) = self.runner(fun, positional, named);
+        let (ran, notices) = self.runner(fun, positional, named);
         assert!(
             ran.success && ran.retcode.is_none(),
             "{fun}: {:?}",
             ran.value
         );
-        assert_eq!(told, [], "{fun}");
+        assert_eq!(notices, [], "{fun}");
         ran.value
     }
 
-    /// The value of a wheel function that tells nothing.
+    /// Value of a wheel function that sends no notice.
     pub(crate) fn wheel_value(&self, fun: &str, named: Named<'_>) -> Value {
-        let (ran, told) = self.wheel(fun, named);
+        let (ran, notices) = self.wheel(fun, named);
         assert!(
             ran.success && ran.retcode.is_none(),
             "{fun}: {:?}",
             ran.value
         );
-        assert_eq!(told, [], "{fun}");
+        assert_eq!(notices, [], "{fun}");
         ran.value
     }
 }

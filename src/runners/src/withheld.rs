@@ -1,7 +1,7 @@
-//! Functions of stock that nobody gets from this master, whoever could run them.
+//! Functions of stock that this master refuses to run for anyone.
 //!
-//! A name that is not built in goes to Python, which would have these: so they are looked for
-//! before, by their names. What the site's own modules call the same is not run either.
+//! A name that is not built in goes to Python, which would have these: so they are looked up by
+//! name before. A site's own module of such a name is not run either.
 
 use saltern_config::MasterConfig;
 
@@ -32,14 +32,14 @@ const WITHHELD: [(Kind, &str, &str); 7] = [
     ),
 ];
 
-/// Why nobody gets this function with this configuration, if so.
+/// Why this configuration withholds the function, if it does.
 pub(crate) fn reason_with(config: &MasterConfig, kind: Kind, fun: &str) -> Option<&'static str> {
     let reason = reason(kind, fun)?;
     let is_allowed = reason == CONFIGURATION && config.saltern_config_wheels;
     (!is_allowed).then_some(reason)
 }
 
-/// Why nobody gets this function by default, if so.
+/// Why the function is withheld by default, if it is.
 pub(crate) fn reason(kind: Kind, fun: &str) -> Option<&'static str> {
     let mut functions = WITHHELD.iter();
     let (.., reason) = functions.find(|(of, name, _)| (*of, *name) == (kind, fun))?;
@@ -52,7 +52,7 @@ mod tests {
     use crate::testing::TestSite;
 
     #[test]
-    fn python_is_not_asked_for_what_nobody_gets() {
+    fn withheld_function_is_not_run_by_python() {
         let site = TestSite::with_bridge("python_bridge: False");
         let run = |kind, fun: &str| {
             let (ran, _) = match kind {
@@ -69,7 +69,7 @@ mod tests {
             );
             assert_eq!(run(kind, fun), expected);
         }
-        // For all others it is.
+        // All others go to Python.
         for (kind, fun) in [(Kind::Runner, "key.gen_keys"), (Kind::Wheel, "no.such")] {
             assert!(run(kind, fun).contains("\"python_bridge\""), "{fun}");
         }

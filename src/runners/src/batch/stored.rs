@@ -1,5 +1,5 @@
-//! Where a batch stands, from what the database has of it: its plan, which is the state that it
-//! began with, and the rows that came since.
+//! State of a batch from the database: its plan, which is the state that it began with, and the
+//! rows written since.
 //!
 //! In the form of stock's state, so that one function sums up both.
 
@@ -18,7 +18,7 @@ pub(super) fn state(batch: &StoredBatch) -> Value {
     done.extend(returned.filter(|id| all.contains(id)));
     let mut failed = named(&plan, "failed");
     failed.extend(batch.failed.iter().map(|(id, _)| id.as_str()));
-    // Who returned after it was given up counts as done.
+    // A minion that returned after it was given up counts as done.
     failed.retain(|id| !done.contains(id));
     let mut sent = named(&plan, "active");
     sent.extend(batch.sent.iter().map(|id| id.as_str()));

@@ -33,9 +33,9 @@ impl Rig {
         let options = StoreOptions::below(dir.path(), Compat::V3008);
         let files = BatchFiles::with_options(&options).unwrap();
         let stopped = Arc::<Mutex<Vec<(Jid, bool)>>>::default();
-        let told = stopped.clone();
+        let requests = stopped.clone();
         let batches = Batches::new(files.clone(), move |jid, kill| {
-            told.lock().push((jid.clone(), kill));
+            requests.lock().push((jid.clone(), kill));
             Some(true)
         });
         let context = RunnerContext::new(config, database.reader().unwrap()).with_batches(batches);
@@ -96,7 +96,7 @@ impl Rig {
 }
 
 #[test]
-fn a_batch_is_summed_up_with_the_fields_of_stock() {
+fn batch_status_has_stocks_fields() {
     let rig = Rig::new();
     assert_eq!(rig.run("status", vec![JID.into()]).value, Value::Nil);
     assert_eq!(
@@ -140,7 +140,7 @@ fn a_batch_is_summed_up_with_the_fields_of_stock() {
 }
 
 #[test]
-fn a_batch_that_is_under_way_is_stopped_and_no_other() {
+fn stop_ends_running_batch_only() {
     let rig = Rig::new();
     let stop = |kill: bool| rig.run("stop", vec![JID.into(), kill.into()]).value;
     assert_eq!(stop(false), false.into(), "it is not known");
@@ -148,18 +148,18 @@ fn a_batch_that_is_under_way_is_stopped_and_no_other() {
     assert_eq!(stop(true), true.into());
     rig.write(&[("halted", true.into())]);
     assert_eq!(stop(false), false.into());
-    let nobody = [
+    let finished = [
         ("pending", Value::Array(Vec::new())),
         ("active", Value::Map(Vec::new())),
     ];
-    rig.write(&nobody);
+    rig.write(&finished);
     assert_eq!(stop(false), false.into());
     assert_eq!(*rig.stopped.lock(), [(Jid::parse(JID).unwrap(), true)]);
 }
 
 /// Without state files, as with `local_cache_mirror: off`.
 #[test]
-fn a_batch_that_the_master_drives_is_known_by_the_database() {
+fn master_driven_batch_is_read_from_database() {
     let mut rig = Rig::new();
     let (jid, id) = (Jid::parse(JID).unwrap(), |id: &str| {
         MinionId::parse(id).unwrap()

@@ -1,9 +1,9 @@
-//! The banks of `cachedir` by their names: `cache.store`, `fetch`, `list` and `flush` of the driver
-//! `localfs` (`salt/cache/localfs.py`).
+//! Banks of `cachedir` by name: `cache.store`, `fetch`, `list` and `flush` of the driver `localfs`
+//! (`salt/cache/localfs.py`).
 //!
-//! A bank is a directory, a key a file `<key>.p` in it. Banks and keys are paths that cannot lead
-//! out of `cachedir` ([`Relative`]), and what is no bank in there is out of reach: whoever may call
-//! these functions could take sessions, tokens and jobs otherwise. In stock they reach any file.
+//! A bank is a directory, a key a file `<key>.p` in it. Banks and keys are paths that cannot leave
+//! `cachedir` ([`Relative`]). Entries of `cachedir` that are no banks are refused: otherwise a
+//! caller could read sessions, tokens and jobs. In stock these functions reach any file.
 
 use std::fs;
 use std::io;
@@ -26,10 +26,10 @@ const LIMITS: Limits = Limits {
     ..Limits::WIRE
 };
 
-/// Entries of one listing.
+/// The most entries of one listing.
 const MOST_ENTRIES: usize = 100_000;
 
-/// What lies in `cachedir` and is no bank.
+/// Entries of `cachedir` that are no banks.
 const NO_BANKS: [&str; 17] = [
     "extmods",
     "file_lists",
@@ -59,7 +59,7 @@ struct Bank {
 impl Bank {
     fn of(context: &RunnerContext, bound: &Bound<'_>) -> Result<Self, RunnerError> {
         let config = &context.config;
-        // Another one is another site's.
+        // Another `cachedir` belongs to another site.
         if bound
             .text("cachedir")?
             .is_some_and(|dir| Path::new(&dir) != config.cachedir)
@@ -88,7 +88,7 @@ impl Bank {
         Ok(self.directory().join(name.as_str()))
     }
 
-    /// A whole bank in one file, whose keys are inside.
+    /// A bank stored whole in one file, with its keys inside.
     fn as_file(&self) -> PathBuf {
         self.cachedir.join(format!("{}.p", self.name.as_str()))
     }

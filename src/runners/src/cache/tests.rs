@@ -10,7 +10,7 @@ use saltern_wire::msgpack::Value;
 use crate::Fleet;
 use crate::testing::{TestSite, list};
 
-/// `m1`, `m2` and `new`, of whom nothing is kept.
+/// `m1`, `m2` and `new`, which has no cached data.
 struct Minions;
 
 const IDS: [&str; 3] = ["m1", "m2", "new"];
@@ -60,7 +60,7 @@ fn site(compat: Compat) -> TestSite {
 }
 
 #[test]
-fn what_is_kept_is_told_by_minion() {
+fn cached_data_is_returned_by_minion() {
     for compat in Compat::ALL {
         let site = site(compat);
         let ask =
@@ -79,7 +79,7 @@ fn what_is_kept_is_told_by_minion() {
 }
 
 #[test]
-fn what_is_cleared_is_gone_and_the_rest_stays() {
+fn clear_removes_named_data_only() {
     let cases: [(&str, [bool; 3]); 4] = [
         ("clear_grains", [false, true, true]),
         ("clear_pillar", [true, false, true]),
@@ -115,7 +115,7 @@ fn what_is_cleared_is_gone_and_the_rest_stays() {
 }
 
 #[test]
-fn banks_keep_what_is_stored() {
+fn stored_bank_value_is_fetched() {
     let site = site(Compat::V3008);
     let run = |fun: &str, arguments: &[&str]| {
         let arguments: Vec<Value> = arguments.iter().map(|text| Value::from(*text)).collect();
@@ -138,7 +138,7 @@ fn banks_keep_what_is_stored() {
 }
 
 #[test]
-fn nothing_but_a_bank_is_within_reach() {
+fn path_outside_banks_is_refused() {
     let site = site(Compat::V3008);
     site.write("victim.p", "kept");
     site.write("cache/tokens/t.p", "kept");
@@ -187,7 +187,7 @@ fn nothing_but_a_bank_is_within_reach() {
 }
 
 #[test]
-fn there_are_no_locks_to_remove() {
+fn clear_git_lock_removes_no_lock() {
     let site = site(Compat::V3008);
     let clear = |role: &str, named: &[(&str, Value)]| {
         let (ran, _) = site.runner("cache.clear_git_lock", &[role.into()], named);

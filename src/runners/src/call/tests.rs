@@ -63,7 +63,7 @@ fn arguments_find_their_parameters() {
 }
 
 #[test]
-fn both_forms_of_a_load_are_read() {
+fn load_arguments_are_read_in_both_forms() {
     let split = Value::map([
         ("arg", Value::Array(vec!["1".into()])),
         ("kwarg", Value::map([("flag", "x")])),
@@ -77,14 +77,14 @@ fn both_forms_of_a_load_are_read() {
 }
 
 #[test]
-fn passwords_are_not_shown() {
+fn password_is_masked_in_fun_args() {
     let given = arguments(&["a"], &[("username", "ana"), ("password", "secret")]);
     let shown = Value::map([("username", "ana"), ("password", "**********")]);
     assert_eq!(given.to_value(), Value::Array(vec!["a".into(), shown]));
 }
 
 #[test]
-fn what_proves_who_asks_is_no_argument_of_a_wheel() {
+fn wheel_credentials_are_no_arguments() {
     let with_key = Value::map([("match", "m1"), ("key", "secret"), ("user", "root")]);
     let named = arguments(&[], &[("match", "m1")]);
     assert_eq!(Arguments::of_wheel(&with_key), named);
@@ -94,7 +94,7 @@ fn what_proves_who_asks_is_no_argument_of_a_wheel() {
 }
 
 #[test]
-fn what_no_parameter_takes_goes_to_those_that_take_anything() {
+fn surplus_arguments_go_to_variadic_parameters() {
     const ANY: Function = function(
         "any",
         &[
@@ -113,6 +113,6 @@ fn what_no_parameter_takes_goes_to_those_that_take_anything() {
         bound.own_keywords().collect::<Vec<_>>(),
         [("x", &"3".into())]
     );
-    // As in stock, nobody is told of `match` where it means nothing.
+    // As in stock, `match` is dropped without an error where the function has no such parameter.
     assert!(LOOKUP.bind(&arguments(&["1"], &[("match", "x")])).is_ok());
 }

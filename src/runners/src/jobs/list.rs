@@ -1,5 +1,5 @@
-//! Listings of jobs and their filters. Jobs are looked through page by page, newest first, so a
-//! filter over a million of them takes time but no memory.
+//! Listings of jobs and their filters. Jobs are scanned page by page, newest first, so a filter
+//! over a million of them takes time but no memory.
 
 use saltern_model::Jid;
 use saltern_policy::expression::Pattern;
@@ -15,13 +15,13 @@ use crate::registry::RunnerContext;
 /// Jobs of one answer, unless the call says how many.
 const MOST_LISTED: usize = 10_000;
 
-/// Jobs looked at in one look at the database.
+/// Jobs read in one query.
 const PAGE: usize = 512;
 
-/// Which jobs are meant.
+/// Filter of a listing.
 #[derive(Default)]
 pub(super) struct Filter {
-    /// Of these entries one has to be in the metadata.
+    /// One of these entries has to be in the metadata.
     metadata: Option<Value>,
     functions: Option<Vec<Pattern>>,
     targets: Option<Vec<Pattern>>,
@@ -31,7 +31,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Metadata that is no map means no job, as in stock.
+    /// Metadata that is no map matches no job, as in stock.
     pub(super) fn new(
         metadata: Option<&Value>,
         functions: Option<&Value>,
@@ -59,7 +59,7 @@ impl Filter {
         })
     }
 
-    /// The highest jid that is meant.
+    /// The highest jid that the filter admits.
     pub(super) fn newest(&self, context: &RunnerContext) -> Result<Option<Jid>, RunnerError> {
         let mut newest = None;
         self.each(context, |head, _| {
@@ -69,8 +69,8 @@ impl Filter {
         Ok(newest)
     }
 
-    /// Gives each job that is meant to `take`, with its description if a filter needed that,
-    /// until there are no more or `take` wants no more.
+    /// Gives each matching job to `take`, with its description if a filter needed that, until there
+    /// are no more or `take` stops.
     fn each(
         &self,
         context: &RunnerContext,
@@ -110,7 +110,7 @@ impl Filter {
         }
     }
 
-    /// The only function that is meant, for which there is an index.
+    /// The only function that the filter admits, for which there is an index.
     fn one_function(&self) -> Option<&str> {
         match self.functions.as_deref() {
             Some([one]) => one.literal(),
@@ -177,7 +177,7 @@ fn described(context: &RunnerContext, jid: &Jid) -> Result<Vec<(Value, Value)>, 
     let load = context.jobs.load_of(jid)?;
     Ok(match load {
         Some(load) => describe::of_load(jid.as_str(), &load),
-        // It expired a moment ago.
+        // It expired since the page was read.
         None => describe::unknown(jid.as_str()),
     })
 }

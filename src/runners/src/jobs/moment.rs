@@ -1,4 +1,4 @@
-//! Times as people write them, for the filters `start_time` and `end_time`.
+//! Parses dates and times as people write them, for the filters `start_time` and `end_time`.
 //!
 //! Stock leaves this to Python's `dateutil`. Here the forms are read that its manual shows and that
 //! stock itself prints; a date without a year, or a time without a date, is refused rather than
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_forms_of_the_manual_are_read() {
+    fn documented_time_forms_are_parsed() {
         let table = [
             ("2015, Mar 16 19:00", "20150316190000000000"),
             ("2015, Mar 16 19:00:01.5", "20150316190001500000"),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn text_that_is_no_time_is_refused() {
         for text in [
             "",
             "soon",

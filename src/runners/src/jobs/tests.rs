@@ -194,7 +194,7 @@ fn listings_are_filtered() {
 }
 
 #[test]
-fn more_jobs_than_a_page_are_gone_through() {
+fn filter_scans_all_pages() {
     let jobs: Vec<Write> = (0..1_500)
         .map(|number| {
             let fun = if number % 700 == 3 { "a.b" } else { "c.d" };
@@ -246,7 +246,7 @@ fn a_job_is_described_as_stock_does() {
 }
 
 #[test]
-fn a_lookup_has_the_returns_the_missing_and_the_outputter() {
+fn lookup_has_returns_missing_and_outputter() {
     let site = some_jobs();
     let first = [Value::from(jid(1).as_str())];
     assert_eq!(
@@ -266,16 +266,16 @@ fn a_lookup_has_the_returns_the_missing_and_the_outputter() {
     );
     // A state of the minion failed.
     assert!(!states.success);
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     site.run_telling(
         "lookup_jid",
         &first,
         &[("display_progress", true.into())],
-        &mut |message| told.push(message),
+        &mut |message| messages.push(message),
     );
     let texts = ["Querying returner: local_cache", "m1"];
     let texts = texts.map(|text| Notice::Progress(Value::map([("message", text)])));
-    assert_eq!(told, texts);
+    assert_eq!(messages, texts);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn returns_come_in_pages() {
 }
 
 #[test]
-fn what_is_too_large_for_one_answer_is_said_to_be() {
+fn oversize_lookup_is_refused_without_limit() {
     let large = Value::from("x".repeat(20 << 20));
     let site = Site::new(
         "",
@@ -319,7 +319,7 @@ fn what_is_too_large_for_one_answer_is_said_to_be() {
 }
 
 #[test]
-fn the_last_job_of_a_kind_is_printed() {
+fn last_run_returns_newest_matching_job() {
     let site = some_jobs();
     let last = |named: &[(&str, Value)]| {
         let found = site.value("last_run", &[], named);
@@ -336,7 +336,7 @@ fn the_last_job_of_a_kind_is_printed() {
 }
 
 #[test]
-fn open_jobs_say_who_runs_them() {
+fn active_lists_open_jobs_with_running_minions() {
     let site = some_jobs();
     let active = site.value("active", &[], &[]);
     let jobs: Vec<&str> = active
@@ -357,14 +357,14 @@ fn open_jobs_say_who_runs_them() {
 }
 
 #[test]
-fn success_is_a_return_that_is_true() {
+fn exit_success_is_true_return() {
     let site = some_jobs();
     let verdicts = site.value("exit_success", &[jid(1).as_str().into()], &[]);
     assert_eq!(verdicts, Value::map([("m1", true), ("m2", false)]));
 }
 
 #[test]
-fn the_newest_jobs_are_counted_out_oldest_first() {
+fn list_jobs_filter_gives_newest_jobs_oldest_first() {
     let site = some_jobs();
     let jids = |named: &[(&str, Value)]| {
         let jobs = site.value("list_jobs_filter", &[2.into()], named);
@@ -378,7 +378,7 @@ fn the_newest_jobs_are_counted_out_oldest_first() {
 }
 
 #[test]
-fn calls_under_way_are_listed() {
+fn master_lists_running_calls() {
     let site = some_jobs();
     let found = site.value("master", &[], &[]);
     let [itself] = found.as_array().unwrap() else {
@@ -393,7 +393,7 @@ fn calls_under_way_are_listed() {
 }
 
 #[test]
-fn the_end_is_told_when_it_is_kept() {
+fn print_job_has_stored_end_time() {
     let writes = [
         job(1, "test.ping", &["m1"], &[]),
         returned(1, "m1", &[("return", true.into())]),
@@ -406,7 +406,7 @@ fn the_end_is_told_when_it_is_kept() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn error_names_unknown_function_source_or_time() {
     let site = some_jobs();
     let ran = site.run("no_such", &[], &[]);
     assert_eq!(

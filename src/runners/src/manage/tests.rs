@@ -101,7 +101,7 @@ fn list(ids: &[&str]) -> Value {
 }
 
 #[test]
-fn who_may_be_connected_is_up() {
+fn possibly_connected_minion_counts_as_up() {
     let (up, down) = (list(&["new", "old", "same"]), list(&["away", "known"]));
     let status = Value::map([("up", up.clone()), ("down", down.clone())]);
     assert_eq!(value("status", &[]), status);
@@ -125,7 +125,7 @@ fn who_may_be_connected_is_up() {
 }
 
 #[test]
-fn targets_and_subsets_narrow_it() {
+fn target_and_subset_narrow_status() {
     type Named<'a> = &'a [(&'a str, Value)];
     let table: [(&str, Named<'_>, Value); 6] = [
         ("up", &[("tgt", "old".into())], list(&["old"])),
@@ -160,7 +160,7 @@ fn targets_and_subsets_narrow_it() {
 }
 
 #[test]
-fn a_standing_has_its_reason_and_its_time() {
+fn standing_has_reason_and_time() {
     let away = value("standing", &[("tgt", "away".into())]);
     let about = Value::map([
         ("standing", Value::from("away: it closed its connection")),
@@ -189,7 +189,7 @@ fn versions_are_grouped_as_in_stock() {
 }
 
 #[test]
-fn no_key_is_removed_and_nothing_is_guessed() {
+fn removekeys_and_missing_fleet_are_refused() {
     let ran = run(Some(fleet()), "down", &[("removekeys", true.into())]);
     assert!(!ran.success && ran.value.as_str().unwrap().contains("salt-key -d"));
     let ran = run(None, "up", &[]);

@@ -83,21 +83,21 @@ fn the_top_file_is_shown_as_it_is_merged() {
 }
 
 #[test]
-fn a_top_file_in_error_is_told() {
+fn show_top_reports_a_broken_top_file() {
     let site = site(Compat::V3008, "");
     site.write("pillar/top.sls", "base: {{ nonsense\n");
-    let (ran, told) = site.runner("pillar.show_top", &["m1".into()], &[]);
+    let (ran, notices) = site.runner("pillar.show_top", &["m1".into()], &[]);
     assert_eq!(
         ran.value.as_array().map(<[Value]>::len),
         Some(1),
         "{:?}",
         ran.value
     );
-    assert_eq!(told.len(), 1);
+    assert_eq!(notices.len(), 1);
 }
 
 #[test]
-fn a_pillar_is_made_for_whoever_is_named() {
+fn show_pillar_compiles_for_named_minion() {
     for compat in Compat::ALL {
         let site = site(compat, "");
         let show = |named: Named<'_>| site.runner_value("pillar.show_pillar", &[], named);
@@ -106,7 +106,7 @@ fn a_pillar_is_made_for_whoever_is_named() {
             pillar,
             Value::map([("who", Value::from("known")), ("is_debian", true.into())])
         );
-        // Nobody knows this one.
+        // An unknown minion.
         let pillar = show(&[("minion", "m2".into())]);
         assert_eq!(pillar, Value::map([("who", "m2")]));
         let pillar = show(&[("minion", "m2".into()), ("os", "Debian".into())]);
@@ -119,7 +119,7 @@ fn a_pillar_is_made_for_whoever_is_named() {
 }
 
 #[test]
-fn kept_pillars_are_shown_and_forgotten() {
+fn cached_pillar_is_shown_and_cleared() {
     let site = site(Compat::V3008, "");
     let run = |fun: &str| site.runner_value(&format!("pillar.{fun}"), &[], &[]);
     let kept = Value::map([("m1", Value::map([("kept", "pillar")]))]);
@@ -129,7 +129,7 @@ fn kept_pillars_are_shown_and_forgotten() {
 }
 
 #[test]
-fn before_3008_only_the_pillar_cache_counts() {
+fn show_pillar_cache_before_3008_needs_pillar_cache() {
     let without = site(Compat::V3007, "");
     let run = |site: &TestSite, fun: &str| site.runner_value(&format!("pillar.{fun}"), &[], &[]);
     assert_eq!(run(&without, "show_pillar_cache"), false.into());

@@ -1,9 +1,10 @@
 //! `config.values`, `config.update_config` and `config.apply` (`salt/wheel/config.py`).
 //!
-//! Who may write the configuration may run anything as the user of the master, so the last two are
-//! withheld unless `saltern_config_wheels` is on. They write plain files below the directory of
-//! `default_include` in the configuration's own directory, and nothing else; a file that would keep
-//! the master from starting is not left there. What is written counts from the next start on.
+//! A user who can write the configuration can run anything as the user of the master, so the last
+//! two are withheld unless `saltern_config_wheels` is on. They write plain files below the
+//! directory of `default_include` in the configuration's own directory, and nothing else. A file
+//! that would keep the master from starting is removed again. Changes take effect at the next
+//! start.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -30,7 +31,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// The file that `config.apply` keeps its options in: the last of the directory, so that they win.
+/// The file of options set by `config.apply`: the last of the directory, so that they win.
 const APPLIED: &str = "zz-config-apply.conf";
 
 /// The largest file that is written, in bytes.
@@ -39,7 +40,7 @@ const MAX_FILE_BYTES: usize = 1 << 20;
 /// The longest name of a file, in bytes.
 const LONGEST_NAME: usize = 200;
 
-/// What stock answers for a name that leads elsewhere.
+/// Stock's answer to a name that leads elsewhere.
 const INVALID: &str = "Invalid path";
 
 fn values(context: &RunnerContext, _: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
@@ -57,7 +58,7 @@ fn update_config(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>
     .into())
 }
 
-/// Sets one option. Stock empties the main file in this place; here it is one of its own.
+/// Sets one option. Stock overwrites the main file here; this is a file of its own.
 fn apply(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let key = bound.text("key")?.unwrap_or_default();
     let value = bound.get("value").cloned().unwrap_or(Value::Nil);
@@ -120,7 +121,7 @@ fn write(config: &MasterConfig, name: &str, contents: &Value) -> Result<(), Stri
     Err(format!("the master would not start: {problem}"))
 }
 
-/// Why a master would not start with what is in the files now.
+/// Why a master would not start with the files as they are now.
 fn refusal(config: &MasterConfig) -> Option<String> {
     let reading = read_master(&config.conf_file);
     let mut refusals = reading.findings.iter().filter(|it| it.refuses_start());
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn configuration_is_not_written_unless_it_is_allowed() {
+    fn config_wheels_are_refused_by_default() {
         let site = TestSite::new(Compat::V3008, "");
         for said in [
             update(&site, "gui", timeout(7)),
@@ -197,7 +198,7 @@ mod tests {
             assert_eq!(update(&site, name, timeout(8)), INVALID, "{name:?}");
         }
         assert!(update(&site, "list", Value::Array(Vec::new())).contains("no mapping"));
-        // No link is written through.
+        // Links are not followed.
         let outside = site.path("outside");
         std::fs::write(&outside, "kept").unwrap();
         std::os::unix::fs::symlink(&outside, site.path("conf/master.d/link.conf")).unwrap();
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_refuse_the_start_are_taken_back() {
+    fn options_that_prevent_the_start_are_rolled_back() {
         let site = TestSite::new(Compat::V3008, "saltern_config_wheels: true\n");
         assert_eq!(update(&site, "gui", timeout(7)), "Wrote gui.conf");
         for name in ["gui", "new"] {

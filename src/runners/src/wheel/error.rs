@@ -1,4 +1,4 @@
-//! `error.error`: fails on request, to test what becomes of failures. The runner module of that
+//! `error.error`: fails on request, to test how failures are handled. The runner module of that
 //! name is the same (`salt/runners/error.py`, `salt/wheel/error.py`).
 
 use saltern_wire::msgpack::Value;

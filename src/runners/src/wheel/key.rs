@@ -1,9 +1,9 @@
 //! `key.*`: the keys of minions (`salt/wheel/key.py`, `salt/key.py`).
 //!
-//! The files are the ones that `salt-key` works on. What changes counts with the next message of
-//! the minion: its session ends here, and what is kept of it is forgotten by whoever runs the
-//! function ([`Notice::KeyGone`](crate::Notice)). `key.gen_keys` and `key.gen_signature` are not
-//! here: they write private keys to wherever the caller says.
+//! The files are the ones that `salt-key` works on. Changes take effect with the minion's next
+//! message: its session ends here, and the caller of the function purges its cached data
+//! ([`Notice::KeyGone`](crate::Notice)). `key.gen_keys` and `key.gen_signature` are not here: they
+//! write private keys to any path the caller names.
 
 mod change;
 mod listing;
@@ -96,7 +96,7 @@ fn name_match(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -
     Ok(KeyLists::managed(context)?.matching(&patterns).into_value())
 }
 
-/// The name that 3008 has for it; the others do not know it.
+/// 3008's name; the other versions do not know it.
 fn glob_match(context: &RunnerContext, bound: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {
     match context.config.salt_compat {
         saltern_model::Compat::V3008 => name_match(context, bound, notices),

@@ -1,7 +1,7 @@
 //! `minions.connected` (`salt/wheel/minions.py`).
 //!
-//! Who holds a connection, or may hold one. Stock compares the addresses in cached grains with
-//! those of connections.
+//! Lists minions that hold a connection, or may hold one. Stock compares the addresses in cached
+//! grains with those of connections.
 
 use saltern_model::{Target, TargetType};
 use saltern_wire::msgpack::Value;

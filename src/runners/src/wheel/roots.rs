@@ -53,7 +53,7 @@ type Roots = [(String, Vec<String>)];
 /// The largest file that is read as text.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// How much of a file tells whether it is text.
+/// The bytes at the beginning of a file that decide whether it is text.
 const BLOCK: usize = 512;
 
 /// Entries of one listing.
@@ -214,7 +214,7 @@ fn list_env(roots: &Roots, bound: &Bound<'_>) -> CallResult {
     trees(roots, &mut MOST_ENTRIES.clone())
 }
 
-/// A mapping from each root to what is below it: of a directory a mapping, of a file `f`.
+/// Maps each root to its tree: of a directory a mapping, of a file `f`.
 fn trees(roots: &[String], left: &mut usize) -> CallResult {
     let mut found = Vec::with_capacity(roots.len());
     for root in roots {

@@ -1,8 +1,7 @@
 //! Functions that change the state of keys, or remove them.
 //!
-//! Stock tells of every key that it changes with an event `salt/key`, whose form is not the same in
-//! all versions, and asks for a new shared key (`rotate_aes_key`) when keys are rejected or
-//! deleted.
+//! Stock fires an event `salt/key` for every key that it changes, whose form is not the same in all
+//! versions, and asks for a new shared key (`rotate_aes_key`) when keys are rejected or deleted.
 
 use saltern_crypto::{PrivateKey, PublicKey, clean_key};
 use saltern_model::{Compat, KeyState, MinionId, Tag};
@@ -74,7 +73,7 @@ pub(super) fn delete_dict(
     by_mapping(context, bound, |keys| delete_keys(context, keys, notices))
 }
 
-/// Changes what patterns mean; answers where keys that they mean are then.
+/// Moves the keys that patterns match; answers with their lists afterwards.
 fn by_pattern(
     context: &RunnerContext,
     bound: &Bound<'_>,
@@ -86,7 +85,7 @@ fn by_pattern(
     Ok(matching()?.into_value())
 }
 
-/// Changes what a mapping names; answers where those keys are then.
+/// Moves the keys that a mapping names; answers with their lists afterwards.
 fn by_mapping(
     context: &RunnerContext,
     bound: &Bound<'_>,
@@ -101,7 +100,7 @@ fn by_mapping(
     Ok(now.of_mapping(mapping)?.into_value())
 }
 
-/// From which states keys go to which one.
+/// Source states and destination of a change.
 struct Move {
     from: Vec<KeyState>,
     to: KeyState,
@@ -157,8 +156,8 @@ fn move_keys(
     Ok(())
 }
 
-/// The key that lies in this state, if a minion could prove itself with it. 3006 and 3007 reject
-/// what is no key, too.
+/// The key in this state, if a minion could authenticate with it. 3006 and 3007 reject malformed
+/// keys, too.
 fn movable_pem(
     context: &RunnerContext,
     id: &MinionId,
@@ -270,12 +269,12 @@ fn delete_one(
         master.sessions.remove(id)?;
         notices.key_gone(id.clone());
     }
-    let told = Value::map([
+    let data = Value::map([
         ("result", Value::from(true)),
         ("act", "delete".into()),
         ("id", id.as_str().into()),
     ]);
-    notices.fire(Tag::key(), told);
+    notices.fire(Tag::key(), data);
     Ok(true)
 }
 
@@ -310,7 +309,7 @@ fn cleaned(text: &str) -> String {
     kept.trim_matches('.').to_owned()
 }
 
-/// Who had the name with another key is not its owner any more.
+/// Ends the session of a minion that held the name with another key.
 fn end_session_of_another(
     master: &Master,
     id: &MinionId,
@@ -325,7 +324,7 @@ fn end_session_of_another(
     Ok(())
 }
 
-/// The event of a key that was accepted or rejected; 3008 has other words, and shows the key.
+/// Fires the event of an accepted or rejected key; 3008 has other words, and shows the key.
 fn tell(
     context: &RunnerContext,
     to: KeyState,
@@ -339,19 +338,19 @@ fn tell(
     };
     let is_new = context.config.salt_compat == Compat::V3008;
     let word = if is_new { new_word } else { old_word };
-    let mut told = vec![
+    let mut data = vec![
         ("result", Value::from(true)),
         ("act", word.into()),
         ("id", id.as_str().into()),
     ];
     if is_new {
-        told.push(("pub", pem.into()));
+        data.push(("pub", pem.into()));
     }
     tracing::info!(minion = %id, "the key is {to} now");
-    notices.fire(Tag::key(), Value::map(told));
+    notices.fire(Tag::key(), Value::map(data));
 }
 
-/// Minions that are connected know the shared key, and so do those that are not wanted any more.
+/// Asks for a new shared key: minions know the old one, unwanted minions included.
 fn ask_for_new_shared_key(context: &RunnerContext) -> Result<(), RunnerError> {
     if context.config.rotate_aes_key {
         dropfile::request(&context.config)?;

@@ -1,4 +1,4 @@
-//! Which keys there are, by state, and which of them a pattern or a mapping means.
+//! Listing of keys by state, and the selection of keys by pattern or mapping.
 
 use saltern_model::{Compat, KeyState, MinionId};
 use saltern_policy::expression::Pattern;
@@ -42,21 +42,21 @@ impl KeyLists {
         Ok(Self(named.collect()))
     }
 
-    /// The same, with the master's own (`Key.all_keys`).
+    /// With the master's own keys (`Key.all_keys`).
     pub(super) fn all(context: &RunnerContext) -> Result<Self, RunnerError> {
         let mut lists = Self::managed(context)?;
         lists.0.push((LOCAL, local(context)?));
         Ok(lists)
     }
 
-    /// One list of them.
+    /// Keeps one list.
     pub(super) fn only(mut self, name: &str) -> Self {
         self.0.retain(|(known, _)| *known == name);
         self
     }
 
-    /// What the patterns mean; a key that two of them mean is there twice, as in stock. A list
-    /// without a key is left out.
+    /// The keys that the patterns match; a key that two of them match is there twice, as in stock.
+    /// Empty lists are left out.
     pub(super) fn matching(mut self, patterns: &Patterns) -> Self {
         for (_, keys) in &mut self.0 {
             let times = |key: String| {
@@ -122,8 +122,8 @@ impl KeyLists {
     }
 }
 
-/// The keys that a mapping of states to lists names. What is no state, and what is no minion id, is
-/// passed over: it names no key.
+/// The keys that a mapping of states to lists names. Unknown states and invalid minion ids are
+/// skipped: they name no key.
 pub(super) fn of_mapping(mapping: &Value) -> Vec<(KeyState, MinionId)> {
     let lists = mapping.as_map().unwrap_or_default().iter();
     let of_list = |(name, keys): &(Value, Value)| -> Vec<(KeyState, MinionId)> {
@@ -138,7 +138,7 @@ pub(super) fn of_mapping(mapping: &Value) -> Vec<(KeyState, MinionId)> {
     lists.flat_map(of_list).collect()
 }
 
-/// Patterns of which one has to match.
+/// Patterns, of which one has to match.
 pub(super) struct Patterns(Vec<Pattern>);
 
 impl Patterns {

@@ -34,7 +34,7 @@ pub(super) fn finger(
             return Ok(None);
         };
         let pem = pem.expose().as_bytes();
-        // 3008 reads keys as text, and of text it hashes the armour too.
+        // 3008 reads keys as text, and then hashes the PEM armour too.
         let finger = match context.config.salt_compat {
             Compat::V3006 | Compat::V3007 => pem_finger(pem, hash_type),
             Compat::V3008 => text_finger(pem, hash_type),
@@ -88,7 +88,7 @@ pub(super) fn generate(
     pair(&new_key(context, bound)?)
 }
 
-/// The most bits of a key that anybody may ask for: a few seconds' work. Larger ones take minutes.
+/// The most bits of a new key: a few seconds' work. Larger ones take minutes.
 const MOST_BITS: usize = 4096;
 
 /// A new key of `keysize` bits, 2048 if nothing is said; in 3006 and 3007 never less.
@@ -123,7 +123,7 @@ pub(super) fn pair(key: &PrivateKey) -> CallResult {
     ]))
 }
 
-/// A mapping of the lists, each a mapping from its keys to what `show` says of them.
+/// Maps the lists to mappings from their keys to the output of `show`.
 fn of_each(
     lists: &KeyLists,
     mut show: impl FnMut(&'static str, &str) -> Result<Option<Value>, RunnerError>,
@@ -132,7 +132,7 @@ fn of_each(
     for (name, keys) in lists.iter() {
         let mut entries: Vec<(Value, Value)> = Vec::with_capacity(keys.len());
         for key in keys {
-            // One that was removed meanwhile is left out.
+            // A key that was removed meanwhile is left out.
             if let Some(value) = show(name, key)? {
                 entries.push((key.into(), value));
             }

@@ -37,8 +37,8 @@ fn keys(site: &TestSite) -> Vec<String> {
     found
 }
 
-/// What was told, in short.
-fn told(notices: &[Notice]) -> Vec<String> {
+/// The notices, in short.
+fn reported(notices: &[Notice]) -> Vec<String> {
     let short = |notice: &Notice| match notice {
         Notice::Event(tag, data) => {
             let text = |name| data.get(name).and_then(Value::as_str).unwrap_or("-");
@@ -152,7 +152,7 @@ fn in_3008_a_minion_is_in_one_state_beside_denied() {
 }
 
 #[test]
-fn keys_change_their_state_and_events_tell_it() {
+fn key_change_moves_file_and_fires_event() {
     type Case<'a> = (
         &'a str,
         Named<'a>,
@@ -222,7 +222,7 @@ fn keys_change_their_state_and_events_tell_it() {
                     (_, (act, id)) => format!("salt/key {act} {id}"),
                 })
                 .collect();
-            assert_eq!(told(&notices), expected, "{compat:?} {fun}");
+            assert_eq!(reported(&notices), expected, "{compat:?} {fun}");
             let (state, _) = after.first().unwrap().split_once('/').unwrap();
             assert_eq!(ran.value, Value::map([(state, list(&["m"]))]));
             let asks_for_rotation = fun == "reject" && !events.is_empty();
@@ -232,7 +232,7 @@ fn keys_change_their_state_and_events_tell_it() {
 }
 
 #[test]
-fn what_is_no_key_is_not_accepted() {
+fn malformed_key_is_not_accepted() {
     for compat in Compat::ALL {
         let site = site(compat, &[]);
         site.write("pki/minions_pre/m", "no key");
@@ -243,35 +243,38 @@ fn what_is_no_key_is_not_accepted() {
 }
 
 #[test]
-fn another_key_that_is_accepted_ends_what_the_first_one_had() {
+fn accepting_another_key_ends_session_of_first() {
     for compat in Compat::ALL {
         let site = site(compat, &["minions/m"]);
         site.write("pki/minions_denied/m", &key("large", "public"));
         let named = [("match", "m".into()), flag("include_denied")];
         let (_, notices) = site.wheel("key.accept", &named);
         assert_eq!(keys(&site), ["minions/m"]);
-        assert!(told(&notices).contains(&"gone m".to_owned()), "{notices:?}");
+        assert!(
+            reported(&notices).contains(&"gone m".to_owned()),
+            "{notices:?}"
+        );
         let now = site.read("pki/minions/m").unwrap();
         assert_eq!(now.trim(), key("large", "public").trim());
     }
 }
 
 #[test]
-fn deleted_keys_are_gone_and_told() {
+fn deleted_keys_are_removed_and_reported() {
     for compat in Compat::ALL {
         let site = site(compat, &["minions/m1", "minions_pre/m2", "minions/kept"]);
         let (ran, notices) = site.wheel("key.delete", &[("match", "m*".into())]);
         assert_eq!(ran.value, Value::Map(Vec::new()));
         assert_eq!(keys(&site), ["minions/kept"]);
-        let mut told = told(&notices);
-        told.sort();
+        let mut reported = reported(&notices);
+        reported.sort();
         let expected = [
             "gone m1",
             "gone m2",
             "salt/key delete m1",
             "salt/key delete m2",
         ];
-        assert_eq!(told, expected, "{compat:?}");
+        assert_eq!(reported, expected, "{compat:?}");
         assert!(site.path("cache/.dfn").exists());
     }
 }
@@ -294,7 +297,7 @@ fn a_mapping_names_keys_by_their_states() {
 }
 
 #[test]
-fn no_name_in_a_mapping_leads_out_of_the_tree() {
+fn mapping_name_cannot_leave_key_tree() {
     for compat in Compat::ALL {
         let site = site(compat, &["minions/m1"]);
         site.write("pki/victim.pub", "kept");
@@ -376,7 +379,7 @@ fn fingerprints_are_those_of_the_files() {
 }
 
 #[test]
-fn nobody_has_the_master_look_for_the_primes_of_a_huge_key() {
+fn oversize_keysize_is_refused() {
     for compat in Compat::ALL {
         let site = TestSite::new(compat, "");
         for fun in ["key.gen", "key.gen_accept"] {
