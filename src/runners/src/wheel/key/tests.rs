@@ -347,7 +347,7 @@ fn a_pair_is_made_for_a_minion_that_has_none() {
         assert_eq!(again, Value::Map(Vec::new()));
         let (ran, notices) = site.wheel("key.gen_accept", &[named[0].clone(), flag("force")]);
         assert!(ran.value.get("pub").is_some());
-        assert_eq!(told(&notices), ["gone m1"]);
+        assert_eq!(reported(&notices), ["gone m1"]);
     }
     let site = site(Compat::V3008, &[]);
     let (ran, _) = site.wheel("key.gen_accept", &[("id_", "../..".into())]);
