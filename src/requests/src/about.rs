@@ -1,4 +1,4 @@
-//! Jobs that are about other jobs: those that ask whether one still runs, and those that end one.
+//! Jobs about other jobs: those that ask whether one still runs, and those that end one.
 
 use saltern_model::{Jid, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
@@ -7,10 +7,10 @@ use crate::Services;
 use crate::outcome::{JobRelation, SignalTargets};
 use crate::publish::Request;
 
-/// The signals that end a process: KILL and TERM. After others it may go on, or end by itself.
+/// Signals that end a process: KILL and TERM. After others it may go on, or end by itself.
 const ENDING: [i64; 2] = [9, 15];
 
-/// The job that this one is about, if it is about one.
+/// The relation of a job to another one, if it has one.
 pub(crate) fn of_load(load: &Value, request: &Request<'_>, target: &Target) -> Option<JobRelation> {
     let [fun] = request.functions.as_slice() else {
         return None;
@@ -35,10 +35,10 @@ pub(crate) fn of_load(load: &Value, request: &Request<'_>, target: &Target) -> O
     }
 }
 
-/// Whether it is a client's own question while it waits (`gather_job_info` in
-/// `salt/client/__init__.py`): by list target, and without `show_jid`, which stock's command line
-/// sends with what its user asks for. Such a client looks for the answers on the bus only; others
-/// look for the job in the job cache first.
+/// Whether a waiting client sent the job itself (`gather_job_info` in `salt/client/__init__.py`):
+/// by list target, and without `show_jid`, which stock's command line sends for jobs that its user
+/// asks for. Such a client looks for the answers on the bus only; others look for the job in the
+/// job cache first.
 fn is_poll(load: &Value, target: &Target) -> bool {
     let kwargs = load.get("kwargs");
     let is_of_user = kwargs.is_some_and(|kwargs| kwargs.get("show_jid").is_some());
@@ -46,7 +46,7 @@ fn is_poll(load: &Value, target: &Target) -> bool {
     target.kind() == TargetType::List && !is_of_user && returner.is_empty()
 }
 
-/// Whom a client asks by name that waits for minions below syndics too.
+/// The minions that a client asks by name, when it waits for minions below syndics too.
 pub(crate) fn named(target: &Target, services: &Services) -> Vec<MinionId> {
     let ids = |names: &mut dyn Iterator<Item = &str>| -> Vec<MinionId> {
         let ids = names.filter_map(|name| MinionId::parse(name).ok());

@@ -1,9 +1,10 @@
-//! `_auth`, clear: a minion shows its public key and, if that is accepted, gets the keys to talk
-//! with (`_auth` in `salt/channel/server.py` of 3006 and 3007, in `salt/master.py` of 3008).
+//! `_auth`, clear: a minion presents its public key and, if that is accepted, receives the keys to
+//! communicate with (`_auth` in `salt/channel/server.py` of 3006 and 3007, in `salt/master.py` of
+//! 3008).
 //!
-//! Costs two private RSA operations: the minion's token is decrypted, the answer is signed. What
-//! is constant for a key (the signature of the AES key, that of the public key) is not computed
-//! here.
+//! Costs two private RSA operations: decrypting the minion's token and signing the answer. Values
+//! that are constant for a key (the signatures of the AES key and of the public key) are not
+//! computed here.
 
 use bytes::Bytes;
 use saltern_crypto::{EncAlgo, PublicKey, SigAlgo, clean_key};
@@ -18,11 +19,11 @@ use crate::key_admission::Admission;
 use crate::origin::Origin;
 use crate::{Outcome, Services, data_cache, event_data, python_text, reply};
 
-/// An answer that is not the keys.
+/// Answer without keys.
 enum Negative {
     /// `ret: False`: the minion gives up.
     Refused,
-    /// `ret: True`: the key is pending, the minion comes again.
+    /// `ret: True`: the key is pending, the minion retries.
     Pending,
     /// The master cannot decide now, for a reason of its own. Sent as [`Negative::Pending`]: a stock
     /// minion takes `ret: False` for "rejected" and ends.
@@ -31,21 +32,21 @@ enum Negative {
     Full,
 }
 
-/// The longest public key that is looked at, in bytes; one of 16,384 bits has 2,800. Unknown peers
-/// make us keep their keys on disk, so stock's "of any length" is an invitation to fill it.
+/// The longest public key that is considered, in bytes; one of 16,384 bits has 2,800. Keys of
+/// unknown peers are kept on disk, and stock has no bound: anyone could fill the disk.
 const LONGEST_KEY: usize = 4096;
 
-/// What the answers have in common.
+/// Inputs that all answers share.
 struct Asker<'a> {
     services: &'a Services,
     nonce: Option<Bytes>,
     version: i64,
     sig_algo: Option<SigAlgo>,
-    /// Where it finds the publications.
+    /// The port of the publications.
     publish_port: u16,
 }
 
-/// Authenticates, or says why not.
+/// Authenticates a minion, or answers with a refusal.
 pub(crate) fn handle(
     load: &MapView,
     version: i64,
@@ -98,7 +99,8 @@ pub(crate) fn handle(
     }
 }
 
-/// Whether there is room for the key where the decision puts it. An accepted key needs none.
+/// Whether there is room for the key in the state that the decision gives it. An accepted key needs
+/// none.
 fn is_kept(
     decision: Decision,
     minion: &MinionId,
@@ -115,7 +117,7 @@ fn is_kept(
         }
         _ => return Ok(true),
     };
-    // A file that is there already is replaced.
+    // An existing file is replaced.
     if state == KeyState::Denied && services.pki.is_denied(minion)? {
         return Ok(true);
     }
@@ -133,7 +135,7 @@ fn is_kept(
     Ok(admission != Admission::Full)
 }
 
-/// The key is not kept, because too many are. A minion whose key would be pending comes again.
+/// Refuses to keep a key, because too many are kept. A minion whose key would be pending retries.
 fn keys_full(decision: Decision, asker: &Asker<'_>, minion: &MinionId) -> Outcome {
     complain!(
         asker.services,
@@ -147,12 +149,12 @@ fn keys_full(decision: Decision, asker: &Asker<'_>, minion: &MinionId) -> Outcom
     asker.negative(negative, "keys_full")
 }
 
-/// Says that the minion is to come again, without a look at its key.
+/// Asks the minion to retry later, without looking at its key.
 ///
-/// Said as if the key were pending: that alone makes stock minions of 3006, 3007 and 3008 wait
-/// (`acceptance_wait_time`) with the request or publication that they authenticate for, and ask
-/// again (`_authenticate` in `salt/crypt.py`). "full" and what is no answer end their attempt, and
-/// the request that led to it is sent anew at once.
+/// Answered as if the key were pending: only that makes stock minions of 3006, 3007 and 3008 wait
+/// (`acceptance_wait_time`) with the request or publication that they authenticate for, and retry
+/// (`_authenticate` in `salt/crypt.py`). "full" and malformed answers end the attempt, and the
+/// request that led to it is sent anew at once.
 pub(crate) fn retry_later(load: &MapView, version: i64, services: &Services) -> Outcome {
     match Asker::read(load, version, services) {
         Some(asker) => asker.negative(Negative::Pending, "come_again"),
@@ -169,7 +171,7 @@ fn presented_key(text: &str, services: &Services) -> String {
 }
 
 impl<'a> Asker<'a> {
-    /// Nothing when the request lacks what stock needs to answer it at all.
+    /// `None` when the request lacks fields that stock needs to answer it at all.
     fn read(load: &MapView, version: i64, services: &'a Services) -> Option<Self> {
         let nonce = load
             .get("nonce")
@@ -277,7 +279,7 @@ fn gate(
     }))
 }
 
-/// A stub in `minions_autosign` is used up by this, as in stock.
+/// Consumes a stub in `minions_autosign`, as stock does.
 fn auto_signs(load: &MapView, minion: &MinionId, services: &Services) -> Result<bool, StoreError> {
     if services.rules().autosign.accepts(minion.as_str()) {
         return Ok(true);
@@ -310,7 +312,7 @@ fn carry_out(
     let (stored, negative, result, act) = match decision {
         Decision::Proceed => return keys(asker, load, minion, presented),
         Decision::Accept => {
-            // What is kept under this id belongs to the owner of another key.
+            // Data kept under this id belongs to the owner of another key.
             data_cache::forget_minion(services, minion);
             return match pki.accept(minion, presented) {
                 Ok(()) => keys(asker, load, minion, presented),
@@ -522,7 +524,7 @@ fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<V
 }
 
 /// Proves to the minion that this master has the private key: its token comes back, encrypted for
-/// the minion. A token that does not decrypt is left out, and the minion decides.
+/// the minion. A token that cannot be decrypted is left out, and the minion decides.
 fn echo_token(
     token: &[u8],
     enc_algo: EncAlgo,

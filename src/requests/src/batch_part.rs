@@ -1,7 +1,7 @@
-//! The job of one part of a batch: what a client would publish to these minions under the jid of
-//! the batch, as stock's batch manager does it (`salt/utils/batch_manager.py`).
+//! Job of one part of a batch: the publish that a client would send to these minions under the jid
+//! of the batch, as stock's batch manager does it (`salt/utils/batch_manager.py`).
 //!
-//! Who asked for the batch was authenticated when it began, or could write below `cachedir`; a
+//! The user of the batch was authenticated when it began, or could write below `cachedir`. A
 //! function that has been barred since is not sent any more.
 
 use std::collections::HashSet;
@@ -15,29 +15,29 @@ use crate::publish::{self, Request};
 use crate::publish_refusal::Refused;
 use crate::{BatchPlan, Services, StartJob};
 
-/// What is to be done for some minions of a batch.
+/// One part of a batch: the job to start, and minions that dropped out.
 pub struct BatchPart {
-    /// The job; nothing when none of the minions is accepted any more.
+    /// The job; `None` when none of the minions is accepted any more.
     pub start: Option<StartJob>,
     /// Minions that are not accepted any more.
     pub gone: Vec<MinionId>,
 }
 
-/// Why a part is not sent.
+/// Error of a part that is not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartRefused {
-    /// It may work later.
+    /// A retry may succeed.
     #[error("the accepted keys cannot be listed")]
     NotNow,
-    /// It never will.
+    /// A retry cannot succeed.
     #[error("{0}")]
     Never(&'static str),
 }
 
-/// The job that sends these minions of a batch their part.
+/// The job that sends these minions their part of a batch.
 ///
 /// # Errors
-/// See [`PartRefused`]; then nothing is to be sent.
+/// [`PartRefused`]; then nothing is to be sent.
 pub fn batch_part(
     plan: &BatchPlan,
     minions: &[MinionId],
@@ -98,7 +98,7 @@ fn load(plan: &BatchPlan, minions: &[MinionId]) -> Value {
     Value::map(entries)
 }
 
-/// The arguments as a minion takes them: those with a name last, in a map that says so
+/// The arguments as a minion takes them: named ones last, in a map marked as such
 /// (`condition_input` in `salt/utils/args.py`).
 fn arguments(plan: &BatchPlan) -> Vec<Value> {
     let mut arguments = plan.arg.clone();

@@ -1,8 +1,8 @@
-//! What a batch is to do, and how stock 3008 writes a batch down.
+//! Plan of a batch, and its serialised form in stock 3008.
 //!
 //! The written form is stock's `BatchState` (`salt/utils/batch_state.py`), which lies in `.batch.p`
 //! of the job's directory: stock's command line makes it for `--async`, and `salt-run batch.*`
-//! reads it. The job database keeps the same form. When the parts are sent is the actors' business.
+//! reads it. The job database keeps the same form. The actors decide when the parts are sent.
 
 use std::time::Duration;
 
@@ -11,35 +11,36 @@ use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::jid_owner::BACKEND;
 
-/// Stock's patience where its state names none (`create_batch_state`).
+/// Stock's timeout where its state names none (`create_batch_state`).
 const TIMEOUT: Duration = Duration::from_secs(60);
 const GATHER_JOB_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest time that a state may name; more is a mistake, and would not fit a clock.
+/// The longest duration in a state, in seconds; more is a mistake, and would overflow a clock.
 const MAX_SECONDS: f64 = 1e9;
 
-/// What does not change while a batch runs.
+/// The part of a batch that does not change while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchPlan {
-    /// The jid that all its parts bear.
+    /// The jid of all its parts.
     pub jid: Jid,
     /// When it was asked for, in microseconds since 1970.
     pub created: i64,
-    /// Whom it is for, in the order of their turns.
+    /// The minions, in the order in which they are served.
     pub minions: Vec<MinionId>,
-    /// How many at a time; at least one.
+    /// The number of concurrent minions; at least one.
     pub size: usize,
-    /// How long a place stays empty after a minion is done.
+    /// The pause before a finished minion's slot is reused.
     pub wait: Duration,
     /// Whether the first bad return ends it.
     pub failhard: bool,
-    /// How long a minion may be silent; `gather_job_timeout` comes on top.
+    /// The time without an answer after which a minion is given up; `gather_job_timeout` comes on
+    /// top.
     pub timeout: Duration,
-    /// See `timeout`.
+    /// Added to `timeout`.
     pub gather_job_timeout: Duration,
-    /// Who asked for it.
+    /// The user who asked for it.
     pub user: String,
-    /// The backend that knows that user; none of a local one.
+    /// The backend that knows that user; `None` for a local one.
     pub backend: Option<String>,
     /// The target as it was asked for.
     pub tgt: Value,
@@ -49,7 +50,7 @@ pub struct BatchPlan {
     pub fun: Value,
     /// Its arguments.
     pub arg: Vec<Value>,
-    /// Arguments with a name that do not stand in `arg`.
+    /// Named arguments that do not stand in `arg`.
     pub kwargs: Value,
     /// Returners.
     pub ret: Value,
@@ -57,31 +58,31 @@ pub struct BatchPlan {
     pub options: Value,
 }
 
-/// How far a batch is.
+/// Progress of a batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BatchSnapshot {
-    /// Whose turn has not come.
+    /// Minions that are still to be served.
     pub pending: Vec<MinionId>,
-    /// Who was sent its part, and when (microseconds since 1970).
+    /// Minions that were sent their part, with the time (microseconds since 1970).
     pub active: Vec<(MinionId, i64)>,
-    /// Who returned, and with which code.
+    /// Minions that returned, with the return code.
     pub done: Vec<(MinionId, i64)>,
-    /// Who was given up, and why.
+    /// Minions that were given up, with the reason.
     pub failed: Vec<(MinionId, String)>,
-    /// When places that rest are free again (microseconds since 1970).
+    /// When resting slots are free again (microseconds since 1970).
     pub wait: Vec<i64>,
-    /// When something last happened (microseconds since 1970).
+    /// When a minion last started, returned or was given up (microseconds since 1970).
     pub last_progress: i64,
     /// Why it ended before its time.
     pub halted: Option<String>,
 }
 
-/// Why a state cannot be used.
+/// Error of a malformed state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is missing, or is not what it should be")]
 pub struct StateError(&'static str);
 
-/// Who sends the parts of a batch.
+/// The driver that sends the parts of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchDriver {
     /// The master.
@@ -91,7 +92,7 @@ pub enum BatchDriver {
 }
 
 impl BatchDriver {
-    /// Who drives the batch of a state; nothing when it names neither.
+    /// The driver that a state names; `None` when it names neither.
     pub fn of(state: &Value) -> Option<Self> {
         match state.get("driver")?.as_str()? {
             "master" => Some(Self::Master),
@@ -102,13 +103,13 @@ impl BatchDriver {
 }
 
 impl BatchPlan {
-    /// How long a minion that says nothing keeps its place.
+    /// How long a silent minion keeps its slot.
     pub fn patience(&self) -> Duration {
         self.timeout.saturating_add(self.gather_job_timeout)
     }
 
-    /// The whole state, as stock writes it; of a return only the code, the rest is in the job's
-    /// own files.
+    /// The whole state, as stock writes it; of a return only the code, the rest is in the job's own
+    /// files.
     pub fn state(&self, now: &BatchSnapshot) -> Value {
         let ids = |minions: &[MinionId]| {
             Value::Array(minions.iter().map(|id| id.as_str().into()).collect())
@@ -156,7 +157,7 @@ impl BatchPlan {
         state
     }
 
-    /// The same, packed.
+    /// The whole state, packed.
     pub fn pack(&self, now: &BatchSnapshot) -> Packed {
         Packed::new(encode(&self.state(now), Dialect::Bin))
     }
@@ -200,7 +201,7 @@ impl BatchPlan {
     }
 }
 
-/// The part of a state that changes.
+/// Reads the part of a state that changes.
 fn progress(state: &Value) -> Result<BatchSnapshot, StateError> {
     let active = named(state, "active")?;
     let created = moment(state.get("created")).unwrap_or_default();
@@ -226,8 +227,8 @@ fn progress(state: &Value) -> Result<BatchSnapshot, StateError> {
     })
 }
 
-/// One number for a return; several functions have a code each, of which the highest counts
-/// (`_collapse_retcode` in `salt/utils/batch_state.py`).
+/// The return code as one number; of several functions the highest code counts (`_collapse_retcode`
+/// in `salt/utils/batch_state.py`).
 pub(crate) fn retcode(code: Option<&Value>) -> i64 {
     match code {
         Some(Value::Map(codes)) => {
@@ -263,7 +264,7 @@ fn duration(state: &Value, name: &'static str, default: Duration) -> Result<Dura
     }
 }
 
-/// A number of seconds that makes sense as a wait.
+/// A number of seconds that is usable as a duration.
 pub(crate) fn seconds_of(value: &Value) -> Option<Duration> {
     let seconds = value.as_f64()?;
     (0.0..=MAX_SECONDS)
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn state_is_parsed_as_written() {
         let snapshot = BatchSnapshot {
             pending: Vec::new(),
             active: vec![(id("b"), 1_700_000_001_000_000)],
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_without_what_is_needed_is_refused_by_name() {
+    fn state_without_required_field_is_refused_by_name() {
         let Value::Map(entries) = plan().state(&BatchSnapshot::default()) else {
             panic!("a state is a map");
         };
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_of_several_codes_counts() {
+    fn retcode_is_highest_of_several() {
         let codes = Value::map([("a", 0_i64), ("b", 4), ("c", 1)]);
         for (code, expected) in [
             (Some(&codes), 4),

@@ -1,5 +1,5 @@
-//! What the start of the master decides about options whose values only the parts that use them
-//! understand: the same constructors are asked, and nothing is opened, made or fetched.
+//! Checks, before a start, of options whose values only the parts that use them understand: it
+//! calls the same constructors, and opens, creates or fetches nothing.
 
 use saltern_base::chain;
 use saltern_base::clock::Clock;
@@ -15,11 +15,11 @@ use saltern_store::{MasterKeys, StoreError};
 use crate::Schedule;
 use crate::reactor::{self, Reading};
 
-/// The most references of the reactor that are looked for.
+/// The most reactor references that are looked for.
 const MOST_REFERENCES: usize = 1_000;
 
-/// What is wrong with files, pillars, keys, the reactor and the schedule of a configuration. An
-/// error is what [`Stores::open`](crate::Stores::open) or the start of the reactor refuses.
+/// Findings about files, pillars, keys, the reactor and the schedule of a configuration. An error
+/// is a value that [`Stores::open`](crate::Stores::open) or the start of the reactor refuses.
 pub fn check(config: &MasterConfig, clock: &Clock) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut refuse = |(option, message): (String, String)| {
@@ -74,18 +74,18 @@ fn of_git(error: &GitError, remotes: &str) -> (String, String) {
     }
 }
 
-/// Rules of the reactor that mean nothing.
+/// Reactor rules that have no effect.
 fn reactions(config: &MasterConfig, findings: &mut Vec<Finding>) {
     for problem in Reading::quietly(config).problems() {
         findings.push(config.finding(Severity::Warning, "reactor", problem.clone()));
     }
 }
 
-/// Files of rules of the reactor that are not there at this moment. A master starts without them,
-/// and looks for them with each event, so this is for whoever asks only.
+/// Files of reactor rules that do not exist at this moment. A master starts without them, and looks
+/// for them with each event, so only an explicit check reports them.
 pub fn missing_reactions(config: &MasterConfig, clock: &Clock) -> Vec<Finding> {
     let files = FileServer::new(config, clock.clone()).ok();
-    // What is fetched from remotes may be there later.
+    // Files from remotes may be fetched later.
     let is_remote = config.raw("gitfs_remotes").is_some_and(Node::is_truthy);
     let is_served = |reference: &str| {
         is_remote
@@ -104,7 +104,7 @@ pub fn missing_reactions(config: &MasterConfig, clock: &Clock) -> Vec<Finding> {
         .collect()
 }
 
-/// What is wrong with the schedule, and jobs whose function nobody has.
+/// Findings about the schedule, and jobs whose function does not exist.
 fn schedule(config: &MasterConfig, findings: &mut Vec<Finding>) {
     let (schedule, of_schedule) = Schedule::of_site(config);
     findings.extend(of_schedule);
@@ -142,7 +142,7 @@ fn schedule(config: &MasterConfig, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether there is a runner module of the site's own for a function.
+/// Whether the site has a runner module of its own for a function.
 fn has_runner_module(config: &MasterConfig, function: &str) -> bool {
     let module = function.split('.').next().unwrap_or_default();
     if module.is_empty() || module.contains(['/', '\0']) {

@@ -1,9 +1,9 @@
-//! Who sends a clear request: by the key of a local user, a token, or a name and a password
+//! Authentication of clear requests: by the key of a local user, a token, or a name and a password
 //! (`_prep_auth_info` in `salt/master.py`, `check_authentication` in `salt/auth/__init__.py`).
 //!
-//! A proof ([`Sender`], [`LoggedIn`]) is made here and nowhere else, and the commands that need one
-//! take it as an argument, so none can be carried out without. What a sender may do is asked of the
-//! proof; what the rules mean is `policy`'s business.
+//! A proof ([`Sender`], [`LoggedIn`]) is made here and nowhere else. Commands that need one take it
+//! as an argument, so none can run without. The proof answers what a sender may do; `policy`
+//! interprets the rules.
 
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Stock's word, which stands in its texts.
+    /// Stock's name of it, which appears in its texts.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Token => "token",
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// What a load shows of its sender, not yet looked at.
+/// Credentials of a load, not yet checked.
 pub(crate) enum Presented<'a> {
     /// The name of a token.
     Token(&'a Value),
@@ -54,22 +54,22 @@ pub(crate) enum Presented<'a> {
     Key(&'a Value),
 }
 
-/// Somebody proved to be who the load says.
+/// Sender whose claimed identity is proved.
 pub(crate) struct Sender {
     kind: Kind,
     name: String,
-    /// The backend that knows the name; none of a local user.
+    /// The backend that knows the name; `None` for a local user.
     backend: Option<String>,
     /// The rules that hold for the sender; without any the sender may do everything.
     rules: Option<Rules>,
 }
 
-/// Somebody whom a backend knows.
+/// User who logged in through a backend.
 pub(crate) struct LoggedIn {
     pub(crate) eauth: String,
     pub(crate) name: String,
     pub(crate) groups: Vec<String>,
-    /// The rules, where the backend has a say in them.
+    /// The rules, where the backend determines them.
     rules: Option<Rules>,
 }
 
@@ -83,13 +83,13 @@ impl LoggedIn {
     }
 }
 
-/// The load proves nobody.
+/// Failure to prove a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotProved {
     pub(crate) kind: Kind,
-    /// Why, for the log; the sender is not told.
+    /// The reason, for the log; the sender does not receive it.
     pub(crate) why: String,
-    /// The master could not find out: the credentials may well be good.
+    /// The master could not check: the credentials may well be good.
     pub(crate) is_local_fault: bool,
 }
 
@@ -111,7 +111,7 @@ impl NotProved {
 }
 
 impl<'a> Presented<'a> {
-    /// What the load shows; a token before a login, and a login before a key, as in stock.
+    /// The credentials of a load; a token before a login, and a login before a key, as in stock.
     pub(crate) fn of(load: &'a Value, place: CredentialLocation) -> Self {
         let beside = match place {
             CredentialLocation::Load => Some(load),
@@ -133,7 +133,7 @@ impl<'a> Presented<'a> {
     /// Proves the sender.
     ///
     /// # Errors
-    /// When the load proves nobody, or somebody for whom there are no rules at all.
+    /// When the load proves no sender, or one for whom there are no rules at all.
     pub(crate) fn prove(
         &self,
         place: CredentialLocation,
@@ -155,8 +155,8 @@ impl<'a> Presented<'a> {
     }
 }
 
-/// Asks the backend that the map names whether it knows the user. May block for as long as the
-/// backend takes.
+/// Asks the backend that the map names whether it knows the user. Blocks for as long as the backend
+/// takes.
 ///
 /// # Errors
 /// When it does not, or cannot be asked.
@@ -246,8 +246,8 @@ fn by_key(
     })
 }
 
-/// The rules of the user of a higher master for whom a syndic publishes; believed only with the
-/// key of the master's own user. An empty list is that of somebody who may do everything.
+/// The rules of the user of a higher master for whom a syndic publishes; believed only with the key
+/// of the master's own user. An empty list means a user who may do everything.
 fn of_syndic(load: &Value, key: &str, services: &Services) -> Result<Option<Rules>, NotProved> {
     let list = load
         .get("kwargs")
@@ -264,7 +264,7 @@ fn of_syndic(load: &Value, key: &str, services: &Services) -> Result<Option<Rule
 }
 
 impl Sender {
-    /// The reactor of this master; what it may do says `saltern_reactor_acl`.
+    /// The reactor of this master, limited by `saltern_reactor_acl`.
     pub(crate) fn of_reactor(services: &Services) -> Self {
         Self {
             kind: Kind::User,
@@ -284,7 +284,7 @@ impl Sender {
         &self.name
     }
 
-    /// Whose the sender's jobs are.
+    /// The owner of the sender's jobs.
     pub(crate) fn owner(&self) -> Owner {
         Owner {
             backend: self.backend.clone(),
@@ -292,8 +292,8 @@ impl Sender {
         }
     }
 
-    /// The load in the proved name, with the backend that knows it: who shows a token or logs in may
-    /// say any other.
+    /// The load in the proved name, with the backend that knows it: the load of a token or login
+    /// may claim any other name.
     pub(crate) fn sign<'a>(&self, load: &'a Value) -> Cow<'a, Value> {
         let Value::Map(entries) = load else {
             return Cow::Borrowed(load);
@@ -314,14 +314,15 @@ impl Sender {
         Cow::Owned(Value::Map(entries))
     }
 
-    /// The rules that hold for the sender, for the masters below; none for who may do everything.
+    /// The rules that hold for the sender, for the masters below; nil for a sender who may do
+    /// everything.
     pub(crate) fn rights(&self) -> Value {
         let rules = self.rules.as_ref();
         rules.map_or_else(|| Value::Array(Vec::new()), Rules::to_value)
     }
 
-    /// Whether the sender may have these functions, which are those of the load, run on these
-    /// minions with the arguments of the load.
+    /// Whether the sender may run these functions, which are those of the load, on these minions
+    /// with the arguments of the load.
     pub(crate) fn may_publish(
         &self,
         load: &Value,

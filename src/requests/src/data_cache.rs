@@ -1,5 +1,5 @@
-//! What the master keeps of a minion for which it has just compiled a pillar: the grains that came
-//! with the request, and the pillar (`_pillar` in `salt/master.py`). Targets live from it.
+//! Cache of a minion's data after its pillar was compiled: the grains that came with the request,
+//! and the pillar (`_pillar` in `salt/master.py`). Targets are matched against it.
 
 use saltern_model::{Event, MinionId, SaltEnv, Tag};
 use saltern_store::StoreError;
@@ -8,7 +8,7 @@ use saltern_wire::msgpack::Value;
 use crate::event_data::fields;
 use crate::{Services, event_data, register_resources};
 
-/// What is kept beside the grains.
+/// The part that is cached beside the grains.
 pub(crate) enum Kept<'a> {
     /// Nothing: the pillar was made with data that the minion brought along (`pillar_override`). In
     /// 3006 and 3007 that was kept too, and let a minion choose which pillar targets it belongs to;
@@ -21,11 +21,11 @@ pub(crate) enum Kept<'a> {
     PillarOf(&'a str, &'a Value),
 }
 
-/// Keeps grains and pillar, as `minion_data_cache` asks; gives the event that is to be fired then
+/// Caches grains and pillar, as `minion_data_cache` asks; returns the event to fire then
 /// (`minion_data_cache_events`).
 ///
-/// What cannot be kept is logged; the pillar is answered all the same, as it is in stock when the
-/// cache fails.
+/// Failures are logged; the pillar is answered all the same, as it is in stock when the cache
+/// fails.
 pub(crate) fn remember(
     services: &Services,
     minion: &MinionId,
@@ -47,12 +47,12 @@ pub(crate) fn remember(
         return None;
     }
     let tag = Tag::minion_refresh(minion);
-    let told = fields([("Minion data cache refresh", minion.as_str().into())]);
-    Some(event_data::event(services, tag, told))
+    let data = fields([("Minion data cache refresh", minion.as_str().into())]);
+    Some(event_data::event(services, tag, data))
 }
 
-/// `false`: nothing is to be kept, because the key is gone since the request came, and what was kept
-/// of the minion with it; or because the request makes no sense.
+/// `false`: nothing is cached, because the key is gone since the request came, and the minion's
+/// cached data with it; or because the environment has no usable name.
 fn keep(
     services: &Services,
     minion: &MinionId,
@@ -90,19 +90,18 @@ fn keep(
         );
     }
     if kept.is_large {
-        // Here, beside the workers, and not when somebody asks for a target.
+        // Here, beside the workers, and not when a target is matched.
         services.targeting.refresh();
     }
     Ok(true)
 }
 
-/// Forgets what is kept of a minion whose key was deleted or replaced, but its grains, pillar and
-/// mine where the site wants those kept (`preserve_minion_cache`). `true` when there was something
-/// of these to forget.
+/// Purges the cached data of a minion whose key was deleted or replaced; with
+/// `preserve_minion_cache`, grains, pillar and mine stay. `true` when there was such data.
 ///
-/// Session and resources go always: the session must not be the next owner's, and the names of
-/// resources are the next owner's to register, or nobody's. So does what is known of a syndic: the
-/// next owner may be a minion, of whom returns are expected.
+/// Session and resources are always removed: the session must not be the next owner's, and the
+/// names of resources become free for the next owner to register. The syndic's registration goes
+/// too: the next owner may be a minion, of whom returns are expected.
 pub fn forget_minion(services: &Services, minion: &MinionId) -> bool {
     services.pillars.forget(minion);
     if let Err(error) = services.sessions.remove(minion) {

@@ -1,7 +1,8 @@
-//! Opening a request: is it well formed, who sent it, is it genuine.
+//! Envelope checks: whether a request is well-formed, who sent it, and whether it is authentic.
 //!
 //! The checks and their order are those of stock's `handle_message` (`salt/channel/server.py`),
 //! with one deliberate difference: an `enc` other than `clear` and `aes` is refused, where 3007 and
+//! 3008 run it unauthenticated.
 //! 3008 run it unauthenticated.
 
 use std::sync::Arc;
@@ -17,16 +18,16 @@ use crate::{Services, reply};
 /// Limits on a decrypted or clear load. Its size is bounded by the listener already.
 pub(crate) const LOAD_LIMITS: Limits = Limits::WIRE;
 
-/// Limits on the load of a clear command that carries no arguments of a function: anybody may send
-/// one. The largest honest one is an `_auth` with a public key and `autosign_grains`.
+/// Limits on the load of a clear command that carries no arguments of a function: any peer may send
+/// one. The largest legitimate one is an `_auth` with a public key and `autosign_grains`.
 const SMALL_LIMITS: Limits = Limits {
     depth: 16,
     bytes: 64 << 10,
     items: 1_000,
 };
 
-/// The clear commands whose loads may be larger: they carry arguments of a function, or (`mk_token`)
-/// have an answer of their own to what is too large.
+/// The clear commands whose loads may be larger: they carry arguments of a function, or
+/// (`mk_token`) answer an oversize load themselves.
 const LARGE_COMMANDS: [&str; 5] = [
     "mk_token",
     "publish",
@@ -35,14 +36,14 @@ const LARGE_COMMANDS: [&str; 5] = [
     "wheel",
 ];
 
-/// The most bytes of a stranger's value that an answer quotes.
+/// The most bytes of an unauthenticated peer's value that an answer quotes.
 const MAX_QUOTED: usize = 200;
 
 /// A request that has passed every check of its envelope.
 pub(crate) enum Opened {
-    /// Not encrypted, nobody vouches for it.
+    /// Not encrypted and not authenticated.
     Clear {
-        /// What it says.
+        /// The load.
         load: MapView,
         /// The protocol version of its sender.
         version: i64,
@@ -51,11 +52,11 @@ pub(crate) enum Opened {
     Minion(Sealed),
 }
 
-/// What an authenticated minion sent.
+/// Request of an authenticated minion.
 pub(crate) struct Sealed {
-    /// Who sent it, as the channel knows it; whatever the load says of ids is only text.
+    /// The sender, as the channel knows it; ids in the load are unproved text.
     pub minion: MinionId,
-    /// What it says, without `tok` and `nonce`.
+    /// The load, without `tok` and `nonce`.
     pub load: MapView,
     /// How the answer is to be packed.
     pub answer: ReplyEncryption,
@@ -63,17 +64,18 @@ pub(crate) struct Sealed {
     pub key: Arc<AcceptedKey>,
     /// `enc_algo` and `sig_algo` of the envelope.
     pub enc_algo: Option<EncAlgo>,
-    /// See `enc_algo`.
+    /// From the envelope, like `enc_algo`.
     pub sig_algo: Option<SigAlgo>,
-    /// The minion has sent a newer one of its kind since: it is answered, and nothing of it is kept.
+    /// The minion has sent a newer one of its kind since: it is answered, and its data is not
+    /// stored.
     pub is_superseded: bool,
 }
 
-/// How the answer to an encrypted request is to be encrypted.
+/// How the answer to an encrypted request is encrypted.
 #[derive(Clone)]
 pub(crate) struct ReplyEncryption {
     key: AnswerKey,
-    /// Goes in front of the answer; none for the oldest protocol.
+    /// Prefixed to the answer; `None` for the oldest protocol.
     pub nonce: Option<Bytes>,
     /// The protocol version of the sender.
     pub version: i64,
@@ -106,12 +108,12 @@ impl AnswerKey {
     }
 }
 
-/// A request that failed a check: what its sender is told, and what is counted.
+/// Request that failed a check: its answer and the reason to count.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     /// The bytes of the answer.
     pub reply: Bytes,
-    /// A word from a closed set.
+    /// The reason, from a closed set.
     pub reason: &'static str,
 }
 
@@ -231,7 +233,7 @@ fn check_id_text(load: &MapView) -> Result<(), Refusal> {
     }
 }
 
-/// A stranger's value as Python prints it, where that takes at most [`MAX_QUOTED`] bytes; else its
+/// A peer's value as Python prints it, where that takes at most [`MAX_QUOTED`] bytes; else its
 /// size. The value is decoded only when it is short.
 fn quoted(value: &RawValue) -> String {
     let bytes = value.bytes().len();
@@ -295,7 +297,7 @@ fn open_sealed(
     })
 }
 
-/// Who is named in `{"id", "tok"}`, encrypted with the key that all share, and proves it.
+/// The minion named in `{"id", "tok"}`, encrypted with the shared key, with the key that proves it.
 pub(crate) fn registration(
     ciphertext: &RawValue,
     services: &Services,
@@ -315,7 +317,7 @@ pub(crate) fn registration(
     Ok(id)
 }
 
-/// The algorithm named under `key`; the default if none is named; nothing if it is not known.
+/// The algorithm named under `key`; the default if none is named; `None` if it is unknown.
 pub(crate) fn algorithm<A>(
     map: &MapView,
     key: &str,
@@ -329,7 +331,7 @@ pub(crate) fn algorithm<A>(
 }
 
 /// The key that the request is encrypted with: the session key of the minion that the envelope
-/// names, or, before version 3 of the protocol, the key that all share.
+/// names, or, before version 3 of the protocol, the shared key.
 fn answer_key(
     envelope: &MapView,
     version: i64,
@@ -352,8 +354,8 @@ fn answer_key(
     }
 }
 
-/// Opens the ciphertext, and says with which key: after a rotation a minion that shares the key
-/// with the others goes on with the former one until it hears of the new one.
+/// Decrypts the load, and returns the key that fitted: after a rotation a minion that uses the
+/// shared key stays with the previous one until it learns of the new one.
 fn decrypt(
     key: AnswerKey,
     ciphertext: &[u8],
@@ -372,15 +374,15 @@ fn decrypt(
 
 /// Whether it is a nonce as every stock client makes one (`uuid.uuid4().hex`): 32 hexadecimal digits.
 ///
-/// Nonces are signed, and go in front of what is sealed. A sender who could choose other bytes would
-/// have the master sign a text of the sender's choice: with the shared key one that minions take
-/// for a publication, whose last 32 bytes are an HMAC.
+/// Nonces are signed, and go in front of the sealed answer. A sender who could choose other bytes
+/// would have the master sign a text of the sender's choice: with the shared key one that minions
+/// take for a publication, whose last 32 bytes are an HMAC.
 pub(crate) fn is_nonce(bytes: &[u8]) -> bool {
     bytes.len() == NONCE_LEN && bytes.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Takes the nonce that the answer must carry. One of another form makes stock fail later, in a way
-/// that its caller does not see.
+/// Takes the nonce that the answer must carry. One of another form would make stock fail later, in
+/// a way that its caller does not see.
 fn take_nonce(load: &mut MapView, version: i64) -> Result<Option<Bytes>, Refusal> {
     if version < 2 {
         return Ok(None);
@@ -396,7 +398,7 @@ fn take_nonce(load: &mut MapView, version: i64) -> Result<Option<Bytes>, Refusal
     }
 }
 
-/// Commands that may be carried out as often as they come: nothing is different afterwards.
+/// Idempotent commands: repeating one changes nothing.
 const REPEATABLE: [&str; 13] = [
     "_dir_list",
     "_file_envs",
@@ -413,9 +415,10 @@ const REPEATABLE: [&str; 13] = [
     "pub_ret",
 ];
 
-/// Stock's minion sends the very same bytes again when this one gets no answer (`_send_with_retry`
-/// in `salt/channel/client.py`); everything else it seals anew. Its grains are kept, so only the
-/// newest one may be carried out again: an older one would bring old grains back.
+/// Stock's minion sends the very same bytes again when this command gets no answer
+/// (`_send_with_retry` in `salt/channel/client.py`); everything else it seals anew. The request's
+/// grains are stored, so only the newest one may be repeated: an older one would restore old
+/// grains.
 const REPEATABLE_WHILE_NEWEST: &str = "_pillar";
 
 /// A return is recorded once for each jid and minion, unless it asks for a jid of its own.
@@ -427,7 +430,7 @@ fn is_repeatable(load: &MapView) -> bool {
     }
 }
 
-/// Refuses what was carried out before. The answer makes an honest minion, whose clock was set back,
+/// Refuses a replayed request. The answer makes a legitimate minion, whose clock was set back,
 /// authenticate and seal its request anew. `true`: to be answered, but its data is old.
 fn is_superseded(
     minion: &MinionId,
@@ -489,9 +492,9 @@ fn check_identity(
     Ok((id, key))
 }
 
-/// Before version 3: whoever has the shared key may say which accepted minion it is; a token is
-/// checked if there is one. Under the former key there must be one, for that key is as a rule the
-/// one of a minion that was shut out.
+/// Before version 3: any holder of the shared key may claim to be any accepted minion; a token is
+/// checked if there is one. Under the previous key a token is required: that key is usually held by
+/// a minion that was shut out.
 fn check_legacy_identity(
     load: &mut MapView,
     key: &AnswerKey,

@@ -1,4 +1,4 @@
-//! Making events: the data map with its `_stamp`, never larger than `max_event_size`.
+//! Builds events: the data map with its `_stamp`, never larger than `max_event_size`.
 
 use bytes::Bytes;
 use saltern_model::{Event, Packed, Tag, stamp};
@@ -6,7 +6,7 @@ use saltern_wire::msgpack::{Dialect, Encoder, MapView, RawValue, Value, encode};
 
 use crate::{Services, traces};
 
-/// What stands in the place of a value that made its event too large (`salt/utils/dicttrim.py`).
+/// Placeholder of a value that made its event too large (`salt/utils/dicttrim.py`).
 const TRIMMED: &str = "VALUE_TRIMMED";
 
 /// The entries of an event's data.
@@ -22,7 +22,7 @@ pub(crate) fn event(services: &Services, tag: Tag, data: Fields) -> Event {
     let mut entries = data;
     entries.push(("_stamp".into(), now(services).into()));
     for (name, value) in traces::entries() {
-        // A load that is told may have them already.
+        // A load may have them already.
         entries.retain(|(known, _)| known.as_str() != Some(name));
         entries.push((name.into(), value.into()));
     }
@@ -33,22 +33,22 @@ pub(crate) fn event(services: &Services, tag: Tag, data: Fields) -> Event {
     }
 }
 
-/// An event that the master itself has to tell.
+/// An event of the master itself.
 pub fn master_event<const N: usize>(
     services: &Services,
     tag: Tag,
-    told: [(&str, Value); N],
+    data: [(&str, Value); N],
 ) -> Event {
-    event(services, tag, fields(told))
+    event(services, tag, fields(data))
 }
 
-/// An event whose data is a load that came over the wire, every value in the bytes that came.
+/// An event whose data is a load from the wire, every value in the bytes that came.
 pub(crate) fn event_of_load(services: &Services, tag: Tag, load: &mut MapView) -> Event {
     event_and_load(services, tag, load).0
 }
 
-/// The same, and the whole data: what is stored is not trimmed. Unless the event had to be, they
-/// are the same bytes.
+/// The event, and the whole data: stored data is not trimmed. Unless the event had to be, they are
+/// the same bytes.
 pub(crate) fn event_and_load(services: &Services, tag: Tag, load: &mut MapView) -> (Event, Packed) {
     let stamp = RawValue::pack(&now(services).into(), Dialect::Bin);
     load.insert("_stamp", stamp);
@@ -69,7 +69,7 @@ pub(crate) fn now(services: &Services) -> String {
 }
 
 /// Replaces the largest values by a marker until the event is small enough, like stock's
-/// `trim_dict`: in passes, each with a smaller bound for what may stay.
+/// `trim_dict`: in passes, each with a smaller bound for the values that stay.
 fn fit(services: &Services, packed: Bytes) -> Packed {
     let limit = services.config.max_event_size;
     if packed.len() <= limit {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_values_go_first() {
+    fn largest_values_are_trimmed_first() {
         let big = "x".repeat(600);
         let value = Value::map([
             ("id", Value::from("m1")),

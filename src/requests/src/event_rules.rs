@@ -1,28 +1,29 @@
-//! Which tags a minion may use for its events.
+//! Rules for the event tags that a minion may use.
 //!
-//! Whoever listens to the bus (the command line, reactors, exporters) trusts some tags to come from
-//! the master: a return, a new key, a finished runner. Stock keeps minions from a few of them, and
-//! only in one of the two forms of `_minion_event` (`MINION_EVENT_BLACKLIST` in
+//! Subscribers of the bus (the command line, reactors, exporters) trust some tags to come from the
+//! master: a return, a new key, a finished runner. Stock keeps minions from a few of them, and only
+//! in one of the two forms of `_minion_event` (`MINION_EVENT_BLACKLIST` in
 //! `salt/daemons/masterapi.py`), so a minion can forge another one's return with one line of
-//! Python. With `saltern_strict_minion_events`, which is on unless a site turns it off, a minion
-//! uses no tag of the master's own, and under a minion's name only its own.
+//! Python. With `saltern_strict_minion_events`, which is on by default, a minion uses no tag of the
+//! master's own, and under a minion's name only its own.
 //!
-//! What stock minions, their beacons, schedules, states and modules send is all allowed, and every
-//! tag outside these namespaces is anybody's. A tag is looked at, never the data under it: data is
-//! the sender's word in any case, and a reactor that acts on it must look at the sender's tag.
+//! Tags that stock minions, their beacons, schedules, states and modules send are all allowed, and
+//! every tag outside these namespaces is open. Only the tag is checked, never the data under it:
+//! data is the sender's claim in any case, and a reactor that acts on it must look at the sender's
+//! tag.
 
 use saltern_model::{MinionId, Tag};
 
 use crate::Services;
 
-/// Why a minion may not use a tag. The words are labels of the metric.
+/// Reason why a minion may not use a tag. The words are labels of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// Stock's own blacklist.
     Blacklisted,
     /// Only the master itself uses it.
     Reserved,
-    /// It bears the name of another minion.
+    /// It names another minion.
     Foreign,
 }
 
@@ -37,12 +38,12 @@ impl Refusal {
     }
 }
 
-/// Namespaces that belong to the master and to the programs beside it: the tag itself and whatever
-/// follows behind a slash. They are those of every `fire_event` and `tagify` in the sources of the
-/// three versions that a master, a runner or the command line calls.
+/// Namespaces that belong to the master and to the programs beside it: the tag itself and all tags
+/// below it, behind a slash. They are those of every `fire_event` and `tagify` in the sources of
+/// the three versions that a master, a runner or the command line calls.
 const RESERVED: [&str; 19] = [
     "salt/auth",
-    // Whoever fires its `stop` halts the batch of an administrator (3008's `batch_manager.py`).
+    // A `stop` event below it halts the batch of an administrator (3008's `batch_manager.py`).
     "salt/batch",
     "salt/cloud",
     "salt/cluster",
@@ -64,10 +65,10 @@ const RESERVED: [&str; 19] = [
     "saltern",
 ];
 
-/// Tags that are the master's as they stand.
+/// Single tags of the master.
 const RESERVED_TAGS: [&str; 2] = ["key", "rotate_cluster_aes_key"];
 
-/// The orders of the reactor, which obeys them under any tag that has this somewhere in it
+/// Management requests to the reactor, which follows them under any tag that contains this
 /// (`salt/utils/reactor.py`).
 const REACTOR_ORDERS: &str = "salt/reactors/manage";
 
@@ -81,11 +82,11 @@ const BY_MINION: [&str; 6] = [
     "syndic",
 ];
 
-/// What syndics forward; without `order_masters` there are none.
+/// Events forwarded by syndics; without `order_masters` there are none.
 const OF_SYNDICS: &str = "syndic";
 
-/// What minions send about a job they run, by the part behind its jid: the progress of states
-/// (`state_events`) and functions, and that it begins (`start_event`).
+/// Events that minions send about a job they run, by the part behind its jid: the progress of
+/// states (`state_events`) and functions, and the start (`start_event`).
 const OF_JOBS: [&str; 2] = ["prog", "start"];
 
 /// The digits that a jid begins with.
@@ -109,7 +110,7 @@ pub(crate) fn is_blacklisted(tag: &Tag) -> bool {
             .any(|prefix| tag.starts_with(prefix))
 }
 
-/// Why the strict rules keep this minion from this tag, where the site has them.
+/// Why the strict rules keep this minion from this tag, where the site has them on.
 pub(crate) fn refusal_here(tag: &Tag, minion: &MinionId, services: &Services) -> Option<Refusal> {
     let is_strict = services.config.saltern_strict_minion_events;
     let order_masters = services.site.order_masters;
@@ -120,9 +121,9 @@ pub(crate) fn refusal_here(tag: &Tag, minion: &MinionId, services: &Services) ->
 
 /// Why the strict rules keep this minion from this tag, if they do.
 ///
-/// With `order_masters` syndics forward events of jobs, and nothing tells a syndic from a minion:
-/// jobs are open then, but for what stock itself refuses, and for returns, which syndics forward in
-/// another way (`_process_event` in `salt/minion.py`).
+/// With `order_masters` syndics forward events of jobs, and nothing on the wire distinguishes a
+/// syndic from a minion. Then job tags are open except those that stock itself refuses, and
+/// returns, which syndics forward in another way (`_process_event` in `salt/minion.py`).
 fn strict_refusal(tag: &Tag, minion: &MinionId, order_masters: bool) -> Option<Refusal> {
     let text = tag.as_str();
     let is_mine = |name: Option<&str>| name == Some(minion.as_str());
@@ -162,9 +163,8 @@ fn is_reserved(tag: &str) -> bool {
     RESERVED_TAGS.contains(&tag) || namespaces.any(|namespace| below(tag, namespace).is_some())
 }
 
-/// Whether the master decides how many events of this tag there are: with
-/// `saltern_strict_minion_events` no minion chooses it, and it tells of no authentication and of no
-/// return.
+/// Whether the master controls the rate of events of this tag: with `saltern_strict_minion_events`
+/// no minion can fire it, and it is neither of an authentication nor of a return.
 pub fn is_paced_by_master(tag: &str) -> bool {
     let of_job = below(tag, "salt/job").and_then(|rest| rest.split('/').nth(1));
     let is_of_minion = |what: &str| what == "ret" || OF_JOBS.contains(&what);
@@ -174,9 +174,9 @@ pub fn is_paced_by_master(tag: &str) -> bool {
     is_reserved(tag) || begins_with_jid(tag)
 }
 
-/// Whether the command line would take it for a return, wherever in the tag it says so: it waits for
-/// a regular expression that may match anywhere, `(salt/job|syndic/.*)/<jid>`
-/// (`get_iter_returns` in `salt/client/__init__.py`).
+/// Whether the command line would take it for a return, anywhere in the tag: it waits for a regular
+/// expression that may match anywhere, `(salt/job|syndic/.*)/<jid>` (`get_iter_returns` in
+/// `salt/client/__init__.py`).
 fn has_return_inside(tag: &str) -> bool {
     let mut jobs = tag.match_indices("salt/job/").filter(|(at, _)| *at > 0);
     if jobs.any(|(at, found)| begins_with_jid(tag.get(at + found.len()..).unwrap_or_default())) {
@@ -186,7 +186,7 @@ fn has_return_inside(tag: &str) -> bool {
     behind.split('/').any(begins_with_jid)
 }
 
-/// Whether it is the tag of a return, also as a syndic would tell it.
+/// Whether it is the tag of a return, also as forwarded by a syndic.
 fn is_return_of_job(tag: &str) -> bool {
     tag.match_indices("salt/job/").any(|(at, found)| {
         let rest = tag.get(at + found.len()..).unwrap_or_default();
@@ -199,7 +199,7 @@ fn begins_with_jid(text: &str) -> bool {
     digits.filter(u8::is_ascii_digit).count() == JID_DIGITS
 }
 
-/// What follows a namespace and its slash; empty for the namespace itself.
+/// The part behind a namespace and its slash; empty for the namespace itself.
 fn below<'t>(tag: &'t str, namespace: &str) -> Option<&'t str> {
     match tag.strip_prefix(namespace)? {
         "" => Some(""),
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_that_the_master_paces_are_known_from_those_of_minions_and_strangers() {
+    fn tag_paced_by_master_is_distinguished() {
         for (tag, expected) in [
             ("salt/auth", false),
             ("salt/key", true),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn stocks_blacklist() {
+    fn blacklist_matches_stocks() {
         for barred in [
             "salt/job/20261121070622637714/new",
             "salt/job/x/y/publish",
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stock_minions_send_is_allowed() {
+    fn strict_rules_allow_tags_of_stock_minions() {
         for free in [
             "minion_start",
             "salt/minion/m1/start",
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_masters_own_tags_are_refused() {
+    fn strict_rules_refuse_tags_of_master() {
         for reserved in [
             "salt/auth",
             "salt/auth/x",
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn another_minions_name_is_refused() {
+    fn strict_rules_refuse_tag_of_another_minion() {
         for foreign in [
             "salt/minion/other/start",
             "salt/minion/m1x/start",
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn where_syndics_are_jobs_are_open_but_for_stocks_blacklist() {
+    fn strict_rules_with_syndics_allow_job_tags_except_blacklist() {
         for open in [
             "20261121070622637714",
             "salt/job/20261121070622637714/state/below",

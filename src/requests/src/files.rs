@@ -2,9 +2,8 @@
 //! `_file_hash_and_stat`, `_file_list`, `_file_list_emptydirs`, `_dir_list`, `_symlink_list`,
 //! `_serve_file`, and `_file_recv`, by which a minion pushes a file.
 //!
-//! Only the arguments are taken out of the load here; what they mean is `content`'s business. A
-//! load that lacks one gets stock's empty answer, a failure its empty text
-//! (`salt/fileserver/__init__.py`).
+//! Only the arguments are taken out of the load here; `content` interprets them. A load that lacks
+//! one gets stock's empty answer, a failure its empty text (`salt/fileserver/__init__.py`).
 
 use std::sync::Arc;
 
@@ -49,7 +48,7 @@ impl WireNames for FileCommand {
 }
 
 /// Answers a command of the file server: beside the workers if it needs a process of git, which
-/// minions can ask for as often as they like.
+/// minions can ask for at any rate.
 pub(crate) fn handle(command: FileCommand, sealed: Sealed, services: &Arc<Services>) -> Outcome {
     count_hostile_path(command, &sealed, services);
     if is_at_once(command, &sealed.load, &services.files) {
@@ -76,8 +75,9 @@ fn is_at_once(command: FileCommand, load: &MapView, files: &FileServer) -> bool 
     }
 }
 
-/// A fault of the master's own gets no answer of the file server: the minion would take an empty one
-/// for a file that is not there. Without one it sends the request again, and fails in the end.
+/// Answers a file server command. A fault of the master's own gets no answer of the file server:
+/// the minion would take an empty one for a missing file. Without one it sends the request again,
+/// and fails in the end.
 fn reply(command: FileCommand, sealed: &Sealed, services: &Services) -> Bytes {
     match answer(command, sealed, services) {
         Ok(answer) => sealed.answer.seal(&answer),

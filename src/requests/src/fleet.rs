@@ -1,5 +1,5 @@
-//! What runner functions know of the minions: keys, targets, cached grains and presence, each from
-//! where requests have it too.
+//! The runner functions' view of the minions: keys, targets, cached grains and presence, each from
+//! the same source as for requests.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct MasterFleet {
 }
 
 impl MasterFleet {
-    /// The minions that these stores and these surroundings know.
+    /// The minions that these stores and this presence view know.
     pub fn new(stores: &Stores, presence: Arc<dyn PresenceView>) -> Self {
         Self {
             pki: stores.pki.clone(),

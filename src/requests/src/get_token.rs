@@ -1,13 +1,13 @@
-//! `get_token`, clear: what a token says of its owner (`ClearFuncs.get_token` in `salt/master.py`).
-//! The token is its own proof.
+//! `get_token`, clear: the token's record of its owner (`ClearFuncs.get_token` in
+//! `salt/master.py`). The token is its own proof.
 
 use saltern_wire::msgpack::{MapView, Value};
 
 use crate::{Outcome, Services, reply};
 
-/// Answers with the token's map; with an empty one for what is no token or has expired, and with
-/// `False` for a load without one. A token that cannot be looked at gets no answer of these: its
-/// owner would take it for expired.
+/// Answers with the token's map; with an empty one for an unknown or expired token, and with
+/// `False` for a load without one. A token that cannot be read gets neither: its owner would take
+/// it for expired.
 pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
     if !load.contains("token") {
         return Outcome::reply(reply::clear(&Value::Bool(false)));

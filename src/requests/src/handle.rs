@@ -1,4 +1,4 @@
-//! The way of one request: open the envelope, find the command, run it.
+//! Dispatch of one request: open the envelope, find the command, run it.
 //!
 //! Longer than 500 lines because it has the tables of all commands, which are read side by side.
 
@@ -23,14 +23,14 @@ use crate::{
     reply, return_, revoke_auth, runner, saltern_batch, syndic_return, traces, wheel,
 };
 
-/// Bounds on the load of a `mk_token`: anybody may send one, and it waits for a backend.
+/// Bounds on the load of a `mk_token`: any peer may send one, and it waits for a backend.
 pub(crate) const TOKEN_LIMITS: Limits = Limits {
     depth: 16,
     bytes: 64 << 10,
     items: 1_000,
 };
 
-/// The same for other commands with a name and a password: the arguments of a job are in it.
+/// Bounds on other loads with a name and a password: they hold the arguments of a job.
 const LOGIN_LIMITS: Limits = Limits {
     bytes: 1 << 20,
     items: 100_000,
@@ -43,34 +43,34 @@ const MAX_CREDENTIAL: usize = 16 << 10;
 /// The largest load that is decoded whole before its sender is proved, in bytes.
 const MAX_UNPROVED: usize = 4 * MAX_CREDENTIAL;
 
-/// What proves a sender, and what a refusal names.
+/// Entries that prove a sender, and those that a refusal names.
 const CREDENTIALS: [&str; 6] = ["eauth", "key", "password", "token", "user", "username"];
 const NAMES: [&str; 11] = [
     "cmd", "eauth", "fun", "jid", "key", "password", "tgt", "tgt_type", "token", "user", "username",
 ];
 
-/// What is said where no backend has time.
+/// Answer when no backend has a free slot.
 pub(crate) const NO_TIME: &str = "too many users log in at the moment; try again later";
 
-/// What is said where a token or a backend cannot be looked at, for a reason of the master's own: a
-/// refusal would have a client throw away credentials that are good.
+/// Answer when a token or a backend cannot be read, for a reason of the master's own: a refusal
+/// would make a client discard good credentials.
 const CANNOT_TELL: &str =
     "the master cannot check the credentials at the moment, see its log; try again later";
 
-/// Which queue a request waits in. Told from the outside of the envelope alone, because the
-/// router, which asks, does not decrypt.
+/// Class of a request: the queue that it waits in. Derived from the outside of the envelope alone,
+/// because the router, which asks, does not decrypt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// `_auth`: the expensive one.
     Auth,
-    /// Other clear commands: what people and their tools send.
+    /// Other clear commands, of users and their tools.
     Clear,
-    /// Everything that authenticated minions send.
+    /// All requests of authenticated minions.
     Minion,
 }
 
 impl Class {
-    /// Every class, the one that is served first in front.
+    /// Every class, in the order in which they are served.
     pub const ALL: [Self; 3] = [Self::Clear, Self::Minion, Self::Auth];
 
     /// The label in metrics.
@@ -83,10 +83,10 @@ impl Class {
     }
 }
 
-/// The class of a request. Looks at the first few bytes of the payload only. A wrong guess costs a
-/// place in another queue; but an `_auth` that is not seen as one is not handled, or it would walk
-/// around those that wait for their turn. Stock's minions put `cmd` first (`minion_sign_in_payload`
-/// in `salt/crypt.py`), and their load has no entry `enc`, so theirs are always seen.
+/// The class of a request. Reads only the first few bytes of the payload. A wrong guess costs a
+/// place in another queue; but an `_auth` that is not recognised as one is not handled, or it would
+/// bypass the queue of log-ins. Stock's minions put `cmd` first (`minion_sign_in_payload` in
+/// `salt/crypt.py`), and their load has no entry `enc`, so theirs are always recognised.
 pub fn peek_class(payload: &[u8]) -> Class {
     let head = payload.get(..payload.len().min(160)).unwrap_or_default();
     let has = |needle: &[u8]| head.windows(needle.len()).any(|window| window == needle);
@@ -99,27 +99,27 @@ pub fn peek_class(payload: &[u8]) -> Class {
     }
 }
 
-/// What became of a request.
+/// Outcome of a request, with labels for logs and metrics.
 pub struct Handled {
     /// The answer and the effects.
     pub outcome: Outcome,
     /// The command, from the closed set of those that are known; for logs and metrics.
     pub command: &'static str,
-    /// The minion that certainly sent it, if one did.
+    /// The minion that is proved to have sent it, if any.
     pub minion: Option<MinionId>,
     /// Its span in a trace, which ends when the request is answered.
     pub span: Option<Span>,
 }
 
 impl Handled {
-    /// Whether the request said nothing that anybody here answers: it could not be opened, or asks
-    /// for no known command and does not come from a minion.
+    /// Whether the request was refused: it could not be opened, or asks for no known command and
+    /// does not come from a minion.
     pub fn is_refused(&self) -> bool {
         self.minion.is_none() && self.command == UNKNOWN_COMMAND
     }
 }
 
-/// Stands for the command of a request that has none, or none that is known.
+/// Label of a request without a known command.
 const UNKNOWN_COMMAND: &str = "-";
 
 /// Handles one request that came from `origin`.
@@ -150,7 +150,7 @@ pub fn handle(payload: Bytes, origin: impl Into<Origin>, services: &Arc<Services
     traced(span, || handle_minion(sealed, from, services))
 }
 
-/// Does the work at the place of the span, which goes along with what becomes of it.
+/// Does the work within the span, which is passed on with the outcome.
 fn traced(mut span: Option<Span>, work: impl FnOnce() -> Handled) -> Handled {
     let place = span.as_ref().map(|span| span.place().clone());
     let handled = trace::within(place, work);
@@ -160,7 +160,7 @@ fn traced(mut span: Option<Span>, work: impl FnOnce() -> Handled) -> Handled {
     Handled { span, ..handled }
 }
 
-/// Answers an authentication that there is no room for; decides nothing and changes nothing.
+/// Answers an authentication that exceeds the limit; decides nothing and changes nothing.
 pub fn retry_later(payload: Bytes, services: &Services) -> Handled {
     let outcome = match envelope::open(payload, services) {
         Ok(Opened::Clear { load, version }) => auth::retry_later(&load, version, services),
@@ -179,9 +179,9 @@ pub fn retry_later(payload: Bytes, services: &Services) -> Handled {
 /// Commands that are sent in the clear.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClearCommand {
-    /// Takes no credentials: it is open to everybody, or its load is its own proof.
+    /// Takes no credentials: it is open to all, or its load is its own proof.
     Open(OpenCommand),
-    /// Takes credentials. The handlers want the proof as an argument, so none runs before it.
+    /// Takes credentials. The handlers require the proof as an argument, so none runs before it.
     Proved(ProvedCommand),
 }
 
@@ -192,14 +192,14 @@ enum OpenCommand {
     Ping,
 }
 
-/// Commands by what their sender has to show.
+/// Commands by the credentials that they take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ProvedCommand {
     /// A name and a password that a backend knows.
     MkToken,
     /// The key of a local user in the load; or a token, or a name and a password, in its `kwargs`.
     Job(JobCommand),
-    /// The same three, all in the load itself.
+    /// The same credentials, all in the load itself.
     Master(FunctionKind),
 }
 
@@ -236,7 +236,7 @@ impl WireNames for ClearCommand {
 }
 
 impl ClearCommand {
-    /// What became of a request for this command.
+    /// The outcome of a request for this command.
     fn handled(self, outcome: Outcome) -> Handled {
         Handled {
             outcome,
@@ -248,7 +248,7 @@ impl ClearCommand {
 }
 
 impl ProvedCommand {
-    /// Whether finding out who sends this load may take long.
+    /// Whether proving the sender of this load may take long.
     fn takes_long(self, load: &Value) -> bool {
         match self {
             Self::MkToken => true,
@@ -257,7 +257,7 @@ impl ProvedCommand {
         }
     }
 
-    /// Who logs in, as far as the load says.
+    /// The user who logs in, as the load claims.
     fn user_of(self, load: &Value) -> &str {
         let beside = match self {
             Self::MkToken | Self::Master(_) => Some(load),
@@ -267,7 +267,7 @@ impl ProvedCommand {
         name.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Bounds on its load when it logs somebody in.
+    /// Bounds on its load when it logs a user in.
     fn login_limits(self) -> &'static Limits {
         match self {
             Self::MkToken => &TOKEN_LIMITS,
@@ -275,7 +275,7 @@ impl ProvedCommand {
         }
     }
 
-    /// What becomes of a log-in with a load beyond those bounds: no backend is asked.
+    /// Answers a log-in with a load beyond those bounds: no backend is asked.
     fn too_large(self, services: &Services) -> Handled {
         services.metrics.refuse("login_too_large");
         let reply = self.not_asked("the load of a log-in is too large: log in with mk_token first");
@@ -298,8 +298,8 @@ impl ProvedCommand {
         }
     }
 
-    /// What becomes of a request whose sender cannot be found out for a reason of the master's own.
-    /// A log-in counts as refused all the same, or a failing backend would make guessing free.
+    /// Answers a request whose sender cannot be checked for a reason of the master's own. A log-in
+    /// counts as refused all the same, or a failing backend would make guessing free.
     fn cannot_tell(self, refused: Option<&NotProved>) -> Option<LoginEnd> {
         let refused = refused.filter(|refused| refused.is_local_fault)?;
         let (kind, why) = (refused.kind.word(), refused.why.as_str());
@@ -374,8 +374,8 @@ fn handle_open(
     }
 }
 
-/// Refuses a large load of nobody before the most of it is decoded: what proves a sender is small.
-/// Whoever is proved by this is proved once more by the whole.
+/// Refuses a large load without credentials before most of it is decoded: credentials are small. A
+/// sender proved here is proved once more by the whole load.
 fn refuse_early(
     command: ProvedCommand,
     load: &MapView,
@@ -408,7 +408,7 @@ fn refuse_early(
     Some(prove_and_run(command, &small, from, services).handled)
 }
 
-/// Entries of a map by name, those that are small enough, decoded.
+/// Small entries of a map by name, decoded.
 fn small_entries(map: &MapView, names: &[&str]) -> Vec<(Value, Value)> {
     let entry = |name: &&str| {
         let value = map.get(name)?;
@@ -417,8 +417,8 @@ fn small_entries(map: &MapView, names: &[&str]) -> Vec<(Value, Value)> {
     names.iter().filter_map(entry).collect()
 }
 
-/// The gate: who sends it is found out, here or beside the workers, and then the command runs. What
-/// waits for a backend waits packed: decoded, a load of strangers may be forty times as large.
+/// Proves the sender, here or beside the workers, and then runs the command. Loads that wait for a
+/// backend wait packed: decoded, one may be forty times as large.
 fn handle_proved(
     command: ProvedCommand,
     packed: Bytes,
@@ -517,8 +517,8 @@ pub(crate) trait WireNames: Copy + PartialEq + 'static {
     }
 }
 
-/// Commands that only an authenticated minion can send: what their handlers take is [`Sealed`],
-/// which only [`envelope::open`] makes, out of a load sealed with the session of the minion.
+/// Commands that only an authenticated minion can send: their handlers take [`Sealed`], which only
+/// [`envelope::open`] makes, out of a load sealed with the session of the minion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MinionCommand {
     File(FileCommand),

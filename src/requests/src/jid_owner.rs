@@ -1,14 +1,14 @@
-//! Whose a jid is. A client may choose the jid of its job, and what is kept of a job is kept under
-//! its jid: so a jid that exists belongs to the user of its job, and nobody else publishes under it.
-//! Stock lets everybody (`prep_jid` and `save_load` in `salt/returners/local_cache.py`).
+//! Ownership of jids. A client may choose the jid of its job, and a job's data is kept under its
+//! jid. So an existing jid belongs to the user of its job, and no other user publishes under it.
+//! Stock allows anyone (`prep_jid` and `save_load` in `salt/returners/local_cache.py`).
 //!
-//! A user is a name together with who proves it: a backend of `external_auth`, through a token or a
-//! log-in, or the key of a local user. Whoever a backend calls "root" is not the local root.
+//! A user is a name together with its prover: a backend of `external_auth`, through a token or a
+//! log-in, or the key of a local user. A backend's "root" is not the local root.
 //!
-//! A job that is only known because a minion or a syndic reported it belongs to nobody yet. It is
-//! replaced by who could have published it: by a client whose job another master or a lost database
-//! had (3008's command line sends the next part of a batch under the jid of the first), but not by
-//! somebody who may not do what it says, for that would take it out of the history.
+//! A job that is only known because a minion or a syndic reported it has no owner yet. A user who
+//! could have published it replaces it: a client whose job another master or a lost database had
+//! (3008's command line sends the next part of a batch under the jid of the first). A user without
+//! rights to its functions does not replace it, for that would take it out of the history.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -26,10 +26,10 @@ use crate::credentials::Sender;
 /// The entry of a stored load that names the backend which knows the user of the job.
 pub(crate) const BACKEND: &str = "saltern_backend";
 
-/// Whose a job is.
+/// Owner of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
-    /// The backend that knows the name; none of a local user.
+    /// The backend that knows the name; `None` for a local user.
     pub(crate) backend: Option<String>,
     /// The user's name.
     pub(crate) name: String,
@@ -49,16 +49,16 @@ impl Owner {
 /// The jids that clients chose last, with their owners: their jobs may not be stored yet.
 #[derive(Default)]
 pub(crate) struct ChosenJids {
-    /// Of the owner a hash, because a name may be long.
+    /// Owners as hashes, because a name may be long.
     last: Mutex<VecDeque<(Jid, u64)>>,
     hash: RandomState,
 }
 
 impl ChosenJids {
-    /// The most that are kept. Each is in the store a moment later.
+    /// The most jids that are kept. Each is in the store a moment later.
     const CAPACITY: usize = 1024;
 
-    /// Whether nobody else chose it.
+    /// Whether no other owner chose it.
     fn is_free(&self, jid: &Jid, owner: &Owner) -> bool {
         let owner = self.hash.hash_one(owner);
         let last = self.last.lock();
@@ -66,7 +66,7 @@ impl ChosenJids {
         chosen.all(|(_, chooser)| *chooser == owner)
     }
 
-    /// The same; from now on this owner has.
+    /// Like `is_free`, and records this owner.
     fn take(&self, jid: &Jid, owner: &Owner) -> bool {
         let owner = self.hash.hash_one(owner);
         let mut last = self.last.lock();
@@ -106,7 +106,7 @@ fn may_replace(job: &StoredJob, sender: &Sender, services: &Services) -> bool {
     sender.may_publish(&load, &functions, whom, services)
 }
 
-/// Whether there is no job of this jid but one of this owner.
+/// Whether no job of this jid belongs to another owner.
 ///
 /// # Errors
 /// When the job database cannot be read.

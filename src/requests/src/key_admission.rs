@@ -1,23 +1,26 @@
-//! How many keys that nobody has accepted are kept on disk. Whoever reaches the request port can
-//! make the master keep keys, each under another id, so there is a bound on them altogether, and on
-//! what one block of addresses adds.
+//! Admission control for keys that are not accepted. Any peer that reaches the request port can
+//! make the master keep keys, each under another id. So their total number is bounded, and the
+//! number that one block of addresses adds.
 //!
 //! # When there is no room
-//! A minion without a pending key is seen by no operator, so a flood must not keep newcomers out.
-//! Where no more pending keys fit, the newest key of whoever has most gives its place to a newcomer of
-//! a network that would still have fewer afterwards: blocks of addresses are compared first (/24, /48),
-//! then the networks of the block (one address, /64). Floods of so many blocks leave each newcomer
-//! the same part as each of them, and then it ends: between equals nothing is replaced.
 //!
-//! The newest key goes, not the oldest. An older one may be before an operator's eyes, and its id must
-//! not become free for somebody else's key while they compare its fingerprint. A minion whose key gave
-//! way has been answered as pending and asks again every few seconds, so what is lost is a place, not
-//! a minion.
+//! A minion without a pending key is invisible to operators, so a flood must not keep new minions
+//! out. Where no more pending keys fit, the newest key of the largest contributor gives way to a
+//! new minion of a network that would still have fewer keys. Blocks of addresses are compared first
+//! (/24, /48), then the networks of the block (one address, /64). Floods from many blocks leave
+//! each new minion the same share as each of them, and then it ends: between equals nothing is
+//! replaced.
 //!
-//! Rejected and denied keys give no place: their minions are refused in any case, and the files are
-//! notes for the operator.
+//! The newest key goes, not the oldest. An operator may be looking at an older one, and its id must
+//! not become free for another key while its fingerprint is compared. A minion whose key gave way
+//! has been answered as pending and retries every few seconds, so only a slot is lost, not a
+//! minion.
 //!
-//! Whose keys were there before this process started is not known until their minions ask again;
+//! Rejected and denied keys do not give way: their minions are refused in any case, and the files
+//! are notes for the operator.
+//!
+//! The contributors of keys from before this process started are unknown until their minions retry;
+//! until then the keys count together, as those of one block.
 //! until then they count together, as those of one block.
 
 use std::collections::{HashMap, HashSet};
@@ -27,39 +30,39 @@ use parking_lot::Mutex;
 use saltern_model::{KeyState, MinionId};
 use saltern_store::{PkiTree, StoreError};
 
-/// The part of all keys that may come from one block of addresses. Minions behind a translator of
-/// addresses or a load balancer share one.
+/// The divisor of all keys for one block of addresses: a block may contribute half of them. Minions
+/// behind one NAT or load balancer share a block.
 const BLOCK_SHARE: usize = 2;
 
 /// Admits keys to the pending, rejected and denied ones.
 pub(crate) struct KeyAdmission {
-    /// Keys in each of these states (`saltern_max_pending`); 0 for no bound.
+    /// The most keys in each of these states (`saltern_max_pending`); 0 for no bound.
     most: usize,
     pools: Mutex<HashMap<KeyState, Pool>>,
 }
 
-/// Whether one more key may be kept.
+/// Verdict on one more key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It may.
+    /// It may be kept.
     Admitted,
-    /// It may, and the pending key of this minion was removed for it.
+    /// It may be kept; the pending key of this minion was removed for it.
     InPlaceOf(MinionId),
-    /// It may not.
+    /// It may not be kept.
     Full,
 }
 
-/// Addresses that are likely one party's.
+/// Addresses that likely belong to one party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Network {
     /// /24 or /48.
     block: IpAddr,
-    /// The address, of IPv6 the network of 64 bits: a host has all of them.
+    /// The address; for IPv6 the network of 64 bits, all of which a host has.
     own: IpAddr,
 }
 
-/// The keys in one state. The files are the truth: they are listed once a second at most, and once
-/// more before anybody is refused.
+/// The keys in one state. The files are authoritative: they are listed at most once a second, and
+/// once more before a key is refused.
 #[derive(Default)]
 struct Pool {
     /// All keys in this state, by the last listing and what was admitted since.
@@ -68,16 +71,16 @@ struct Pool {
     listed: Option<i64>,
     /// When they were last listed for want of room.
     listed_when_full: Option<i64>,
-    /// Who added a key, of those that are known.
+    /// The network of each key, where known.
     origins: HashMap<MinionId, Network>,
     /// The ids of each network, the newest last.
     networks: HashMap<Network, Vec<MinionId>>,
     blocks: HashMap<IpAddr, usize>,
-    /// Keys of which that is not known, each with the time of its file in microseconds.
+    /// Keys of unknown network, each with the time of its file in microseconds.
     unknown: HashMap<MinionId, i64>,
 }
 
-/// What a look at a pool leads to.
+/// Next step of an admission.
 enum Step {
     Done(Admission),
     /// The files have to be listed first; whether for want of room.
@@ -94,8 +97,8 @@ impl KeyAdmission {
         }
     }
 
-    /// Whether one more key may be kept in a state; then it counts. `now` is in seconds since 1970.
-    /// Files are listed and removed without the lock.
+    /// Admits one more key to a state and counts it. `now` is in seconds since 1970. Files are
+    /// listed and removed without the lock.
     pub(crate) fn admit(
         &self,
         pki: &PkiTree,
@@ -125,7 +128,7 @@ impl KeyAdmission {
                     let mut pools = self.pools.lock();
                     let pool = pools.entry(state).or_default();
                     pool.take(&listed, unknown);
-                    // Only now: without a listing nothing may be decided by what was known before.
+                    // Only now: without a listing, older knowledge decides nothing.
                     pool.listed = Some(now);
                     pool.listed_when_full = is_full.then_some(now);
                 }
@@ -133,7 +136,7 @@ impl KeyAdmission {
         }
     }
 
-    /// A minion whose key is pending asks again, so it is known whose the key is.
+    /// Records the network of a pending minion that retries.
     pub(crate) fn heard(&self, id: &MinionId, from: IpAddr) {
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.get_mut(&KeyState::Pending)
@@ -143,7 +146,7 @@ impl KeyAdmission {
         }
     }
 
-    /// The keys of which is not known who added them, with the times of their files.
+    /// The keys of unknown network, with the times of their files.
     fn times_of_unknown(
         &self,
         pki: &PkiTree,
@@ -203,7 +206,8 @@ impl Pool {
         Step::Done(Admission::InPlaceOf(victim))
     }
 
-    /// The newest key of the block with most keys, if that leaves it no fewer than the newcomer's.
+    /// The newest key of the block with most keys, if that leaves it no fewer than the new
+    /// minion's.
     fn newest_of_most(&self, newcomer: Network, of_block: usize) -> Option<MinionId> {
         let most = self.blocks.iter().max_by_key(|(_, keys)| **keys);
         let most = most.map(|(block, keys)| (*block, *keys));
@@ -222,8 +226,8 @@ impl Pool {
             .flatten()
     }
 
-    /// The newest key of the network with most keys in the newcomer's own block, if that leaves it no
-    /// fewer than the newcomer's.
+    /// The newest key of the network with most keys in the new minion's own block, if that leaves
+    /// it no fewer than the new minion's.
     fn newest_of_block(&self, newcomer: Network) -> Option<MinionId> {
         let own = self.networks.get(&newcomer).map_or(0, Vec::len);
         let largest = self.largest_network(newcomer.block)?;
@@ -251,7 +255,7 @@ impl Pool {
             return;
         };
         if let Some(ids) = self.networks.get_mut(&network) {
-            // As a rule the newest.
+            // Usually the newest.
             if let Some(place) = ids.iter().rposition(|known| known == id) {
                 ids.remove(place);
             }
@@ -267,7 +271,7 @@ impl Pool {
         }
     }
 
-    /// Takes over what a listing has found: keys that were accepted or removed are gone.
+    /// Applies a listing: keys that were accepted or removed are gone.
     fn take(&mut self, listed: &[MinionId], unknown: HashMap<MinionId, i64>) {
         let there: HashSet<&MinionId> = listed.iter().collect();
         let gone = self.origins.keys().filter(|id| !there.contains(id));

@@ -1,14 +1,14 @@
-//! What each wire command means: one file a command, named as on the wire.
+//! Handlers of the wire commands: one file a command, named as on the wire.
 //!
 //! A request is a pure step: payload and [`Services`] in, [`Handled`] out, with the reply's bytes
-//! and the [`Effect`]s that somebody else carries out. Nothing here knows actors or sockets. A
-//! request that fails a check has no effect and leaves no trace on disk.
+//! and the [`Effect`]s that the actors carry out. Nothing here knows actors or sockets. A request
+//! that fails a check has no effect and leaves no trace on disk.
 //!
-//! Suggested reading order: [`handle()`] (the way of one request), `envelope` (who is asking, is it
-//! genuine), `ping` (the smallest command), `return_` (the busiest one), `auth`, `publish`.
+//! Suggested reading order: [`handle()`] (dispatch of one request), `envelope` (authentication of
+//! the sender), `ping` (the smallest command), `return_` (the busiest one), `auth`, `publish`.
 #![warn(clippy::indexing_slicing)]
 
-/// A warning about what a stranger did, as far as [`refusal_log`] lets it be written.
+/// Warns about a peer's request, as far as the rate limit of [`refusal_log`] allows.
 macro_rules! complain {
     ($services:expr, $($line:tt)+) => {
         if $services.refusal_log.may_be_written() {

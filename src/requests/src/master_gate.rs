@@ -1,9 +1,9 @@
-//! The gate before functions that run on the master (`runner`, `wheel`).
+//! Authorisation of functions that run on the master (`runner`, `wheel`).
 //!
-//! Whoever may do everything gets through; everybody else needs a rule that names the function
-//! (`@runner`, `@wheel`, `@jobs`). Stock asks the rules only of tokens and logins, so that every
-//! user with an entry in `publisher_acl` may run everything (`ClearFuncs.runner` in
-//! `salt/master.py`); here they hold for keys too.
+//! A user who may do everything passes; any other needs a rule that names the function (`@runner`,
+//! `@wheel`, `@jobs`). Stock applies the rules only to tokens and logins, so that every user with
+//! an entry in `publisher_acl` may run everything (`ClearFuncs.runner` in `salt/master.py`); here
+//! they hold for keys too.
 
 use saltern_policy::acl::{Form, Verdict};
 use saltern_runners::{Arguments, Call};
@@ -13,7 +13,7 @@ use crate::credentials::{Kind, NotProved, Sender};
 use crate::refusal_log::excerpt;
 use crate::{Outcome, Services, reply};
 
-/// Which functions of the master somebody wants to run.
+/// The kinds of functions of the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FunctionKind {
     /// Runner functions.
@@ -23,7 +23,7 @@ pub(crate) enum FunctionKind {
 }
 
 impl FunctionKind {
-    /// The command that knocks.
+    /// The command that runs them.
     pub(crate) fn command(self) -> &'static str {
         self.form().name()
     }
@@ -35,7 +35,7 @@ impl FunctionKind {
         }
     }
 
-    /// The arguments as the function will get them: what is checked is what runs.
+    /// The arguments as the function will receive them: the checked ones are the ones that run.
     fn arguments(self, load: &Value) -> Arguments {
         match self {
             Self::Runner => Arguments::of_load(load.get("kwarg").unwrap_or(&Value::Nil)),
@@ -44,16 +44,16 @@ impl FunctionKind {
     }
 }
 
-/// Somebody who may run what the load asks for. Only [`admit`] makes one.
+/// Proof that the user may run the load's function. Only [`admit`] makes one.
 pub(crate) struct Admitted {
-    /// In whose name the function runs.
+    /// The user in whose name the function runs.
     pub(crate) user: String,
-    /// The arguments that were looked at.
+    /// The arguments that were checked.
     pub(crate) arguments: Arguments,
 }
 
 impl Admitted {
-    /// The call that was let in, under a new jid; nothing when the load names no function.
+    /// The admitted call, under a new jid; `None` when the load names no function.
     pub(crate) fn call(self, load: &Value, services: &Services) -> Option<Call> {
         Some(Call {
             jid: services.minter.mint(),
@@ -64,7 +64,7 @@ impl Admitted {
     }
 }
 
-/// Nobody who may run functions on the master; for the client, in stock's words.
+/// Refusal to run a function on the master, for the client in stock's words.
 pub(crate) struct Denied {
     door: FunctionKind,
     name: &'static str,
@@ -73,7 +73,7 @@ pub(crate) struct Denied {
 }
 
 impl Denied {
-    /// The answer; counts the refusal and complains of it.
+    /// The answer; counts and logs the refusal.
     pub(crate) fn outcome(self, load: &Value, services: &Services) -> Outcome {
         let user = load.get("user").and_then(Value::as_str).unwrap_or("?");
         let Self {
@@ -96,10 +96,10 @@ impl Denied {
     }
 }
 
-/// Lets through who may run the function `fun` of the load with the arguments that stand there.
+/// Admits a user who may run the function `fun` of the load with the arguments that stand there.
 ///
 /// # Errors
-/// When the load proves nobody, or nobody who may.
+/// When the load proves no user, or one without permission.
 pub(crate) fn admit(
     door: FunctionKind,
     load: &Value,

@@ -7,7 +7,7 @@ use saltern_wire::msgpack::{Dialect, RawValue, Value, encode};
 use crate::envelope::Sealed;
 use crate::{Outcome, Services};
 
-/// What a minion that only wants to know of environments is told, with stock's defaults.
+/// Options for a minion that only asks for environments, with stock's defaults.
 fn always(services: &Services) -> Vec<(Value, Value)> {
     let environments = services.files.file_envs();
     let empty = || Value::Array(Vec::new());
@@ -21,7 +21,7 @@ fn always(services: &Services) -> Vec<(Value, Value)> {
     ]
 }
 
-/// The rest, with stock's defaults.
+/// The other options, with stock's defaults.
 fn for_states(services: &Services) -> Vec<(Value, Value)> {
     let no = || Value::Bool(false);
     let nothing = || Value::Map(Vec::new());

@@ -1,8 +1,8 @@
 //! `_master_tops`: states that the master adds to a minion's top file.
 //!
-//! What they are is `content`'s business. A site that uses a `master_tops` module which only Python
-//! can run, and has no Python for it, gets stock's answer to a handler that failed: applying only half of a minion's
-//! states would be worse than none.
+//! `content` computes them. A site that uses a `master_tops` module which only Python can run, and
+//! has no Python for it, gets stock's answer to a handler that failed: applying only half of a
+//! minion's states would be worse than none.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     Outcome::later(move || {
         let minion = &sealed.minion;
         if services.tops.not_served(&services.bridge).is_some() {
-            // The log has said so once, when the master started.
+            // Logged once, when the master started.
             services.metrics.refuse("master_tops");
             return Finished {
                 reply: seal(&sealed, &Value::from("")),

@@ -1,9 +1,9 @@
 //! The mine: `_mine` (a minion stores results of its functions), `_mine_get` (it asks for those of
-//! others), `_mine_delete` and `_mine_flush` (it takes its own back).
+//! others), `_mine_delete` and `_mine_flush` (it removes its own).
 //!
-//! The sources are `AESFuncs` in `salt/master.py` and `RemoteFuncs` in
-//! `salt/daemons/masterapi.py`. Who may read what is `policy`'s business, where mines lie the
-//! store's. A mine belongs to the minion of the channel: no load can name another one.
+//! The sources are `AESFuncs` in `salt/master.py` and `RemoteFuncs` in `salt/daemons/masterapi.py`.
+//! `policy` decides who may read an entry, the store where mines lie. A mine belongs to the minion
+//! of the channel: no load can name another one.
 
 use std::sync::Arc;
 
@@ -47,11 +47,11 @@ impl MineCommand {
     }
 }
 
-/// What a worker stores itself, in bytes.
+/// The largest mine that a worker stores itself, in bytes.
 const SMALL: usize = 64 << 10;
 
-/// Answers a command of the mine. Asking may read the mines of all minions, and a large mine takes
-/// its time: both are done beside the workers.
+/// Answers a command of the mine. A query may read the mines of all minions, and a large mine takes
+/// time: both are done beside the workers.
 pub(crate) fn handle(command: MineCommand, sealed: Sealed, services: &Arc<Services>) -> Outcome {
     let size = sealed.load.get("data").map_or(0, |data| data.bytes().len());
     if command != MineCommand::Get && size <= SMALL {
@@ -83,7 +83,7 @@ fn reply(command: MineCommand, sealed: &Sealed, services: &Services) -> Bytes {
     sealed.answer.seal(&encode(&answer, Dialect::Raw))
 }
 
-/// Why a command of the mine failed.
+/// Error of a mine command.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("the data is no mapping of functions to results")]
@@ -129,7 +129,7 @@ fn get(sealed: &Sealed, services: &Services) -> Result<Value, Failure> {
             return Ok(Value::Map(Vec::new()));
         }
     };
-    // Listed once: if it fails, nobody is found and nothing is given away.
+    // Listed once: if it fails, no minion is found and no mine is given away.
     services.pki.accepted()?;
     let resolve = |target: &_, options: &MatchOptions<'_>| {
         targets::resolve(services, target, options)

@@ -2,7 +2,7 @@
 //!
 //! Two forms, as in stock (`RemoteFuncs._minion_event` in `salt/daemons/masterapi.py`): one event
 //! whose data is the whole load, or a list of events, which stock filters by a blacklist of tags.
-//! Which tags a minion may use is said in `event_rules`.
+//! The tags that a minion may use are in `event_rules`.
 
 use saltern_model::{Compat, Event, Tag};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
@@ -13,10 +13,10 @@ use crate::refusal_log::excerpt;
 use crate::syndics::{self, Announced, SyndicIdentity};
 use crate::{Effect, Outcome, Services, event_data, reply};
 
-/// At most so many events of one request are fired.
+/// The most events of one request that are fired.
 const MAX_EVENTS: usize = 10_000;
 
-/// Fires the events; answers nil. What a syndic says of its minions is stored before that.
+/// Fires the events; answers nil. A syndic's announcements of its minions are stored before.
 pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
     let nil = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
     let mut announced = Announced::default();
@@ -82,7 +82,7 @@ fn listed(sealed: &Sealed, announced: &mut Announced, services: &Services) -> Ve
         complain!(
             services,
             minion = %sealed.minion,
-            "what a syndic says of its minions is passed over: it never said that it started"
+            "a syndic's announcement of its minions is ignored: it sent no start event"
         );
     }
     let voice = is_syndic.then(|| SyndicIdentity::of(&sealed.minion, services));
@@ -160,7 +160,7 @@ fn strict_refusal(tag: &Tag, sealed: &Sealed, services: &Services) -> Option<Ref
     event_rules::refusal_here(tag, &sealed.minion, services)
 }
 
-/// Whether a syndic forwards what happens on the bus of its master.
+/// Whether a syndic forwards events of its master's bus.
 fn is_of_syndic(sealed: &Sealed, services: &Services) -> bool {
     let pretag = sealed.load.str("pretag");
     let of = pretag.and_then(|pretag| pretag.strip_prefix("syndic/"));
@@ -169,9 +169,9 @@ fn is_of_syndic(sealed: &Sealed, services: &Services) -> bool {
 
 fn refuse(refusal: Refusal, tag: &Tag, sealed: &Sealed, services: &Services) {
     services.metrics.refuse(refusal.reason());
-    // It forwards everything, and what it may not say for all is told under its own name.
+    // It forwards everything; an event that it may not fire for all is fired under its own name.
     if is_of_syndic(sealed, services) {
-        tracing::debug!(syndic = %sealed.minion, ?tag, "event told under the syndic's name only");
+        tracing::debug!(syndic = %sealed.minion, ?tag, "event fired under the syndic's name only");
         return;
     }
     complain!(
@@ -194,8 +194,7 @@ fn usable_tag(text: &str, sealed: &Sealed, services: &Services) -> Option<Tag> {
     }
 }
 
-/// A minion that could not read what the master published says so under this tag; stock writes it
-/// into the master's log.
+/// Logs the error of a minion that could not read a publication; stock logs it on the master, too.
 fn tell_of_error(sealed: &Sealed, services: &Services) {
     let data = sealed.load.get("data").and_then(RawValue::as_map);
     let message = data.as_ref().and_then(|data| data.str("message"));
@@ -203,6 +202,6 @@ fn tell_of_error(sealed: &Sealed, services: &Services) {
         services,
         minion = %sealed.minion,
         message = ?excerpt(message.unwrap_or("?")),
-        "a minion tells of an error"
+        "a minion reports an error"
     );
 }

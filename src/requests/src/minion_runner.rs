@@ -1,9 +1,9 @@
-//! `minion_runner`: a minion has a function of the master run, as far as the option `peer_run` lets
-//! it, and waits for what it returns (`RemoteFuncs.minion_runner` in `salt/daemons/masterapi.py`).
+//! `minion_runner`: a minion runs a function of the master, as far as the option `peer_run` allows,
+//! and waits for its return (`RemoteFuncs.minion_runner` in `salt/daemons/masterapi.py`).
 //!
-//! The call is one of the master's own: told on the bus and kept like those of `salt-run`. It is
-//! made beside the workers. A minion whose function takes too long is told so in the words that it
-//! would use itself (`publish.runner`), and the call goes on.
+//! The call is one of the master's own: reported on the bus and kept like those of `salt-run`. It
+//! is made beside the workers. When the function takes too long, the minion is answered in the
+//! words that it would use itself (`publish.runner`), and the call goes on.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::outcome::{PeerCall, PeerCallWork, PeerRun};
 use crate::peer_publish::{LONGEST_WAIT, verbatim};
 use crate::{Effect, Outcome, Services, runner, typed_arguments};
 
-/// Runs the function, or says why not.
+/// Runs the function, or answers with a refusal.
 pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     let seal = |value: &Value| sealed.answer.seal(&encode(value, Dialect::Raw));
     let call = match call(&sealed, services) {
@@ -68,7 +68,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     }
 }
 
-/// The call, or why there is none and stock's answer to that.
+/// The call, or the reason why there is none and stock's answer to that.
 fn call(sealed: &Sealed, services: &Services) -> Result<Call, (&'static str, Value)> {
     let refused = |reason| (reason, Value::Map(Vec::new()));
     let failed = |reason| (reason, Value::from(""));
@@ -92,7 +92,7 @@ fn call(sealed: &Sealed, services: &Services) -> Result<Call, (&'static str, Val
     })
 }
 
-/// What the minion is told: of a function that is not there, no more than that (`Runner.run` in
+/// The minion's answer; for an unknown function, only stock's sentence about it (`Runner.run` in
 /// `salt/runner.py`).
 fn told<'v>(value: &'v Value, has_begun: bool, call: &Call) -> Cow<'v, Value> {
     match has_begun {

@@ -1,4 +1,4 @@
-//! `mk_token`, clear: somebody logs in and gets a token (`LoadAuth.mk_token` in
+//! `mk_token`, clear: a user logs in and gets a token (`LoadAuth.mk_token` in
 //! `salt/auth/__init__.py`).
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::refusal_log::excerpt;
 use crate::rules::ExpireOverride;
 use crate::{Outcome, Services, reply};
 
-/// The longest life that a user may ask for; more would not fit a clock.
+/// The longest lifetime that a user may ask for; more would overflow a clock.
 const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Answers with the token, or with an empty text.
@@ -26,7 +26,7 @@ pub(crate) fn handle(
     }
 }
 
-/// The token of a user who logs in; nothing, with a line in the log, where there cannot be one.
+/// Makes a token for a user who logs in; on failure logs why and returns `None`.
 pub(crate) fn make(
     load: &Value,
     known: Result<LoggedIn, NotProved>,
@@ -43,7 +43,7 @@ pub(crate) fn make(
         refuse(load, "\"token_expire\" is no number of seconds", services);
         return None;
     };
-    // A module in Python is asked for its rules here and not again with each request.
+    // A Python module is asked for its rules here and not again with each request.
     let site_rules = services.rules();
     let is_in_python = site_rules.external_auth.is_in_python(&known.eauth);
     let auth_list = site_rules.keep_acl_in_token || is_in_python;
@@ -78,13 +78,13 @@ fn refuse(load: &Value, why: &str, services: &Services) {
     services.metrics.refuse("mk_token");
 }
 
-/// Stock's answer to who is not known.
+/// Stock's answer to an unknown user.
 pub(crate) fn nothing() -> Outcome {
     Outcome::reply(reply::clear(&Value::from("")))
 }
 
-/// How long the token is good: as the user wishes, where the site lets the user wish. Nothing when
-/// the wish cannot be met.
+/// The lifetime of the token: the requested one where the site allows requests. `None` when the
+/// request cannot be granted.
 fn lasts(load: &Value, known: &LoggedIn, services: &Services) -> Option<Duration> {
     let rules = services.rules();
     let may_wish = match &rules.token_expire_override {

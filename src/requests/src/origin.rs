@@ -1,14 +1,14 @@
-//! Where a request came from, as far as it matters to the answer.
+//! Origin of a request, as far as it matters to the answer.
 
 use std::net::IpAddr;
 
-/// See the module.
+/// Peer address of a request, and the publish port of its transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The other end of its connection.
     pub address: IpAddr,
-    /// Where its sender finds the publications over the transport by which it asks; the
-    /// configured `publish_port` when absent.
+    /// The port of the publications over the transport by which the sender asks; the configured
+    /// `publish_port` when absent.
     pub publish_port: Option<u16>,
 }
 

@@ -1,4 +1,4 @@
-//! What a handled request leaves to be done.
+//! Outcome of a handled request: the reply, and effects for the actors to carry out.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 
 use crate::{BatchPlan, Handled, reply};
 
-/// The answer to a request, and what must happen because of it.
+/// Answer to a request, with the effects to carry out because of it.
 pub struct Outcome {
     /// The bytes to send back. When effects are durable, only after all of them have been stored.
     pub reply: Bytes,
-    /// The bytes to send back instead when one of them could not be.
+    /// The bytes to send back instead when one of them could not be stored.
     pub reply_if_not_stored: Bytes,
-    /// What is to be done, in order.
+    /// The effects, in order.
     pub effects: Vec<Effect>,
-    /// Work that finds the real answer; then `reply` is for when nobody does it, and there are no
-    /// effects.
+    /// Work that computes the real answer; then `reply` is for when the work is not done, and there
+    /// are no effects.
     pub later: Option<Later>,
 }
 
@@ -34,8 +34,8 @@ impl Outcome {
         }
     }
 
-    /// An answer that takes long to find: `work` is done beside the workers. Where nobody has time
-    /// for it, the peer is told that its request was not handled.
+    /// An answer that takes long to compute: `work` is done beside the workers. When they are
+    /// overloaded, the peer gets the answer that its request was not handled.
     pub fn later(work: impl FnOnce() -> Finished + Send + 'static) -> Self {
         Self {
             later: Some(Later::new(work)),
@@ -43,8 +43,8 @@ impl Outcome {
         }
     }
 
-    /// The same for a function that a user has the master run: it waits apart from what minions
-    /// wait for.
+    /// Like [`Self::later`], for a function that a user runs on the master: it waits apart from
+    /// work for minions.
     pub(crate) fn later_for(
         user: String,
         work: impl FnOnce() -> Finished + Send + 'static,
@@ -66,14 +66,14 @@ impl Outcome {
     }
 }
 
-/// Work of a request that may take long, and is done on another thread.
+/// Long work of a request, done on another thread.
 pub struct Later {
     user: Option<String>,
     work: Box<dyn FnOnce() -> Finished + Send>,
 }
 
 impl Later {
-    /// Work of nobody in particular, or of a minion.
+    /// Work without a user, such as a minion's.
     pub fn new(work: impl FnOnce() -> Finished + Send + 'static) -> Self {
         let place = trace::current();
         Self {
@@ -82,7 +82,7 @@ impl Later {
         }
     }
 
-    /// The user for whom it is done, if it is a function that a user has the master run.
+    /// The user for whom it is done, if it is a function that a user runs on the master.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
@@ -93,7 +93,7 @@ impl Later {
     }
 }
 
-/// What came of work that took long.
+/// Result of long work.
 pub struct Finished {
     /// The bytes to send back.
     pub reply: Bytes,
@@ -101,8 +101,8 @@ pub struct Finished {
     pub events: Vec<Event>,
 }
 
-/// A log-in: a backend is asked who somebody is, which may take long. What is to be done about the
-/// request is known when the backend has answered.
+/// Log-in: a backend authenticates a user, which may take long. The effects of the request are
+/// known when the backend has answered.
 pub struct LogIn {
     from: IpAddr,
     user: String,
@@ -110,7 +110,7 @@ pub struct LogIn {
 }
 
 impl LogIn {
-    /// Characters of a name that are looked at to tell users apart.
+    /// The most characters of a name that distinguish users.
     const NAME: usize = 64;
 
     /// A log-in from an address, in the name of a user.
@@ -128,7 +128,7 @@ impl LogIn {
         self.from
     }
 
-    /// The beginning of the name that the request bears; nobody has proved it.
+    /// The beginning of the name that the request claims; it is unproved.
     pub fn user(&self) -> &str {
         &self.user
     }
@@ -139,21 +139,20 @@ impl LogIn {
     }
 }
 
-/// What came of a [`LogIn`].
+/// Result of a [`LogIn`].
 pub struct LoginEnd {
-    /// What became of the request.
+    /// The outcome of the request.
     pub handled: Handled,
-    /// Who it is was not proved. The answer should not come at once, or passwords could be tried
-    /// quickly.
+    /// The user was not proved. The answer is to be delayed, or passwords could be tried quickly.
     pub is_refused: bool,
 }
 
-/// One thing to be done because of a request.
+/// One effect of a request.
 pub enum Effect {
-    /// Find out who it is, beside the workers; what comes of that is carried out in place of this
-    /// outcome, whose answers are for when nobody has time to find out.
+    /// Authenticate the user, beside the workers; the result replaces this outcome, whose answers
+    /// are for when no worker is free.
     LogIn(LogIn),
-    /// EventSink an event on the bus.
+    /// Fire an event on the bus.
     Fire(Event),
     /// Store a new job; then announce it and publish it.
     StartJob(Box<StartJob>),
@@ -163,47 +162,47 @@ pub enum Effect {
     StoreReturn(Box<StoreReturn>),
     /// Store that jobs expect minions below a syndic too.
     ExpectSyndicMinions(Vec<SyndicMinions>),
-    /// Take note of what a minion runs.
+    /// Record the jobs that a minion runs.
     TakeAnswer(ProbeAnswer),
-    /// Run a function of the master, beside the workers. Where there is no room for it, the answer
-    /// is the one for what could not be stored.
+    /// Run a function of the master, beside the workers. When the queue is full, the answer is
+    /// `reply_if_not_stored`.
     Run(Box<Run>),
-    /// Do what a minion waits for, beside the workers; it is answered when that is done. Where
-    /// there is no room for it, the answer is the one for what could not be stored.
+    /// Run the call that a minion waits for, beside the workers; it is answered when that is done.
+    /// When the queue is full, the answer is `reply_if_not_stored`.
     RunPeerCall(Box<PeerCall>),
 }
 
-/// What a minion waits for.
+/// Call that a minion waits for.
 pub struct PeerCall {
-    /// Who waits.
+    /// The minion that waits.
     pub minion: MinionId,
-    /// For how long.
+    /// The longest wait.
     pub wait: Duration,
-    /// What for.
+    /// The work.
     pub work: PeerCallWork,
 }
 
-/// See [`PeerCall`].
+/// Work of a [`PeerCall`].
 pub enum PeerCallWork {
     /// A function of the master.
     Run(PeerRun),
     /// A job.
     Job {
-        /// What begins.
+        /// The job to start.
         start: Box<StartJob>,
-        /// Makes the answer, when the job is over or the time is: of what has returned. That may
-        /// be much, and is read beside whoever waits.
+        /// Makes the answer, when the job has ended or the wait is over, from the returns so far.
+        /// They may be large, and are read on another thread.
         returned: Later,
     },
 }
 
-/// A function of the master that a minion waits for.
+/// Function of the master that a minion waits for.
 pub struct PeerRun {
-    /// What is fired if the work never comes to its end.
+    /// Fired if the work never ends.
     pub lost: Event,
-    /// The work, as of a [`Run`]; says what the minion is answered, too.
+    /// The work, as of a [`Run`], with the minion's answer.
     pub work: PeerRunWork,
-    /// The answer when the time is over.
+    /// The answer when the wait is over.
     pub too_late: Bytes,
     /// Whether Python runs it: it may take very long.
     pub is_python: bool,
@@ -218,7 +217,7 @@ pub type EventSink<'a> = &'a mut dyn FnMut(Event);
 /// The work of a [`Run`]; blocks for as long as it takes.
 pub type RunWork = Box<dyn FnOnce(EventSink<'_>) -> Ran + Send>;
 
-/// A function of the master that is to run.
+/// Function of the master that is to run.
 pub struct Run {
     work: RunWork,
     lost: Event,
@@ -226,7 +225,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// `lost` is fired if the work never comes to its end.
+    /// `lost` is fired if the work never ends.
     pub fn new(lost: Event, work: impl FnOnce(EventSink<'_>) -> Ran + Send + 'static) -> Self {
         Self {
             work: Box::new(work),
@@ -235,7 +234,7 @@ impl Run {
         }
     }
 
-    /// The same for a function that Python runs: it may take very long.
+    /// Marks a function that Python runs: it may take very long.
     pub fn in_python(self) -> Self {
         Self {
             is_python: true,
@@ -248,45 +247,44 @@ impl Run {
         self.is_python
     }
 
-    /// The event for when it is lost, and the work.
+    /// The event for a lost run, and the work.
     pub fn into_parts(self) -> (Event, RunWork) {
         (self.lost, self.work)
     }
 }
 
-/// What came of a [`Run`].
+/// Result of a [`Run`].
 pub struct Ran {
-    /// What is kept of it.
+    /// The return to store.
     pub store: Option<StoreReturn>,
-    /// What is fired after that, or after it could not be kept; nothing of a run of which nobody is
-    /// to be told.
+    /// The event to fire after it was stored, or could not be; `None` for a silent run.
     pub end: Option<Event>,
 }
 
-/// A job that is to begin.
+/// Job to start.
 pub struct StartJob {
-    /// What is stored.
+    /// The record to store.
     pub job: JobRecord,
-    /// What is fired once it is stored, before the first byte is published.
+    /// The events to fire once it is stored, before the first byte is published.
     pub announce: Vec<Event>,
-    /// What goes out to the minions.
+    /// The publication to the minions.
     pub publication: Publication,
     /// The other job that it is about, if it is about one.
     pub about: Option<JobRelation>,
-    /// The minion that it is published for, if one asked for it.
+    /// The minion for which it is published, if one asked for it.
     pub publisher: Option<MinionId>,
 }
 
-/// How a job is about another one.
+/// Relation of a job to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobRelation {
-    /// A client that waits for that job asks who still runs it.
+    /// A client that waits for that job asks which minions still run it.
     Running(Jid),
     /// It ends processes by a signal.
     Signal(SignalTargets),
 }
 
-/// Whose processes a job ends.
+/// Target processes of a job that sends a signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignalTargets {
     /// Those of that job.
@@ -295,18 +293,18 @@ pub enum SignalTargets {
     All,
 }
 
-/// What a minion says of the jobs that it runs, because the master asked.
+/// Answer of a minion to a probe: the jobs that it runs.
 #[derive(Clone, Debug)]
 pub struct ProbeAnswer {
-    /// The question's jid.
+    /// The probe's jid.
     pub probe: Jid,
-    /// Who answers.
+    /// The minion.
     pub minion: MinionId,
-    /// Those jobs, each as the minion describes it, bin dialect; `None` when it cannot say.
+    /// Those jobs, each as the minion describes it, bin dialect; `None` when it cannot report them.
     pub running: Option<Vec<(Jid, Packed)>>,
 }
 
-/// What a syndic says of a job: the minions below it that have it too.
+/// A syndic's announcement of a job: the minions below it that have it too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyndicMinions {
     /// The job.
@@ -317,21 +315,21 @@ pub struct SyndicMinions {
     pub minions: Vec<MinionId>,
 }
 
-/// A return that is to be kept.
+/// Return to store.
 pub struct StoreReturn {
     /// What is stored.
     pub record: ReturnRecord,
-    /// The job that the return brings with it: always for `salt-call` (jid `req`); otherwise what
-    /// is to be stored when the job is not known.
+    /// The job that the return brings with it: always for `salt-call` (jid `req`); otherwise the
+    /// one to store when the job is not known.
     pub job: JobRecord,
-    /// The peer that reports such a job, which this master has not published; none where the master
-    /// itself ran it.
+    /// The peer that reports such a job, which this master has not published; `None` where the
+    /// master itself ran it.
     pub reporter: Option<MinionId>,
     /// The minion asked the master to allot the jid, so the job is certainly new.
     pub standalone: bool,
     /// It came through a syndic: the job need not have expected this minion.
     pub forwarded: bool,
-    /// What is fired once it is stored.
+    /// The events to fire once it is stored.
     pub events: Vec<Event>,
     /// `job_cache` is on and nothing asked for the return not to be kept.
     pub keep: bool,
@@ -344,16 +342,16 @@ pub struct Publication {
     pub entries: usize,
     /// The entries of the load (keys and values, without the map's header), old dialect.
     pub packed: Bytes,
-    /// Whom it is for, when the publish channel filters (`zmq_filtering`).
+    /// The recipients, when the publish channel filters (`zmq_filtering`).
     pub topics: Topics,
-    /// The place in a trace from which it is sent.
+    /// The span from which it is sent.
     pub trace: Option<SpanParent>,
 }
 
-/// Whom a publication is for.
+/// Recipients of a publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topics {
-    /// Everybody; each minion decides for itself.
+    /// All subscribers; each minion decides for itself.
     Broadcast,
     /// These minions only.
     Minions(Vec<MinionId>),

@@ -1,4 +1,4 @@
-//! What engines have to say on the bus: pure steps from what they see to an event.
+//! Events of engines: pure functions from an engine's input to an event.
 //!
 //! Nothing here runs a program or listens: the actors do (`actors/src/engine.rs`).
 
@@ -16,13 +16,13 @@ use crate::event_data::{event, fields};
 pub use script::{LastData, LineError, script_event};
 pub use webhook::{HookError, hook_event};
 
-/// An engine is not started again: it has ended too often.
+/// Event for an engine that is not restarted any more: it has ended too often.
 pub fn given_up(services: &Services, name: &str, reason: &str) -> Event {
     let data = fields([("engine", name.into()), ("reason", reason.into())]);
     event(services, Tag::engine("given_up"), data)
 }
 
-/// What Python is asked to run.
+/// Request to Python to run an engine.
 pub fn python_engine(name: &str, module: &str, options: &Mapping) -> EngineCall {
     let options = Node::new(NodeValue::Map(options.clone()), Mark::nowhere("engines"));
     EngineCall {

@@ -1,4 +1,4 @@
-//! A line of a script as an event (`start` in `salt/engines/script.py`).
+//! Parses a line of a script into an event (`start` in `salt/engines/script.py`).
 
 use bytes::Bytes;
 use saltern_config::ScriptOutput;
@@ -10,35 +10,35 @@ use saltern_wire::msgpack::{Limits, Value, decode_exact};
 use crate::Services;
 use crate::event_data::event;
 
-/// The most tags whose data is remembered; the oldest is forgotten, and fired once more then.
+/// The most tags whose last data is remembered; a forgotten (oldest) tag fires once more.
 const MOST_TAGS: usize = 1024;
 
-/// Why a line is no event. Stock's engine ends there.
+/// Error of a line that is no event. Stock's engine ends there.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// It is not what the option `output` says.
+    /// The line is not in the format of the option `output`.
     #[error("it cannot be read: {0}")]
     Form(String),
-    /// It is something else than a mapping.
+    /// The line is no mapping.
     #[error("it is no mapping")]
     NoMapping,
-    /// The tag is none.
+    /// The tag is no text.
     #[error("its tag is no text")]
     NoTag,
     /// The tag cannot be fired.
     #[error(transparent)]
     Tag(#[from] TagError),
-    /// The data is none.
+    /// The data is no mapping.
     #[error("its data is no mapping")]
     NoData,
 }
 
-/// What was fired last under each tag, for `onchange`.
+/// Data fired last under each tag, for `onchange`.
 #[derive(Default)]
 pub struct LastData(Vec<(Tag, Value)>);
 
 impl LastData {
-    /// Whether it is something else than the last time; then it is remembered.
+    /// Whether the data differs from the last; then it is remembered.
     fn is_news(&mut self, tag: &Tag, data: &Value) -> bool {
         let known = self.0.iter().position(|(known, _)| known == tag);
         if let Some(place) = known {
@@ -55,8 +55,8 @@ impl LastData {
     }
 }
 
-/// The event of a line, its line feed included; `None` for one without a tag, and for one that says
-/// nothing new where only that counts (`last` is there).
+/// The event of a line, its line feed included; `None` for one without a tag and, with `last`, for
+/// one whose data has not changed.
 ///
 /// # Errors
 /// [`LineError`].
@@ -93,7 +93,7 @@ fn read(line: &Bytes, output: ScriptOutput) -> Result<Value, LineError> {
     read.map_err(LineError::Form)
 }
 
-/// Both, with the name of the master where the data has none; `None` without a tag.
+/// Tag and data, with the name of the master where the data has none; `None` without a tag.
 fn tag_and_data(line: Value, id: &str) -> Result<Option<(Tag, Value)>, LineError> {
     let Value::Map(mut entries) = line else {
         return Err(LineError::NoMapping);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_events_as_in_stock() {
+    fn line_becomes_event_as_in_stock() {
         let with = |entries: &[(&str, &str)]| {
             let entries = entries.iter().map(|(name, value)| (*name, *value));
             format!("a/b: {:?}", Value::map(entries))
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_tags_are_remembered() {
+    fn remembered_tags_are_bounded() {
         let mut last = LastData::default();
         let tag = |number: usize| Tag::parse(&format!("tag/{number}")).expect("a tag");
         let data = Value::map([("a", 1)]);

@@ -1,4 +1,4 @@
-//! An HTTP request as an event (`WebHook` in `salt/engines/webhook.py`).
+//! Turns an HTTP request into an event (`WebHook` in `salt/engines/webhook.py`).
 
 use bytes::Bytes;
 use saltern_base::percent_decoded;
@@ -8,10 +8,10 @@ use saltern_wire::msgpack::Value;
 use crate::Services;
 use crate::event_data::{event, fields};
 
-/// Why a request is no event.
+/// Error of a request that is no event.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// Its path holds something else than text.
+    /// The path is not UTF-8 text.
     #[error("the path is no text")]
     Path,
     /// Its path cannot be the end of a tag.
@@ -43,7 +43,7 @@ fn decoded(path: &str) -> Result<String, HookError> {
     String::from_utf8(percent_decoded(path)).map_err(|_| HookError::Path)
 }
 
-/// Headers as tornado gives them: words of names begin with a capital, and one that comes twice has
+/// Headers as tornado gives them: words of names begin with a capital, and a repeated header has
 /// both values in one text.
 fn named<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Value {
     let mut named: Vec<(String, String)> = Vec::new();
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_tags() {
+    fn path_becomes_tag() {
         let table = [
             ("/", Some("")),
             ("/a/b", Some("a/b")),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_those_of_tornado() {
+    fn headers_are_named_as_in_tornado() {
         let headers: [(&str, &[u8]); 3] =
             [("content-type", b"a/b"), ("x-a", b"1"), ("x-a", b"\xe4")];
         let expected = Value::map([("Content-Type", "a/b"), ("X-A", "1,ä")]);
